@@ -1,0 +1,1 @@
+"""Compile caches as named, guarded artifacts."""

@@ -1,0 +1,1 @@
+"""ELF objects and the loader, modelled from files alone."""

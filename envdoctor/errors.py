@@ -1,0 +1,69 @@
+"""Every error envdoctor raises on purpose.
+
+EnvdoctorError                 message + hint + exit code
+├── UsageError                 bad input: exit 2
+│   ├── TargetError            the folder or interpreter is no Python environment
+│   ├── ProfileError           a profile is unknown or malformed
+│   ├── LockError              a lock is missing or malformed
+│   └── FingerprintError       a fingerprint file is malformed or of another schema
+├── ElfError                   a file is not the ELF object it should be (recorded as a fact)
+├── ProbeError                 a fact could not be read (recorded as a fact; the checks that need it say so)
+├── RestoreError               a restore stopped and the old venv is untouched: exit 4
+└── GateRefusedError           the gate does not let the trainer start: exit 1, 2 or 3
+"""
+
+from envdoctor.exitcodes import ExitCode
+
+
+class EnvdoctorError(Exception):
+    """Root of the hierarchy. `message` says what is wrong with its evidence, `hint` the next command to run."""
+
+    exit_code = ExitCode.USAGE
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        """Keep the message and the hint apart, so that each output format can place them."""
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(EnvdoctorError):
+    """The caller's input cannot be used."""
+
+
+class TargetError(UsageError):
+    """The named folder or interpreter is no Python environment."""
+
+
+class ProfileError(UsageError):
+    """A profile is unknown or malformed."""
+
+
+class LockError(UsageError):
+    """A lock is missing or malformed."""
+
+
+class FingerprintError(UsageError):
+    """A fingerprint file is malformed, or of a schema this version does not read."""
+
+
+class ElfError(EnvdoctorError):
+    """A file is not a readable ELF object."""
+
+
+class ProbeError(EnvdoctorError):
+    """A fact could not be read; the reason is kept as a fact."""
+
+    exit_code = ExitCode.UNKNOWN
+
+
+class RestoreError(EnvdoctorError):
+    """A restore stopped; the old venv is as it was."""
+
+    exit_code = ExitCode.RESTORE_FAILED
+
+
+class GateRefusedError(EnvdoctorError):
+    """The gate does not let the trainer start."""
+
+    exit_code = ExitCode.FINDINGS

@@ -1,0 +1,1 @@
+"""Frozen facts and rules' results: plain data, no I/O."""

@@ -1,0 +1,42 @@
+"""One thing a check found."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Severity = Literal["error", "warning", "note"]
+Confidence = Literal["high", "medium", "low"]
+
+SEVERITY_ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remediation:
+    """What mends a finding."""
+
+    text: str
+    commands: tuple[str, ...] = ()
+    """Shell commands that can be pasted as they stand, in order."""
+    safe: bool = False
+    """True when the commands change nothing that was not shown first and can be undone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing a check found, with its evidence and what mends it.
+
+    `causes` and `symptom_of` hold tokens ("soname:libcudnn.so.9", "file:nvidia/cudnn/lib/libcudnn.so.9",
+    "dist:torch"): a finding whose `symptom_of` meets another's `causes` is that one's consequence and hangs under it.
+    """
+
+    code: str
+    name: str
+    severity: Severity
+    confidence: Confidence
+    title: str
+    subject: str
+    evidence: tuple[str, ...]
+    remediation: Remediation
+    causes: tuple[str, ...] = ()
+    symptom_of: tuple[str, ...] = ()
+    explains: tuple[str, ...] = field(default=())
+    """Codes of the findings that hang under this one; filled in by the verdict."""

@@ -1,0 +1,114 @@
+"""A known-good stack, as profiles/NAME.toml states it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonWanted:
+    """The interpreter: "3.12", or several that the lock fits ("3.11" to "3.14")."""
+
+    versions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorchWanted:
+    """The torch build: `version` with its local part, as torch/version.py states it."""
+
+    version: str
+    cuda: str = ""
+    """CUDA version ("12.8"); empty for a CPU build."""
+    git_version: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockWanted:
+    """The lock file beside the profile's folder and where its torch comes from."""
+
+    file: str
+    """File name under lockfiles/."""
+    torch_backend: str = ""
+    """uv's `--torch-backend` value ("cu128", "cpu"), asked only for what no configured source has."""
+    resolved: str = ""
+    """The day the lock was resolved for (ISO date)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverWanted:
+    """NVIDIA driver range; empty bounds are open."""
+
+    minimum: str = ""
+    below: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuWanted:
+    """GPUs the launch topology needs."""
+
+    count: int = 0
+    architectures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentWanted:
+    """Environment variables: what the launch sets, and what must not be set."""
+
+    set: Mapping[str, str] = field(default_factory=dict)
+    forbidden: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileWanted:
+    """How the training code compiles, and the cache it expects."""
+
+    threads: int = 0
+    """Threads of one process that call compiled code at the same time; 0 or 1 means no race is possible."""
+    cache_minimum_entries: int = 0
+    cache_bytes: tuple[int, ...] = ()
+    """Expected size: (low, high); empty when nothing is expected."""
+    cache_location: str = ""
+    cache_key: str = ""
+    """Key digest of the snapshot that belongs to this profile."""
+    cold_minutes: float = 0.0
+    """Minutes of compilation a cold start costs, from the profile's own history; 0 when unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedRun:
+    """What a run of this stack does when all is well."""
+
+    tokens_per_second: float = 0.0
+    memory_flat_within: float = 0.0
+    """Largest growth of the memory high-water after warm-up, as a fraction (0.01 is 1 %)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiver:
+    """A finding this profile accepts, with the reason."""
+
+    code: str
+    reason: str
+    subject: str = ""
+    """Only findings with this subject; empty for all of the code."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """A known-good stack of the training code."""
+
+    schema: int
+    name: str
+    summary: str
+    python: PythonWanted
+    torch: TorchWanted
+    lock: LockWanted
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    """Soname -> the distribution that must provide it."""
+    driver: DriverWanted = DriverWanted()
+    gpu: GpuWanted = GpuWanted()
+    environment: EnvironmentWanted = EnvironmentWanted()
+    compile: CompileWanted = CompileWanted()
+    expected: ExpectedRun = ExpectedRun()
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Source file of the training code (relative to the profile's project root) -> its sha256."""
+    waivers: tuple[Waiver, ...] = ()

@@ -1,0 +1,95 @@
+"""Findings ordered by cause, and what could not be told."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from envdoctor.exitcodes import ExitCode
+from envdoctor.model.finding import SEVERITY_ORDER, Finding, Severity
+
+AreaState = Literal["ok", "note", "warning", "error", "unknown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """A check that could not tell, and why."""
+
+    code: str
+    name: str
+    reason: str
+    matters: bool = True
+    """False when the check does not apply (no profile was given, say): that is not "could not tell"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AreaLine:
+    """One line of the status box: an area, its state, what the facts say of it."""
+
+    area: str
+    state: AreaState
+    summary: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waived:
+    """A finding that a profile or the caller waived, with the reason given."""
+
+    finding: Finding
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The outcome of every check over one fingerprint."""
+
+    findings: tuple[Finding, ...]
+    """Causes first; each cause is followed by its consequences."""
+    consequences: Mapping[int, int]
+    """Index of a finding -> index of the finding that explains it."""
+    skipped: tuple[Skipped, ...] = ()
+    waived: tuple[Waived, ...] = ()
+    areas: tuple[AreaLine, ...] = ()
+
+    def exit_code(self, fail_on: Severity = "error") -> ExitCode:
+        """Return FINDINGS at or above `fail_on`, else UNKNOWN when a check that matters could not tell, else OK."""
+        limit = SEVERITY_ORDER[fail_on]
+        if any(SEVERITY_ORDER[finding.severity] <= limit for finding in self.findings):
+            return ExitCode.FINDINGS
+        return ExitCode.UNKNOWN if any(skip.matters for skip in self.skipped) else ExitCode.OK
+
+
+def order_by_cause(findings: Iterable[Finding]) -> tuple[tuple[Finding, ...], dict[int, int]]:
+    """Return the findings with each consequence behind its cause, and the map consequence -> cause (indices).
+
+    A finding with several possible causes hangs under the most severe one, the first of them by code and subject.
+    """
+    ranked = sorted(findings, key=lambda item: (SEVERITY_ORDER[item.severity], item.code, item.subject))
+    parent = {
+        index: cause
+        for index, finding in enumerate(ranked)
+        if (cause := _cause_of(index, finding, ranked)) is not None
+    }
+    roots = {index: _root(index, parent) for index in range(len(ranked))}
+    ordered: list[int] = []
+    for index in range(len(ranked)):
+        if roots[index] == index:
+            ordered += [index, *(other for other, root in roots.items() if root == index and other != index)]
+    position = {old: new for new, old in enumerate(ordered)}
+    explained = {root: tuple(sorted({ranked[i].code for i, r in roots.items() if r == root != i})) for root in ordered}
+    placed = tuple(replace(ranked[old], explains=explained[old]) for old in ordered)
+    return placed, {position[index]: position[root] for index, root in roots.items() if root != index}
+
+
+def _cause_of(index: int, finding: Finding, ranked: list[Finding]) -> int | None:
+    wanted = set(finding.symptom_of)
+    if not wanted:
+        return None
+    return next((at for at, other in enumerate(ranked) if at != index and wanted & set(other.causes)), None)
+
+
+def _root(index: int, parent: Mapping[int, int]) -> int:
+    seen = [index]
+    while (above := parent.get(seen[-1])) is not None and above not in seen:
+        seen.append(above)
+    # A circle of findings that explain each other has no first cause; the lowest index stands for it.
+    return min(seen) if parent.get(seen[-1]) in seen else seen[-1]

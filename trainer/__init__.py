@@ -1,0 +1,1 @@
+"""A DFlash trainer: N target workers feed M drafters."""
