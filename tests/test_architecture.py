@@ -27,8 +27,9 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "envdoctor.gate": (
         "envdoctor.model", "envdoctor.elf", "envdoctor.probes", "envdoctor.checks", "envdoctor.errors",
-        "envdoctor.exitcodes", "envdoctor.profile_store", "envdoctor.examine",
+        "envdoctor.exitcodes", "envdoctor.profile_store", "envdoctor.examine", "envdoctor.heading", "envdoctor.report",
     ),
+    "envdoctor.heading": ("envdoctor.model", "envdoctor.probes", "envdoctor.report"),
     "envdoctor.stack": (
         "envdoctor.stack", "envdoctor.model", "envdoctor.probes", "envdoctor.checks", "envdoctor.errors",
         "envdoctor.profile_store", "envdoctor.examine", "packaging", "tomli", "tomli_w", "uv",

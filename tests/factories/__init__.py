@@ -1,0 +1,1 @@
+"""Plain typed functions that build what tests need."""
