@@ -45,7 +45,10 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "envdoctor.exitcodes",
         "envdoctor.profile_store",
         "envdoctor.examine",
+        "envdoctor.heading",
+        "envdoctor.report",
     ),
+    "envdoctor.heading": ("envdoctor.model", "envdoctor.probes", "envdoctor.report"),
     "envdoctor.stack": (
         "envdoctor.stack",
         "envdoctor.model",
