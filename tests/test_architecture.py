@@ -116,6 +116,9 @@ def _imports(tree: ast.AST) -> list[tuple[str, tuple[str, ...]]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found += [(alias.name, ()) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module in PACKAGES:
+            # `from envdoctor import examine` imports that module; `__version__` is no module.
+            found += [(f"{node.module}.{alias.name}", ()) for alias in node.names if not alias.name.startswith("_")]
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             found.append((node.module, tuple(alias.name for alias in node.names)))
     return found

@@ -5,8 +5,6 @@ folders (SGLang pull request 31035 tells of the same loss); nvidia-cusparselt-cu
 Modules: nvitop issue 44 (pynvml), onnxruntime's and opencv-python's own README (install only one), uv issue 10564.
 """
 
-from pathlib import PurePosixPath
-
 SHARED_FOLDERS: dict[str, tuple[str, ...]] = {
     "nvidia/cudnn": ("nvidia-cudnn-cu11", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13"),
     "nvidia/cusparselt": ("nvidia-cusparselt-cu12", "nvidia-cusparselt-cu13"),
@@ -48,6 +46,7 @@ SHARED_FILES: dict[str, tuple[str, ...]] = {
 def other_writers(path: str, owner: str) -> set[str]:
     """Return the distributions other than `owner` known to write `path` (relative to site-packages)."""
     writers: set[str] = set(SHARED_FILES.get(path, ()))
-    for folder in PurePosixPath(path).parents:
-        writers.update(SHARED_FOLDERS.get(str(folder), ()))
+    parts = path.split("/")
+    for depth in range(1, len(parts)):
+        writers.update(SHARED_FOLDERS.get("/".join(parts[:depth]), ()))
     return writers - {owner} if owner in writers else set()
