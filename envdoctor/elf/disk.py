@@ -13,13 +13,14 @@ class Disk:
     Share one between several simulations of the same environment (with and without LD_LIBRARY_PATH, for example).
     """
 
-    __slots__ = ("_directories", "_elf", "_identities", "_listings", "_read", "_real")
+    __slots__ = ("_directories", "_elf", "_identities", "_listings", "_read", "_real", "_subdirectories")
 
     def __init__(self, read_elf: Callable[[str], ElfObject] = read) -> None:
         """Take the reader to use; a caller that remembers files between runs passes its own."""
         self._read = read_elf
         self._identities: dict[str, tuple[int, int] | None] = {}
         self._directories: dict[str, bool] = {}
+        self._subdirectories: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
         self._listings: dict[str, tuple[str, ...]] = {}
         self._real: dict[str, str] = {}
         self._elf: dict[str, ElfObject | ElfError] = {}
@@ -39,6 +40,24 @@ class Disk:
         if path not in self._directories:
             self._directories[path] = os.path.isdir(path)
         return self._directories[path]
+
+    def searched(self, directory: str, subdirectories: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the folders to look in for a directory of a search path, as prefixes ending in a slash.
+
+        The subdirectories that exist come first, then the directory itself; () when it does not exist.
+        """
+        key = directory, subdirectories
+        if key not in self._subdirectories:
+            base = directory.rstrip("/") + "/"
+            # One look at "glibc-hwcaps" or "tls" spares one look for each name below it.
+            tops = {top for top in {name.partition("/")[0] for name in subdirectories} if self.is_directory(base + top)}
+            below = tuple(
+                f"{base}{name}/"
+                for name in subdirectories
+                if tops and name.partition("/")[0] in tops and self.is_directory(base + name)
+            )
+            self._subdirectories[key] = (*below, base) if self.is_directory(directory) else ()
+        return self._subdirectories[key]
 
     def names(self, directory: str) -> tuple[str, ...]:
         """Return the names in a directory in the order the file system gives them; () when it cannot be listed."""

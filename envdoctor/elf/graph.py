@@ -7,7 +7,7 @@ the scope each result carries is what `envdoctor.elf.symbols` needs for that.
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from envdoctor.elf import search
@@ -94,7 +94,7 @@ class _Entry:
     fact: LoadedObject
     origin: str
     loader: "_Entry | None"
-    names: set[str] = field(default_factory=set)
+    versions_checked: bool = False
 
     @property
     def elf(self) -> ElfObject:
@@ -119,6 +119,7 @@ class Loader:
         self.disk = disk or Disk()
         self.preload_errors: tuple[str, ...] = ()
         self._entries: list[_Entry] = []
+        self._names: dict[str, _Entry] = {}
         self._program: _Entry | None = None
         self._global: list[_Entry] = []
         self._label = ""
@@ -127,9 +128,10 @@ class Loader:
         """Return an independent loader in the same state, to ask what a later dlopen would do."""
         other = Loader(self.roots, self.disk)
         other.preload_errors = self.preload_errors
-        copies = {id(entry): _Entry(entry.fact, entry.origin, None, set(entry.names)) for entry in self._entries}
+        copies = {id(entry): _Entry(entry.fact, entry.origin, None, versions_checked=True) for entry in self._entries}
         for entry in self._entries:
             copies[id(entry)].loader = copies[id(entry.loader)] if entry.loader is not None else None
+        other._names = {name: copies[id(entry)] for name, entry in self._names.items()}
         other._entries = list(copies.values())
         other._global = [copies[id(entry)] for entry in self._global]
         other._program = copies[id(self._program)] if self._program is not None else None
@@ -142,7 +144,7 @@ class Loader:
 
     def find(self, name: str) -> LoadedObject | None:
         """Return the mapped object that a bare name or path stands for, or None."""
-        entry = self._loaded(name)
+        entry = self._names.get(name)
         return entry.fact if entry else None
 
     def start(self, program: str) -> LoadResult:
@@ -178,7 +180,8 @@ class Loader:
         try:
             walked = self._map_dependencies(roots)
             for entry in walked:
-                self._check_versions(entry)
+                if not entry.versions_checked:
+                    self._check_versions(entry)
         except _Stop as stop:
             return self._failed(name, mark, stop)
         if global_:
@@ -189,6 +192,8 @@ class Loader:
         return LoadResult(name=name, opened=opened, root=roots[0].fact, scope=tuple(facts[key] for key in scope))
 
     def _failed(self, name: str, mark: int, stop: _Stop) -> LoadResult:
+        gone = set(map(id, self._entries[mark:]))
+        self._names = {name: entry for name, entry in self._names.items() if id(entry) not in gone}
         del self._entries[mark:]
         return LoadResult(name=name, opened=(), root=None, failure=stop.failure)
 
@@ -213,7 +218,7 @@ class Loader:
         return queue
 
     def _map(self, name: str, requester: _Entry | None, *, dlopen: bool = False) -> _Entry:
-        known = self._loaded(name)
+        known = self._names.get(name)
         if known is not None:
             return known
         asked_by = None if dlopen else requester
@@ -258,7 +263,7 @@ class Loader:
     ) -> _Entry:
         for entry in self._entries:
             if entry.elf.identity == elf.identity:
-                entry.names.add(name)
+                self._names.setdefault(name, entry)
                 return entry
         refusal = _refusal(elf) if tried[-1].via != "program" else None
         if refusal:
@@ -272,16 +277,18 @@ class Loader:
             label=self._label,
             tried=tried,
         )
-        entry = _Entry(fact, search.origin_of(elf.path, self.roots.cwd), loader, {name, elf.path})
+        entry = _Entry(fact, search.origin_of(elf.path, self.roots.cwd), loader)
         self._entries.append(entry)
+        # A name goes to the object mapped first: ld.so walks its list from the front.
+        for alias in (name, elf.path, elf.soname):
+            if alias is not None:
+                self._names.setdefault(alias, entry)
         return entry
 
-    def _loaded(self, name: str) -> _Entry | None:
-        return next((entry for entry in self._entries if name in entry.names or name == entry.elf.soname), None)
-
     def _check_versions(self, entry: _Entry) -> None:
+        entry.versions_checked = True
         for need in entry.elf.needs:
-            provider = self._loaded(need.file)
+            provider = self._names.get(need.file)
             if provider is None or provider.elf.defines is None or need.weak or need.name in provider.elf.defines:
                 continue
             message = f"{provider.fact.path}: version `{need.name}' not found (required by {entry.fact.path})"

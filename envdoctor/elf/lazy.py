@@ -14,7 +14,7 @@ from envdoctor.elf.reader import open_regular
 from envdoctor.errors import ElfError
 
 DRIVER = ("libcuda.so.", "libnvidia-")
-CUDNN_PART = re.compile(rb"libcudnn_[a-z_]+\.so(?:\.\d+)?(?=\0)")
+CUDNN_PART = re.compile(r"libcudnn_[a-z_]+\.so(?:\.\d+)?")
 MAX_SCANNED = 16 << 20
 """libcudnn.so.9 has 0.1 MB, libcudnn_graph.so.9 4 MB. The parts with the kernels (0.5 GB) name no others."""
 
@@ -129,8 +129,14 @@ def _cudnn_parts(opener: LoadedObject) -> list[str]:
     except (OSError, ElfError):
         return []
     suffix = (opener.soname or "").rpartition(".so")[2]
-    names = (match.decode() for match in CUDNN_PART.findall(data))
-    return list(dict.fromkeys(name if name.partition(".so")[2] else name + suffix for name in names))
+    names: list[str] = []
+    at = data.find(b"libcudnn_")
+    while at >= 0:
+        text = data[at : data.find(b"\0", at, at + 64)].decode("latin-1")
+        if CUDNN_PART.fullmatch(text):
+            names.append(text if text.rpartition(".so")[2] else text + suffix)
+        at = data.find(b"libcudnn_", at + 1)
+    return list(dict.fromkeys(names))
 
 
 def _rest_of_torch(loader: Loader, torch: str, tried: set[str]) -> list[LazyLibrary]:

@@ -6,6 +6,7 @@ stood behind a "ld.so-1.7.0" table kept for libc5, which is still understood her
 
 import os
 import struct
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -35,16 +36,35 @@ class CacheEntry:
     """The hardware bits of a pre-2.37 entry; such an entry is never chosen here unless they are 0."""
 
 
+Row = tuple[int, int, str | None, int]
+"""Flags, offset of the path, hardware subdirectory, legacy hardware bits."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderCache:
-    """The entries by name, each name's in the file's order, which is the order the loader meets them in."""
+    """The rows by name, each name's in the file's order, which is the order the loader meets them in."""
 
     path: str
-    entries: dict[str, tuple[CacheEntry, ...]] = field(default_factory=dict)
+    rows: dict[str, tuple[Row, ...]] = field(default_factory=dict, repr=False)
+    data: bytes = field(default=b"", repr=False)
+    """The file. Paths are decoded when they are asked for: a desktop's cache has thousands, an import asks for ten."""
+
+    def entries(self, soname: str) -> tuple[CacheEntry, ...]:
+        """Return what the cache has under a name."""
+        return tuple(
+            CacheEntry(
+                soname=soname,
+                path=_text(self.data, offset),
+                flags=flags,
+                subdirectory=subdirectory,
+                legacy_hwcap=legacy,
+            )
+            for flags, offset, subdirectory, legacy in self.rows.get(soname, ())
+        )
 
     def choose(self, soname: str, *, flags: int, hwcaps: tuple[str, ...]) -> str | None:
-        """Return the one path the loader would open, or None. `hwcaps` is best first, as in SearchRoots."""
-        usable = [entry for entry in self.entries.get(soname, ()) if entry.flags == flags and not entry.legacy_hwcap]
+        """Return the one path the loader would open, or None. `hwcaps` is best first, without "glibc-hwcaps/"."""
+        usable = [entry for entry in self.entries(soname) if entry.flags == flags and not entry.legacy_hwcap]
         named = [entry for entry in usable if entry.subdirectory in hwcaps]
         if named:
             return min(named, key=lambda entry: hwcaps.index(str(entry.subdirectory))).path
@@ -69,16 +89,18 @@ def read_cache(path: str) -> LoaderCache:
 
 def parse_cache(data: bytes, path: str) -> LoaderCache:
     """Parse the bytes of a cache file; raise ElfError when they are in neither format or run past their end."""
+    rows: dict[str, list[Row]] = {}
     try:
-        entries: dict[str, list[CacheEntry]] = {}
-        for entry in _entries(data, path):
-            entries.setdefault(entry.soname, []).append(entry)
+        for soname, row in _entries(data, path):
+            if row[1] >= len(data):
+                raise struct.error(f"path offset {row[1]:#x} lies outside the file")
+            rows.setdefault(soname, []).append(row)
     except struct.error as error:
         raise ElfError(f"{path}: the loader cache is truncated ({error})") from error
-    return LoaderCache(path=path, entries={name: tuple(found) for name, found in entries.items()})
+    return LoaderCache(path=path, rows={name: tuple(found) for name, found in rows.items()}, data=data)
 
 
-def _entries(data: bytes, path: str) -> Iterator[CacheEntry]:
+def _entries(data: bytes, path: str) -> Iterator[tuple[str, Row]]:
     start = 0
     if data.startswith(OLD_MAGIC):
         (count,) = struct.unpack_from("=I", data, 12)
@@ -86,24 +108,19 @@ def _entries(data: bytes, path: str) -> Iterator[CacheEntry]:
         start = (end + 7) & ~7
         if data[start : start + len(NEW_MAGIC)] != NEW_MAGIC:
             for flags, key, value in _rows(data, "=iII", 16, count):
-                yield CacheEntry(soname=_text(data, end + key), path=_text(data, end + value), flags=flags)
+                yield _text(data, end + key), (flags, end + value, None, 0)
             return
     if data[start : start + len(NEW_MAGIC)] != NEW_MAGIC:
         raise ElfError(f"{path}: not a loader cache: it starts with {data[:20]!r}", "run `ldconfig` to rebuild it")
     count, _, endian, extensions = struct.unpack_from("=IIB3xI", data, start + 20)
-    if endian & 3 not in {0, 2 if struct.pack("=H", 1) == b"\1\0" else 3}:
+    if endian & 3 not in {0, 2 if sys.byteorder == "little" else 3}:
         raise ElfError(f"{path}: the loader cache was written for the other byte order", "run `ldconfig` to rebuild it")
     # Offsets in the new table count from the new header, except the extension's, which counts from the file's start.
     names = _subdirectories(data, start, extensions)
     for flags, key, value, _, hwcap in _rows(data, "=iIIIQ", start + 48, count):
         named = bool(hwcap & HWCAP_IS_NAMED)
-        yield CacheEntry(
-            soname=_text(data, start + key),
-            path=_text(data, start + value),
-            flags=flags,
-            subdirectory=names.get(hwcap & 0xFFFFFFFF, "?") if named else None,
-            legacy_hwcap=0 if named else hwcap,
-        )
+        subdirectory = names.get(hwcap & 0xFFFFFFFF, "?") if named else None
+        yield _text(data, start + key), (flags, start + value, subdirectory, 0 if named else hwcap)
 
 
 def _rows(data: bytes, layout: str, start: int, count: int) -> Iterator[tuple[int, ...]]:

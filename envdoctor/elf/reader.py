@@ -5,6 +5,7 @@ as a small one. The layout is the System V gABI's ("Program Loading and Dynamic 
 of the LSB. Anything the file claims is checked against the file's size before it is used.
 """
 
+import functools
 import os
 import stat
 import struct
@@ -143,6 +144,11 @@ def read(path: str) -> ElfObject:
         os.close(fd)
 
 
+@functools.cache
+def _layout(text: str) -> struct.Struct:
+    return struct.Struct(text)
+
+
 def open_regular(path: str) -> int:
     """Open a regular file for reading, and nothing else: a FIFO or a device is refused before it is opened."""
     try:
@@ -166,11 +172,11 @@ def read_header(image: Image) -> _Header:
         image.refuse("invalid ELF header")
     wide = start[4] == 2
     image.endian = "<" if start[5] == 1 else ">"
-    layout = struct.Struct(image.endian + ("HHIQQQIHHH" if wide else "HHIIIIIHHH"))
+    layout = _layout(image.endian + ("HHIQQQIHHH" if wide else "HHIIIIIHHH"))
     if len(start) < 16 + layout.size:
         image.refuse("file too short")
     kind, machine, _, _, table, _, _, _, entry_size, count = layout.unpack_from(start, 16)
-    entry = struct.Struct(image.endian + ("IIQQQQQQ" if wide else "IIIIIIII"))
+    entry = _layout(image.endian + ("IIQQQQQQ" if wide else "IIIIIIII"))
     if count and entry_size != entry.size:
         image.refuse("ELF file's phentsize not the expected size")
     end = table + count * entry.size
@@ -193,7 +199,7 @@ def dynamic_entries(image: Image, header: _Header) -> Iterator[tuple[int, int]]:
     for kind, offset, _, filesz, _ in header.program_headers:
         if kind != PT_DYNAMIC:
             continue
-        entry = struct.Struct(image.endian + ("QQ" if header.bits == 64 else "II"))
+        entry = _layout(image.endian + ("QQ" if header.bits == 64 else "II"))
         if filesz > MAX_DYNAMIC:
             image.refuse(f"a dynamic section of {filesz} bytes is not plausible")
         for tag, value in entry.iter_unpack(image.read(offset, filesz - filesz % entry.size)):
@@ -251,9 +257,9 @@ def _elements(value: str | None) -> tuple[str, ...] | None:
 
 
 class _Strings:
-    """The string table: read whole when it is small, string by string when it is not."""
+    """The string table, read through one window: the strings a dynamic section names lie close together."""
 
-    __slots__ = ("base", "data", "image", "size")
+    __slots__ = ("base", "image", "size", "start", "window")
 
     def __init__(self, image: Image, single: dict[int, int]) -> None:
         if DT_STRTAB not in single:
@@ -261,16 +267,18 @@ class _Strings:
         self.image = image
         self.base = image.offset(single[DT_STRTAB])
         self.size = single.get(DT_STRSZ, 0)
-        small = self.size <= 4096 and self.base + self.size <= image.size
-        self.data = image.read(self.base, self.size) if small else b""
+        self.start = 0
+        self.window = b""
 
     def at(self, offset: int) -> str:
         if offset >= self.size:
             self.image.refuse(f"string {offset:#x} lies outside the string table of {self.size} bytes")
-        if self.data:
-            end = self.data.find(b"\0", offset)
-            if end >= 0:
-                return self.data[offset:end].decode("utf-8", "surrogateescape")
+        if not self.start <= offset < self.start + len(self.window):
+            self.start = max(0, offset - 1024)
+            self.window = os.pread(self.image.fd, 8192, self.base + self.start)
+        end = self.window.find(b"\0", offset - self.start)
+        if end >= 0:
+            return self.window[offset - self.start : end].decode("utf-8", "surrogateescape")
         return self.image.string(self.base + offset)
 
 
@@ -286,7 +294,7 @@ class _Records:
         self.left = MAX_VERSIONS
 
     def unpack(self, layout: str, position: int) -> tuple[int, ...]:
-        record = struct.Struct(self.image.endian + layout)
+        record = _layout(self.image.endian + layout)
         end = position + record.size
         self.left -= 1
         if self.left < 0 or end > MAX_DYNAMIC:

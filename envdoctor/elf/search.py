@@ -210,15 +210,9 @@ def _candidates(
         if path is not None and disk.identity(path) is not None:
             yield path
         return
-    if not disk.is_directory(directory):
-        return
-    for subdirectory in (*roots.hwcaps, ""):
-        # One look at "glibc-hwcaps" spares one look for each level in it.
-        if subdirectory and not disk.is_directory(f"{directory}/{subdirectory.partition('/')[0]}"):
-            continue
-        path = f"{directory.rstrip('/')}/{subdirectory}/{name}" if subdirectory else f"{directory.rstrip('/')}/{name}"
-        if disk.identity(path) is not None:
-            yield path
+    for prefix in disk.searched(directory, roots.hwcaps):
+        if disk.identity(prefix + name) is not None:
+            yield prefix + name
 
 
 def _from_cache(name: str, requester: Mapped | None, roots: SearchRoots) -> str | None:
