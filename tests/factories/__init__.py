@@ -1,1 +1,1 @@
-"""Makers of real wheels, venvs and indexes for the tests: plain typed functions."""
+"""Makers of real wheels, venvs, ELF objects, indexes and verdicts for the tests: plain typed functions."""
