@@ -75,7 +75,7 @@ class Libraries:
 
 
 def probe(reading: Reading) -> Libraries:
-    """Play `import torch` from the files. Raises ProbeError when the interpreter or torch/__init__.py cannot be read."""
+    """Play `import torch` from the files. Raises ProbeError when a file it depends on cannot be read."""
     build = reading.fact(TorchBuild)
     python = reading.fact(Interpreter)
     if not build.present or not python.resolved:
