@@ -1,1 +1,1 @@
-"""Plain typed functions that build what tests need."""
+"""Makers of real wheels, venvs, ELF objects, indexes and verdicts for the tests: plain typed functions."""
