@@ -121,9 +121,15 @@ def _examine(profile: str) -> "Examination":
 
     found = profile_store.find(profile, Path.cwd())
     # The driver is asked through NVML in a child process, which costs more than the whole gate may.
-    options = Options(ask_nvml=False)
+    options = Options(
+        ask_nvml=False,
+        source_root=found.path.parent.parent,
+        source_files=tuple(found.profile.sources),
+    )
     target = Target(prefix=Path(sys.prefix), interpreter=Path(sys.executable))
-    return examine.examine(target, Host.current(), found.profile, profile_store.load_lock(found), options=options)
+    facts = examine.take_fingerprint(target, Host.current(), options)
+    verdict = examine.judge(facts, found.profile, profile_store.load_lock(found))
+    return examine.Examination(fingerprint=facts, verdict=verdict)
 
 
 def _report(examination: "Examination", profile: str) -> None:
