@@ -60,8 +60,8 @@ def evidence(case: Case, item: Unresolved) -> Iterator[str]:
     owner = _owner(case, item.soname)
     if owner:
         installed = case.facts[Distributions].active(owner)
-        state = f"{installed.version} is installed" if installed else "is not installed"
-        yield f"its provider for this torch is {owner}, which {state}"
+        state = f"version {installed.version} is installed" if installed else "not installed"
+        yield f"its provider for this torch is {owner}: {state}"
 
 
 def _owner(case: Case, soname: str) -> str:
