@@ -1,5 +1,6 @@
 """A fingerprint as one JSON document, and back."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from envdoctor.model.codec import CodecError, decode, encode
@@ -26,22 +27,23 @@ def parse(data: Any) -> Fingerprint:
 
     A section this version does not know is an error: its facts would silently be left out of the verdict.
     """
-    if not isinstance(data, dict):
-        raise CodecError("", "expected a table")
-    version = data.get("schema_version")
-    if version != SCHEMA_VERSION:
+    root = _table(data, "")
+    if (version := root.get("schema_version")) != SCHEMA_VERSION:
         raise CodecError("schema_version", f"this envdoctor reads {SCHEMA_VERSION}, the document says {version!r}")
-    sections = decode(dict[str, Any], data.get("sections"), "sections")
-    strange = sorted(set(sections) - set(_SECTIONS))
-    if strange:
+    sections = _table(root.get("sections"), "sections")
+    if strange := sorted(set(sections) - set(_SECTIONS)):
         raise CodecError(f"sections.{strange[0]}", "unknown section")
+    unread = decode(Mapping[str, str], root.get("unread"), "unread")
     return Fingerprint(
-        target=decode(str, data.get("target"), "target"),
-        taken_at=decode(str, data.get("taken_at"), "taken_at"),
-        tool_version=decode(str, decode(dict[str, Any], data.get("tool"), "tool").get("version"), "tool.version"),
+        target=decode(str, root.get("target"), "target"),
+        taken_at=decode(str, root.get("taken_at"), "taken_at"),
+        tool_version=decode(str, _table(root.get("tool"), "tool").get("version"), "tool.version"),
         sections=tuple(decode(_SECTIONS[name], value, f"sections.{name}") for name, value in sections.items()),
-        unread=tuple(
-            Unread(section=name, reason=reason)
-            for name, reason in decode(dict[str, str], data.get("unread"), "unread").items()
-        ),
+        unread=tuple(Unread(section=name, reason=reason) for name, reason in unread.items()),
     )
+
+
+def _table(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise CodecError(where, "expected a table")
+    return value

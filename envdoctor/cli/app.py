@@ -93,16 +93,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except EnvdoctorError as error:
         return _say(error)
     except typer.TyperException as error:
-        return _say(_usage(error))
+        return _say(_usage(error, given))
     except (KeyboardInterrupt, typer.Abort):
+        outcome = ExitCode.INTERRUPTED
+    if outcome == ExitCode.INTERRUPTED:  # typer returns this for Ctrl-C inside a command, and says nothing
         _to_stderr("error: interrupted")
-        return ExitCode.INTERRUPTED
     return int(outcome or 0) if given else ExitCode.USAGE
 
 
-def _usage(error: Any) -> UsageError:
+def _usage(error: Any, given: Sequence[str]) -> UsageError:
     context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "envdoctor"
+    # A parser's own complaint carries no context; the first command named is the one it is about.
+    named = next((f"envdoctor {word}" for word in given if word in COMMANDS), "envdoctor")
+    command = context.command_path if context is not None else named
     return UsageError(_sentence(error.format_message()), f"`{command} --help` lists what it takes")
 
 
