@@ -65,9 +65,7 @@ def order_by_cause(findings: Iterable[Finding]) -> tuple[tuple[Finding, ...], di
     """
     ranked = sorted(findings, key=lambda item: (SEVERITY_ORDER[item.severity], item.code, item.subject))
     parent = {
-        index: cause
-        for index, finding in enumerate(ranked)
-        if (cause := _cause_of(index, finding, ranked)) is not None
+        index: cause for index, finding in enumerate(ranked) if (cause := _cause_of(index, finding, ranked)) is not None
     }
     roots = {index: _root(index, parent) for index in range(len(ranked))}
     ordered: list[int] = []

@@ -1,0 +1,116 @@
+"""The typer application: loads only the command that was asked for, and renders every error in one place."""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+import typer.main
+
+from envdoctor import __version__
+from envdoctor.cli.plain_values import PlainCommand, PlainGroup
+from envdoctor.errors import EnvdoctorError, UsageError
+from envdoctor.exitcodes import ExitCode
+
+# Command -> its module; the function has the command's name. Nothing here is imported before it is asked for.
+COMMANDS = {
+    name: f"envdoctor.cli.{name}"
+    for name in (
+        "check",
+        "restore",
+        "run",
+        "fingerprint",
+        "explain",
+        "checks",
+        "profiles",
+    )
+}
+
+
+class LazyGroup(PlainGroup):
+    """Finds a command by importing its module, so that `check` does not pay for `restore`."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the commands in the order a person meets them."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command, or None when there is none of that name."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(COMMANDS[cmd_name])
+        single = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+        settings = getattr(module, "CONTEXT_SETTINGS", None)
+        single.command(cmd_name, cls=PlainCommand, context_settings=settings)(getattr(module, cmd_name))
+        return typer.main.get_command(single)
+
+
+def build() -> Any:
+    """Return the whole command tree."""
+    app = typer.Typer(
+        cls=LazyGroup,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    return typer.main.get_command(app)
+
+
+def _root(
+    version: bool = typer.Option(False, "--version", "-V", help="Print the version and leave."),
+) -> None:
+    """See the truth of a training venv from outside, and rebuild the known-good stack before the trainer launches."""
+    if version:
+        print(f"envdoctor {__version__}")  # noqa: T201 - stdout is the result
+        raise typer.Exit
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code. Every message of ours goes to stderr as `error: …`, `hint: …`."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        outcome = build().main(args=given, prog_name="envdoctor", standalone_mode=False)
+        sys.stdout.flush()
+    except EnvdoctorError as error:
+        return _say(error)
+    except typer.TyperException as error:
+        return _say(_usage(error))
+    except (KeyboardInterrupt, typer.Abort):
+        _to_stderr("\nerror: interrupted")
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        return _reader_left()
+    return int(outcome or 0)
+
+
+def _usage(error: Any) -> UsageError:
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "envdoctor"
+    return UsageError(_sentence(error.format_message()), f"`{command} --help` lists what it takes")
+
+
+def _sentence(message: str) -> str:
+    # uv's manner: no capital, no full stop in a one-sentence message.
+    text = message.strip().removesuffix(".")
+    return text[:1].lower() + text[1:]
+
+
+def _say(error: EnvdoctorError) -> int:
+    _to_stderr(f"error: {error.message}" + (f"\n\nhint: {error.hint}" if error.hint else ""))
+    return error.exit_code
+
+
+def _to_stderr(text: str) -> None:
+    print(text, file=sys.stderr)  # noqa: T201 - the one place errors are printed
+
+
+def _reader_left() -> int:
+    # `envdoctor check | head`: the reader has what it wanted. The dead descriptor must not be flushed again at exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return ExitCode.OK

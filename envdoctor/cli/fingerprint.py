@@ -1,0 +1,16 @@
+"""`envdoctor fingerprint`: write down what an environment is, to be judged or compared elsewhere."""
+
+from envdoctor.cli.options import OutputOption, ProfileOption, VenvArgument
+from envdoctor.cli.patient import Request, take
+from envdoctor.cli.terminal import write_result
+from envdoctor.model.codec import encode
+from envdoctor.report.as_json import dump
+
+
+def fingerprint(venv: VenvArgument = "", profile: ProfileOption = "", output: OutputOption = "") -> int:
+    """Write the facts of a venv as one JSON document, which `check --fingerprint FILE` reads back.
+
+    Nothing of the venv is run or imported. A profile names the source files of the training code to hash.
+    """
+    write_result(dump(encode(take(Request(venv=venv, profile=profile)))), output)
+    return 0

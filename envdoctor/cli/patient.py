@@ -1,0 +1,76 @@
+"""The environment a command line means, and what is found in it."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from envdoctor import examine, profile_store
+from envdoctor.errors import FingerprintError, UsageError
+from envdoctor.heading import heading
+from envdoctor.model.codec import CodecError
+from envdoctor.model.fingerprint import Fingerprint
+from envdoctor.model.profile import Waiver
+from envdoctor.model.verdict import Verdict
+from envdoctor.probes.host import Host
+from envdoctor.probes.target import Target, resolve
+from envdoctor.report.header import Header
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What one command line asks to be examined."""
+
+    venv: str = ""
+    """A folder or an interpreter; empty for the default."""
+    profile: str = ""
+    fingerprint: str = ""
+    """A fingerprint file, judged instead of a venv."""
+    waivers: tuple[Waiver, ...] = ()
+
+
+def locate(named: str, host: Host) -> Target:
+    """Return the environment the user named, else $VIRTUAL_ENV, else ./.venv; raise UsageError when there is none."""
+    beside = host.cwd / ".venv"
+    named = named or host.environ.get("VIRTUAL_ENV", "") or (str(beside) if beside.is_dir() else "")
+    if not named:
+        raise UsageError(
+            f"no venv named, VIRTUAL_ENV is not set, and {beside} does not exist",
+            "name a venv folder or its interpreter: `envdoctor check path/to/.venv`",
+        )
+    return resolve(named, host.environ.get("PATH"))
+
+
+def examine_request(request: Request, host: Host | None = None) -> tuple[Header, Verdict]:
+    """Return the report's header and the verdict for what was asked; `host` is the machine and environment assumed."""
+    host = host or Host.current()
+    if request.fingerprint and request.venv:
+        raise UsageError("both a venv and --fingerprint were given", "leave one of them away")
+    found = profile_store.find(request.profile, host.cwd) if request.profile else None
+    profile = found.profile if found else None
+    lock = profile_store.load_lock(found) if found else None
+    facts = read_back(request.fingerprint) if request.fingerprint else take(request, host)
+    verdict = examine.judge(facts, profile, lock, ignore=request.waivers)
+    return heading(facts, profile.name if profile else ""), verdict
+
+
+def take(request: Request, host: Host | None = None) -> Fingerprint:
+    """Return the facts of the venv that was asked for."""
+    host = host or Host.current()
+    found = profile_store.find(request.profile, host.cwd) if request.profile else None
+    options = examine.options_for(found)
+    return examine.take_fingerprint(locate(request.venv, host), host, options=options)
+
+
+def read_back(file: str) -> Fingerprint:
+    """Read a fingerprint file. Raises FingerprintError with the path of the mistake."""
+    hint = "write it again: `envdoctor fingerprint VENV -o FILE`"
+    try:
+        data = json.loads(Path(file).read_bytes())
+    except OSError as error:
+        raise FingerprintError(f"cannot read {file}: {error.strerror}", hint) from error
+    except ValueError as error:
+        raise FingerprintError(f"{file} is no JSON document: {error}", hint) from error
+    try:
+        return examine.fingerprint_from(data)
+    except CodecError as error:
+        raise FingerprintError(f"{file}: {error}", hint) from error

@@ -1,0 +1,36 @@
+"""Findings by cause: one group for each first cause, with everything that follows from it."""
+
+from dataclasses import dataclass
+
+from envdoctor.model.finding import SEVERITY_ORDER, Finding
+from envdoctor.model.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A cause and its consequences."""
+
+    cause: Finding
+    consequences: tuple[Finding, ...]
+
+
+def by_cause(verdict: Verdict) -> tuple[Group, ...]:
+    """Return the groups: most severe cause first, and among equals the one that explains most.
+
+    The verdict's own order decides what is left equal, so the same facts always print the same report.
+    """
+    followers: dict[int, list[Finding]] = {}
+    for index, cause in sorted(verdict.consequences.items()):
+        followers.setdefault(cause, []).append(verdict.findings[index])
+    groups = [
+        Group(cause=finding, consequences=tuple(followers.get(index, ())))
+        for index, finding in enumerate(verdict.findings)
+        if index not in verdict.consequences
+    ]
+    return tuple(sorted(groups, key=lambda group: (SEVERITY_ORDER[group.cause.severity], -len(group.consequences))))
+
+
+def primary(groups: tuple[Group, ...]) -> Group | None:
+    """Return the group to mend first: the leading one, when it explains others or stands before others."""
+    leads = bool(groups) and groups[0].cause.severity == "error" and (len(groups) > 1 or bool(groups[0].consequences))
+    return groups[0] if leads else None
