@@ -119,20 +119,9 @@ class Loader:
     """
 
     def __init__(self, roots: SearchRoots, disk: Disk | None = None, *, tolerant: bool = False) -> None:
-<<<<<<< HEAD
-        """Take the search roots and, to share what was read, the disk memo.
-
-        A tolerant loader does what no ld.so does: it goes on past a dependency that cannot be mapped and keeps the
-        failure in `passed_over`, so that everything that is missing shows at once.
-        """
-        self.roots = roots
-        self.tolerant = tolerant
-        self.passed_over: list[LoadFailure] = []
-=======
         """Take the search roots and, to share what was read, the disk memo."""
         self.roots = roots
         self.tolerant = tolerant
->>>>>>> elf
         self.disk = disk or Disk()
         self.preload_errors: tuple[str, ...] = ()
         self._entries: list[_Entry] = []
@@ -238,13 +227,7 @@ class Loader:
                 try:
                     item = self._map(name, entry)
                 except _Stop as stop:
-<<<<<<< HEAD
-                    if not self.tolerant:
-                        raise
-                    self.passed_over.append(stop.failure)
-=======
                     self._note(stop, missing)
->>>>>>> elf
                     continue
                 if id(item) not in listed:
                     listed.add(id(item))

@@ -92,11 +92,6 @@ def parse_cache(data: bytes, path: str) -> LoaderCache:
     rows: dict[str, list[Row]] = {}
     try:
         for soname, row in _entries(data, path):
-<<<<<<< HEAD
-            if row[1] >= len(data):
-                raise struct.error(f"path offset {row[1]:#x} lies outside the file")  # noqa: TRY301 - one handler names the file
-=======
->>>>>>> elf
             rows.setdefault(soname, []).append(row)
     except struct.error as error:
         raise ElfError(f"{path}: the loader cache is truncated ({error})") from error

@@ -108,22 +108,6 @@ def simulate_import(target: TorchTarget, roots: SearchRoots, disk: Disk | None =
     )
 
 
-def missing_libraries(target: TorchTarget, roots: SearchRoots, disk: Disk | None = None) -> tuple[LoadFailure, ...]:
-    """Return everything the import would miss, one failure a name, in the order ld.so would come to them.
-
-    The import itself ends at the first; mending that one alone shows the next. Raise ElfError as `simulate_import`.
-    """
-    run = _Run(target, Loader(roots, disk, tolerant=True), parse_init(_init_text(target.torch)))
-    steps = (run.everything, run.extension) if run.plan.global_deps else (run.everything,)
-    for step in steps:
-        try:
-            step()
-        except _Failed as failed:
-            if failed.failure.load is not None:
-                run.loader.passed_over.append(failed.failure.load)
-    return tuple({failure.name: failure for failure in reversed(run.loader.passed_over)}.values())[::-1]
-
-
 def _init_text(torch: str) -> str:
     path = os.path.join(torch, "__init__.py")
     try:
@@ -147,13 +131,8 @@ class _Run:
     def steps(self) -> Iterator[ImportFailure]:
         yield from self._raised(self._keep(self.loader.start(self.target.executable)), "OSError", "program")
         if self.plan.global_deps:
-<<<<<<< HEAD
-            self._global_deps()
-            self.extension()
-=======
             yield from self._global_deps()
             yield from self._extension()
->>>>>>> elf
         else:
             yield from self._plain_libraries()
 
@@ -215,18 +194,9 @@ class _Run:
     def _glob(self, folder: str, pattern: str) -> tuple[str, ...]:
         return expand_wildcard(folder, pattern, self.loader.roots.cwd, self.loader.disk)
 
-<<<<<<< HEAD
-    def extension(self) -> None:
-        names = [
-            name
-            for name in self.loader.disk.names(self.target.torch)
-            if name.startswith("_C.") and name.endswith(".so")
-        ]
-=======
     def _extension(self) -> Iterator[ImportFailure]:
         listing = self.loader.disk.names(self.target.torch)
         names = [name for name in listing if name.startswith("_C.") and name.endswith(".so")]
->>>>>>> elf
         if not names:
             message = "No module named 'torch._C'"
             yield ImportFailure(exception="ModuleNotFoundError", message=message, stage="torch._C", load=None)
