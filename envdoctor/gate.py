@@ -86,8 +86,11 @@ def choose(mode: str | None, reason: str, environ: Mapping[str, str]) -> tuple[M
     return chosen, why
 
 
-def record(profile: str, mode: Mode, reason: str, found: tuple[str, ...]) -> None:
-    """Say a bypass on stderr and append it to the gate log. A log that cannot be written is said and stops nothing."""
+def record(profile: str, mode: Mode, reason: str, found: tuple[str, ...], prefix: str = sys.prefix) -> None:
+    """Say a bypass on stderr and append it to the gate log; `found` are the codes of the findings let through.
+
+    A log that cannot be written is said and stops nothing.
+    """
     if _local_rank():
         return
     codes = ", ".join(sorted(set(found)))
@@ -98,9 +101,9 @@ def record(profile: str, mode: Mode, reason: str, found: tuple[str, ...]) -> Non
         profile=profile,
         mode=mode,
         reason=reason,
-        found=found,
+        found=tuple(sorted(set(found))),
         user=_user(),
-        prefix=sys.prefix,
+        prefix=prefix,
         command=tuple(sys.orig_argv),
     )
     log = Path(os.environ.get("ENVDOCTOR_GATE_LOG") or LOG)
@@ -121,9 +124,15 @@ def _examine(profile: str) -> "Examination":
 
     found = profile_store.find(profile, Path.cwd())
     # The driver is asked through NVML in a child process, which costs more than the whole gate may.
-    options = Options(ask_nvml=False)
+    options = Options(
+        ask_nvml=False,
+        source_root=found.path.parent.parent,
+        source_files=tuple(found.profile.sources),
+    )
     target = Target(prefix=Path(sys.prefix), interpreter=Path(sys.executable))
-    return examine.examine(target, Host.current(), found.profile, profile_store.load_lock(found), options=options)
+    facts = examine.take_fingerprint(target, Host.current(), options)
+    verdict = examine.judge(facts, found.profile, profile_store.load_lock(found))
+    return examine.Examination(fingerprint=facts, verdict=verdict)
 
 
 def _report(examination: "Examination", profile: str) -> None:

@@ -65,7 +65,7 @@ def _classify(case: Case, item: Distribution) -> _Extra:
         return _Extra(
             item=item,
             kind="overwriting",
-            consequence=f"its removal deletes {counted(len(contested), 'file')} that {', '.join(others)} own too",
+            consequence=f"its removal deletes {counted(len(contested), 'file')} also owned by {', '.join(others)}",
         )
     provided = [provider for provider in _providers(case) if provider.owner == item.name]
     if provided:

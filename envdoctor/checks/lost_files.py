@@ -40,7 +40,8 @@ def run(case: Case) -> Iterator[Finding]:
         name=NAME,
         severity="error",
         confidence="high" if all(not damage.unshared_missing for damage in lost) else "medium",
-        title=f"files of {counted(len(lost), 'distribution')} were deleted by the uninstall of another that writes the same paths",
+        title=f"files of {counted(len(lost), 'distribution')} were deleted when another that writes the same paths was "
+        "uninstalled",
         subject=names,
         evidence=tuple(line for damage in lost for line in _evidence(damage)),
         remediation=restore_or(

@@ -1,7 +1,7 @@
 """The typer application: loads only the command that was asked for, and renders every error in one place."""
 
+import difflib
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -37,6 +37,14 @@ class LazyGroup(PlainGroup):
         del ctx
         return list(COMMANDS)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command of the first word; raise UsageError with the nearest one for a word that is none."""
+        if args[0] not in COMMANDS and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(args[0], COMMANDS, 1)
+            hint = f"did you mean `envdoctor {near[0]}`?" if near else "`envdoctor --help` lists the commands"
+            raise UsageError(f"there is no command `{args[0]}`", hint)
+        return super().resolve_command(ctx, args)
+
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command, or None when there is none of that name."""
         del ctx
@@ -55,43 +63,49 @@ def build() -> Any:
         cls=LazyGroup,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
-        no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
     return typer.main.get_command(app)
 
 
-def _root(
-    version: bool = typer.Option(False, "--version", "-V", help="Print the version and leave."),
-) -> None:
-    """See the truth of a training venv from outside, and rebuild the known-good stack before the trainer launches."""
-    if version:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         print(f"envdoctor {__version__}")  # noqa: T201 - stdout is the result
         raise typer.Exit
+
+
+def _root(
+    version: bool = typer.Option(
+        False, "--version", "-V", is_eager=True, callback=_print_version, help="Print the version and leave."
+    ),
+) -> None:
+    """See the truth of a training venv from outside, and rebuild the known-good stack before the trainer launches."""
+    del version
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code. Every message of ours goes to stderr as `error: …`, `hint: …`."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        outcome = build().main(args=given, prog_name="envdoctor", standalone_mode=False)
+        outcome = build().main(args=given or ["--help"], prog_name="envdoctor", standalone_mode=False)
         sys.stdout.flush()
     except EnvdoctorError as error:
         return _say(error)
     except typer.TyperException as error:
-        return _say(_usage(error))
+        return _say(_usage(error, given))
     except (KeyboardInterrupt, typer.Abort):
-        _to_stderr("\nerror: interrupted")
-        return ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        return _reader_left()
-    return int(outcome or 0)
+        outcome = ExitCode.INTERRUPTED
+    if outcome == ExitCode.INTERRUPTED:  # typer returns this for Ctrl-C inside a command, and says nothing
+        _to_stderr("error: interrupted")
+    return int(outcome or 0) if given else ExitCode.USAGE
 
 
-def _usage(error: Any) -> UsageError:
+def _usage(error: Any, given: Sequence[str]) -> UsageError:
     context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "envdoctor"
+    # A parser's own complaint carries no context; the first command named is the one it is about.
+    named = next((f"envdoctor {word}" for word in given if word in COMMANDS), "envdoctor")
+    command = context.command_path if context is not None else named
     return UsageError(_sentence(error.format_message()), f"`{command} --help` lists what it takes")
 
 
@@ -108,9 +122,3 @@ def _say(error: EnvdoctorError) -> int:
 
 def _to_stderr(text: str) -> None:
     print(text, file=sys.stderr)  # noqa: T201 - the one place errors are printed
-
-
-def _reader_left() -> int:
-    # `envdoctor check | head`: the reader has what it wanted. The dead descriptor must not be flushed again at exit.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return ExitCode.OK

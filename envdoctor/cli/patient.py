@@ -4,13 +4,14 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from envdoctor import examine, profile_store
+from envdoctor import examine, fingerprint_file, profile_store
 from envdoctor.errors import FingerprintError, UsageError
 from envdoctor.heading import heading
 from envdoctor.model.codec import CodecError
 from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.model.profile import Waiver
 from envdoctor.model.verdict import Verdict
+from envdoctor.probes.context import Options
 from envdoctor.probes.host import Host
 from envdoctor.probes.target import Target, resolve
 from envdoctor.report.header import Header
@@ -54,23 +55,24 @@ def examine_request(request: Request, host: Host | None = None) -> tuple[Header,
 
 
 def take(request: Request, host: Host | None = None) -> Fingerprint:
-    """Return the facts of the venv that was asked for."""
+    """Return the facts of the venv that was asked for; a profile adds the hashes of the training code it names."""
     host = host or Host.current()
     found = profile_store.find(request.profile, host.cwd) if request.profile else None
-    options = examine.options_for(found)
-    return examine.take_fingerprint(locate(request.venv, host), host, options=options)
+    options = Options(
+        source_root=found.path.parent.parent if found else None,
+        source_files=tuple(found.profile.sources) if found else (),
+    )
+    return examine.take_fingerprint(locate(request.venv, host), host, options)
 
 
 def read_back(file: str) -> Fingerprint:
     """Read a fingerprint file. Raises FingerprintError with the path of the mistake."""
     hint = "write it again: `envdoctor fingerprint VENV -o FILE`"
     try:
-        data = json.loads(Path(file).read_bytes())
+        return fingerprint_file.parse(json.loads(Path(file).read_bytes()))
     except OSError as error:
         raise FingerprintError(f"cannot read {file}: {error.strerror}", hint) from error
-    except ValueError as error:
-        raise FingerprintError(f"{file} is no JSON document: {error}", hint) from error
-    try:
-        return examine.fingerprint_from(data)
     except CodecError as error:
         raise FingerprintError(f"{file}: {error}", hint) from error
+    except ValueError as error:
+        raise FingerprintError(f"{file} is no JSON document: {error}", hint) from error

@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 _SCALARS: tuple[object, ...] = (str, Path, int, float, bool)
+_NUMBERS = {int: "whole number", float: "number"}
 
 
 class PlainCommand(TyperCommand):
@@ -85,7 +86,16 @@ def _scalar(annotation: Any, value: Any) -> Any:
         return value
     if annotation is bool and isinstance(value, str):
         return _truth(value)
+    if annotation in _NUMBERS and isinstance(value, str):
+        return _number(annotation, value)
     return value if isinstance(value, annotation) else annotation(value)
+
+
+def _number(kind: Any, word: str) -> Any:
+    try:
+        return kind(word)
+    except ValueError:
+        raise ValueError(f"{word!r} is no {_NUMBERS[kind]}.") from None
 
 
 def _truth(value: str) -> bool:

@@ -75,11 +75,11 @@ def run(
         _restore_where_needed(venv, profile)
     launch = prepare(venv, profile, Host.current())
     if chosen == "off":
-        gate.record(profile, chosen, why, ())
+        gate.record(profile, chosen, why, (), str(launch.prefix))
     else:
         verdict = _verdict(launch, color)
         if chosen == "warn":
-            gate.record(profile, chosen, why, tuple(finding.code for finding in verdict.findings))
+            gate.record(profile, chosen, why, tuple(finding.code for finding in verdict.findings), str(launch.prefix))
         elif code := verdict.exit_code():
             say(f"error: `{shlex.join(command)}` was not started on {launch.prefix} (profile {profile})")
             return code

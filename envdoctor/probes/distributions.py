@@ -5,8 +5,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.utils import canonicalize_name
-
+from envdoctor.model.names import normalized
 from envdoctor.probes.context import Reading
 from envdoctor.probes.regular_file import read_regular
 from envdoctor.probes.search_path import SearchPath
@@ -104,7 +103,7 @@ def _read(site: Path, origin: str, folder: str, unreadable: list[str]) -> Distri
     stem_name, _, stem_version = stem.partition("-")
     direct_url, editable = _direct_url(at / "direct_url.json", unreadable)
     return Distribution(
-        name=canonicalize_name(_first(headers, "name") or stem_name),
+        name=normalized(_first(headers, "name") or stem_name),
         version=_first(headers, "version") or ("" if has_metadata else stem_version),
         site=str(site),
         origin=origin,

@@ -30,7 +30,7 @@ def test_finds_ed201_one_cause_for_all_that_was_taken() -> None:
     )
     (finding,) = lost_files.run(facts.case(files))
     assert (
-        finding.title == "files of 2 distributions were deleted by the uninstall of another that writes the same paths"
+        finding.title == "files of 2 distributions were deleted when another that writes the same paths was uninstalled"
     )
     assert finding.subject == "nvidia-cudnn-cu12, nvidia-nccl-cu12"
     assert (finding.severity, finding.confidence) == ("error", "high")
