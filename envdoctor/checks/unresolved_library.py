@@ -41,9 +41,7 @@ def run(case: Case) -> Iterator[Finding]:
             name=NAME,
             severity="error",
             confidence="high",
-            title=f"`import torch` fails: {libraries.import_error}"
-            if first
-            else f"{item.soname} cannot be found either",
+            title=f"`import torch` fails: {libraries.import_error}" if first else f"and then: {item.problem}",
             subject=item.soname,
             evidence=tuple(evidence(case, item)),
             remediation=remedy(case, item.soname),

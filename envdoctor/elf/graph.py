@@ -80,6 +80,8 @@ class LoadResult:
     scope: tuple[LoadedObject, ...] = ()
     """Where its symbols are looked for: the global scope, then its own breadth-first list."""
     failure: LoadFailure | None = None
+    missing: tuple[LoadFailure, ...] = ()
+    """Every failure met, the fatal one first. More than one only from a tolerant loader."""
 
     @property
     def ok(self) -> bool:
@@ -111,17 +113,15 @@ class Loader:
     """One process's loader. Call `start` once with the program, then `open` for every dlopen in the order they happen.
 
     `preload_errors` keeps what ld.so would print about LD_PRELOAD: such an object is ignored, not fatal.
+
+    A tolerant loader does what no real one does: it goes on past a dependency that cannot be mapped, so that one run
+    finds them all, and not only the first. It then keeps what it mapped.
     """
 
     def __init__(self, roots: SearchRoots, disk: Disk | None = None, *, tolerant: bool = False) -> None:
-        """Take the search roots and, to share what was read, the disk memo.
-
-        A tolerant loader does what no ld.so does: it goes on past a dependency that cannot be mapped and keeps the
-        failure in `passed_over`, so that everything that is missing shows at once.
-        """
+        """Take the search roots and, to share what was read, the disk memo."""
         self.roots = roots
         self.tolerant = tolerant
-        self.passed_over: list[LoadFailure] = []
         self.disk = disk or Disk()
         self.preload_errors: tuple[str, ...] = ()
         self._entries: list[_Entry] = []
@@ -132,7 +132,7 @@ class Loader:
 
     def fork(self) -> "Loader":
         """Return an independent loader in the same state, to ask what a later dlopen would do."""
-        other = Loader(self.roots, self.disk)
+        other = Loader(self.roots, self.disk, tolerant=self.tolerant)
         other.preload_errors = self.preload_errors
         copies = {id(entry): _Entry(entry.fact, entry.origin, None, versions_checked=True) for entry in self._entries}
         for entry in self._entries:
@@ -183,11 +183,11 @@ class Loader:
         return self._finish(name, [entry], mark, global_=global_)
 
     def _finish(self, name: str, roots: list[_Entry], mark: int, *, global_: bool) -> LoadResult:
+        missing: list[LoadFailure] = []
         try:
-            walked = self._map_dependencies(roots)
+            walked = self._map_dependencies(roots, missing)
             for entry in walked:
-                if not entry.versions_checked:
-                    self._check_versions(entry)
+                self._check_versions(entry, missing)
         except _Stop as stop:
             return self._failed(name, mark, stop)
         if global_:
@@ -195,13 +195,20 @@ class Loader:
         scope = dict.fromkeys([*map(id, self._global), *map(id, walked)])
         facts = {id(entry): entry.fact for entry in self._entries}
         opened = tuple(entry.fact for entry in self._entries[mark:])
-        return LoadResult(name=name, opened=opened, root=roots[0].fact, scope=tuple(facts[key] for key in scope))
+        return LoadResult(
+            name=name,
+            opened=opened,
+            root=roots[0].fact,
+            scope=tuple(facts[key] for key in scope),
+            failure=missing[0] if missing else None,
+            missing=tuple(missing),
+        )
 
     def _failed(self, name: str, mark: int, stop: _Stop) -> LoadResult:
         gone = set(map(id, self._entries[mark:]))
         self._names = {name: entry for name, entry in self._names.items() if id(entry) not in gone}
         del self._entries[mark:]
-        return LoadResult(name=name, opened=(), root=None, failure=stop.failure)
+        return LoadResult(name=name, opened=(), root=None, failure=stop.failure, missing=(stop.failure,))
 
     def _preload(self, program: _Entry) -> Iterator[_Entry]:
         for name in self.roots.preload:
@@ -212,7 +219,7 @@ class Loader:
                 reason = stop.failure.message.partition(": ")[2]
                 self.preload_errors += (f"object '{name}' from LD_PRELOAD cannot be preloaded ({reason}): ignored.",)
 
-    def _map_dependencies(self, roots: list[_Entry]) -> list[_Entry]:
+    def _map_dependencies(self, roots: list[_Entry], missing: list[LoadFailure]) -> list[_Entry]:
         queue = list(roots)
         listed = set(map(id, queue))
         for entry in queue:
@@ -220,14 +227,18 @@ class Loader:
                 try:
                     item = self._map(name, entry)
                 except _Stop as stop:
-                    if not self.tolerant:
-                        raise
-                    self.passed_over.append(stop.failure)
+                    self._note(stop, missing)
                     continue
                 if id(item) not in listed:
                     listed.add(id(item))
                     queue.append(item)
         return queue
+
+    def _note(self, stop: _Stop, missing: list[LoadFailure]) -> None:
+        if not self.tolerant:
+            raise stop
+        if stop.failure.message not in {failure.message for failure in missing}:
+            missing.append(stop.failure)
 
     def _map(self, name: str, requester: _Entry | None, *, dlopen: bool = False) -> _Entry:
         known = self._names.get(name)
@@ -297,32 +308,37 @@ class Loader:
                 self._names.setdefault(alias, entry)
         return entry
 
-    def _check_versions(self, entry: _Entry) -> None:
+    def _check_versions(self, entry: _Entry, missing: list[LoadFailure]) -> None:
+        if entry.versions_checked:
+            return
         entry.versions_checked = True
         for need in entry.elf.needs:
             provider = self._names.get(need.file)
             if provider is None or provider.elf.defines is None or need.weak or need.name in provider.elf.defines:
                 continue
-            message = f"{provider.fact.path}: version `{need.name}' not found (required by {entry.fact.path})"
-            raise _Stop(
-                LoadFailure(
-                    kind="version not found",
-                    name=provider.fact.path,
-                    requester=entry.fact.path,
-                    message=message,
-                    tried=provider.fact.tried,
-                    version=need.name,
-                )
+            path, asked_by = provider.fact.path, entry.fact.path
+            failure = LoadFailure(
+                kind="version not found",
+                name=path,
+                requester=asked_by,
+                message=f"{path}: version `{need.name}' not found (required by {asked_by})",
+                tried=provider.fact.tried,
+                version=need.name,
             )
+            self._note(_Stop(failure), missing)
 
 
 def _missing(name: str, requester: _Entry | None, found: Found, roots: SearchRoots) -> LoadFailure:
-    other = f"wrong ELF class: ELFCLASS{96 - roots.bits}"
+    # The second half is strerror(errno) of the last open. Where no folder was looked into, none has set it.
+    looked = any(attempt.via != "ld.so.cache" for attempt in found.tried)
+    reason = NO_SUCH_FILE if looked else NO_SUCH_FILE.partition(":")[0]
+    if found.other_class:
+        reason = f"wrong ELF class: ELFCLASS{96 - roots.bits}"
     return LoadFailure(
         kind="wrong ELF class" if found.other_class else "not found",
         name=name,
         requester=requester.fact.path if requester else None,
-        message=f"{name}: {other if found.other_class else NO_SUCH_FILE}",
+        message=f"{name}: {reason}",
         tried=found.tried,
     )
 

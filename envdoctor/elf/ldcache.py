@@ -92,8 +92,6 @@ def parse_cache(data: bytes, path: str) -> LoaderCache:
     rows: dict[str, list[Row]] = {}
     try:
         for soname, row in _entries(data, path):
-            if row[1] >= len(data):
-                raise struct.error(f"path offset {row[1]:#x} lies outside the file")  # noqa: TRY301 - one handler names the file
             rows.setdefault(soname, []).append(row)
     except struct.error as error:
         raise ElfError(f"{path}: the loader cache is truncated ({error})") from error
@@ -108,7 +106,7 @@ def _entries(data: bytes, path: str) -> Iterator[tuple[str, Row]]:
         start = (end + 7) & ~7
         if data[start : start + len(NEW_MAGIC)] != NEW_MAGIC:
             for flags, key, value in _rows(data, "=iII", 16, count):
-                yield _text(data, end + key), (flags, end + value, None, 0)
+                yield _text(data, end + key), (flags, _inside(data, end + value), None, 0)
             return
     if data[start : start + len(NEW_MAGIC)] != NEW_MAGIC:
         raise ElfError(f"{path}: not a loader cache: it starts with {data[:20]!r}", "run `ldconfig` to rebuild it")
@@ -120,7 +118,7 @@ def _entries(data: bytes, path: str) -> Iterator[tuple[str, Row]]:
     for flags, key, value, _, hwcap in _rows(data, "=iIIIQ", start + 48, count):
         named = bool(hwcap & HWCAP_IS_NAMED)
         subdirectory = names.get(hwcap & 0xFFFFFFFF, "?") if named else None
-        yield _text(data, start + key), (flags, start + value, subdirectory, 0 if named else hwcap)
+        yield _text(data, start + key), (flags, _inside(data, start + value), subdirectory, 0 if named else hwcap)
 
 
 def _rows(data: bytes, layout: str, start: int, count: int) -> Iterator[tuple[int, ...]]:
@@ -129,6 +127,13 @@ def _rows(data: bytes, layout: str, start: int, count: int) -> Iterator[tuple[in
     if end > len(data):
         raise struct.error(f"{count} entries need {end} bytes, there are {len(data)}")
     return row.iter_unpack(data[start:end])
+
+
+def _inside(data: bytes, offset: int) -> int:
+    """Return the offset of a string that is decoded later; that there is an end to it is checked now."""
+    if data.find(b"\0", offset) < 0:
+        raise struct.error(f"string {offset:#x} has no end")
+    return offset
 
 
 def _text(data: bytes, offset: int) -> str:

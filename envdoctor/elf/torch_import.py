@@ -5,7 +5,7 @@ preloads is read from that very file. What torch opens later, at first use on a 
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,6 +20,8 @@ from envdoctor.errors import ElfError
 
 FALLBACK_LIBRARIES = ("libc10.so", "libtorch_cpu.so", "libtorch_cuda.so", "libtorch_python.so")
 MAX_INIT = 4 << 20
+ExceptionName = Literal["OSError", "ValueError", "ImportError", "ModuleNotFoundError"]
+Outcome = Literal["opened", "already loaded", "not found", "failed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +42,7 @@ class TorchTarget:
 class ImportFailure:
     """What `import torch` raises."""
 
-    exception: Literal["OSError", "ValueError", "ImportError", "ModuleNotFoundError"]
+    exception: ExceptionName
     message: str
     """str() of the exception, word for word."""
     stage: str
@@ -57,7 +59,7 @@ class PreloadNote:
     folder: str
     candidates: tuple[str, ...]
     """What the glob matched in the first sys.path entry with a match, in directory order. torch opens the first."""
-    outcome: Literal["opened", "already loaded", "not found", "failed"]
+    outcome: Outcome
     message: str = ""
 
 
@@ -66,56 +68,44 @@ class TorchImport:
     """The whole simulation."""
 
     objects: tuple[LoadedObject, ...]
-    """Everything the process has mapped, in order: the program, its libraries, then torch's."""
+    """Everything that gets mapped, in order: the program, its libraries, then torch's. When the import fails, this goes
+    on past each failure, so that it holds every file that would be used; see `mapped` for what really stays."""
+    mapped: tuple[LoadedObject, ...]
+    """What the process has mapped when the import ends, be it in an error."""
     failure: ImportFailure | None
     """None when the import's shared objects all load. Symbols are another question."""
+    missing: tuple[LoadFailure, ...]
+    """Every failure on the way, that of `failure` first: what would be reported next once the one before is mended."""
     preloads: tuple[PreloadNote, ...]
     lazy: tuple[LazyLibrary, ...]
-    """What is opened only at first use, each tried in the state after the import; () when the import fails."""
+    """What is opened only at first use, each tried in the state after the import (or where it would have gone)."""
     scopes: tuple[LoadResult, ...]
     """The dlopen calls that succeeded, in order, with the scope each one's symbols are bound in."""
     preload_errors: tuple[str, ...] = ()
     """What ld.so prints about LD_PRELOAD."""
 
 
-class _Failed(Exception):  # noqa: N818 - control flow inside one simulation, never seen outside
-    def __init__(self, failure: ImportFailure) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
-
-
 def simulate_import(target: TorchTarget, roots: SearchRoots, disk: Disk | None = None) -> TorchImport:
     """Play `import torch` for the target. Raise ElfError when its `__init__.py` cannot be read."""
-    run = _Run(target, Loader(roots, disk), parse_init(_init_text(target.torch)))
-    failure: ImportFailure | None = None
-    try:
-        run.everything()
-    except _Failed as failed:
-        failure = failed.failure
+    memo = disk or Disk()
+    plan = parse_init(_init_text(target.torch))
+    run = _Run(target, Loader(roots, memo), plan)
+    failure = next(run.steps(), None)
+    survey = run
+    if failure is not None:
+        survey = _Run(target, Loader(roots, memo, tolerant=True), plan)
+        for _ in survey.steps():
+            pass
     return TorchImport(
-        objects=run.loader.objects,
+        objects=survey.loader.objects,
+        mapped=run.loader.objects,
         failure=failure,
+        missing=tuple(survey.missing),
         preloads=tuple(run.notes),
-        lazy=() if failure else lazy.simulate(run.loader, target.torch, target.cuda),
+        lazy=lazy.simulate(survey.loader, target.torch, target.cuda),
         scopes=tuple(run.scopes),
         preload_errors=run.loader.preload_errors,
     )
-
-
-def missing_libraries(target: TorchTarget, roots: SearchRoots, disk: Disk | None = None) -> tuple[LoadFailure, ...]:
-    """Return everything the import would miss, one failure a name, in the order ld.so would come to them.
-
-    The import itself ends at the first; mending that one alone shows the next. Raise ElfError as `simulate_import`.
-    """
-    run = _Run(target, Loader(roots, disk, tolerant=True), parse_init(_init_text(target.torch)))
-    steps = (run.everything, run.extension) if run.plan.global_deps else (run.everything,)
-    for step in steps:
-        try:
-            step()
-        except _Failed as failed:
-            if failed.failure.load is not None:
-                run.loader.passed_over.append(failed.failure.load)
-    return tuple({failure.name: failure for failure in reversed(run.loader.passed_over)}.values())[::-1]
 
 
 def _init_text(torch: str) -> str:
@@ -128,7 +118,7 @@ def _init_text(torch: str) -> str:
 
 
 class _Run:
-    """The state of one simulated import."""
+    """One simulated import. `steps` yields what it would raise: a real import ends at the first."""
 
     def __init__(self, target: TorchTarget, loader: Loader, plan: ImportPlan) -> None:
         self.target = target
@@ -136,59 +126,58 @@ class _Run:
         self.plan = plan
         self.notes: list[PreloadNote] = []
         self.scopes: list[LoadResult] = []
+        self.missing: list[LoadFailure] = []
 
-    def everything(self) -> None:
-        started = self.loader.start(self.target.executable)
-        if started.failure is not None:
-            raise _Failed(_os_error(started.failure, "program"))
-        self.scopes.append(started)
+    def steps(self) -> Iterator[ImportFailure]:
+        yield from self._raised(self._keep(self.loader.start(self.target.executable)), "OSError", "program")
         if self.plan.global_deps:
-            self._global_deps()
-            self.extension()
+            yield from self._global_deps()
+            yield from self._extension()
         else:
-            self._plain_libraries()
+            yield from self._plain_libraries()
 
-    def _global_deps(self) -> None:
-        path = os.path.join(self.target.torch, "lib", "libtorch_global_deps.so")
-        first = self._open(path, "libtorch_global_deps.so", global_=True)
-        if first is None:
+    def _global_deps(self) -> Iterator[ImportFailure]:
+        stage = "libtorch_global_deps.so"
+        path = os.path.join(self.target.torch, "lib", stage)
+        first = self._open(path, stage, global_=True)
+        if first.failure is None:
             self._preload_after_success()
             return
+        message = first.failure.message
         names = [item.pattern.split(".", 1)[0] for item in self.plan.after_failure if item.required]
-        if not any(name in first.message for name in names):
-            raise _Failed(_os_error(first, "libtorch_global_deps.so"))
+        if not any(name in message for name in names):
+            yield from self._raised(first, "OSError", stage)
+            return
         for item in self.plan.after_failure:
-            failed = self._preload(item)
-            if failed is not None:
-                raise _Failed(failed)
-        second = self._open(path, "libtorch_global_deps.so", global_=True)
-        if second is not None:
-            raise _Failed(_os_error(second, "libtorch_global_deps.so"))
+            yield from self._preload(item)
+        yield from self._raised(self._open(path, stage, global_=True), "OSError", stage)
 
     def _preload_after_success(self) -> None:
         if self.plan.only_cuda and self.target.cuda not in self.plan.only_cuda:
             return
         if not any(self.plan.maps_needle in item.real for item in self.loader.objects):
             return
+        known = list(self.missing)
         for item in self.plan.after_success:
             # torch swallows every exception here, so the first library that is missing ends the preloading unnoticed.
-            if self._preload(item) is not None:
-                return
+            if next(self._preload(item), None) is not None:
+                break
+        self.missing = known
 
-    def _preload(self, item: Preload) -> ImportFailure | None:
+    def _preload(self, item: Preload) -> Iterator[ImportFailure]:
         candidates = self._candidates(item)
         if not candidates:
             self.notes.append(_note(item, (), "not found"))
-            message = f"{item.pattern} not found in the system path {list(self.target.sys_path)}"
-            failure = ImportFailure(exception="ValueError", message=message, stage="preload", load=None)
-            return failure if item.required else None
-        known = len(self.loader.objects)
-        failed = self._open(candidates[0], "preload", global_=False)
-        if failed is not None:
-            self.notes.append(_note(item, candidates, "failed", failed.message))
-            return _os_error(failed, "preload")
-        self.notes.append(_note(item, candidates, "already loaded" if len(self.loader.objects) == known else "opened"))
-        return None
+            if item.required:
+                message = f"{item.pattern} not found in the system path {list(self.target.sys_path)}"
+                yield ImportFailure(exception="ValueError", message=message, stage="preload", load=None)
+            return
+        result = self._open(candidates[0], "preload")
+        if result.failure is not None:
+            self.notes.append(_note(item, candidates, "failed", result.failure.message))
+        else:
+            self.notes.append(_note(item, candidates, "opened" if result.opened else "already loaded"))
+        yield from self._raised(result, "OSError", "preload")
 
     def _candidates(self, item: Preload) -> tuple[str, ...]:
         for entry in self.target.sys_path:
@@ -202,50 +191,44 @@ class _Run:
                 return tuple(found)
         return ()
 
-    def _glob(self, folder: str, pattern: str) -> Iterable[str]:
+    def _glob(self, folder: str, pattern: str) -> tuple[str, ...]:
         return expand_wildcard(folder, pattern, self.loader.roots.cwd, self.loader.disk)
 
-    def extension(self) -> None:
-        names = [
-            name
-            for name in self.loader.disk.names(self.target.torch)
-            if name.startswith("_C.") and name.endswith(".so")
-        ]
+    def _extension(self) -> Iterator[ImportFailure]:
+        listing = self.loader.disk.names(self.target.torch)
+        names = [name for name in listing if name.startswith("_C.") and name.endswith(".so")]
         if not names:
             message = "No module named 'torch._C'"
-            raise _Failed(ImportFailure(exception="ModuleNotFoundError", message=message, stage="torch._C", load=None))
+            yield ImportFailure(exception="ModuleNotFoundError", message=message, stage="torch._C", load=None)
+            return
         # "_C.cpython-312-x86_64-linux-gnu.so" comes before "_C.abi3.so" and "_C.so" in the interpreter's suffixes.
         chosen = min(names, key=lambda name: ("cpython-" not in name, ".abi3." not in name, name))
-        failed = self._open(os.path.join(self.target.torch, chosen), "torch._C", global_=False)
-        if failed is not None:
-            raise _Failed(ImportFailure(exception="ImportError", message=failed.message, stage="torch._C", load=failed))
+        result = self._open(os.path.join(self.target.torch, chosen), "torch._C")
+        yield from self._raised(result, "ImportError", "torch._C")
 
-    def _plain_libraries(self) -> None:
+    def _plain_libraries(self) -> Iterator[ImportFailure]:
         for name in FALLBACK_LIBRARIES:
             path = os.path.join(self.target.torch, "lib", name)
-            if self.loader.disk.identity(path) is None:
-                continue
-            failed = self._open(path, name, global_=True)
-            if failed is not None:
-                raise _Failed(ImportFailure(exception="ImportError", message=failed.message, stage=name, load=failed))
+            if self.loader.disk.identity(path) is not None:
+                yield from self._raised(self._open(path, name, global_=True), "ImportError", name)
 
-    def _open(self, path: str, label: str, *, global_: bool) -> LoadFailure | None:
-        result = self.loader.open(path, global_=global_, label=label)
+    def _open(self, path: str, label: str, *, global_: bool = False) -> LoadResult:
+        return self._keep(self.loader.open(path, global_=global_, label=label))
+
+    def _keep(self, result: LoadResult) -> LoadResult:
         if result.failure is None:
             self.scopes.append(result)
-        return result.failure
+        known = {failure.message for failure in self.missing}
+        self.missing += [failure for failure in result.missing if failure.message not in known]
+        return result
+
+    @staticmethod
+    def _raised(result: LoadResult, exception: ExceptionName, stage: str) -> Iterator[ImportFailure]:
+        for failure in result.missing:
+            yield ImportFailure(exception=exception, message=failure.message, stage=stage, load=failure)
 
 
-def _os_error(failure: LoadFailure, stage: str) -> ImportFailure:
-    return ImportFailure(exception="OSError", message=failure.message, stage=stage, load=failure)
-
-
-def _note(
-    item: Preload,
-    candidates: tuple[str, ...],
-    outcome: Literal["opened", "already loaded", "not found", "failed"],
-    message: str = "",
-) -> PreloadNote:
+def _note(item: Preload, candidates: tuple[str, ...], outcome: Outcome, message: str = "") -> PreloadNote:
     return PreloadNote(
         pattern=item.pattern, folder=item.folder, candidates=candidates, outcome=outcome, message=message
     )

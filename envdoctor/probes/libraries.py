@@ -2,7 +2,6 @@
 
 import os
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +10,7 @@ from envdoctor.elf.graph import LoadedObject, LoadFailure
 from envdoctor.elf.host import search_roots
 from envdoctor.elf.lazy import LazyLibrary
 from envdoctor.elf.search import SearchRoots
-from envdoctor.elf.torch_import import TorchImport, TorchTarget, missing_libraries, simulate_import
+from envdoctor.elf.torch_import import TorchImport, TorchTarget, simulate_import
 from envdoctor.errors import ElfError, ProbeError
 from envdoctor.model.cudalibs import owner_major
 from envdoctor.probes.context import Reading
@@ -48,9 +47,11 @@ class Provider:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unresolved:
-    """A soname nothing would satisfy."""
+    """A library that cannot be mapped: nothing would satisfy its soname, or what is found cannot be loaded."""
 
     soname: str
+    problem: str
+    """What the loader would say, word for word."""
     needed_by: str
     stage: Stage
     used_when: str
@@ -91,10 +92,9 @@ def probe(reading: Reading) -> Libraries:
     try:
         roots = _roots(reading, python.executable, disk)
         played = simulate_import(target, roots, disk)
-        missing = missing_libraries(target, roots, disk) if played.failure else ()
     except ElfError as error:
         raise ProbeError(f"the loader could not be simulated: {error.message}") from error
-    return _Section(reading).of(played, missing)
+    return _Section(reading).of(played)
 
 
 def _roots(reading: Reading, executable: str, disk: Disk) -> SearchRoots:
@@ -129,11 +129,11 @@ class _Section:
         files = reading.fact(InstalledFiles)
         self.on_disk = {item.path: item.on_disk for item in files.contested}
 
-    def of(self, played: TorchImport, missing: Iterable[LoadFailure]) -> Libraries:
+    def of(self, played: TorchImport) -> Libraries:
         providers = [self._provider(item, _stage(item)) for item in played.objects[1:]]
         for lazy in played.lazy:
             providers += [self._provider(item, "lazy") for item in lazy.result.opened]
-        unresolved = [self._unresolved(failure) for failure in missing if failure.kind == "not found"]
+        unresolved = [self._unresolved(failure) for failure in played.missing]
         unresolved += [self._lazily(lazy) for lazy in played.lazy if lazy.result.failure and not lazy.optional]
         return Libraries(
             simulated=True,
@@ -176,6 +176,7 @@ class _Section:
     def _unresolved(self, failure: LoadFailure, stage: Stage = "import", used_when: str = "") -> Unresolved:
         return Unresolved(
             soname=failure.name,
+            problem=failure.message,
             needed_by=self._relative(failure.requester) if failure.requester else "",
             stage=stage,
             used_when=used_when,
@@ -190,6 +191,7 @@ class _Section:
             if made.needed_by
             else Unresolved(
                 soname=made.soname,
+                problem=made.problem,
                 needed_by=self._relative(lazy.opener),
                 stage="lazy",
                 used_when=lazy.when,

@@ -37,7 +37,7 @@ def test_finds_ed301_every_missing_library_the_first_with_the_importers_words() 
             "nvidia-cudnn-cu12==9.10.2.21",
         ),
     )
-    assert second.title == "libnccl.so.2 cannot be found either"
+    assert second.title == "and then: libnccl.so.2: cannot open shared object file: No such file or directory"
     assert second.remediation == Remediation(
         text="install nvidia-nccl-cu12",
         commands=(f"uv pip install --python {facts.PREFIX}/bin/python --no-deps nvidia-nccl-cu12==2.27.5",),

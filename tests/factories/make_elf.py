@@ -92,7 +92,7 @@ def patched(source: Path, target: Path, changes: Mapping[int, bytes]) -> Path:
 
 
 def dynamic_slots(path: Path) -> list[tuple[int, int, int]]:
-    """Return (file offset, tag, value) of every slot of a 64-bit little-endian object's dynamic section."""
+    """Return (file offset, tag, value) of a 64-bit little-endian object's dynamic slots, spare ones included."""
     data = path.read_bytes()
     (table,) = struct.unpack_from("<Q", data, 32)
     size, count = struct.unpack_from("<HH", data, 54)

@@ -142,7 +142,14 @@ def provider(soname: str, owner_name: str, major: str = "", **changes: object) -
 
 def unresolved(soname: str, **changes: object) -> Unresolved:
     """Return a library nothing provides."""
-    made = Unresolved(soname=soname, needed_by="libtorch_cuda.so", stage="import", used_when="", searched=("/a", "/b"))
+    made = Unresolved(
+        soname=soname,
+        problem=f"{soname}: cannot open shared object file: No such file or directory",
+        needed_by="libtorch_cuda.so",
+        stage="import",
+        used_when="",
+        searched=("/a", "/b"),
+    )
     return replace(made, **changes)
 
 
