@@ -9,7 +9,8 @@ import os
 import re
 from dataclasses import dataclass
 
-from envdoctor.elf.graph import LoadedObject, Loader, LoadResult
+from envdoctor.elf.graph import Loader
+from envdoctor.elf.loaded import LoadedObject, LoadResult
 from envdoctor.elf.reader import open_regular
 from envdoctor.errors import ElfError
 

@@ -11,8 +11,9 @@ from typing import Literal
 
 from envdoctor.elf import lazy
 from envdoctor.elf.disk import Disk
-from envdoctor.elf.graph import LoadedObject, Loader, LoadFailure, LoadResult
+from envdoctor.elf.graph import Loader
 from envdoctor.elf.lazy import LazyLibrary
+from envdoctor.elf.loaded import LoadedObject, LoadFailure, LoadResult
 from envdoctor.elf.search import SearchRoots
 from envdoctor.elf.torch_init import ImportPlan, Preload, parse_init
 from envdoctor.elf.wildcard import expand_wildcard
