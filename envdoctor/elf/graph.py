@@ -42,8 +42,8 @@ class Loader:
 
     `preload_errors` keeps what ld.so would print about LD_PRELOAD: such an object is ignored, not fatal.
 
-    A tolerant loader does what no real one does: it goes on past a dependency that cannot be mapped, so that one run
-    finds them all, and not only the first. It then keeps what it mapped.
+    A tolerant loader does what no real one does: it goes on past a dependency that cannot be mapped and keeps what it
+    mapped, so that one run finds every missing name and not only the first.
     """
 
     def __init__(self, roots: SearchRoots, disk: Disk | None = None, *, tolerant: bool = False) -> None:

@@ -103,7 +103,7 @@ def simulate_import(target: TorchTarget, roots: SearchRoots, disk: Disk | None =
         failure=failure,
         missing=tuple(survey.missing),
         preloads=tuple(run.notes),
-        lazy=lazy.simulate(survey.loader, target.torch, target.cuda),
+        lazy=lazy.simulate(survey.loader, target.torch, target.cuda, tuple(survey.missing)),
         scopes=tuple(run.scopes),
         preload_errors=run.loader.preload_errors,
     )
@@ -161,7 +161,7 @@ class _Run:
         known = list(self.missing)
         for item in self.plan.after_success:
             # torch swallows every exception here, so the first library that is missing ends the preloading unnoticed.
-            if next(self._preload(item), None) is not None:
+            if next(self._preload(item), None) is not None and not self.loader.tolerant:
                 break
         self.missing = known
 
