@@ -8,85 +8,13 @@ the scope each result carries is what `envdoctor.elf.symbols` needs for that.
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
 
-from envdoctor.elf import search
+from envdoctor.elf import loaded, search
 from envdoctor.elf.disk import Disk
-from envdoctor.elf.reader import DF_1_PIE, ET_DYN, ET_EXEC, ElfObject
+from envdoctor.elf.loaded import NO_SUCH_FILE, LoadedObject, LoadFailure, LoadResult
+from envdoctor.elf.reader import ElfObject
 from envdoctor.elf.search import Attempt, Found, FoundVia, SearchRoots
 from envdoctor.errors import ElfError
-
-NO_SUCH_FILE = "cannot open shared object file: No such file or directory"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedObject:
-    """One mapped object and how it came there."""
-
-    path: str
-    """The path ld.so opened it by; $ORIGIN is its folder."""
-    real: str
-    """The same with symlinks resolved, as /proc/PID/maps shows it."""
-    elf: ElfObject
-    requested_as: str
-    requester: str | None
-    """The path of the object whose DT_NEEDED (or dlopen call) brought it in; None for the program."""
-    label: str
-    """The step of the caller's story in which it was mapped, for example "import torch._C"."""
-    tried: tuple[Attempt, ...]
-    """Where it was looked for, in order; the last one is where it was found."""
-
-    @property
-    def found_via(self) -> FoundVia:
-        """How it was found."""
-        return self.tried[-1].via
-
-    @property
-    def rpath_of(self) -> str:
-        """The path of the object whose DT_RPATH or DT_RUNPATH led here, or ""."""
-        return self.tried[-1].of
-
-    @property
-    def soname(self) -> str | None:
-        """Its DT_SONAME."""
-        return self.elf.soname
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadFailure:
-    """Why a dlopen fails."""
-
-    kind: Literal["not found", "wrong ELF class", "wrong machine", "cannot be loaded", "version not found"]
-    name: str
-    """The name that could not be mapped, or the file that lacks the version."""
-    requester: str | None
-    """The path of the object that asked for it; None when it is the very name given to dlopen."""
-    message: str
-    """What dlerror() says, word for word, where ld.so would say it."""
-    tried: tuple[Attempt, ...] = ()
-    version: str = ""
-    """For "version not found": the version name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadResult:
-    """What one dlopen does."""
-
-    name: str
-    opened: tuple[LoadedObject, ...]
-    """The objects it mapped anew, in breadth-first order; () after a failure, which unmaps them."""
-    root: LoadedObject | None
-    """The object the name stands for, new or already there; None after a failure."""
-    scope: tuple[LoadedObject, ...] = ()
-    """Where its symbols are looked for: the global scope, then its own breadth-first list."""
-    failure: LoadFailure | None = None
-    missing: tuple[LoadFailure, ...] = ()
-    """Every failure met, the fatal one first. More than one only from a tolerant loader."""
-
-    @property
-    def ok(self) -> bool:
-        """True when the dlopen succeeds."""
-        return self.failure is None
 
 
 @dataclass(slots=True, eq=False)
@@ -114,8 +42,8 @@ class Loader:
 
     `preload_errors` keeps what ld.so would print about LD_PRELOAD: such an object is ignored, not fatal.
 
-    A tolerant loader does what no real one does: it goes on past a dependency that cannot be mapped, so that one run
-    finds them all, and not only the first. It then keeps what it mapped.
+    A tolerant loader does what no real one does: it goes on past a dependency that cannot be mapped and keeps what it
+    mapped, so that one run finds every missing name and not only the first.
     """
 
     def __init__(self, roots: SearchRoots, disk: Disk | None = None, *, tolerant: bool = False) -> None:
@@ -288,9 +216,9 @@ class Loader:
             if entry.elf.identity == elf.identity:
                 self._names.setdefault(name, entry)
                 return entry
-        refusal = _refusal(elf) if tried[-1].via != "program" else None
-        if refusal:
-            raise _Stop(_unloadable(name, loader, f"{elf.path}: {refusal}"))
+        refused = loaded.refusal(elf) if tried[-1].via != "program" else None
+        if refused:
+            raise _Stop(_unloadable(name, loader, f"{elf.path}: {refused}"))
         fact = LoadedObject(
             path=elf.path,
             real=self.disk.real(elf.path),
@@ -346,14 +274,3 @@ def _missing(name: str, requester: _Entry | None, found: Found, roots: SearchRoo
 def _unloadable(name: str, requester: _Entry | None, message: str) -> LoadFailure:
     asked_by = requester.fact.path if requester else None
     return LoadFailure(kind="cannot be loaded", name=name, requester=asked_by, message=message)
-
-
-def _refusal(elf: ElfObject) -> str | None:
-    """Why dlopen refuses an object it could read, in glibc's words."""
-    if elf.kind not in {ET_DYN, ET_EXEC}:
-        return "only ET_DYN and ET_EXEC can be loaded"
-    if elf.kind == ET_EXEC:
-        return "cannot dynamically load executable"
-    if not elf.dynamic:
-        return "object file has no dynamic section"
-    return "cannot dynamically load position-independent executable" if elf.flags_1 & DF_1_PIE else None

@@ -7,9 +7,10 @@ libcudnn_graph.so.9, because the set changes between releases (pytorch issue 188
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from envdoctor.elf.graph import LoadedObject, Loader, LoadResult
+from envdoctor.elf.graph import Loader
+from envdoctor.elf.loaded import LoadedObject, LoadFailure, LoadResult
 from envdoctor.elf.reader import open_regular
 from envdoctor.errors import ElfError
 
@@ -64,13 +65,25 @@ _CALLS = (
 )
 
 
-def simulate(loader: Loader, torch: str, cuda: str | None) -> tuple[LazyLibrary, ...]:
-    """Try every lazily opened library in the loader's present state; the loader itself is left as it is."""
+def simulate(
+    loader: Loader, torch: str, cuda: str | None, known: tuple[LoadFailure, ...] = ()
+) -> tuple[LazyLibrary, ...]:
+    """Try every lazily opened library in the loader's present state; the loader itself is left as it is.
+
+    `known` are failures of the import itself: a tolerant loader meets them again here, and they are left out.
+    """
     found: list[LazyLibrary] = []
     if cuda:
         found += _calls(loader.fork(), cuda)
         found += _cudnn(loader.fork(), cuda.partition(".")[0])
-    return tuple(found) + tuple(_rest_of_torch(loader.fork(), torch, {item.name for item in found}))
+    found += _rest_of_torch(loader.fork(), torch, {item.name for item in found})
+    messages = {failure.message for failure in known}
+    return tuple(_without(item, messages) for item in found)
+
+
+def _without(library: LazyLibrary, known: set[str]) -> LazyLibrary:
+    missing = tuple(failure for failure in library.result.missing if failure.message not in known)
+    return replace(library, result=replace(library.result, missing=missing, failure=missing[0] if missing else None))
 
 
 def _calls(loader: Loader, cuda: str) -> list[LazyLibrary]:

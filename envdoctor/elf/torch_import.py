@@ -11,8 +11,9 @@ from typing import Literal
 
 from envdoctor.elf import lazy
 from envdoctor.elf.disk import Disk
-from envdoctor.elf.graph import LoadedObject, Loader, LoadFailure, LoadResult
+from envdoctor.elf.graph import Loader
 from envdoctor.elf.lazy import LazyLibrary
+from envdoctor.elf.loaded import LoadedObject, LoadFailure, LoadResult
 from envdoctor.elf.search import SearchRoots
 from envdoctor.elf.torch_init import ImportPlan, Preload, parse_init
 from envdoctor.elf.wildcard import expand_wildcard
@@ -102,7 +103,7 @@ def simulate_import(target: TorchTarget, roots: SearchRoots, disk: Disk | None =
         failure=failure,
         missing=tuple(survey.missing),
         preloads=tuple(run.notes),
-        lazy=lazy.simulate(survey.loader, target.torch, target.cuda),
+        lazy=lazy.simulate(survey.loader, target.torch, target.cuda, tuple(survey.missing)),
         scopes=tuple(run.scopes),
         preload_errors=run.loader.preload_errors,
     )
@@ -160,7 +161,7 @@ class _Run:
         known = list(self.missing)
         for item in self.plan.after_success:
             # torch swallows every exception here, so the first library that is missing ends the preloading unnoticed.
-            if next(self._preload(item), None) is not None:
+            if next(self._preload(item), None) is not None and not self.loader.tolerant:
                 break
         self.missing = known
 

@@ -1,4 +1,4 @@
-"""The simple API of a package index (PEP 503 and 691), asked for one project: which files, which hashes, which sizes."""
+"""The simple API of a package index (PEP 503 and 691), asked for one project: its files, their hashes and sizes."""
 
 import json
 import netrc

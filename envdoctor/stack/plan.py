@@ -7,7 +7,7 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 
 from envdoctor.model.lock import LockedPackage
-from envdoctor.model.plan import Change, Interpreter, PlannedPackage, Plan
+from envdoctor.model.plan import Change, Interpreter, Plan, PlannedPackage
 from envdoctor.profile_store import ProfileFile
 from envdoctor.stack.installed import Installed
 from envdoctor.stack.sources import Found
@@ -42,7 +42,7 @@ def assemble(  # noqa: PLR0913 - the facts a plan is made of
         if name in found.sources
     )
     differing = changes(present.installed, locked)
-    plan = Plan(
+    return Plan(
         target=str(target),
         exists=present.exists,
         profile=file.profile.name,
@@ -52,11 +52,11 @@ def assemble(  # noqa: PLR0913 - the facts a plan is made of
         packages=packages,
         unavailable=found.unavailable,
         changes=differing,
-        unchanged=sum(name in present.installed for name in locked) - sum(bool(c.before and c.after) for c in differing),
+        unchanged=sum(name in present.installed for name in locked)
+        - sum(bool(c.before and c.after) for c in differing),
         warnings=(*warnings, *_losses(present)),
         steps=_steps(target, keep, present, len(packages)),
     )
-    return plan
 
 
 def changes(present: Mapping[str, Installed], locked: Mapping[str, LockedPackage]) -> tuple[Change, ...]:

@@ -1,4 +1,4 @@
-"""A restore from beginning to end: plan, build beside, verify, examine, swap. The old venv is touched by the last step only."""
+"""A restore: plan, build beside, verify, examine, swap. The old venv is touched by the last step only."""
 
 import json
 import time
@@ -12,6 +12,7 @@ from envdoctor import __version__
 from envdoctor.errors import RestoreError, TargetError
 from envdoctor.model.lock import Lock, LockedPackage
 from envdoctor.model.plan import Plan
+from envdoctor.probes.host import Host
 from envdoctor.profile_store import ProfileFile
 from envdoctor.stack import constraints, interpreters, journal, pip_config, settings, sources
 from envdoctor.stack import plan as planning
@@ -45,21 +46,11 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What of the machine enters a restore."""
-
-    environment: Mapping[str, str]
-    home: Path
-    cwd: Path
-    root: Path = Path("/")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """A plan and what is needed to carry it out."""
 
     request: Request
-    surroundings: Surroundings
+    host: Host
     store: Store
     plan: Plan
     locked: Mapping[str, LockedPackage]
@@ -80,11 +71,11 @@ class Restored:
     """Wall seconds of build, verify, check, swap."""
 
 
-def prepare(request: Request, surroundings: Surroundings) -> Prepared:
+def prepare(request: Request, host: Host) -> Prepared:
     """Make the plan. Reads the venv, the configuration and the sources; writes nothing outside uv's own cache."""
     store = Store.of(request.target)
     _refuse_strange(store.target)
-    uv = uv_tool.locate(surroundings.environment, surroundings.cwd)
+    uv = uv_tool.locate(host.environ, host.cwd)
     interpreter = interpreters.choose(
         interpreters.Wanted(
             versions=request.file.profile.python.versions,
@@ -92,12 +83,12 @@ def prepare(request: Request, surroundings: Surroundings) -> Prepared:
             patient=store.target,
             managed=_managed(uv),
         ),
-        surroundings.environment,
-        surroundings.home,
+        host.environ,
+        host.home,
     )
     chosen = request.lock.select(interpreter.markers)
-    pip = pip_config.read(surroundings.environment, surroundings.home, venv=store.target, root=surroundings.root)
-    configured = settings.configured(uv, pip, surroundings.home)
+    pip = pip_config.read(host.environ, host.home, venv=store.target)
+    configured = settings.configured(uv, pip, host.home)
     found = sources.locate(
         uv,
         list(chosen.values()),
@@ -114,11 +105,9 @@ def prepare(request: Request, surroundings: Surroundings) -> Prepared:
         present=_present(store.target),
         locked=chosen,
         found=found,
-        warnings=constraints.contradictions(pip.constraints, chosen, interpreter.markers, surroundings.cwd),
+        warnings=constraints.contradictions(pip.constraints, chosen, interpreter.markers, host.cwd),
     )
-    return Prepared(
-        request=request, surroundings=surroundings, store=store, plan=plan, locked=chosen, sources=configured
-    )
+    return Prepared(request=request, host=host, store=store, plan=plan, locked=chosen, sources=configured)
 
 
 def already_in_place(prepared: Prepared, listen: Listener) -> Verified | None:
@@ -163,11 +152,11 @@ def carry_out(prepared: Prepared, examine: Examine, listen: Listener) -> Restore
         return Restored(target=store.target, kept=kept, verified=verified, recovered=recovered, seconds=clock.laps)
 
 
-def _make_copy(  # noqa: PLR0913, PLR0917 - one private call
+def _make_copy(
     prepared: Prepared, folder: Path, descriptor: int, examine: Examine, listen: Listener, clock: "_Clock"
 ) -> Verified:
-    surroundings = prepared.surroundings
-    uv = uv_tool.locate(surroundings.environment, surroundings.cwd, keep_open=(descriptor,))
+    host = prepared.host
+    uv = uv_tool.locate(host.environ, host.cwd, keep_open=(descriptor,))
     build(prepared.plan, prepared.locked, prepared.sources, uv, folder, listen)
     clock.lap("build")
     verified = verify(folder, prepared.locked, listen)

@@ -64,7 +64,7 @@ def locate(
     torch_backend: str = "",
     offline: bool = False,
 ) -> Found:
-    """Find each package: uv's cache, find-links places, indexes in uv's order, and for the rest the torch backend's index.
+    """Find each package: uv's cache, find-links places, indexes in uv's order, else the torch backend's index.
 
     Nothing is downloaded; local candidates are hashed and compared with the lock.
     """
@@ -102,8 +102,7 @@ def _cached(
             left = [search for search in left if search.offered(_files(place, search, sources))]
         packages = [search.package for search in left]
         if packages:
-            variables = sources.only(place)
-            for name in cached(uv, packages, interpreter, variables, offline=offline or _is_local(place)):
+            for name in cached(uv, packages, interpreter, sources.only(place), offline=offline or _is_local(place)):
                 found[name] = Source(kind="cache", location=place, bytes=0)
     return found
 
@@ -160,7 +159,7 @@ def _from_backend(
     uv: Uv, packages: Sequence[LockedPackage], interpreter: Interpreter, sources: Sources, backend: str
 ) -> tuple[dict[str, Source], str]:
     try:
-        seen = preview(uv, packages, interpreter, sources.variables, offline=False, torch_backend=backend)
+        seen = preview(uv, packages, interpreter, sources.everywhere, offline=False, torch_backend=backend)
     except UvError as error:
         return {}, error.message
     has = [*seen.cached, *seen.uncached]
@@ -183,7 +182,7 @@ def _unavailable(
         version=package.version,
         reason="; ".join(reasons + search.unread),
         hint=(
-            f"fetch its {interpreter.tag} wheel (sha256 {' or '.join(package.hashes[:3])}) where it is to be had, put it "
-            "into a folder, and run again with PIP_FIND_LINKS=FOLDER"
+            f"fetch its {interpreter.tag} wheel (sha256 {' or '.join(package.hashes[:3])}) where it is to be had, "
+            "put it into a folder, and run again with PIP_FIND_LINKS=FOLDER"
         ),
     )

@@ -55,7 +55,7 @@ class Store:
         return sorted(int(path.name) for path in self.generations.iterdir() if path.name.isdecimal())
 
     def next_generation(self) -> Path:
-        """Return the folder the present venv would be kept in; a number is never used twice while a later one exists."""
+        """Return the folder the present venv would be kept in: one above the highest number."""
         return self.generations / f"{max(self.numbers(), default=0) + 1:04d}"
 
 
