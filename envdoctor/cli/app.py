@@ -54,7 +54,10 @@ class LazyGroup(PlainGroup):
         module = importlib.import_module(COMMANDS[cmd_name])
         single = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
         settings = getattr(module, "CONTEXT_SETTINGS", None)
-        single.command(cmd_name, cls=PlainCommand, context_settings=settings)(getattr(module, cmd_name))
+        function = getattr(module, cmd_name)
+        # Without a short help of its own, the list of commands would cut each sentence at 45 letters.
+        summary = (function.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
+        single.command(cmd_name, cls=PlainCommand, context_settings=settings, short_help=summary)(function)
         return typer.main.get_command(single)
 
 
