@@ -43,12 +43,22 @@ class Distribution:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """A folder or file that pip renamed before an uninstall (`~orch` for `torch`) and never removed."""
+
+    path: str
+    name: str
+    """Normalized, as the METADATA inside says it; empty where there is none."""
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Distributions:
     """All distributions on sys.path, in sys.path order, then by name."""
 
     items: tuple[Distribution, ...]
-    leftovers: tuple[str, ...]
-    """Paths of `~name` folders that an interrupted pip left behind."""
+    leftovers: tuple[Leftover, ...]
+    """What an interrupted pip left behind."""
     unreadable: tuple[str, ...]
     """Metadata files that could not be read, each with its reason."""
 
@@ -60,18 +70,24 @@ class Distributions:
 def probe(reading: Reading) -> Distributions:
     """Scan every site folder of sys.path."""
     found: list[Distribution] = []
-    leftovers: list[str] = []
+    leftovers: list[Leftover] = []
     unreadable: list[str] = []
     for entry in reading.fact(SearchPath).site_dirs:
         site = Path(entry.path)
         names = sorted(os.listdir(site))  # noqa: PTH208 - names only, and fast
-        leftovers += [str(site / name) for name in names if name.startswith("~")]
+        leftovers += [_leftover(site / name, unreadable) for name in names if name.startswith("~")]
         found += [
             _read(site, entry.origin, name, unreadable)
             for name in names
             if name.endswith((".dist-info", ".egg-info")) and not name.startswith("~")
         ]
     return Distributions(items=_mark_shadowed(found), leftovers=tuple(leftovers), unreadable=tuple(unreadable))
+
+
+def _leftover(path: Path, unreadable: list[str]) -> Leftover:
+    headers, _ = _headers(path / "METADATA", unreadable) if path.suffix == ".dist-info" else ([], False)
+    name = _first(headers, "name")
+    return Leftover(path=str(path), name=normalized(name) if name else "", version=_first(headers, "version"))
 
 
 def _mark_shadowed(found: list[Distribution]) -> tuple[Distribution, ...]:

@@ -94,7 +94,8 @@ def probe(reading: Reading) -> InstalledFiles:
         faults=tuple(faults),
         contested=contested,
         shared_equal=equal,
-        outside=tuple((items[at].name, path) for at, path in records.outside),
+        # A base interpreter's scripts lie outside its site folder, and pip --target writes such rows for its own.
+        outside=tuple((items[at].name, path) for at, path in records.outside if items[at].origin == "site-packages"),
         malformed=tuple(f"{items[at].name}: {reason}" for at, reason in records.malformed),
     )
 
