@@ -75,7 +75,7 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def _reads(node: ast.AST) -> Iterator[str]:
-    """Yield the variables an expression or function reads: os.environ.get, os.getenv, os.environ[...], Config(env_name_...)."""
+    """Yield the variables an expression or a function reads, through os.environ, os.getenv or torch's own Config()."""
     for inner in ast.walk(node):
         if isinstance(inner, ast.Call):
             function = ast.unparse(inner.func)

@@ -1,7 +1,8 @@
 """What lies where in a compile cache: the files of a root, the entry each belongs to and what kind it is.
 
 Folders as their writers name them: torch/_inductor/codecache.py (get_path, FxGraphCache), autograd_cache.py,
-torch/_inductor/runtime/cache_dir_utils.py (Triton kernels of inductor lie under triton/DEVICE), triton/runtime/cache.py.
+torch/_inductor/runtime/cache_dir_utils.py (Triton kernels of inductor lie under triton/DEVICE),
+triton/runtime/cache.py.
 """
 
 import os

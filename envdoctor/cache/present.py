@@ -65,7 +65,11 @@ def _torch_sources(reading: Reading) -> str:
 
 def _triton(reading: Reading) -> Iterator[Part]:
     folder = next(
-        (at for entry in reading.fact(SearchPath).site_dirs if (at := Path(entry.path) / "triton/__init__.py").is_file()),
+        (
+            at
+            for entry in reading.fact(SearchPath).site_dirs
+            if (at := Path(entry.path) / "triton/__init__.py").is_file()
+        ),
         None,
     )
     if folder is None:

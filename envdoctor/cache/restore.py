@@ -7,6 +7,7 @@ Several processes may do the same at once; each one's files are whole, and whoev
 
 import contextlib
 import filecmp
+import hashlib
 import json
 import os
 import shutil
@@ -14,7 +15,7 @@ import stat
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -37,7 +38,8 @@ class Merged:
     outcomes: Mapping[Outcome, int]
     relocated: int
     """Group files of Triton in which the folder they name was changed to the present one."""
-    bytes: int
+    manifest: Manifest
+    """The snapshot's manifest as it is true of these folders: without files that were kept because they are newer."""
 
     def count(self, outcome: Outcome) -> int:
         """Return how many files ended so."""
@@ -56,24 +58,36 @@ def restore(reader: Reader, manifest: Manifest, folders: Mapping[str, Path]) -> 
     with _staging(manifest, folders) as staged:
         contents = _unpack(reader, manifest, staged)
         uses = Counter(file.sha256 for file in manifest.files)
-        relocated = 0
+        relocated: set[str] = set()
         outcomes: dict[Outcome, int] = {}
-        for number, file in enumerate(manifest.files):
-            spare = staged[file.root] / f"spare-{number}"
-            uses[file.sha256] -= 1
-            moved = _relocated_group(contents[file.sha256], file, manifest, folders)
-            if moved:
+        here: list[StoredFile] = []
+        for number, listed in enumerate(manifest.files):
+            spare = staged[listed.root] / f"spare-{number}"
+            uses[listed.sha256] -= 1
+            source, file = contents[listed.sha256], listed
+            if moved := _relocated_group(source, file, manifest, folders):
                 spare.write_bytes(moved)
-                relocated += 1
-            source = contents[file.sha256]
-            if moved:
                 source = spare
+                file = replace(file, size=len(moved), sha256=hashlib.sha256(moved).hexdigest())
+                relocated.add(f"{file.root}/{file.path}")
             elif uses[file.sha256] or source.parent != spare.parent:
                 # Somebody else still needs this content, or it was unpacked on another root's filesystem.
                 source = Path(shutil.copyfile(source, spare))
             outcome = _install(source, file, folders[file.root])
             outcomes[outcome] = outcomes.get(outcome, 0) + 1
-    return Merged(outcomes=outcomes, relocated=relocated, bytes=manifest.bytes)
+            if outcome != "newer kept":
+                here.append(file)
+    return Merged(outcomes=outcomes, relocated=len(relocated), manifest=_as_it_lies(manifest, here, folders))
+
+
+def _as_it_lies(manifest: Manifest, files: list[StoredFile], folders: Mapping[str, Path]) -> Manifest:
+    moved = {"cache.folder": "inductor", "triton.folder": "triton"}
+    key = tuple(
+        replace(part, value=str(folders[moved[part.name]])) if moved.get(part.name) in folders else part
+        for part in manifest.key
+    )
+    now = {kind: str(path) for kind, path in folders.items()}
+    return replace(manifest, files=tuple(files), folders=now, key=key)
 
 
 def _require_room(manifest: Manifest, folders: Mapping[str, Path]) -> None:
@@ -84,11 +98,13 @@ def _require_room(manifest: Manifest, folders: Mapping[str, Path]) -> None:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             free = shutil.disk_usage(folder).free
         except OSError as error:
-            raise CacheError(f"{folder}: {error.strerror}", "name another folder for the cache, and export it") from error
+            raise CacheError(
+                f"{folder}: {error.strerror}", "name another folder for the cache, and export it"
+            ) from error
         if free < needed + _SPARE_BYTES:
             raise CacheError(
-                f"{folder} has {free / 1e6:.0f} MB free, the snapshot unpacks to {needed / 1e6:.0f} MB; nothing was taken "
-                "from it",
+                f"{folder} has {free / 1e6:.0f} MB free, the snapshot unpacks to {needed / 1e6:.0f} MB; nothing was "
+                "taken from it",
                 "free some space: `envdoctor cache gc --dry-run`",
             )
 
@@ -183,7 +199,9 @@ def _safe_parent(folder: Path, target: Path) -> None:
     except OSError as error:
         raise CacheError(f"{target.parent}: {error.strerror}", "look at what lies there") from error
     if not Path(os.path.realpath(target.parent)).is_relative_to(os.path.realpath(folder)) or target.is_symlink():
-        raise CacheError(f"{target}: a link inside the cache leads out of it; nothing was written there", "remove the link")
+        raise CacheError(
+            f"{target}: a link inside the cache leads out of it; nothing was written there", "remove the link"
+        )
 
 
 def _link_new(source: Path, target: Path) -> bool:

@@ -41,7 +41,7 @@ class Suffixes:
         return (*self.extensions, ".py", ".pyc")
 
     def module_name(self, file: str) -> str:
-        """Return the module a file name stands for, or an empty string (inspect.getmodulename: longest suffix first)."""
+        """Return the module a file name stands for, or an empty string (inspect.getmodulename: longest suffix wins)."""
         for suffix in sorted(self.all, key=len, reverse=True):
             if file.endswith(suffix):
                 return file.removesuffix(suffix)
@@ -49,7 +49,7 @@ class Suffixes:
 
 
 def torch_key(torch: Path, version: str, suffixes: Suffixes) -> str:
-    """Return torch_key() of the torch in that folder as hex digits. Raises ProbeError when it cannot be told."""
+    """Return the key of the torch in that folder as hex digits. Raises ProbeError when it cannot be told."""
     inductor = torch / "_inductor"
     _require(inductor / "codecache.py", ("build_code_hash", "torch_key"), _KNOWN_TORCH)
     hasher = hashlib.sha256(version.encode())
@@ -63,7 +63,7 @@ def torch_key(torch: Path, version: str, suffixes: Suffixes) -> str:
 
 
 def triton_key(triton: Path, version: str, suffixes: Suffixes) -> str:
-    """Return triton_key() of the Triton in that folder. Raises ProbeError when it cannot be told."""
+    """Return the key of the Triton in that folder. Raises ProbeError when it cannot be told."""
     source = triton / "runtime" / "cache.py"
     _require(source, ("triton_key",), _KNOWN_TRITON)
     contents = [_sha256(source)]

@@ -157,11 +157,17 @@ def _decide(
     damaged = [f"{len(broken)} damaged entries will be compiled again"] if broken else []
     if match is None:
         return "unknown", ("nothing here says which environment filled the cache", *damaged)
-    differing = [_sentence(difference.name, difference.saved, difference.present, difference.means, difference.reaches)
-                 for difference in match.comparison.differences]
+    differing = [
+        _sentence(difference.name, difference.saved, difference.present, difference.means, difference.reaches)
+        for difference in match.comparison.differences
+    ]
     if match.comparison.missing & {"fx graph", "autograd graph"}:
         return "miss", (*differing, *damaged)
-    lost = [f"{match.gone} of {len(match.manifest.files)} files are gone since {match.manifest.made_at}"] if match.gone else []
+    lost = (
+        [f"{match.gone} of {len(match.manifest.files)} files are gone since {match.manifest.made_at}"]
+        if match.gone
+        else []
+    )
     unknown = [f"{part.name} could not be told: {part.value}" for part in match.comparison.unknown]
     if differing or lost or damaged:
         return "partial", (*differing, *lost, *damaged, *unknown)
@@ -182,9 +188,7 @@ def shown(value: str) -> str:
     return f"`{value}`" if len(value) <= 40 else f"`{value[:16]}…`"
 
 
-def _root_status(
-    cache: CompileCache, found: Sequence[CacheFile], uid: int, environ: Mapping[str, str]
-) -> RootStatus:
+def _root_status(cache: CompileCache, found: Sequence[CacheFile], uid: int, environ: Mapping[str, str]) -> RootStatus:
     here = [file for file in found if file.root == cache.kind]
     times = [file.modified // 1_000_000_000 for file in here]
     return RootStatus(
@@ -240,7 +244,9 @@ def _against_profile(roots: Sequence[RootStatus], wanted: CompileWanted, key: st
         low, high = wanted.cache_bytes[0], wanted.cache_bytes[-1]
         yield f"{size / 1e6:.0f} MB, the profile expects {low / 1e6:.0f} to {high / 1e6:.0f} MB"
     inductor = next((root.path for root in roots if root.kind == "inductor"), "")
-    if wanted.cache_location and os.path.realpath(inductor) != os.path.realpath(Path(wanted.cache_location).expanduser()):
+    if wanted.cache_location and os.path.realpath(inductor) != os.path.realpath(
+        Path(wanted.cache_location).expanduser()
+    ):
         yield f"lies at {inductor}, the profile wants it at {wanted.cache_location}"
     if wanted.cache_key and wanted.cache_key != key:
         yield f"this environment's key is {key}, the profile's cache has {wanted.cache_key}"

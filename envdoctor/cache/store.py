@@ -1,7 +1,7 @@
 """Where snapshots, the manifests of warm-ups and their history are kept.
 
-Not under ~/.cache: what is kept here exists because caches get deleted. A copy of each manifest lies inside the cache it
-describes (`.envdoctor/NAME.json` in inductor's folder), so that it goes when the cache goes.
+Not under ~/.cache: what is kept here exists because caches get deleted. A copy of each manifest lies inside the cache
+it describes (`.envdoctor/NAME.json` in inductor's folder), so that it goes when the cache goes.
 """
 
 import json
@@ -42,7 +42,10 @@ class Store:
         if path.is_file():
             return path
         known = ", ".join(at.name.removesuffix(SUFFIX) for at in self.archives())
-        raise UsageError(f"there is no snapshot at {path}", f"known here: {known}" if known else "`envdoctor cache save NAME` makes one")
+        raise UsageError(
+            f"there is no snapshot at {path}",
+            f"known here: {known}" if known else "`envdoctor cache save NAME` makes one",
+        )
 
     def archives(self) -> Iterator[Path]:
         """Yield the snapshots there are, by name."""
@@ -56,12 +59,19 @@ class Store:
         """Keep a warm-up's manifest and add its time to the profile's history."""
         path = self.warm_manifest(manifest.profile)
         write_whole(path, dump(manifest))
-        line = {"at": manifest.made_at, "key": manifest.key_digest, "seconds": round(seconds, 1), "bytes": manifest.bytes}
+        line = {
+            "at": manifest.made_at,
+            "key": manifest.key_digest,
+            "seconds": round(seconds, 1),
+            "bytes": manifest.bytes,
+        }
         try:
             with path.with_name("history.jsonl").open("a") as file:
                 file.write(json.dumps(line) + "\n")
         except OSError as error:
-            raise CacheError(f"{path.parent}: {error.strerror}", "set ENVDOCTOR_CACHE_STORE to a writable folder") from error
+            raise CacheError(
+                f"{path.parent}: {error.strerror}", "set ENVDOCTOR_CACHE_STORE to a writable folder"
+            ) from error
 
 
 def checked(name: str) -> str:

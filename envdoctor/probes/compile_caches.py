@@ -1,8 +1,8 @@
 """Compile caches this environment would use: where, how large, how old, on what filesystem, and what a cold start cost.
 
 Locations as the code that writes them decides: torch/_inductor/runtime/cache_dir_utils.py, triton/runtime/cache.py,
-torch/utils/cpp_extension.py, flashinfer/jit/env.py, and CUDA's programming guide for ~/.nv. Triton kernels that inductor
-generates lie in inductor's folder; the folder of kind "triton" holds those of hand-written kernels.
+torch/utils/cpp_extension.py, flashinfer/jit/env.py, and CUDA's programming guide for ~/.nv. Triton kernels that
+inductor generates lie in inductor's folder; the folder of kind "triton" holds those of hand-written kernels.
 """
 
 import json
