@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass, replace
 
 from envdoctor.elf.graph import Loader
+from envdoctor.elf.image import open_regular
 from envdoctor.elf.loaded import LoadedObject, LoadFailure, LoadResult
-from envdoctor.elf.reader import open_regular
 from envdoctor.errors import ElfError
 
 DRIVER = ("libcuda.so.", "libnvidia-")
