@@ -9,6 +9,7 @@ fraction of a second. At import only the standard library is loaded; neither tor
 
 import datetime as dt
 import getpass
+import importlib.util
 import json
 import os
 import sys
@@ -20,6 +21,8 @@ from pathlib import Path
 Mode = typing.Literal["enforce", "warn", "off"]
 MODES: tuple[Mode, ...] = typing.get_args(Mode)
 LOG = Path(".envdoctor/gate.log")
+OTHER_TORCH = "torch-from-elsewhere"
+"""Stands among the codes let through when the process would import another torch than the one examined."""
 
 if typing.TYPE_CHECKING:
     from envdoctor.examine import Examination
@@ -59,14 +62,18 @@ def require(profile: str, *, mode: Mode | None = None, reason: str = "") -> None
     except EnvdoctorError as error:
         _say(f"error: envdoctor gate: {error.message}" + (f"\n\nhint: {error.hint}" if error.hint else ""))
         raise SystemExit(int(error.exit_code)) from None
-    code = 0 if examination is None else int(examination.verdict.exit_code())
-    if examination is not None and code:
-        _report(examination, profile)
-    if chosen != "enforce":
-        found = () if examination is None else tuple(item.code for item in examination.verdict.findings)
-        record(profile, chosen, why, found)
+    if examination is None:
+        record(profile, chosen, why, ())
+        return
+    elsewhere = _other_torch(examination)
+    code = int(examination.verdict.exit_code()) or int(bool(elsewhere))
+    if code and not _local_rank():
+        _report(examination, profile, elsewhere)
+    if chosen == "warn":
+        found = tuple(item.code for item in examination.verdict.findings)
+        record(profile, chosen, why, (*found, OTHER_TORCH) if elsewhere else found)
     elif code:
-        _say(f"error: envdoctor gate: this process does not start on {sys.prefix} (profile {profile})")
+        _say(f"error: envdoctor gate: {_who()} does not start on {sys.prefix} (profile {profile})")
         raise SystemExit(code)
 
 
@@ -86,8 +93,11 @@ def choose(mode: str | None, reason: str, environ: Mapping[str, str]) -> tuple[M
     return chosen, why
 
 
-def record(profile: str, mode: Mode, reason: str, found: tuple[str, ...]) -> None:
-    """Say a bypass on stderr and append it to the gate log. A log that cannot be written is said and stops nothing."""
+def record(profile: str, mode: Mode, reason: str, found: tuple[str, ...], prefix: str = sys.prefix) -> None:
+    """Say a bypass on stderr and append it to the gate log; `found` are the codes of the findings let through.
+
+    A log that cannot be written is said and stops nothing.
+    """
     if _local_rank():
         return
     codes = ", ".join(sorted(set(found)))
@@ -98,9 +108,9 @@ def record(profile: str, mode: Mode, reason: str, found: tuple[str, ...]) -> Non
         profile=profile,
         mode=mode,
         reason=reason,
-        found=found,
+        found=tuple(sorted(set(found))),
         user=_user(),
-        prefix=sys.prefix,
+        prefix=prefix,
         command=tuple(sys.orig_argv),
     )
     log = Path(os.environ.get("ENVDOCTOR_GATE_LOG") or LOG)
@@ -121,20 +131,49 @@ def _examine(profile: str) -> "Examination":
 
     found = profile_store.find(profile, Path.cwd())
     # The driver is asked through NVML in a child process, which costs more than the whole gate may.
-    options = Options(ask_nvml=False)
+    options = Options(
+        ask_nvml=False,
+        source_root=found.path.parent.parent,
+        source_files=tuple(found.profile.sources),
+    )
     target = Target(prefix=Path(sys.prefix), interpreter=Path(sys.executable))
-    return examine.examine(target, Host.current(), found.profile, profile_store.load_lock(found), options=options)
+    facts = examine.take_fingerprint(target, Host.current(), options)
+    verdict = examine.judge(facts, found.profile, profile_store.load_lock(found))
+    return examine.Examination(fingerprint=facts, verdict=verdict)
 
 
-def _report(examination: "Examination", profile: str) -> None:
-    if _local_rank():
-        _say(f"error: envdoctor gate: rank {os.environ.get('RANK', '?')} refused; local rank 0 prints the report")
-        return
+def _other_torch(examination: "Examination") -> str:
+    """Say which torch this process would import when it is not the examined one; empty when it is."""
+    from envdoctor.probes.torch_build import TorchBuild  # noqa: PLC0415
+
+    # sys.path as it is now, script folder and later insertions included; a top-level spec is found without importing.
+    spec = importlib.util.find_spec("torch")
+    build = examination.fingerprint.get(TorchBuild)
+    taken = os.path.realpath(Path(spec.origin).parent) if spec is not None and spec.origin else ""
+    examined = os.path.realpath(build.folder) if build is not None and build.folder else ""
+    if taken == examined or build is None:
+        return ""
+    return (
+        f"`import torch` takes {taken or 'nothing'} in this process; examined was {examined or 'a venv without torch'}"
+    )
+
+
+def _report(examination: "Examination", profile: str, elsewhere: str) -> None:
     from envdoctor.heading import heading  # noqa: PLC0415
     from envdoctor.report import as_text, style  # noqa: PLC0415
 
-    shown = style.Style(color=sys.stderr.isatty() and not os.environ.get("NO_COLOR"))
-    _say(as_text.render(heading(examination.fingerprint, profile), examination.verdict, shown))
+    if examination.verdict.exit_code():
+        shown = style.Style(color=sys.stderr.isatty() and not os.environ.get("NO_COLOR"))
+        _say(as_text.render(heading(examination.fingerprint, profile), examination.verdict, shown))
+    if elsewhere:
+        _say(
+            f"error: envdoctor gate: {elsewhere}\n\nhint: take what puts it there out of sys.path, or examine that one"
+        )
+
+
+def _who() -> str:
+    rank = os.environ.get("RANK", "")
+    return f"rank {rank}" if rank else "this process"
 
 
 def _local_rank() -> int:

@@ -22,6 +22,7 @@ from envdoctor.checks.case import Case
 from envdoctor.checks.damage import Damage, damage_by_owner, file_tokens, listed
 from envdoctor.checks.remedies import reinstall_command, restore_or
 from envdoctor.model.finding import Finding
+from envdoctor.model.wording import counted
 
 CODE = "ED202"
 NAME = "damaged-distribution"
@@ -56,9 +57,9 @@ def run(case: Case) -> Iterator[Finding]:
 def _what(damage: Damage) -> str:
     parts = []
     if damage.missing:
-        parts.append(f"{len(damage.missing)} of {damage.files} files are missing")
+        parts.append(f"{len(damage.missing)} of {counted(damage.files, 'file')} missing")
     if damage.changed:
-        parts.append(f"{len(damage.changed)} of {damage.files} files are changed")
+        parts.append(f"{len(damage.changed)} of {counted(damage.files, 'file')} changed")
     return ", ".join(parts)
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 from envdoctor.checks.case import Case
 from envdoctor.model.finding import Finding, Remediation
+from envdoctor.model.wording import counted
 from envdoctor.probes.environment import Environment
 
 CODE = "ED601"
@@ -44,9 +45,7 @@ def run(case: Case) -> Iterator[Finding]:
             name=NAME,
             severity="warning",
             confidence="high",
-            title=f"{len(lines)} environment variables differ from the profile"
-            if len(lines) > 1
-            else "an environment variable differs from the profile",
+            title=f"{counted(len(lines), 'environment variable', 'differs', 'differ')} from the profile",
             subject="environment",
             evidence=tuple(lines),
             remediation=Remediation(

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from envdoctor.checks.case import Case
 from envdoctor.checks.remedies import restore_or
 from envdoctor.model.finding import Finding
+from envdoctor.model.wording import counted
 from envdoctor.probes.installed_files import InstalledFiles
 
 CODE = "ED204"
@@ -37,7 +38,7 @@ def run(case: Case) -> Iterator[Finding]:
             name=NAME,
             severity="warning",
             confidence="high",
-            title=f"RECORD of {owner} lists {len(paths)} paths outside the environment",
+            title=f"RECORD of {owner} lists {counted(len(paths), 'path')} outside the environment",
             subject=owner,
             evidence=tuple(repr(path) for path in sorted(paths)[:6]),
             remediation=restore_or(

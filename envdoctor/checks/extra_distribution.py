@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from envdoctor.checks.case import Case
 from envdoctor.checks.remedies import restore_or
 from envdoctor.model.finding import Finding
+from envdoctor.model.wording import counted
 from envdoctor.probes.distributions import Distribution, Distributions
 from envdoctor.probes.installed_files import Contested, InstalledFiles
 from envdoctor.probes.libraries import Libraries, Provider
@@ -64,7 +65,7 @@ def _classify(case: Case, item: Distribution) -> _Extra:
         return _Extra(
             item=item,
             kind="overwriting",
-            consequence=f"its removal deletes {len(contested)} files that {', '.join(others)} own too",
+            consequence=f"its removal deletes {counted(len(contested), 'file')} also owned by {', '.join(others)}",
         )
     provided = [provider for provider in _providers(case) if provider.owner == item.name]
     if provided:
@@ -95,9 +96,7 @@ def _finding(case: Case, kind: str, extras: list[_Extra]) -> Finding:
         name=NAME,
         severity="note" if kind == "harmless" else "warning",
         confidence="high",
-        title=f"{len(extras)} distributions are not in the lock ({kind})"
-        if len(extras) > 1
-        else f"{names} is not in the lock ({kind})",
+        title=f"{counted(len(extras), 'distribution', 'is', 'are')} not in the lock ({kind})",
         subject=names,
         evidence=tuple(_lines(extras)),
         remediation=restore_or(

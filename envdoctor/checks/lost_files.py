@@ -22,6 +22,7 @@ from envdoctor.checks.case import Case
 from envdoctor.checks.damage import Damage, damage_by_owner, file_tokens, listed
 from envdoctor.checks.remedies import reinstall_command, restore_or
 from envdoctor.model.finding import Finding
+from envdoctor.model.wording import counted
 
 CODE = "ED201"
 NAME = "files-lost-to-another-uninstall"
@@ -39,7 +40,8 @@ def run(case: Case) -> Iterator[Finding]:
         name=NAME,
         severity="error",
         confidence="high" if all(not damage.unshared_missing for damage in lost) else "medium",
-        title=f"files of {_count(lost)} were deleted by the uninstall of another that writes the same paths",
+        title=f"files of {counted(len(lost), 'distribution')} were deleted when another that writes the same paths was "
+        "uninstalled",
         subject=names,
         evidence=tuple(line for damage in lost for line in _evidence(damage)),
         remediation=restore_or(
@@ -50,10 +52,6 @@ def run(case: Case) -> Iterator[Finding]:
         ),
         causes=tuple(token for damage in lost for path in damage.missing for token in file_tokens(path)),
     )
-
-
-def _count(lost: list[Damage]) -> str:
-    return "1 distribution" if len(lost) == 1 else f"{len(lost)} distributions"
 
 
 def _evidence(damage: Damage) -> Iterator[str]:

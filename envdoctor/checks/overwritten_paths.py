@@ -25,6 +25,7 @@ from envdoctor.checks.damage import file_tokens, site_relative
 from envdoctor.checks.remedies import reinstall_command, restore_or, uninstall_command
 from envdoctor.checks.wanted_owner import wanted_owner
 from envdoctor.model.finding import Confidence, Finding, Remediation, Severity
+from envdoctor.model.wording import counted
 from envdoctor.probes.installed_files import Contested, InstalledFiles
 
 CODE = "ED203"
@@ -64,15 +65,18 @@ def run(case: Case) -> Iterator[Finding]:
     unknown = [pair for pair in pairs if not pair.wanted]
     if overwritten:
         foreign = sum(len(pair.foreign) for pair in overwritten)
-        title = f"{foreign} files of {_names(overwritten)} hold the bytes of {_others(overwritten)}"
+        title = f"{counted(foreign, 'file')} of {_names(overwritten)} hold the bytes of {_others(overwritten)}"
         yield _finding(case, overwritten, "error", "high", title)
     if at_risk:
         count = sum(len(pair.paths) for pair in at_risk)
         others = _others(at_risk)
-        title = f"{count} files of {_names(at_risk)} are also owned by {others}, whose uninstall would delete them"
+        title = (
+            f"{counted(count, 'file')} of {_names(at_risk)} also owned by {others}, whose uninstall would delete them"
+        )
         yield _finding(case, at_risk, "warning", "high", title)
     for pair in unknown:
-        title = f"{len(pair.paths)} files are owned by {' and '.join(name for name, _ in pair.owners)} at once"
+        owned = counted(len(pair.paths), "file", "is", "are")
+        title = f"{owned} owned by {' and '.join(name for name, _ in pair.owners)} at once"
         yield _finding(case, [pair], "warning", "low", title)
 
 

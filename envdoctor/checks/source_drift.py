@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 from envdoctor.checks.case import Case, DoesNotApplyError
 from envdoctor.model.finding import Finding, Remediation
+from envdoctor.model.wording import counted
 from envdoctor.probes.sources import Sources
 
 CODE = "ED801"
@@ -43,7 +44,7 @@ def run(case: Case) -> Iterator[Finding]:
             name=NAME,
             severity="warning",
             confidence="high",
-            title=f"{len(lines)} source files differ from the profile's",
+            title=f"{counted(len(lines), 'source file', 'differs', 'differ')} from the profile's",
             subject="sources",
             evidence=tuple(lines),
             remediation=Remediation(text="Compare with the commit the profile was measured at: `git diff`"),

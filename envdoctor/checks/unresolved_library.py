@@ -21,6 +21,7 @@ from envdoctor.checks.remedies import install_command, reinstall_command, restor
 from envdoctor.model.cudalibs import expected_owner
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.requirements import parse_requirement
+from envdoctor.model.verdict import BREAKS_IMPORT
 from envdoctor.probes.distributions import Distributions
 from envdoctor.probes.libraries import Libraries, Unresolved
 from envdoctor.probes.torch_build import TorchBuild
@@ -41,13 +42,11 @@ def run(case: Case) -> Iterator[Finding]:
             name=NAME,
             severity="error",
             confidence="high",
-            title=f"`import torch` fails: {libraries.import_error}"
-            if first
-            else f"{item.soname} cannot be found either",
+            title=f"`import torch` fails: {libraries.import_error}" if first else f"and then: {item.problem}",
             subject=item.soname,
             evidence=tuple(evidence(case, item)),
             remediation=remedy(case, item.soname),
-            causes=("import:torch",),
+            causes=(BREAKS_IMPORT,),
             symptom_of=(f"soname:{item.soname}",),
         )
 
@@ -60,8 +59,8 @@ def evidence(case: Case, item: Unresolved) -> Iterator[str]:
     owner = _owner(case, item.soname)
     if owner:
         installed = case.facts[Distributions].active(owner)
-        state = f"{installed.version} is installed" if installed else "is not installed"
-        yield f"its provider for this torch is {owner}, which {state}"
+        state = f"version {installed.version} is installed" if installed else "not installed"
+        yield f"its provider for this torch is {owner}: {state}"
 
 
 def _owner(case: Case, soname: str) -> str:

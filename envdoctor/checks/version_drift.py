@@ -20,6 +20,7 @@ from packaging.version import InvalidVersion, Version
 from envdoctor.checks.case import Case
 from envdoctor.checks.remedies import install_command, restore_or
 from envdoctor.model.finding import Finding
+from envdoctor.model.wording import counted
 from envdoctor.probes.distributions import Distributions
 
 CODE = "ED401"
@@ -45,7 +46,8 @@ def run(case: Case) -> Iterator[Finding]:
         name=NAME,
         severity="error",
         confidence="high",
-        title=f"{_count(len(drifted))} another version than the lock pins: {first}{more}",
+        title=f"{counted(len(drifted), 'distribution', 'has', 'have')} another version than the lock pins: "
+        f"{first}{more}",
         subject=", ".join(name for name, _, _ in drifted),
         evidence=(
             *(
@@ -59,10 +61,6 @@ def run(case: Case) -> Iterator[Finding]:
         ),
         causes=tuple(f"version:{name}" for name, _, _ in drifted),
     )
-
-
-def _count(number: int) -> str:
-    return "1 distribution has" if number == 1 else f"{number} distributions have"
 
 
 def same_version(one: str, other: str) -> bool:

@@ -3,7 +3,7 @@
 from envdoctor.cli.options import OutputOption, ProfileOption, VenvArgument
 from envdoctor.cli.patient import Request, take
 from envdoctor.cli.terminal import write_result
-from envdoctor.model.codec import encode
+from envdoctor.fingerprint_file import document
 from envdoctor.report.as_json import dump
 
 
@@ -12,5 +12,5 @@ def fingerprint(venv: VenvArgument = "", profile: ProfileOption = "", output: Ou
 
     Nothing of the venv is run or imported. A profile names the source files of the training code to hash.
     """
-    write_result(dump(encode(take(Request(venv=venv, profile=profile)))), output)
+    write_result(dump(document(take(Request(venv=venv, profile=profile)))), output)
     return 0

@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 _SCALARS: tuple[object, ...] = (str, Path, int, float, bool)
+_NUMBERS = {int: "whole number", float: "number"}
 
 
 class PlainCommand(TyperCommand):
@@ -34,9 +35,10 @@ class PlainGroup(TyperGroup):
 
 def _with_plain_values(parameters: Sequence[Any]) -> Sequence[Any]:
     for parameter in parameters:
-        annotation = parameter.type_descriptor.annotation
-        if _is_plain(annotation) and not _wants_more(parameter.type_descriptor.parameter_info):
-            parameter._runtime_param = PlainValue(annotation)  # noqa: SLF001 - typer has no public hook for this
+        # A typer that keeps its types elsewhere converts them itself: slower, and right.
+        told = getattr(parameter, "type_descriptor", None)
+        if told is not None and _is_plain(told.annotation) and not _wants_more(told.parameter_info):
+            parameter._runtime_param = PlainValue(told.annotation)  # noqa: SLF001 - typer has no public hook for this
     return parameters
 
 
@@ -85,7 +87,16 @@ def _scalar(annotation: Any, value: Any) -> Any:
         return value
     if annotation is bool and isinstance(value, str):
         return _truth(value)
+    if annotation in _NUMBERS and isinstance(value, str):
+        return _number(annotation, value)
     return value if isinstance(value, annotation) else annotation(value)
+
+
+def _number(kind: Any, word: str) -> Any:
+    try:
+        return kind(word)
+    except ValueError:
+        raise ValueError(f"{word!r} is no {_NUMBERS[kind]}.") from None
 
 
 def _truth(value: str) -> bool:

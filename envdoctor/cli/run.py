@@ -1,5 +1,6 @@
 """`envdoctor run`: check, restore if allowed, then become the command."""
 
+import contextlib
 import os
 import shlex
 import signal
@@ -75,11 +76,11 @@ def run(
         _restore_where_needed(venv, profile)
     launch = prepare(venv, profile, Host.current())
     if chosen == "off":
-        gate.record(profile, chosen, why, ())
+        gate.record(profile, chosen, why, (), str(launch.prefix))
     else:
         verdict = _verdict(launch, color)
         if chosen == "warn":
-            gate.record(profile, chosen, why, tuple(finding.code for finding in verdict.findings))
+            gate.record(profile, chosen, why, tuple(finding.code for finding in verdict.findings), str(launch.prefix))
         elif code := verdict.exit_code():
             say(f"error: `{shlex.join(command)}` was not started on {launch.prefix} (profile {profile})")
             return code
@@ -132,4 +133,6 @@ def _restore_where_needed(venv: str, profile: str) -> None:
     if needed:
         from envdoctor.cli.restore import restore
 
-        restore(profile=profile, venv=venv or os.environ.get("VIRTUAL_ENV") or ".venv", yes=True)
+        # stdout belongs to the command that is about to start.
+        with contextlib.redirect_stdout(sys.stderr):
+            restore(profile=profile, venv=venv, yes=True)

@@ -1,0 +1,193 @@
+"""Where each locked wheel will come from."""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from packaging.tags import Tag
+
+from envdoctor.model.lock import LockedPackage
+from envdoctor.model.plan import Interpreter, Source, SourceKind, Unavailable
+from envdoctor.stack import wheel_tags
+from envdoctor.stack.index import File, IndexUnreadableError, page_files, project_files, shown, size_of
+from envdoctor.stack.preview import cached, preview
+from envdoctor.stack.settings import Sources
+from envdoctor.stack.uv import Uv, UvError
+
+_THREADS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The outcome: a source for each package, or why it has none."""
+
+    sources: Mapping[str, Source]
+    unavailable: tuple[Unavailable, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Search:
+    """One package's search: what was seen on the way that did not fit."""
+
+    package: LockedPackage
+    order: Mapping[Tag, int]
+    seen: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    refused: bool = False
+    """Some index answered, but not with its files."""
+
+    def offered(self, files: Iterable[File]) -> bool:
+        """Tell whether a file of the locked version that fits the interpreter is among them, whatever its hash."""
+        return any(self._rank(file) is not None for file in files)
+
+    def _rank(self, file: File) -> tuple[int, tuple[int, str]] | None:
+        return wheel_tags.rank(file.filename, self.package.name, self.package.version, self.order)
+
+    def fitting(self, files: Iterable[File], place: str) -> File | None:
+        """Return the best file with a locked hash; note files of the version that have another."""
+        ranked = [(key, file) for file in files if (key := self._rank(file)) is not None]
+        for _, file in sorted(ranked, key=lambda pair: pair[0]):
+            digest = file.sha256 or _digest(file)
+            if digest in self.package.hashes:
+                return file
+            self.seen.append(f"{place} has {file.filename}, but with sha256 {digest or 'unknown'}")
+        return None
+
+
+def locate(
+    uv: Uv,
+    packages: Sequence[LockedPackage],
+    interpreter: Interpreter,
+    sources: Sources,
+    *,
+    torch_backend: str = "",
+    offline: bool = False,
+) -> Found:
+    """Find each package: uv's cache, find-links places, indexes in uv's order, else the torch backend's index.
+
+    Nothing is downloaded; local candidates are hashed and compared with the lock.
+    """
+    order = wheel_tags.places(wheel_tags.tags_of(interpreter))
+    searches = [_Search(package=package, order=order) for package in packages]
+    found = _cached(uv, searches, interpreter, sources, offline=offline)
+    uncached = [search for search in searches if search.package.name not in found]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        sought = pool.map(lambda one: _search(one, sources, offline), uncached)
+        found |= {
+            search.package.name: source for search, source in zip(uncached, sought, strict=True) if source is not None
+        }
+    left = [search for search in searches if search.package.name not in found]
+    refused = ""
+    if left and torch_backend and not offline:
+        taken, refused = _from_backend(uv, [search.package for search in left], interpreter, sources, torch_backend)
+        found |= taken
+    gone = tuple(
+        _unavailable(search, interpreter, offline=offline, backend=torch_backend, refused=refused)
+        for search in left
+        if search.package.name not in found
+    )
+    return Found(sources=found, unavailable=gone)
+
+
+def _cached(
+    uv: Uv, searches: Sequence[_Search], interpreter: Interpreter, sources: Sources, *, offline: bool
+) -> dict[str, Source]:
+    """Ask source by source: uv keeps a cache for each, and asked for all at once it looks only into the first's."""
+    found: dict[str, Source] = {}
+    # The default index comes last in uv's order, and has most of what there is.
+    for place in (*reversed(sources.indexes), *sources.find_links):
+        left = [search for search in searches if search.package.name not in found]
+        if _is_local(place):
+            left = [search for search in left if search.offered(_files(place, search, sources))]
+        packages = [search.package for search in left]
+        if packages:
+            for name in cached(uv, packages, interpreter, sources.only(place), offline=offline or _is_local(place)):
+                found[name] = Source(kind="cache", location=place, bytes=0)
+    return found
+
+
+def _is_local(place: str) -> bool:
+    return "://" not in place or place.startswith("file:")
+
+
+def _files(place: str, search: _Search, sources: Sources) -> Iterable[File]:
+    """Return the files a place offers for one package; none when it cannot be read."""
+    try:
+        if place in sources.find_links:
+            return _linked(place, sources)
+        return project_files(place, search.package.name, sources.access)
+    except IndexUnreadableError as error:
+        search.unread.append(str(error))
+        search.refused = search.refused or error.answered
+        return ()
+
+
+def _search(search: _Search, sources: Sources, offline: bool) -> Source | None:  # noqa: FBT001 - mapped over a pool
+    for place in (*sources.find_links, *sources.indexes):
+        if offline and not _is_local(place):
+            continue
+        file = search.fitting(_files(place, search, sources), shown(place))
+        if file is not None:
+            kind: SourceKind = "find-links" if place in sources.find_links else "index"
+            size = 0 if file.url.startswith("file:") else size_of(file, sources.access)
+            return Source(kind=kind, location=place, filename=file.filename, bytes=size)
+    # An index that would not talk to us may talk to uv, which knows more ways to log in.
+    return Source(kind="configured") if search.refused and not offline else None
+
+
+def _linked(place: str, sources: Sources) -> Iterable[File]:
+    local = Path(unquote(urlsplit(place).path)) if place.startswith("file:") else Path(place)
+    if not _is_local(place) or (place.startswith("file:") and not local.is_dir()):
+        return page_files(place, sources.access)
+    try:
+        return [
+            File(filename=path.name, url=path.resolve().as_uri(), size=path.stat().st_size)
+            for path in sorted(local.glob("*.whl"))
+        ]
+    except OSError as error:
+        raise IndexUnreadableError(f"{local}: {error.strerror}") from error
+
+
+def _digest(file: File) -> str:
+    if not file.url.startswith("file:"):
+        return ""
+    with Path(unquote(urlsplit(file.url).path)).open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _from_backend(
+    uv: Uv, packages: Sequence[LockedPackage], interpreter: Interpreter, sources: Sources, backend: str
+) -> tuple[dict[str, Source], str]:
+    try:
+        seen = preview(uv, packages, interpreter, sources.everywhere, offline=False, torch_backend=backend)
+    except UvError as error:
+        return {}, error.message
+    has = [*seen.cached, *seen.uncached]
+    return {name: Source(kind="backend", location=backend) for name in has}, ""
+
+
+def _unavailable(
+    search: _Search, interpreter: Interpreter, *, offline: bool, backend: str, refused: str
+) -> Unavailable:
+    package = search.package
+    reasons = list(search.seen)
+    if offline:
+        reasons.append("it is neither in uv's cache nor in a local source, and --offline forbids to fetch it")
+    elif not reasons:
+        reasons.append(
+            "no configured source that could be read has it" if search.unread else "no configured source has it"
+        )
+    if refused:
+        reasons.append(f"the {backend} index could not be asked: {refused}")
+    return Unavailable(
+        name=package.name,
+        version=package.version,
+        reason="; ".join(reasons + search.unread),
+        hint=(
+            f"fetch its {interpreter.tag} wheel (sha256 {' or '.join(package.hashes[:3])}) where it is to be had, "
+            "put it into a folder, and run again with PIP_FIND_LINKS=FOLDER"
+        ),
+    )
