@@ -25,6 +25,7 @@ COMMANDS = {
         "explain",
         "checks",
         "profiles",
+        "lock",
     )
 }
 
