@@ -46,6 +46,7 @@ SURFACE = {
     "fingerprint": ["VENV", "--profile/-p (ENVDOCTOR_PROFILE)", "--output/-o"],
     "explain": ["CODE"],
     "checks": ["--format (ENVDOCTOR_FORMAT)", "--json"],
+    "lock": ["REQUIREMENTS", "--python", "--machine", "--exclude-newer", "--undated", "--torch-backend", "--output/-o"],
     "profiles": ["--format (ENVDOCTOR_FORMAT)", "--json"],
 }
 
