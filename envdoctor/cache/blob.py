@@ -1,4 +1,4 @@
-"""torch's own portable form of a cache: what torch.compiler.save_cache_artifacts returns, read and written without torch.
+"""torch's own portable form of a cache, as torch.compiler.save_cache_artifacts returns it, without running torch.
 
 Format of torch/utils/_appending_byte_serializer.py (encoding version 1) and torch/compiler/_cache.py: a CRC-32, the
 version, then for each kind its name, the number of artifacts, and key and content of each. torch refuses a blob whose
@@ -86,9 +86,9 @@ class _Cursor:
 def merge(artifacts: Iterable[Artifact], inductor: Path) -> Mapping[str, int]:
     """Write artifacts into inductor's folder and return outcome -> number.
 
-    Written as torch's populate_cache writes them, except that Triton kernels bundled in a graph are unpacked by torch when
-    the graph is first used: that needs the graph to be unpickled, which is running it. Nothing is overwritten. Raises
-    CacheError for a key that is no plain name.
+    Written as torch's populate_cache writes them, except that Triton kernels bundled in a graph are unpacked by torch
+    when the graph is first used: that needs the graph to be unpickled, which is running it. Nothing is overwritten.
+    Raises CacheError for a key that is no plain name.
     """
     outcomes: dict[str, int] = {}
     for artifact in artifacts:

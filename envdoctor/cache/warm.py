@@ -22,8 +22,6 @@ _COMPILED = (
     "fxgraph_cache_bypass",
     "autograd_cache_miss",
     "autograd_cache_bypass",
-    "aot_autograd_cache_miss",
-    "aot_autograd_cache_bypass",
 )
 _HITS = ("fxgraph_cache_hit",)
 

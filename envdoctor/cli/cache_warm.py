@@ -61,7 +61,8 @@ def _run_twice(asked: Subject) -> Warmed:
     for run in warming.warm(words, _environment(asked), asked.host.cwd, asked.roots()):
         runs.append(run)
         say(
-            f"run {len(runs)}: {run.seconds:.1f} s, {run.compiled} compiled, {run.hits} served, {len(run.added)} files added"
+            f"run {len(runs)}: {run.seconds:.1f} s, {run.compiled} graphs compiled, {run.hits} served, "
+            f"{len(run.added)} files added"
         )
     return Warmed(first=runs[0], second=runs[1], was_cold=was_cold)
 
