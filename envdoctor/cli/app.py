@@ -25,6 +25,7 @@ COMMANDS = {
         "explain",
         "checks",
         "profiles",
+        "lock",
         "cache",
     )
 }
@@ -67,7 +68,10 @@ def _command(name: str, module: Any) -> Any:
         group = type("LazySubgroup", (LazyGroup,), {"modules": modules})
         single.callback(cls=group, no_args_is_help=True)(function)
     else:
-        single.command(name, cls=PlainCommand, context_settings=getattr(module, "CONTEXT_SETTINGS", None))(function)
+        # Without a short help of its own, the list of commands would cut each sentence at 45 letters.
+        summary = (function.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
+        settings = getattr(module, "CONTEXT_SETTINGS", None)
+        single.command(name, cls=PlainCommand, context_settings=settings, short_help=summary)(function)
     return typer.main.get_command(single)
 
 

@@ -11,6 +11,7 @@ from envdoctor import __version__, profile_store
 from envdoctor.cli.options import FormatOption, JsonOption, ProfileOption
 from envdoctor.cli.plan_text import outcome_text, plan_text, size
 from envdoctor.cli.progress import progress
+from envdoctor.cli.signals import stoppable
 from envdoctor.cli.terminal import say, write_result
 from envdoctor.errors import RestoreError, UsageError
 from envdoctor.exitcodes import ExitCode
@@ -19,6 +20,7 @@ from envdoctor.probes.host import Host
 from envdoctor.stack import restore as restoring
 from envdoctor.stack.examination import objections
 from envdoctor.stack.index import shown
+from envdoctor.stack.journal import inode
 from envdoctor.stack.restore import Prepared, Restored
 from envdoctor.stack.verify import Verified
 
@@ -69,7 +71,7 @@ def _show_plan(prepared: Prepared, *, as_json: bool) -> int:
 
 def _in_place(prepared: Prepared) -> Verified | None:
     with progress() as listen:
-        return restoring.already_in_place(prepared, listen)
+        return restoring.already_in_place(prepared, _examiner(prepared), listen)
 
 
 def _say_in_place(prepared: Prepared, verified: Verified, *, as_json: bool) -> int:
@@ -88,20 +90,27 @@ def _ask(prepared: Prepared) -> None:
 
 
 def _carry_out(prepared: Prepared) -> Restored:
-    request = prepared.request
-
-    def examine(venv: Path) -> tuple[str, ...]:
-        return objections(venv, prepared.host, request.file.profile, request.lock)
-
-    state = "is as it was" if prepared.plan.exists else "was not created"
     try:
-        with progress() as listen:
-            return restoring.carry_out(prepared, examine, listen)
+        with progress() as listen, stoppable():
+            return restoring.carry_out(prepared, _examiner(prepared), listen)
     except RestoreError as error:
-        raise RestoreError(f"{error.message}\n{prepared.plan.target} {state}", error.hint) from error
+        raise RestoreError(f"{error.message}\n{_state(prepared)}", error.hint) from error
     except KeyboardInterrupt:
-        say(f"\n{prepared.plan.target} {state}")
+        say(f"\n{_state(prepared)}")
         raise
+
+
+def _examiner(prepared: Prepared) -> restoring.Examine:
+    request = prepared.request
+    return lambda venv: objections(venv, prepared.host, request.file.profile, request.lock)
+
+
+def _state(prepared: Prepared) -> str:
+    """Say what became of the venv, from the disk and not from where the command thinks it was."""
+    target = prepared.store.target
+    if inode(target) == prepared.identity:
+        return f"{target} is as it was" if prepared.identity else f"{target} was not created"
+    return f"{target} holds the restored stack"
 
 
 def _write(as_json: bool, text: str, prepared: Prepared, rest: dict[str, Any]) -> None:

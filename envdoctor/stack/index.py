@@ -25,6 +25,11 @@ _TIMEOUT = 15.0
 class IndexUnreadableError(Exception):
     """An index did not answer in a way that tells anything; the text says why."""
 
+    def __init__(self, reason: str, *, answered: bool = True) -> None:
+        """Keep whether it answered at all: one that wants a login may still serve uv."""
+        super().__init__(reason)
+        self.answered = answered
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File:
@@ -164,7 +169,8 @@ def _open(request: urllib.request.Request, access: Access) -> Any:
             raise FileNotFoundError(request.full_url) from error
         raise IndexUnreadableError(f"{shown(request.full_url)}: it answered {error.code} {error.reason}") from error
     except OSError as error:
-        raise IndexUnreadableError(f"{shown(request.full_url)}: {getattr(error, 'reason', error)}") from error
+        reason = f"{shown(request.full_url)}: {getattr(error, 'reason', error)}"
+        raise IndexUnreadableError(reason, answered=False) from error
 
 
 @cache

@@ -13,8 +13,10 @@ from packaging.tags import Tag
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from envdoctor.errors import LockError
+from envdoctor.model import lock as lock_model
 from envdoctor.model.lock import Lock, LockedPackage
 from envdoctor.stack import wheel_tags
+from envdoctor.stack.settings import Reach
 from envdoctor.stack.uv import Uv
 
 # Newer than any glibc in use: a wheel built for a later one must not be missing from the lock on a later machine.
@@ -62,11 +64,17 @@ class Wanted:
     """RFC 3339 time: nothing uploaded later is used; empty for today's newest."""
     undated: tuple[str, ...] = ()
     """Distributions from sources that state no upload time (a folder, the PyTorch indexes)."""
-    find_links: tuple[str, ...] = ()
     torch_backend: str = ""
 
 
-def resolve(wanted: Wanted, uv: Uv, variables: Mapping[str, str]) -> dict[str, Any]:
+def attested(text: str, name: str) -> tuple[LockedPackage, ...]:
+    """Return the pins of a requirements text that carry hashes."""
+    logical = text.replace("\\\n", " ").splitlines()
+    hashed = [line for line in logical if "--hash" in line and not line.lstrip().startswith("#")]
+    return lock_model.parse("\n".join(hashed), name).packages if hashed else ()
+
+
+def resolve(wanted: Wanted, uv: Uv, reach: Reach) -> dict[str, Any]:
     """Let uv resolve; return its PEP 751 document, which names the wheels behind the hashes. Raises UvError."""
     arguments: list[str | Path] = ["pip", "compile", wanted.requirements, "--format", "pylock.toml", "--quiet"]
     arguments += ["--no-header", "--only-binary", ":all:", "--index-strategy", "unsafe-best-match"]
@@ -78,12 +86,10 @@ def resolve(wanted: Wanted, uv: Uv, variables: Mapping[str, str]) -> dict[str, A
     arguments += ["--exclude-newer", wanted.before] if wanted.before else []
     for name in wanted.undated:
         arguments += ["--exclude-newer-package", f"{name}=false"]
-    for place in wanted.find_links:
-        arguments += ["--find-links", place]
     arguments += ["--torch-backend", wanted.torch_backend] if wanted.torch_backend else []
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
         output = Path(folder, "pylock.toml")
-        uv.run([*arguments, "--output-file", output], extra=variables)
+        uv.run([*arguments, *reach.arguments, "--output-file", output], extra=reach.variables)
         return tomli.loads(output.read_text(encoding="utf-8"))
 
 

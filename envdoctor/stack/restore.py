@@ -23,7 +23,7 @@ from envdoctor.stack.installed import installed, version_of
 from envdoctor.stack.journal import Entry
 from envdoctor.stack.settings import Sources
 from envdoctor.stack.store import Store, locked, remove_tree
-from envdoctor.stack.swap import put_in_place
+from envdoctor.stack.swap import put_in_place, sync_file_system, uninterrupted
 from envdoctor.stack.uv import Uv
 from envdoctor.stack.verify import Verified, refuse, verify
 
@@ -55,6 +55,8 @@ class Prepared:
     plan: Plan
     locked: Mapping[str, LockedPackage]
     sources: Sources
+    identity: int | None
+    """Inode of the venv when the plan was made; None when there was none. Tells afterwards whether it was swapped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,16 +109,24 @@ def prepare(request: Request, host: Host) -> Prepared:
         found=found,
         warnings=constraints.contradictions(pip.constraints, chosen, interpreter.markers, host.cwd),
     )
-    return Prepared(request=request, host=host, store=store, plan=plan, locked=chosen, sources=configured)
+    return Prepared(
+        request=request,
+        host=host,
+        store=store,
+        plan=plan,
+        locked=chosen,
+        sources=configured,
+        identity=journal.inode(store.target),
+    )
 
 
-def already_in_place(prepared: Prepared, listen: Listener) -> Verified | None:
-    """Return the verification when the venv holds exactly the lock, every file as recorded; None when it does not."""
+def already_in_place(prepared: Prepared, examine: Examine, listen: Listener) -> Verified | None:
+    """Return the verification when the venv holds exactly the lock and the checks agree; None when it does not."""
     plan = prepared.plan
     if not plan.exists or plan.changes or not planning.same(plan.old_interpreter, plan.interpreter.version):
         return None
     verified = verify(prepared.store.target, prepared.locked, listen, strict=False)
-    return None if verified.faults else verified
+    return None if verified.faults or examine(prepared.store.target) else verified
 
 
 def carry_out(prepared: Prepared, examine: Examine, listen: Listener) -> Restored:
@@ -144,7 +154,9 @@ def carry_out(prepared: Prepared, examine: Examine, listen: Listener) -> Restore
         try:
             verified = _make_copy(prepared, folder, descriptor, examine, listen, clock)
             listen(Event(phase="swap", text="swapping the new venv in"))
-            kept = put_in_place(store, entry)
+            sync_file_system(folder)
+            with uninterrupted():
+                kept = put_in_place(store, entry)
             clock.lap("swap")
         except BaseException:
             _undo(store, folder)
@@ -228,6 +240,8 @@ def _refuse_strange(target: Path) -> None:
         return
     if not target.is_dir():
         raise TargetError(f"{target} is no folder", hint)
+    if target.is_mount():
+        raise TargetError(f"{target} is a mount point, which cannot be swapped for another folder", hint)
     if (target / "conda-meta").is_dir():
         raise TargetError(f"{target} is a conda environment, which a lock of wheels cannot replace", hint)
     if not (target / "pyvenv.cfg").is_file() and any(target.iterdir()):

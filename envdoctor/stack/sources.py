@@ -36,6 +36,8 @@ class _Search:
     order: Mapping[Tag, int]
     seen: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
+    refused: bool = False
+    """Some index answered, but not with its files."""
 
     def offered(self, files: Iterable[File]) -> bool:
         """Tell whether a file of the locked version that fits the interpreter is among them, whatever its hash."""
@@ -119,6 +121,7 @@ def _files(place: str, search: _Search, sources: Sources) -> Iterable[File]:
         return project_files(place, search.package.name, sources.access)
     except IndexUnreadableError as error:
         search.unread.append(str(error))
+        search.refused = search.refused or error.answered
         return ()
 
 
@@ -132,7 +135,7 @@ def _search(search: _Search, sources: Sources, offline: bool) -> Source | None: 
             size = 0 if file.url.startswith("file:") else size_of(file, sources.access)
             return Source(kind=kind, location=place, filename=file.filename, bytes=size)
     # An index that would not talk to us may talk to uv, which knows more ways to log in.
-    return Source(kind="configured") if search.unread and not offline else None
+    return Source(kind="configured") if search.refused and not offline else None
 
 
 def _linked(place: str, sources: Sources) -> Iterable[File]:
@@ -174,7 +177,9 @@ def _unavailable(
     if offline:
         reasons.append("it is neither in uv's cache nor in a local source, and --offline forbids to fetch it")
     elif not reasons:
-        reasons.append("no configured source has it")
+        reasons.append(
+            "no configured source that could be read has it" if search.unread else "no configured source has it"
+        )
     if refused:
         reasons.append(f"the {backend} index could not be asked: {refused}")
     return Unavailable(

@@ -68,6 +68,11 @@ def locked(store: Store, waiting: Callable[[str], None]) -> Iterator[int]:
     """
     try:
         store.root.mkdir(parents=True, exist_ok=True)
+        if store.root.stat().st_dev != store.target.parent.stat().st_dev:
+            raise RestoreError(
+                f"{store.root} lies on another file system than {store.target}, so nothing can be swapped between them",
+                f"replace {store.root.parent} by a folder of the same file system",
+            )
         ignore = store.root.parent / ".gitignore"
         if not ignore.exists():
             ignore.write_text("*\n", encoding="utf-8")

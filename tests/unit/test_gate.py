@@ -138,7 +138,7 @@ def test_a_log_that_cannot_be_written_stops_nothing(healthy: Incident) -> None:
             {"ENVDOCTOR_GATE": "of"},
             "`of` is no gate mode\n\nhint: ENVDOCTOR_GATE is one of enforce, warn, off",
         ),
-        ('"smal"', {}, "no profile is called `smal`\n\nhint: known here: small"),
+        ('"smal"', {}, "no profile is called `smal`\n\nhint: known here: 21k-toks, cpu-smoke, pypi-cu128, small"),
     ],
     ids=["no reason", "no mode", "no profile"],
 )
