@@ -179,7 +179,8 @@ def _decide(
 
 def _sentence(name: str, saved: str, present: str, means: tuple[str, ...], reaches: tuple[str, ...]) -> str:
     sets = f" (sets {', '.join(means)})" if means else ""
-    return f"{name}{sets}: was {shown(saved)}, is {shown(present)}; {' and '.join(reaches)} entries miss"
+    effect = f"{' and '.join(reaches)} entries miss" if reaches else "C++ kernels hit, but were built for that one"
+    return f"{name}{sets}: was {shown(saved)}, is {shown(present)}; {effect}"
 
 
 def shown(value: str) -> str:
