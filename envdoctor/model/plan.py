@@ -6,7 +6,8 @@ from typing import Literal
 
 SourceKind = Literal["cache", "find-links", "index", "backend", "configured"]
 """cache: uv has it unpacked, from a wheel with a locked hash; find-links: a configured folder or page; index: a
-configured index or the default one; backend: the torch backend's own index; configured: one of them, not told which."""
+configured index or the default one; backend: the torch backend's own index; configured: some configured source, which
+one could not be told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,12 +43,22 @@ class Distribution:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """A folder or file that pip renamed before an uninstall (`~orch` for `torch`) and never removed."""
+
+    path: str
+    name: str
+    """Normalized, as the METADATA inside says it; empty where there is none."""
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Distributions:
     """All distributions on sys.path, in sys.path order, then by name."""
 
     items: tuple[Distribution, ...]
-    leftovers: tuple[str, ...]
-    """Paths of `~name` folders that an interrupted pip left behind."""
+    leftovers: tuple[Leftover, ...]
+    """What an interrupted pip left behind."""
     unreadable: tuple[str, ...]
     """Metadata files that could not be read, each with its reason."""
 
@@ -60,18 +70,24 @@ class Distributions:
 def probe(reading: Reading) -> Distributions:
     """Scan every site folder of sys.path."""
     found: list[Distribution] = []
-    leftovers: list[str] = []
+    leftovers: list[Leftover] = []
     unreadable: list[str] = []
     for entry in reading.fact(SearchPath).site_dirs:
         site = Path(entry.path)
         names = sorted(os.listdir(site))  # noqa: PTH208 - names only, and fast
-        leftovers += [str(site / name) for name in names if name.startswith("~")]
+        leftovers += [_leftover(site / name, unreadable) for name in names if name.startswith("~")]
         found += [
             _read(site, entry.origin, name, unreadable)
             for name in names
             if name.endswith((".dist-info", ".egg-info")) and not name.startswith("~")
         ]
     return Distributions(items=_mark_shadowed(found), leftovers=tuple(leftovers), unreadable=tuple(unreadable))
+
+
+def _leftover(path: Path, unreadable: list[str]) -> Leftover:
+    headers, _ = _headers(path / "METADATA", unreadable) if path.suffix == ".dist-info" else ([], False)
+    name = _first(headers, "name")
+    return Leftover(path=str(path), name=normalized(name) if name else "", version=_first(headers, "version"))
 
 
 def _mark_shadowed(found: list[Distribution]) -> tuple[Distribution, ...]:
@@ -125,17 +141,16 @@ def _first(headers: list[tuple[str, str]], wanted: str) -> str:
 
 def _headers(path: Path, unreadable: list[str]) -> tuple[list[tuple[str, str]], bool]:
     try:
-        text = read_regular(path, _MAXIMUM_METADATA).decode("utf-8", "replace")
+        data = read_regular(path, _MAXIMUM_METADATA).replace(b"\r\n", b"\n")
     except FileNotFoundError:
         return [], False
     except OSError as error:
         unreadable.append(f"{path}: {error.strerror or error}")
         return [], False
     headers: list[tuple[str, str]] = []
-    for line in text.splitlines():
-        if not line:
-            break
-        if line[0] not in " \t":
+    # What follows the first blank line is the project's README, often a hundred times as long.
+    for line in data.partition(b"\n\n")[0].decode("utf-8", "replace").split("\n"):
+        if line and line[0] not in " \t":
             key, _, value = line.partition(":")
             headers.append((key.strip().lower(), value.strip()))
     return headers, any(key == "name" for key, _ in headers)

@@ -4,16 +4,18 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from envdoctor.probes.context import Reading
+from envdoctor.probes.driver_libraries import locate
 from envdoctor.probes.host import Host
 
 NVML_TIMEOUT_SECONDS = 5.0
+# 0: the child has no pynvml. nvml.h: 9 driver not loaded, 12 library not found.
+_NO_DRIVER = (0, 9, 12)
 _MODULE_VERSION = re.compile(r"Kernel Module\s+(?:for \S+\s+)?(\d+\.\d+(?:\.\d+)?)")
-_LIBRARY_VERSION = re.compile(r"\.so\.(\d+\.\d+(?:\.\d+)?)$")
 # NVML in a child: a wedged driver can block nvmlInit for ever, and the library must not stay in this process.
 _CHILD = "from envdoctor.probes.nvml import main; main()"
 
@@ -29,6 +31,8 @@ class Device:
     compute_capability: str
     """"9.0"; empty when NVML would not say."""
     mig: bool
+    mig_uuids: tuple[str, ...] = ()
+    """Of its MIG instances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +46,11 @@ class Gpu:
     module_version: str
     """Of the loaded kernel module, from /proc/driver/nvidia/version or /sys/module/nvidia/version."""
     library_version: str
-    """Of the user-space driver (NVML's answer, else the suffix of libnvidia-ml.so.N found by ld.so's cache)."""
+    """Of the user-space driver: NVML's answer, else by the name of the libnvidia-ml.so.1 a process would load."""
+    libcuda: str
+    """The libcuda.so.1 a process would load, as an absolute path; empty when there is none."""
+    libcuda_version: str
+    """By its name; empty when that does not tell."""
     cuda_version: str
     """Newest CUDA the driver supports ("12.8"); empty when not known."""
     nvml_code: int
@@ -58,25 +66,24 @@ class Gpu:
 def probe(reading: Reading) -> Gpu:
     """Read the module's version from files, then ask NVML when there is anything to ask."""
     host = reading.host
-    module = _module_version(host)
-    library = _library_version(host)
-    if not module and not library and not (host.dev / "nvidiactl").exists():
-        return _gpu("absent", "no NVIDIA kernel module, device file or driver library")
-    if not reading.options.ask_nvml:
-        return _gpu("driver only", "NVML was not asked", module=module, library=library)
-    return _ask_nvml(host, module, library)
-
-
-def _gpu(state: Any, reason: str, *, module: str = "", library: str = "", code: int = 0) -> Gpu:
-    return Gpu(
-        state=state,
-        reason=reason,
-        module_version=module,
+    nvml, library = locate(host, "libnvidia-ml.so.1")
+    libcuda, libcuda_version = locate(host, "libcuda.so.1")
+    seen = Gpu(
+        state="absent",
+        reason="no NVIDIA kernel module, device file or driver library",
+        module_version=_module_version(host),
         library_version=library,
+        libcuda=libcuda,
+        libcuda_version=libcuda_version,
         cuda_version="",
-        nvml_code=code,
+        nvml_code=0,
         devices=(),
     )
+    if not seen.module_version and not nvml and not (host.dev / "nvidiactl").exists():
+        return seen
+    if not reading.options.ask_nvml:
+        return replace(seen, state="driver only", reason="NVML was not asked")
+    return _ask_nvml(host, seen)
 
 
 def _module_version(host: Host) -> str:
@@ -92,23 +99,7 @@ def _module_version(host: Host) -> str:
     return ""
 
 
-def _library_version(host: Host) -> str:
-    folders = [*filter(None, host.environ.get("LD_LIBRARY_PATH", "").split(":")), *host.library_dirs]
-    folders += ["/usr/local/nvidia/lib64", "/usr/lib/wsl/lib"]
-    for folder in folders:
-        link = Path(folder) / "libnvidia-ml.so.1"
-        if link.exists():
-            match = _LIBRARY_VERSION.search(link.resolve().name)
-            return match[1] if match else _sibling_version(link)
-    return ""
-
-
-def _sibling_version(link: Path) -> str:
-    names = sorted(path.name for path in link.parent.glob("libnvidia-ml.so.*"))
-    return next((match[1] for name in names if (match := _LIBRARY_VERSION.search(name))), "")
-
-
-def _ask_nvml(host: Host, module: str, library: str) -> Gpu:
+def _ask_nvml(host: Host, seen: Gpu) -> Gpu:
     try:
         done = subprocess.run(
             [sys.executable, "-c", _CHILD],
@@ -119,21 +110,21 @@ def _ask_nvml(host: Host, module: str, library: str) -> Gpu:
         )
     except subprocess.TimeoutExpired:
         reason = f"NVML did not answer within {NVML_TIMEOUT_SECONDS:g} s"
-        return _gpu("failed", reason, module=module, library=library, code=-1)
+        return replace(seen, state="failed", reason=reason, nvml_code=-1)
     try:
         answer = json.loads(done.stdout.decode().splitlines()[-1])
     except (ValueError, IndexError):
         reason = f"the NVML child ended with {done.returncode}: {done.stderr.decode(errors='replace').strip()[-200:]}"
-        return _gpu("failed", reason, module=module, library=library, code=-1)
+        return replace(seen, state="failed", reason=reason, nvml_code=-1)
     if answer["error"]:
-        state = "absent" if answer["code"] == 0 and not module else "failed"
-        return _gpu(state, answer["error"], module=module, library=library, code=answer["code"])
-    return Gpu(
+        # Libraries without a loaded module are a machine without a GPU, such as a build node: that is no failure.
+        absent = not seen.module_version and answer["code"] in _NO_DRIVER
+        return replace(seen, state="absent" if absent else "failed", reason=answer["error"], nvml_code=answer["code"])
+    return replace(
+        seen,
         state="present" if answer["devices"] else "absent",
         reason="" if answer["devices"] else "NVML answers but lists no device",
-        module_version=module,
-        library_version=answer["driver"] or library,
+        library_version=answer["driver"] or seen.library_version,
         cuda_version=answer["cuda"],
-        nvml_code=0,
-        devices=tuple(Device(**device) for device in answer["devices"]),
+        devices=tuple(Device(**device, mig_uuids=tuple(mig)) for device, mig in answer["devices"]),
     )

@@ -22,6 +22,8 @@ class Host:
     cwd: Path
     machine: str
     """As uname prints it: x86_64, aarch64."""
+    root: Path = Path("/")
+    """Where /.dockerenv and /run/.containerenv are looked for."""
     proc: Path = Path("/proc")
     sys: Path = Path("/sys")
     dev: Path = Path("/dev")

@@ -43,6 +43,16 @@ class Interpreter:
         """Return "3.12"."""
         return ".".join(self.version.split(".")[:2])
 
+    @property
+    def folder(self) -> str:
+        """Return "python3.12", or "python3.13t" for a free-threaded build."""
+        return self.library.rpartition("/")[2]
+
+    @property
+    def free_threaded(self) -> bool:
+        """Tell a build without the GIL, whose extension modules are a kind of their own."""
+        return self.folder.endswith("t")
+
     def markers(self) -> Mapping[str, str]:
         """Return the PEP 508 environment of this interpreter on Linux."""
         return {
@@ -99,16 +109,18 @@ def _config(path: Path) -> dict[str, str]:
 
 def _library(prefix: Path, config: Mapping[str, str]) -> Path:
     stated = (config.get("version_info") or config.get("version") or "").split(".")
-    if len(stated) > 1 and (at := prefix / "lib" / f"python{stated[0]}.{stated[1]}").is_dir():
-        return at
+    if len(stated) > 1:
+        for name in (f"python{stated[0]}.{stated[1]}", f"python{stated[0]}.{stated[1]}t"):
+            if (at := prefix / "lib" / name).is_dir():
+                return at
     try:
-        names = [name for name in os.listdir(prefix / "lib") if re.fullmatch(r"python3\.\d+", name)]  # noqa: PTH208
+        names = [name for name in os.listdir(prefix / "lib") if re.fullmatch(r"python3\.\d+t?", name)]  # noqa: PTH208
     except OSError:
         names = []
     if not names:
         raise ProbeError(f"{prefix}/lib holds no python3.X folder")
     # A system prefix can hold several Pythons: the one the executable is named after, else the newest.
-    return prefix / "lib" / max(names, key=lambda name: int(name.rpartition(".")[2]))
+    return prefix / "lib" / max(names, key=lambda name: int(name.rpartition(".")[2].rstrip("t")))
 
 
 def _base_version(base: Path, library: str) -> str:
@@ -128,7 +140,7 @@ def _version(stated: str, base_version: str, library: Path) -> tuple[str, str]:
             return ".".join(numbers), "pyvenv.cfg"
     if base_version:
         return base_version, "patchlevel.h"
-    return library.name.removeprefix("python"), "library folder"
+    return library.name.removeprefix("python").rstrip("t"), "library folder"
 
 
 def _creator(config: Mapping[str, str]) -> str:

@@ -35,7 +35,7 @@ def _answer() -> dict[str, Any]:
         pynvml.nvmlShutdown()
 
 
-def _device(pynvml: Any, index: int) -> dict[str, Any]:
+def _device(pynvml: Any, index: int) -> tuple[dict[str, Any], list[str]]:
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
     try:
         major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
@@ -46,7 +46,7 @@ def _device(pynvml: Any, index: int) -> dict[str, Any]:
         mig = pynvml.nvmlDeviceGetMigMode(handle)[0] == 1
     except pynvml.NVMLError:
         mig = False
-    return {
+    told = {
         "index": index,
         "name": _text(pynvml.nvmlDeviceGetName(handle)),
         "uuid": _text(pynvml.nvmlDeviceGetUUID(handle)),
@@ -54,6 +54,17 @@ def _device(pynvml: Any, index: int) -> dict[str, Any]:
         "compute_capability": capability,
         "mig": mig,
     }
+    return told, _mig_uuids(pynvml, handle) if mig else []
+
+
+def _mig_uuids(pynvml: Any, handle: Any) -> list[str]:
+    found = []
+    for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        try:
+            found.append(_text(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index))))
+        except pynvml.NVMLError:
+            continue  # the slot is not in use
+    return found
 
 
 def _text(value: str | bytes) -> str:

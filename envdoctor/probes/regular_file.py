@@ -23,3 +23,14 @@ def read_regular(path: Path | str, maximum: int) -> bytes:
             return file.read(maximum)
     finally:
         os.close(descriptor)
+
+
+def read_prefix(path: Path | str, size: int) -> bytes:
+    """Return the first `size` bytes of a regular file. Raises as `read_regular` does, but for no length."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        return os.read(descriptor, size)
+    finally:
+        os.close(descriptor)

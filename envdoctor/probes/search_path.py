@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envdoctor.probes.context import Reading
+from envdoctor.probes.host import Host
 from envdoctor.probes.interpreter import Interpreter
 
 _MAXIMUM_PTH = 256 * 1024
@@ -38,26 +39,33 @@ def probe(reading: Reading) -> SearchPath:
     entries: list[PathEntry] = []
     for item in environ.get("PYTHONPATH", "").split(os.pathsep) if environ.get("PYTHONPATH") else []:
         # An empty element means the current folder, as it does for every PATH-like variable.
-        _add(entries, Path(item or reading.host.cwd), "PYTHONPATH")
+        _add(entries, reading.host.cwd / item, "PYTHONPATH")
     base = Path(python.home).parent if python.home else reading.target.prefix
-    standard = base / "lib" / f"python{python.minor}"
+    standard = base / "lib" / python.folder
     _add(entries, standard, "standard library")
     _add(entries, standard / "lib-dynload", "standard library")
-    _add_sites(entries, _prefix_sites(reading.target.prefix, python), "site-packages")
-    if python.system_site_packages:
-        if not environ.get("PYTHONNOUSERSITE"):
-            user_base = Path(environ.get("PYTHONUSERBASE") or reading.host.home / ".local")
-            _add_sites(entries, [user_base / "lib" / f"python{python.minor}" / "site-packages"], "user site")
-        if python.is_venv:
-            _add_sites(entries, _prefix_sites(base, python), "base site-packages")
+    own = (_prefix_sites(reading.target.prefix, python), "site-packages")
+    user = (_user_sites(reading.host, python), "user site")
+    # site.py adds a venv's own folder before the user's, an ordinary interpreter's after it.
+    for folders, origin in (own, user) if python.is_venv else (user, own):
+        _add_sites(entries, folders, origin)
+    if python.is_venv and python.system_site_packages:
+        _add_sites(entries, _prefix_sites(base, python), "base site-packages")
     return SearchPath(entries=tuple(entries))
 
 
+def _user_sites(host: Host, python: Interpreter) -> list[Path]:
+    if not python.system_site_packages or host.environ.get("PYTHONNOUSERSITE"):
+        return []
+    base = Path(host.environ.get("PYTHONUSERBASE") or host.home / ".local")
+    return [base / "lib" / python.folder / "site-packages"]
+
+
 def _prefix_sites(prefix: Path, python: Interpreter) -> list[Path]:
-    places = [prefix / folder / f"python{python.minor}" / "site-packages" for folder in ("lib", "lib64")]
+    places = [prefix / folder / python.folder / "site-packages" for folder in ("lib", "lib64")]
     # Debian's system Python reads dist-packages instead; a venv never does.
     debian = [
-        prefix / "local" / "lib" / f"python{python.minor}" / "dist-packages",
+        prefix / "local" / "lib" / python.folder / "dist-packages",
         prefix / "lib" / "python3" / "dist-packages",
     ]
     return [*places, *(debian if str(prefix) == "/usr" else [])]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envdoctor.probes.context import Reading
-from envdoctor.probes.distributions import Distributions
+from envdoctor.probes.distributions import Distribution, Distributions
 from envdoctor.probes.records import index
 from envdoctor.probes.search_path import SearchPath, pth_lines
 
@@ -19,6 +19,8 @@ class Hook:
     """The import lines of a .pth file; empty for a customize module."""
     owner: str
     """Owning distribution, or empty."""
+    origin: str
+    """Why its folder is on sys.path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +41,15 @@ def probe(reading: Reading) -> StartupHooks:
                 lines = pth_lines(folder / name) if name.endswith(".pth") else []
                 code = tuple(line[:400] for line in lines if line.startswith(("import ", "import\t")))
                 if code:
-                    hooks.append(_hook(folder / name, code, owners, items))
+                    hooks.append(_hook(folder / name, code, entry.origin, owners, items))
         for module in ("sitecustomize", "usercustomize"):
             places = (folder / f"{module}.py", folder / module / "__init__.py")
-            hooks += [_hook(at, (), owners, items) for at in places if at.is_file()]
+            hooks += [_hook(at, (), entry.origin, owners, items) for at in places if at.is_file()]
     return StartupHooks(hooks=tuple(hooks))
 
 
-def _hook(path: Path, lines: tuple[str, ...], owners: dict[str, int], items: tuple[object, ...]) -> Hook:
+def _hook(
+    path: Path, lines: tuple[str, ...], origin: str, owners: dict[str, int], items: tuple[Distribution, ...]
+) -> Hook:
     at = owners.get(str(path))
-    return Hook(path=str(path), lines=lines, owner="" if at is None else str(getattr(items[at], "name", "")))
+    return Hook(path=str(path), lines=lines, owner="" if at is None else items[at].name, origin=origin)

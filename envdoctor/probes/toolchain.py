@@ -26,7 +26,7 @@ def probe(reading: Reading) -> Toolchain:
     path = environ.get("PATH", "")
     python = reading.fact(Interpreter)
     base = Path(python.home).parent if python.home else reading.target.prefix
-    header = base / "include" / f"python{python.minor}" / "Python.h"
+    header = base / "include" / python.folder / "Python.h"
     return Toolchain(
         cxx=_first(path, environ.get("CXX"), "g++", "clang++"),
         cc=_first(path, environ.get("CC"), "gcc", "clang"),

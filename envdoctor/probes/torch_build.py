@@ -4,19 +4,17 @@ The PyPI wheel of torch 2.10.0 has the distribution version "2.10.0" while torch
 the file tells the CUDA flavour.
 """
 
-import ast
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from envdoctor.errors import ProbeError
 from envdoctor.probes.context import Reading
 from envdoctor.probes.distributions import Distributions
 from envdoctor.probes.regular_file import read_regular
 from envdoctor.probes.search_path import SearchPath
+from envdoctor.probes.version_file import constants
 
-_MAXIMUM_VERSION_FILE = 64 * 1024
 _MAXIMUM_TRACER = 4 * 1024 * 1024
 _GLOBAL_FLAG = re.compile(rb"^_is_fx_tracing_flag\s*(?::[^=\n]+)?=", re.MULTILINE)
 _THREAD_LOCAL_FLAG = re.compile(rb"^_is_fx_tracing_tls\s*(?::[^=\n]+)?=\s*threading\.local\(\)", re.MULTILINE)
@@ -76,7 +74,7 @@ def probe(reading: Reading) -> TorchBuild:
         values = {name: getattr(ABSENT, name) for name in TorchBuild.__slots__}
         return TorchBuild(**{**values, "distribution_version": distribution_version})
     folder = Path(entry.path) / "torch"
-    stated = _constants(folder / "version.py")
+    stated = constants(folder / "version.py")
     flag, evidence = _fx_flag(folder / "fx/_symbolic_trace.py")
     return TorchBuild(
         present=True,
@@ -90,26 +88,6 @@ def probe(reading: Reading) -> TorchBuild:
         fx_flag=flag,
         fx_evidence=evidence,
     )
-
-
-def _constants(path: Path) -> dict[str, str]:
-    try:
-        source = read_regular(path, _MAXIMUM_VERSION_FILE)
-    except FileNotFoundError:
-        return {}
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ProbeError(f"{path} cannot be parsed: {error}") from error
-    found: dict[str, str] = {}
-    for node in tree.body:
-        if not isinstance(node, ast.Assign | ast.AnnAssign):
-            continue
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        value = node.value
-        if isinstance(value, ast.Constant) and isinstance(value.value, str):
-            found |= {target.id: value.value for target in targets if isinstance(target, ast.Name)}
-    return found
 
 
 def _fx_flag(path: Path) -> tuple[Literal["process-global", "thread-local", "unknown"], str]:

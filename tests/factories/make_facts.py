@@ -6,14 +6,23 @@ from envdoctor.checks.case import Case
 from envdoctor.model.fingerprint import Fingerprint, Unread
 from envdoctor.model.lock import Lock, parse
 from envdoctor.model.profile import LockWanted, Profile, PythonWanted, TorchWanted
+from envdoctor.probes.companions import Companions
 from envdoctor.probes.compile_caches import CompileCache, CompileCaches
+from envdoctor.probes.compiled_objects import CompiledObjects
+from envdoctor.probes.conda import Conda
 from envdoctor.probes.distributions import Distribution, Distributions
 from envdoctor.probes.environment import Environment, Variable
+from envdoctor.probes.extension_modules import ExtensionModules
 from envdoctor.probes.gpu import Gpu
+from envdoctor.probes.gpu_code import GpuCode
 from envdoctor.probes.installed_files import Claim, Contested, Fault, InstalledFiles, Owner
 from envdoctor.probes.interpreter import Interpreter
+from envdoctor.probes.launchers import Launchers
 from envdoctor.probes.libraries import Libraries, Provider, Unresolved
+from envdoctor.probes.library_path import LibraryPath
+from envdoctor.probes.platform import Platform
 from envdoctor.probes.search_path import PathEntry, SearchPath
+from envdoctor.probes.shadowing import Shadowing
 from envdoctor.probes.sources import Sources
 from envdoctor.probes.startup_hooks import StartupHooks
 from envdoctor.probes.toolchain import Toolchain
@@ -55,11 +64,16 @@ GPU = Gpu(
     reason="no NVIDIA kernel module, device file or driver library",
     module_version="",
     library_version="",
+    libcuda="",
+    libcuda_version="",
     cuda_version="",
     nvml_code=0,
     devices=(),
 )
 FILES = InstalledFiles(owners=(), faults=(), contested=(), shared_equal=0, outside=(), malformed=())
+LIBRARY_PATH = LibraryPath(
+    folders=(), preloads=(), cuda_home="", cuda_home_from="", cuda_home_version="", current_folder_libraries=()
+)
 LIBRARIES = Libraries(simulated=True, reason="", import_error="", providers=(), unresolved=(), notes=())
 
 
@@ -189,6 +203,15 @@ HEALTHY: tuple[object, ...] = (
     GPU,
     Toolchain(cxx="/usr/bin/g++", cc="/usr/bin/gcc", python_header="/usr/include/python3.12/Python.h"),
     Sources(root="", files=()),
+    Launchers(on_path=False, commands=(), scripts=0, stray=()),
+    Conda(packages=(), base="", active=""),
+    Shadowing(shadows=()),
+    Companions(windows=(), windows_from="", builds=()),
+    GpuCode(architectures=("sm_80", "sm_90"), told_from=f"{SITE}/torch/lib/libtorch_python.so"),
+    ExtensionModules(tagged=0, foreign=()),
+    LIBRARY_PATH,
+    CompiledObjects(objects=(), unreadable=(), read_all=True),
+    Platform(kernel="6.1.0", container="", wsl=False),
 )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.probes.distributions import Distributions
+from envdoctor.probes.distributions import Distributions, Leftover
 from envdoctor.probes.interpreter import Interpreter
 from envdoctor.probes.search_path import SearchPath
 from tests.factories.make_reading import bare_host, read
@@ -110,7 +110,12 @@ def test_a_leaked_distribution_shadows_the_venvs(tmp_path: Path) -> None:
 def test_leftovers_of_an_interrupted_pip_are_listed(tmp_path: Path) -> None:
     venv = make_venv(tmp_path / "venv", make_wheel(tmp_path / "wheels", "torch", "2.0"))
     (venv.site_packages / "~orch").mkdir()
-    (venv.site_packages / "~orch-1.0.dist-info").mkdir()
+    info = venv.site_packages / "~orch-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: Torch\nVersion: 1.0\n")
     found = read(venv.prefix).fact(Distributions)
-    assert found.leftovers == (str(venv.site_packages / "~orch"), str(venv.site_packages / "~orch-1.0.dist-info"))
+    assert found.leftovers == (
+        Leftover(path=str(venv.site_packages / "~orch"), name="", version=""),
+        Leftover(path=str(info), name="torch", version="1.0"),
+    )
     assert [item.name for item in found.items] == ["torch"]
