@@ -97,7 +97,7 @@ def examine(
     """Look at every cache folder and compare it with the manifests that describe it."""
     roots = [Root(kind=cache.kind, path=Path(cache.path), found_via=cache.found_via) for cache in caches]
     found = list(files(roots))
-    broken = _damaged(roots, found)
+    broken = damaged_entries(roots, found)
     match = _best(manifests, key, found)
     state, reasons = _decide(found, broken, match)
     statuses = tuple(_root_status(cache, found, uid, environ) for cache in caches)
@@ -114,7 +114,8 @@ def examine(
     )
 
 
-def _damaged(roots: Iterable[Root], found: Sequence[CacheFile]) -> tuple[Damaged, ...]:
+def damaged_entries(roots: Iterable[Root], found: Sequence[CacheFile]) -> tuple[Damaged, ...]:
+    """Return every entry of a listing that has a damaged file."""
     folders = {root.kind: root.path for root in roots}
     reasons: dict[tuple[str, str], str] = {}
     for file in found:
@@ -178,7 +179,8 @@ def _decide(
 
 def _sentence(name: str, saved: str, present: str, means: tuple[str, ...], reaches: tuple[str, ...]) -> str:
     sets = f" (sets {', '.join(means)})" if means else ""
-    return f"{name}{sets}: was {shown(saved)}, is {shown(present)}; {' and '.join(reaches)} entries miss"
+    effect = f"{' and '.join(reaches)} entries miss" if reaches else "C++ kernels hit, but were built for that one"
+    return f"{name}{sets}: was {shown(saved)}, is {shown(present)}; {effect}"
 
 
 def shown(value: str) -> str:

@@ -8,6 +8,7 @@ import typer
 
 from envdoctor.cli.terminal import say, write_result
 from envdoctor.errors import LockError, UsageError
+from envdoctor.model.wording import counted
 from envdoctor.probes.host import Host
 from envdoctor.stack import locking, pip_config, settings
 from envdoctor.stack import uv as uv_tool
@@ -61,7 +62,7 @@ def lock(
     target = Path(output) if output not in {"", "-"} else None
     write_result(locking.text_of(made, _head(target)), output)
     if target is not None:
-        say(f"locked {len(made.packages)} packages in {target}")
+        say(f"locked {counted(len(made.packages), 'package')} in {target}")
     return 0
 
 

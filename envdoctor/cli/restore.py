@@ -16,6 +16,7 @@ from envdoctor.cli.terminal import say, write_result
 from envdoctor.errors import RestoreError, UsageError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.model.codec import encode
+from envdoctor.model.wording import counted
 from envdoctor.probes.host import Host
 from envdoctor.stack import restore as restoring
 from envdoctor.stack.examination import objections
@@ -76,8 +77,8 @@ def _in_place(prepared: Prepared) -> Verified | None:
 
 def _say_in_place(prepared: Prepared, verified: Verified, *, as_json: bool) -> int:
     text = (
-        f"{prepared.plan.target} already holds {prepared.plan.profile}: {verified.distributions} packages, "
-        f"{verified.files} files ({size(verified.bytes)}) verified by sha256; nothing to do\n"
+        f"{prepared.plan.target} already holds {prepared.plan.profile}: {counted(verified.distributions, 'package')}, "
+        f"{counted(verified.files, 'file')} ({size(verified.bytes)}) verified by sha256; nothing to do\n"
     )
     _write(as_json, text, prepared, {"status": "already in place"})
     return ExitCode.OK

@@ -8,7 +8,7 @@ import urllib.error
 import urllib.request
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -41,6 +41,11 @@ class File:
     size: int | None = None
     yanked: bool = False
 
+    @property
+    def local(self) -> Path | None:
+        """Return where it lies when it is on this machine."""
+        return Path(unquote(urlsplit(self.url).path)) if self.url.startswith("file:") else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
@@ -71,7 +76,7 @@ def page_files(url: str, access: Access) -> tuple[File, ...]:
 
 def size_of(file: File, access: Access) -> int | None:
     """Return the file's size as the page, the disk or a HEAD request tells it; None when none does."""
-    if file.size is not None or file.url.startswith("file:"):
+    if file.size is not None or file.local is not None:
         return file.size
     try:
         with _open(urllib.request.Request(file.url, method="HEAD"), access) as answer:  # noqa: S310 - http(s) only, _open checks
@@ -94,10 +99,8 @@ def _local(page: str) -> tuple[File, ...]:
 
 
 def _sized(file: File) -> File:
-    path = Path(unquote(urlsplit(file.url).path))
-    if not file.url.startswith("file:") or not path.is_file():
-        return file
-    return File(filename=file.filename, url=file.url, sha256=file.sha256, size=path.stat().st_size, yanked=file.yanked)
+    path = file.local
+    return replace(file, size=path.stat().st_size) if path is not None and path.is_file() else file
 
 
 def _remote(page: str, access: Access) -> tuple[File, ...]:

@@ -16,6 +16,7 @@ from envdoctor.stack.index import File, IndexUnreadableError, page_files, projec
 from envdoctor.stack.preview import cached, preview
 from envdoctor.stack.settings import Sources
 from envdoctor.stack.uv import Uv, UvError
+from envdoctor.stack.wheel_file import unsafe_entry
 
 _THREADS = 8
 
@@ -51,9 +52,12 @@ class _Search:
         ranked = [(key, file) for file in files if (key := self._rank(file)) is not None]
         for _, file in sorted(ranked, key=lambda pair: pair[0]):
             digest = file.sha256 or _digest(file)
-            if digest in self.package.hashes:
+            if digest not in self.package.hashes:
+                self.seen.append(f"{place} has {file.filename}, but with sha256 {digest or 'unknown'}")
+            elif file.local is not None and (problem := unsafe_entry(file.local)):
+                self.seen.append(f"{place} has {file.filename} with a locked hash, but {problem}")
+            else:
                 return file
-            self.seen.append(f"{place} has {file.filename}, but with sha256 {digest or 'unknown'}")
         return None
 
 
@@ -132,7 +136,7 @@ def _search(search: _Search, sources: Sources, offline: bool) -> Source | None: 
         file = search.fitting(_files(place, search, sources), shown(place))
         if file is not None:
             kind: SourceKind = "find-links" if place in sources.find_links else "index"
-            size = 0 if file.url.startswith("file:") else size_of(file, sources.access)
+            size = 0 if file.local is not None else size_of(file, sources.access)
             return Source(kind=kind, location=place, filename=file.filename, bytes=size)
     # An index that would not talk to us may talk to uv, which knows more ways to log in.
     return Source(kind="configured") if search.refused and not offline else None
@@ -152,9 +156,9 @@ def _linked(place: str, sources: Sources) -> Iterable[File]:
 
 
 def _digest(file: File) -> str:
-    if not file.url.startswith("file:"):
+    if file.local is None:
         return ""
-    with Path(unquote(urlsplit(file.url).path)).open("rb") as content:
+    with file.local.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 

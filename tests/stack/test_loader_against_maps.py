@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from envdoctor.elf.binding import Binder
 from envdoctor.elf.disk import Disk
 from envdoctor.elf.host import search_roots
 from envdoctor.elf.torch_import import TorchImport, TorchTarget, simulate_import
@@ -74,7 +75,7 @@ def predicted_import(python: str, sys_path: tuple[str, ...], env: Mapping[str, s
         disk=disk,
     )
     target = TorchTarget(torch=str(torch), sys_path=sys_path, executable=python, cuda=version["cuda"])
-    return simulate_import(target, roots, disk)
+    return simulate_import(target, roots, disk, binder=Binder())
 
 
 def outcome_of(prediction: TorchImport) -> Outcome:

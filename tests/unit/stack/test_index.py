@@ -22,9 +22,7 @@ def test_an_index_over_http_tells_names_hashes_and_sizes(tmp_path: Path) -> None
         files = project_files(index.url, "Some.Thing", NOWHERE)
         base = index.url.removesuffix("simple/")
     assert files == (
-        File(
-            filename=wheel.name, url=f"{base}files/{wheel.name}", sha256=_sha256(wheel), size=wheel.stat().st_size
-        ),
+        File(filename=wheel.name, url=f"{base}files/{wheel.name}", sha256=_sha256(wheel), size=wheel.stat().st_size),
     )
 
 
