@@ -48,7 +48,7 @@ $(TOOL)/.made: pyproject.toml | toolchain
 	@echo "== the tool's own venv ($(TOOL))"
 	"$(PYTHON)" -m venv --clear $(TOOL) || { \
 		echo "hint: this Python cannot make a venv (Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
-	$(TOOL)/bin/python -m pip install --quiet --editable .
+	$(TOOL)/bin/python -m pip install -qq --editable .
 	$(TOOL)/bin/python -m compileall -q envdoctor
 	touch $@
 
@@ -60,7 +60,7 @@ $(TRAIN)/.made: $(SMOKE) $(TOOL)/.made
 $(TEST)/.made: $(SMOKE) pyproject.toml $(TOOL)/.made
 	@echo "== the test venv ($(TEST))"
 	$(TOOL)/bin/envdoctor restore --profile cpu-smoke --venv $(TEST) -y
-	$(TOOL)/bin/python -m pip --python $(TEST)/bin/python install --quiet --editable '.[test]'
+	$(TOOL)/bin/python -m pip --python $(TEST)/bin/python install -qq --editable '.[test]'
 	touch $@
 
 run: $(TRAIN)/.made

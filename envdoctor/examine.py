@@ -1,22 +1,26 @@
 """Read an environment, judge it: the one line from a path to a verdict."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from envdoctor import __version__
 from envdoctor.checks.case import Case
 from envdoctor.checks.registry import judge as judge_case
 from envdoctor.errors import ProbeError
 from envdoctor.model.fingerprint import Fingerprint, Unread
-from envdoctor.model.lock import Lock
-from envdoctor.model.profile import Profile, Waiver
 from envdoctor.model.verdict import Verdict
 from envdoctor.probes.context import Options, Reading
 from envdoctor.probes.host import Host
-from envdoctor.probes.registry import PROBES
+from envdoctor.probes.registry import chosen
 from envdoctor.probes.target import Target, resolve
+
+if TYPE_CHECKING:  # importing a profile's and a lock's types costs more than most probes
+    from collections.abc import Iterable
+
+    from envdoctor.model.lock import Lock
+    from envdoctor.model.profile import Profile, Waiver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +33,12 @@ class Examination:
 
 def take_fingerprint(target: Target, host: Host, options: Options | None = None) -> Fingerprint:
     """Run every probe over the target. A probe that fails leaves its reason; nothing of the target is run."""
-    reading = Reading(target=target, host=host, options=options or Options(), probes=PROBES)
+    options = options or Options()
+    probes = chosen(options)
+    reading = Reading(target=target, host=host, options=options, probes=probes)
     sections: list[object] = []
     unread: list[Unread] = []
-    for kind in PROBES:
+    for kind in probes:
         try:
             sections.append(reading.fact(kind))
         except ProbeError as error:
@@ -47,7 +53,10 @@ def take_fingerprint(target: Target, host: Host, options: Options | None = None)
 
 
 def judge(
-    fingerprint: Fingerprint, profile: Profile | None = None, lock: Lock | None = None, ignore: Iterable[Waiver] = ()
+    fingerprint: Fingerprint,
+    profile: "Profile | None" = None,
+    lock: "Lock | None" = None,
+    ignore: "Iterable[Waiver]" = (),
 ) -> Verdict:
     """Run every check over a fingerprint."""
     return judge_case(Case(facts=fingerprint, profile=profile, lock=lock), ignore)
@@ -57,9 +66,9 @@ def examine(
     named: str | Path,
     host: Host,
     *,
-    profile: Profile | None = None,
-    lock: Lock | None = None,
-    ignore: Iterable[Waiver] = (),
+    profile: "Profile | None" = None,
+    lock: "Lock | None" = None,
+    ignore: "Iterable[Waiver]" = (),
     ask_nvml: bool = True,
     source_root: Path | None = None,
 ) -> Examination:

@@ -9,6 +9,7 @@ fraction of a second. At import only the standard library is loaded; neither tor
 
 import datetime as dt
 import getpass
+import importlib.util
 import json
 import os
 import sys
@@ -20,6 +21,8 @@ from pathlib import Path
 Mode = typing.Literal["enforce", "warn", "off"]
 MODES: tuple[Mode, ...] = typing.get_args(Mode)
 LOG = Path(".envdoctor/gate.log")
+OTHER_TORCH = "torch-from-elsewhere"
+"""Stands among the codes let through when the process would import another torch than the one examined."""
 
 if typing.TYPE_CHECKING:
     from envdoctor.examine import Examination
@@ -59,14 +62,18 @@ def require(profile: str, *, mode: Mode | None = None, reason: str = "") -> None
     except EnvdoctorError as error:
         _say(f"error: envdoctor gate: {error.message}" + (f"\n\nhint: {error.hint}" if error.hint else ""))
         raise SystemExit(int(error.exit_code)) from None
-    code = 0 if examination is None else int(examination.verdict.exit_code())
-    if examination is not None and code:
-        _report(examination, profile)
-    if chosen != "enforce":
-        found = () if examination is None else tuple(item.code for item in examination.verdict.findings)
-        record(profile, chosen, why, found)
+    if examination is None:
+        record(profile, chosen, why, ())
+        return
+    elsewhere = _other_torch(examination)
+    code = int(examination.verdict.exit_code()) or int(bool(elsewhere))
+    if code and not _local_rank():
+        _report(examination, profile, elsewhere)
+    if chosen == "warn":
+        found = tuple(item.code for item in examination.verdict.findings)
+        record(profile, chosen, why, (*found, OTHER_TORCH) if elsewhere else found)
     elif code:
-        _say(f"error: envdoctor gate: this process does not start on {sys.prefix} (profile {profile})")
+        _say(f"error: envdoctor gate: {_who()} does not start on {sys.prefix} (profile {profile})")
         raise SystemExit(code)
 
 
@@ -135,15 +142,38 @@ def _examine(profile: str) -> "Examination":
     return examine.Examination(fingerprint=facts, verdict=verdict)
 
 
-def _report(examination: "Examination", profile: str) -> None:
-    if _local_rank():
-        _say(f"error: envdoctor gate: rank {os.environ.get('RANK', '?')} refused; local rank 0 prints the report")
-        return
+def _other_torch(examination: "Examination") -> str:
+    """Say which torch this process would import when it is not the examined one; empty when it is."""
+    from envdoctor.probes.torch_build import TorchBuild  # noqa: PLC0415
+
+    # sys.path as it is now, script folder and later insertions included; a top-level spec is found without importing.
+    spec = importlib.util.find_spec("torch")
+    build = examination.fingerprint.get(TorchBuild)
+    taken = os.path.realpath(Path(spec.origin).parent) if spec is not None and spec.origin else ""
+    examined = os.path.realpath(build.folder) if build is not None and build.folder else ""
+    if taken == examined or build is None:
+        return ""
+    return (
+        f"`import torch` takes {taken or 'nothing'} in this process; examined was {examined or 'a venv without torch'}"
+    )
+
+
+def _report(examination: "Examination", profile: str, elsewhere: str) -> None:
     from envdoctor.heading import heading  # noqa: PLC0415
     from envdoctor.report import as_text, style  # noqa: PLC0415
 
-    shown = style.Style(color=sys.stderr.isatty() and not os.environ.get("NO_COLOR"))
-    _say(as_text.render(heading(examination.fingerprint, profile), examination.verdict, shown))
+    if examination.verdict.exit_code():
+        shown = style.Style(color=sys.stderr.isatty() and not os.environ.get("NO_COLOR"))
+        _say(as_text.render(heading(examination.fingerprint, profile), examination.verdict, shown))
+    if elsewhere:
+        _say(
+            f"error: envdoctor gate: {elsewhere}\n\nhint: take what puts it there out of sys.path, or examine that one"
+        )
+
+
+def _who() -> str:
+    rank = os.environ.get("RANK", "")
+    return f"rank {rank}" if rank else "this process"
 
 
 def _local_rank() -> int:

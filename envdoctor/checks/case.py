@@ -1,13 +1,17 @@
 """What a check looks at."""
 
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from envdoctor.model.fingerprint import Fingerprint
-from envdoctor.model.lock import Lock, LockedPackage
-from envdoctor.model.profile import Profile
 from envdoctor.probes.interpreter import Interpreter
+
+if TYPE_CHECKING:  # most checks of a venv are made without a profile, and its types are many
+    from collections.abc import Mapping
+
+    from envdoctor.model.lock import Lock, LockedPackage
+    from envdoctor.model.profile import Profile
 
 
 class DoesNotApplyError(Exception):
@@ -19,22 +23,22 @@ class Case:
     """The facts of one environment and what it is compared with."""
 
     facts: Fingerprint
-    profile: Profile | None = None
-    lock: Lock | None = None
+    profile: "Profile | None" = None
+    lock: "Lock | None" = None
 
-    def wanted(self) -> Profile:
+    def wanted(self) -> "Profile":
         """Return the profile; raise DoesNotApplyError without one."""
         if self.profile is None:
             raise DoesNotApplyError("no profile was given")
         return self.profile
 
-    def locked(self) -> Mapping[str, LockedPackage]:
+    def locked(self) -> "Mapping[str, LockedPackage]":
         """Return normalized name -> pinned package for this interpreter; raise DoesNotApplyError without a lock."""
         if self.lock is None:
             raise DoesNotApplyError("no profile was given")
         return self.lock.select(self.facts[Interpreter].markers())
 
-    def pins(self) -> Mapping[str, LockedPackage]:
+    def pins(self) -> "Mapping[str, LockedPackage]":
         """Return what `locked` returns, and nothing without a lock."""
         return self.locked() if self.lock is not None else {}
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from envdoctor.checks.case import Case
 from envdoctor.checks.remedies import restore_or
 from envdoctor.model.finding import Finding
+from envdoctor.model.verdict import BREAKS_IMPORT
 from envdoctor.probes.interpreter import Interpreter
 
 CODE = "ED101"
@@ -46,5 +47,5 @@ def run(case: Case) -> Iterator[Finding]:
             f"rebuild the venv: create it anew for Python {python.minor} and install into it again",
             [f"uv venv --clear --python {python.minor} {case.prefix}"],
         ),
-        causes=("interpreter",),
+        causes=("interpreter", BREAKS_IMPORT),
     )

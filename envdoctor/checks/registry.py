@@ -5,15 +5,17 @@ import pkgutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import envdoctor.checks
 from envdoctor.checks.areas import AREAS, summarize
 from envdoctor.checks.case import Case, DoesNotApplyError
 from envdoctor.model.finding import SEVERITY_ORDER, Finding
 from envdoctor.model.fingerprint import MissingFactError
-from envdoctor.model.profile import Waiver
 from envdoctor.model.verdict import AreaLine, AreaState, Skipped, Verdict, Waived, order_by_cause
+
+if TYPE_CHECKING:  # as in case.py
+    from envdoctor.model.profile import Waiver
 
 
 class Run(Protocol):
@@ -55,7 +57,7 @@ def all_checks() -> tuple[Check, ...]:
     return tuple(sorted(found, key=lambda check: check.code))
 
 
-def judge(case: Case, waivers: Iterable[Waiver] = ()) -> Verdict:
+def judge(case: Case, waivers: "Iterable[Waiver]" = ()) -> Verdict:
     """Run every check over the case. The profile's waivers and the given ones take findings out, with their reason."""
     findings: list[Finding] = []
     skipped: list[Skipped] = []
@@ -85,7 +87,7 @@ def judge(case: Case, waivers: Iterable[Waiver] = ()) -> Verdict:
     )
 
 
-def _waives(waiver: Waiver, finding: Finding) -> bool:
+def _waives(waiver: "Waiver", finding: Finding) -> bool:
     return waiver.code in (finding.code, finding.name) and waiver.subject in ("", finding.subject)
 
 

@@ -15,13 +15,16 @@ Fix:
 """
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from envdoctor.checks.case import Case
 from envdoctor.checks.remedies import restore_or
 from envdoctor.checks.version_drift import same_version
 from envdoctor.model.finding import Finding
-from envdoctor.model.profile import TorchWanted
 from envdoctor.probes.torch_build import TorchBuild
+
+if TYPE_CHECKING:  # as in case.py
+    from envdoctor.model.profile import TorchWanted
 
 CODE = "ED404"
 NAME = "torch-build-drift"
@@ -60,7 +63,7 @@ def _shown(build: TorchBuild) -> str:
     return build.distribution_version or "nothing: it has no metadata"
 
 
-def _differences(build: TorchBuild, wanted: TorchWanted) -> list[str]:
+def _differences(build: TorchBuild, wanted: "TorchWanted") -> list[str]:
     found = []
     if not same_version(build.version, wanted.version):
         found.append(f"version: {build.version or 'not stated'} instead of {wanted.version}")

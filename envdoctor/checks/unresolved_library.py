@@ -21,6 +21,7 @@ from envdoctor.checks.remedies import install_command, reinstall_command, restor
 from envdoctor.model.cudalibs import expected_owner
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.requirements import parse_requirement
+from envdoctor.model.verdict import BREAKS_IMPORT
 from envdoctor.probes.distributions import Distributions
 from envdoctor.probes.libraries import Libraries, Unresolved
 from envdoctor.probes.torch_build import TorchBuild
@@ -45,7 +46,7 @@ def run(case: Case) -> Iterator[Finding]:
             subject=item.soname,
             evidence=tuple(evidence(case, item)),
             remediation=remedy(case, item.soname),
-            causes=("import:torch",),
+            causes=(BREAKS_IMPORT,),
             symptom_of=(f"soname:{item.soname}",),
         )
 

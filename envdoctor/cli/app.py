@@ -3,7 +3,7 @@
 import difflib
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
@@ -25,6 +25,8 @@ COMMANDS = {
         "explain",
         "checks",
         "profiles",
+        "lock",
+        "cache",
     )
 }
 
@@ -32,29 +34,45 @@ COMMANDS = {
 class LazyGroup(PlainGroup):
     """Finds a command by importing its module, so that `check` does not pay for `restore`."""
 
+    modules: Mapping[str, str] = COMMANDS
+    """Command -> its module."""
+
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the commands in the order a person meets them."""
         del ctx
-        return list(COMMANDS)
+        return list(self.modules)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command of the first word; raise UsageError with the nearest one for a word that is none."""
-        if args[0] not in COMMANDS and not ctx.resilient_parsing:
-            near = difflib.get_close_matches(args[0], COMMANDS, 1)
-            hint = f"did you mean `envdoctor {near[0]}`?" if near else "`envdoctor --help` lists the commands"
+        if args[0] not in self.modules and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(args[0], self.modules, 1)
+            path = ctx.command_path
+            hint = f"did you mean `{path} {near[0]}`?" if near else f"`{path} --help` lists the commands"
             raise UsageError(f"there is no command `{args[0]}`", hint)
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command, or None when there is none of that name."""
         del ctx
-        if cmd_name not in COMMANDS:
+        if cmd_name not in self.modules:
             return None
-        module = importlib.import_module(COMMANDS[cmd_name])
-        single = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+        return _command(cmd_name, importlib.import_module(self.modules[cmd_name]))
+
+
+def _command(name: str, module: Any) -> Any:
+    """Return the command of a module: its function of that name, or a group where it names SUBCOMMANDS."""
+    # A command called like a keyword or a builtin (`import`, `list`) is a function with an underscore after it.
+    function = getattr(module, name, None) or getattr(module, f"{name}_")
+    single = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+    if modules := getattr(module, "SUBCOMMANDS", None):
+        group = type("LazySubgroup", (LazyGroup,), {"modules": modules})
+        single.callback(cls=group, no_args_is_help=True)(function)
+    else:
+        # Without a short help of its own, the list of commands would cut each sentence at 45 letters.
+        summary = (function.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
         settings = getattr(module, "CONTEXT_SETTINGS", None)
-        single.command(cmd_name, cls=PlainCommand, context_settings=settings)(getattr(module, cmd_name))
-        return typer.main.get_command(single)
+        single.command(name, cls=PlainCommand, context_settings=settings, short_help=summary)(function)
+    return typer.main.get_command(single)
 
 
 def build() -> Any:

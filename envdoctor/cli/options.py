@@ -1,11 +1,13 @@
 """Options that several commands share: one spelling, one help text, one environment variable each."""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from envdoctor.errors import UsageError
-from envdoctor.model.profile import Waiver
+
+if TYPE_CHECKING:
+    from envdoctor.model.profile import Waiver
 
 Format = Literal["text", "json"]
 Color = Literal["auto", "always", "never"]
@@ -43,6 +45,12 @@ QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="One line a cau
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", "-v", help="Consequences in full, and checks that do not apply.")
 ]
+DeepOption = Annotated[
+    bool,
+    typer.Option(
+        "--deep", help="Hash every installed file and compare it with RECORD; files that have not changed only once."
+    ),
+]
 IgnoreOption = Annotated[
     list[str],
     typer.Option(
@@ -53,8 +61,12 @@ IgnoreOption = Annotated[
 ]
 
 
-def waivers(ignored: list[str]) -> tuple[Waiver, ...]:
+def waivers(ignored: list[str]) -> "tuple[Waiver, ...]":
     """Return the waivers that `--ignore CODE=REASON` asks for; raise UsageError for one without a reason."""
+    if not ignored:
+        return ()
+    from envdoctor.model.profile import Waiver
+
     parsed: list[Waiver] = []
     for item in ignored:
         code, _, reason = item.partition("=")

@@ -1,20 +1,27 @@
 """The environment a command line means, and what is found in it."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from envdoctor import examine, fingerprint_file, profile_store
+from envdoctor import examine, fingerprint_file
+from envdoctor.cli.terminal import say
 from envdoctor.errors import FingerprintError, UsageError
 from envdoctor.heading import heading
 from envdoctor.model.codec import CodecError
 from envdoctor.model.fingerprint import Fingerprint
-from envdoctor.model.profile import Waiver
 from envdoctor.model.verdict import Verdict
 from envdoctor.probes.context import Options
+from envdoctor.probes.deep_files import DeepFiles
 from envdoctor.probes.host import Host
 from envdoctor.probes.target import Target, resolve
 from envdoctor.report.header import Header
+
+if TYPE_CHECKING:  # a check without a profile does not pay for its types
+    from envdoctor.model.lock import Lock
+    from envdoctor.model.profile import Waiver
+    from envdoctor.profile_store import ProfileFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +33,10 @@ class Request:
     profile: str = ""
     fingerprint: str = ""
     """A fingerprint file, judged instead of a venv."""
-    waivers: tuple[Waiver, ...] = ()
+    deep: bool = False
+    quiet: bool = False
+    """No progress on stderr."""
+    waivers: "tuple[Waiver, ...]" = ()
 
 
 def locate(named: str, host: Host) -> Target:
@@ -46,9 +56,13 @@ def examine_request(request: Request, host: Host | None = None) -> tuple[Header,
     host = host or Host.current()
     if request.fingerprint and request.venv:
         raise UsageError("both a venv and --fingerprint were given", "leave one of them away")
-    found = profile_store.find(request.profile, host.cwd) if request.profile else None
-    profile = found.profile if found else None
-    lock = profile_store.load_lock(found) if found else None
+    if request.fingerprint and request.deep:
+        raise UsageError(
+            "--deep hashes a venv's files, a fingerprint has none",
+            "write it with its hashes: `envdoctor fingerprint --deep VENV -o FILE`",
+        )
+    found = _profile(request, host)
+    profile, lock = (found.profile, _lock(found)) if found else (None, None)
     facts = read_back(request.fingerprint) if request.fingerprint else take(request, host)
     verdict = examine.judge(facts, profile, lock, ignore=request.waivers)
     return heading(facts, profile.name if profile else ""), verdict
@@ -57,12 +71,38 @@ def examine_request(request: Request, host: Host | None = None) -> tuple[Header,
 def take(request: Request, host: Host | None = None) -> Fingerprint:
     """Return the facts of the venv that was asked for; a profile adds the hashes of the training code it names."""
     host = host or Host.current()
-    found = profile_store.find(request.profile, host.cwd) if request.profile else None
+    found = _profile(request, host)
     options = Options(
         source_root=found.path.parent.parent if found else None,
         source_files=tuple(found.profile.sources) if found else (),
+        deep=request.deep,
     )
-    return examine.take_fingerprint(locate(request.venv, host), host, options)
+    target = locate(request.venv, host)
+    return _deeply(target, host, options, request) if request.deep else examine.take_fingerprint(target, host, options)
+
+
+def _deeply(target: Target, host: Host, options: Options, request: Request) -> Fingerprint:
+    from envdoctor.cli.hashing import hashing
+
+    with hashing(quiet=request.quiet) as show:
+        facts = examine.take_fingerprint(target, host, replace(options, progress=show))
+    for note in facts[DeepFiles].notes if facts.get(DeepFiles) else ():
+        say(f"note: {note}")
+    return facts
+
+
+def _profile(request: Request, host: Host) -> "ProfileFile | None":
+    if not request.profile:
+        return None
+    from envdoctor import profile_store
+
+    return profile_store.find(request.profile, host.cwd)
+
+
+def _lock(found: "ProfileFile") -> "Lock":
+    from envdoctor import profile_store
+
+    return profile_store.load_lock(found)
 
 
 def read_back(file: str) -> Fingerprint:

@@ -35,9 +35,10 @@ class PlainGroup(TyperGroup):
 
 def _with_plain_values(parameters: Sequence[Any]) -> Sequence[Any]:
     for parameter in parameters:
-        annotation = parameter.type_descriptor.annotation
-        if _is_plain(annotation) and not _wants_more(parameter.type_descriptor.parameter_info):
-            parameter._runtime_param = PlainValue(annotation)  # noqa: SLF001 - typer has no public hook for this
+        # A typer that keeps its types elsewhere converts them itself: slower, and right.
+        told = getattr(parameter, "type_descriptor", None)
+        if told is not None and _is_plain(told.annotation) and not _wants_more(told.parameter_info):
+            parameter._runtime_param = PlainValue(told.annotation)  # noqa: SLF001 - typer has no public hook for this
     return parameters
 
 

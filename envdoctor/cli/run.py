@@ -1,5 +1,6 @@
 """`envdoctor run`: check, restore if allowed, then become the command."""
 
+import contextlib
 import os
 import shlex
 import signal
@@ -132,4 +133,6 @@ def _restore_where_needed(venv: str, profile: str) -> None:
     if needed:
         from envdoctor.cli.restore import restore
 
-        restore(profile=profile, venv=venv or os.environ.get("VIRTUAL_ENV") or ".venv", yes=True)
+        # stdout belongs to the command that is about to start.
+        with contextlib.redirect_stdout(sys.stderr):
+            restore(profile=profile, venv=venv, yes=True)

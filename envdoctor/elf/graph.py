@@ -7,86 +7,15 @@ the scope each result carries is what `envdoctor.elf.symbols` needs for that.
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, field, replace
 
-from envdoctor.elf import search
+from envdoctor.elf import loaded, search
+from envdoctor.elf.binding import Binder
 from envdoctor.elf.disk import Disk
-from envdoctor.elf.reader import DF_1_PIE, ET_DYN, ET_EXEC, ElfObject
+from envdoctor.elf.loaded import NO_SUCH_FILE, LoadedObject, LoadFailure, LoadResult
+from envdoctor.elf.reader import ElfObject
 from envdoctor.elf.search import Attempt, Found, FoundVia, SearchRoots
 from envdoctor.errors import ElfError
-
-NO_SUCH_FILE = "cannot open shared object file: No such file or directory"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedObject:
-    """One mapped object and how it came there."""
-
-    path: str
-    """The path ld.so opened it by; $ORIGIN is its folder."""
-    real: str
-    """The same with symlinks resolved, as /proc/PID/maps shows it."""
-    elf: ElfObject
-    requested_as: str
-    requester: str | None
-    """The path of the object whose DT_NEEDED (or dlopen call) brought it in; None for the program."""
-    label: str
-    """The step of the caller's story in which it was mapped, for example "import torch._C"."""
-    tried: tuple[Attempt, ...]
-    """Where it was looked for, in order; the last one is where it was found."""
-
-    @property
-    def found_via(self) -> FoundVia:
-        """How it was found."""
-        return self.tried[-1].via
-
-    @property
-    def rpath_of(self) -> str:
-        """The path of the object whose DT_RPATH or DT_RUNPATH led here, or ""."""
-        return self.tried[-1].of
-
-    @property
-    def soname(self) -> str | None:
-        """Its DT_SONAME."""
-        return self.elf.soname
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadFailure:
-    """Why a dlopen fails."""
-
-    kind: Literal["not found", "wrong ELF class", "wrong machine", "cannot be loaded", "version not found"]
-    name: str
-    """The name that could not be mapped, or the file that lacks the version."""
-    requester: str | None
-    """The path of the object that asked for it; None when it is the very name given to dlopen."""
-    message: str
-    """What dlerror() says, word for word, where ld.so would say it."""
-    tried: tuple[Attempt, ...] = ()
-    version: str = ""
-    """For "version not found": the version name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadResult:
-    """What one dlopen does."""
-
-    name: str
-    opened: tuple[LoadedObject, ...]
-    """The objects it mapped anew, in breadth-first order; () after a failure, which unmaps them."""
-    root: LoadedObject | None
-    """The object the name stands for, new or already there; None after a failure."""
-    scope: tuple[LoadedObject, ...] = ()
-    """Where its symbols are looked for: the global scope, then its own breadth-first list."""
-    failure: LoadFailure | None = None
-    missing: tuple[LoadFailure, ...] = ()
-    """Every failure met, the fatal one first. More than one only from a tolerant loader."""
-
-    @property
-    def ok(self) -> bool:
-        """True when the dlopen succeeds."""
-        return self.failure is None
 
 
 @dataclass(slots=True, eq=False)
@@ -96,6 +25,7 @@ class _Entry:
     fact: LoadedObject
     origin: str
     loader: "_Entry | None"
+    needed: "list[_Entry]" = field(default_factory=list)
     versions_checked: bool = False
 
     @property
@@ -114,13 +44,16 @@ class Loader:
 
     `preload_errors` keeps what ld.so would print about LD_PRELOAD: such an object is ignored, not fatal.
 
-    A tolerant loader does what no real one does: it goes on past a dependency that cannot be mapped, so that one run
-    finds them all, and not only the first. It then keeps what it mapped.
+    A tolerant loader does what no real one does: it goes on past a dependency that cannot be mapped and keeps what it
+    mapped, so that one run finds every missing name and not only the first.
     """
 
-    def __init__(self, roots: SearchRoots, disk: Disk | None = None, *, tolerant: bool = False) -> None:
-        """Take the search roots and, to share what was read, the disk memo."""
+    def __init__(
+        self, roots: SearchRoots, disk: Disk | None = None, *, tolerant: bool = False, binder: Binder | None = None
+    ) -> None:
+        """Take the search roots and, to share what was read, the disk memo. With a binder, dlopen binds symbols too."""
         self.roots = roots
+        self.binder = binder
         self.tolerant = tolerant
         self.disk = disk or Disk()
         self.preload_errors: tuple[str, ...] = ()
@@ -132,11 +65,12 @@ class Loader:
 
     def fork(self) -> "Loader":
         """Return an independent loader in the same state, to ask what a later dlopen would do."""
-        other = Loader(self.roots, self.disk, tolerant=self.tolerant)
+        other = Loader(self.roots, self.disk, tolerant=self.tolerant, binder=self.binder)
         other.preload_errors = self.preload_errors
         copies = {id(entry): _Entry(entry.fact, entry.origin, None, versions_checked=True) for entry in self._entries}
         for entry in self._entries:
             copies[id(entry)].loader = copies[id(entry.loader)] if entry.loader is not None else None
+            copies[id(entry)].needed = [copies[id(item)] for item in entry.needed]
         other._names = {name: copies[id(entry)] for name, entry in self._names.items()}
         other._entries = list(copies.values())
         other._global = [copies[id(entry)] for entry in self._global]
@@ -188,21 +122,37 @@ class Loader:
             walked = self._map_dependencies(roots, missing)
             for entry in walked:
                 self._check_versions(entry, missing)
+            scope = self._scope(walked)
+            if mark and not missing:
+                self._bind(walked, mark, scope, missing)
         except _Stop as stop:
             return self._failed(name, mark, stop)
         if global_:
             self._global += [entry for entry in walked if entry not in self._global]
-        scope = dict.fromkeys([*map(id, self._global), *map(id, walked)])
-        facts = {id(entry): entry.fact for entry in self._entries}
-        opened = tuple(entry.fact for entry in self._entries[mark:])
         return LoadResult(
             name=name,
-            opened=opened,
+            opened=tuple(entry.fact for entry in self._entries[mark:]),
             root=roots[0].fact,
-            scope=tuple(facts[key] for key in scope),
+            scope=scope,
             failure=missing[0] if missing else None,
             missing=tuple(missing),
         )
+
+    def _scope(self, walked: list[_Entry]) -> tuple[LoadedObject, ...]:
+        entries = {id(entry): entry.fact for entry in (*self._global, *walked)}
+        return tuple(entries.values())
+
+    def _bind(
+        self, walked: list[_Entry], mark: int, scope: tuple[LoadedObject, ...], missing: list[LoadFailure]
+    ) -> None:
+        """Bind what was mapped anew (the program itself, mapped at mark 0, starts lazily bound)."""
+        if self.binder is None:
+            return
+        new = set(map(id, self._entries[mark:]))
+        order = [entry.fact for entry in _relocation_order(walked) if id(entry) in new]
+        failure = self.binder.first_failure(order, scope)
+        if failure is not None:
+            self._note(_Stop(failure), missing)
 
     def _failed(self, name: str, mark: int, stop: _Stop) -> LoadResult:
         gone = set(map(id, self._entries[mark:]))
@@ -229,6 +179,8 @@ class Loader:
                 except _Stop as stop:
                     self._note(stop, missing)
                     continue
+                if item not in entry.needed:
+                    entry.needed.append(item)
                 if id(item) not in listed:
                     listed.add(id(item))
                     queue.append(item)
@@ -288,9 +240,9 @@ class Loader:
             if entry.elf.identity == elf.identity:
                 self._names.setdefault(name, entry)
                 return entry
-        refusal = _refusal(elf) if tried[-1].via != "program" else None
-        if refusal:
-            raise _Stop(_unloadable(name, loader, f"{elf.path}: {refusal}"))
+        refused = loaded.refusal(elf) if tried[-1].via != "program" else None
+        if refused:
+            raise _Stop(_unloadable(name, loader, f"{elf.path}: {refused}"))
         fact = LoadedObject(
             path=elf.path,
             real=self.disk.real(elf.path),
@@ -348,12 +300,22 @@ def _unloadable(name: str, requester: _Entry | None, message: str) -> LoadFailur
     return LoadFailure(kind="cannot be loaded", name=name, requester=asked_by, message=message)
 
 
-def _refusal(elf: ElfObject) -> str | None:
-    """Why dlopen refuses an object it could read, in glibc's words."""
-    if elf.kind not in {ET_DYN, ET_EXEC}:
-        return "only ET_DYN and ET_EXEC can be loaded"
-    if elf.kind == ET_EXEC:
-        return "cannot dynamically load executable"
-    if not elf.dynamic:
-        return "object file has no dynamic section"
-    return "cannot dynamically load position-independent executable" if elf.flags_1 & DF_1_PIE else None
+def _relocation_order(walked: list[_Entry]) -> list[_Entry]:
+    """Dependencies before what needs them: glibc's `_dl_sort_maps` (the form of 2.35) from its end."""
+    done: dict[int, _Entry] = {}
+    visited: set[int] = set()
+    for start in reversed(walked):
+        stack = [(start, iter(start.needed))]
+        if id(start) in visited:
+            continue
+        visited.add(id(start))
+        while stack:
+            entry, rest = stack[-1]
+            following = next((item for item in rest if id(item) not in visited), None)
+            if following is None:
+                done[id(entry)] = entry
+                stack.pop()
+            else:
+                visited.add(id(following))
+                stack.append((following, iter(following.needed)))
+    return list(done.values())

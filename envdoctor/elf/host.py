@@ -9,8 +9,9 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from envdoctor.elf.disk import Disk
+from envdoctor.elf.image import open_regular
 from envdoctor.elf.ldcache import read_cache
-from envdoctor.elf.reader import EM_X86_64, ElfObject, open_regular
+from envdoctor.elf.reader import EM_X86_64, ElfObject
 from envdoctor.elf.search import SearchRoots, find, split_library_path, split_preload
 from envdoctor.errors import ElfError
 

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from envdoctor.elf import lazy
+from envdoctor.elf.binding import Binder
 from envdoctor.elf.disk import Disk
-from envdoctor.elf.graph import LoadedObject, Loader, LoadFailure, LoadResult
+from envdoctor.elf.graph import Loader
 from envdoctor.elf.lazy import LazyLibrary
+from envdoctor.elf.loaded import LoadedObject, LoadFailure, LoadResult
 from envdoctor.elf.search import SearchRoots
 from envdoctor.elf.torch_init import ImportPlan, Preload, parse_init
 from envdoctor.elf.wildcard import expand_wildcard
@@ -85,15 +87,20 @@ class TorchImport:
     """What ld.so prints about LD_PRELOAD."""
 
 
-def simulate_import(target: TorchTarget, roots: SearchRoots, disk: Disk | None = None) -> TorchImport:
-    """Play `import torch` for the target. Raise ElfError when its `__init__.py` cannot be read."""
+def simulate_import(
+    target: TorchTarget, roots: SearchRoots, disk: Disk | None = None, *, binder: Binder | None = None
+) -> TorchImport:
+    """Play `import torch` for the target. With a binder, symbols are bound as well: slower, and finds mixed versions.
+
+    Raise ElfError when torch's `__init__.py` cannot be read.
+    """
     memo = disk or Disk()
     plan = parse_init(_init_text(target.torch))
-    run = _Run(target, Loader(roots, memo), plan)
+    run = _Run(target, Loader(roots, memo, binder=binder), plan)
     failure = next(run.steps(), None)
     survey = run
     if failure is not None:
-        survey = _Run(target, Loader(roots, memo, tolerant=True), plan)
+        survey = _Run(target, Loader(roots, memo, tolerant=True, binder=binder), plan)
         for _ in survey.steps():
             pass
     return TorchImport(
@@ -102,7 +109,7 @@ def simulate_import(target: TorchTarget, roots: SearchRoots, disk: Disk | None =
         failure=failure,
         missing=tuple(survey.missing),
         preloads=tuple(run.notes),
-        lazy=lazy.simulate(survey.loader, target.torch, target.cuda),
+        lazy=lazy.simulate(survey.loader, target.torch, target.cuda, tuple(survey.missing)),
         scopes=tuple(run.scopes),
         preload_errors=run.loader.preload_errors,
     )
@@ -160,7 +167,7 @@ class _Run:
         known = list(self.missing)
         for item in self.plan.after_success:
             # torch swallows every exception here, so the first library that is missing ends the preloading unnoticed.
-            if next(self._preload(item), None) is not None:
+            if next(self._preload(item), None) is not None and not self.loader.tolerant:
                 break
         self.missing = known
 

@@ -1,16 +1,18 @@
 """Reads out of a torch's own `__init__.py` what it preloads, without running it.
 
-The list has changed often (a dict and then a list, one folder and then three, see pytorch PR 163661 for
-nvidia/cu13/lib), so it is read and not remembered.
+The list changes with the releases, so it is read and not remembered. Compared were torch 2.6.0 and 2.8.0 (a dict, used
+after a failure only; otherwise NVRTC and nvJitLink), 2.10.0 to 2.13.0 (one list for both, see pytorch PR 163661 for
+nvidia/cu13/lib) and 2.15.0 (nothing in it is required unless libtorch_global_deps.so has failed).
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 PAIR = re.compile(r"""["'](\w+)["']\s*[:,]\s*["'](lib[\w+-]+\.so\S*?)["']""")
 CALL = re.compile(
     r"""_preload_cuda_(?:lib|deps)\(\s*["'](\w+)["'],\s*["'](lib[^"']+)["'](?:,\s*required=(\w+))?,?\s*\)"""
 )
+ADDED = re.compile(r"""cuda_libs\[["'](\w+)["']\]\s*=\s*["'](lib[\w+-]+\.so\S*?)["']""")
 MAPS_NEEDLE = re.compile(r"""["']([^"'\s]*libcudart\.so[^"'\s]*)["']\s*(not\s+)?in\s+\w*maps""")
 CUDA_GATE = re.compile(r"""version\.cuda\s+in\s+[\[(]([^\])]*)[\])]""")
 
@@ -56,12 +58,15 @@ def parse_init(text: str) -> ImportPlan:
     success, _, failure = region[region.find("def _load_global_deps") :].partition("except OSError")
     full = _full_list(region)
     calls = tuple(_preload(match) for match in CALL.finditer(success))
+    whole = re.search(r"_preload_cuda_deps\((required=False)?\)", success)
+    if whole:
+        calls = tuple(replace(item, required=item.required and not whole[1]) for item in full)
     needle = MAPS_NEEDLE.search(success)
     gate = CUDA_GATE.search(success)
     return ImportPlan(
         global_deps=True,
         after_failure=full if "_preload_cuda" in failure else (),
-        after_success=full if "_preload_cuda_deps()" in success else calls,
+        after_success=calls,
         maps_needle=needle[1] if needle else "libcudart.so",
         only_cuda=tuple(re.findall(r"[\d.]+", gate[1])) if gate else (),
         major_folder='f"cu{' in region,
@@ -71,7 +76,7 @@ def parse_init(text: str) -> ImportPlan:
 
 def _full_list(region: str) -> tuple[Preload, ...]:
     listed = re.search(r"cuda_libs[^=\n]*=\s*[\[{](.*?)\n\s*[\]}]\n", region, re.DOTALL)
-    pairs = PAIR.findall(listed[1]) if listed else []
+    pairs = (PAIR.findall(listed[1]) if listed else []) + ADDED.findall(region)
     definition = region[region.find("def _preload_cuda_deps") : region.find("def _load_global_deps")]
     return tuple(Preload(folder=folder, pattern=pattern) for folder, pattern in pairs) + tuple(
         _preload(match) for match in CALL.finditer(definition)

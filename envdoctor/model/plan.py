@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 SourceKind = Literal["cache", "find-links", "index", "backend", "configured"]
-"""cache: uv already has it unpacked, with a locked hash; find-links: a configured folder or page; index: a configured or
-the default index; backend: the torch backend's own index; configured: some configured source, which one could not be told."""
+"""cache: uv has it unpacked, from a wheel with a locked hash; find-links: a configured folder or page; index: a
+configured index or the default one; backend: the torch backend's own index; configured: some configured source, which
+one could not be told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,7 @@ class Unavailable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A distribution that differs between the old venv and the lock. `before` or `after` is empty for added or removed."""
+    """A distribution that differs between the old venv and the lock; an empty `before` means added, `after` removed."""
 
     name: str
     before: str

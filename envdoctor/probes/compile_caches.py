@@ -1,9 +1,11 @@
-"""Compile caches this environment would use: where, how large, how old, on what filesystem.
+"""Compile caches this environment would use: where, how large, how old, on what filesystem, and what a cold start cost.
 
 Locations as the code that writes them decides: torch/_inductor/runtime/cache_dir_utils.py, triton/runtime/cache.py,
-torch/utils/cpp_extension.py, flashinfer/jit/env.py, and CUDA's programming guide for ~/.nv.
+torch/utils/cpp_extension.py, flashinfer/jit/env.py, and CUDA's programming guide for ~/.nv. Triton kernels that
+inductor generates lie in inductor's folder; the folder of kind "triton" holds those of hand-written kernels.
 """
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -49,10 +51,22 @@ class CompileCache:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ColdStart:
+    """What compiling everything cost a profile, as its last warm-up from nothing measured it."""
+
+    profile: str
+    seconds: float
+    at: str
+    """UTC, ISO 8601."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompileCaches:
     """All caches, present or not."""
 
     caches: tuple[CompileCache, ...]
+    cold_starts: tuple[ColdStart, ...] = ()
+    """By profile; only of profiles that were warmed here."""
 
     def of(self, kind: str) -> CompileCache | None:
         """Return the cache of that kind."""
@@ -62,8 +76,30 @@ class CompileCaches:
 def probe(reading: Reading) -> CompileCaches:
     """Locate and measure each cache. A folder that cannot be listed counts as empty and not counted in full."""
     return CompileCaches(
-        caches=tuple(_measure(kind, path, via, reading.host) for kind, path, via in locate(reading.host))
+        caches=tuple(_measure(kind, path, via, reading.host) for kind, path, via in locate(reading.host)),
+        cold_starts=tuple(_cold_starts(store_folder(reading.host))),
     )
+
+
+def store_folder(host: Host) -> Path:
+    """Return where snapshots and the history of warm-ups are kept: ENVDOCTOR_CACHE_STORE, else under XDG_DATA_HOME."""
+    data, _ = _named(host.environ, "XDG_DATA_HOME", host.home / ".local" / "share")
+    return _named(host.environ, "ENVDOCTOR_CACHE_STORE", data / "envdoctor" / "caches")[0]
+
+
+def history_file(store: Path, profile: str) -> Path:
+    """Return the history of a profile's warm-ups: one JSON object a line, the newest last."""
+    return store / "warm" / profile / "history.jsonl"
+
+
+def _cold_starts(store: Path) -> Iterator[ColdStart]:
+    for path in sorted(store.glob("warm/*/history.jsonl")):
+        try:
+            lines = [json.loads(line) for line in path.read_text(errors="replace").splitlines() if line.strip()]
+            yield ColdStart(profile=path.parent.name, seconds=float(lines[-1]["seconds"]), at=str(lines[-1]["at"]))
+        except (OSError, ValueError, LookupError, TypeError):
+            # A history is a convenience: one that cannot be read tells nothing, and stops nothing.
+            continue
 
 
 def locate(host: Host) -> Iterator[tuple[str, Path, str]]:
@@ -72,7 +108,8 @@ def locate(host: Host) -> Iterator[tuple[str, Path, str]]:
     # torch replaces what a file name on Windows or a shell dislikes; the class is the one of default_cache_dir().
     user = re.sub(r'[\\/:*?"<>|]', "_", host.user)
     inductor, via = _named(environ, "TORCHINDUCTOR_CACHE_DIR", host.tmp / f"torchinductor_{user}")
-    yield "inductor", inductor, via
+    # torch makes a relative folder absolute (cache_dir_utils.py), so the working directory is a part of it.
+    yield "inductor", host.cwd / inductor, via
     triton_home, home_via = _named(environ, "TRITON_HOME", host.home)
     triton, via = _named(environ, "TRITON_CACHE_DIR", triton_home / ".triton" / "cache")
     yield "triton", triton, home_via if via == "default" else via

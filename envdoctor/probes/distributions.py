@@ -141,17 +141,16 @@ def _first(headers: list[tuple[str, str]], wanted: str) -> str:
 
 def _headers(path: Path, unreadable: list[str]) -> tuple[list[tuple[str, str]], bool]:
     try:
-        text = read_regular(path, _MAXIMUM_METADATA).decode("utf-8", "replace")
+        data = read_regular(path, _MAXIMUM_METADATA).replace(b"\r\n", b"\n")
     except FileNotFoundError:
         return [], False
     except OSError as error:
         unreadable.append(f"{path}: {error.strerror or error}")
         return [], False
     headers: list[tuple[str, str]] = []
-    for line in text.splitlines():
-        if not line:
-            break
-        if line[0] not in " \t":
+    # What follows the first blank line is the project's README, often a hundred times as long.
+    for line in data.partition(b"\n\n")[0].decode("utf-8", "replace").split("\n"):
+        if line and line[0] not in " \t":
             key, _, value = line.partition(":")
             headers.append((key.strip().lower(), value.strip()))
     return headers, any(key == "name" for key, _ in headers)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from envdoctor.elf.disk import Disk
-from envdoctor.elf.graph import LoadedObject, LoadFailure
 from envdoctor.elf.host import search_roots
 from envdoctor.elf.lazy import LazyLibrary
+from envdoctor.elf.loaded import LoadedObject, LoadFailure
 from envdoctor.elf.search import SearchRoots
 from envdoctor.elf.torch_import import TorchImport, TorchTarget, simulate_import
 from envdoctor.errors import ElfError, ProbeError

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from envdoctor.model.finding import SEVERITY_ORDER, Finding
+from envdoctor.model.finding import Finding
 from envdoctor.model.verdict import Verdict
 
 
@@ -15,10 +15,7 @@ class Group:
 
 
 def by_cause(verdict: Verdict) -> tuple[Group, ...]:
-    """Return the groups: most severe cause first, and among equals the one that explains most.
-
-    The verdict's own order decides what is left equal, so the same facts always print the same report.
-    """
+    """Return the groups in the verdict's order."""
     followers: dict[int, list[Finding]] = {}
     for index, cause in sorted(verdict.consequences.items()):
         followers.setdefault(cause, []).append(verdict.findings[index])
@@ -27,10 +24,10 @@ def by_cause(verdict: Verdict) -> tuple[Group, ...]:
         for index, finding in enumerate(verdict.findings)
         if index not in verdict.consequences
     ]
-    return tuple(sorted(groups, key=lambda group: (SEVERITY_ORDER[group.cause.severity], -len(group.consequences))))
+    return tuple(groups)
 
 
 def primary(groups: tuple[Group, ...]) -> Group | None:
-    """Return the group to mend first: the leading one, when it explains others or stands before others."""
-    leads = bool(groups) and groups[0].cause.severity == "error" and (len(groups) > 1 or bool(groups[0].consequences))
+    """Return the group to mend first: the leading error, when it explains others; a list of equals has none."""
+    leads = bool(groups) and groups[0].cause.severity == "error" and bool(groups[0].consequences)
     return groups[0] if leads else None

@@ -6,10 +6,14 @@ from pathlib import Path
 
 from envdoctor.model.lock import LockedPackage
 from envdoctor.model.plan import Plan, Source
+from envdoctor.model.wording import counted
 from envdoctor.stack.events import Event, Listener
+from envdoctor.stack.index import shown
 from envdoctor.stack.preview import requirements
 from envdoctor.stack.settings import Sources
 from envdoctor.stack.uv import Uv
+
+_PLAIN = ("+ ", "error:", "cause:", "hint:", "Using Python", "Resolved ", "Prepared ", "Installed ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,27 +41,35 @@ def groups(plan: Plan, locked: Mapping[str, LockedPackage]) -> tuple[Group, ...]
 def build(
     plan: Plan, locked: Mapping[str, LockedPackage], sources: Sources, uv: Uv, folder: Path, listen: Listener
 ) -> None:
-    """Make `folder` a relocatable venv with exactly the locked packages. Raises UvError; `folder` may then be half-made."""
+    """Make `folder` a relocatable venv with exactly the locked packages. Raises UvError, `folder` then half-made."""
     listen(Event(phase="build", text=f"new venv on CPython {plan.interpreter.version}"))
     prompt = Path(plan.target).name
     # Relocatable: its scripts find their interpreter from where they lie, so the folder can be renamed into place.
     uv.run(
-        ("venv", "--quiet", "--relocatable", "--no-project", "--python", plan.interpreter.path, "--prompt", prompt, folder)
+        (
+            "venv",
+            "--quiet",
+            "--relocatable",
+            "--no-project",
+            "--python",
+            plan.interpreter.path,
+            "--prompt",
+            prompt,
+            folder,
+        )
     )
     done = 0
-    for number, group in enumerate(groups(plan, locked)):
-        _install(group, number, sources, uv, folder, listen, done, len(plan.packages))
+    for group in groups(plan, locked):
+        _install(group, sources, uv, folder, listen, done, len(plan.packages))
         done += len(group.packages)
-    listen(Event(phase="build", text=f"{done} packages installed", done=done, total=len(plan.packages)))
+    listen(Event(phase="build", text=f"{counted(done, 'package')} installed", done=done, total=len(plan.packages)))
 
 
 def _install(  # noqa: PLR0913, PLR0917 - one private call
-    group: Group, number: int, sources: Sources, uv: Uv, folder: Path, listen: Listener, done: int, total: int
+    group: Group, sources: Sources, uv: Uv, folder: Path, listen: Listener, done: int, total: int
 ) -> None:
-    asked = folder.with_name(f"{folder.name}-{number}.txt")
-    asked.write_text(requirements(group.packages), encoding="utf-8")
     arguments: list[str | Path] = ["pip", "install", "--no-deps", "--no-build", "--require-hashes"]
-    arguments += ["--python", folder / "bin" / "python", "--requirements", asked]
+    arguments += ["--python", folder / "bin" / "python", "--requirements", "-"]
     # Safe where every wheel must have a locked hash: whichever index answers, only the locked bytes are accepted.
     arguments += ["--index-strategy", "unsafe-best-match"]
     if group.source.kind == "cache":
@@ -66,16 +78,16 @@ def _install(  # noqa: PLR0913, PLR0917 - one private call
     if group.source.kind == "backend":
         arguments += ["--torch-backend", group.source.location]
     one_place = group.source.kind in ("cache", "find-links", "index")
-    variables = sources.only(group.source.location) if one_place else sources.variables
+    reach = sources.only(group.source.location) if one_place else sources.everywhere
     listen(Event(phase="build", text=_words(group), done=done, total=total))
-    try:
-        uv.run(
-            arguments,
-            extra=variables,
-            listen=lambda line: listen(Event(phase="build", text=line.strip(), done=done, total=total)),
-        )
-    finally:
-        asked.unlink(missing_ok=True)
+
+    def hear(line: str) -> None:
+        # uv's summary says nothing that the plan did not; its errors are told once, at the end.
+        if not line.lstrip().startswith(_PLAIN):
+            listen(Event(phase="build", text=line.strip(), done=done, total=total))
+
+    asked = requirements(group.packages)
+    uv.run([*arguments, *reach.arguments], extra=reach.variables, stdin=asked, listen=hear)
 
 
 def _words(group: Group) -> str:
@@ -84,5 +96,5 @@ def _words(group: Group) -> str:
         "configured": "the configured sources",
         "backend": f"the {group.source.location} index",
     }
-    count = len(group.packages)
-    return f"{count} package{'s' if count != 1 else ''} from {where.get(group.source.kind, group.source.kind)}"
+    place = where.get(group.source.kind) or shown(group.source.location)
+    return f"{counted(len(group.packages), 'package')} from {place}"

@@ -43,7 +43,7 @@ def _of_file(path: Path, locked: Mapping[str, LockedPackage], markers: Mapping[s
 
 def _of_line(line: str, path: Path, locked: Mapping[str, LockedPackage], markers: Mapping[str, str]) -> Iterator[str]:
     try:
-        requirement = Requirement(line.split(" --hash")[0])
+        requirement = Requirement(line.split(" --hash", maxsplit=1)[0])
     except InvalidRequirement:
         yield f"{path}: `{line}` could not be understood"
         return

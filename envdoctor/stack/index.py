@@ -1,4 +1,4 @@
-"""The simple API of a package index (PEP 503 and 691), asked for one project: which files, which hashes, which sizes."""
+"""The simple API of a package index (PEP 503 and 691), asked for one project: its files, their hashes and sizes."""
 
 import json
 import netrc
@@ -8,7 +8,7 @@ import urllib.error
 import urllib.request
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -25,6 +25,11 @@ _TIMEOUT = 15.0
 class IndexUnreadableError(Exception):
     """An index did not answer in a way that tells anything; the text says why."""
 
+    def __init__(self, reason: str, *, answered: bool = True) -> None:
+        """Keep whether it answered at all: one that wants a login may still serve uv."""
+        super().__init__(reason)
+        self.answered = answered
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File:
@@ -35,6 +40,11 @@ class File:
     sha256: str = ""
     size: int | None = None
     yanked: bool = False
+
+    @property
+    def local(self) -> Path | None:
+        """Return where it lies when it is on this machine."""
+        return Path(unquote(urlsplit(self.url).path)) if self.url.startswith("file:") else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +76,7 @@ def page_files(url: str, access: Access) -> tuple[File, ...]:
 
 def size_of(file: File, access: Access) -> int | None:
     """Return the file's size as the page, the disk or a HEAD request tells it; None when none does."""
-    if file.size is not None or file.url.startswith("file:"):
+    if file.size is not None or file.local is not None:
         return file.size
     try:
         with _open(urllib.request.Request(file.url, method="HEAD"), access) as answer:  # noqa: S310 - http(s) only, _open checks
@@ -89,10 +99,8 @@ def _local(page: str) -> tuple[File, ...]:
 
 
 def _sized(file: File) -> File:
-    path = Path(unquote(urlsplit(file.url).path))
-    if not file.url.startswith("file:") or not path.is_file():
-        return file
-    return File(filename=file.filename, url=file.url, sha256=file.sha256, size=path.stat().st_size, yanked=file.yanked)
+    path = file.local
+    return replace(file, size=path.stat().st_size) if path is not None and path.is_file() else file
 
 
 def _remote(page: str, access: Access) -> tuple[File, ...]:
@@ -164,7 +172,8 @@ def _open(request: urllib.request.Request, access: Access) -> Any:
             raise FileNotFoundError(request.full_url) from error
         raise IndexUnreadableError(f"{shown(request.full_url)}: it answered {error.code} {error.reason}") from error
     except OSError as error:
-        raise IndexUnreadableError(f"{shown(request.full_url)}: {getattr(error, 'reason', error)}") from error
+        reason = f"{shown(request.full_url)}: {getattr(error, 'reason', error)}"
+        raise IndexUnreadableError(reason, answered=False) from error
 
 
 @cache

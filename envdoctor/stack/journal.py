@@ -15,7 +15,7 @@ Phase = Literal["building", "swapping"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """The transaction under way. Folders are told apart by their inode: a path may have changed hands when power went."""
+    """The transaction under way. Folders are told apart by inode: after a swap, paths say nothing."""
 
     phase: Phase
     profile: str
@@ -68,7 +68,9 @@ def recover(store: Store) -> tuple[str, ...]:
     if entry is not None and entry.phase == "swapping":
         told.append(_recover_swap(store, entry))
     elif entry is not None:
-        told.append(f"an earlier restore ({entry.profile}) was stopped while it built its copy; nothing had been changed")
+        told.append(
+            f"an earlier restore ({entry.profile}) was stopped while it built its copy; nothing had been changed"
+        )
     if entry is not None:
         _drop_builds(store)
         clear(store)

@@ -1,8 +1,8 @@
 """pip's configuration, read as pip reads it, so that a restore takes wheels where the user's pip would.
 
-Precedence as in pip's own `_internal/configuration.py` and `_internal/cli/parser.py` (read in 23.2 and 26.x): files of the
-kinds global, user, site, PIP_CONFIG_FILE, a later kind overriding the same section and key; then section [global], then the
-command's own section, then PIP_* variables.
+Precedence as in pip's own `_internal/configuration.py` and `_internal/cli/parser.py`: files of the kinds global, user,
+site, PIP_CONFIG_FILE, a later kind overriding the same section and key; then section [global], then the command's own
+section, then PIP_* variables.
 """
 
 import configparser
@@ -71,7 +71,7 @@ def read(
 def config_files(
     environment: Mapping[str, str], home: Path, *, venv: Path | None = None, root: Path = Path("/")
 ) -> list[Path]:
-    """Return the files pip would load, in the order in which a later one overrides an earlier one; they may be absent."""
+    """Return the files pip would load, a later one overriding an earlier one; any of them may be absent."""
     named = environment.get("PIP_CONFIG_FILE")
     if named == "/dev/null":
         return []

@@ -2,7 +2,7 @@
 
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 
 from envdoctor.model.lock import LockedPackage
 from envdoctor.model.plan import Interpreter
+from envdoctor.stack.settings import Reach
 from envdoctor.stack.uv import Uv, UvError
 from envdoctor.stack.uv_errors import missing
 
@@ -42,14 +43,14 @@ def cached(
     uv: Uv,
     packages: Sequence[LockedPackage],
     interpreter: Interpreter,
-    variables: Mapping[str, str],
+    reach: Reach,
     *,
     offline: bool,
 ) -> frozenset[str]:
     """Return the packages that uv has unpacked in its cache, from wheels with a locked hash."""
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
         try:
-            log = _dry_run(uv, packages, interpreter, variables, Path(folder), True, "")
+            log = _dry_run(uv, packages, interpreter, reach, Path(folder), True, "")
             return _split(log, set()).cached
         except UvError as error:
             if missing(error.output) is None:
@@ -57,17 +58,17 @@ def cached(
     # Some index page is not in the cache. Offline, uv names the gaps one by one; online, it fills all of them at once.
     if not offline:
         try:
-            return preview(uv, packages, interpreter, variables, offline=False).cached
+            return preview(uv, packages, interpreter, reach, offline=False).cached
         except UvError:
             pass  # the index does not answer; what the cache holds can still be told
-    return preview(uv, packages, interpreter, variables, offline=True).cached
+    return preview(uv, packages, interpreter, reach, offline=True).cached
 
 
 def preview(
     uv: Uv,
     packages: Sequence[LockedPackage],
     interpreter: Interpreter,
-    variables: Mapping[str, str],
+    reach: Reach,
     *,
     offline: bool,
     torch_backend: str = "",
@@ -78,7 +79,7 @@ def preview(
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
         while asked:
             try:
-                log = _dry_run(uv, asked, interpreter, variables, Path(folder), offline, torch_backend)
+                log = _dry_run(uv, asked, interpreter, reach, Path(folder), offline, torch_backend)
             except UvError as error:
                 name = missing(error.output)
                 gone = [package for package in asked if name and package.name == canonicalize_name(name[0])]
@@ -98,22 +99,21 @@ def _split(log: str, absent: set[str]) -> Preview:
     return Preview(cached=known - uncached, uncached=uncached, absent=frozenset(absent))
 
 
-def _dry_run(  # noqa: PLR0913, PLR0917 - one private call
+def _dry_run(
     uv: Uv,
     packages: Sequence[LockedPackage],
     interpreter: Interpreter,
-    variables: Mapping[str, str],
+    reach: Reach,
     folder: Path,
     offline: bool,  # noqa: FBT001
     torch_backend: str,
 ) -> str:
-    asked = folder / "requirements.txt"
-    asked.write_text(requirements(packages), encoding="utf-8")
     arguments: list[str | Path] = ["pip", "install", "--verbose", "--dry-run", "--no-deps", "--no-build"]
-    arguments += ["--require-hashes", "--requirements", asked, "--python", interpreter.path]
+    arguments += ["--require-hashes", "--requirements", "-", "--python", interpreter.path]
     # An empty target folder stands for the venv that does not exist yet: nothing counts as installed.
     arguments += ["--target", folder / "empty", "--index-strategy", "unsafe-best-match"]
     arguments += ["--offline"] if offline else []
     arguments += ["--torch-backend", torch_backend] if torch_backend else []
     # One try is enough to learn whether a source answers; the real fetch keeps uv's retries.
-    return uv.run(arguments, extra={**variables, "UV_HTTP_RETRIES": "0"}).stderr
+    variables = {**reach.variables, "UV_HTTP_RETRIES": "0"}
+    return uv.run([*arguments, *reach.arguments], extra=variables, stdin=requirements(packages)).stderr

@@ -1,4 +1,4 @@
-"""A restore from beginning to end: plan, build beside, verify, examine, swap. The old venv is touched by the last step only."""
+"""A restore: plan, build beside, verify, examine, swap. The old venv is touched by the last step only."""
 
 import json
 import time
@@ -12,6 +12,7 @@ from envdoctor import __version__
 from envdoctor.errors import RestoreError, TargetError
 from envdoctor.model.lock import Lock, LockedPackage
 from envdoctor.model.plan import Plan
+from envdoctor.probes.host import Host
 from envdoctor.profile_store import ProfileFile
 from envdoctor.stack import constraints, interpreters, journal, pip_config, settings, sources
 from envdoctor.stack import plan as planning
@@ -22,7 +23,7 @@ from envdoctor.stack.installed import installed, version_of
 from envdoctor.stack.journal import Entry
 from envdoctor.stack.settings import Sources
 from envdoctor.stack.store import Store, locked, remove_tree
-from envdoctor.stack.swap import put_in_place
+from envdoctor.stack.swap import put_in_place, sync_file_system, uninterrupted
 from envdoctor.stack.uv import Uv
 from envdoctor.stack.verify import Verified, refuse, verify
 
@@ -45,25 +46,17 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What of the machine enters a restore."""
-
-    environment: Mapping[str, str]
-    home: Path
-    cwd: Path
-    root: Path = Path("/")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """A plan and what is needed to carry it out."""
 
     request: Request
-    surroundings: Surroundings
+    host: Host
     store: Store
     plan: Plan
     locked: Mapping[str, LockedPackage]
     sources: Sources
+    identity: int | None
+    """Inode of the venv when the plan was made; None when there was none. Tells afterwards whether it was swapped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +73,11 @@ class Restored:
     """Wall seconds of build, verify, check, swap."""
 
 
-def prepare(request: Request, surroundings: Surroundings) -> Prepared:
+def prepare(request: Request, host: Host) -> Prepared:
     """Make the plan. Reads the venv, the configuration and the sources; writes nothing outside uv's own cache."""
     store = Store.of(request.target)
     _refuse_strange(store.target)
-    uv = uv_tool.locate(surroundings.environment, surroundings.cwd)
+    uv = uv_tool.locate(host.environ, host.cwd)
     interpreter = interpreters.choose(
         interpreters.Wanted(
             versions=request.file.profile.python.versions,
@@ -92,12 +85,12 @@ def prepare(request: Request, surroundings: Surroundings) -> Prepared:
             patient=store.target,
             managed=_managed(uv),
         ),
-        surroundings.environment,
-        surroundings.home,
+        host.environ,
+        host.home,
     )
     chosen = request.lock.select(interpreter.markers)
-    pip = pip_config.read(surroundings.environment, surroundings.home, venv=store.target, root=surroundings.root)
-    configured = settings.configured(uv, pip, surroundings.home)
+    pip = pip_config.read(host.environ, host.home, venv=store.target)
+    configured = settings.configured(uv, pip, host.home)
     found = sources.locate(
         uv,
         list(chosen.values()),
@@ -114,20 +107,26 @@ def prepare(request: Request, surroundings: Surroundings) -> Prepared:
         present=_present(store.target),
         locked=chosen,
         found=found,
-        warnings=constraints.contradictions(pip.constraints, chosen, interpreter.markers, surroundings.cwd),
+        warnings=constraints.contradictions(pip.constraints, chosen, interpreter.markers, host.cwd),
     )
     return Prepared(
-        request=request, surroundings=surroundings, store=store, plan=plan, locked=chosen, sources=configured
+        request=request,
+        host=host,
+        store=store,
+        plan=plan,
+        locked=chosen,
+        sources=configured,
+        identity=journal.inode(store.target),
     )
 
 
-def already_in_place(prepared: Prepared, listen: Listener) -> Verified | None:
-    """Return the verification when the venv holds exactly the lock, every file as recorded; None when it does not."""
+def already_in_place(prepared: Prepared, examine: Examine, listen: Listener) -> Verified | None:
+    """Return the verification when the venv holds exactly the lock and the checks agree; None when it does not."""
     plan = prepared.plan
     if not plan.exists or plan.changes or not planning.same(plan.old_interpreter, plan.interpreter.version):
         return None
     verified = verify(prepared.store.target, prepared.locked, listen, strict=False)
-    return None if verified.faults else verified
+    return None if verified.faults or examine(prepared.store.target) else verified
 
 
 def carry_out(prepared: Prepared, examine: Examine, listen: Listener) -> Restored:
@@ -155,7 +154,9 @@ def carry_out(prepared: Prepared, examine: Examine, listen: Listener) -> Restore
         try:
             verified = _make_copy(prepared, folder, descriptor, examine, listen, clock)
             listen(Event(phase="swap", text="swapping the new venv in"))
-            kept = put_in_place(store, entry)
+            sync_file_system(folder)
+            with uninterrupted():
+                kept = put_in_place(store, entry)
             clock.lap("swap")
         except BaseException:
             _undo(store, folder)
@@ -163,11 +164,11 @@ def carry_out(prepared: Prepared, examine: Examine, listen: Listener) -> Restore
         return Restored(target=store.target, kept=kept, verified=verified, recovered=recovered, seconds=clock.laps)
 
 
-def _make_copy(  # noqa: PLR0913, PLR0917 - one private call
+def _make_copy(
     prepared: Prepared, folder: Path, descriptor: int, examine: Examine, listen: Listener, clock: "_Clock"
 ) -> Verified:
-    surroundings = prepared.surroundings
-    uv = uv_tool.locate(surroundings.environment, surroundings.cwd, keep_open=(descriptor,))
+    host = prepared.host
+    uv = uv_tool.locate(host.environ, host.cwd, keep_open=(descriptor,))
     build(prepared.plan, prepared.locked, prepared.sources, uv, folder, listen)
     clock.lap("build")
     verified = verify(folder, prepared.locked, listen)
@@ -239,6 +240,8 @@ def _refuse_strange(target: Path) -> None:
         return
     if not target.is_dir():
         raise TargetError(f"{target} is no folder", hint)
+    if target.is_mount():
+        raise TargetError(f"{target} is a mount point, which cannot be swapped for another folder", hint)
     if (target / "conda-meta").is_dir():
         raise TargetError(f"{target} is a conda environment, which a lock of wheels cannot replace", hint)
     if not (target / "pyvenv.cfg").is_file() and any(target.iterdir()):

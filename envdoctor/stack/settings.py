@@ -9,7 +9,16 @@ from envdoctor.stack.pip_config import PipSettings
 from envdoctor.stack.uv import Uv
 
 _TRANSPORT = ("UV_INSECURE_HOST", "SSL_CERT_FILE", "ALL_PROXY")
-_PLACES = ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_INDEX_URL", "UV_FIND_LINKS", "UV_NO_INDEX")
+_PLACES = ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_INDEX_URL", "UV_FIND_LINKS")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """How one run of uv is told where to look."""
+
+    variables: Mapping[str, str]
+    """URLs go here and not into the arguments: one may carry a password, and arguments are public."""
+    arguments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,18 +27,18 @@ class Sources:
 
     indexes: tuple[str, ...]
     find_links: tuple[str, ...]
-    variables: Mapping[str, str]
-    """What makes uv see pip's settings. Variables and not arguments: a URL may carry a password, and arguments are public."""
+    everywhere: Reach
+    """All of them, as uv and pip are configured."""
     access: Access
 
-    def only(self, place: str) -> dict[str, str]:
-        """Return the variables that leave uv one source: that index or that find-links place."""
-        variables = {name: value for name, value in self.variables.items() if name in _TRANSPORT}
+    def only(self, place: str) -> Reach:
+        """Leave uv one source: that index or that find-links place."""
+        variables = {name: value for name, value in self.everywhere.variables.items() if name in _TRANSPORT}
         variables |= dict.fromkeys(_PLACES, "")
         if place in self.find_links:
-            return {**variables, "UV_NO_INDEX": "1", "UV_FIND_LINKS": place}
+            return Reach(variables={**variables, "UV_FIND_LINKS": place}, arguments=("--no-index",))
         # Named as the first and as the default index, so that no other is asked before or after it.
-        return {**variables, "UV_INDEX": place, "UV_DEFAULT_INDEX": place}
+        return Reach(variables={**variables, "UV_INDEX": place, "UV_DEFAULT_INDEX": place})
 
 
 def configured(uv: Uv, pip: PipSettings, home: Path) -> Sources:
@@ -37,6 +46,7 @@ def configured(uv: Uv, pip: PipSettings, home: Path) -> Sources:
     variables = _variables(uv.environment, pip)
     asked = ("pip", "compile", "-", "--quiet", "--no-header", "--offline", "--emit-index-url", "--emit-find-links")
     told = [line.split(maxsplit=1) for line in uv.run(asked, extra=variables).stdout.splitlines() if line.strip()]
+    everywhere = Reach(variables=variables, arguments=("--no-index",) if pip.no_index else ())
 
     def of(*options: str) -> tuple[str, ...]:
         return tuple(pair[1] for pair in told if len(pair) == 2 and pair[0] in options)
@@ -45,7 +55,7 @@ def configured(uv: Uv, pip: PipSettings, home: Path) -> Sources:
     indexes = () if pip.no_index else (*of("--extra-index-url"), *of("--index-url"))
     certificate = uv.environment.get("SSL_CERT_FILE") or pip.certificate
     access = Access(environment=uv.environment, home=home, certificate=certificate, proxy=pip.proxy)
-    return Sources(indexes=indexes, find_links=of("--find-links"), variables=variables, access=access)
+    return Sources(indexes=indexes, find_links=of("--find-links"), everywhere=everywhere, access=access)
 
 
 def _variables(environment: Mapping[str, str], pip: PipSettings) -> dict[str, str]:
@@ -56,8 +66,6 @@ def _variables(environment: Mapping[str, str], pip: PipSettings) -> dict[str, st
     _joined(made, environment, "UV_INDEX", pip.extra_index_urls, " ")
     _joined(made, environment, "UV_FIND_LINKS", pip.find_links, ",")
     _joined(made, environment, "UV_INSECURE_HOST", pip.trusted_hosts, " ")
-    if pip.no_index:
-        made["UV_NO_INDEX"] = "1"
     if pip.certificate and not environment.get("SSL_CERT_FILE"):
         made["SSL_CERT_FILE"] = pip.certificate
     if pip.proxy:

@@ -16,6 +16,7 @@ from envdoctor.stack.index import File, IndexUnreadableError, page_files, projec
 from envdoctor.stack.preview import cached, preview
 from envdoctor.stack.settings import Sources
 from envdoctor.stack.uv import Uv, UvError
+from envdoctor.stack.wheel_file import unsafe_entry
 
 _THREADS = 8
 
@@ -36,6 +37,8 @@ class _Search:
     order: Mapping[Tag, int]
     seen: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
+    refused: bool = False
+    """Some index answered, but not with its files."""
 
     def offered(self, files: Iterable[File]) -> bool:
         """Tell whether a file of the locked version that fits the interpreter is among them, whatever its hash."""
@@ -49,9 +52,12 @@ class _Search:
         ranked = [(key, file) for file in files if (key := self._rank(file)) is not None]
         for _, file in sorted(ranked, key=lambda pair: pair[0]):
             digest = file.sha256 or _digest(file)
-            if digest in self.package.hashes:
+            if digest not in self.package.hashes:
+                self.seen.append(f"{place} has {file.filename}, but with sha256 {digest or 'unknown'}")
+            elif file.local is not None and (problem := unsafe_entry(file.local)):
+                self.seen.append(f"{place} has {file.filename} with a locked hash, but {problem}")
+            else:
                 return file
-            self.seen.append(f"{place} has {file.filename}, but with sha256 {digest or 'unknown'}")
         return None
 
 
@@ -64,7 +70,7 @@ def locate(
     torch_backend: str = "",
     offline: bool = False,
 ) -> Found:
-    """Find each package: uv's cache, find-links places, indexes in uv's order, and for the rest the torch backend's index.
+    """Find each package: uv's cache, find-links places, indexes in uv's order, else the torch backend's index.
 
     Nothing is downloaded; local candidates are hashed and compared with the lock.
     """
@@ -102,8 +108,7 @@ def _cached(
             left = [search for search in left if search.offered(_files(place, search, sources))]
         packages = [search.package for search in left]
         if packages:
-            variables = sources.only(place)
-            for name in cached(uv, packages, interpreter, variables, offline=offline or _is_local(place)):
+            for name in cached(uv, packages, interpreter, sources.only(place), offline=offline or _is_local(place)):
                 found[name] = Source(kind="cache", location=place, bytes=0)
     return found
 
@@ -120,6 +125,7 @@ def _files(place: str, search: _Search, sources: Sources) -> Iterable[File]:
         return project_files(place, search.package.name, sources.access)
     except IndexUnreadableError as error:
         search.unread.append(str(error))
+        search.refused = search.refused or error.answered
         return ()
 
 
@@ -130,10 +136,10 @@ def _search(search: _Search, sources: Sources, offline: bool) -> Source | None: 
         file = search.fitting(_files(place, search, sources), shown(place))
         if file is not None:
             kind: SourceKind = "find-links" if place in sources.find_links else "index"
-            size = 0 if file.url.startswith("file:") else size_of(file, sources.access)
+            size = 0 if file.local is not None else size_of(file, sources.access)
             return Source(kind=kind, location=place, filename=file.filename, bytes=size)
     # An index that would not talk to us may talk to uv, which knows more ways to log in.
-    return Source(kind="configured") if search.unread and not offline else None
+    return Source(kind="configured") if search.refused and not offline else None
 
 
 def _linked(place: str, sources: Sources) -> Iterable[File]:
@@ -150,9 +156,9 @@ def _linked(place: str, sources: Sources) -> Iterable[File]:
 
 
 def _digest(file: File) -> str:
-    if not file.url.startswith("file:"):
+    if file.local is None:
         return ""
-    with Path(unquote(urlsplit(file.url).path)).open("rb") as content:
+    with file.local.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
@@ -160,7 +166,7 @@ def _from_backend(
     uv: Uv, packages: Sequence[LockedPackage], interpreter: Interpreter, sources: Sources, backend: str
 ) -> tuple[dict[str, Source], str]:
     try:
-        seen = preview(uv, packages, interpreter, sources.variables, offline=False, torch_backend=backend)
+        seen = preview(uv, packages, interpreter, sources.everywhere, offline=False, torch_backend=backend)
     except UvError as error:
         return {}, error.message
     has = [*seen.cached, *seen.uncached]
@@ -175,7 +181,9 @@ def _unavailable(
     if offline:
         reasons.append("it is neither in uv's cache nor in a local source, and --offline forbids to fetch it")
     elif not reasons:
-        reasons.append("no configured source has it")
+        reasons.append(
+            "no configured source that could be read has it" if search.unread else "no configured source has it"
+        )
     if refused:
         reasons.append(f"the {backend} index could not be asked: {refused}")
     return Unavailable(
@@ -183,7 +191,7 @@ def _unavailable(
         version=package.version,
         reason="; ".join(reasons + search.unread),
         hint=(
-            f"fetch its {interpreter.tag} wheel (sha256 {' or '.join(package.hashes[:3])}) where it is to be had, put it "
-            "into a folder, and run again with PIP_FIND_LINKS=FOLDER"
+            f"fetch its {interpreter.tag} wheel (sha256 {' or '.join(package.hashes[:3])}) where it is to be had, "
+            "put it into a folder, and run again with PIP_FIND_LINKS=FOLDER"
         ),
     )

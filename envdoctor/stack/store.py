@@ -55,7 +55,7 @@ class Store:
         return sorted(int(path.name) for path in self.generations.iterdir() if path.name.isdecimal())
 
     def next_generation(self) -> Path:
-        """Return the folder the present venv would be kept in; a number is never used twice while a later one exists."""
+        """Return the folder the present venv would be kept in: one above the highest number."""
         return self.generations / f"{max(self.numbers(), default=0) + 1:04d}"
 
 
@@ -68,6 +68,11 @@ def locked(store: Store, waiting: Callable[[str], None]) -> Iterator[int]:
     """
     try:
         store.root.mkdir(parents=True, exist_ok=True)
+        if store.root.stat().st_dev != store.target.parent.stat().st_dev:
+            raise RestoreError(
+                f"{store.root} lies on another file system than {store.target}, so nothing can be swapped between them",
+                f"replace {store.root.parent} by a folder of the same file system",
+            )
         ignore = store.root.parent / ".gitignore"
         if not ignore.exists():
             ignore.write_text("*\n", encoding="utf-8")
@@ -130,7 +135,7 @@ def remove_tree(path: Path) -> None:
             if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
                 at.chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
     try:
-        shutil.rmtree(path)
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     except FileNotFoundError:
         pass  # another process of ours was faster
     except OSError as error:

@@ -3,6 +3,10 @@
 import ctypes
 import errno
 import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +20,7 @@ _RENAME_NOREPLACE = 1
 _RENAME_EXCHANGE = 2
 # What a kernel or a file system without the flag answers (renameat2(2)).
 _NO_SUCH_FLAG = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def put_in_place(store: Store, entry: Entry) -> Path | None:
@@ -24,8 +29,6 @@ def put_in_place(store: Store, entry: Entry) -> Path | None:
     `entry` is the journal's entry of the build. Raises RestoreError, with everything as it was, when it cannot be done.
     """
     build, target = Path(entry.build), store.target
-    # After a power cut the new venv's files must be as whole as the rename that points at them.
-    sync_file_system(build)
     exists = os.path.lexists(target)
     keep = store.next_generation() if exists else None
     if keep is not None:
@@ -44,7 +47,7 @@ def put_in_place(store: Store, entry: Entry) -> Path | None:
         if keep is None:
             _rename(build, target, _RENAME_NOREPLACE)
         elif _exchange(build, target):
-            build.rename(keep)
+            _put_away(build, target, keep)
         else:
             _two_steps(build, target, keep)
     except OSError as error:
@@ -53,6 +56,14 @@ def put_in_place(store: Store, entry: Entry) -> Path | None:
         journal.sync_folder(folder)
     journal.clear(store)
     return keep
+
+
+def _put_away(old: Path, target: Path, keep: Path) -> None:
+    try:
+        old.rename(keep)
+    except OSError:
+        _exchange(old, target)
+        raise
 
 
 def _exchange(one: Path, other: Path) -> bool:
@@ -89,8 +100,29 @@ def _rename(source: Path, destination: Path, flags: int) -> None:
         raise OSError(number, os.strerror(number), str(destination))
 
 
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Put signals off that would stop the block half-way; raise KeyboardInterrupt at its end if one came."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # handlers run in the main thread only
+        return
+    came: list[int] = []
+    # Not a signal mask: another thread would take the signal, and Python would still raise in this one.
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _STOPS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if came:
+        raise KeyboardInterrupt
+
+
 def sync_file_system(path: Path) -> None:
-    """Write out everything of the file system that holds `path` (syncfs, else sync)."""
+    """Write out everything of the file system that holds `path` (syncfs, else sync).
+
+    After a power cut the new venv's files must be as whole as the rename that points at them.
+    """
     call = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if call is None:
         os.sync()

@@ -73,7 +73,7 @@ class Uv:
     environment: Mapping[str, str]
     cwd: Path
     keep_open: tuple[int, ...] = field(default=())
-    """File descriptors the child inherits: while a uv whose parent was killed still runs, it holds the parent's lock."""
+    """File descriptors the child inherits: a uv whose parent was killed goes on holding the parent's lock."""
 
     def run(
         self,

@@ -12,6 +12,7 @@ _MISMATCH = re.compile(
 )
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 _REQUIRED = re.compile(r"you\s+require\s+([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==([^\s,]+)")
+_URL = re.compile(r"[Ff]ailed to fetch:? `?(https?://[^`\s]+)")
 _NETWORK = (
     "dns error",
     "error sending request",
@@ -50,7 +51,7 @@ def _first_error(stderr: str) -> str:
 
 
 def _what(stderr: str) -> str:
-    named = _REQUIREMENT.search(stderr)
+    named = _REQUIREMENT.search(stderr) or _URL.search(stderr)
     return named[1] if named else "a wheel"
 
 

@@ -60,8 +60,8 @@ class _Claim(NamedTuple):
 def verify(venv: Path, locked: Mapping[str, LockedPackage], listen: Listener, *, strict: bool = True) -> Verified:
     """Hash every file of every RECORD and compare the distributions with the lock.
 
-    strict: a file in site-packages that no RECORD lists is a fault too (a venv in use gathers such files; a new one does
-    not). Reads everything: about one second a gigabyte and core.
+    strict: a file in site-packages that no RECORD lists is a fault too (a venv in use gathers such files, a new one
+    does not). Reads everything: about one second a gigabyte and core.
     """
     site = site_packages(venv)
     if site is None:
@@ -129,7 +129,11 @@ def _claim(row: list[str], owner: str, info: Path, site: Path, venv: Path, claim
     if not algorithm:
         claims.append(_Claim(owner, full, path, "", 0))
         harmless = full.parent == info and full.name in _UNHASHED
-        return None if harmless or path.endswith(".pyc") else Fault(owner=owner, path=path, problem="has no hash in RECORD")
+        return (
+            None
+            if harmless or path.endswith(".pyc")
+            else Fault(owner=owner, path=path, problem="has no hash in RECORD")
+        )
     if algorithm != "sha256":
         return Fault(owner=owner, path=path, problem=f"is recorded with {algorithm}, not sha256")
     claims.append(_Claim(owner, full, path, digest, int(row[2]) if row[2].isdecimal() else 0))
@@ -156,7 +160,7 @@ def _hash_all(claims: list[_Claim], listen: Listener) -> list[Fault]:
     try:
         for claim, problem in zip(hashed, pool.map(_hash, hashed), strict=True):
             done += claim.size
-            if (done - told) * 200 >= total:
+            if (done - told) * 200 >= total or done == total:
                 told = done
                 listen(Event(phase="verify", text=claim.owner, done=done, total=total))
             if problem:

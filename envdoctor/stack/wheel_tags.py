@@ -16,12 +16,12 @@ _LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 @cache
 def platforms(machine: str, glibc_minor: int) -> tuple[str, ...]:
     """Return Linux platform tags, most specific first, for a machine and a glibc 2.<minor> (PEP 600)."""
-    tags: list[str] = []
+    tags = [f"linux_{machine}"]
     for minor in range(glibc_minor, _OLDEST_GLIBC.get(machine, 17) - 1, -1):
         tags.append(f"manylinux_2_{minor}_{machine}")
         if minor in _LEGACY:
             tags.append(f"{_LEGACY[minor]}_{machine}")
-    return (*tags, f"linux_{machine}")
+    return tuple(tags)
 
 
 def supported(python: tuple[int, int], machine: str, glibc_minor: int, *, free_threaded: bool = False) -> list[Tag]:

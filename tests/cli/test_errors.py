@@ -44,7 +44,11 @@ CASES: dict[str, tuple[list[str], str, str]] = {
         "[TMP]/profiles is no Python environment: it holds neither pyvenv.cfg nor bin/python",
         VENV_HINT,
     ),
-    "unknown profile": (["check", "-p", "smal"], "no profile is called `smal`", "known here: small"),
+    "unknown profile": (
+        ["check", "-p", "smal"],
+        "no profile is called `smal`",
+        "known here: 21k-toks, cpu-smoke, pypi-cu128, small",
+    ),
     "waiver without a reason": (
         ["check", "--ignore", "ED201"],
         "`--ignore ED201` gives no reason",

@@ -1,6 +1,8 @@
 """`envdoctor run` as a process: the command's exit code and signals are its own."""
 
 import json
+import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -128,3 +130,50 @@ def test_a_command_that_is_not_there(healthy: Incident) -> None:
         err="error: cannot start `no-such-program`: No such file or directory\n\n"
         "hint: name a program on the venv's PATH, or its path\n",
     )
+
+
+def local_sources(folder: Path) -> dict[str, str]:
+    """Return the settings under which a restore finds the wheels in `folder` and asks nobody else."""
+    return {
+        "PIP_FIND_LINKS": str(folder / "wheels"),
+        "PIP_NO_INDEX": "1",
+        "PIP_CONFIG_FILE": os.devnull,
+        "UV_CACHE_DIR": str(folder / "cache"),
+        "UV_OFFLINE": "1",
+    }
+
+
+def test_restore_mends_a_broken_venv_before_the_command_starts(tmp_path: Path) -> None:
+    incident = make_incident(tmp_path)
+    incident.lose()
+    outcome = run_envdoctor(
+        "run", "-p", "small", "--restore", "--", "echo", "started", folder=tmp_path, extra=local_sources(tmp_path)
+    )
+    assert (outcome.code, outcome.out) == (0, "started\n")
+    assert run_envdoctor("check", "-p", "small", "-q", folder=tmp_path) == Outcome(
+        code=0, out="Nothing found.   exit 0\n", err=""
+    )
+    # Nothing to mend any more: nothing is restored, and nothing said.
+    again = run_envdoctor(
+        "run", "-p", "small", "--restore", "--", "echo", "started", folder=tmp_path, extra=local_sources(tmp_path)
+    )
+    assert again == Outcome(code=0, out="started\n", err="")
+
+
+def test_restore_makes_a_venv_that_is_not_there(tmp_path: Path) -> None:
+    incident = make_incident(tmp_path)
+    shutil.rmtree(incident.venv.prefix)
+    command = ("python", "-c", "import sys; print(sys.prefix)")
+    outcome = run_envdoctor(
+        "run",
+        "-p",
+        "small",
+        "--venv",
+        "new",
+        "--restore",
+        "--",
+        *command,
+        folder=tmp_path,
+        extra=local_sources(tmp_path),
+    )
+    assert (outcome.code, outcome.out) == (0, "[TMP]/new\n")

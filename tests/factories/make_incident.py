@@ -1,5 +1,6 @@
 """The incident in miniature: two CUDA majors write one path, and the second one's uninstall deletes it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,10 +31,11 @@ class Incident:
         uninstall(self.venv, "nvidia-cudnn-cu13")
 
 
-def make_incident(root: Path, *, environment: dict[str, str] | None = None) -> Incident:
-    """Make the healthy venv at root/.venv with the profile "small" beside it."""
+def make_incident(root: Path, *, environment: dict[str, str] | None = None, more: Iterable[Path] = ()) -> Incident:
+    """Make the healthy venv at root/.venv, with `more` wheels in it, and the profile "small" beside it."""
     wheels = root / "wheels"
     own = [
+        *more,
         make_wheel(wheels, "torch", "2.11.0+cu128", files={"torch/__init__.py": "", "torch/version.py": VERSION_FILE}),
         make_wheel(
             wheels,

@@ -55,4 +55,7 @@ def filtered(text: str, folder: Path) -> str:
     text = text.replace(str(folder), "[TMP]")
     text = re.sub(r"CPython 3\.\d+\.\d+", "CPython [PYTHON]", text)
     text = re.sub(r"uv \d+\.\d+\.\d+", "uv [UV]", text)
+    # How many files uv adds to a dist-info, and how many libraries Python itself needs, is theirs to change.
+    text = re.sub(r"(?<=[] ])\d+ files(?=:| as| in its)", "[N] files", text)
+    text = re.sub(r"all \d+ libraries", "all [N] libraries", text)
     return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|\+00:00)", "[TIME]", text)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envdoctor.elf.disk import Disk
-from envdoctor.elf.graph import Loader, LoadResult
+from envdoctor.elf.graph import Loader
 from envdoctor.elf.host import search_roots
+from envdoctor.elf.loaded import LoadResult
 from envdoctor.elf.search import SearchRoots
 
 CHILD = """

@@ -17,7 +17,7 @@ from tests.factories.make_elf import (
     make_stub,
     patched,
 )
-from tests.unit.elf.real_loader import Answer, Step, ask_model, ask_real, cpu_flags
+from tests.unit.elf.real_loader import Step, ask_model, ask_real, cpu_flags
 
 NOT_FOUND = "cannot open shared object file: No such file or directory"
 
@@ -191,7 +191,7 @@ def origin_in_braces_and_with_dots(at: Path) -> Scene:
 
 @case
 def lib_and_platform_are_expanded(at: Path) -> Scene:
-    lib = "lib/x86_64-linux-gnu" if os.path.isdir("/lib/x86_64-linux-gnu") else "lib64"
+    lib = "lib/x86_64-linux-gnu" if Path("/lib/x86_64-linux-gnu").is_dir() else "lib64"
     platform = "haswell" if {"avx2", "bmi2", "fma", "movbe", "abm"} <= cpu_flags() else "x86_64"
     one = make_shared(at / lib / "libone.so")
     two = make_shared(at / platform / "libtwo.so")

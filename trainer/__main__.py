@@ -1,0 +1,28 @@
+"""`python -m trainer`: parse the configuration, pass the gate, build, run."""
+
+import sys
+from collections.abc import Sequence
+
+from envdoctor.gate import require
+from trainer.arguments import parse
+from trainer.errors import TrainerError
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the trainer; returns the exit code."""
+    try:
+        arguments = parse(argv)
+        require(arguments.config.profile, mode=arguments.gate, reason=arguments.gate_reason)
+        # Only now: a stack that the gate refuses may not even import.
+        from trainer.train import train  # noqa: PLC0415
+
+        return train(arguments)
+    except TrainerError as error:
+        print(f"error: {error.message}", file=sys.stderr)  # noqa: T201 - the process's last words
+        if error.hint:
+            print(f"hint: {error.hint}", file=sys.stderr)  # noqa: T201
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,173 @@
+"""From a config to the parts of a run: target, tokenizer, rows, plan, drafter sizes, identity."""
+
+import dataclasses
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoTokenizer
+
+from trainer import toy
+from trainer.config import TrainConfig
+from trainer.data.buckets import Plan
+from trainer.data.loader import Batch, BatchMaker
+from trainer.data.rows import Rows
+from trainer.device import working_dtype
+from trainer.errors import ConfigError
+from trainer.flops import drafter_step, target_cost
+from trainer.model.drafter import Drafter, DrafterShape
+from trainer.target import Target, choose_layer_ids, decoder_layers, read_config
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What every worker of a run derives from the config alone."""
+
+    config: TrainConfig
+    target_path: Path
+    target_config: Any
+    layer_ids: tuple[int, ...]
+    tokenizer: Any
+    rows: Rows
+    plan: Plan
+    held_out: tuple[int, ...]
+    """Rows kept from training, for the closing evaluation."""
+    shape: DrafterShape
+    mask_token: int
+    pad_token: int
+
+    def maker(self, *, pin: bool) -> BatchMaker:
+        """Return a maker of this run's batches."""
+        return BatchMaker(self.rows, self.plan, self.config.drafter, self.pad_token, pin=pin)
+
+    def drafter(self, device: torch.device) -> Drafter:
+        """Return the drafter with the weights this run's seed draws, on `device`."""
+        model = Drafter(self.shape)
+        model.reset(self.config.run.seed)
+        return model.to(device=device, dtype=working_dtype(device))
+
+    def load_target(self, device: torch.device) -> Target:
+        """Return the target on `device`."""
+        return Target.load(self.target_path, self.layer_ids, device, working_dtype(device))
+
+    def identity(self) -> dict[str, object]:
+        """Return what must be the same for a checkpoint to be this run's."""
+        config = self.config
+        return {
+            "target": f"{self.target_config.model_type} {self.shape.hidden}x{self.target_config.num_hidden_layers}",
+            "layer_ids": list(self.layer_ids),
+            "drafter": dataclasses.asdict(self.shape),
+            "block": config.drafter.block,
+            "anchors": config.drafter.anchors,
+            "gamma": config.drafter.gamma,
+            "mask_token": self.mask_token,
+            "rows": self.rows.digest,
+            "buckets": list(config.data.buckets),
+            "tokens": config.data.tokens,
+            "micro_batches": config.micro_batches,
+            "optim": {key: value for key, value in dataclasses.asdict(config.optim).items() if key != "accumulate"},
+            "steps": config.run.steps,
+            "seed": config.run.seed,
+        }
+
+
+def assemble(config: TrainConfig) -> Parts:
+    """Return the parts; the built-in target is taught first when it is asked for and not there yet."""
+    builtin = not config.target.path
+    path = toy.folder(toy.cache_folder()) if builtin else Path(config.target.path)
+    target_config = read_config(path)
+    tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
+    if config.target.chat_template:
+        tokenizer.chat_template = _template(Path(config.target.chat_template))
+    rows = _rows(config, tokenizer)
+    held_out = _held_out(config, len(rows.lengths))
+    kept = len(rows.lengths) - len(held_out)
+    layers = choose_layer_ids(config.target.layer_ids, config.target.features, target_config.num_hidden_layers)
+    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+    return Parts(
+        config=config, target_path=path, target_config=target_config, layer_ids=layers, tokenizer=tokenizer, rows=rows,
+        plan=Plan(rows.lengths[:kept], config.data, config.run.seed), held_out=held_out,
+        shape=drafter_shape(config, target_config, len(layers)),
+        mask_token=mask_token(config.drafter.mask_token, tokenizer, target_config.vocab_size), pad_token=int(pad or 0),
+    )  # fmt: skip
+
+
+def drafter_shape(config: TrainConfig, target: Any, features: int) -> DrafterShape:
+    """Return the drafter's sizes; those left at 0 are the target's."""
+    wanted = config.drafter
+    heads = wanted.heads or target.num_attention_heads
+    narrow = wanted.key_value_heads or getattr(target, "num_key_value_heads", None) or heads
+    if heads % narrow:
+        raise ConfigError(
+            f"drafter.key_value_heads: {narrow} does not divide the {heads} heads", "choose a divisor of drafter.heads"
+        )
+    width = wanted.head_dim or getattr(target, "head_dim", None) or target.hidden_size // target.num_attention_heads
+    rope = getattr(target, "rope_parameters", None) or {}
+    return DrafterShape(
+        hidden=target.hidden_size, layers=wanted.layers, heads=heads, key_value_heads=narrow, head_dim=width,
+        intermediate=wanted.intermediate or target.intermediate_size, features=features,
+        epsilon=getattr(target, "rms_norm_eps", 1e-6),
+        rope_theta=float(rope.get("rope_theta") or getattr(target, "rope_theta", None) or 10_000.0),
+    )  # fmt: skip
+
+
+def mask_token(configured: int, tokenizer: Any, vocabulary: int) -> int:
+    """Return the token that stands for "to be predicted": an existing row of the target's embedding.
+
+    Raises ConfigError when none can be told: a row added by a resize is untrained and absent where it is served.
+    """
+    token = configured if configured >= 0 else tokenizer.mask_token_id
+    if token is None and len(tokenizer) < vocabulary:
+        # Rows past the tokenizer's last token exist in the embedding and are never text (Qwen3-8B: 151669).
+        token = len(tokenizer)
+    if token is None or token >= vocabulary:
+        raise ConfigError(
+            f"drafter.mask_token: {token if token is not None else 'none'} in a vocabulary of {vocabulary}",
+            "set drafter.mask_token to a reserved token of the target",
+        )
+    return int(token)
+
+
+def flops_of(parts: Parts, target: Target | None) -> Callable[[Batch], float]:
+    """Return the useful FLOPs of a batch; without a target at hand its part is counted from a weightless copy."""
+    if target is None:
+        from transformers import AutoModelForCausalLM  # noqa: PLC0415 - only drafter processes come here
+
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(parts.target_config)
+        layers = decoder_layers(model.get_decoder())[: max(parts.layer_ids) + 1]
+    else:
+        layers = target.layers
+    cost = target_cost(layers, parts.target_config)
+    vocabulary = parts.target_config.vocab_size
+
+    def count(batch: Batch) -> float:
+        rows, length = batch.ids.shape
+        return cost.forward(rows, length) + drafter_step(parts.shape, batch.shape, rows, batch.visible, vocabulary)
+
+    return count
+
+
+def _template(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"target.chat_template: {path}: {error.strerror}", "give a readable Jinja file") from error
+
+
+def _rows(config: TrainConfig, tokenizer: Any) -> Rows:
+    if not config.data.path:
+        return toy.rows(tokenizer, config.run.seed + 1)
+    from trainer.data.dataset import read_rows  # noqa: PLC0415 - datasets is needed for files only
+
+    template = hashlib.sha256((tokenizer.chat_template or "").encode()).hexdigest()[:12]
+    return read_rows(Path(config.data.path), tokenizer, template)
+
+
+def _held_out(config: TrainConfig, count: int) -> tuple[int, ...]:
+    # A data set too small to spare rows is evaluated on rows it trained on.
+    wanted = config.run.evaluate if config.run.evaluate * 20 <= count else 0
+    return tuple(range(count - wanted, count))

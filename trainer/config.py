@@ -1,0 +1,299 @@
+"""What a run is: frozen, validated sections. No torch here, so that the gate can refuse before it is imported.
+
+A key is written SECTION.NAME ("optim.learning_rate"). Every error names the key and says what to change.
+"""
+
+import dataclasses
+import tomllib
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from trainer.errors import ConfigError
+
+Device = Literal["auto", "cpu", "cuda"]
+RuntimeName = Literal["auto", "inline", "threads", "processes"]
+Overlong = Literal["truncate", "drop", "error"]
+Switch = Literal["auto", "on", "off"]
+
+
+def _require(condition: bool, key: str, problem: str, cure: str) -> None:  # noqa: FBT001 - an assertion with a message
+    if not condition:
+        raise ConfigError(f"{key}: {problem}", cure)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetConfig:
+    """The frozen model that is being sped up."""
+
+    path: str = ""
+    """A local folder with a Hugging Face causal LM; empty for the built-in toy target."""
+    layer_ids: tuple[int, ...] = ()
+    """Target layers whose outputs feed the drafter (0-based); empty for the published rule over `features`."""
+    features: int = 5
+    """How many layers the published rule selects."""
+    chat_template: str = ""
+    """A Jinja file that replaces the tokenizer's chat template."""
+
+    def __post_init__(self) -> None:
+        """Check what needs no model."""
+        _require(self.features >= 1, "target.features", f"{self.features} layers", "select at least 1")
+        _require(
+            len(set(self.layer_ids)) == len(self.layer_ids),
+            "target.layer_ids",
+            f"a layer is listed twice in {list(self.layer_ids)}",
+            "list each layer once",
+        )
+        _require(
+            all(layer >= 0 for layer in self.layer_ids),
+            "target.layer_ids",
+            f"negative id in {list(self.layer_ids)}",
+            "count layers from 0",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrafterConfig:
+    """The model that is trained. A size of 0 is the target's own."""
+
+    layers: int = 5
+    block: int = 16
+    """K: the anchor and K - 1 positions to predict."""
+    anchors: int = 512
+    """N: blocks a row, always exactly this many (absent ones are masked), so that shapes never change."""
+    heads: int = 0
+    key_value_heads: int = 0
+    head_dim: int = 0
+    intermediate: int = 0
+    gamma: float = 0.0
+    """Decay of the loss over a block; 0 for the published value of this block width."""
+    mask_token: int = -1
+    """A row of the target's embedding; -1 asks the tokenizer for its mask token, else takes a reserved row."""
+    recompute: bool = False
+    """Recompute each layer's activations in the backward: less memory, a third more drafter compute."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        _require(self.layers >= 1, "drafter.layers", f"{self.layers} layers", "use at least 1")
+        _require(self.block >= 2, "drafter.block", f"width {self.block} predicts nothing", "use at least 2")
+        _require(self.anchors >= 1, "drafter.anchors", f"{self.anchors} blocks a row", "use at least 1")
+        _require(self.gamma >= 0, "drafter.gamma", f"{self.gamma} is negative", "use 0 for the published value")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataConfig:
+    """Conversations and how they become batches."""
+
+    path: str = ""
+    """A .jsonl or .parquet file, or a folder of them; empty for the embedded corpus."""
+    buckets: tuple[int, ...] = (1024, 2048, 4096)
+    """Padded lengths, ascending: each is one shape to compile."""
+    tokens: int = 4096
+    """Positions a micro-batch aims at: a bucket of length S gets max(1, tokens // S) rows."""
+    overlong: Overlong = "truncate"
+    """What happens to a conversation longer than the last bucket."""
+    prefetch: int = 4
+    """Batches prepared ahead by the loader's thread."""
+
+    def __post_init__(self) -> None:
+        """Check the buckets."""
+        _require(bool(self.buckets), "data.buckets", "no bucket", "give at least one length")
+        _require(
+            list(self.buckets) == sorted(set(self.buckets)) and min(self.buckets) >= 8,
+            "data.buckets",
+            f"{list(self.buckets)} is not ascending from at least 8",
+            "list each length once, shortest first",
+        )
+        _require(self.tokens >= 1, "data.tokens", f"{self.tokens} positions", "use at least the shortest bucket")
+        _require(self.prefetch >= 1, "data.prefetch", f"{self.prefetch} batches", "use at least 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimConfig:
+    """AdamW and its schedule."""
+
+    learning_rate: float = 6e-4
+    warmup: float = 0.04
+    """Share of the steps that the rate climbs."""
+    final: float = 0.0
+    """The rate at the end, as a share of learning_rate."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    epsilon: float = 1e-8
+    weight_decay: float = 0.0
+    clip: float = 1.0
+    accumulate: int = 1
+    """Micro-batches a drafter adds up before a step."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        _require(self.learning_rate > 0, "optim.learning_rate", f"{self.learning_rate}", "use a positive rate")
+        _require(0 <= self.warmup < 1, "optim.warmup", f"{self.warmup} is no share of the steps", "use 0 to 0.99")
+        _require(self.clip > 0, "optim.clip", f"{self.clip}", "use a positive norm (1.0)")
+        _require(self.accumulate >= 1, "optim.accumulate", f"{self.accumulate}", "use at least 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig:
+    """Length, place and manner of the run."""
+
+    steps: int = 1000
+    seed: int = 0
+    device: Device = "auto"
+    compile: Switch = "auto"
+    """auto: on for CUDA, off for CPU."""
+    backend: str = "inductor"
+    """torch.compile's backend."""
+    log_every: int = 10
+    save_every: int = 500
+    keep: int = 2
+    """Checkpoints kept besides the last."""
+    evaluate: int = 8
+    """Prompts for the closing evaluation; 0 for none."""
+    evaluate_tokens: int = 48
+    """New tokens a prompt."""
+    loss_rows: int = 2048
+    """Rows of logits that exist at a time."""
+    dense_limit_gb: float = 4.0
+    """Largest score table of one layer on the dense path."""
+    warm: bool = True
+    """Run every bucket once on zero-weight batches before the first step."""
+    threads: int = 0
+    """CPU threads of a tensor operation in each worker; 0 leaves torch's choice. Tiny models are faster with 1."""
+    wandb: str = ""
+    """A Weights & Biases project; empty for none."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        _require(self.steps >= 1, "run.steps", f"{self.steps}", "use at least 1")
+        _require(self.log_every >= 1, "run.log_every", f"{self.log_every}", "use at least 1")
+        _require(self.save_every >= 1, "run.save_every", f"{self.save_every}", "use at least 1")
+        _require(self.keep >= 0, "run.keep", f"{self.keep}", "use 0 or more")
+        _require(self.loss_rows >= 1, "run.loss_rows", f"{self.loss_rows}", "use at least 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopologyConfig:
+    """How many workers of each kind, and what they are."""
+
+    targets: int = 1
+    drafters: int = 1
+    runtime: RuntimeName = "auto"
+    """auto: inline for 1 + 1, else one process a worker."""
+    queue: int = 2
+    """Micro-batches of features a drafter may have waiting."""
+
+    def __post_init__(self) -> None:
+        """Check the counts."""
+        _require(self.targets >= 1, "topology.targets", f"{self.targets}", "use at least 1")
+        _require(self.drafters >= 1, "topology.drafters", f"{self.drafters}", "use at least 1")
+        _require(self.queue >= 1, "topology.queue", f"{self.queue}", "use at least 1")
+        _require(
+            self.runtime != "inline" or (self.targets, self.drafters) == (1, 1),
+            "topology.runtime",
+            f"inline holds one worker of each kind, not {self.targets} + {self.drafters}",
+            "use --runtime processes, or --runtime threads for one process",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainConfig:
+    """One run."""
+
+    profile: str
+    target: TargetConfig = TargetConfig()
+    drafter: DrafterConfig = DrafterConfig()
+    data: DataConfig = DataConfig()
+    optim: OptimConfig = OptimConfig()
+    run: RunConfig = RunConfig()
+    topology: TopologyConfig = TopologyConfig()
+
+    @property
+    def runtime(self) -> Literal["inline", "threads", "processes"]:
+        """The runtime that `auto` stands for."""
+        if self.topology.runtime != "auto":
+            return self.topology.runtime
+        return "inline" if (self.topology.targets, self.topology.drafters) == (1, 1) else "processes"
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches an optimizer step takes over all drafters."""
+        return self.optim.accumulate * self.topology.drafters
+
+
+SECTIONS: Mapping[str, type] = {
+    field.name: typing.cast("type", field.type) for field in dataclasses.fields(TrainConfig) if field.name != "profile"
+}
+
+
+def build(profile: str, layers: list[Mapping[str, Mapping[str, object]]]) -> TrainConfig:
+    """Return the config of `profile` from {section: {name: value}} layers, later ones winning.
+
+    Raises ConfigError for an unknown section or key and for a value of another type.
+    """
+    merged: dict[str, dict[str, object]] = {name: {} for name in SECTIONS}
+    for layer in layers:
+        for section, values in layer.items():
+            if section not in SECTIONS:
+                raise ConfigError(f"{section}: no such section", f"sections are {', '.join(SECTIONS)}")
+            for name, value in values.items():
+                merged[section][name] = _fit(section, name, value)
+    built = {section: SECTIONS[section](**values) for section, values in merged.items()}
+    return TrainConfig(profile=profile, **built)
+
+
+def _fit(section: str, name: str, value: object) -> object:
+    kinds = typing.get_type_hints(SECTIONS[section])
+    key = f"{section}.{name}"
+    if name not in kinds:
+        raise ConfigError(f"{key}: no such key", f"keys of {section} are {', '.join(kinds)}")
+    kind = kinds[name]
+    if typing.get_origin(kind) is Literal:
+        choices = typing.get_args(kind)
+        _require(
+            value in choices, key, f"{value!r} is none of {', '.join(choices)}", f"use one of {', '.join(choices)}"
+        )
+        return value
+    if typing.get_origin(kind) is tuple:
+        item = typing.get_args(kind)[0]
+        values = value if isinstance(value, list | tuple) else [value]
+        return tuple(_scalar(key, part, item) for part in values)
+    return _scalar(key, value, kind)
+
+
+def _scalar(key: str, value: object, kind: type) -> object:
+    if kind is float and type(value) is int:
+        return float(value)
+    _require(type(value) is kind, key, f"{value!r} is no {kind.__name__}", f"give a value of type {kind.__name__}")
+    return value
+
+
+def read_file(path: Path) -> Mapping[str, Mapping[str, object]]:
+    """Return the sections of a TOML file; raises ConfigError naming the file."""
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"--config {path}: {error.strerror}", "give a readable TOML file") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"--config {path}: {error}", "mend the TOML at that line") from error
+    for section, values in found.items():
+        _require(isinstance(values, dict), str(path), f"{section} is no table", f"write keys under [{section}]")
+    return found
+
+
+def parse_setting(text: str) -> Mapping[str, Mapping[str, object]]:
+    """Return one `SECTION.NAME=VALUE` as a layer; VALUE is TOML, or a bare word for a string."""
+    key, equals, value = text.partition("=")
+    section, dot, name = key.strip().partition(".")
+    _require(
+        bool(equals and dot),
+        f"--set {text}",
+        "not of the form SECTION.NAME=VALUE",
+        "write for example --set optim.clip=0.5",
+    )
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value.strip()
+    return {section: {name: parsed}}

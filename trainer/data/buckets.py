@@ -1,0 +1,88 @@
+"""Which rows make up which batch: a function of lengths, seed and batch number, and of nothing else.
+
+Every worker computes the same plan, so a batch is named by its number alone; resuming at batch n needs only n,
+and one worker, many threads and many processes see the same batches.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from trainer.config import DataConfig
+from trainer.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedBatch:
+    """One batch before it is read."""
+
+    index: int
+    epoch: int
+    length: int
+    """S, the bucket."""
+    size: int
+    """B, rows; fewer members than this leave empty rows, so that the shape stays."""
+    members: tuple[int, ...]
+
+
+class Plan:
+    """The endless sequence of batches over a data set."""
+
+    def __init__(self, lengths: Sequence[int], config: DataConfig, seed: int) -> None:
+        """Sort rows into buckets; raises ConfigError when no row is left or one is overlong and that is an error."""
+        self.config, self.seed = config, seed
+        self.sizes = {length: max(1, config.tokens // length) for length in config.buckets}
+        self.dropped = 0
+        self.truncated = 0
+        self._rows: dict[int, list[int]] = {length: [] for length in config.buckets}
+        for row, length in enumerate(lengths):
+            self._place(row, length)
+        self._per_epoch = sum(-(-len(rows) // self.sizes[length]) for length, rows in self._rows.items())
+        if not self._per_epoch:
+            raise ConfigError("data.path: no row is left after the length rules", "add a longer bucket to data.buckets")
+        self._cached: tuple[int, list[tuple[int, tuple[int, ...]]]] = (-1, [])
+
+    def _place(self, row: int, length: int) -> None:
+        fitting = next((bucket for bucket in self.config.buckets if length <= bucket), None)
+        if fitting is None:
+            if self.config.overlong == "error":
+                raise ConfigError(
+                    f"data.buckets: row {row} has {length} tokens, the last bucket {self.config.buckets[-1]}",
+                    "add a longer bucket, or set data.overlong to truncate or drop",
+                )
+            if self.config.overlong == "drop":
+                self.dropped += 1
+                return
+            self.truncated += 1
+            fitting = self.config.buckets[-1]
+        self._rows[fitting].append(row)
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """How many batches see every row once."""
+        return self._per_epoch
+
+    def batch(self, index: int) -> PlannedBatch:
+        """Return batch number `index`, counted over all epochs."""
+        epoch, place = divmod(index, self._per_epoch)
+        if self._cached[0] != epoch:
+            self._cached = (epoch, self._order(epoch))
+        length, members = self._cached[1][place]
+        return PlannedBatch(index=index, epoch=epoch, length=length, size=self.sizes[length], members=members)
+
+    def _order(self, epoch: int) -> list[tuple[int, tuple[int, ...]]]:
+        generator = torch.Generator().manual_seed(derive(self.seed, f"epoch {epoch}"))
+        batches: list[tuple[int, tuple[int, ...]]] = []
+        for length, rows in self._rows.items():
+            shuffled = [rows[i] for i in torch.randperm(len(rows), generator=generator).tolist()]
+            size = self.sizes[length]
+            batches += [(length, tuple(shuffled[start : start + size])) for start in range(0, len(rows), size)]
+        return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
+
+
+def derive(seed: int, purpose: str) -> int:
+    """Return a seed for one purpose, so that no two uses of randomness share a stream."""
+    digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1

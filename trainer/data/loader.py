@@ -1,0 +1,185 @@
+"""Planned batches to tensors, prepared ahead of the step by one thread.
+
+The thread runs plain tensor operations only: nothing that is compiled or traced, so it may run beside a compile.
+"""
+
+import queue
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+
+from trainer.config import DrafterConfig
+from trainer.data.buckets import Plan, PlannedBatch, derive
+from trainer.data.rows import Rows
+from trainer.loss import default_gamma, targets
+from trainer.model.mask import BlockShape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """One micro-batch: B rows of S positions with N anchors each."""
+
+    index: int
+    shape: BlockShape
+    ids: torch.Tensor
+    """int64 [B, S], padded on the right."""
+    loss_mask: torch.Tensor
+    """bool [B, S], the assistant's tokens."""
+    anchors: torch.Tensor
+    """int64 [B, N], ascending, -1 for absent."""
+    weight: float
+    """Sum of the loss weights: known on the host, so that no step waits for the device to tell it."""
+    tokens: int
+    """Real tokens, padding left out."""
+    visible: int
+    """Visible query-key pairs, for the FLOP count."""
+    origins: tuple[str, ...]
+
+    def to(self, device: torch.device) -> "Batch":
+        """Return the batch on `device`; the copy from pinned memory does not wait."""
+        moved = {name: getattr(self, name).to(device, non_blocking=True) for name in ("ids", "loss_mask", "anchors")}
+        held = {name: getattr(self, name) for name in ("index", "shape", "weight", "tokens", "visible", "origins")}
+        return Batch(**held, **moved)
+
+    def describe(self) -> str:
+        """Name the batch for a message."""
+        return f"batch {self.index} ({self.ids.shape[0]} x {self.shape.context} positions: {', '.join(self.origins)})"
+
+
+def choose_anchors(loss_mask: torch.Tensor, count: int, generator: torch.Generator) -> torch.Tensor:
+    """Return `count` anchors a row, int64 [B, count] ascending, -1 at the end where a row has too few.
+
+    A position can be an anchor when it and the next one belong to the assistant: the drafter then starts from a
+    token the target wrote and has at least one to predict.
+    """
+    able = torch.zeros_like(loss_mask)
+    able[:, :-1] = loss_mask[:, :-1] & loss_mask[:, 1:]
+    draw = torch.rand(able.shape, generator=generator)
+    draw = torch.where(able, draw, -1.0)
+    kept = min(count, able.shape[1])
+    best = draw.topk(kept, dim=1)
+    place = torch.where(best.values >= 0, best.indices, loss_mask.shape[1]).sort(dim=1).values
+    place = torch.where(place == loss_mask.shape[1], -1, place)
+    return torch.nn.functional.pad(place, (0, count - kept), value=-1)
+
+
+class BatchMaker:
+    """Reads the rows of a planned batch and chooses its anchors."""
+
+    def __init__(self, rows: Rows, plan: Plan, drafter: DrafterConfig, pad: int, *, pin: bool) -> None:
+        """Bind the data; `pad` is the token for padding, `pin` is for CUDA."""
+        self.rows, self.plan, self.drafter, self.pad, self.pin = rows, plan, drafter, pad, pin
+        self.gamma = drafter.gamma or default_gamma(drafter.block)
+
+    def make(self, planned: PlannedBatch) -> Batch:
+        """Return the batch; the same number gives the same batch in every worker."""
+        ids = torch.full((planned.size, planned.length), self.pad, dtype=torch.int64)
+        loss_mask = torch.zeros(planned.size, planned.length, dtype=torch.bool)
+        origins = []
+        tokens = 0
+        for line, member in enumerate(planned.members):
+            row = self.rows[member]
+            length = min(len(row.ids), planned.length)
+            ids[line, :length] = torch.tensor(row.ids[:length], dtype=torch.int64)
+            loss_mask[line, :length] = torch.tensor(row.wanted[:length], dtype=torch.bool)
+            origins.append(row.origin)
+            tokens += length
+        generator = torch.Generator().manual_seed(derive(self.plan.seed, f"anchors {planned.index}"))
+        anchors = choose_anchors(loss_mask, self.drafter.anchors, generator)
+        return self.finish(planned.index, ids, loss_mask, anchors, tokens=tokens, origins=tuple(origins))
+
+    def finish(
+        self,
+        index: int,
+        ids: torch.Tensor,
+        loss_mask: torch.Tensor,
+        anchors: torch.Tensor,
+        *,
+        tokens: int,
+        origins: tuple[str, ...],
+    ) -> Batch:
+        """Return the batch of these tensors with its host-side sums."""
+        shape = BlockShape(context=ids.shape[1], blocks=anchors.shape[1], width=self.drafter.block)
+        weight = float(targets(ids, loss_mask, anchors, shape, self.gamma).weights.sum())
+        present = anchors >= 0
+        visible = int(((anchors + shape.width) * present).sum()) * shape.width
+        if self.pin:
+            ids, loss_mask, anchors = ids.pin_memory(), loss_mask.pin_memory(), anchors.pin_memory()
+        return Batch(
+            index=index,
+            shape=shape,
+            ids=ids,
+            loss_mask=loss_mask,
+            anchors=anchors,
+            weight=weight,
+            tokens=tokens,
+            visible=visible,
+            origins=origins,
+        )
+
+    def blank(self, length: int) -> Batch:
+        """Return a batch of this bucket's shape with every anchor in place and random tokens, for warming up."""
+        size = self.plan.sizes[length]
+        generator = torch.Generator().manual_seed(length)
+        ids = torch.full((size, length), self.pad, dtype=torch.int64)
+        loss_mask = torch.ones(size, length, dtype=torch.bool)
+        anchors = choose_anchors(loss_mask, self.drafter.anchors, generator)
+        return self.finish(-1, ids, loss_mask, anchors, tokens=size * length, origins=("warm-up",))
+
+
+class Loader:
+    """Batches of the given numbers, made ahead of their use."""
+
+    def __init__(self, maker: BatchMaker, indices: Iterator[int], ahead: int) -> None:
+        """Start the thread."""
+        self._queue: queue.Queue[Batch | BaseException | None] = queue.Queue(maxsize=ahead)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, args=(maker, indices), name="loader", daemon=True)
+        self._thread.start()
+
+    def _work(self, maker: BatchMaker, indices: Iterator[int]) -> None:
+        try:
+            for index in indices:
+                if not self._put(maker.make(maker.plan.batch(index))):
+                    return
+            self._put(None)
+        except BaseException as error:  # noqa: BLE001 - handed to the consumer, who raises it
+            self._put(error)
+
+    def _put(self, item: Batch | BaseException | None) -> bool:
+        while not self._stop.is_set():
+            try:
+                self._queue.put(item, timeout=0.2)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+    def __iter__(self) -> "Loader":
+        """Return itself."""
+        return self
+
+    def __next__(self) -> Batch:
+        """Return the next batch; an error of the thread is raised here."""
+        item = self._queue.get()
+        if item is None:
+            raise StopIteration
+        if isinstance(item, BaseException):
+            raise item
+        return item
+
+    def __enter__(self) -> Self:
+        """Return itself; leaving stops the thread, which must not outlive an error of the main one."""
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Stop the thread."""
+        self.close()
+
+    def close(self) -> None:
+        """Stop the thread; batches made ahead are dropped."""
+        self._stop.set()
+        self._thread.join()

@@ -1,0 +1,48 @@
+"""What the loader needs of a data set, wherever its rows come from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One conversation as tokens."""
+
+    ids: Sequence[int]
+    wanted: Sequence[int]
+    """1 where the assistant speaks, as long as `ids`."""
+    origin: str
+    """Where it came from: "chats.jsonl:12"."""
+
+
+class Rows(Protocol):
+    """A data set that can be read in any order."""
+
+    @property
+    def lengths(self) -> Sequence[int]:
+        """Tokens of each row."""
+
+    @property
+    def digest(self) -> str:
+        """Identity of the rows and of how they were tokenised."""
+
+    def __getitem__(self, index: int) -> Row:
+        """Return one row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowList:
+    """Rows held in memory."""
+
+    rows: tuple[Row, ...]
+    digest: str
+
+    @property
+    def lengths(self) -> Sequence[int]:
+        """Tokens of each row."""
+        return [len(row.ids) for row in self.rows]
+
+    def __getitem__(self, index: int) -> Row:
+        """Return one row."""
+        return self.rows[index]

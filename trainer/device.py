@@ -1,0 +1,84 @@
+"""What a device is and has: its kind, its memory, the matmul rate it reaches."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from trainer.config import Device, Switch
+from trainer.errors import ConfigError
+
+
+def choose(wanted: Device, local_index: int = 0) -> torch.device:
+    """Return the device of local worker `local_index`; raises ConfigError when CUDA is asked for and not there."""
+    there = torch.cuda.is_available()
+    if wanted == "cuda" and not there:
+        raise ConfigError(
+            f"run.device: cuda, but this torch {torch.__version__} sees no CUDA device",
+            "use --device cpu, or check the driver and the torch build with `envdoctor check`",
+        )
+    if wanted == "cpu" or not there:
+        return torch.device("cpu")
+    return torch.device("cuda", local_index % torch.cuda.device_count())
+
+
+def working_dtype(device: torch.device) -> torch.dtype:
+    """Return bf16 on CUDA and fp32 on CPU, where bf16 is slow and bit-for-bit resuming is promised."""
+    return torch.bfloat16 if device.type == "cuda" else torch.float32
+
+
+def compiles(switch: Switch, device: torch.device) -> bool:
+    """Return whether layers are compiled on this device."""
+    return switch == "on" or (switch == "auto" and device.type == "cuda")
+
+
+def free_bytes(device: torch.device) -> int:
+    """Return the memory of `device` that is free now."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    table = Path("/proc/meminfo").read_text(encoding="ascii")
+    found = next(line for line in table.splitlines() if line.startswith("MemAvailable:"))
+    return int(found.split()[1]) * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Bytes of this process on one device: now, and the highest since the last reading."""
+
+    now: int
+    peak: int
+
+
+def read_memory(device: torch.device) -> Memory:
+    """Return the memory in use and start a new high-water mark; on CPU both are the resident set."""
+    if device.type == "cuda":
+        memory = Memory(now=torch.cuda.memory_allocated(device), peak=torch.cuda.max_memory_allocated(device))
+        torch.cuda.reset_peak_memory_stats(device)
+        return memory
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    resident = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
+    size = int(resident.split()[1]) * 1024
+    return Memory(now=size, peak=size)
+
+
+def wait_for(device: torch.device) -> None:
+    """Return once `device` has done all that was queued."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def matmul_rate(device: torch.device, dtype: torch.dtype) -> float:
+    """Return the FLOP/s of one large matrix product on random data: the ceiling that MFU is measured against."""
+    size = 8192 if device.type == "cuda" else 768
+    left = torch.randn(size, size, device=device, dtype=dtype)
+    right = torch.randn(size, size, device=device, dtype=dtype)
+    repeats = 10 if device.type == "cuda" else 4
+    for _ in range(3):
+        left @ right
+    wait_for(device)
+    started = time.perf_counter()
+    for _ in range(repeats):
+        left @ right
+    wait_for(device)
+    return repeats * 2.0 * size**3 / (time.perf_counter() - started)

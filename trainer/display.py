@@ -1,0 +1,85 @@
+"""What a person sees: a progress bar or plain lines on stderr while it runs, a summary on stdout at the end."""
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from trainer import metrics
+from trainer.evaluate import Evaluation
+from trainer.runtime.loop import Outcome
+
+
+class Display:
+    """Progress on stderr: a bar on a terminal, a line a log interval elsewhere, nothing when quiet."""
+
+    def __init__(self, steps: int, start: int, *, quiet: bool) -> None:
+        """Prepare; enter it to show."""
+        self.console = Console(stderr=True, quiet=quiet)
+        self._bar = Progress(
+            TextColumn("[bold]training"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[told]}"),
+            TimeRemainingColumn(), console=self.console, disable=not self.console.is_terminal, transient=False,
+        )  # fmt: skip
+        self._task: TaskID = self._bar.add_task("training", total=steps, completed=start, told="")
+
+    def __enter__(self) -> Self:
+        """Start the bar."""
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop the bar."""
+        self._bar.stop()
+
+    def say(self, text: str) -> None:
+        """Show a line."""
+        self.console.print(text, highlight=False)
+
+    def progress(self, now: metrics.Progress) -> None:
+        """Show a log line."""
+        speed = f"{now.tokens_per_second:,.0f} tok/s  MFU {now.utilisation:.0%}"
+        told = f"loss {now.loss:.3f}  acc {now.accuracy:.0%}  {speed}"
+        self._bar.update(self._task, completed=now.step, told=told)
+        if not self.console.is_terminal:
+            self.say(f"step {now.step:>6}  {told}")
+
+
+def summary(outcome: Outcome, evaluation: Evaluation | None, facts: list[tuple[str, str]]) -> None:
+    """Print the closing table on stdout."""
+    console = Console()
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column()
+    first, last = outcome.first, outcome.last
+    table.add_row("steps", f"{outcome.step}{' (interrupted)' if outcome.interrupted else ''}")
+    if first is not None and last is not None:
+        table.add_row("loss", f"{first.loss:.3f} -> {last.loss:.3f}, accuracy {last.accuracy:.1%}")
+        table.add_row("throughput", f"{outcome.tokens_per_second:,.0f} tok/s, MFU {outcome.utilisation:.1%}")
+        table.add_row("compilations", f"{outcome.compilations} after the warm-up")
+        table.add_row("memory", f"{last.memory.peak / 1e9:.2f} GB high-water, growth {outcome.growth:.1%}")
+    if evaluation is not None:
+        table.add_row(
+            "acceptance",
+            f"{evaluation.acceptance_length:.2f} tokens a target pass; {evaluation.identical} of {evaluation.prompts}"
+            " texts identical to the target's own",
+        )
+    for name, value in facts:
+        table.add_row(name, value)
+    console.print(table, highlight=False, soft_wrap=True)
+    if evaluation is not None:
+        console.print(acceptance_table(evaluation), highlight=False)
+
+
+def acceptance_table(evaluation: Evaluation) -> Table:
+    """Return acceptance by block position, with a bar each."""
+    table = Table(title="accepted at block position", title_justify="left", box=None, pad_edge=False)
+    table.add_column("position", justify="right")
+    table.add_column("share", justify="right")
+    table.add_column("")
+    for position, share in enumerate(evaluation.by_position, start=1):
+        table.add_row(str(position), f"{share:.1%}", "█" * round(share * 30))
+    return table

@@ -1,0 +1,71 @@
+"""Every error the trainer raises on purpose.
+
+TrainerError                  message + hint + exit code
+├── ConfigError               a key, a flag or the topology cannot be used: exit 2
+├── DataError                 a row of the data cannot be used: exit 2
+├── TargetModelError          the target model cannot be loaded or fed: exit 2
+├── CheckpointError           a checkpoint is missing, damaged or of another run: exit 2
+├── DenseAttentionError       the dense path would not fit: exit 2
+├── NonFiniteError            a loss or gradient is NaN or infinite: exit 1
+├── CompileStateError         torch's compile state is damaged, or a fallback was taken: exit 1
+├── WorkerFailedError         another worker of the run died: exit 1
+└── VerdictError              the run missed what its profile expects: exit 1
+"""
+
+
+class TrainerError(Exception):
+    """Root of the hierarchy. `message` says what is wrong with its evidence, `hint` what to change or run next."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        """Keep the message and the hint apart, so that the caller places them."""
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class ConfigError(TrainerError):
+    """A key, a flag or the topology cannot be used; the message names the key, the hint the cure."""
+
+    exit_code = 2
+
+
+class DataError(TrainerError):
+    """A row of the data cannot be used; the message names the file and the line."""
+
+    exit_code = 2
+
+
+class TargetModelError(TrainerError):
+    """The target model cannot be loaded, or is of a kind whose maths this trainer does not reproduce."""
+
+    exit_code = 2
+
+
+class CheckpointError(TrainerError):
+    """A checkpoint is missing, damaged, or belongs to another run."""
+
+    exit_code = 2
+
+
+class DenseAttentionError(TrainerError):
+    """Dense attention over these shapes would not fit in memory."""
+
+    exit_code = 2
+
+
+class NonFiniteError(TrainerError):
+    """A loss or a gradient is NaN or infinite; the message names the batch."""
+
+
+class CompileStateError(TrainerError):
+    """torch's process-global compile state is damaged, or compiled code ran as something else."""
+
+
+class WorkerFailedError(TrainerError):
+    """Another worker of this run died, so this one cannot go on."""
+
+
+class VerdictError(TrainerError):
+    """The run finished, but missed what its profile expects."""

@@ -1,0 +1,146 @@
+"""Speculative decoding with the drafter: the target's own greedy text, in fewer target passes.
+
+A cycle drafts K - 1 tokens after the last one, the target scores all K in one pass, and the leading tokens that
+equal its own choice are accepted together with the choice that follows them. So the text is the target's greedy
+text whatever the drafter says; the drafter decides only how many passes it takes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn.functional import embedding
+from transformers import DynamicCache
+
+from trainer.model.drafter import Drafter
+from trainer.model.mask import DenseMask
+from trainer.target import Target, cache_keyword
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoded:
+    """One decoded prompt."""
+
+    ids: tuple[int, ...]
+    """New tokens."""
+    accepted: tuple[int, ...]
+    """Drafted tokens accepted in each cycle; the target adds one more to each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """Speculative against plain greedy decoding over some prompts."""
+
+    prompts: int
+    identical: int
+    """Prompts whose speculative text equals the target's own greedy text."""
+    tokens: int
+    cycles: int
+    acceptance_length: float
+    """Tokens a target pass yields: accepted ones plus the target's own."""
+    by_position: tuple[float, ...]
+    """Share of cycles in which position k = 1..K-1 was accepted."""
+
+
+class SpeculativeDecoder:
+    """Greedy decoding of one target with one drafter."""
+
+    def __init__(self, target: Target, drafter: Drafter, *, block: int, mask_token: int, stop: Sequence[int]) -> None:
+        """Bind the two; `stop` are the tokens that end a text."""
+        self.target, self.drafter = target, drafter
+        self.block, self.mask_token, self.stop = block, mask_token, frozenset(stop)
+        self._keyword = cache_keyword(target.model)
+        kinds = set(getattr(target.config, "layer_types", None) or ["full_attention"])
+        # A sliding or recurrent layer's cache cannot be cut back to the accepted tokens.
+        self._cached = kinds == {"full_attention"}
+
+    @torch.no_grad()
+    def plain(self, prompt: Sequence[int], count: int) -> tuple[int, ...]:
+        """Return the target's own greedy continuation of at most `count` tokens."""
+        passes = _Passes(self)
+        new = [int(passes.score(list(prompt))[0][-1])]
+        while len(new) < count and new[-1] not in self.stop:
+            new.append(int(passes.score([new[-1]])[0][-1]))
+        return tuple(new)
+
+    @torch.no_grad()
+    def speculative(self, prompt: Sequence[int], count: int) -> Decoded:
+        """Return the continuation made with the drafter, and what each cycle accepted."""
+        passes = _Passes(self)
+        chosen, context = passes.score(list(prompt))
+        new, accepted = [int(chosen[-1])], []
+        while len(new) < count and new[-1] not in self.stop:
+            draft = self._draft(new[-1], context)
+            chosen, features = passes.score([new[-1], *draft])
+            own = chosen.tolist()
+            right = next((k for k, token in enumerate(draft) if token != own[k]), len(draft))
+            accepted.append(right)
+            passes.forget(len(draft) - right)
+            context = torch.cat([context, features[:, : right + 1]], dim=1)
+            new += self._until_stop([*draft[:right], own[right]])
+        return Decoded(ids=tuple(new[:count]), accepted=tuple(accepted))
+
+    def _until_stop(self, tokens: list[int]) -> list[int]:
+        end = next((place for place, token in enumerate(tokens) if token in self.stop), len(tokens) - 1)
+        return tokens[: end + 1]
+
+    def _draft(self, last: int, context: torch.Tensor) -> list[int]:
+        device, length = context.device, context.shape[1]
+        tokens = torch.tensor([[last, *[self.mask_token] * (self.block - 1)]], device=device)
+        shared = self.target.shared
+        positions = torch.arange(length + self.block, device=device)[None]
+        everything = DenseMask(
+            visible=torch.ones(1, 1, self.block, length + self.block, dtype=torch.bool, device=device),
+            present=torch.ones(1, 1, self.block, 1, dtype=torch.bool, device=device),
+        )
+        hidden = self.drafter.eager(context, embedding(tokens, shared.embedding), positions, everything)
+        return list((hidden[0, 1:] @ shared.head.t()).argmax(-1).tolist())
+
+
+class _Passes:
+    """Target passes over a growing text, with a KV cache where it can be cut back."""
+
+    def __init__(self, decoder: SpeculativeDecoder) -> None:
+        self.decoder = decoder
+        self._cache: Any = DynamicCache(config=decoder.target.config) if decoder._cached else None  # noqa: SLF001
+        self._text: list[int] = []
+
+    def score(self, tokens: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Append tokens; return the target's choice after each of them [L] and their features [1, L, F*H]."""
+        target = self.decoder.target
+        self._text += tokens
+        fed = tokens if self._cache is not None else self._text
+        ids = torch.tensor([fed], device=target.device)
+        cache = {self.decoder._keyword: self._cache} if self._cache is not None else {}  # noqa: SLF001
+        with target.recording(ids.shape) as features:
+            output = target.model(input_ids=ids, use_cache=self._cache is not None, **cache)
+        return output.logits[0, -len(tokens) :].argmax(-1), features[:, -len(tokens) :]
+
+    def forget(self, count: int) -> None:
+        """Take back the last `count` tokens."""
+        if not count:
+            return
+        del self._text[-count:]
+        if self._cache is not None:
+            self._cache.crop(-count)
+
+
+def evaluate(decoder: SpeculativeDecoder, prompts: Sequence[Sequence[int]], count: int) -> Evaluation:
+    """Return how the drafter does on these prompts, `count` new tokens each."""
+    identical = tokens = 0
+    accepted: list[int] = []
+    for prompt in prompts:
+        decoded = decoder.speculative(prompt, count)
+        identical += decoded.ids == decoder.plain(prompt, count)
+        tokens += len(decoded.ids)
+        accepted += decoded.accepted
+    cycles = max(len(accepted), 1)
+    return Evaluation(
+        prompts=len(prompts),
+        identical=identical,
+        tokens=tokens,
+        cycles=len(accepted),
+        acceptance_length=sum(accepted) / cycles + 1.0,
+        by_position=tuple(sum(right >= k for right in accepted) / cycles for k in range(1, decoder.block)),
+    )

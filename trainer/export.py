@@ -1,0 +1,64 @@
+"""The drafter as a Hugging Face folder with the published config keys and weight names.
+
+Names and keys as serving engines read them: z-lab/dflash's DFlashDraftModel and SpecForge's
+configs/qwen3-8b-dflash.json.
+"""
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from trainer.model.drafter import DrafterShape
+
+
+def published_config(
+    shape: DrafterShape,
+    *,
+    block: int,
+    mask_token: int,
+    layer_ids: tuple[int, ...],
+    target: object,
+    dtype: torch.dtype,
+) -> dict[str, object]:
+    """Return config.json's content for a drafter of a target with this config."""
+    return {
+        "architectures": ["DFlashDraftModel"],
+        "model_type": "qwen3",
+        "attention_bias": False,
+        "attention_dropout": 0.0,
+        "block_size": block,
+        "bos_token_id": getattr(target, "bos_token_id", None),
+        "dflash_config": {"mask_token_id": mask_token, "target_layer_ids": list(layer_ids)},
+        "dtype": str(dtype).removeprefix("torch."),
+        "eos_token_id": getattr(target, "eos_token_id", None),
+        "head_dim": shape.head_dim,
+        "hidden_act": "silu",
+        "hidden_size": shape.hidden,
+        "initializer_range": 0.02,
+        "intermediate_size": shape.intermediate,
+        "layer_types": ["full_attention"] * shape.layers,
+        "max_position_embeddings": getattr(target, "max_position_embeddings", 40960),
+        "max_window_layers": shape.layers,
+        "num_attention_heads": shape.heads,
+        "num_hidden_layers": shape.layers,
+        "num_key_value_heads": shape.key_value_heads,
+        "num_target_layers": getattr(target, "num_hidden_layers", None),
+        "rms_norm_eps": shape.epsilon,
+        "rope_scaling": None,
+        "rope_theta": shape.rope_theta,
+        "sliding_window": None,
+        "tie_word_embeddings": False,
+        "use_cache": True,
+        "use_sliding_window": False,
+        "vocab_size": getattr(target, "vocab_size", None),
+    }
+
+
+def export(place: Path, weights: dict[str, torch.Tensor], config: dict[str, object], dtype: torch.dtype) -> None:
+    """Write config.json and model.safetensors under `place`."""
+    place.mkdir(parents=True, exist_ok=True)
+    plain = {name: tensor.detach().to("cpu", dtype, copy=True).contiguous() for name, tensor in weights.items()}
+    save_file(plain, place / "model.safetensors", metadata={"format": "pt"})
+    (place / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")

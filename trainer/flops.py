@@ -1,0 +1,52 @@
+"""Useful floating-point operations of a micro-batch: what MFU counts.
+
+A multiply-add is two. Recomputed activations, padding tiles and masked scores are work done, not work counted.
+"""
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from trainer.model.drafter import DrafterShape
+from trainer.model.mask import BlockShape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetCost:
+    """The parts of the target that run: the layers up to the last selected one, no head."""
+
+    matrix_elements: int
+    """Weights of the linear layers that every token meets."""
+    attention_width: int
+    """Layers x heads x head_dim."""
+
+    def forward(self, rows: int, length: int) -> float:
+        """Return the FLOPs of the features of [rows, length] tokens under causal attention."""
+        tokens = rows * length
+        return 2.0 * tokens * self.matrix_elements + 2.0 * tokens * length * self.attention_width
+
+
+def target_cost(layers: nn.ModuleList, config: object) -> TargetCost:
+    """Return the cost of these decoder layers; a mixture of experts is counted as if all experts ran."""
+    elements = sum(
+        module.weight.numel() for layer in layers for module in layer.modules() if isinstance(module, nn.Linear)
+    )
+    heads = int(getattr(config, "num_attention_heads", 0))
+    width = int(getattr(config, "head_dim", 0) or getattr(config, "hidden_size", 0) // max(heads, 1))
+    return TargetCost(matrix_elements=elements, attention_width=len(layers) * heads * width)
+
+
+def drafter_step(shape: DrafterShape, block: BlockShape, rows: int, visible: int, vocabulary: int) -> float:
+    """Return the FLOPs of one forward and backward of the drafter, the frozen head included."""
+    wide, narrow = shape.heads * shape.head_dim, shape.key_value_heads * shape.head_dim
+    context, queries = rows * block.context, rows * block.queries
+    # Forward, gradient of the input, gradient of the weight: 6 a weight and token; features are frozen: 4.
+    project = 4.0 * context * shape.features * shape.hidden * shape.hidden
+    each_query = 2 * shape.hidden * wide + 2 * shape.hidden * narrow + 3 * shape.hidden * shape.intermediate
+    layers = 6.0 * shape.layers * (queries * each_query + context * 2 * shape.hidden * narrow)
+    # The first layer's queries come from frozen embeddings.
+    layers -= 2.0 * queries * shape.hidden * wide
+    # Two products forward, five backward, each 2 a visible pair and channel.
+    attention = 14.0 * visible * wide * shape.layers
+    head = 4.0 * rows * block.blocks * (block.width - 1) * shape.hidden * vocabulary
+    return project + layers + attention + head

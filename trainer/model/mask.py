@@ -1,0 +1,168 @@
+"""The DFlash block mask, in three forms that agree: a rule, a dense table, and the tile lists of flex_attention.
+
+Shapes: B rows, S context positions, N blocks a row, K positions a block, Q = N*K queries, KV = S + Q keys.
+`anchors` [B, N] holds the context position each block starts at, ascending, -1 for a block that is absent.
+
+Query q of block j = q // K sees key kv when block j is present and
+    kv <  anchors[j]            context strictly before the anchor: the anchor's own target state does not
+                                exist yet when the drafter runs at inference
+ or kv >= S and (kv - S) // K == j    its own block, both ways
+(DFlash, arXiv 2602.06036; the same rule in SpecForge and Model-Optimizer.)
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch.nn.attention.flex_attention import BlockMask
+
+TILE = 128
+"""Rows and columns of one flex_attention tile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockShape:
+    """The fixed sizes of one batch: everything a compiled step depends on."""
+
+    context: int
+    """S, padded context positions a row."""
+    blocks: int
+    """N, blocks a row, present or not."""
+    width: int
+    """K, positions a block (the anchor's token and K - 1 to predict)."""
+
+    @property
+    def queries(self) -> int:
+        """Q = N*K."""
+        return self.blocks * self.width
+
+    @property
+    def keys(self) -> int:
+        """KV = S + Q."""
+        return self.context + self.queries
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DenseMask:
+    """The mask as a table, for scaled_dot_product_attention.
+
+    A softmax over nothing is NaN, so queries of absent blocks see their own block here and `present` zeroes
+    their output afterwards: the same zero that flex_attention gives them.
+    """
+
+    visible: torch.Tensor
+    """Bool [B, 1, Q, KV]."""
+    present: torch.Tensor
+    """Bool [B, 1, Q, 1]."""
+
+
+def visible(anchors: torch.Tensor, shape: BlockShape) -> torch.Tensor:
+    """Return the rule as a bool table [B, Q, KV]; rows of absent blocks are empty."""
+    context, own = _context_and_own(anchors, shape)
+    present = (anchors >= 0).repeat_interleave(shape.width, dim=1)[:, :, None]
+    return (context | own) & present
+
+
+def dense_mask(anchors: torch.Tensor, shape: BlockShape) -> DenseMask:
+    """Return the mask for the dense path."""
+    context, own = _context_and_own(anchors, shape)
+    present = (anchors >= 0).repeat_interleave(shape.width, dim=1)
+    return DenseMask(visible=(context | own)[:, None], present=present[:, None, :, None])
+
+
+def _context_and_own(anchors: torch.Tensor, shape: BlockShape) -> tuple[torch.Tensor, torch.Tensor]:
+    device = anchors.device
+    key = torch.arange(shape.keys, device=device)
+    query_block = torch.arange(shape.queries, device=device) // shape.width
+    anchor = anchors[:, query_block, None]
+    # An absent block has anchor -1, so no key is before it.
+    context = key < anchor
+    own = (key >= shape.context) & ((key - shape.context) // shape.width == query_block[:, None])
+    return context, own.expand_as(context)
+
+
+def mask_rule(anchors: torch.Tensor, shape: BlockShape) -> Callable[..., torch.Tensor]:
+    """Return the rule as flex_attention's mask_mod(b, h, q, kv).
+
+    `kv < anchor` implies kv < S, because an anchor is a context position; -1 sees nothing.
+    """
+    context, width = shape.context, shape.width
+
+    def rule(b: torch.Tensor, h: torch.Tensor, q: torch.Tensor, kv: torch.Tensor) -> torch.Tensor:  # noqa: ARG001 - flex_attention's signature
+        block = q // width
+        anchor = anchors[b, block]
+        own = (kv >= context) & ((kv - context) // width == block) & (anchor >= 0)
+        return (kv < anchor) | own
+
+    return rule
+
+
+def block_mask(anchors: torch.Tensor, shape: BlockShape, tile: int = TILE) -> BlockMask:
+    """Return flex_attention's tile lists, by arithmetic on tiles alone.
+
+    create_block_mask evaluates all Q x KV pairs (2.4 GB of bools at 1024 x 32 blocks over 40,000 positions)
+    unless it is compiled, and a compiled one is one more thing to compile beside other threads. Here the
+    work is one comparison a tile and nothing is compiled or traced.
+    """
+    partial, full = tile_table(anchors, shape, tile)
+    partial_count, partial_index = _ordered(partial)
+    full_count, full_index = _ordered(full)
+    return BlockMask.from_kv_blocks(
+        partial_count,
+        partial_index,
+        full_count,
+        full_index,
+        BLOCK_SIZE=tile,
+        mask_mod=mask_rule(anchors, shape),
+        seq_lengths=(shape.queries, shape.keys),
+    )
+
+
+def tile_table(anchors: torch.Tensor, shape: BlockShape, tile: int = TILE) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return which tiles hold some visible pairs and which only visible pairs: bool [B, 1, Q tiles, KV tiles] each."""
+    device = anchors.device
+    query_tiles, key_tiles = -(-shape.queries // tile), -(-shape.keys // tile)
+    query_low = torch.arange(query_tiles, device=device) * tile
+    query_high = (query_low + tile).clamp(max=shape.queries) - 1
+    first, last = query_low // shape.width, query_high // shape.width
+    # Blocks of each query tile, as a small rectangle: `width` need not divide the tile.
+    reach = (tile - 1) // shape.width + 2
+    member = first[:, None] + torch.arange(reach, device=device)
+    inside = member <= last[:, None]
+    anchor = anchors[:, member.clamp(max=shape.blocks - 1)]
+    anchor = torch.where(inside, anchor, -1)
+    highest = anchor.amax(-1)[:, :, None]
+    lowest = torch.where(inside, anchor, shape.context).amin(-1)[:, :, None]
+
+    key_low = torch.arange(key_tiles, device=device) * tile
+    key_high = (key_low + tile).clamp(max=shape.keys) - 1
+    some = (key_low < highest) & (key_low < shape.context)
+    every = (key_high < lowest) & (lowest >= 0)
+
+    low = ((key_low - shape.context).clamp(min=0)) // shape.width
+    high = (key_high - shape.context) // shape.width
+    overlap = (member[:, :, None] >= low) & (member[:, :, None] <= high) & (key_high >= shape.context)
+    some = some | (overlap & inside[:, :, None] & (anchor >= 0)[..., None]).any(2)
+    return (some & ~every)[:, None], every[:, None]
+
+
+def _ordered(tiles: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the count of set tiles a row and their columns first, the layout that BlockMask keeps."""
+    order = torch.argsort(tiles.to(torch.int8), dim=-1, descending=True, stable=True)
+    return tiles.sum(-1, dtype=torch.int32).contiguous(), order.to(torch.int32).contiguous()
+
+
+def positions(anchors: torch.Tensor, shape: BlockShape) -> torch.Tensor:
+    """Return the true positions of all keys, int64 [B, KV]: 0..S-1, then anchor + 0..K-1 for each block."""
+    rows = anchors.shape[0]
+    context = torch.arange(shape.context, device=anchors.device).expand(rows, -1)
+    offset = torch.arange(shape.width, device=anchors.device)
+    blocks = anchors.clamp(min=0)[:, :, None] + offset
+    return torch.cat([context, blocks.flatten(1)], dim=1)
+
+
+def noise_tokens(ids: torch.Tensor, anchors: torch.Tensor, shape: BlockShape, mask_token: int) -> torch.Tensor:
+    """Return the tokens the drafter sees, int64 [B, Q]: the anchor's own, then K - 1 mask tokens."""
+    tokens = torch.full((*anchors.shape, shape.width), mask_token, dtype=ids.dtype, device=ids.device)
+    tokens[:, :, 0] = torch.where(anchors >= 0, ids.gather(1, anchors.clamp(min=0)), mask_token)
+    return tokens.flatten(1)

@@ -1,0 +1,187 @@
+"""AdamW over flat fp32 masters, a cosine schedule, and clipping without a host sync.
+
+All matrices live in one flat buffer and all vectors in another: gradients are reduced, normed, scaled and
+applied as whole buffers, and the model's bf16 parameters are views into a bf16 copy of the masters.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from trainer.config import OptimConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Group:
+    """One flat buffer: where each parameter sits, and the buffers that belong together."""
+
+    names: tuple[str, ...]
+    parameters: tuple[nn.Parameter, ...]
+    master: torch.Tensor
+    gradient: torch.Tensor
+    working: torch.Tensor
+    """The buffer the parameters are views of: the master itself when the model trains in fp32."""
+
+
+class FlatParameters:
+    """The model's parameters as flat buffers, with fp32 masters and fp32 gradient sums."""
+
+    def __init__(self, model: nn.Module) -> None:
+        """Move the parameters of `model` into flat buffers on their device and in their dtype."""
+        named = sorted(model.named_parameters())
+        self.groups = [
+            _flatten([item for item in named if (item[1].dim() > 1) == matrices]) for matrices in (True, False)
+        ]
+        self._fresh = True
+
+    def collect(self) -> None:
+        """Add the parameters' .grad to the fp32 sums and drop them; the first call of a step overwrites."""
+        for group in self.groups:
+            for parameter, part in zip(group.parameters, _views(group.gradient, group.parameters), strict=True):
+                if parameter.grad is None:
+                    if self._fresh:
+                        part.zero_()
+                    continue
+                if self._fresh:
+                    part.copy_(parameter.grad)
+                else:
+                    part.add_(parameter.grad)
+                parameter.grad = None
+        self._fresh = False
+
+    def gradients(self) -> list[torch.Tensor]:
+        """Return the flat fp32 gradient sums, for a reduction across drafters in place."""
+        return [group.gradient for group in self.groups]
+
+    def finish(self) -> None:
+        """Copy the masters into the working parameters and start the next step's sums afresh."""
+        with torch.no_grad():
+            for group in self.groups:
+                if group.working is not group.master:
+                    group.working.copy_(group.master)
+        self._fresh = True
+
+    def discard(self) -> None:
+        """Forget the sums collected so far."""
+        self._fresh = True
+
+    def named(self, buffers: list[torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return views of flat `buffers` (one a group) under the parameters' names."""
+        return {
+            name: part
+            for group, buffer in zip(self.groups, buffers, strict=True)
+            for name, part in zip(group.names, _views(buffer, group.parameters), strict=True)
+        }
+
+    def masters(self) -> dict[str, torch.Tensor]:
+        """Return the fp32 masters by parameter name."""
+        return self.named([group.master for group in self.groups])
+
+    def load(self, values: dict[str, torch.Tensor]) -> None:
+        """Set masters and parameters from tensors by name."""
+        with torch.no_grad():
+            for name, master in self.masters().items():
+                master.copy_(values[name])
+        self.finish()
+
+
+def _flatten(named: list[tuple[str, nn.Parameter]]) -> _Group:
+    parameters = tuple(parameter for _, parameter in named)
+    device, dtype = parameters[0].device, parameters[0].dtype
+    size = sum(parameter.numel() for parameter in parameters)
+    # A model in fp64 (a test's reference) keeps fp64 masters: never fewer bits than the parameters have.
+    wide = torch.promote_types(dtype, torch.float32)
+    master = torch.empty(size, dtype=wide, device=device)
+    for parameter, part in zip(parameters, _views(master, parameters), strict=True):
+        part.copy_(parameter.detach())
+    working = master if dtype == wide else master.to(dtype)
+    for parameter, part in zip(parameters, _views(working, parameters), strict=True):
+        parameter.data = part
+    return _Group(
+        names=tuple(name for name, _ in named),
+        parameters=parameters,
+        master=master,
+        gradient=torch.zeros_like(master),
+        working=working,
+    )
+
+
+def _views(buffer: torch.Tensor, parameters: tuple[nn.Parameter, ...]) -> Iterator[torch.Tensor]:
+    start = 0
+    for parameter in parameters:
+        yield buffer[start : start + parameter.numel()].view(parameter.shape)
+        start += parameter.numel()
+
+
+def learning_rate(config: OptimConfig, step: int, steps: int) -> float:
+    """Return the rate of 0-based `step`: linear warm-up over a share of the steps, then a cosine to `final`."""
+    warm = max(1, round(config.warmup * steps))
+    if step < warm:
+        return config.learning_rate * (step + 1) / warm
+    progress = min(1.0, (step - warm) / max(1, steps - warm))
+    low = config.learning_rate * config.final
+    return low + (config.learning_rate - low) * 0.5 * (1.0 + math.cos(math.pi * progress))
+
+
+class Optimizer:
+    """AdamW on the masters: decay on matrices only, one clip over everything."""
+
+    def __init__(self, parameters: FlatParameters, config: OptimConfig, steps: int) -> None:
+        """Bind the flat buffers; fused on CUDA, where one kernel passes over all of them."""
+        self.parameters, self.config, self.steps = parameters, config, steps
+        device = parameters.groups[0].master.device
+        groups = [
+            {"params": [group.master], "weight_decay": config.weight_decay if matrices else 0.0}
+            for group, matrices in zip(parameters.groups, (True, False), strict=True)
+        ]
+        self.adam = torch.optim.AdamW(
+            groups, lr=config.learning_rate, betas=config.betas, eps=config.epsilon, fused=device.type == "cuda"
+        )
+
+    def step(self, index: int, weight: float) -> torch.Tensor:
+        """Apply the gradient sums divided by `weight`, clipped; return the norm before clipping, on the device."""
+        gradients = self.parameters.gradients()
+        norms = torch.stack([torch.linalg.vector_norm(part) for part in gradients])
+        norm = torch.linalg.vector_norm(norms) / weight
+        scale = torch.clamp(self.config.clip / (norm + 1e-6), max=1.0) / weight
+        rate = learning_rate(self.config, index, self.steps)
+        for group, settings, part in zip(self.parameters.groups, self.adam.param_groups, gradients, strict=True):
+            part.mul_(scale)
+            group.master.grad = part
+            settings["lr"] = rate
+        self.adam.step()
+        self.parameters.finish()
+        return norm
+
+    def state(self) -> tuple[dict[str, torch.Tensor], int]:
+        """Return the moments by name (exp_avg.NAME, exp_avg_sq.NAME) and the steps taken."""
+        held: dict[str, torch.Tensor] = {}
+        taken = 0
+        for moment in ("exp_avg", "exp_avg_sq"):
+            buffers = []
+            for group in self.parameters.groups:
+                state = self.adam.state.get(group.master, {})
+                taken = int(state["step"]) if state else 0
+                buffers.append(state[moment] if state else torch.zeros_like(group.master))
+            held |= {f"{moment}.{name}": part for name, part in self.parameters.named(buffers).items()}
+        return held, taken
+
+    def load(self, held: dict[str, torch.Tensor], taken: int) -> None:
+        """Set the moments from `state`'s form."""
+        for group in self.parameters.groups:
+            device = group.master.device
+            moments = {}
+            for moment in ("exp_avg", "exp_avg_sq"):
+                buffer = torch.empty_like(group.master)
+                for name, part in zip(group.names, _views(buffer, group.parameters), strict=True):
+                    part.copy_(held[f"{moment}.{name}"])
+                moments[moment] = buffer
+            # Fused AdamW keeps its step on the device, the plain one on the host.
+            where = device if device.type == "cuda" else torch.device("cpu")
+            self.adam.state[group.master] = {
+                "step": torch.tensor(float(taken), dtype=torch.float32, device=where),
+                **moments,
+            }

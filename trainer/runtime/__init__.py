@@ -1,0 +1,1 @@
+"""Who runs which step where and when: the gate, the channels, the three runtimes."""

@@ -1,0 +1,224 @@
+"""The drafter's loop, the same in every runtime: what differs is where features come from and who else learns."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from trainer import checkpoint
+from trainer.config import TrainConfig
+from trainer.data.loader import Batch
+from trainer.device import Memory, read_memory, wait_for
+from trainer.errors import NonFiniteError
+from trainer.metrics import Flatness, Progress, Sums
+from trainer.optim import Optimizer, learning_rate
+from trainer.runtime.compile_state import compile_counts, require_sound
+from trainer.runtime.steps import DrafterStep, Waits
+
+
+class Source(Protocol):
+    """Where a drafter's micro-batches come from, in the order of its plan."""
+
+    def take(self) -> tuple[Batch, torch.Tensor]:
+        """Return the next batch and its features, both on the drafter's device."""
+
+    def stop(self) -> None:
+        """Tell the workers behind it that no more will be taken."""
+
+
+class Exchange(Protocol):
+    """What the drafters of a run agree on."""
+
+    def pool(self, weight: float, stop: bool) -> tuple[float, bool]:  # noqa: FBT001
+        """Return the sum of the weights and whether any drafter was asked to stop."""
+
+    def reduce(self, buffers: list[torch.Tensor]) -> None:
+        """Sum each buffer over all drafters, in place."""
+
+    def total(self, vector: torch.Tensor) -> torch.Tensor:
+        """Return the sum of a small vector over all drafters, on the CPU."""
+
+
+class Alone:
+    """The exchange of a single drafter."""
+
+    def pool(self, weight: float, stop: bool) -> tuple[float, bool]:  # noqa: FBT001
+        """Return what came in."""
+        return weight, stop
+
+    def reduce(self, buffers: list[torch.Tensor]) -> None:
+        """Leave the buffers as they are."""
+
+    def total(self, vector: torch.Tensor) -> torch.Tensor:
+        """Return the vector."""
+        return vector.cpu()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a loop ended."""
+
+    step: int
+    """Optimizer steps done over all runs of this output folder."""
+    interrupted: bool
+    last: Progress | None
+    first: Progress | None
+    growth: float
+    """Growth of the memory high-water after the first log line, as a fraction."""
+    compilations: int
+    """Compilations after the warm-up."""
+    tokens_per_second: float
+    """Over all log lines but the first."""
+    utilisation: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopSettings:
+    """What a loop needs to know besides its parts."""
+
+    config: TrainConfig
+    identity: dict[str, object]
+    output: Path
+    lead: bool
+    """Whether this drafter writes the checkpoints and the log."""
+    devices: int
+    """Devices the whole run uses."""
+    rate: float
+    """Measured matmul FLOP/s of one device."""
+    flops: Callable[[Batch], float]
+    """Useful FLOPs of a batch, target and drafter."""
+
+
+class DrafterLoop:
+    """Runs optimizer steps until the end, a stop request or an error."""
+
+    def __init__(
+        self,
+        settings: LoopSettings,
+        step: DrafterStep,
+        source: Source,
+        exchange: Exchange,
+        *,
+        stop: Callable[[], bool],
+        report: Callable[[Progress], None],
+    ) -> None:
+        """Bind the parts; `stop` is asked once a step, `report` gets each log line of the lead."""
+        self.settings, self.step, self.source, self.exchange = settings, step, source, exchange
+        self.config = settings.config
+        self._stop, self._report = stop, report
+        self.optimizer = Optimizer(step.parameters, self.config.optim, self.config.run.steps)
+        self.waits = Waits()
+        self._flat = Flatness()
+        self._norm: torch.Tensor | None = None
+        self._lines: list[Progress] = []
+        self._totals = [0.0, 0.0, 0.0]
+        self._compiled_before = 0
+
+    def restore(self, saved: checkpoint.Checkpoint) -> None:
+        """Take weights and moments from a checkpoint."""
+        self.step.parameters.load(saved.masters)
+        self.optimizer.load(saved.moments, saved.optimizer_steps)
+
+    def run(self, start: int) -> Outcome:
+        """Run from optimizer step `start`; the checkpoint of the last step done is on disk when this returns."""
+        counts = compile_counts()
+        self._compiled_before = counts.graphs + counts.events
+        sums = Sums(self.config.drafter.block, self.step.device)
+        read_memory(self.step.device)
+        done, interrupted = start, False
+        while done < self.config.run.steps and not interrupted:
+            interrupted = self._one_step(done, sums)
+            done += 1
+            last = done == self.config.run.steps or interrupted
+            if last or done % self.config.run.log_every == 0:
+                sums = self._log(done, sums)
+            if last or done % self.config.run.save_every == 0:
+                self._save(done)
+        self.source.stop()
+        return self._outcome(done, interrupted=interrupted)
+
+    def _one_step(self, index: int, sums: Sums) -> bool:
+        weight = 0.0
+        for _ in range(self.config.optim.accumulate):
+            before = time.perf_counter()
+            batch, features = self.source.take()
+            self.waits.features += time.perf_counter() - before
+            sums.add(batch, self.step.run(batch, features), self.settings.flops(batch))
+            del features
+            weight += batch.weight
+        if self.step.device.type == "cpu":
+            # Looking costs nothing here; on CUDA it would stall the queue, so there it waits for the log line.
+            sums.require_finite(index + 1)
+        before = time.perf_counter()
+        pooled, stop = self.exchange.pool(weight, self._stop())
+        self.exchange.reduce(self.step.parameters.gradients())
+        self.waits.exchange += time.perf_counter() - before
+        self._norm = self.optimizer.step(index, max(pooled, 1e-9))
+        return stop
+
+    def _log(self, done: int, sums: Sums) -> Sums:
+        sums.require_finite(done)
+        norm = float(self._norm) if self._norm is not None else 0.0
+        if norm != norm or norm == float("inf"):  # noqa: PLR0124 - the test for NaN
+            raise NonFiniteError(
+                f"step {done}: the gradient's norm is {norm} and every loss of this drafter is finite",
+                "resume from the last checkpoint with a lower optim.learning_rate; see what the other drafters say",
+            )
+        require_sound()
+        wait_for(self.step.device)
+        seconds = time.perf_counter() - sums.started
+        work = torch.tensor([sums.tokens, sums.positions, sums.flops], dtype=torch.float64, device=sums.vector.device)
+        total = self.exchange.total(torch.cat([sums.vector, work]))
+        tokens, positions, flops = total[-3:].tolist()
+        loss, accuracy, by_position, run_length = sums.read(total[:-3])
+        memory = read_memory(self.step.device)
+        self._flat.add(memory)
+        counts = compile_counts()
+        progress = Progress(
+            step=done, loss=loss, accuracy=accuracy, by_position=by_position, run_length=run_length,
+            gradient_norm=norm, learning_rate=learning_rate(self.config.optim, done - 1, self.config.run.steps),
+            tokens_per_second=tokens / seconds, positions_per_second=positions / seconds,
+            utilisation=flops / seconds / (self.settings.rate * self.settings.devices), seconds=seconds,
+            waits={"features": self.waits.features / seconds, "exchange": self.waits.exchange / seconds},
+            memory=memory, compilations=counts.graphs + counts.events - self._compiled_before,
+        )  # fmt: skip
+        self._keep(progress, tokens, flops)
+        return Sums(self.config.drafter.block, self.step.device)
+
+    def _keep(self, progress: Progress, tokens: float, flops: float) -> None:
+        self.waits = Waits()
+        if self._lines:
+            for place, value in enumerate((tokens, flops, progress.seconds)):
+                self._totals[place] += value
+        self._lines.append(progress)
+        if self.settings.lead:
+            self._report(progress)
+
+    def _save(self, done: int) -> None:
+        if not self.settings.lead:
+            return
+        moments, taken = self.optimizer.state()
+        saved = checkpoint.Checkpoint(
+            step=done, batches=done * self.config.micro_batches, optimizer_steps=taken,
+            identity=self.settings.identity, masters=self.step.parameters.masters(), moments=moments,
+        )  # fmt: skip
+        checkpoint.save(self.settings.output / "checkpoints", saved, self.config.run.keep)
+
+    def _outcome(self, done: int, *, interrupted: bool) -> Outcome:
+        tokens, flops, seconds = self._totals
+        only = self._lines[-1] if self._lines else None
+        steady = seconds > 0
+        return Outcome(
+            step=done, interrupted=interrupted, first=self._lines[0] if self._lines else None, last=only,
+            growth=self._flat.growth, compilations=only.compilations if only else 0,
+            tokens_per_second=tokens / seconds if steady else (only.tokens_per_second if only else 0.0),
+            utilisation=flops / seconds / (self.settings.rate * self.settings.devices)
+            if steady
+            else (only.utilisation if only else 0.0),
+        )  # fmt: skip
+
+
+__all__ = ["Alone", "DrafterLoop", "Exchange", "LoopSettings", "Memory", "Outcome", "Source"]

@@ -1,0 +1,52 @@
+"""What one process of a run holds from start to end: where it resumes, whom it reports to, what comes after."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from trainer.assemble import Parts
+from trainer.checkpoint import Checkpoint
+from trainer.data.loader import Batch
+from trainer.device import matmul_rate, working_dtype
+from trainer.metrics import Progress
+from trainer.runtime.loop import LoopSettings
+from trainer.runtime.steps import DrafterStep
+from trainer.target import Target
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """One process of a run."""
+
+    parts: Parts
+    output: Path
+    saved: Checkpoint | None
+    """Where to resume; None for a fresh start."""
+    stop: Callable[[], bool]
+    report: Callable[[Progress], None]
+    after: Callable[[DrafterStep, Target], None]
+    """Called in the lead when training is over: export and evaluation."""
+    lead: bool = True
+    _rate: float = field(default=0.0)
+
+    @property
+    def start(self) -> int:
+        """The optimizer step to start from."""
+        return self.saved.step if self.saved is not None else 0
+
+    def settings(
+        self, device: torch.device, flops: Callable[[Batch], float], *, devices: int, lead: bool = True
+    ) -> LoopSettings:
+        """Return the settings of a drafter's loop on `device`; measures the device's matmul rate once."""
+        if not self._rate:
+            self._rate = matmul_rate(device, working_dtype(device))
+        return LoopSettings(
+            config=self.parts.config, identity=self.parts.identity(), output=self.output, lead=lead, devices=devices,
+            rate=self._rate, flops=flops,
+        )  # fmt: skip
+
+    def trained(self, step: DrafterStep, target: Target) -> None:
+        """Hand the trained drafter on."""
+        self.after(step, target)

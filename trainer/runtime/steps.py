@@ -1,0 +1,120 @@
+"""The two steps everything is made of: features of a batch, and one drafter forward and backward.
+
+Neither waits for another worker, so either may run inside the compile gate.
+"""
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch.nn.functional import embedding
+
+from trainer.config import DrafterConfig, RunConfig
+from trainer.data.loader import Batch
+from trainer.device import compiles, free_bytes
+from trainer.loss import LossParts, block_loss, chunk_loss, default_gamma, targets
+from trainer.model.attention import AttentionMask, needs_small_tiles, require_dense_fits
+from trainer.model.drafter import Drafter
+from trainer.model.mask import block_mask, dense_mask, noise_tokens, positions
+from trainer.optim import FlatParameters
+from trainer.target import SharedWeights, Target
+
+
+class Admission(Protocol):
+    """What a step asks before it runs compiled code; CompileGate is one."""
+
+    def step(self, signature: tuple[object, ...], device: str) -> AbstractContextManager[bool]:
+        """Return a context that the step runs in."""
+
+
+class OpenDoor:
+    """Admission where nothing else compiles in the process."""
+
+    def step(self, signature: tuple[object, ...], device: str) -> AbstractContextManager[bool]:  # noqa: ARG002
+        """Let the step in."""
+        return nullcontext(enter_result=False)
+
+
+class TargetStep:
+    """Features of a batch."""
+
+    def __init__(self, target: Target, run: RunConfig, gate: Admission) -> None:
+        """Compile the target's trunk where this device compiles."""
+        self.target, self.gate = target, gate
+        if compiles(run.compile, target.device):
+            target.compile(run.backend)
+
+    def run(self, batch: Batch) -> torch.Tensor:
+        """Return features [B, S, F*H]; `batch` is on the target's device."""
+        signature = ("target", tuple(batch.ids.shape), self.target.shared.embedding.dtype)
+        with self.gate.step(signature, str(self.target.device)):
+            return self.target.features(batch.ids)
+
+
+class DrafterStep:
+    """One forward and backward of a micro-batch, its gradients added to the flat sums."""
+
+    def __init__(
+        self,
+        model: Drafter,
+        shared: SharedWeights,
+        drafter: DrafterConfig,
+        mask_token: int,
+        run: RunConfig,
+        gate: Admission,
+    ) -> None:
+        """Move nothing: `model` and `shared` are on the drafter's device already."""
+        self.model, self.shared, self.gate, self.mask_token = model, shared, gate, mask_token
+        self.device = shared.embedding.device
+        self.gamma = drafter.gamma or default_gamma(drafter.block)
+        self.chunk = run.loss_rows
+        self.dense_limit = int(run.dense_limit_gb * 1e9)
+        self.compiled = compiles(run.compile, self.device)
+        self.flex = self.compiled and self.device.type == "cuda"
+        self.kernel = chunk_loss
+        model.recompute = drafter.recompute
+        model.small_tiles = needs_small_tiles(self.device)
+        self.parameters = FlatParameters(model)
+        if self.compiled:
+            model.compile_layers(run.backend)
+            self.kernel = torch.compile(chunk_loss, fullgraph=True, dynamic=False, backend=run.backend)
+
+    def run(self, batch: Batch, features: torch.Tensor) -> LossParts:
+        """Return the detached parts of one micro-batch; the gradients are in `parameters`."""
+        kind = "flex" if self.flex else "dense"
+        signature = ("drafter", tuple(batch.ids.shape), batch.shape, features.dtype, kind, "backward")
+        with self.gate.step(signature, str(self.device)):
+            parts = self._forward(batch, features)
+            parts.loss_sum.backward()
+            self.parameters.collect()
+        return LossParts(
+            loss_sum=parts.loss_sum.detach(),
+            correct=parts.correct,
+            counted=parts.counted,
+            run_length=parts.run_length,
+            blocks=parts.blocks,
+        )
+
+    def _forward(self, batch: Batch, features: torch.Tensor) -> LossParts:
+        tokens = noise_tokens(batch.ids, batch.anchors, batch.shape, self.mask_token)
+        block = embedding(tokens, self.shared.embedding)
+        hidden = self.model(features, block, positions(batch.anchors, batch.shape), self._mask(batch))
+        wanted = targets(batch.ids, batch.loss_mask, batch.anchors, batch.shape, self.gamma)
+        return block_loss(hidden, self.shared.head, wanted, chunk=self.chunk, kernel=self.kernel)
+
+    def _mask(self, batch: Batch) -> AttentionMask:
+        if self.flex:
+            return block_mask(batch.anchors, batch.shape)
+        limit = min(self.dense_limit, free_bytes(self.device))
+        require_dense_fits(batch.ids.shape[0], self.model.shape.heads, batch.shape, limit)
+        return dense_mask(batch.anchors, batch.shape)
+
+
+@dataclass(slots=True)
+class Waits:
+    """Seconds a worker spent waiting for others."""
+
+    features: float = 0.0
+    room: float = 0.0
+    exchange: float = 0.0

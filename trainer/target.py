@@ -1,0 +1,191 @@
+"""The frozen target: a Hugging Face causal LM, and the hidden states of its selected layers.
+
+Only the layers up to the last selected one run, each selected layer's output is written by a forward hook
+straight into its slice of the feature tensor, and nothing else is kept: no logits, no other hidden states.
+Shapes: B rows, S positions, H hidden, F selected layers.
+"""
+
+import copy
+import inspect
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from trainer.errors import ConfigError, TargetModelError
+
+UNSUPPORTED = ("final_logit_softcapping", "logits_scaling", "logit_scale", "embedding_multiplier", "scale_embedding")
+"""Config keys of models that scale embeddings or logits: the shared head would then compute other logits."""
+PREPARED_MASKS = frozenset({"qwen2", "qwen3"})
+"""Model types whose forward takes an already prepared mask; the others look at a tensor's values to make one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedWeights:
+    """What the drafter borrows from the target, frozen."""
+
+    embedding: torch.Tensor
+    """[V, H]."""
+    head: torch.Tensor
+    """[V, H]."""
+
+
+def published_layer_ids(layers: int, count: int) -> tuple[int, ...]:
+    """Return the published choice: evenly from layer 1 to layer Lt-3 (z-lab/dflash, SpecForge)."""
+    if count == 1:
+        return (layers // 2,)
+    return tuple(round(1 + i * (layers - 4) / (count - 1)) for i in range(count))
+
+
+def choose_layer_ids(configured: tuple[int, ...], count: int, layers: int) -> tuple[int, ...]:
+    """Return the selected layers of a target with `layers` layers; raises ConfigError when they do not fit."""
+    chosen = configured or published_layer_ids(layers, count)
+    if len(set(chosen)) != len(chosen) or max(chosen) >= layers:
+        raise ConfigError(
+            f"target.layer_ids: {list(chosen)} of a target with {layers} layers",
+            f"set target.layer_ids to distinct layers below {layers}",
+        )
+    return tuple(sorted(chosen))
+
+
+def read_config(path: Path) -> Any:
+    """Return the config of a local model folder; raises TargetModelError when there is none or it is unsupported."""
+    if not (path / "config.json").is_file():
+        raise TargetModelError(f"{path} holds no config.json", "give the folder of a local Hugging Face model")
+    config = AutoConfig.from_pretrained(path, local_files_only=True)
+    scaled = [key for key in UNSUPPORTED if getattr(config, key, None) not in (None, 1, 1.0)]
+    if scaled:
+        raise TargetModelError(
+            f"{path} is a {config.model_type} with {', '.join(scaled)}: its logits are not hidden @ head",
+            "choose a target without scaled embeddings or logits",
+        )
+    return config
+
+
+class Target:
+    """A frozen causal LM on one device, with a trunk that stops at the last selected layer."""
+
+    def __init__(self, model: nn.Module, layer_ids: tuple[int, ...]) -> None:
+        """Wrap a loaded model; its own modules stay untouched and eager, for evaluation."""
+        self.model = model.eval().requires_grad_(requires_grad=False)
+        self.layer_ids = layer_ids
+        self.config = model.config
+        self._sink: torch.Tensor | None = None
+        self.trunk, self.layers = _trunk(_decoder(model), max(layer_ids) + 1)
+        for place, layer in enumerate(layer_ids):
+            for holder in (self.layers, decoder_layers(_decoder(model))):
+                holder[layer].register_forward_hook(self._recorder(place))
+        # Preparing the mask ourselves spares a look at the device's values before the first layer.
+        plain = set(getattr(self.config, "layer_types", None) or ["full_attention"]) == {"full_attention"}
+        self._mask = {"full_attention": None} if plain and self.config.model_type in PREPARED_MASKS else None
+
+    @classmethod
+    def load(cls, path: Path, layer_ids: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> "Target":
+        """Load a local folder (safetensors) onto `device`."""
+        model = AutoModelForCausalLM.from_pretrained(
+            path, dtype=dtype, local_files_only=True, attn_implementation="sdpa", use_safetensors=True
+        )
+        return cls(model.to(device), layer_ids)
+
+    @property
+    def shared(self) -> SharedWeights:
+        """The embedding and the head, not copied."""
+        return SharedWeights(
+            embedding=self.model.get_input_embeddings().weight, head=self.model.get_output_embeddings().weight
+        )
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.shared.embedding.device
+
+    def compile(self, backend: str) -> None:
+        """Compile the trunk's layers, one by one: all reuse the first one's code."""
+        for layer in self.layers:
+            layer.__dict__["forward"] = torch.compile(layer.forward, dynamic=False, backend=backend)
+
+    def features(self, ids: torch.Tensor) -> torch.Tensor:
+        """Return the features [B, S, F*H] of ids [B, S].
+
+        Padding stands on the right, where causal attention never lets it reach a real token: no mask is needed.
+        """
+        with torch.no_grad(), self.recording(ids.shape) as sink:
+            self.trunk(input_ids=ids, attention_mask=self._mask, use_cache=False)
+        return sink
+
+    def recording(self, shape: torch.Size | tuple[int, int]) -> "_Recording":
+        """Return a context that collects the features of one forward over [B, S] tokens."""
+        weight = self.shared.embedding
+        wide = len(self.layer_ids) * weight.shape[1]
+        return _Recording(self, torch.empty(*shape, wide, dtype=weight.dtype, device=weight.device))
+
+    def _recorder(self, place: int) -> Callable[..., None]:
+        def record(_module: nn.Module, _inputs: Any, output: Any) -> None:
+            if self._sink is None:
+                return
+            hidden = output[0] if isinstance(output, tuple) else output
+            size = hidden.shape[-1]
+            self._sink[..., place * size : (place + 1) * size].copy_(hidden)
+
+        return record
+
+
+class _Recording:
+    """Points a target's hooks at one feature tensor while it is entered."""
+
+    def __init__(self, target: Target, sink: torch.Tensor) -> None:
+        self.target, self.sink = target, sink
+
+    def __enter__(self) -> torch.Tensor:
+        self.target._sink = self.sink  # noqa: SLF001 - the two classes are one mechanism
+        return self.sink
+
+    def __exit__(self, *_error: object) -> None:
+        self.target._sink = None  # noqa: SLF001
+
+
+def cache_keyword(model: nn.Module) -> str:
+    """Return the name this transformers release gives the KV cache argument (renamed after 5.17)."""
+    names = inspect.signature(_decoder(model).forward).parameters
+    return "past_key_values" if "past_key_values" in names else "cache"
+
+
+def _decoder(model: nn.Module) -> nn.Module:
+    return model.get_decoder() if hasattr(model, "get_decoder") else model.base_model
+
+
+def decoder_layers(decoder: nn.Module) -> nn.ModuleList:
+    """Return the decoder's list of layers; raises TargetModelError when there is none to be found."""
+    wanted = decoder.config.num_hidden_layers
+    for module in decoder.modules():
+        if isinstance(module, nn.ModuleList) and len(module) == wanted:
+            return module
+    raise TargetModelError(
+        f"{type(decoder).__name__} has no list of {wanted} layers", "choose a decoder-only causal LM as target"
+    )
+
+
+def _trunk(decoder: nn.Module, depth: int) -> tuple[nn.Module, nn.ModuleList]:
+    """Return the decoder cut after `depth` layers, and those layers, as shallow copies over the same parameters.
+
+    Copies, because hooks and compiled forwards set on them must not reach the model that evaluation runs.
+    """
+    layers = decoder_layers(decoder)
+    cut = nn.ModuleList(_shallow(layer) for layer in list(layers)[:depth])
+    trunk = _shallow(decoder)
+    name = next(name for name, module in decoder.named_children() if module is layers)
+    trunk._modules[name] = cut  # noqa: SLF001 - __setattr__ would reach for state that a shallow copy shares
+    return trunk, cut
+
+
+def _shallow(module: nn.Module) -> nn.Module:
+    twin = copy.copy(module)
+    twin.__dict__["_modules"] = dict(module._modules)  # noqa: SLF001
+    for kind in ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called"):
+        twin.__dict__[kind] = OrderedDict()
+    return twin
