@@ -8,7 +8,6 @@ from pathlib import Path
 from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerDefSection, GNUVerNeedSection, GNUVerSymSection
-from elftools.elf.sections import SymbolTableSection
 
 SITE = Path(sysconfig.get_path("purelib"))
 DynamicFacts = dict[str, object]
@@ -57,13 +56,10 @@ def _dynamic(segment: DynamicSegment, facts: DynamicFacts) -> None:
 def by_readelf(path: Path) -> DynamicFacts:
     """Return names and paths as readelf prints them."""
     text = subprocess.run(["readelf", "-dW", str(path)], check=True, capture_output=True, text=True).stdout
-    found = re.findall(
-        r"\((NEEDED|SONAME|RPATH|RUNPATH)\)\s+Library?[^\[]*\[([^\]]*)\]|\((NEEDED)\)[^\[]*\[([^\]]*)\]", text
-    )
     facts: DynamicFacts = {"needed": [], "soname": None, "rpath": None, "runpath": None}
-    for kind, value, other_kind, other_value in found:
-        if (kind or other_kind) == "NEEDED":
-            facts["needed"].append(value or other_value)  # type: ignore[attr-defined]
+    for kind, value in re.findall(r"\((NEEDED|SONAME|RPATH|RUNPATH)\)[^\[]*\[([^\]]*)\]", text):
+        if kind == "NEEDED":
+            facts["needed"].append(value)  # type: ignore[attr-defined]
         else:
             facts[kind.lower()] = value
     return facts
@@ -72,30 +68,31 @@ def by_readelf(path: Path) -> DynamicFacts:
 def symbols_by_pyelftools(path: Path) -> list[tuple[str, str, str, str | None, bool]]:
     """Return (name, binding, "undefined" or "defined", version, hidden) of every named symbol of the dynamic table."""
     with path.open("rb") as file:
-        elf = ELFFile(file)
-        versions = {1: None, 0: None}
-        table: SymbolTableSection | None = None
-        marks: GNUVerSymSection | None = None
-        for section in elf.iter_sections():
-            if section["sh_type"] == "SHT_DYNSYM":
-                table = section
-            if isinstance(section, GNUVerSymSection):
-                marks = section
-            if isinstance(section, GNUVerNeedSection):
-                for _, needed in section.iter_versions():
-                    versions |= {version["vna_other"] & 0x7FFF: version.name for version in needed}
-            if isinstance(section, GNUVerDefSection):
-                for entry, names in section.iter_versions():
-                    if entry["vd_ndx"] > 1:
-                        versions[entry["vd_ndx"]] = next(iter(names)).name
+        sections = list(ELFFile(file).iter_sections())
+        table = next(section for section in sections if section["sh_type"] == "SHT_DYNSYM")
+        marks = next((section for section in sections if isinstance(section, GNUVerSymSection)), None)
+        versions = _version_names(sections)
         rows = []
-        for index, symbol in enumerate(table.iter_symbols() if table else ()):
+        for index, symbol in enumerate(table.iter_symbols()):
             number = _mark(marks, index)
             if symbol.name and symbol["st_info"]["bind"] in {"STB_GLOBAL", "STB_WEAK", "STB_LOOS"}:
                 state = "undefined" if symbol["st_shndx"] == "SHN_UNDEF" else "defined"
                 binding = symbol["st_info"]["bind"]
                 rows.append((symbol.name, binding, state, versions.get(number & 0x7FFF), bool(number & 0x8000)))
         return rows
+
+
+def _version_names(sections: list[object]) -> dict[int, str]:
+    versions: dict[int, str] = {}
+    for section in sections:
+        if isinstance(section, GNUVerNeedSection):
+            for _, needed in section.iter_versions():
+                versions |= {version["vna_other"] & 0x7FFF: version.name for version in needed}
+        if isinstance(section, GNUVerDefSection):
+            for entry, names in section.iter_versions():
+                if entry["vd_ndx"] > 1:
+                    versions[entry["vd_ndx"]] = next(iter(names)).name
+    return versions
 
 
 def _mark(marks: GNUVerSymSection | None, index: int) -> int:
