@@ -39,7 +39,8 @@ def restore(
 ) -> int:
     """Rebuild a profile's stack beside the venv, verify every file, and swap it in; the old venv is kept.
 
-    Exit codes: 0 restored or already in place, 2 bad input, 4 failed with the old venv as it was, 130 interrupted.
+    Exit codes: 0 restored or already in place, 2 bad input, 4 failed with the old venv as it was, 130 declined or
+    interrupted.
     """
     if not profile:
         raise UsageError("no profile to restore", "`envdoctor profiles` lists them: `envdoctor restore --profile P`")
@@ -56,8 +57,9 @@ def restore(
     if not force and (verified := _in_place(prepared)):
         return _say_in_place(prepared, verified, as_json=as_json)
     say(plan_text(prepared.plan))
-    if not prepared.plan.unavailable and not yes:
-        _ask(prepared)
+    if not prepared.plan.unavailable and not yes and not _agreed(prepared):
+        say(_state(prepared))
+        return ExitCode.INTERRUPTED
     done = _carry_out(prepared)
     _write(as_json, outcome_text(done), prepared, {"status": "restored", "result": _result(done)})
     return ExitCode.OK
@@ -84,10 +86,15 @@ def _say_in_place(prepared: Prepared, verified: Verified, *, as_json: bool) -> i
     return ExitCode.OK
 
 
-def _ask(prepared: Prepared) -> None:
+def _agreed(prepared: Prepared) -> bool:
     if not sys.stdin.isatty():
         raise UsageError("nobody is there to agree: stdin is no terminal", "look at the plan, then add `--yes`")
-    typer.confirm(f"Restore {prepared.plan.target}?", abort=True, err=True)
+    # Not typer.confirm: it writes to stdout, which belongs to the result.
+    print(f"Restore {prepared.plan.target}? [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
+    answer = sys.stdin.readline()
+    if not answer:
+        raise KeyboardInterrupt
+    return answer.strip().lower() in {"y", "yes"}
 
 
 def _carry_out(prepared: Prepared) -> Restored:

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 from packaging.utils import canonicalize_name
 
-from envdoctor.stack.urls import Access, IndexUnreadableError, shown
+from envdoctor.stack.urls import Access, IndexUnreadableError, local_path, shown
 
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _MAXIMUM_PAGE = 64 * 1024 * 1024
@@ -30,7 +30,7 @@ class File:
     @property
     def local(self) -> Path | None:
         """Return where it lies when it is on this machine."""
-        return Path(unquote(urlsplit(self.url).path)) if self.url.startswith("file:") else None
+        return local_path(self.url) if self.url.startswith("file:") else None
 
 
 def project_files(index: str, name: str, access: Access) -> tuple[File, ...]:
@@ -59,7 +59,7 @@ def size_of(file: File, access: Access) -> int | None:
 
 
 def _local(page: str) -> tuple[File, ...]:
-    folder = Path(unquote(urlsplit(page).path))
+    folder = local_path(page)
     try:
         text = ((folder / "index.html") if folder.is_dir() else folder).read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -108,7 +108,10 @@ def prepare(request: Request, host: Host) -> Prepared:
         present=_present(store.target),
         locked=chosen,
         found=found,
-        warnings=constraints.contradictions(pip.constraints, chosen, interpreter.markers, host.cwd),
+        warnings=(
+            *configured.warnings,
+            *constraints.contradictions(pip.constraints, chosen, interpreter.markers, host.cwd),
+        ),
     )
     return Prepared(
         request=request,

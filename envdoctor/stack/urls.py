@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +23,16 @@ class IndexUnreadableError(Exception):
         """Keep whether it answered at all: one that wants a login may still serve uv."""
         super().__init__(reason)
         self.answered = answered
+
+
+def is_local(place: str) -> bool:
+    """Tell whether a place is a folder or a file:// URL, which no network is needed for."""
+    return "://" not in place or place.startswith("file:")
+
+
+def local_path(place: str) -> Path:
+    """Return the path of a local place."""
+    return Path(unquote(urlsplit(place).path)) if place.startswith("file:") else Path(place)
 
 
 def shown(url: str) -> str:
