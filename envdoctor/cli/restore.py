@@ -10,7 +10,6 @@ import typer
 from envdoctor import __version__, profile_store
 from envdoctor.cli.options import FormatOption, JsonOption, ProfileOption
 from envdoctor.cli.plan_text import outcome_text, plan_text, size
-from envdoctor.cli.progress import progress
 from envdoctor.cli.signals import stoppable
 from envdoctor.cli.terminal import say, write_result
 from envdoctor.errors import RestoreError, UsageError
@@ -19,10 +18,9 @@ from envdoctor.model.codec import encode
 from envdoctor.model.wording import counted
 from envdoctor.probes.host import Host
 from envdoctor.stack import restore as restoring
-from envdoctor.stack.examination import objections
-from envdoctor.stack.index import shown
 from envdoctor.stack.journal import inode
 from envdoctor.stack.restore import Prepared, Restored
+from envdoctor.stack.urls import shown
 from envdoctor.stack.verify import Verified
 
 
@@ -71,6 +69,8 @@ def _show_plan(prepared: Prepared, *, as_json: bool) -> int:
 
 
 def _in_place(prepared: Prepared) -> Verified | None:
+    from envdoctor.cli.progress import progress
+
     with progress() as listen:
         return restoring.already_in_place(prepared, _examiner(prepared), listen)
 
@@ -91,6 +91,8 @@ def _ask(prepared: Prepared) -> None:
 
 
 def _carry_out(prepared: Prepared) -> Restored:
+    from envdoctor.cli.progress import progress
+
     try:
         with progress() as listen, stoppable():
             return restoring.carry_out(prepared, _examiner(prepared), listen)
@@ -102,6 +104,8 @@ def _carry_out(prepared: Prepared) -> Restored:
 
 
 def _examiner(prepared: Prepared) -> restoring.Examine:
+    from envdoctor.stack.examination import objections
+
     request = prepared.request
     return lambda venv: objections(venv, prepared.host, request.file.profile, request.lock)
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from envdoctor.stack.index import Access
 from envdoctor.stack.pip_config import PipSettings
+from envdoctor.stack.urls import Access
 from envdoctor.stack.uv import Uv
 
 _TRANSPORT = ("UV_INSECURE_HOST", "SSL_CERT_FILE", "ALL_PROXY")
@@ -41,10 +41,21 @@ class Sources:
         return Reach(variables={**variables, "UV_INDEX": place, "UV_DEFAULT_INDEX": place})
 
 
-def configured(uv: Uv, pip: PipSettings, home: Path) -> Sources:
-    """Ask uv which sources it uses once pip's are added to its own."""
+def configured(uv: Uv, pip: PipSettings, home: Path, python: str) -> Sources:
+    """Ask uv which sources it uses once pip's are added to its own. `python` spares it looking for an interpreter."""
     variables = _variables(uv.environment, pip)
-    asked = ("pip", "compile", "-", "--quiet", "--no-header", "--offline", "--emit-index-url", "--emit-find-links")
+    asked = (
+        "pip",
+        "compile",
+        "-",
+        "--quiet",
+        "--no-header",
+        "--offline",
+        "--emit-index-url",
+        "--emit-find-links",
+        "--python",
+        python,
+    )
     told = [line.split(maxsplit=1) for line in uv.run(asked, extra=variables).stdout.splitlines() if line.strip()]
     everywhere = Reach(variables=variables, arguments=("--no-index",) if pip.no_index else ())
 

@@ -12,9 +12,10 @@ from packaging.tags import Tag
 from envdoctor.model.lock import LockedPackage
 from envdoctor.model.plan import Interpreter, Source, SourceKind, Unavailable
 from envdoctor.stack import wheel_tags
-from envdoctor.stack.index import File, IndexUnreadableError, page_files, project_files, shown, size_of
+from envdoctor.stack.index import File, page_files, project_files, size_of
 from envdoctor.stack.preview import cached, preview
 from envdoctor.stack.settings import Sources
+from envdoctor.stack.urls import IndexUnreadableError, shown
 from envdoctor.stack.uv import Uv, UvError
 from envdoctor.stack.wheel_file import unsafe_entry
 
