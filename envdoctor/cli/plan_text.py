@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from envdoctor.model.plan import Change, Plan
-from envdoctor.stack.index import shown
+from envdoctor.model.wording import counted
 from envdoctor.stack.restore import Restored
+from envdoctor.stack.urls import shown
 
 _LISTED = 12
 
@@ -32,7 +33,7 @@ def plan_text(plan: Plan) -> str:
 def outcome_text(done: Restored) -> str:
     """Return what was done, and the way back."""
     verified = done.verified
-    counts = f"{verified.distributions} packages, {verified.files} files ({size(verified.bytes)})"
+    counts = f"{counted(verified.distributions, 'package')}, {counted(verified.files, 'file')} ({size(verified.bytes)})"
     lines = [f"restored {done.target}: {counts} verified by sha256"]
     if done.kept is not None:
         lines += [

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from envdoctor.model.lock import LockedPackage
 from envdoctor.model.plan import Plan, Source
+from envdoctor.model.wording import counted
 from envdoctor.stack.events import Event, Listener
-from envdoctor.stack.index import shown
 from envdoctor.stack.preview import requirements
 from envdoctor.stack.settings import Sources
+from envdoctor.stack.urls import shown
 from envdoctor.stack.uv import Uv
 
 _PLAIN = ("+ ", "error:", "cause:", "hint:", "Using Python", "Resolved ", "Prepared ", "Installed ")
@@ -58,19 +59,15 @@ def build(
         )
     )
     done = 0
-    for number, group in enumerate(groups(plan, locked)):
-        _install(group, number, sources, uv, folder, listen, done, len(plan.packages))
+    for group in groups(plan, locked):
+        _install(group, sources, uv, folder, listen, done, len(plan.packages))
         done += len(group.packages)
-    listen(Event(phase="build", text=f"{done} packages installed", done=done, total=len(plan.packages)))
+    listen(Event(phase="build", text=f"{counted(done, 'package')} installed", done=done, total=len(plan.packages)))
 
 
-def _install(  # noqa: PLR0913, PLR0917 - one private call
-    group: Group, number: int, sources: Sources, uv: Uv, folder: Path, listen: Listener, done: int, total: int
-) -> None:
-    asked = folder.with_name(f"{folder.name}-{number}.txt")
-    asked.write_text(requirements(group.packages), encoding="utf-8")
+def _install(group: Group, sources: Sources, uv: Uv, folder: Path, listen: Listener, done: int, total: int) -> None:
     arguments: list[str | Path] = ["pip", "install", "--no-deps", "--no-build", "--require-hashes"]
-    arguments += ["--python", folder / "bin" / "python", "--requirements", asked]
+    arguments += ["--python", folder / "bin" / "python", "--requirements", "-"]
     # Safe where every wheel must have a locked hash: whichever index answers, only the locked bytes are accepted.
     arguments += ["--index-strategy", "unsafe-best-match"]
     if group.source.kind == "cache":
@@ -87,10 +84,8 @@ def _install(  # noqa: PLR0913, PLR0917 - one private call
         if not line.lstrip().startswith(_PLAIN):
             listen(Event(phase="build", text=line.strip(), done=done, total=total))
 
-    try:
-        uv.run([*arguments, *reach.arguments], extra=reach.variables, listen=hear)
-    finally:
-        asked.unlink(missing_ok=True)
+    asked = requirements(group.packages)
+    uv.run([*arguments, *reach.arguments], extra=reach.variables, stdin=asked, listen=hear)
 
 
 def _words(group: Group) -> str:
@@ -99,6 +94,5 @@ def _words(group: Group) -> str:
         "configured": "the configured sources",
         "backend": f"the {group.source.location} index",
     }
-    count = len(group.packages)
     place = where.get(group.source.kind) or shown(group.source.location)
-    return f"{count} package{'s' if count != 1 else ''} from {place}"
+    return f"{counted(len(group.packages), 'package')} from {place}"

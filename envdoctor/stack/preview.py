@@ -108,13 +108,12 @@ def _dry_run(
     offline: bool,  # noqa: FBT001
     torch_backend: str,
 ) -> str:
-    asked = folder / "requirements.txt"
-    asked.write_text(requirements(packages), encoding="utf-8")
     arguments: list[str | Path] = ["pip", "install", "--verbose", "--dry-run", "--no-deps", "--no-build"]
-    arguments += ["--require-hashes", "--requirements", asked, "--python", interpreter.path]
+    arguments += ["--require-hashes", "--requirements", "-", "--python", interpreter.path]
     # An empty target folder stands for the venv that does not exist yet: nothing counts as installed.
     arguments += ["--target", folder / "empty", "--index-strategy", "unsafe-best-match"]
     arguments += ["--offline"] if offline else []
     arguments += ["--torch-backend", torch_backend] if torch_backend else []
     # One try is enough to learn whether a source answers; the real fetch keeps uv's retries.
-    return uv.run([*arguments, *reach.arguments], extra={**reach.variables, "UV_HTTP_RETRIES": "0"}).stderr
+    variables = {**reach.variables, "UV_HTTP_RETRIES": "0"}
+    return uv.run([*arguments, *reach.arguments], extra=variables, stdin=requirements(packages)).stderr

@@ -4,18 +4,18 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from packaging.tags import Tag
 
 from envdoctor.model.lock import LockedPackage
 from envdoctor.model.plan import Interpreter, Source, SourceKind, Unavailable
 from envdoctor.stack import wheel_tags
-from envdoctor.stack.index import File, IndexUnreadableError, page_files, project_files, shown, size_of
+from envdoctor.stack.index import File, page_files, project_files, size_of
 from envdoctor.stack.preview import cached, preview
 from envdoctor.stack.settings import Sources
+from envdoctor.stack.urls import IndexUnreadableError, is_local, local_path, shown
 from envdoctor.stack.uv import Uv, UvError
+from envdoctor.stack.wheel_file import unsafe_entry
 
 _THREADS = 8
 
@@ -51,9 +51,12 @@ class _Search:
         ranked = [(key, file) for file in files if (key := self._rank(file)) is not None]
         for _, file in sorted(ranked, key=lambda pair: pair[0]):
             digest = file.sha256 or _digest(file)
-            if digest in self.package.hashes:
+            if digest not in self.package.hashes:
+                self.seen.append(f"{place} has {file.filename}, but with sha256 {digest or 'unknown'}")
+            elif file.local is not None and (problem := unsafe_entry(file.local)):
+                self.seen.append(f"{place} has {file.filename} with a locked hash, but {problem}")
+            else:
                 return file
-            self.seen.append(f"{place} has {file.filename}, but with sha256 {digest or 'unknown'}")
         return None
 
 
@@ -100,17 +103,13 @@ def _cached(
     # The default index comes last in uv's order, and has most of what there is.
     for place in (*reversed(sources.indexes), *sources.find_links):
         left = [search for search in searches if search.package.name not in found]
-        if _is_local(place):
+        if is_local(place):
             left = [search for search in left if search.offered(_files(place, search, sources))]
         packages = [search.package for search in left]
         if packages:
-            for name in cached(uv, packages, interpreter, sources.only(place), offline=offline or _is_local(place)):
+            for name in cached(uv, packages, interpreter, sources.only(place), offline=offline or is_local(place)):
                 found[name] = Source(kind="cache", location=place, bytes=0)
     return found
-
-
-def _is_local(place: str) -> bool:
-    return "://" not in place or place.startswith("file:")
 
 
 def _files(place: str, search: _Search, sources: Sources) -> Iterable[File]:
@@ -127,20 +126,20 @@ def _files(place: str, search: _Search, sources: Sources) -> Iterable[File]:
 
 def _search(search: _Search, sources: Sources, offline: bool) -> Source | None:  # noqa: FBT001 - mapped over a pool
     for place in (*sources.find_links, *sources.indexes):
-        if offline and not _is_local(place):
+        if offline and not is_local(place):
             continue
         file = search.fitting(_files(place, search, sources), shown(place))
         if file is not None:
             kind: SourceKind = "find-links" if place in sources.find_links else "index"
-            size = 0 if file.url.startswith("file:") else size_of(file, sources.access)
+            size = 0 if file.local is not None else size_of(file, sources.access)
             return Source(kind=kind, location=place, filename=file.filename, bytes=size)
     # An index that would not talk to us may talk to uv, which knows more ways to log in.
     return Source(kind="configured") if search.refused and not offline else None
 
 
 def _linked(place: str, sources: Sources) -> Iterable[File]:
-    local = Path(unquote(urlsplit(place).path)) if place.startswith("file:") else Path(place)
-    if not _is_local(place) or (place.startswith("file:") and not local.is_dir()):
+    local = local_path(place)
+    if not is_local(place) or (place.startswith("file:") and not local.is_dir()):
         return page_files(place, sources.access)
     try:
         return [
@@ -152,9 +151,9 @@ def _linked(place: str, sources: Sources) -> Iterable[File]:
 
 
 def _digest(file: File) -> str:
-    if not file.url.startswith("file:"):
+    if file.local is None:
         return ""
-    with Path(unquote(urlsplit(file.url).path)).open("rb") as content:
+    with file.local.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 

@@ -17,7 +17,7 @@ from envdoctor.elf.disk import Disk
 from envdoctor.elf.torch_import import TorchImport, TorchTarget, simulate_import
 from envdoctor.errors import ElfError
 from tests.factories.make_elf import make_shared, make_stub, patched
-from tests.factories.make_torch import init_text, make_nvidia, make_torch
+from tests.factories.make_torch_loader import init_text, make_nvidia, make_torch
 from tests.unit.elf.real_loader import host_roots
 
 SUFFIX = str(sysconfig.get_config_var("EXT_SUFFIX"))

@@ -7,7 +7,7 @@ import pytest
 
 from envdoctor.elf.torch_init import ImportPlan, Preload, parse_init
 from envdoctor.model.cudalibs import LIBRARIES
-from tests.factories.make_torch import init_text
+from tests.factories.make_torch_loader import init_text
 
 INSTALLED = Path(sysconfig.get_path("purelib"), "torch/__init__.py")
 

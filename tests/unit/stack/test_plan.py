@@ -95,7 +95,10 @@ def test_a_new_venv_with_one_package_that_is_not_to_be_had() -> None:
     gone = Unavailable(name="yarl", version="1.23.0", reason="no configured source has it", hint="fetch it")
     plan = _plan(Present(exists=False, installed={}), SOURCES, (gone,))
     text = plan_text(plan)
-    assert "  packages     4: 1 in uv's cache, 1 from /wheels, 1 from https://****@mirror/simple, 1 not to be had; " in text
+    assert (
+        "  packages     4: 1 in uv's cache, 1 from /wheels, 1 from https://****@mirror/simple, 1 not to be had; "
+        in text
+    )
     assert "\nerror: yarl 1.23.0 is not to be had: no configured source has it\n  hint: fetch it\n" in text
     assert "  venv         does not exist yet\n" in text
 
