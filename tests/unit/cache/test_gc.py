@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +15,7 @@ from envdoctor.cache.keyparts import Part
 from envdoctor.cache.layout import Root, files
 from envdoctor.cache.manifest import Manifest
 from envdoctor.cache.status import damaged_entries
+from envdoctor.errors import CacheError
 from envdoctor.probes.host import Host
 from tests.factories.make_cache import filled, graph, kernel, manifest_of, shared_object, write
 from tests.factories.make_venv import tree_state
@@ -55,7 +55,10 @@ def facts(root: Root, *manifests: Manifest, **changes: object) -> Facts:
 
 
 def going(found: Plan) -> list[tuple[str, str]]:
-    return [(removal.entry.split("/")[0] + "/" + removal.entry.rpartition("/")[2][:4], removal.reason) for removal in found.removals]
+    return [
+        (removal.entry.split("/")[0] + "/" + removal.entry.rpartition("/")[2][:4], removal.reason)
+        for removal in found.removals
+    ]
 
 
 def test_nothing_asked_takes_nothing(root: Root) -> None:
@@ -82,9 +85,11 @@ def test_a_profiles_newest_manifest_keeps_its_entries(root: Root) -> None:
 
 def test_what_only_an_older_manifest_lists_goes(root: Root) -> None:
     everything = replace(manifest_of(root, profile="good"), made_at="2026-01-01T00:00:00Z")
-    newest = replace(everything, made_at="2026-02-01T00:00:00Z", files=tuple(
-        file for file in everything.files if "OLD" not in file.path and "fold" not in file.path
-    ))
+    newest = replace(
+        everything,
+        made_at="2026-02-01T00:00:00Z",
+        files=tuple(file for file in everything.files if "OLD" not in file.path and "fold" not in file.path),
+    )
     found = plan(facts(root, everything, newest, keep_for=frozenset({"good"})), Wish(older_than_seconds=14 * DAY))
     assert [removal.kind for removal in found.removals] == ["fx graph", "triton kernel"]
     assert found.kept == {}
@@ -199,8 +204,6 @@ def test_a_clean_up_killed_in_the_middle_can_be_undone(root: Root) -> None:
 
 
 def test_a_record_that_leads_out_of_the_cache_is_not_believed(root: Root) -> None:
-    from envdoctor.errors import CacheError
-
     folder = root.path / ".envdoctor/quarantine/20261129T101500Z-1"
     write(folder / "record.json", b'{"reason": "x", "files": ["../../evil"]}')
     with pytest.raises(CacheError) as caught:
@@ -242,5 +245,3 @@ def test_a_process_with_torch_and_the_folder_in_its_environment_uses_it(tmp_path
         (proc / pid / "fd").mkdir()
     found = in_use.users([root], replace(Host.current(), proc=proc), 1)
     assert [(user.pid, user.command) for user in found] == [(7, "python train.py")]
-
-

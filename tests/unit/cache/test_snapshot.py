@@ -213,7 +213,10 @@ def flipped(found: Members) -> Members:
 @pytest.mark.parametrize(
     ("attack", "problem"),
     [
-        (in_path("../../../etc/cron.d/evil"), "'../../../etc/cron.d/evil': it leads out of its folder, or hides where it leads"),
+        (
+            in_path("../../../etc/cron.d/evil"),
+            "'../../../etc/cron.d/evil': it leads out of its folder, or hides where it leads",
+        ),
         (in_path("a/../../evil"), "'a/../../evil': it leads out of its folder, or hides where it leads"),
         (in_path("/etc/passwd"), "'/etc/passwd': no plain relative path"),
         (in_path("a//b"), "'a//b': no plain relative path"),
@@ -231,7 +234,10 @@ def flipped(found: Members) -> Members:
         (in_file(size=1), "should follow, found"),
         (in_file(sha256="0" * 64), f"blobs/{'0' * 64} should follow, found"),
         (in_file(extra=1), "files[0].extra: unknown key"),
-        (lambda found: with_manifest(found, lambda document: document.update(schema=99)), "schema 99, this version reads 1"),
+        (
+            lambda found: with_manifest(found, lambda document: document.update(schema=99)),
+            "schema 99, this version reads 1",
+        ),
         (
             lambda found: with_manifest(found, lambda document: document["files"].append(document["files"][0])),
             "listed twice",
