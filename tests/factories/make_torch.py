@@ -17,7 +17,7 @@ def make_torch(
     scripts: Mapping[str, str] | None = None,
 ) -> Path:
     """Make a torch wheel of that distribution version; version.py says `stated`, else the same, and the CUDA version."""
-    text = f"__version__ = {stated or version!r}\ndebug = False\ncuda = {cuda!r}\ngit_version = 'abc'\nhip = None\n"
+    text = f"__version__ = {(stated or version)!r}\ndebug = False\ncuda = {cuda!r}\ngit_version = 'abc'\nhip = None\n"
     return make_wheel(
         folder,
         "torch",
