@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from envdoctor.model.plan import Change, Plan
 from envdoctor.model.wording import counted
-from envdoctor.stack.index import shown
 from envdoctor.stack.restore import Restored
+from envdoctor.stack.urls import shown
 
 _LISTED = 12
 

@@ -20,7 +20,6 @@ from envdoctor.probes.regular_file import read_regular
 _MAGIC = b"envdoctor digests 1\n"
 _KEY = struct.Struct("<QQqqq")
 _MAXIMUM_MEMO = 256 * 1024 * 1024
-_MAXIMUM_HEADER = 64 * 1024
 _KEPT = 64
 """Memo files, one an environment; the ones used longest ago go first."""
 # ext4 and xfs stamp times by the timer tick, at most 10 ms; a change in the same tick leaves no trace in them.
@@ -70,7 +69,7 @@ def load(prefix: Path, host: Host) -> DigestMemo:
         pass
     except OSError as error:
         memo.notes.append(f"the digests of earlier runs cannot be read: {path}: {error.strerror or error}")
-    except (ValueError, TypeError, KeyError, struct.error) as error:
+    except (ValueError, TypeError, RecursionError, struct.error) as error:
         memo.notes.append(f"the digests of earlier runs were damaged and are made anew: {path}: {error}")
     return memo
 
@@ -84,17 +83,14 @@ def save(memo: DigestMemo, known: Mapping[str, Mapping[bytes, bytes]]) -> None:
         for algorithm, digests in known.items()
         if digests
     }
-    payload = b"".join(blocks.values())
-    header = {
-        "blocks": [[name, len(next(iter(known[name].values()))), len(known[name])] for name in blocks],
-        "crc32": zlib.crc32(payload),
-    }
+    layout = [[name, len(next(iter(known[name].values()))), len(known[name])] for name in blocks]
+    body = json.dumps(layout).encode() + b"\n" + b"".join(blocks.values())
     try:
         memo.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor, written = tempfile.mkstemp(prefix=".", suffix=".memo", dir=memo.path.parent)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(_MAGIC + json.dumps(header).encode() + b"\n" + payload)
+                file.write(_MAGIC + _checksum(body) + body)
             os.replace(written, memo.path)  # noqa: PTH105 - mkstemp gives a string
         except BaseException:
             os.unlink(written)  # noqa: PTH108 - as above
@@ -107,20 +103,23 @@ def save(memo: DigestMemo, known: Mapping[str, Mapping[bytes, bytes]]) -> None:
 def _parse(data: bytes) -> dict[str, dict[bytes, bytes]]:
     if not data.startswith(_MAGIC):
         raise ValueError("not a memo of this version")
-    end = data.index(b"\n", len(_MAGIC), len(_MAGIC) + _MAXIMUM_HEADER)
-    header = json.loads(data[len(_MAGIC) : end])
-    payload = memoryview(data)[end + 1 :]
-    if zlib.crc32(payload) != header["crc32"]:
+    start = len(_MAGIC) + 8
+    body = memoryview(data)[start:]
+    if data[len(_MAGIC) : start] != _checksum(body):
         raise ValueError("its checksum does not fit")
+    at = data.index(b"\n", start) + 1
     known: dict[str, dict[bytes, bytes]] = {}
-    at = 0
-    for algorithm, length, count in header["blocks"]:
-        record = struct.Struct(f"{_KEY.size}s{int(length)}s")
-        known[str(algorithm)] = dict(record.iter_unpack(payload[at : at + record.size * count]))
+    for algorithm, length, count in json.loads(data[start:at]):
+        record = struct.Struct(f"{_KEY.size}s{length}s")
+        known[algorithm] = dict(record.iter_unpack(memoryview(data)[at : at + record.size * count]))
         at += record.size * count
-    if at != len(payload):
+    if at != len(data):
         raise ValueError("its length does not fit")
     return known
+
+
+def _checksum(body: bytes | memoryview) -> bytes:
+    return b"%08x" % zlib.crc32(body)
 
 
 def _forget_oldest(folder: Path) -> None:

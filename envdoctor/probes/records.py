@@ -132,16 +132,17 @@ class _Indexer:
         rows = [line.rsplit(",", 2) for line in text.split("\n")]
         if rows[-1] == [""]:
             rows.pop()
-        if '"' in text or "\r" in text or set(map(len, rows)) - {3}:
-            return list(self._as_csv(at, path, text))
-        return rows
+        if '"' not in text and "\r" not in text and not set(map(len, rows)) - {3}:
+            sizes = "".join([size for _, _, size in rows])
+            if not sizes or (sizes.isascii() and sizes.isdecimal()):
+                return rows
+        return list(self._as_csv(at, path, text))
 
     def _as_csv(self, at: int, path: str, text: str) -> Iterator[Fields]:
         number = 0
         try:
-            for fields in csv.reader(io.StringIO(text, newline="")):
-                number += 1
-                if len(fields) == 3:
+            for number, fields in enumerate(csv.reader(io.StringIO(text, newline="")), 1):
+                if len(fields) == 3 and (not fields[2] or recorded_size(fields[2]) >= 0):
                     yield fields
                 elif fields:
                     self.made.malformed.append((at, f"{path}:{number}: not a RECORD row"))

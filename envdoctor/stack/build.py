@@ -8,9 +8,9 @@ from envdoctor.model.lock import LockedPackage
 from envdoctor.model.plan import Plan, Source
 from envdoctor.model.wording import counted
 from envdoctor.stack.events import Event, Listener
-from envdoctor.stack.index import shown
 from envdoctor.stack.preview import requirements
 from envdoctor.stack.settings import Sources
+from envdoctor.stack.urls import shown
 from envdoctor.stack.uv import Uv
 
 _PLAIN = ("+ ", "error:", "cause:", "hint:", "Using Python", "Resolved ", "Prepared ", "Installed ")
@@ -65,9 +65,7 @@ def build(
     listen(Event(phase="build", text=f"{counted(done, 'package')} installed", done=done, total=len(plan.packages)))
 
 
-def _install(  # noqa: PLR0913, PLR0917 - one private call
-    group: Group, sources: Sources, uv: Uv, folder: Path, listen: Listener, done: int, total: int
-) -> None:
+def _install(group: Group, sources: Sources, uv: Uv, folder: Path, listen: Listener, done: int, total: int) -> None:
     arguments: list[str | Path] = ["pip", "install", "--no-deps", "--no-build", "--require-hashes"]
     arguments += ["--python", folder / "bin" / "python", "--requirements", "-"]
     # Safe where every wheel must have a locked hash: whichever index answers, only the locked bytes are accepted.

@@ -1,5 +1,6 @@
 """A restore: plan, build beside, verify, examine, swap. The old venv is touched by the last step only."""
 
+import errno
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -90,7 +91,7 @@ def prepare(request: Request, host: Host) -> Prepared:
     )
     chosen = request.lock.select(interpreter.markers)
     pip = pip_config.read(host.environ, host.home, venv=store.target)
-    configured = settings.configured(uv, pip, host.home)
+    configured = settings.configured(uv, pip, host.home, interpreter.path)
     found = sources.locate(
         uv,
         list(chosen.values()),
@@ -107,7 +108,10 @@ def prepare(request: Request, host: Host) -> Prepared:
         present=_present(store.target),
         locked=chosen,
         found=found,
-        warnings=constraints.contradictions(pip.constraints, chosen, interpreter.markers, host.cwd),
+        warnings=(
+            *configured.warnings,
+            *constraints.contradictions(pip.constraints, chosen, interpreter.markers, host.cwd),
+        ),
     )
     return Prepared(
         request=request,
@@ -158,8 +162,10 @@ def carry_out(prepared: Prepared, examine: Examine, listen: Listener) -> Restore
             with uninterrupted():
                 kept = put_in_place(store, entry)
             clock.lap("swap")
-        except BaseException:
+        except BaseException as error:
             _undo(store, folder)
+            if isinstance(error, OSError):
+                raise _system_said(error) from error
             raise
         return Restored(target=store.target, kept=kept, verified=verified, recovered=recovered, seconds=clock.laps)
 
@@ -194,6 +200,13 @@ def _undo(store: Store, folder: Path) -> None:
         return
     remove_tree(folder)
     journal.clear(store)
+
+
+def _system_said(error: OSError) -> RestoreError:
+    where = f" ({error.filename})" if error.filename else ""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    hint = "free some space and run it again" if full else "restore as the owner of the venv's folder"
+    return RestoreError(f"{error.strerror or error}{where}", hint)
 
 
 class _Clock:

@@ -4,17 +4,16 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from packaging.tags import Tag
 
 from envdoctor.model.lock import LockedPackage
 from envdoctor.model.plan import Interpreter, Source, SourceKind, Unavailable
 from envdoctor.stack import wheel_tags
-from envdoctor.stack.index import File, IndexUnreadableError, page_files, project_files, shown, size_of
+from envdoctor.stack.index import File, page_files, project_files, size_of
 from envdoctor.stack.preview import cached, preview
 from envdoctor.stack.settings import Sources
+from envdoctor.stack.urls import IndexUnreadableError, is_local, local_path, shown
 from envdoctor.stack.uv import Uv, UvError
 from envdoctor.stack.wheel_file import unsafe_entry
 
@@ -104,17 +103,13 @@ def _cached(
     # The default index comes last in uv's order, and has most of what there is.
     for place in (*reversed(sources.indexes), *sources.find_links):
         left = [search for search in searches if search.package.name not in found]
-        if _is_local(place):
+        if is_local(place):
             left = [search for search in left if search.offered(_files(place, search, sources))]
         packages = [search.package for search in left]
         if packages:
-            for name in cached(uv, packages, interpreter, sources.only(place), offline=offline or _is_local(place)):
+            for name in cached(uv, packages, interpreter, sources.only(place), offline=offline or is_local(place)):
                 found[name] = Source(kind="cache", location=place, bytes=0)
     return found
-
-
-def _is_local(place: str) -> bool:
-    return "://" not in place or place.startswith("file:")
 
 
 def _files(place: str, search: _Search, sources: Sources) -> Iterable[File]:
@@ -131,7 +126,7 @@ def _files(place: str, search: _Search, sources: Sources) -> Iterable[File]:
 
 def _search(search: _Search, sources: Sources, offline: bool) -> Source | None:  # noqa: FBT001 - mapped over a pool
     for place in (*sources.find_links, *sources.indexes):
-        if offline and not _is_local(place):
+        if offline and not is_local(place):
             continue
         file = search.fitting(_files(place, search, sources), shown(place))
         if file is not None:
@@ -143,8 +138,8 @@ def _search(search: _Search, sources: Sources, offline: bool) -> Source | None: 
 
 
 def _linked(place: str, sources: Sources) -> Iterable[File]:
-    local = Path(unquote(urlsplit(place).path)) if place.startswith("file:") else Path(place)
-    if not _is_local(place) or (place.startswith("file:") and not local.is_dir()):
+    local = local_path(place)
+    if not is_local(place) or (place.startswith("file:") and not local.is_dir()):
         return page_files(place, sources.access)
     try:
         return [
