@@ -1,4 +1,4 @@
-"""NVML fails after an unattended driver upgrade: module 570.124.06, libraries 570.133.07 (nvidia-container-toolkit 171)."""
+"""NVML fails after an unattended driver upgrade (nvidia-container-toolkit issue 171)."""
 
 from dataclasses import replace
 from pathlib import Path

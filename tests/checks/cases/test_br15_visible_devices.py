@@ -1,4 +1,4 @@
-"""CUDA_VISIBLE_DEVICES and MIG mistakes: fewer GPUs than the launch topology needs (pytorch issues 95784 and 131650)."""
+"""CUDA_VISIBLE_DEVICES and MIG mistakes: fewer GPUs than the launch needs (pytorch issues 95784 and 131650)."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""operator torchvision::nms does not exist: an older torch stands in front of the venv's (pytorch/vision issue 9174)."""
+"""operator torchvision::nms does not exist: an older torch stands in front (pytorch/vision issue 9174)."""
 
 from pathlib import Path
 

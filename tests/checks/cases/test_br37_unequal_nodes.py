@@ -1,4 +1,4 @@
-"""Nodes of one job have different NCCLs (NVIDIA/nccl issue 1381, mmdetection issue 1089): compared before the launch."""
+"""Nodes of one job have different NCCLs, torches or drivers (NVIDIA/nccl issue 1381, mmdetection issue 1089)."""
 
 import json
 from dataclasses import replace
