@@ -15,7 +15,7 @@ Fix:
     Take the torch that is in front away, or align the trio: torch 2.11, torchvision 0.26, torchaudio 2.11.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from envdoctor.checks.case import Case
 from envdoctor.checks.remedies import install_command, restore_or
@@ -52,11 +52,11 @@ def _with_torch(case: Case, build: TorchBuild, companion: CompanionBuild) -> Fin
     actual = ".".join(build.version.split(".")[:2])
     if wanted and wanted != actual:
         title = f"{companion.name} {companion.version} was built for torch {wanted}; torch {build.version} is imported"
-        return _finding(case, build, companion, title)
+        return _finding(case, build, companion, title, _of_release(case, build, companion))
     flavour, own = _flavour(companion.version), _flavour(build.version)
     if flavour and own and flavour != own:
         title = f"{companion.name} {companion.version} was built for another CUDA major than torch {build.version}"
-        return _finding(case, build, companion, title)
+        return _finding(case, build, companion, title, _of_flavour(case, build, companion))
     return None
 
 
@@ -66,7 +66,7 @@ def _flavour(version: str) -> str:
     return local[:4] if local.startswith("cu") else "cpu" if local == "cpu" else ""
 
 
-def _finding(case: Case, build: TorchBuild, companion: CompanionBuild, title: str) -> Finding:
+def _finding(case: Case, build: TorchBuild, companion: CompanionBuild, title: str, commands: Sequence[str]) -> Finding:
     return Finding(
         code=CODE,
         name=NAME,
@@ -75,21 +75,27 @@ def _finding(case: Case, build: TorchBuild, companion: CompanionBuild, title: st
         title=title,
         subject=companion.name,
         evidence=(f"{companion.path} says {companion.version}", f"{build.folder}/version.py says {build.version}"),
-        remediation=restore_or(case, *_align(case, build, companion)),
+        remediation=restore_or(
+            case, f"install the {companion.name} of this torch's release and flavour, from where torch came", commands
+        ),
         causes=(f"companion:{companion.name}:torch",),
         symptom_of=("shadow:torch", "version:torch", "torch-build", f"version:{companion.name}"),
     )
 
 
-def _align(case: Case, build: TorchBuild, companion: CompanionBuild) -> tuple[str, list[str]]:
+def _of_release(case: Case, build: TorchBuild, companion: CompanionBuild) -> list[str]:
     series, _, minor = ".".join(build.version.split(".")[:2]).partition(".")
     fitting = ""
     if series == "2" and minor.isdecimal():
         fitting = torchvision_for(int(minor)) if companion.name == "torchvision" else f"2.{minor}"
-    text = f"install the {companion.name} of this torch's release, from where torch came"
-    if not fitting:
-        return text, []
-    return text, [install_command(case, [(companion.name, f"{fitting}.*")])]
+    return [install_command(case, [(companion.name, f"{fitting}.*")])] if fitting else []
+
+
+def _of_flavour(case: Case, build: TorchBuild, companion: CompanionBuild) -> list[str]:
+    # With the local part: a public version is satisfied by the flavour that is already there.
+    local = build.version.partition("+")[2]
+    spec = f"{companion.name}=={companion.version.partition('+')[0]}+{local}"
+    return [f"uv pip install --python {case.python} --no-deps --torch-backend {local} {spec}"]
 
 
 def _flashinfer(case: Case) -> Iterator[Finding]:

@@ -16,8 +16,8 @@ def make_torch(
     files: Mapping[str, bytes | str] | None = None,
     scripts: Mapping[str, str] | None = None,
 ) -> Path:
-    """Make a torch wheel of that distribution version; version.py says `stated`, else the same, and the CUDA version."""
-    text = f"__version__ = {stated or version!r}\ndebug = False\ncuda = {cuda!r}\ngit_version = 'abc'\nhip = None\n"
+    """Make a torch wheel; its version.py states that CUDA version, and `stated` or else the wheel's own version."""
+    text = f"__version__ = {(stated or version)!r}\ndebug = False\ncuda = {cuda!r}\ngit_version = 'abc'\nhip = None\n"
     return make_wheel(
         folder,
         "torch",
