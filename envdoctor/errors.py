@@ -8,6 +8,7 @@ EnvdoctorError                 message + hint + exit code
 │   └── FingerprintError       a fingerprint file is malformed or of another schema
 ├── ElfError                   a file is not the ELF object it should be (recorded as a fact)
 ├── ProbeError                 a fact could not be read (recorded as a fact; the checks that need it say so)
+├── CacheError                 a snapshot or a warm-up is not what it should be; nothing was taken from it: exit 1
 ├── RestoreError               a restore stopped and the old venv is untouched: exit 4
 └── GateRefusedError           the gate does not let the trainer start: exit 1, 2 or 3
 """
@@ -55,6 +56,12 @@ class ProbeError(EnvdoctorError):
     """A fact could not be read; the reason is kept as a fact."""
 
     exit_code = ExitCode.UNKNOWN
+
+
+class CacheError(EnvdoctorError):
+    """A snapshot of a compile cache is foreign, damaged or forged, or a warm-up did not warm."""
+
+    exit_code = ExitCode.FINDINGS
 
 
 class RestoreError(EnvdoctorError):

@@ -1,12 +1,193 @@
-"""The launch hook: refuses to start training on a stack that is not its profile's."""
+"""The launch gate: one call in a train script that lets it start on the right stack and on no other.
 
-from typing import Literal
+    from envdoctor import gate
+    gate.require("21k-toks")
+
+It belongs before `import torch`, examines the running interpreter's own environment from its files, and costs a
+fraction of a second. At import only the standard library is loaded; neither torch nor a terminal library ever is.
+"""
+
+import datetime as dt
+import getpass
+import importlib.util
+import json
+import os
+import sys
+import typing
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+Mode = typing.Literal["enforce", "warn", "off"]
+MODES: tuple[Mode, ...] = typing.get_args(Mode)
+LOG = Path(".envdoctor/gate.log")
+OTHER_TORCH = "torch-from-elsewhere"
+"""Stands among the codes let through when the process would import another torch than the one examined."""
+
+if typing.TYPE_CHECKING:
+    from envdoctor.examine import Examination
 
 
-def require(
-    profile: str,
-    *,
-    mode: Literal["enforce", "warn", "off"] | None = None,
-    reason: str = "",
-) -> None:
-    """Let the caller go on when the running environment is what `profile` wants."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bypass:
+    """One start that the gate did not decide, as a line of the gate log keeps it."""
+
+    at: str
+    """UTC, ISO 8601, seconds."""
+    profile: str
+    mode: Mode
+    reason: str
+    found: tuple[str, ...]
+    """Codes of the findings that were let through; empty in mode "off", which looks at nothing."""
+    user: str
+    prefix: str
+    command: tuple[str, ...]
+
+
+def require(profile: str, *, mode: Mode | None = None, reason: str = "") -> None:
+    """Return when this process may start on `profile`; else say why, cause first, and raise SystemExit.
+
+    `mode` (default: $ENVDOCTOR_GATE, else "enforce") may be "warn", which reports and goes on, or "off", which looks at
+    nothing. Both need a `reason` (or $ENVDOCTOR_GATE_REASON), said on stderr and kept in the gate log
+    ($ENVDOCTOR_GATE_LOG, else .envdoctor/gate.log in the current folder).
+
+    The exit code is the verdict's: 1 for findings, 3 when a check that matters could not tell; 2 is an unknown profile
+    or a bypass without a reason. Under torchrun every rank decides for itself, and local rank 0 prints the report.
+    """
+    from envdoctor.errors import EnvdoctorError  # noqa: PLC0415 - nothing of ours is loaded before it is needed
+
+    try:
+        chosen, why = choose(mode, reason, os.environ)
+        examination = None if chosen == "off" else _examine(profile)
+    except EnvdoctorError as error:
+        _say(f"error: envdoctor gate: {error.message}" + (f"\n\nhint: {error.hint}" if error.hint else ""))
+        raise SystemExit(int(error.exit_code)) from None
+    if examination is None:
+        record(profile, chosen, why, ())
+        return
+    elsewhere = _other_torch(examination)
+    code = int(examination.verdict.exit_code()) or int(bool(elsewhere))
+    if code and not _local_rank():
+        _report(examination, profile, elsewhere)
+    if chosen == "warn":
+        found = tuple(item.code for item in examination.verdict.findings)
+        record(profile, chosen, why, (*found, OTHER_TORCH) if elsewhere else found)
+    elif code:
+        _say(f"error: envdoctor gate: {_who()} does not start on {sys.prefix} (profile {profile})")
+        raise SystemExit(code)
+
+
+def choose(mode: str | None, reason: str, environ: Mapping[str, str]) -> tuple[Mode, str]:
+    """Return the mode and the reason that hold; raise UsageError for an unknown mode or a bypass without a reason."""
+    from envdoctor.errors import UsageError  # noqa: PLC0415
+
+    wanted = mode if mode is not None else environ.get("ENVDOCTOR_GATE") or "enforce"
+    why = (reason or environ.get("ENVDOCTOR_GATE_REASON", "")).strip()
+    chosen = next((known for known in MODES if known == wanted), None)
+    if chosen is None:
+        raise UsageError(f"`{wanted}` is no gate mode", f"ENVDOCTOR_GATE is one of {', '.join(MODES)}")
+    if chosen != "enforce" and not why:
+        raise UsageError(
+            f"mode `{chosen}` needs a reason, which is logged", 'say why: ENVDOCTOR_GATE_REASON="..." or `reason=`'
+        )
+    return chosen, why
+
+
+def record(profile: str, mode: Mode, reason: str, found: tuple[str, ...], prefix: str = sys.prefix) -> None:
+    """Say a bypass on stderr and append it to the gate log; `found` are the codes of the findings let through.
+
+    A log that cannot be written is said and stops nothing.
+    """
+    if _local_rank():
+        return
+    codes = ", ".join(sorted(set(found)))
+    passed = f"; findings let through: {codes}" if codes else ""
+    _say(f"warning: envdoctor gate: mode {mode} for profile {profile}, because: {reason}{passed}")
+    bypass = Bypass(
+        at=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        profile=profile,
+        mode=mode,
+        reason=reason,
+        found=tuple(sorted(set(found))),
+        user=_user(),
+        prefix=prefix,
+        command=tuple(sys.orig_argv),
+    )
+    log = Path(os.environ.get("ENVDOCTOR_GATE_LOG") or LOG)
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("a", encoding="utf-8") as file:
+            # One write of one line: ranks of several nodes may share the folder.
+            file.write(json.dumps(asdict(bypass)) + "\n")
+    except OSError as error:
+        _say(f"warning: envdoctor gate: cannot write {log}: {error.strerror}; this bypass is recorded here only")
+
+
+def _examine(profile: str) -> "Examination":
+    from envdoctor import examine, profile_store  # noqa: PLC0415
+    from envdoctor.probes.context import Options  # noqa: PLC0415
+    from envdoctor.probes.host import Host  # noqa: PLC0415
+    from envdoctor.probes.target import Target  # noqa: PLC0415
+
+    found = profile_store.find(profile, Path.cwd())
+    # The driver is asked through NVML in a child process, which costs more than the whole gate may.
+    options = Options(
+        ask_nvml=False,
+        source_root=found.path.parent.parent,
+        source_files=tuple(found.profile.sources),
+    )
+    target = Target(prefix=Path(sys.prefix), interpreter=Path(sys.executable))
+    facts = examine.take_fingerprint(target, Host.current(), options)
+    verdict = examine.judge(facts, found.profile, profile_store.load_lock(found))
+    return examine.Examination(fingerprint=facts, verdict=verdict)
+
+
+def _other_torch(examination: "Examination") -> str:
+    """Say which torch this process would import when it is not the examined one; empty when it is."""
+    from envdoctor.probes.torch_build import TorchBuild  # noqa: PLC0415
+
+    # sys.path as it is now, script folder and later insertions included; a top-level spec is found without importing.
+    spec = importlib.util.find_spec("torch")
+    build = examination.fingerprint.get(TorchBuild)
+    taken = os.path.realpath(Path(spec.origin).parent) if spec is not None and spec.origin else ""
+    examined = os.path.realpath(build.folder) if build is not None and build.folder else ""
+    if taken == examined or build is None:
+        return ""
+    return (
+        f"`import torch` takes {taken or 'nothing'} in this process; examined was {examined or 'a venv without torch'}"
+    )
+
+
+def _report(examination: "Examination", profile: str, elsewhere: str) -> None:
+    from envdoctor.heading import heading  # noqa: PLC0415
+    from envdoctor.report import as_text, style  # noqa: PLC0415
+
+    if examination.verdict.exit_code():
+        shown = style.Style(color=sys.stderr.isatty() and not os.environ.get("NO_COLOR"))
+        _say(as_text.render(heading(examination.fingerprint, profile), examination.verdict, shown))
+    if elsewhere:
+        _say(
+            f"error: envdoctor gate: {elsewhere}\n\nhint: take what puts it there out of sys.path, or examine that one"
+        )
+
+
+def _who() -> str:
+    rank = os.environ.get("RANK", "")
+    return f"rank {rank}" if rank else "this process"
+
+
+def _local_rank() -> int:
+    rank = os.environ.get("LOCAL_RANK", "")
+    return int(rank) if rank.isdigit() else 0
+
+
+def _user() -> str:
+    # A container's uid may have no passwd entry, and so no name.
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)  # noqa: T201 - the trainer's log is where this belongs

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("envdoctor", "trainer")
 STDLIB = set(sys.stdlib_module_names)
 
-# Layer -> first-party prefixes and third-party roots it may import. The longest matching prefix of a module is its layer.
+# Layer -> first-party prefixes and third-party roots it may import. The longest matching prefix is its layer.
 LAYERS: dict[str, tuple[str, ...]] = {
     "envdoctor": ("envdoctor",),
     "envdoctor.__main__": ("envdoctor", "typer"),
@@ -19,28 +19,77 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "envdoctor.errors": ("envdoctor.exitcodes",),
     "envdoctor.model": ("envdoctor.model", "envdoctor.errors", "envdoctor.exitcodes", "packaging"),
     "envdoctor.elf": ("envdoctor.elf", "envdoctor.model", "envdoctor.errors"),
-    "envdoctor.probes": ("envdoctor.probes", "envdoctor.elf", "envdoctor.model", "envdoctor.errors", "packaging", "pynvml"),
+    "envdoctor.probes": (
+        "envdoctor.probes",
+        "envdoctor.elf",
+        "envdoctor.model",
+        "envdoctor.errors",
+        "packaging",
+        "pynvml",
+    ),
     "envdoctor.checks": ("envdoctor.checks", "envdoctor.probes", "envdoctor.model", "envdoctor.errors", "packaging"),
     "envdoctor.profile_store": ("envdoctor.model", "envdoctor.errors", "tomli"),
     "envdoctor.examine": (
-        "envdoctor.model", "envdoctor.probes", "envdoctor.checks", "envdoctor.errors", "envdoctor.profile_store",
+        "envdoctor.model",
+        "envdoctor.probes",
+        "envdoctor.checks",
+        "envdoctor.errors",
+        "envdoctor.profile_store",
     ),
     "envdoctor.gate": (
-        "envdoctor.model", "envdoctor.elf", "envdoctor.probes", "envdoctor.checks", "envdoctor.errors",
-        "envdoctor.exitcodes", "envdoctor.profile_store", "envdoctor.examine",
+        "envdoctor.model",
+        "envdoctor.elf",
+        "envdoctor.probes",
+        "envdoctor.checks",
+        "envdoctor.errors",
+        "envdoctor.exitcodes",
+        "envdoctor.profile_store",
+        "envdoctor.examine",
+        "envdoctor.heading",
+        "envdoctor.report",
     ),
+    "envdoctor.heading": ("envdoctor.model", "envdoctor.probes", "envdoctor.report"),
     "envdoctor.stack": (
-        "envdoctor.stack", "envdoctor.model", "envdoctor.probes", "envdoctor.checks", "envdoctor.errors",
-        "envdoctor.profile_store", "envdoctor.examine", "packaging", "tomli", "tomli_w", "uv",
+        "envdoctor.stack",
+        "envdoctor.model",
+        "envdoctor.probes",
+        "envdoctor.checks",
+        "envdoctor.errors",
+        "envdoctor.profile_store",
+        "envdoctor.examine",
+        "packaging",
+        "tomli",
+        "tomli_w",
+        "uv",
     ),
     "envdoctor.cache": (
-        "envdoctor.cache", "envdoctor.model", "envdoctor.probes", "envdoctor.checks", "envdoctor.errors",
-        "envdoctor.profile_store", "envdoctor.examine", "packaging", "zstandard",
+        "envdoctor.cache",
+        "envdoctor.model",
+        "envdoctor.probes",
+        "envdoctor.checks",
+        "envdoctor.errors",
+        "envdoctor.profile_store",
+        "envdoctor.examine",
+        "packaging",
+        "zstandard",
     ),
+    "envdoctor.fleet": ("envdoctor.fleet", "envdoctor.model", "envdoctor.probes", "envdoctor.errors"),
     "envdoctor.report": ("envdoctor.report", "envdoctor.model", "envdoctor.errors", "envdoctor.exitcodes", "rich"),
     "envdoctor.cli": ("envdoctor", "typer", "rich", "packaging"),
-    "trainer": ("trainer", "envdoctor.gate", "envdoctor.cache", "torch", "transformers", "accelerate", "datasets",
-                "safetensors", "rich", "numpy", "wandb", "matplotlib"),
+    "trainer": (
+        "trainer",
+        "envdoctor.gate",
+        "envdoctor.cache",
+        "torch",
+        "transformers",
+        "accelerate",
+        "datasets",
+        "safetensors",
+        "rich",
+        "numpy",
+        "wandb",
+        "matplotlib",
+    ),
 }
 # Standard modules that a pure layer must not touch: facts and paths are passed in.
 FORBIDDEN_STDLIB: dict[str, set[str]] = {
@@ -68,6 +117,9 @@ def _imports(tree: ast.AST) -> list[tuple[str, tuple[str, ...]]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found += [(alias.name, ()) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module in PACKAGES:
+            # `from envdoctor import examine` imports that module; `__version__` is no module.
+            found += [(f"{node.module}.{alias.name}", ()) for alias in node.names if not alias.name.startswith("_")]
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             found.append((node.module, tuple(alias.name for alias in node.names)))
     return found
@@ -120,8 +172,7 @@ def test_gate_imports_only_the_standard_library_at_the_top() -> None:
 
 def test_gate_leaves_heavy_modules_out_of_the_trainer() -> None:
     code = (
-        "import sys, envdoctor.gate\n"
-        "print(sorted({'torch', 'typer', 'rich', 'pydantic', 'numpy'} & set(sys.modules)))"
+        "import sys, envdoctor.gate\nprint(sorted({'torch', 'typer', 'rich', 'pydantic', 'numpy'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout == "[]\n"
@@ -141,7 +192,7 @@ def test_no_import_cycles() -> None:
     done: set[str] = set()
 
     def walk(node: str, path: tuple[str, ...]) -> None:
-        assert node not in path, f"import cycle: {' -> '.join((*path[path.index(node):], node))}"
+        assert node not in path, f"import cycle: {' -> '.join((*path[path.index(node) :], node))}"
         if node in done:
             return
         for other in sorted(graph[node]):

@@ -4,11 +4,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from packaging.markers import InvalidMarker, Marker
-from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
-
 from envdoctor.errors import LockError
+from envdoctor.model.names import normalized
 
 _PIN = re.compile(r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*==\s*(?P<version>[^\s;]+)\s*(?:;\s*(?P<marker>.+))?$")
 _HASH = re.compile(r"--hash=(?P<algorithm>[a-z0-9]+):(?P<digest>[0-9a-f]+)")
@@ -26,7 +23,11 @@ class LockedPackage:
 
     def applies(self, environment: Mapping[str, str]) -> bool:
         """Tell whether the marker holds in that environment (PEP 508 names -> values)."""
-        return not self.marker or Marker(self.marker).evaluate(dict(environment))
+        if not self.marker:
+            return True
+        from packaging.markers import Marker  # noqa: PLC0415 - slow to import, and most locks have no marker
+
+        return Marker(self.marker).evaluate(dict(environment))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +71,21 @@ def _parse_line(line: str, lock: str) -> LockedPackage:
         raise LockError(f"{lock}: `{shown}` carries no usable sha256", "lock it again, or add `--hash=sha256:…`")
     marker = (pin["marker"] or "").strip()
     try:
-        Version(pin["version"])
-        if marker:
-            Marker(marker)
-    except (InvalidVersion, InvalidMarker) as error:
+        _validate(pin["version"], marker)
+    except ValueError as error:
         raise LockError(f"{lock}: `{shown}`: {error}", "correct the line") from error
-    return LockedPackage(name=canonicalize_name(pin["name"]), version=pin["version"], hashes=digests, marker=marker)
+    return LockedPackage(name=normalized(pin["name"]), version=pin["version"], hashes=digests, marker=marker)
+
+
+def _validate(version: str, marker: str) -> None:
+    # packaging's errors are all ValueErrors. A check without a profile has no lock and pays for none of this.
+    from packaging.version import Version  # noqa: PLC0415
+
+    Version(version)
+    if marker:
+        from packaging.markers import Marker  # noqa: PLC0415
+
+        Marker(marker)
 
 
 def _refuse_twice(packages: list[LockedPackage], lock: str) -> None:

@@ -69,6 +69,10 @@ class CompileWanted:
     cache_location: str = ""
     cache_key: str = ""
     """Key digest of the snapshot that belongs to this profile."""
+    cache_digest: str = ""
+    """Digest of the one snapshot that may be restored for this profile; empty for any of the right key."""
+    warm_command: tuple[str, ...] = ()
+    """What `cache warm` runs; `{python}` and `{profile}` are filled in. Empty for the trainer's own warm-up."""
     cold_minutes: float = 0.0
     """Minutes of compilation a cold start costs, from the profile's own history; 0 when unknown."""
 

@@ -7,6 +7,8 @@ from typing import Literal
 from envdoctor.exitcodes import ExitCode
 from envdoctor.model.finding import SEVERITY_ORDER, Finding, Severity
 
+BREAKS_IMPORT = "import:torch"
+"""Cause token of a finding without which `import torch` would fail."""
 AreaState = Literal["ok", "note", "warning", "error", "unknown"]
 
 
@@ -61,23 +63,30 @@ class Verdict:
 def order_by_cause(findings: Iterable[Finding]) -> tuple[tuple[Finding, ...], dict[int, int]]:
     """Return the findings with each consequence behind its cause, and the map consequence -> cause (indices).
 
-    A finding with several possible causes hangs under the most severe one, the first of them by code and subject.
+    A finding with several possible causes hangs under the most severe one, the first of them by code and subject. Among
+    equally severe causes the one that keeps torch from being imported comes first, then the one that explains most.
     """
     ranked = sorted(findings, key=lambda item: (SEVERITY_ORDER[item.severity], item.code, item.subject))
     parent = {
-        index: cause
-        for index, finding in enumerate(ranked)
-        if (cause := _cause_of(index, finding, ranked)) is not None
+        index: cause for index, finding in enumerate(ranked) if (cause := _cause_of(index, finding, ranked)) is not None
     }
     roots = {index: _root(index, parent) for index in range(len(ranked))}
-    ordered: list[int] = []
-    for index in range(len(ranked)):
-        if roots[index] == index:
-            ordered += [index, *(other for other, root in roots.items() if root == index and other != index)]
+    groups = [
+        [index, *(other for other, root in roots.items() if root == index and other != index)]
+        for index in range(len(ranked))
+        if roots[index] == index
+    ]
+    ordered = [index for group in sorted(groups, key=lambda group: _weight(group, ranked)) for index in group]
     position = {old: new for new, old in enumerate(ordered)}
     explained = {root: tuple(sorted({ranked[i].code for i, r in roots.items() if r == root != i})) for root in ordered}
     placed = tuple(replace(ranked[old], explains=explained[old]) for old in ordered)
     return placed, {position[index]: position[root] for index, root in roots.items() if root != index}
+
+
+def _weight(group: list[int], ranked: list[Finding]) -> tuple[int, bool, int]:
+    stops = any(BREAKS_IMPORT in ranked[index].causes for index in group)
+    worst = min(SEVERITY_ORDER[ranked[index].severity] for index in group)
+    return (worst, not stops, -len(group))
 
 
 def _cause_of(index: int, finding: Finding, ranked: list[Finding]) -> int | None:

@@ -1,0 +1,89 @@
+# A clean machine needs Python 3.11 or newer, git, make and a C++ compiler. Nothing is installed outside this folder.
+#
+#   make run         build the small default stack, check it, train on it for a moment
+#   make test        lint, type-check and test
+#   make lint        ruff and mypy alone
+#   make test-stack  the incident, replayed on the real CUDA stack (downloads about 5 GB)
+#   make bench       envdoctor beside pip, uv and torch's own collect_env; VENV=path names another venv
+#   make docs        write docs/checks from the checks themselves
+#   make clean       remove what the targets above made
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+# Calling each one is the only proof that it works: a shim can be on PATH without a Python behind it.
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$python"; break; }; done)
+# make's own default for CXX is not somebody's wish.
+CXX_FOUND := $(shell command -v "$(if $(filter default,$(origin CXX)),c++,$(CXX))" || command -v g++ || command -v clang++)
+
+# The tool starts from its own bytecode; an inherited "write none" would make every command compile it again.
+unexport PYTHONDONTWRITEBYTECODE
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export UV_PYTHON_DOWNLOADS := never
+
+TOOL := .venv
+TRAIN := .venv-train
+TEST := .venv-test
+SMOKE := profiles/cpu-smoke.toml lockfiles/cpu-smoke.txt
+VENV ?= $(TRAIN)
+RUN_ARGUMENTS ?=
+
+.PHONY: help run test lint test-stack bench docs clean toolchain
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+toolchain:
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "error: no Python 3.11 or newer answers as python3 or python3.11 to python3.14" >&2; \
+		echo "hint: install one, or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python3" >&2; exit 1; fi
+	@if [ -z "$(CXX_FOUND)" ]; then \
+		echo "error: no C++ compiler (c++, g++ or clang++); torch.compile builds its CPU kernels with one" >&2; \
+		echo "hint: install one (Debian and Ubuntu: apt install g++), or name it: CXX=/path/to/c++" >&2; exit 1; fi
+
+# pip makes the tool's own venv, so that whatever index and cache pip is configured with is used.
+$(TOOL)/.made: pyproject.toml | toolchain
+	@echo "== the tool's own venv ($(TOOL))"
+	"$(PYTHON)" -m venv --clear $(TOOL) || { \
+		echo "hint: this Python cannot make a venv (Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
+	$(TOOL)/bin/python -m pip install -qq --editable .
+	$(TOOL)/bin/python -m compileall -q envdoctor
+	touch $@
+
+$(TRAIN)/.made: $(SMOKE) $(TOOL)/.made
+	@echo "== the training venv ($(TRAIN))"
+	$(TOOL)/bin/envdoctor restore --profile cpu-smoke --venv $(TRAIN) -y
+	touch $@
+
+$(TEST)/.made: $(SMOKE) pyproject.toml $(TOOL)/.made
+	@echo "== the test venv ($(TEST))"
+	$(TOOL)/bin/envdoctor restore --profile cpu-smoke --venv $(TEST) -y
+	$(TOOL)/bin/python -m pip --python $(TEST)/bin/python install -qq --editable '.[test]'
+	touch $@
+
+run: $(TRAIN)/.made
+	$(TOOL)/bin/envdoctor check $(TRAIN) --profile cpu-smoke
+	$(TRAIN)/bin/python -m trainer --profile cpu-smoke $(RUN_ARGUMENTS)
+
+lint: $(TEST)/.made
+	$(TEST)/bin/python -m ruff check .
+	$(TEST)/bin/python -m ruff format --check .
+	$(TEST)/bin/python -m mypy
+
+test: lint
+	$(TEST)/bin/python -m pytest -m "not stack"
+
+test-stack: $(TEST)/.made
+	$(TEST)/bin/python -m pytest -m stack tests/stack
+
+bench: $(TOOL)/.made
+	$(TOOL)/bin/python benchmarks/check_against_peers.py $(VENV)
+
+docs: $(TEST)/.made
+	$(TEST)/bin/python -m envdoctor.cli.check_pages docs/checks
+
+clean:
+	rm -rf $(TOOL) $(TRAIN) $(TEST) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

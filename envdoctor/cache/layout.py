@@ -1,0 +1,173 @@
+"""What lies where in a compile cache: the files of a root, the entry each belongs to and what kind it is.
+
+Folders as their writers name them: torch/_inductor/codecache.py (get_path, FxGraphCache), autograd_cache.py,
+torch/_inductor/runtime/cache_dir_utils.py (Triton kernels of inductor lie under triton/DEVICE),
+triton/runtime/cache.py.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from envdoctor.errors import CacheError
+from envdoctor.probes.compile_caches import locate
+from envdoctor.probes.host import Host
+
+OWN = ".envdoctor"
+"""Our folder inside a root: manifests of what filled it, and the quarantine. No compiler looks into it."""
+ROOT_KINDS = ("inductor", "triton", "torch_extensions", "flashinfer", "cuda")
+PORTABLE = ("inductor", "triton")
+"""Roots a snapshot takes unless told otherwise: the others are keyed by absolute paths or rebuilt by their owner."""
+_TEMPORARY = re.compile(r"^(\..*|tmp\.pid_.*|.*\.tmp(\.pid_.*)?|.*\.lock|lock)$")
+_FIRST = {"fxgraph": "fx graph", "aotautograd": "autograd graph", "triton": "triton kernel", "cache": "autotune result"}
+_OTHER_ROOTS = {"triton": "triton kernel", "torch_extensions": "extension", "flashinfer": "extension"}
+_CPP = (".cpp", ".so", ".o", ".h")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Root:
+    """One cache folder."""
+
+    kind: str
+    """One of ROOT_KINDS."""
+    path: Path
+    found_via: str
+    """The variable or default that names it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheFile:
+    """One file of a root."""
+
+    root: str
+    path: str
+    """Relative to the root, with forward slashes."""
+    size: int
+    modified: int
+    """Nanoseconds since the epoch."""
+    mode: int
+
+    @property
+    def kind(self) -> str:
+        """Return what kind of entry it belongs to."""
+        return kind_of(self.root, self.path)
+
+    @property
+    def entry(self) -> str:
+        """Return the entry it belongs to: what must go together when one of its files is damaged."""
+        return entry_of(self.root, self.path)
+
+
+def roots(host: Host) -> tuple[Root, ...]:
+    """Return every cache folder this host's environment names, present or not."""
+    return tuple(Root(kind=kind, path=path, found_via=via) for kind, path, via in locate(host))
+
+
+def kind_of(root: str, path: str) -> str:
+    """Return the kind of entry a path belongs to."""
+    if root == "cuda":
+        return "cuda binary"
+    if root in _OTHER_ROOTS:
+        return _OTHER_ROOTS[root]
+    parts = PurePosixPath(path)
+    first = parts.parts[0]
+    if first in _FIRST or parts.suffix == ".best_config":
+        return _FIRST.get(first, "autotune result")
+    if parts.suffix in _CPP:
+        # Without "main" it is one of the tiny programs cpu_vec_isa.py compiles to see what the CPU can do.
+        return "c++ kernel" if parts.suffixes[0] in (".main", ".optimized") else "compiler test"
+    return "python wrapper" if parts.suffix == ".py" else "other"
+
+
+def entry_of(root: str, path: str) -> str:
+    """Return the entry a path belongs to, relative to the root.
+
+    A Triton kernel is its whole folder, because a group file that names a missing cubin ends in a KeyError and not in
+    a recompilation. A C++ or Python module is every file of one stem. A graph is one file: torch tries each of a key.
+    """
+    parts = path.split("/")
+    kind = kind_of(root, path)
+    if kind == "triton kernel":
+        depth = 3 if root == "inductor" else 1
+        return "/".join(parts[:depth]) if len(parts) > depth else path
+    if kind == "extension":
+        return "/".join(parts[:2]) if len(parts) > 2 else parts[0]
+    if kind in ("c++ kernel", "python wrapper", "compiler test"):
+        return "/".join([*parts[:-1], parts[-1].split(".")[0]])
+    return path
+
+
+def files(roots: Iterable[Root]) -> Iterator[CacheFile]:
+    """Yield the regular files of the roots, each sorted by path; temporaries, locks, links and our own are left out.
+
+    A root inside another (TRITON_CACHE_DIR below inductor's folder) is walked once, as itself. A folder or file that
+    vanishes meanwhile is skipped, one that cannot be read raises CacheError.
+    """
+    walked = list(roots)
+    for root in walked:
+        nested = {other.path for other in walked if other.path != root.path}
+        try:
+            yield from _files(root, nested)
+        except OSError as error:
+            raise CacheError(f"{error.filename or root.path}: {error.strerror}", "look at it as its owner") from error
+
+
+def _files(root: Root, nested: set[Path]) -> Iterator[CacheFile]:
+    pending = [""]
+    while pending:
+        folder = pending.pop()
+        try:
+            with os.scandir(root.path / folder) as listing:
+                entries = sorted(listing, key=lambda entry: entry.name)
+        except FileNotFoundError:
+            continue
+        below = []
+        for entry in entries:
+            if _TEMPORARY.match(entry.name) or (not folder and entry.name == "locks"):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                if Path(entry.path) in nested:
+                    continue
+                below.append(f"{folder}{entry.name}/")
+            elif entry.is_file(follow_symlinks=False) and (found := _describe(root, folder, entry)):
+                yield found
+        pending += reversed(below)
+
+
+def _describe(root: Root, folder: str, entry: os.DirEntry[str]) -> CacheFile | None:
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return CacheFile(
+        root=root.kind,
+        path=folder + entry.name,
+        size=status.st_size,
+        modified=status.st_mtime_ns,
+        mode=status.st_mode & 0o777,
+    )
+
+
+def install_order(found: Iterable[CacheFile]) -> list[CacheFile]:
+    """Sort files so that whatever refers to others comes after them.
+
+    Kernels first, then Triton's group files, then graphs: a process that reads while files arrive finds a graph only
+    when its kernels are there.
+    """
+    return sorted(found, key=lambda file: (_rank(file), file.root, file.path))
+
+
+def _rank(file: CacheFile) -> int:
+    if file.kind == "triton kernel":
+        return 1 if file.path.rpartition("/")[2].startswith("__grp__") else 0
+    return {"fx graph": 3, "autograd graph": 4}.get(file.kind, 0)
+
+
+def count_entries(found: Iterable[CacheFile]) -> Mapping[str, int]:
+    """Return kind -> number of entries, most first."""
+    entries: dict[str, set[tuple[str, str]]] = {}
+    for file in found:
+        entries.setdefault(file.kind, set()).add((file.root, file.entry))
+    return {kind: len(members) for kind, members in sorted(entries.items(), key=lambda item: (-len(item[1]), item[0]))}

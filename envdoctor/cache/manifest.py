@@ -1,0 +1,130 @@
+"""What a cache or a snapshot holds and under which key it was filled."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from envdoctor.cache.keyparts import Part, digest
+from envdoctor.cache.layout import OWN, ROOT_KINDS, kind_of
+from envdoctor.errors import CacheError
+from envdoctor.model.codec import CodecError, decode, encode
+
+SCHEMA = 1
+NAME = "manifest.json"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_LONGEST_PATH = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFile:
+    """One file, as it was when it was written down."""
+
+    root: str
+    path: str
+    size: int
+    sha256: str
+    modified: int
+    """Nanoseconds since the epoch."""
+    mode: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """A cache at one moment: its key, its files, where it lay."""
+
+    schema: int
+    name: str
+    """Of the snapshot, or of the profile whose warm-up filled the cache."""
+    made_at: str
+    """UTC, ISO 8601."""
+    made_by: str
+    """Version of envdoctor."""
+    key: tuple[Part, ...]
+    folders: Mapping[str, str]
+    """Root kind -> the folder it was taken from."""
+    entries: Mapping[str, int]
+    """Kind of entry -> number."""
+    files: tuple[StoredFile, ...]
+    profile: str = ""
+    profile_digest: str = ""
+    """sha256 of the profile file and its lock, at that time."""
+    cold_seconds: float = 0.0
+    """What compiling all of it took, when a warm-up measured it."""
+    left_out: tuple[str, ...] = field(default=())
+    """Files that were damaged or being written and were not taken, as "root/path: why"."""
+
+    @property
+    def bytes(self) -> int:
+        """Return the size of all files together."""
+        return sum(file.size for file in self.files)
+
+    @property
+    def key_digest(self) -> str:
+        """Return the digest that caches of one key share."""
+        return digest(self.key)
+
+
+def dump(manifest: Manifest) -> bytes:
+    """Return the manifest as one JSON document, one file a line so that a person can read and compare it."""
+    document = encode(manifest)
+    files = document.pop("files")
+    head = json.dumps(document, indent=1, sort_keys=True)
+    lines = ",\n".join(json.dumps(entry, sort_keys=True) for entry in files)
+    return f'{head[:-2]},\n "files": [\n{lines}\n ]\n}}\n'.encode()
+
+
+def fingerprint(text: bytes) -> str:
+    """Return the digest that names a snapshot: sha256 of its manifest, which holds the sha256 of every file."""
+    return hashlib.sha256(text).hexdigest()
+
+
+def parse(text: bytes, where: str) -> Manifest:
+    """Read a manifest and check every path in it. Raises CacheError naming the mistake."""
+    try:
+        data: Any = json.loads(text)
+        manifest: Manifest = decode(Manifest, data)
+    except (ValueError, RecursionError) as error:
+        problem = str(error) if isinstance(error, CodecError) else f"no JSON document: {error}"
+        raise CacheError(f"{where}: its manifest cannot be read: {problem}", "make the snapshot again") from error
+    if manifest.schema != SCHEMA:
+        raise CacheError(f"{where}: schema {manifest.schema}, this version reads {SCHEMA}", "update envdoctor")
+    seen: set[tuple[str, str]] = set()
+    for file in manifest.files:
+        if problem := _wrong(file) or ("listed twice" if (file.root, file.path) in seen else ""):
+            raise CacheError(f"{where}: {file.root}/{file.path[:200]!r}: {problem}; nothing was taken from it", "")
+        seen.add((file.root, file.path))
+    return manifest
+
+
+def load(path: Path) -> Manifest | None:
+    """Read a manifest file; None when there is none."""
+    try:
+        return parse(path.read_bytes(), str(path))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise CacheError(f"{path}: {error.strerror}", "make it readable, or move it away") from error
+
+
+def _wrong(file: StoredFile) -> str:
+    parts = PurePosixPath(file.path).parts
+    if file.root not in ROOT_KINDS:
+        return "no root of that name"
+    if not parts or file.path.startswith("/") or "/".join(parts) != file.path or len(file.path) > _LONGEST_PATH:
+        return "no plain relative path"
+    if ".." in parts or any(ord(character) < 32 or character == "\\" for character in file.path):
+        return "it leads out of its folder, or hides where it leads"
+    if parts[0] == OWN:
+        return "it would replace envdoctor's own records"
+    if file.size < 0 or not _SHA256.fullmatch(file.sha256) or file.mode & ~0o777:
+        return "impossible size, hash or mode"
+    return ""
+
+
+def graph_files(manifest: Manifest) -> list[StoredFile]:
+    """Return the files that a hit needs: the graphs."""
+    return [file for file in manifest.files if kind_of(file.root, file.path).endswith("graph")]

@@ -1,0 +1,225 @@
+"""Putting a snapshot's files into the caches of an environment: verify all of it, then merge file by file.
+
+Everything is unpacked into a staging folder inside each root first. Only when the last byte has been checked do files
+move, by link or rename on one filesystem: a process that reads meanwhile sees an old file, or a new one, never a part.
+Several processes may do the same at once; each one's files are whole, and whoever comes second finds them there.
+"""
+
+import contextlib
+import filecmp
+import hashlib
+import json
+import os
+import shutil
+import stat
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from envdoctor.cache.archive import Reader, distinct
+from envdoctor.cache.damage import damage
+from envdoctor.cache.layout import OWN, CacheFile
+from envdoctor.cache.manifest import Manifest, StoredFile
+from envdoctor.errors import CacheError
+
+Outcome = Literal["added", "replaced", "present", "newer kept"]
+_STAGING = "staging-"
+# Left free on the filesystem after everything is unpacked, for whoever else writes there.
+_SPARE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """What a restore did."""
+
+    outcomes: Mapping[Outcome, int]
+    relocated: int
+    """Group files of Triton in which the folder they name was changed to the present one."""
+    manifest: Manifest
+    """The snapshot's manifest as it is true of these folders: without files that were kept because they are newer."""
+
+    def count(self, outcome: Outcome) -> int:
+        """Return how many files ended so."""
+        return self.outcomes.get(outcome, 0)
+
+
+def restore(reader: Reader, manifest: Manifest, folders: Mapping[str, Path]) -> Merged:
+    """Merge a snapshot, whose manifest was just read from `reader`, into the roots at `folders`.
+
+    Raises CacheError, with nothing merged, when the archive is not what its manifest says or does not fit on the disk.
+    """
+    absent = {file.root for file in manifest.files} - folders.keys()
+    if absent:
+        raise CacheError(f"no folder is known for {', '.join(sorted(absent))}", "")
+    _require_room(manifest, folders)
+    _require_inside(manifest, folders)
+    with _staging(manifest, folders) as staged:
+        contents = _unpack(reader, manifest, staged)
+        uses = Counter(file.sha256 for file in manifest.files)
+        relocated: set[str] = set()
+        outcomes: dict[Outcome, int] = {}
+        here: list[StoredFile] = []
+        for number, listed in enumerate(manifest.files):
+            spare = staged[listed.root] / f"spare-{number}"
+            uses[listed.sha256] -= 1
+            source, file = contents[listed.sha256], listed
+            if moved := _relocated_group(source, file, manifest, folders):
+                spare.write_bytes(moved)
+                source = spare
+                file = replace(file, size=len(moved), sha256=hashlib.sha256(moved).hexdigest())
+                relocated.add(f"{file.root}/{file.path}")
+            elif uses[file.sha256] or source.parent != spare.parent:
+                # Somebody else still needs this content, or it was unpacked on another root's filesystem.
+                source = Path(shutil.copyfile(source, spare))
+            outcome = _install_or_say(source, file, folders[file.root])
+            outcomes[outcome] = outcomes.get(outcome, 0) + 1
+            if outcome != "newer kept":
+                here.append(file)
+    return Merged(outcomes=outcomes, relocated=len(relocated), manifest=_as_it_lies(manifest, here, folders))
+
+
+def _as_it_lies(manifest: Manifest, files: list[StoredFile], folders: Mapping[str, Path]) -> Manifest:
+    moved = {"cache.folder": "inductor", "triton.folder": "triton"}
+    key = tuple(
+        replace(part, value=str(folders[moved[part.name]])) if moved.get(part.name) in folders else part
+        for part in manifest.key
+    )
+    now = {kind: str(path) for kind, path in folders.items()}
+    return replace(manifest, files=tuple(files), folders=now, key=key)
+
+
+def _require_room(manifest: Manifest, folders: Mapping[str, Path]) -> None:
+    for root in {file.root for file in manifest.files}:
+        needed = sum(file.size for file in manifest.files if file.root == root)
+        folder = folders[root]
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            free = shutil.disk_usage(folder).free
+        except OSError as error:
+            raise CacheError(
+                f"{folder}: {error.strerror}", "name another folder for the cache, and export it"
+            ) from error
+        if free < needed + _SPARE_BYTES:
+            raise CacheError(
+                f"{folder} has {free / 1e6:.0f} MB free, the snapshot unpacks to {needed / 1e6:.0f} MB; nothing was "
+                "taken from it",
+                "free some space: `envdoctor cache gc --dry-run`",
+            )
+
+
+@contextlib.contextmanager
+def _staging(manifest: Manifest, folders: Mapping[str, Path]) -> Iterator[Mapping[str, Path]]:
+    staged: dict[str, Path] = {}
+    try:
+        for root in sorted({file.root for file in manifest.files}):
+            own = folders[root] / OWN
+            own.mkdir(exist_ok=True, mode=0o700)
+            staged[root] = Path(tempfile.mkdtemp(prefix=f"{_STAGING}{os.getpid()}-", dir=own))
+        yield staged
+    finally:
+        for folder in staged.values():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _unpack(reader: Reader, manifest: Manifest, staged: Mapping[str, Path]) -> Mapping[str, Path]:
+    """Write each content once and return sha256 -> where it lies."""
+    contents: dict[str, Path] = {}
+    for number, file in enumerate(distinct(manifest)):
+        path = staged[file.root] / str(number)
+        with path.open("xb") as out:
+            reader.content(file, out)
+        contents[file.sha256] = path
+    reader.end()
+    return contents
+
+
+def _relocated_group(source: Path, file: StoredFile, manifest: Manifest, folders: Mapping[str, Path]) -> bytes:
+    """Return a Triton group file with the paths of this machine, or nothing when it needs no change.
+
+    `__grp__NAME.json` names its kernel's files by absolute path (FileCacheManager.put_group): at another folder the
+    kernel would be compiled again. Inductor's own bundles replace the folder in the same way (triton_bundler.py).
+    """
+    if not file.path.rpartition("/")[2].startswith("__grp__"):
+        return b""
+    old, new = manifest.folders.get(file.root, ""), str(folders[file.root])
+    if not old or old == new:
+        return b""
+    try:
+        group = json.loads(source.read_bytes())
+        children = group["child_paths"]
+        group["child_paths"] = {name: _moved(path, old, new) for name, path in children.items()}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return b""
+    return json.dumps(group).encode()
+
+
+def _moved(path: str, old: str, new: str) -> str:
+    return new + path.removeprefix(old) if path.startswith(old + "/") else path
+
+
+def _install_or_say(source: Path, file: StoredFile, folder: Path) -> Outcome:
+    try:
+        return _install(source, file, folder)
+    except OSError as error:
+        raise CacheError(
+            f"{error.filename or folder / file.path}: {error.strerror}; what came before it was merged",
+            "restore as the cache's owner; entries that are there already are left as they are",
+        ) from error
+
+
+def _install(source: Path, file: StoredFile, folder: Path) -> Outcome:
+    target = folder / file.path
+    before = _present(target, file, source, folder)
+    if before in ("present", "newer kept"):
+        return before
+    target.parent.mkdir(parents=True, exist_ok=True)
+    source.chmod(file.mode & 0o755 | 0o600)
+    os.utime(source, ns=(file.modified, file.modified))
+    if before == "added" and _link_new(source, target):
+        return "added"
+    source.replace(target)
+    return "replaced" if before == "replaced" else "added"
+
+
+def _present(target: Path, file: StoredFile, source: Path, folder: Path) -> Outcome:
+    """Say what should happen at the target: "added" when nothing is there, "replaced" for something older or broken."""
+    try:
+        status = target.lstat()
+        same = stat.S_ISREG(status.st_mode) and filecmp.cmp(source, target, shallow=False)
+    except FileNotFoundError:
+        return "added"
+    if same:
+        return "present"
+    here = CacheFile(
+        root=file.root, path=file.path, size=status.st_size, modified=status.st_mtime_ns, mode=status.st_mode & 0o777
+    )
+    if status.st_mtime_ns > file.modified and not damage(folder, here):
+        return "newer kept"
+    return "replaced"
+
+
+def _require_inside(manifest: Manifest, folders: Mapping[str, Path]) -> None:
+    """Refuse a cache in which a link leads elsewhere on the way to a file that would be written."""
+    inside = {root: os.path.realpath(folder) for root, folder in folders.items()}
+    checked: set[Path] = set()
+    for file in manifest.files:
+        target = folders[file.root] / file.path
+        for path in (target, *target.parents):
+            if path in checked or path == folders[file.root]:
+                break
+            checked.add(path)
+            if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(inside[file.root]):
+                raise CacheError(f"{path}: a link that leads out of the cache; nothing was merged", "remove the link")
+
+
+def _link_new(source: Path, target: Path) -> bool:
+    """Give the file its name only if nobody has it yet; False when somebody was faster or links are not supported."""
+    try:
+        os.link(source, target)
+    except OSError:
+        return False
+    source.unlink()
+    return True

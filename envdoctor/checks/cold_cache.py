@@ -1,0 +1,78 @@
+"""A cold or missing compile cache.
+
+What it finds:
+    The inductor and Triton caches this environment would use hold fewer entries or bytes than the profile expects.
+
+Why it matters:
+    A cold start recompiles everything; with several compile threads that is when the FX-tracing race strikes. It is a
+    warning: a cold cache is slow, not wrong, and a warm one is no cure for the race.
+
+Example:
+    0 of 353 MB: the cache folder under /tmp was emptied by a clean-up.
+
+Fix:
+    Restore the cache from its snapshot (`envdoctor cache restore`) or warm it (`envdoctor cache warm`); keep it on a
+    local disk that survives a reboot. `envdoctor cache status` says whether what is there will hit.
+"""
+
+import shlex
+from collections.abc import Iterator
+
+from envdoctor.checks.case import Case, DoesNotApplyError
+from envdoctor.model.finding import Finding, Remediation
+from envdoctor.probes.compile_caches import CompileCache, CompileCaches
+
+CODE = "ED501"
+NAME = "cold-compile-cache"
+AREA = "Compile cache"
+_KINDS = ("inductor", "triton")
+
+
+def run(case: Case) -> Iterator[Finding]:
+    """Yield one finding when both caches together fall short of the profile."""
+    wanted = case.wanted().compile
+    if not wanted.cache_minimum_entries and not wanted.cache_bytes:
+        raise DoesNotApplyError("the profile expects nothing of the compile cache")
+    caches = [cache for kind in _KINDS if (cache := case.facts[CompileCaches].of(kind))]
+    entries, size = sum(cache.entries for cache in caches), sum(cache.bytes for cache in caches)
+    least = wanted.cache_bytes[0] if wanted.cache_bytes else 0
+    if entries >= wanted.cache_minimum_entries and size >= least:
+        return
+    minutes, source = _cold_minutes(case)
+    cost = f"; expect about {minutes:.2g} minutes of compilation" if minutes else ""
+    yield Finding(
+        code=CODE,
+        name=NAME,
+        severity="warning",
+        confidence="high" if all(cache.counted_all for cache in caches) else "medium",
+        title=f"the compile cache is {'cold' if not entries else 'smaller than expected'}: {_megabytes(size)} of "
+        f"{_megabytes(least)} MB, {entries} files{cost}",
+        subject="compile cache",
+        evidence=(*(_line(cache) for cache in caches), *([source] if source else [])),
+        remediation=Remediation(
+            text="The first launch fills it; do not delete caches to mend anything. Put it on a local disk that "
+            "survives a reboot (TORCHINDUCTOR_CACHE_DIR, TRITON_CACHE_DIR)",
+            commands=(f"envdoctor cache warm --profile {shlex.quote(case.wanted().name)} --venv {case.prefix}",),
+            safe=True,
+        ),
+    )
+
+
+def _cold_minutes(case: Case) -> tuple[float, str]:
+    """Return what a cold start costs and who says so: the profile's own warm-up here, else the profile's file."""
+    profile = case.wanted()
+    for start in case.facts[CompileCaches].cold_starts:
+        if start.profile == profile.name:
+            return start.seconds / 60, f"its warm-up of {start.at} took {start.seconds:.0f} s to compile"
+    minutes = profile.compile.cold_minutes
+    return minutes, f"profile {profile.name}: compile.cold_minutes = {minutes:g}" if minutes else ""
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.0f}"
+
+
+def _line(cache: CompileCache) -> str:
+    state = f"{cache.entries} files, {_megabytes(cache.bytes)} MB" if cache.present else "absent"
+    where = f" on {cache.filesystem}" if cache.filesystem else ""
+    return f"{cache.kind}: {cache.path}{where} ({cache.found_via}): {state}"

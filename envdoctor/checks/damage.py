@@ -1,0 +1,95 @@
+"""Missing and changed files, gathered by owner, with the other wheels known to write the same paths."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from envdoctor.checks.case import Case
+from envdoctor.model.shared_paths import other_writers
+from envdoctor.probes.distributions import Distributions
+from envdoctor.probes.installed_files import InstalledFiles, Owner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """One distribution that is not as its RECORD says."""
+
+    owner: str
+    version: str
+    files: int
+    missing: tuple[str, ...]
+    changed: tuple[str, ...]
+    """Paths with another size, or that are no regular file."""
+    cached_at: str
+    """One of the changed files in uv's cache, changed with it; empty when none is linked from there."""
+    other_writers: tuple[str, ...]
+    """Distributions, not installed now, known to write one of the missing paths."""
+    unshared_missing: bool
+    """Some missing path is not known to be written by any other."""
+
+
+def damage_by_owner(case: Case) -> list[Damage]:
+    """Return every damaged distribution, by name. Paths that another owner claims are the contested check's."""
+    files = case.facts[InstalledFiles]
+    present = {item.name for item in case.facts[Distributions].items}
+    contested = {item.path for item in files.contested if item.told_by != "missing"}
+    totals = {owner.name: owner for owner in files.owners}
+    by_owner: dict[str, dict[str, list[str]]] = {}
+    cached: dict[str, str] = {}
+    for fault in files.faults:
+        if fault.path in contested or (fault.kind == "missing" and _expendable(fault.path)):
+            continue
+        if fault.kind == "unreadable":
+            continue
+        kind = "changed" if fault.kind in ("resized", "not a file") else fault.kind
+        if fault.cached_at:
+            cached.setdefault(fault.owner, fault.cached_at)
+        by_owner.setdefault(fault.owner, {}).setdefault(kind, []).append(fault.path)
+    return [_damage(totals[name], kinds, present, cached.get(name, "")) for name, kinds in sorted(by_owner.items())]
+
+
+def _damage(owner: Owner, kinds: dict[str, list[str]], present: set[str], cached_at: str) -> Damage:
+    missing = sorted(kinds.get("missing", []), key=_libraries_first)
+    writers = {path: other_writers(site_relative(path), owner.name) - present for path in missing}
+    return Damage(
+        owner=owner.name,
+        version=owner.version,
+        files=owner.files,
+        missing=tuple(missing),
+        changed=tuple(sorted(kinds.get("changed", []), key=_libraries_first)),
+        cached_at=cached_at,
+        other_writers=tuple(sorted(set().union(*writers.values()))),
+        unshared_missing=any(not found for found in writers.values()),
+    )
+
+
+def _expendable(path: str) -> bool:
+    # Console scripts and man pages are often removed by hand; no import needs them.
+    return path.startswith(("bin/", "share/", "etc/"))
+
+
+def site_relative(path: str) -> str:
+    """Return a path below site-packages ("nvidia/nccl/lib/libnccl.so.2") from one relative to the prefix."""
+    for marker in ("/site-packages/", "/dist-packages/"):
+        _, found, rest = path.partition(marker)
+        if found:
+            return rest
+    return path
+
+
+def file_tokens(path: str) -> tuple[str, ...]:
+    """Return the cause tokens of a file: its path, and its soname when it is a shared library."""
+    name = PurePosixPath(path).name
+    return (f"file:{path}", f"soname:{name}") if ".so" in name else (f"file:{path}",)
+
+
+def listed(paths: Iterable[str], limit: int = 4) -> str:
+    """Return paths below site-packages, the first `limit` of them and how many more there are."""
+    names = [site_relative(path) for path in paths]
+    more = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")
+
+
+def _libraries_first(path: str) -> tuple[bool, bool, str]:
+    name = PurePosixPath(path).name
+    return (".so" not in name, "/lib/" not in path, path)

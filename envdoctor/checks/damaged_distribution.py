@@ -1,0 +1,81 @@
+"""A distribution whose files are missing or changed.
+
+What it finds:
+    Files listed in a RECORD that are missing, have another size, or are no regular files, without another wheel that
+    is known to write the same paths. Bytecode and console scripts are not counted.
+
+Why it matters:
+    An install that was killed half-way leaves complete metadata over missing files; pip and uv then call it satisfied
+    for ever. A file edited in place also changes uv's cache behind its back (it is a hardlink), and every later venv.
+
+Example:
+    `uv pip sync` was killed: torch's dist-info is there, 6,562 of its files are not.
+
+Fix:
+    Reinstall the distribution by force (`--reinstall-package`); or restore the profile.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from envdoctor.checks.case import Case
+from envdoctor.checks.damage import Damage, damage_by_owner, file_tokens, listed
+from envdoctor.checks.remedies import reinstall_command, restore_or, through_cache
+from envdoctor.model.finding import Finding, Remediation
+from envdoctor.model.wording import counted
+
+CODE = "ED202"
+NAME = "damaged-distribution"
+AREA = "Installed files"
+
+
+def run(case: Case) -> Iterator[Finding]:
+    """Yield one finding for each damaged distribution."""
+    for found in damage_by_owner(case):
+        # What another's uninstall took is told as one cause of its own.
+        damage = replace(found, missing=()) if found.other_writers else found
+        broken = damage.missing + damage.changed
+        if not broken:
+            continue
+        yield Finding(
+            code=CODE,
+            name=NAME,
+            severity="error",
+            confidence="high",
+            title=f"{damage.owner} {damage.version}: {_what(damage)}",
+            subject=damage.owner,
+            evidence=tuple(_evidence(damage)),
+            remediation=_remedy(case, damage),
+            causes=(*(token for path in broken for token in file_tokens(path)), f"dist:{damage.owner}"),
+        )
+
+
+def _remedy(case: Case, damage: Damage) -> Remediation:
+    pins = [(damage.owner, damage.version)]
+    if damage.cached_at:
+        return through_cache(case, pins, [reinstall_command(case, pins)])
+    return restore_or(
+        case,
+        f"reinstall {damage.owner} by force; a plain install changes nothing, as its metadata says it is there",
+        [reinstall_command(case, pins)],
+    )
+
+
+def _what(damage: Damage) -> str:
+    parts = []
+    if damage.missing:
+        parts.append(f"{len(damage.missing)} of {counted(damage.files, 'file')} missing")
+    if damage.changed:
+        parts.append(f"{len(damage.changed)} of {counted(damage.files, 'file')} changed")
+    return ", ".join(parts)
+
+
+def _evidence(damage: Damage) -> Iterator[str]:
+    if damage.missing:
+        yield f"missing: {listed(damage.missing)}"
+    if damage.changed:
+        yield f"another size than RECORD says: {listed(damage.changed)}"
+    if damage.cached_at:
+        yield f"edited in place, and with it the same file in uv's cache: {damage.cached_at}"
+    if damage.missing and len(damage.missing) > damage.files // 2:
+        yield "most of the distribution is missing: an install that was interrupted leaves this"

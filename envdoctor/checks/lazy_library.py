@@ -1,0 +1,48 @@
+"""A shared library that is opened at first use, and nothing provides.
+
+What it finds:
+    Libraries torch or cuDNN open by name when they are first needed (linear algebra, run-time compilation, cuDNN's
+    sub-libraries), and what those need, where nothing would satisfy them.
+
+Why it matters:
+    `import torch` works and every smoke test passes; the run dies at its first convolution or matrix solve.
+
+Example:
+    `nvidia-cusolver-cu12` was removed: `torch.linalg.inv` on a GPU fails with libcusolver.so.11.
+
+Fix:
+    Put the provider back.
+"""
+
+from collections.abc import Iterator
+
+from envdoctor.checks.case import Case
+from envdoctor.checks.unresolved_library import evidence, remedy
+from envdoctor.model.finding import Finding
+from envdoctor.probes.gpu import Gpu
+from envdoctor.probes.libraries import Libraries
+
+CODE = "ED303"
+NAME = "unresolved-lazy-library"
+AREA = "Shared libraries"
+# The driver's own libraries come with the driver, never with a wheel; a machine without a GPU has none.
+_DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
+
+
+def run(case: Case) -> Iterator[Finding]:
+    """Yield one finding for each missing lazily opened soname."""
+    gpu = case.facts.get(Gpu)
+    for item in case.facts[Libraries].unresolved:
+        if item.stage != "lazy" or (item.soname in _DRIVER and (gpu is None or gpu.state == "absent")):
+            continue
+        yield Finding(
+            code=CODE,
+            name=NAME,
+            severity="error",
+            confidence="high",
+            title=f"{item.soname} cannot be found; the import works, but {item.used_when or 'its first use'} will fail",
+            subject=item.soname,
+            evidence=tuple(evidence(case, item)),
+            remediation=remedy(case, item.soname),
+            symptom_of=(f"soname:{item.soname}",),
+        )

@@ -1,0 +1,62 @@
+"""Files taken away by another distribution's uninstall.
+
+What it finds:
+    A distribution whose RECORD lists files that are gone, where those are paths that another wheel is known to write
+    as well. Uninstalling either wheel deletes the shared files, while the other's metadata stays.
+
+Why it matters:
+    Every metadata check says all is well ("All installed packages are compatible"), a plain install is a no-op, and
+    `import torch` names one missing library after the other.
+
+Example:
+    `nvidia-cudnn-cu13` and `nvidia-cudnn-cu12` both write `nvidia/cudnn/lib/libcudnn.so.9`. Both are installed, the
+    cu13 wheel is uninstalled: `libcudnn.so.9` is gone, and `nvidia-cudnn-cu12` still looks installed.
+
+Fix:
+    Reinstall the surviving owner by force (`--reinstall-package`), without its dependencies; or restore the profile.
+"""
+
+from collections.abc import Iterator
+
+from envdoctor.checks.case import Case
+from envdoctor.checks.damage import Damage, damage_by_owner, file_tokens, listed
+from envdoctor.checks.remedies import reinstall_command, restore_or
+from envdoctor.model.finding import Finding
+from envdoctor.model.wording import counted
+
+CODE = "ED201"
+NAME = "files-lost-to-another-uninstall"
+AREA = "Installed files"
+
+
+def run(case: Case) -> Iterator[Finding]:
+    """Yield one finding for all distributions that lost shared files: they have one cause."""
+    lost = [damage for damage in damage_by_owner(case) if damage.other_writers]
+    if not lost:
+        return
+    names = ", ".join(damage.owner for damage in lost)
+    yield Finding(
+        code=CODE,
+        name=NAME,
+        severity="error",
+        confidence="high" if all(not damage.unshared_missing for damage in lost) else "medium",
+        title=f"files of {counted(len(lost), 'distribution')} were deleted when another that writes the same paths was "
+        "uninstalled",
+        subject=names,
+        evidence=tuple(line for damage in lost for line in _evidence(damage)),
+        remediation=restore_or(
+            case,
+            "reinstall the surviving owners by force; a plain install changes nothing, since their metadata says "
+            "they are there",
+            [reinstall_command(case, [(damage.owner, damage.version) for damage in lost])],
+        ),
+        causes=tuple(token for damage in lost for path in damage.missing for token in file_tokens(path)),
+    )
+
+
+def _evidence(damage: Damage) -> Iterator[str]:
+    yield (
+        f"{damage.owner} {damage.version}: {len(damage.missing)} of {damage.files} files in its RECORD are missing: "
+        f"{listed(damage.missing)}"
+    )
+    yield f"the same paths are written by {' and '.join(damage.other_writers)}, not installed now"

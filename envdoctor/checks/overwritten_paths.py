@@ -1,0 +1,118 @@
+"""One path, two owners, different bytes.
+
+What it finds:
+    Paths in the RECORD of several installed distributions that do not agree on the contents, and whose bytes lie on
+    disk, told by size and, for small ties, by hash.
+
+Why it matters:
+    The last one installed won, silently; with both in one command the winner is random. Uninstalling either deletes
+    the file of the other. CUDA-13 builds of cuDNN, NCCL and cuSPARSELt under a CUDA-12 torch still import.
+
+Example:
+    `nvidia-nccl-cu12` and `nvidia-nccl-cu13` both own `nvidia/nccl/lib/libnccl.so.2`; torch is a cu128 build, and the
+    bytes on disk are the cu13 wheel's.
+
+Fix:
+    Two steps in this order: uninstall the owners that are not meant to be here, then reinstall the one that is, by
+    force, because the first step deletes the shared files. `envdoctor restore` does both on a copy.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from envdoctor.checks.case import Case
+from envdoctor.checks.contest import Contest, contests
+from envdoctor.checks.damage import file_tokens, site_relative
+from envdoctor.checks.remedies import reinstall_command, restore_or, uninstall_command
+from envdoctor.model.finding import Confidence, Finding, Remediation, Severity
+from envdoctor.model.wording import counted
+from envdoctor.probes.installed_files import Contested
+
+CODE = "ED203"
+NAME = "path-with-two-owners"
+AREA = "Installed files"
+_SHOWN = 6
+
+
+def run(case: Case) -> Iterator[Finding]:
+    """Yield one finding for the overwritten, one for those right until the next uninstall, one for each tie."""
+    pairs = [pair for pair in contests(case) if not pair.module]
+    known = [pair for pair in pairs if pair.wanted]
+    overwritten = [pair for pair in known if pair.foreign]
+    at_risk = [pair for pair in known if not pair.foreign]
+    unknown = [pair for pair in pairs if not pair.wanted]
+    if overwritten:
+        foreign = sum(len(pair.foreign) for pair in overwritten)
+        title = f"{counted(foreign, 'file')} of {_names(overwritten)} hold the bytes of {_others(overwritten)}"
+        yield _finding(case, overwritten, "error", "high", title)
+    if at_risk:
+        count = sum(len(pair.paths) for pair in at_risk)
+        others = _others(at_risk)
+        title = (
+            f"{counted(count, 'file')} of {_names(at_risk)} also owned by {others}, whose uninstall would delete them"
+        )
+        yield _finding(case, at_risk, "warning", "high", title)
+    for pair in unknown:
+        owned = counted(len(pair.paths), "file", "is", "are")
+        title = f"{owned} owned by {' and '.join(name for name, _ in pair.owners)} at once"
+        yield _finding(case, [pair], "warning", "low", title)
+
+
+def _names(pairs: Sequence[Contest]) -> str:
+    return ", ".join(pair.wanted for pair in pairs)
+
+
+def _others(pairs: Sequence[Contest]) -> str:
+    return ", ".join(sorted({name for pair in pairs for name in pair.unwanted}))
+
+
+def _finding(case: Case, pairs: Sequence[Contest], severity: Severity, confidence: Confidence, title: str) -> Finding:
+    paths = [path for pair in pairs for path in (pair.foreign if pair.wanted and pair.foreign else pair.paths)]
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity=severity,
+        confidence=confidence,
+        title=title,
+        subject=", ".join(pair.wanted or " / ".join(name for name, _ in pair.owners) for pair in pairs),
+        evidence=tuple(_evidence(pairs)),
+        remediation=_remedy(case, pairs),
+        causes=tuple(token for path in paths for token in (*file_tokens(path.path), f"bytes:{path.path}")),
+    )
+
+
+def _evidence(pairs: Sequence[Contest]) -> Iterator[str]:
+    for pair in pairs:
+        if pair.wanted:
+            yield f"{pair.wanted} {pair.version(pair.wanted)} is meant: {pair.told_by}"
+        ranked = sorted(pair.foreign or pair.paths, key=lambda item: (".so" not in item.path, item.path))
+        for item in ranked[: max(2, _SHOWN // len(pairs))]:
+            yield f"{site_relative(item.path)}: {_on_disk(item)}"
+        if (more := len(ranked) - max(2, _SHOWN // len(pairs))) > 0:
+            yield f"and {more} more paths of {' and '.join(name for name, _ in pair.owners)}"
+
+
+def _on_disk(item: Contested) -> str:
+    owners = " and ".join(f"{claim.owner} {claim.version}" for claim in item.claims)
+    if item.told_by == "missing":
+        return f"owned by {owners}; missing"
+    if item.told_by == "not told":
+        return f"owned by {owners}, of equal size; whose bytes lie there only `--deep` can tell"
+    bytes_of = " and ".join(item.on_disk) if item.on_disk else "neither"
+    return f"owned by {owners}; the bytes on disk are of {bytes_of} (told by {item.told_by})"
+
+
+def _remedy(case: Case, pairs: Sequence[Contest]) -> Remediation:
+    if not all(pair.wanted for pair in pairs):
+        names = " and ".join(name for name, _ in pairs[0].owners)
+        return Remediation(
+            text=f"It could not be told which of {names} is meant here. Keep one: uninstall the others, then reinstall "
+            "the one you keep by force, because the uninstall deletes the shared files",
+        )
+    wanted = [(pair.wanted, pair.version(pair.wanted)) for pair in pairs]
+    others = sorted({name for pair in pairs for name in pair.unwanted})
+    return restore_or(
+        case,
+        "first uninstall the distributions that are not meant to be here, then reinstall the owners by force: the "
+        "uninstall deletes the shared files, so the second step must follow",
+        [uninstall_command(case, others), reinstall_command(case, wanted)],
+    )

@@ -1,0 +1,105 @@
+"""Every check, found by walking the package, and running them over a case."""
+
+import importlib
+import pkgutil
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Protocol
+
+import envdoctor.checks
+from envdoctor.checks.areas import AREAS, summarize
+from envdoctor.checks.case import Case, DoesNotApplyError
+from envdoctor.model.finding import SEVERITY_ORDER, Finding
+from envdoctor.model.fingerprint import MissingFactError
+from envdoctor.model.verdict import AreaLine, AreaState, Skipped, Verdict, Waived, order_by_cause
+
+if TYPE_CHECKING:  # as in case.py
+    from envdoctor.model.profile import Waiver
+
+
+class Run(Protocol):
+    """The function of a check."""
+
+    def __call__(self, case: Case) -> Iterator[Finding]:
+        """Yield the findings of one case."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One rule."""
+
+    code: str
+    name: str
+    area: str
+    documentation: str
+    """Docstring of its module: What it finds, Why it matters, Example, Fix."""
+    run: Run
+
+
+@cache
+def all_checks() -> tuple[Check, ...]:
+    """Return every check of the package, by code."""
+    found = []
+    for info in pkgutil.iter_modules(envdoctor.checks.__path__):
+        module = importlib.import_module(f"envdoctor.checks.{info.name}")
+        if hasattr(module, "CODE"):
+            found.append(
+                Check(
+                    code=module.CODE,
+                    name=module.NAME,
+                    area=module.AREA,
+                    documentation=module.__doc__ or "",
+                    run=module.run,
+                )
+            )
+    return tuple(sorted(found, key=lambda check: check.code))
+
+
+def judge(case: Case, waivers: "Iterable[Waiver]" = ()) -> Verdict:
+    """Run every check over the case. The profile's waivers and the given ones take findings out, with their reason."""
+    findings: list[Finding] = []
+    skipped: list[Skipped] = []
+    areas_in_doubt: set[str] = set()
+    for check in all_checks():
+        try:
+            findings += check.run(case)
+        except DoesNotApplyError as error:
+            skipped.append(Skipped(code=check.code, name=check.name, reason=str(error), matters=False))
+        except MissingFactError as error:
+            skipped.append(Skipped(code=check.code, name=check.name, reason=str(error)))
+            areas_in_doubt.add(check.area)
+    accepted = [*(case.profile.waivers if case.profile else ()), *waivers]
+    waived = tuple(
+        Waived(finding=finding, reason=waiver.reason)
+        for finding in findings
+        if (waiver := next((waiver for waiver in accepted if _waives(waiver, finding)), None))
+    )
+    taken_out = [entry.finding for entry in waived]
+    ordered, consequences = order_by_cause(finding for finding in findings if finding not in taken_out)
+    return Verdict(
+        findings=ordered,
+        consequences=consequences,
+        skipped=tuple(skipped),
+        waived=waived,
+        areas=_areas(case, ordered, areas_in_doubt),
+    )
+
+
+def _waives(waiver: "Waiver", finding: Finding) -> bool:
+    return waiver.code in (finding.code, finding.name) and waiver.subject in ("", finding.subject)
+
+
+def _areas(case: Case, findings: Iterable[Finding], in_doubt: set[str]) -> tuple[AreaLine, ...]:
+    area_of: Mapping[str, str] = {check.code: check.area for check in all_checks()}
+    worst: dict[str, str] = {}
+    for finding in findings:
+        area = area_of[finding.code]
+        if area not in worst or SEVERITY_ORDER[finding.severity] < SEVERITY_ORDER[worst[area]]:  # type: ignore[index]
+            worst[area] = finding.severity
+    lines = []
+    for area in AREAS:
+        state: AreaState = worst.get(area, "unknown" if area in in_doubt else "ok")  # type: ignore[assignment]
+        lines.append(AreaLine(area=area, state=state, summary=summarize(area, case)))
+    return tuple(lines)

@@ -1,0 +1,61 @@
+"""Commands that mend, written once."""
+
+import shlex
+from collections.abc import Iterable
+
+from envdoctor.checks.case import Case
+from envdoctor.model.finding import Remediation
+
+
+def restore_command(case: Case) -> str:
+    """Return the `envdoctor restore` line for the case's profile, or empty without one."""
+    if case.profile is None:
+        return ""
+    return f"envdoctor restore --profile {shlex.quote(case.profile.name)} --venv {case.prefix}"
+
+
+def uninstall_command(case: Case, names: Iterable[str]) -> str:
+    """Return the uv line that removes those distributions."""
+    return f"uv pip uninstall --python {case.python} {' '.join(map(shlex.quote, names))}"
+
+
+def reinstall_command(case: Case, pins: Iterable[tuple[str, str]]) -> str:
+    """Return the uv line that puts those distributions' files back.
+
+    A plain install would do nothing: the metadata says they are there. Dependencies are left alone.
+    """
+    chosen = list(pins)
+    flags = " ".join(f"--reinstall-package {shlex.quote(name)}" for name, _ in chosen)
+    specs = " ".join(shlex.quote(f"{name}=={version}" if version else name) for name, version in chosen)
+    return f"uv pip install --python {case.python} --no-deps {flags} {specs}"
+
+
+def install_command(case: Case, pins: Iterable[tuple[str, str]]) -> str:
+    """Return the uv line that installs exactly those versions and nothing else."""
+    specs = " ".join(shlex.quote(f"{name}=={version}" if version else name) for name, version in pins)
+    return f"uv pip install --python {case.python} --no-deps {specs}"
+
+
+def restore_or(case: Case, text: str, commands: Iterable[str]) -> Remediation:
+    """Return the restore of the profile where there is one, else the given commands."""
+    restore = restore_command(case)
+    if restore:
+        return Remediation(
+            text=f"Rebuild the profile's stack beside this one and swap it in; or, by hand: {text}",
+            commands=(restore,),
+            safe=True,
+        )
+    return Remediation(text=text, commands=tuple(commands), safe=False)
+
+
+def through_cache(case: Case, pins: Iterable[tuple[str, str]], commands: Iterable[str]) -> Remediation:
+    """Return the remedy for files that uv's cache holds in the same wrong state: its copy goes first."""
+    names = [name for name, _ in pins]
+    restore = restore_command(case)
+    clean = f"uv cache clean {' '.join(map(shlex.quote, names))}"
+    return Remediation(
+        text=f"clean {', '.join(names)} out of uv's cache first: a reinstall alone links the same bytes again. Every "
+        "other venv linked from that cache has them too",
+        commands=(clean, *([restore] if restore else commands)),
+        safe=bool(restore),
+    )

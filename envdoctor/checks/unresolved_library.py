@@ -1,0 +1,95 @@
+"""A shared library that `import torch` needs and nothing provides.
+
+What it finds:
+    The first soname the loader would miss, in its own breadth-first order, and every further one, predicted from the
+    ELF files: RPATH, LD_LIBRARY_PATH, RUNPATH, ld.so.cache, torch's preload list.
+
+Why it matters:
+    `import torch` raises for the first one only; mending that one by hand shows the next.
+
+Example:
+    `ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory`
+
+Fix:
+    Put back the distribution that provides it, in the CUDA major torch was built for.
+"""
+
+from collections.abc import Iterator
+
+from envdoctor.checks.case import Case
+from envdoctor.checks.remedies import install_command, reinstall_command, restore_or
+from envdoctor.model.cudalibs import expected_owner
+from envdoctor.model.finding import Finding, Remediation
+from envdoctor.model.requirements import parse_requirement
+from envdoctor.model.verdict import BREAKS_IMPORT
+from envdoctor.probes.distributions import Distributions
+from envdoctor.probes.libraries import Libraries, Unresolved
+from envdoctor.probes.torch_build import TorchBuild
+
+CODE = "ED301"
+NAME = "unresolved-library"
+AREA = "Shared libraries"
+
+
+def run(case: Case) -> Iterator[Finding]:
+    """Yield one finding for each missing soname that the import itself needs."""
+    libraries = case.facts[Libraries]
+    missing = [item for item in libraries.unresolved if item.stage != "lazy"]
+    for at, item in enumerate(missing):
+        first = at == 0 and libraries.import_error
+        yield Finding(
+            code=CODE,
+            name=NAME,
+            severity="error",
+            confidence="high",
+            title=f"`import torch` fails: {libraries.import_error}" if first else f"and then: {item.problem}",
+            subject=item.soname,
+            evidence=tuple(evidence(case, item)),
+            remediation=remedy(case, item.soname),
+            causes=(BREAKS_IMPORT,),
+            symptom_of=(f"soname:{item.soname}",),
+        )
+
+
+def evidence(case: Case, item: Unresolved) -> Iterator[str]:
+    """Yield who needs it, where it was looked for, and who should provide it."""
+    yield f"needed by {item.needed_by} (DT_NEEDED)" if item.needed_by else "opened by torch's preload list"
+    if item.searched:
+        yield f"looked for in {len(item.searched)} folders, first {item.searched[0]}"
+    owner = _owner(case, item.soname)
+    if owner:
+        installed = case.facts[Distributions].active(owner)
+        state = f"version {installed.version} is installed" if installed else "not installed"
+        yield f"its provider for this torch is {owner}: {state}"
+
+
+def _owner(case: Case, soname: str) -> str:
+    if case.profile is not None and soname in case.profile.libraries:
+        return case.profile.libraries[soname]
+    build = case.facts.get(TorchBuild)
+    return expected_owner(soname, build.cuda_major) or "" if build and build.cuda_major else ""
+
+
+def remedy(case: Case, soname: str) -> Remediation:
+    """Return the command that puts the provider back: by force when its metadata is still there."""
+    owner = _owner(case, soname)
+    if not owner:
+        return restore_or(case, f"no provider of {soname} is known for this torch; rebuild the venv from its lock", [])
+    installed = case.facts[Distributions].active(owner)
+    if installed is not None:
+        command = reinstall_command(case, [(owner, installed.version)])
+        return restore_or(case, f"reinstall {owner} by force", [command])
+    return restore_or(case, f"install {owner}", [install_command(case, [(owner, _version(case, owner))])])
+
+
+def _version(case: Case, owner: str) -> str:
+    pinned = case.pins().get(owner)
+    if pinned is not None:
+        return pinned.version
+    torch = case.facts[Distributions].active("torch")
+    for line in torch.requires if torch else ():
+        requirement = parse_requirement(line)
+        if requirement is not None and requirement.name.lower().replace("_", "-") == owner:
+            exact = [clause.version for clause in requirement.specifier if clause.operator == "=="]
+            return exact[0] if exact else ""
+    return ""

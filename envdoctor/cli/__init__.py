@@ -1,0 +1,1 @@
+"""The command line: the only place for typer, printing, prompts and exit codes."""

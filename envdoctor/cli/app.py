@@ -1,0 +1,149 @@
+"""The typer application: loads only the command that was asked for, and renders every error in one place."""
+
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import typer
+import typer.main
+
+from envdoctor import __version__
+from envdoctor.cli.plain_values import PlainCommand, PlainGroup
+from envdoctor.errors import EnvdoctorError, ProbeError, UsageError
+from envdoctor.exitcodes import ExitCode
+
+# Command -> its module; the function has the command's name. Nothing here is imported before it is asked for.
+COMMANDS = {
+    name: f"envdoctor.cli.{name}"
+    for name in (
+        "check",
+        "restore",
+        "run",
+        "fingerprint",
+        "explain",
+        "checks",
+        "profiles",
+        "lock",
+        "cache",
+    )
+}
+_REPORT_IT = "this is a bug; report the lines above with the output of `envdoctor --version`"
+
+
+class LazyGroup(PlainGroup):
+    """Finds a command by importing its module, so that `check` does not pay for `restore`."""
+
+    modules: Mapping[str, str] = COMMANDS
+    """Command -> its module."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the commands in the order a person meets them."""
+        del ctx
+        return list(self.modules)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command of the first word; raise UsageError with the nearest one for a word that is none."""
+        if args[0] not in self.modules and not ctx.resilient_parsing:
+            import difflib
+
+            near = difflib.get_close_matches(args[0], self.modules, 1)
+            path = ctx.command_path
+            hint = f"did you mean `{path} {near[0]}`?" if near else f"`{path} --help` lists the commands"
+            raise UsageError(f"there is no command `{args[0]}`", hint)
+        return super().resolve_command(ctx, args)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command, or None when there is none of that name."""
+        del ctx
+        if cmd_name not in self.modules:
+            return None
+        return _command(cmd_name, importlib.import_module(self.modules[cmd_name]))
+
+
+def _command(name: str, module: Any) -> Any:
+    """Return the command of a module: its function of that name, or a group where it names SUBCOMMANDS."""
+    # A command called like a keyword or a builtin (`import`, `list`) is a function with an underscore after it.
+    function = getattr(module, name, None) or getattr(module, f"{name}_")
+    single = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+    if modules := getattr(module, "SUBCOMMANDS", None):
+        group = type("LazySubgroup", (LazyGroup,), {"modules": modules})
+        single.callback(cls=group, no_args_is_help=True)(function)
+    else:
+        # Without a short help of its own, the list of commands would cut each sentence at 45 letters.
+        summary = (function.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
+        settings = getattr(module, "CONTEXT_SETTINGS", None)
+        single.command(name, cls=PlainCommand, context_settings=settings, short_help=summary)(function)
+    return typer.main.get_command(single)
+
+
+def build() -> Any:
+    """Return the whole command tree."""
+    app = typer.Typer(
+        cls=LazyGroup,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    return typer.main.get_command(app)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"envdoctor {__version__}")  # noqa: T201 - stdout is the result
+        raise typer.Exit
+
+
+def _root(
+    version: bool = typer.Option(
+        False, "--version", "-V", is_eager=True, callback=_print_version, help="Print the version and leave."
+    ),
+) -> None:
+    """See the truth of a training venv from outside, and rebuild the known-good stack before the trainer launches."""
+    del version
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code. Every message of ours goes to stderr as `error: …`, `hint: …`."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        outcome = build().main(args=given or ["--help"], prog_name="envdoctor", standalone_mode=False)
+        sys.stdout.flush()
+    except EnvdoctorError as error:
+        return _say(error)
+    except typer.TyperException as error:
+        return _say(_usage(error, given))
+    except (KeyboardInterrupt, typer.Abort):
+        outcome = ExitCode.INTERRUPTED
+    except Exception:  # noqa: BLE001 - Python would exit with 1, which says that something was found in the venv
+        import traceback
+
+        traceback.print_exc()
+        return _say(ProbeError("envdoctor itself failed, so nothing can be told about the venv", _REPORT_IT))
+    if outcome == ExitCode.INTERRUPTED:  # typer returns this for Ctrl-C inside a command, and says nothing
+        _to_stderr("error: interrupted")
+    return int(outcome or 0) if given else ExitCode.USAGE
+
+
+def _usage(error: Any, given: Sequence[str]) -> UsageError:
+    context = getattr(error, "ctx", None)
+    # A parser's own complaint carries no context; the first command named is the one it is about.
+    named = next((f"envdoctor {word}" for word in given if word in COMMANDS), "envdoctor")
+    command = context.command_path if context is not None else named
+    return UsageError(_sentence(error.format_message()), f"`{command} --help` lists what it takes")
+
+
+def _sentence(message: str) -> str:
+    # uv's manner: no capital, no full stop in a one-sentence message.
+    text = message.strip().removesuffix(".")
+    return text[:1].lower() + text[1:]
+
+
+def _say(error: EnvdoctorError) -> int:
+    _to_stderr(f"error: {error.message}" + (f"\n\nhint: {error.hint}" if error.hint else ""))
+    return error.exit_code
+
+
+def _to_stderr(text: str) -> None:
+    print(text, file=sys.stderr)  # noqa: T201 - the one place errors are printed

@@ -1,0 +1,87 @@
+"""`envdoctor lock`: resolve requirements into a hashed lock that names no host."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from envdoctor.cli.terminal import say, write_result
+from envdoctor.errors import LockError, UsageError
+from envdoctor.model.wording import counted
+from envdoctor.probes.host import Host
+from envdoctor.stack import locking, pip_config, settings
+from envdoctor.stack import uv as uv_tool
+
+
+def lock(
+    requirements: Annotated[str, typer.Argument(metavar="FILE", help="Direct requirements, one a line.")],
+    python: Annotated[
+        list[str], typer.Option("--python", metavar="VERSION", help="Python the lock fits. Can be repeated.")
+    ] = ["3.12"],  # noqa: B006 - typer reads the default and never shares it
+    machine: Annotated[
+        list[str], typer.Option("--machine", metavar="NAME", help="Machine the lock fits. Can be repeated.")
+    ] = ["x86_64"],  # noqa: B006
+    exclude_newer: Annotated[
+        str, typer.Option("--exclude-newer", metavar="TIME", help="Use nothing uploaded later (2026-04-24T00:00:00Z).")
+    ] = "",
+    undated: Annotated[
+        list[str],
+        typer.Option("--undated", metavar="NAME", help="Distribution whose source states no upload time."),
+    ] = [],  # noqa: B006
+    torch_backend: Annotated[
+        str, typer.Option("--torch-backend", metavar="NAME", help="uv's torch backend: cu128, cpu.")
+    ] = "",
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="The lock; its head comment is kept. Default: stdout.")
+    ] = "",
+) -> int:
+    """Resolve requirements with uv and write name==version with the sha256 of every wheel that fits.
+
+    A requirement line may carry --hash options: attested hashes of wheels that cannot be seen from here.
+    """
+    path = Path(requirements)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}", "name a file of direct requirements") from error
+    host = Host.current()
+    uv = uv_tool.locate(host.environ, host.cwd)
+    pip = pip_config.read(host.environ, host.home)
+    sources = settings.configured(uv, _dated(pip) if exclude_newer else pip, host.home, sys.executable)
+    wanted = locking.Wanted(
+        requirements=path,
+        platforms=tuple(locking.Platform(python=version, machine=name) for version in python for name in machine),
+        before=exclude_newer,
+        undated=tuple(undated),
+        torch_backend=torch_backend,
+    )
+    made = locking.lock_of(
+        locking.resolve(wanted, uv, sources.everywhere), wanted.platforms, path.stem, locking.attested(text, str(path))
+    )
+    target = Path(output) if output not in {"", "-"} else None
+    write_result(locking.text_of(made, _head(target)), output)
+    if target is not None:
+        say(f"locked {counted(len(made.packages), 'package')} in {target}")
+    return 0
+
+
+def _dated(pip: pip_config.PipSettings) -> pip_config.PipSettings:
+    """Leave out indexes on disk: they state no upload times, and uv then takes an older version from elsewhere."""
+    undated = tuple(url for url in pip.extra_index_urls if url.startswith("file:"))
+    for url in undated:
+        say(f"note: {url} states no upload times, so it is not asked with --exclude-newer")
+    return replace(pip, extra_index_urls=tuple(url for url in pip.extra_index_urls if url not in undated))
+
+
+def _head(lock_file: Path | None) -> str:
+    """Return the comment at the head of the lock that is replaced."""
+    if lock_file is None or not lock_file.exists():
+        return ""
+    try:
+        lines = lock_file.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise LockError(f"{lock_file} is not UTF-8 text: {error}", "name another output") from error
+    comment = [line for at, line in enumerate(lines) if all(one.startswith("#") for one in lines[: at + 1])]
+    return "\n".join(line.removeprefix("#").removeprefix(" ") for line in comment)

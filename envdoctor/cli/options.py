@@ -1,0 +1,79 @@
+"""Options that several commands share: one spelling, one help text, one environment variable each."""
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from envdoctor.errors import UsageError
+
+if TYPE_CHECKING:
+    from envdoctor.model.profile import Waiver
+
+Format = Literal["text", "json"]
+Color = Literal["auto", "always", "never"]
+
+VenvArgument = Annotated[
+    str,
+    typer.Argument(metavar="[VENV]", help="A venv's folder or its interpreter. Default: $VIRTUAL_ENV, else ./.venv."),
+]
+ProfileOption = Annotated[
+    str,
+    typer.Option(
+        "--profile",
+        "-p",
+        metavar="NAME",
+        envvar="ENVDOCTOR_PROFILE",
+        help="Known-good stack: a name, or a path to its TOML.",
+    ),
+]
+FormatOption = Annotated[
+    Format, typer.Option("--format", envvar="ENVDOCTOR_FORMAT", help="How the result is written to stdout.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="The same as `--format json`.")]
+OutputOption = Annotated[
+    str, typer.Option("--output", "-o", metavar="FILE", help="Write the result to FILE instead of stdout.")
+]
+ColorOption = Annotated[
+    Color,
+    typer.Option(
+        "--color",
+        envvar="ENVDOCTOR_COLOR",
+        help="Colour the text. `auto`: on a terminal, unless NO_COLOR is set; FORCE_COLOR forces it.",
+    ),
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="One line a cause, and the count.")]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Consequences in full, and checks that do not apply.")
+]
+DeepOption = Annotated[
+    bool,
+    typer.Option(
+        "--deep", help="Hash every installed file and compare it with RECORD; files that have not changed only once."
+    ),
+]
+IgnoreOption = Annotated[
+    list[str],
+    typer.Option(
+        "--ignore",
+        metavar="CODE=REASON",
+        help="Waive the findings of a code. The reason is required and shown. Can be repeated.",
+    ),
+]
+
+
+def waivers(ignored: list[str]) -> "tuple[Waiver, ...]":
+    """Return the waivers that `--ignore CODE=REASON` asks for; raise UsageError for one without a reason."""
+    if not ignored:
+        return ()
+    from envdoctor.model.profile import Waiver
+
+    parsed: list[Waiver] = []
+    for item in ignored:
+        code, _, reason = item.partition("=")
+        if not code.strip() or not reason.strip():
+            raise UsageError(
+                f"`--ignore {item}` gives no reason",
+                f'say why it is accepted: `--ignore {code.strip() or "ED000"}="the reason"`',
+            )
+        parsed.append(Waiver(code=code.strip().upper(), reason=reason.strip()))
+    return tuple(parsed)

@@ -1,0 +1,67 @@
+"""Progress of a restore on stderr: bars on a terminal, lines elsewhere."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from envdoctor.stack.events import Event, Listener, Phase
+
+_TITLES: dict[Phase, str] = {
+    "plan": "Plan",
+    "build": "Build",
+    "verify": "Verify",
+    "check": "Check",
+    "swap": "Swap",
+    "recover": "Recover",
+}
+
+
+@contextmanager
+def progress() -> Iterator[Listener]:
+    """Give a listener that shows events until the block ends."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _Lines(console)
+        return
+    columns = (TextColumn("{task.fields[title]:8}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console) as bars:
+        yield _Bars(bars)
+
+
+class _Lines:
+    """One line when a phase begins, and what it says that is no count."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._phase: Phase | None = None
+        self._text = ""
+
+    def __call__(self, event: Event) -> None:
+        news = event.phase != self._phase or (event.phase in ("build", "recover") and event.text != self._text)
+        if news and event.text:
+            text = "every file by its sha256" if event.phase == "verify" else event.text
+            self._console.print(f"{_TITLES[event.phase]:8} {text}", markup=False, highlight=False, soft_wrap=True)
+        self._phase, self._text = event.phase, event.text
+
+
+class _Bars:
+    """One bar a phase."""
+
+    def __init__(self, bars: Progress) -> None:
+        self._bars = bars
+        self._tasks: dict[Phase, TaskID] = {}
+
+    def __call__(self, event: Event) -> None:
+        if event.phase == "recover":
+            self._bars.console.print(f"Recover  {event.text}", markup=False, highlight=False)
+            return
+        if event.phase not in self._tasks:
+            for done in self._tasks.values():
+                self._bars.update(done, total=1, completed=1)
+            self._tasks[event.phase] = self._bars.add_task(event.text, total=None, title=_TITLES[event.phase])
+        total = event.total or None
+        self._bars.update(
+            self._tasks[event.phase], total=total, completed=event.done, description=event.text.replace("[", r"\[")
+        )

@@ -1,0 +1,152 @@
+"""`envdoctor restore`: the known-good stack, built beside, verified, swapped in."""
+
+import json as json_module
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from envdoctor import __version__, profile_store
+from envdoctor.cli.options import FormatOption, JsonOption, ProfileOption
+from envdoctor.cli.plan_text import outcome_text, plan_text, size
+from envdoctor.cli.signals import stoppable
+from envdoctor.cli.terminal import say, write_result
+from envdoctor.errors import RestoreError, UsageError
+from envdoctor.exitcodes import ExitCode
+from envdoctor.model.codec import encode
+from envdoctor.model.wording import counted
+from envdoctor.probes.host import Host
+from envdoctor.stack import restore as restoring
+from envdoctor.stack.journal import inode
+from envdoctor.stack.restore import Prepared, Restored
+from envdoctor.stack.urls import shown
+from envdoctor.stack.verify import Verified
+
+
+def restore(
+    profile: ProfileOption = "",
+    venv: Annotated[str, typer.Option("--venv", metavar="VENV", help="Default: $VIRTUAL_ENV, else ./.venv.")] = "",
+    python: Annotated[
+        str, typer.Option("--python", metavar="PYTHON", help="Base interpreter: a path, or a version such as 3.12.")
+    ] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Use uv's cache and local sources only.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Rebuild even when the stack is already in place.")] = False,
+    output_format: FormatOption = "text",
+    json: JsonOption = False,
+) -> int:
+    """Rebuild a profile's stack beside the venv, verify every file, and swap it in; the old venv is kept.
+
+    Exit codes: 0 restored or already in place, 2 bad input, 4 failed with the old venv as it was, 130 declined or
+    interrupted.
+    """
+    if not profile:
+        raise UsageError("no profile to restore", "`envdoctor profiles` lists them: `envdoctor restore --profile P`")
+    as_json = json or output_format == "json"
+    host = Host.current()
+    file = profile_store.find(profile, host.cwd)
+    target = Path(host.cwd, venv or host.environ.get("VIRTUAL_ENV", "") or ".venv")
+    request = restoring.Request(
+        target=target,
+        file=file,
+        lock=profile_store.load_lock(file),
+        python=python,
+        offline=offline or host.environ.get("UV_OFFLINE", "").lower() in {"1", "true", "yes", "on"},
+    )
+    prepared = restoring.prepare(request, host)
+    if dry_run:
+        return _show_plan(prepared, as_json=as_json)
+    if not force and (verified := _in_place(prepared)):
+        return _say_in_place(prepared, verified, as_json=as_json)
+    say(plan_text(prepared.plan))
+    if not prepared.plan.unavailable and not yes and not _agreed(prepared):
+        say(_state(prepared))
+        return ExitCode.INTERRUPTED
+    done = _carry_out(prepared)
+    _write(as_json, outcome_text(done), prepared, {"status": "restored", "result": _result(done)})
+    return ExitCode.OK
+
+
+def _show_plan(prepared: Prepared, *, as_json: bool) -> int:
+    _write(as_json, plan_text(prepared.plan), prepared, {"status": "planned"})
+    return ExitCode.RESTORE_FAILED if prepared.plan.unavailable else ExitCode.OK
+
+
+def _in_place(prepared: Prepared) -> Verified | None:
+    from envdoctor.cli.progress import progress
+
+    with progress() as listen:
+        return restoring.already_in_place(prepared, _examiner(prepared), listen)
+
+
+def _say_in_place(prepared: Prepared, verified: Verified, *, as_json: bool) -> int:
+    text = (
+        f"{prepared.plan.target} already holds {prepared.plan.profile}: {counted(verified.distributions, 'package')}, "
+        f"{counted(verified.files, 'file')} ({size(verified.bytes)}) verified by sha256; nothing to do\n"
+    )
+    _write(as_json, text, prepared, {"status": "already in place"})
+    return ExitCode.OK
+
+
+def _agreed(prepared: Prepared) -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError("nobody is there to agree: stdin is no terminal", "look at the plan, then add `--yes`")
+    # Not typer.confirm: it writes to stdout, which belongs to the result.
+    print(f"Restore {prepared.plan.target}? [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
+    answer = sys.stdin.readline()
+    if not answer:
+        raise KeyboardInterrupt
+    return answer.strip().lower() in {"y", "yes"}
+
+
+def _carry_out(prepared: Prepared) -> Restored:
+    from envdoctor.cli.progress import progress
+
+    try:
+        with progress() as listen, stoppable():
+            return restoring.carry_out(prepared, _examiner(prepared), listen)
+    except RestoreError as error:
+        raise RestoreError(f"{error.message}\n{_state(prepared)}", error.hint) from error
+    except KeyboardInterrupt:
+        say(f"\n{_state(prepared)}")
+        raise
+
+
+def _examiner(prepared: Prepared) -> restoring.Examine:
+    from envdoctor.stack.examination import objections
+
+    request = prepared.request
+    return lambda venv: objections(venv, prepared.host, request.file.profile, request.lock)
+
+
+def _state(prepared: Prepared) -> str:
+    """Say what became of the venv, from the disk and not from where the command thinks it was."""
+    target = prepared.store.target
+    if inode(target) == prepared.identity:
+        return f"{target} is as it was" if prepared.identity else f"{target} was not created"
+    return f"{target} holds the restored stack"
+
+
+def _write(as_json: bool, text: str, prepared: Prepared, rest: dict[str, Any]) -> None:
+    if not as_json:
+        write_result(text)
+        return
+    plan = encode(prepared.plan)
+    for package in plan["packages"]:
+        package["source"]["location"] = shown(package["source"]["location"])
+    head = {"schema_version": 1, "tool": {"name": "envdoctor", "version": __version__}}
+    write_result(json_module.dumps({**head, **rest, "plan": plan}, indent=2) + "\n")
+
+
+def _result(done: Restored) -> dict[str, Any]:
+    return {
+        "target": str(done.target),
+        "kept": str(done.kept) if done.kept else None,
+        "distributions": done.verified.distributions,
+        "files": done.verified.files,
+        "bytes": done.verified.bytes,
+        "recovered": list(done.recovered),
+        "seconds": dict(done.seconds),
+    }

@@ -1,0 +1,22 @@
+"""The checks as they document themselves."""
+
+import difflib
+
+from envdoctor.checks.registry import all_checks
+from envdoctor.errors import UsageError
+from envdoctor.report.rule_pages import Rule, parse
+
+
+def all_rules() -> tuple[Rule, ...]:
+    """Return every check's documentation, by code."""
+    return tuple(parse(check.code, check.name, check.area, check.documentation) for check in all_checks())
+
+
+def find_rule(wanted: str) -> Rule:
+    """Return the rule of that code or name, in any case; raise UsageError with the nearest ones."""
+    rules = {key.lower(): rule for rule in all_rules() for key in (rule.code, rule.name)}
+    if rule := rules.get(wanted.strip().lower()):
+        return rule
+    near = difflib.get_close_matches(wanted.strip().lower(), list(rules), 3)
+    also = f"; near it: {', '.join(f'{rules[key].code} {rules[key].name}' for key in near)}" if near else ""
+    raise UsageError(f"no check is called `{wanted}`{also}", "`envdoctor checks` lists them all")

@@ -1,0 +1,78 @@
+"""Where a result goes and how its reader's terminal looks."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TextIO
+
+from envdoctor.errors import UsageError
+from envdoctor.report.style import Style
+
+# A log or a file has no width of its own; this reads well in both.
+_WIDTH_WITHOUT_TERMINAL = 100
+_UNICODE = {"utf8", "utf16", "utf32"}
+
+
+def style_for(
+    stream: TextIO | None,
+    environ: Mapping[str, str],
+    *,
+    color: str = "auto",
+    quiet: bool = False,
+    verbose: bool = False,
+) -> Style:
+    """Return the style for text written to `stream`; None is a file, which has no width and is UTF-8."""
+    return Style(
+        width=_width(stream, environ),
+        color=_colored(stream, environ, color),
+        unicode=stream is None or (stream.encoding or "ascii").lower().replace("-", "") in _UNICODE,
+        verbosity=verbose - quiet,
+    )
+
+
+def write_result(text: str, output: str = "") -> None:
+    """Write a command's result to `output`, or to stdout when that is empty or "-".
+
+    A reader that has left (`envdoctor check | head`) is no error: the command still ends with its own exit code.
+    """
+    if output not in {"", "-"}:
+        try:
+            Path(output).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise UsageError(
+                f"cannot write {output}: {error.strerror}", "name a file in a folder you may write to"
+            ) from error
+        return
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python would flush the dead descriptor once more at exit and complain; give it one that swallows.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def say(text: str) -> None:
+    """Write one line for the person to stderr: progress, hints, what was skipped."""
+    print(text, file=sys.stderr)  # noqa: T201 - stderr is where it belongs
+
+
+def _width(stream: TextIO | None, environ: Mapping[str, str]) -> int:
+    if (columns := environ.get("COLUMNS", "")).isdigit() and int(columns) > 0:
+        return int(columns)
+    if stream is None:
+        return _WIDTH_WITHOUT_TERMINAL
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _WIDTH_WITHOUT_TERMINAL
+    except (OSError, ValueError):
+        return _WIDTH_WITHOUT_TERMINAL
+
+
+def _colored(stream: TextIO | None, environ: Mapping[str, str], color: str) -> bool:
+    if color != "auto":
+        return color == "always"
+    if environ.get("NO_COLOR"):
+        return False
+    if environ.get("FORCE_COLOR"):
+        return True
+    return stream is not None and stream.isatty() and environ.get("TERM") != "dumb"

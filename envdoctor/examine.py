@@ -1,0 +1,82 @@
+"""Read an environment, judge it: the one line from a path to a verdict."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from envdoctor import __version__
+from envdoctor.checks.case import Case
+from envdoctor.checks.registry import judge as judge_case
+from envdoctor.errors import ProbeError
+from envdoctor.model.fingerprint import Fingerprint, Unread
+from envdoctor.model.verdict import Verdict
+from envdoctor.probes.context import Options, Reading
+from envdoctor.probes.host import Host
+from envdoctor.probes.registry import chosen
+from envdoctor.probes.target import Target, resolve
+
+if TYPE_CHECKING:  # importing a profile's and a lock's types costs more than most probes
+    from collections.abc import Iterable
+
+    from envdoctor.model.lock import Lock
+    from envdoctor.model.profile import Profile, Waiver
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """What was read and what it means."""
+
+    fingerprint: Fingerprint
+    verdict: Verdict
+
+
+def take_fingerprint(target: Target, host: Host, options: Options | None = None) -> Fingerprint:
+    """Run every probe over the target. A probe that fails leaves its reason; nothing of the target is run."""
+    options = options or Options()
+    probes = chosen(options)
+    reading = Reading(target=target, host=host, options=options, probes=probes)
+    sections: list[object] = []
+    unread: list[Unread] = []
+    for kind in probes:
+        try:
+            sections.append(reading.fact(kind))
+        except ProbeError as error:
+            unread.append(Unread(section=kind.__name__, reason=error.message))
+    return Fingerprint(
+        target=str(target.prefix),
+        taken_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        tool_version=__version__,
+        sections=tuple(sections),
+        unread=tuple(unread),
+    )
+
+
+def judge(
+    fingerprint: Fingerprint,
+    profile: "Profile | None" = None,
+    lock: "Lock | None" = None,
+    ignore: "Iterable[Waiver]" = (),
+) -> Verdict:
+    """Run every check over a fingerprint."""
+    return judge_case(Case(facts=fingerprint, profile=profile, lock=lock), ignore)
+
+
+def examine(
+    named: str | Path,
+    host: Host,
+    *,
+    profile: "Profile | None" = None,
+    lock: "Lock | None" = None,
+    ignore: "Iterable[Waiver]" = (),
+    ask_nvml: bool = True,
+    source_root: Path | None = None,
+) -> Examination:
+    """Resolve the named environment, read it, judge it. Raises TargetError when it is no environment."""
+    options = Options(
+        ask_nvml=ask_nvml,
+        source_root=source_root,
+        source_files=tuple(profile.sources) if profile else (),
+    )
+    fingerprint = take_fingerprint(resolve(named, host.environ.get("PATH")), host, options)
+    return Examination(fingerprint=fingerprint, verdict=judge(fingerprint, profile, lock, ignore))

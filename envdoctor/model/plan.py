@@ -1,0 +1,109 @@
+"""What a restore is going to do: shown before anything changes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+SourceKind = Literal["find-links", "index", "backend", "configured"]
+"""find-links: a configured folder or page; index: a configured index or the default one; backend: the torch backend's
+own index; configured: one of the configured sources, not told which."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interpreter:
+    """A base interpreter (never a venv's own), as it described itself when run."""
+
+    path: str
+    version: str
+    """"3.12.1"."""
+    found_via: str
+    markers: Mapping[str, str]
+    """PEP 508 environment."""
+    tag: str
+    """"cp312"; with the ABI's suffix for a free-threaded build ("cp314t")."""
+    glibc: str = ""
+    """"2.36"; empty when the C library is another one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where a wheel will come from."""
+
+    kind: SourceKind
+    location: str = ""
+    """Folder or URL as configured; the backend's name; empty when it is not told."""
+    cached: bool = False
+    """uv has it unpacked in its cache for this source, from a wheel with a locked hash."""
+    filename: str = ""
+    bytes: int | None = None
+    """Bytes to download; 0 for what lies on this machine, None when the source does not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedPackage:
+    """A locked package and its source."""
+
+    name: str
+    version: str
+    source: Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unavailable:
+    """A locked package that no source has, why, and what can be done."""
+
+    name: str
+    version: str
+    reason: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A distribution that differs between the old venv and the lock; an empty `before` means added, `after` removed."""
+
+    name: str
+    before: str
+    after: str
+    note: str = ""
+    """What the user may want to put back ("editable from /srv/trainer")."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A whole restore, before it runs."""
+
+    target: str
+    """The venv, as an absolute path with symlinks resolved."""
+    exists: bool
+    profile: str
+    lock: str
+    """The lock's path."""
+    interpreter: Interpreter
+    old_interpreter: str
+    """Version of the venv's present interpreter; empty when it does not exist or cannot be told."""
+    packages: tuple[PlannedPackage, ...]
+    unavailable: tuple[Unavailable, ...]
+    changes: tuple[Change, ...]
+    unchanged: int
+    """Distributions that have the locked version already."""
+    warnings: tuple[str, ...]
+    """Settings that contradict the lock, and what the new venv will not have."""
+    steps: tuple[str, ...]
+    offline: bool = False
+    """Nothing may be fetched."""
+
+    @property
+    def download_bytes(self) -> int:
+        """Bytes to download, as far as the sources say."""
+        return sum(package.source.bytes or 0 for package in self.packages)
+
+    @property
+    def unsized(self) -> int:
+        """How many packages have an unknown download size."""
+        return sum(package.source.bytes is None for package in self.packages)
+
+    @property
+    def cached(self) -> int:
+        """How many packages uv has in its cache."""
+        return sum(package.source.cached for package in self.packages)

@@ -1,0 +1,29 @@
+"""Requires-Dist lines, read leniently: a line that does not parse requires nothing."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from envdoctor.model.names import normalized
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+
+def required_names(lines: Iterable[str]) -> set[str]:
+    """Return the normalized names in Requires-Dist lines, markers not evaluated."""
+    return {normalized(requirement.name) for line in lines if (requirement := parse_requirement(line))}
+
+
+def parse_requirement(line: str) -> "Requirement | None":
+    """Return the parsed line, or None when it is malformed."""
+    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 - slow, and rarely needed
+
+    try:
+        return Requirement(line)
+    except InvalidRequirement:
+        return None
+
+
+def applies(requirement: "Requirement", environment: Mapping[str, str]) -> bool:
+    """Tell whether a requirement holds in that environment without any extra."""
+    return requirement.marker is None or requirement.marker.evaluate({**environment, "extra": ""})

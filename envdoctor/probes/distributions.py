@@ -1,0 +1,185 @@
+"""Installed distributions, from the headers of their dist-info folders."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from envdoctor.model.names import normalized
+from envdoctor.probes.context import Reading
+from envdoctor.probes.regular_file import read_regular
+from envdoctor.probes.search_path import SearchPath
+
+_MAXIMUM_METADATA = 4 * 1024 * 1024
+_MAXIMUM_SMALL = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """One dist-info (or egg-info) folder."""
+
+    name: str
+    """Normalized."""
+    version: str
+    """As METADATA says it; empty when there is no METADATA."""
+    site: str
+    """The sys.path folder it lies in."""
+    origin: str
+    """Why that folder is on sys.path."""
+    folder: str
+    """Name of the metadata folder."""
+    has_metadata: bool
+    has_record: bool
+    installer: str
+    requires: tuple[str, ...]
+    requires_python: str
+    direct_url: str
+    """URL of direct_url.json: installed from a path, a VCS or an archive; empty for an index."""
+    editable: bool
+    tags: tuple[str, ...]
+    """Wheel tags of WHEEL."""
+    shadowed: bool = False
+    """An earlier sys.path folder holds a distribution of the same name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """A folder or file that pip renamed before an uninstall (`~orch` for `torch`) and never removed."""
+
+    path: str
+    name: str
+    """Normalized, as the METADATA inside says it; empty where there is none."""
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distributions:
+    """All distributions on sys.path, in sys.path order, then by name."""
+
+    items: tuple[Distribution, ...]
+    leftovers: tuple[Leftover, ...]
+    """What an interrupted pip left behind."""
+    unreadable: tuple[str, ...]
+    """Metadata files that could not be read, each with its reason."""
+
+    def active(self, name: str) -> Distribution | None:
+        """Return the distribution of that normalized name that wins, or None."""
+        return next((item for item in self.items if item.name == name and not item.shadowed), None)
+
+
+def probe(reading: Reading) -> Distributions:
+    """Scan every site folder of sys.path."""
+    found: list[Distribution] = []
+    leftovers: list[Leftover] = []
+    unreadable: list[str] = []
+    for entry in reading.fact(SearchPath).site_dirs:
+        site = Path(entry.path)
+        names = sorted(os.listdir(site))  # noqa: PTH208 - names only, and fast
+        leftovers += [_leftover(site / name, unreadable) for name in names if name.startswith("~")]
+        found += [
+            _read(site, entry.origin, name, unreadable)
+            for name in names
+            if name.endswith((".dist-info", ".egg-info")) and not name.startswith("~")
+        ]
+    return Distributions(items=_mark_shadowed(found), leftovers=tuple(leftovers), unreadable=tuple(unreadable))
+
+
+def _leftover(path: Path, unreadable: list[str]) -> Leftover:
+    headers, _ = _headers(path / "METADATA", unreadable) if path.suffix == ".dist-info" else ([], False)
+    name = _first(headers, "name")
+    return Leftover(path=str(path), name=normalized(name) if name else "", version=_first(headers, "version"))
+
+
+def _mark_shadowed(found: list[Distribution]) -> tuple[Distribution, ...]:
+    # Within one folder importlib.metadata's answer depends on directory order; the complete one is taken as meant.
+    best: dict[str, Distribution] = {}
+    for item in found:
+        other = best.get(item.name)
+        if other is None or (other.site == item.site and _rank(item) > _rank(other)):
+            best[item.name] = item
+    return tuple(item if best[item.name] is item else _shadow(item) for item in found)
+
+
+def _rank(item: Distribution) -> tuple[bool, bool]:
+    return (item.has_metadata, item.has_record)
+
+
+def _shadow(item: Distribution) -> Distribution:
+    values = {name: getattr(item, name) for name in Distribution.__slots__}
+    return Distribution(**{**values, "shadowed": True})
+
+
+def _read(site: Path, origin: str, folder: str, unreadable: list[str]) -> Distribution:
+    at = site / folder
+    egg = folder.endswith(".egg-info")
+    headers, has_metadata = _headers(
+        at if egg and at.is_file() else at / ("PKG-INFO" if egg else "METADATA"), unreadable
+    )
+    stem = folder.rpartition(".")[0]
+    stem_name, _, stem_version = stem.partition("-")
+    direct_url, editable = _direct_url(at / "direct_url.json", unreadable)
+    return Distribution(
+        name=normalized(_first(headers, "name") or stem_name),
+        version=_first(headers, "version") or ("" if has_metadata else stem_version),
+        site=str(site),
+        origin=origin,
+        folder=folder,
+        has_metadata=has_metadata,
+        has_record=(at / "RECORD").is_file(),
+        installer=_small(at / "INSTALLER", unreadable).strip(),
+        requires=tuple(value for key, value in headers if key == "requires-dist"),
+        requires_python=_first(headers, "requires-python"),
+        direct_url=direct_url,
+        editable=editable,
+        tags=_tags(at / "WHEEL", unreadable),
+    )
+
+
+def _first(headers: list[tuple[str, str]], wanted: str) -> str:
+    return next((value for key, value in headers if key == wanted), "")
+
+
+def _headers(path: Path, unreadable: list[str]) -> tuple[list[tuple[str, str]], bool]:
+    try:
+        data = read_regular(path, _MAXIMUM_METADATA).replace(b"\r\n", b"\n")
+    except FileNotFoundError:
+        return [], False
+    except OSError as error:
+        unreadable.append(f"{path}: {error.strerror or error}")
+        return [], False
+    headers: list[tuple[str, str]] = []
+    # What follows the first blank line is the project's README, often a hundred times as long.
+    for line in data.partition(b"\n\n")[0].decode("utf-8", "replace").split("\n"):
+        if line and line[0] not in " \t":
+            key, _, value = line.partition(":")
+            headers.append((key.strip().lower(), value.strip()))
+    return headers, any(key == "name" for key, _ in headers)
+
+
+def _small(path: Path, unreadable: list[str]) -> str:
+    try:
+        return read_regular(path, _MAXIMUM_SMALL).decode("utf-8", "replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError as error:
+        unreadable.append(f"{path}: {error.strerror or error}")
+        return ""
+
+
+def _direct_url(path: Path, unreadable: list[str]) -> tuple[str, bool]:
+    text = _small(path, unreadable)
+    if not text:
+        return "", False
+    try:
+        data = json.loads(text)
+        url = data["url"]
+        editable = bool(data.get("dir_info", {}).get("editable", False))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        unreadable.append(f"{path}: not a direct_url document ({type(error).__name__})")
+        return "", False
+    return str(url), editable
+
+
+def _tags(path: Path, unreadable: list[str]) -> tuple[str, ...]:
+    lines = _small(path, unreadable).splitlines()
+    return tuple(line.partition(":")[2].strip() for line in lines if line.lower().startswith("tag:"))

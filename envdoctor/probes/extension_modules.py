@@ -1,0 +1,78 @@
+"""Extension modules that this interpreter cannot import, by their file names.
+
+`name.cpython-310-x86_64-linux-gnu.so` is importable by CPython 3.10 on x86_64 alone (PEP 3149); `.abi3.so` and plain
+`.so` by any (importlib.machinery.EXTENSION_SUFFIXES).
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from envdoctor.probes.context import Reading
+from envdoctor.probes.distributions import Distributions
+from envdoctor.probes.interpreter import Interpreter
+from envdoctor.probes.records import index
+
+_TAGGED = re.compile(r"^(?P<stem>.+?)\.(?P<tag>(?:cpython|pypy|graalpy)-?\w*-[\w-]+|cp\d+-[\w-]+)\.(?:so|pyd)$")
+_CPYTHON = re.compile(r"cpython-3(?P<minor>\d+)(?P<threads>t?)d?-(?P<machine>\w+?)-")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignExtension:
+    """An extension module that only another interpreter or machine can import."""
+
+    owner: str
+    path: str
+    """Relative to its site folder."""
+    tag: str
+    """"cpython-310-x86_64-linux-gnu"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtensionModules:
+    """Tagged extension modules in RECORDs."""
+
+    tagged: int
+    """How many carry a tag."""
+    foreign: tuple[ForeignExtension, ...]
+    """Those with a foreign tag and no sibling that fits; a wheel may bring one file for each Python."""
+
+
+def probe(reading: Reading) -> ExtensionModules:
+    """Compare the tags in every RECORD's file names with the interpreter."""
+    python = reading.fact(Interpreter)
+    items = reading.fact(Distributions).items
+    tagged, foreign = 0, []
+    for at, rows in index(reading).rows.items():
+        # Cheap tests first: of tens of thousands of rows, some hundred are extension modules.
+        names = [path for path, _, _ in rows if path[-3:] in (".so", "pyd") and "-" in path]
+        matches = [(path, match) for path in names if (match := _TAGGED.match(path))]
+        tagged += len(matches)
+        unfit = [(path, match) for path, match in matches if not _fits(match["tag"], python)]
+        if unfit:
+            stems = _importable_stems((path for path, _, _ in rows), python)
+            foreign += [
+                ForeignExtension(owner=items[at].name, path=path, tag=match["tag"])
+                for path, match in unfit
+                if match["stem"] not in stems
+            ]
+    return ExtensionModules(tagged=tagged, foreign=tuple(foreign))
+
+
+def _fits(tag: str, python: Interpreter) -> bool:
+    match = _CPYTHON.match(tag)
+    if match is None:
+        return False
+    same_python = f"3.{match['minor']}" == python.minor and (match["threads"] == "t") == python.free_threaded
+    return same_python and match["machine"] == python.machine
+
+
+def _importable_stems(paths: Iterable[str], python: Interpreter) -> set[str]:
+    stems = set()
+    for path in paths:
+        if match := _TAGGED.match(path):
+            if _fits(match["tag"], python):
+                stems.add(match["stem"])
+        elif path.endswith((".abi3.so", ".so", ".py")):
+            stems.add(path.removesuffix(".py").removesuffix(".so").removesuffix(".abi3"))
+    return stems

@@ -1,0 +1,206 @@
+"""Which file would satisfy each shared library of `import torch`, and whose bytes those are."""
+
+import os
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from envdoctor.elf.disk import Disk
+from envdoctor.elf.host import search_roots
+from envdoctor.elf.lazy import LazyLibrary
+from envdoctor.elf.loaded import LoadedObject, LoadFailure
+from envdoctor.elf.search import SearchRoots
+from envdoctor.elf.torch_import import TorchImport, TorchTarget, simulate_import
+from envdoctor.errors import ElfError, ProbeError
+from envdoctor.model.cudalibs import owner_major
+from envdoctor.probes.context import Reading
+from envdoctor.probes.distributions import Distribution, Distributions
+from envdoctor.probes.installed_files import InstalledFiles
+from envdoctor.probes.interpreter import Interpreter
+from envdoctor.probes.records import index
+from envdoctor.probes.search_path import SearchPath
+from envdoctor.probes.torch_build import TorchBuild
+
+Stage = Literal["program", "preload", "import", "lazy"]
+_TOOLKIT_FOLDER = re.compile(r"/cuda-(\d+)(?:\.\d+)?/")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """A shared object that would be mapped."""
+
+    soname: str
+    path: str
+    """Relative to the prefix when inside it."""
+    found_via: str
+    """How the loader comes to it: "RPATH of …", "LD_LIBRARY_PATH", "ld.so.cache", "absolute path", …"""
+    needed_by: str
+    """The requester, relative to the prefix when inside it; empty when the program or a dlopen of Python asks."""
+    stage: Stage
+    """"program": mapped before any import. "lazy": opened at first use, not by the import."""
+    owner: str
+    """Distribution whose RECORD lists the path; the one whose bytes lie there when several do; empty when none."""
+    owner_version: str
+    cuda_major: str
+    """CUDA major of those bytes ("12"), as far as owner or path tell; empty when they do not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unresolved:
+    """A library that cannot be mapped: nothing would satisfy its soname, or what is found cannot be loaded."""
+
+    soname: str
+    problem: str
+    """What the loader would say, word for word."""
+    needed_by: str
+    stage: Stage
+    used_when: str
+    """For a lazy one: what would open it; empty for the import itself."""
+    searched: tuple[str, ...]
+    """Directories in the order tried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Libraries:
+    """The loader's work for `import torch`, predicted."""
+
+    simulated: bool
+    reason: str
+    """Why it was not simulated; empty when it was."""
+    import_error: str
+    """What `import torch` would raise while loading; empty when every library would load."""
+    providers: tuple[Provider, ...]
+    unresolved: tuple[Unresolved, ...]
+    notes: tuple[str, ...]
+    """What ld.so would print about LD_PRELOAD, and preloads that torch gives up silently."""
+
+
+def probe(reading: Reading) -> Libraries:
+    """Play `import torch` from the files. Raises ProbeError when a file it depends on cannot be read."""
+    build = reading.fact(TorchBuild)
+    python = reading.fact(Interpreter)
+    if not build.present or not python.resolved:
+        reason = "the interpreter does not exist" if build.present else "torch is not installed"
+        return Libraries(simulated=False, reason=reason, import_error="", providers=(), unresolved=(), notes=())
+    target = TorchTarget(
+        torch=build.folder,
+        sys_path=tuple(entry.path for entry in reading.fact(SearchPath).entries),
+        executable=python.executable,
+        cuda=build.cuda or None,
+    )
+    disk = Disk()
+    try:
+        roots = _roots(reading, python.executable, disk)
+        played = simulate_import(target, roots, disk)
+    except ElfError as error:
+        raise ProbeError(f"the loader could not be simulated: {error.message}") from error
+    return _Section(reading).of(played)
+
+
+def _roots(reading: Reading, executable: str, disk: Disk) -> SearchRoots:
+    host = reading.host
+    return search_roots(
+        executable,
+        library_path=host.environ.get("LD_LIBRARY_PATH", ""),
+        preload=host.environ.get("LD_PRELOAD", ""),
+        cpu_flags=_cpu_flags(reading),
+        cache_path=str(host.ld_so_cache),
+        cwd=str(host.cwd),
+        disk=disk,
+    )
+
+
+def _cpu_flags(reading: Reading) -> frozenset[str]:
+    try:
+        with (reading.host.proc / "cpuinfo").open(errors="replace") as file:
+            line = next((line for line in file if line.startswith("flags")), "")
+    except OSError:
+        return frozenset()
+    return frozenset(line.partition(":")[2].split())
+
+
+class _Section:
+    """Turns the loader's objects into facts about this environment's distributions."""
+
+    def __init__(self, reading: Reading) -> None:
+        self.prefix = str(reading.target.prefix) + os.sep
+        self.items = reading.fact(Distributions).items
+        self.owners = index(reading).owners
+        files = reading.fact(InstalledFiles)
+        self.on_disk = {item.path: item.on_disk for item in files.contested}
+
+    def of(self, played: TorchImport) -> Libraries:
+        providers = [self._provider(item, _stage(item)) for item in played.objects[1:]]
+        for lazy in played.lazy:
+            providers += [self._provider(item, "lazy") for item in lazy.result.opened]
+        unresolved = [self._unresolved(failure) for failure in played.missing]
+        unresolved += [self._lazily(lazy) for lazy in played.lazy if lazy.result.failure and not lazy.optional]
+        return Libraries(
+            simulated=True,
+            reason="",
+            import_error=played.failure.message if played.failure else "",
+            providers=tuple({(item.soname, item.path): item for item in reversed(providers)}.values())[::-1],
+            unresolved=tuple(unresolved),
+            notes=(*played.preload_errors, *(note.message for note in played.preloads if note.outcome == "failed")),
+        )
+
+    def _provider(self, item: LoadedObject, stage: Stage) -> Provider:
+        owner = self._owner(item)
+        toolkit = _TOOLKIT_FOLDER.search(item.real)
+        major = owner_major(owner.name, owner.version) if owner else (toolkit[1] if toolkit else None)
+        led_by = f" of {os.path.basename(item.rpath_of)}" if item.rpath_of else ""  # noqa: PTH119 - a string path
+        return Provider(
+            soname=item.soname or os.path.basename(item.path),  # noqa: PTH119 - a string path
+            path=self._relative(item.path),
+            found_via=f"{item.found_via}{led_by}",
+            needed_by=self._relative(item.requester) if item.requester else "",
+            stage=stage,
+            owner=owner.name if owner else "",
+            owner_version=owner.version if owner else "",
+            cuda_major=major or "",
+        )
+
+    def _owner(self, item: LoadedObject) -> Distribution | None:
+        for path in (os.path.normpath(item.path), item.real):
+            at = self.owners.get(path)
+            if at is not None:
+                claimed = self.on_disk.get(path.removeprefix(self.prefix))
+                if claimed is None:
+                    return self.items[at]
+                return next((other for other in self.items if other.name in claimed), None)
+        return None
+
+    def _relative(self, path: str) -> str:
+        return os.path.normpath(path).removeprefix(self.prefix)
+
+    def _unresolved(self, failure: LoadFailure, stage: Stage = "import", used_when: str = "") -> Unresolved:
+        return Unresolved(
+            soname=failure.name,
+            problem=failure.message,
+            needed_by=self._relative(failure.requester) if failure.requester else "",
+            stage=stage,
+            used_when=used_when,
+            searched=tuple(dict.fromkeys(attempt.directory for attempt in failure.tried)),
+        )
+
+    def _lazily(self, lazy: LazyLibrary) -> Unresolved:
+        assert lazy.result.failure is not None  # noqa: S101 - the caller chose the failed ones
+        made = self._unresolved(lazy.result.failure, "lazy", lazy.when)
+        return (
+            made
+            if made.needed_by
+            else Unresolved(
+                soname=made.soname,
+                problem=made.problem,
+                needed_by=self._relative(lazy.opener),
+                stage="lazy",
+                used_when=lazy.when,
+                searched=made.searched,
+            )
+        )
+
+
+def _stage(item: LoadedObject) -> Stage:
+    if item.label in ("program", "LD_PRELOAD"):
+        return "program"
+    return "preload" if item.label == "preload" else "import"

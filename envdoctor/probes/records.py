@@ -1,0 +1,239 @@
+"""Every RECORD row of the environment, in memory: who owns which path, and which rows lead out of it."""
+
+import csv
+import hashlib
+import io
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from envdoctor.probes.context import Reading
+from envdoctor.probes.distributions import Distribution, Distributions
+from envdoctor.probes.regular_file import read_regular
+
+_MAXIMUM_RECORD = 32 * 1024 * 1024
+# A stack of 90 distributions has 26,000 rows. A RECORD may claim any number; memory is not for it to decide.
+_MAXIMUM_ROWS = 1_000_000
+_MAXIMUM_PATH = 4096
+_NOTES = (b"INSTALLER,", b"RECORD,", b"REQUESTED,", b"direct_url.json,", b"uv_cache.json,")
+
+Fields = list[str]
+"""Path, hash and size of a row, each as written. A plain list: there are tens of thousands."""
+
+
+class Row(NamedTuple):
+    """One claim on a contested path."""
+
+    path: str
+    """As written."""
+    hash: str
+    """"sha256=…" or empty."""
+    size: int
+    """-1 when the row states none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordIndex:
+    """RECORD rows by distribution, and owners by absolute path."""
+
+    rows: dict[int, list[Fields]]
+    """Index into `Distributions.items` -> its rows that stay inside."""
+    digests: dict[int, str]
+    """The same index -> sha256 of the rows that the wheel brought: equal for one wheel wherever it is installed."""
+    owners: dict[str, int]
+    """Absolute path inside the prefix -> index of the first owner."""
+    contested: dict[str, list[tuple[int, Row]]]
+    """Absolute path -> all owners, where there are several."""
+    outside: list[tuple[int, str]]
+    """Rows that lead out of the environment: (owner, path as written). Never read, hashed or removed."""
+    malformed: list[tuple[int, str]]
+    """Rows or whole RECORDs that could not be read: (owner, reason)."""
+
+
+def index(reading: Reading) -> RecordIndex:
+    """Read every RECORD once."""
+    return reading.material(RecordIndex, _index)
+
+
+def recorded_size(text: str) -> int:
+    """Return the size a row states; -1 for none, or for what is no number."""
+    # isdecimal admits other scripts' digits, which int() reads too; a RECORD holds ASCII.
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else -1
+
+
+def _of_wheel(data: bytes, folder: str) -> bytes:
+    """Return RECORD without the rows that differ between two installs of one wheel.
+
+    Those are scripts, whose first line names the interpreter, and the installer's notes in dist-info. Installers sort
+    the rows by path, so scripts come first and dist-info is one block.
+    """
+    start = 0
+    while data.startswith(b"../", start):
+        start = data.find(b"\n", start) + 1 or len(data)
+    data = b"\n" + data[start:]
+    prefix = f"\n{folder}/".encode("utf-8", "surrogateescape")
+    first, last = data.find(prefix), data.rfind(prefix)
+    if first < 0:
+        return data
+    end = data.find(b"\n", last + 1)
+    end = len(data) if end < 0 else end
+    rows = data[first:end].split(prefix)[1:]
+    kept = [prefix + row for row in rows if not row.startswith(_NOTES)]
+    return data[:first] + b"".join(kept) + data[end:]
+
+
+def _index(reading: Reading) -> RecordIndex:
+    items = reading.fact(Distributions).items
+    indexer = _Indexer(items=items, prefix=str(reading.target.prefix) + os.sep)
+    for at, item in enumerate(items):
+        if item.has_record:
+            indexer.enter(at)
+    return indexer.made
+
+
+@dataclass(slots=True, kw_only=True)
+class _Indexer:
+    """Enters one RECORD after the other. Steps work on whole lists: a loop over all rows costs what a probe costs."""
+
+    items: Sequence[Distribution]
+    prefix: str
+    """With a final slash."""
+    left: int = _MAXIMUM_ROWS
+    links: dict[tuple[str, str], "_Links"] = field(default_factory=dict)
+    made: RecordIndex = field(
+        default_factory=lambda: RecordIndex(rows={}, digests={}, owners={}, contested={}, outside=[], malformed=[])
+    )
+
+    def enter(self, at: int) -> None:
+        item = self.items[at]
+        path = f"{item.site}/{item.folder}/RECORD"
+        try:
+            data = read_regular(path, _MAXIMUM_RECORD)
+        except OSError as error:
+            self.made.malformed.append((at, f"{path}: {error.strerror or error}"))
+            return
+        if data.count(b"\n") >= self.left:
+            self.made.malformed.append((at, f"{path}: not read, there are more than {_MAXIMUM_ROWS} rows in all"))
+            return
+        # A name that is no UTF-8 keeps its bytes, so that the file itself is found.
+        rows = self._rows(at, path, data.decode("utf-8", "surrogateescape"))
+        self.left -= len(rows)
+        rows, paths = self._inside(at, item, rows)
+        self.made.digests[at] = hashlib.sha256(_of_wheel(data, item.folder)).hexdigest()
+        self.made.rows[at] = rows
+        if self.made.owners.keys().isdisjoint(paths):
+            self.made.owners.update(dict.fromkeys(paths, at))
+        else:
+            self._contest(at, rows, paths)
+
+    def _rows(self, at: int, path: str, text: str) -> list[Fields]:
+        rows = [line.rsplit(",", 2) for line in text.split("\n")]
+        if rows[-1] == [""]:
+            rows.pop()
+        if '"' not in text and "\r" not in text and not set(map(len, rows)) - {3}:
+            sizes = "".join([size for _, _, size in rows])
+            if not sizes or (sizes.isascii() and sizes.isdecimal()):
+                return rows
+        return list(self._as_csv(at, path, text))
+
+    def _as_csv(self, at: int, path: str, text: str) -> Iterator[Fields]:
+        number = 0
+        try:
+            for number, fields in enumerate(csv.reader(io.StringIO(text, newline="")), 1):
+                if len(fields) == 3 and (not fields[2] or recorded_size(fields[2]) >= 0):
+                    yield fields
+                elif fields:
+                    self.made.malformed.append((at, f"{path}:{number}: not a RECORD row"))
+        except csv.Error as error:
+            problem = f"{path}:{number + 1}: not a RECORD row ({error}); nothing after it was read"
+            self.made.malformed.append((at, problem))
+
+    def _inside(self, at: int, item: Distribution, rows: list[Fields]) -> tuple[list[Fields], list[str]]:
+        """Return the rows that stay inside and their absolute paths; the others are noted."""
+        base = item.site + os.sep
+        # A leaked folder (PYTHONPATH, user site) is its own root: its rows may not climb out of it.
+        root = self.prefix if base.startswith(self.prefix) else base
+        written = "\n".join(["", *[path for path, _, _ in rows], ""])
+        if any(sign in written for sign in ("\n/", "\n.", "\n\n", "/.", "//", "\0")):
+            paths = [
+                _settled(path, base, root)
+                if path[:1] in "./" or "/." in path or "//" in path or "\0" in path
+                else base + path
+                for path, _, _ in rows
+            ]
+        else:
+            paths = [base + path for path, _, _ in rows]
+        links = self.links.setdefault((root, item.site), _Links(root=root, site=item.site))
+        folders = {path.rpartition("/")[0] for path in paths}
+        out = {folder for folder in folders if not folder or links.lead_out(folder)}
+        if not out:
+            return rows, paths
+        kept: list[tuple[Fields, str]] = []
+        for row, path in zip(rows, paths, strict=True):
+            if path.rpartition("/")[0] in out:
+                self.made.outside.append((at, row[0]))
+            else:
+                kept.append((row, path))
+        return [row for row, _ in kept], [path for _, path in kept]
+
+    def _contest(self, at: int, rows: list[Fields], paths: list[str]) -> None:
+        firsts: dict[int, dict[str, Fields]] = {}
+        for row, path in zip(rows, paths, strict=True):
+            first = self.made.owners.setdefault(path, at)
+            if first == at:
+                continue
+            if path not in self.made.contested:
+                if first not in firsts:
+                    base = self.items[first].site + os.sep
+                    firsts[first] = {os.path.normpath(base + one[0]): one for one in self.made.rows[first]}
+                self.made.contested[path] = [(first, _as_row(firsts[first][path]))]
+            self.made.contested[path].append((at, _as_row(row)))
+
+
+def _settled(written: str, base: str, root: str) -> str:
+    """Return the absolute, normalized path of a row; empty when it is absolute, climbs out or names nothing."""
+    if not written or written.startswith("/") or "\0" in written or len(written) > _MAXIMUM_PATH:
+        return ""
+    path = os.path.normpath(base + written)
+    return path if path.startswith(root) else ""
+
+
+def _as_row(fields: Fields) -> Row:
+    return Row(fields[0], fields[1], recorded_size(fields[2]))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Links:
+    """Which folders lead out of an environment through a symlink. Nothing is opened to tell."""
+
+    root: str
+    """With a final slash."""
+    site: str
+    known: dict[str, bool] = field(default_factory=dict)
+    """Folder that exists -> whether it, or one above it, is such a link."""
+
+    def lead_out(self, folder: str) -> bool:
+        """Tell whether `folder`, absolute and normalized, lies behind a link out of root and site folder."""
+        if folder in self.known:
+            return self.known[folder]
+        at = self.root[:-1]
+        for part in folder[len(self.root) :].split("/"):
+            at = f"{at}/{part}"
+            leads = self.known.get(at)
+            if leads is None:
+                try:
+                    link = stat.S_ISLNK(os.lstat(at).st_mode)
+                except (OSError, ValueError):
+                    return False  # what does not exist leads nowhere
+                leads = self.known[at] = link and self._out(at)
+            if leads:
+                self.known[folder] = True
+                return True
+        return False
+
+    def _out(self, link: str) -> bool:
+        # A site folder that is itself a link out is where its distributions live; what it holds is inside.
+        real = os.path.realpath(link) + os.sep
+        return not any(real.startswith(os.path.realpath(root) + os.sep) for root in (self.root, self.site))

@@ -1,0 +1,120 @@
+"""Modules that stand in several folders of sys.path: the first folder wins, whatever the metadata says."""
+
+import itertools
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from envdoctor.probes.context import Reading
+from envdoctor.probes.distributions import Distributions
+from envdoctor.probes.search_path import PathEntry, SearchPath
+
+CURRENT_FOLDER = "current folder"
+_SUFFIXES = (".py", ".so")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shadow:
+    """One module that is taken from a folder in front of the one that holds its distribution."""
+
+    module: str
+    front: str
+    """Folder of sys.path that wins."""
+    front_origin: str
+    """As SearchPath says it, or "current folder": Python puts a script's or `-m`'s folder before all others."""
+    behind: str
+    behind_origin: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shadowing:
+    """All of them. A venv in front of its own base or the user site is as it should be and not listed."""
+
+    shadows: tuple[Shadow, ...]
+
+
+def probe(reading: Reading) -> Shadowing:
+    """Compare the top-level names of the folders on sys.path, pair by pair, and the current folder with them all."""
+    entries = reading.fact(SearchPath).entries
+    return Shadowing(shadows=(*_by_entries(reading, entries), *_by_current_folder(reading, entries)))
+
+
+def _by_entries(reading: Reading, entries: tuple[PathEntry, ...]) -> Iterator[Shadow]:
+    leaks = [entry for entry in entries if entry.origin == "PYTHONPATH"]
+    own = [entry for entry in entries if entry.origin == "site-packages"]
+    added = [entry for entry in entries if entry.origin.endswith(".pth")]
+    standard = sys.stdlib_module_names
+    for front in leaks:
+        names = _names(front)
+        behind = [(other, _names(other)) for other in own]
+        for name in sorted(names):
+            holder = next((other for other, held in behind if name in held), None)
+            if holder is not None and _wins(front, name):
+                yield _shadow(name, front, holder)
+            elif name in standard and _wins(front, name) and not _is_standard_library(front):
+                yield _shadow(name, front, PathEntry(path="the standard library", origin="standard library"))
+    # lib and lib64 of one venv: a package in both is split, and the part in the second is never imported.
+    for front, other in itertools.pairwise(own):
+        yield from (_shadow(name, front, other) for name in sorted(_names(front) & _names(other)) if _wins(front, name))
+    editable = {item.name.replace("-", "_") for item in reading.fact(Distributions).items if item.editable}
+    for front in own if added and editable else ():
+        names = _names(front) & editable
+        yield from (
+            _shadow(name, front, other)
+            for other in added
+            for name in sorted(names & _names(other))
+            if _wins(front, name)
+        )
+
+
+def _by_current_folder(reading: Reading, entries: tuple[PathEntry, ...]) -> Iterator[Shadow]:
+    """Yield the installed distributions' own modules that lie in the current folder.
+
+    Only names that a distribution bears itself: a project's `tests` or `utils` in front of somebody's is meant.
+    """
+    cwd = reading.host.cwd
+    inside = any(cwd == Path(entry.path) for entry in entries) or cwd.is_relative_to(reading.target.prefix)
+    if inside or reading.host.environ.get("PYTHONSAFEPATH"):
+        return
+    here = PathEntry(path=str(cwd), origin=CURRENT_FOLDER)
+    for item in reading.fact(Distributions).items:
+        name = item.name.replace("-", "_")
+        if not item.shadowed and not item.editable and _wins(here, name) and _wins_in(item.site, name):
+            yield _shadow(name, here, PathEntry(path=item.site, origin=item.origin))
+
+
+def _shadow(name: str, front: PathEntry, behind: PathEntry) -> Shadow:
+    return Shadow(
+        module=name, front=front.path, front_origin=front.origin, behind=behind.path, behind_origin=behind.origin
+    )
+
+
+def _names(entry: PathEntry) -> set[str]:
+    """Return the names in a folder that an import statement could mean; a name that is no module stays harmless."""
+    try:
+        listed = os.listdir(entry.path)  # noqa: PTH208 - names only, and fast
+    except OSError:
+        return set()
+    stems = (name.partition(".")[0] if name.endswith(_SUFFIXES) else name for name in listed)
+    return {stem for stem in stems if stem.isidentifier() and stem != "__pycache__"}
+
+
+def _wins(entry: PathEntry, name: str) -> bool:
+    return _wins_in(entry.path, name)
+
+
+def _wins_in(folder: str, name: str) -> bool:
+    """Tell whether a folder holds a regular package or module of that name: a namespace portion gives way (PEP 420)."""
+    at = f"{folder}/{name}"
+    return (
+        os.path.isfile(f"{at}/__init__.py")  # noqa: PTH113 - strings: this runs for every distribution
+        or os.path.isfile(f"{at}.py")  # noqa: PTH113
+        or os.path.isfile(f"{at}.so")  # noqa: PTH113
+        or os.path.isfile(f"{at}.abi3.so")  # noqa: PTH113
+    )
+
+
+def _is_standard_library(entry: PathEntry) -> bool:
+    return os.path.isfile(f"{entry.path}/os.py") and os.path.isfile(f"{entry.path}/site.py")  # noqa: PTH113

@@ -1,0 +1,55 @@
+"""Code that runs at every start of the interpreter: .pth imports, sitecustomize, usercustomize. Read, never run."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from envdoctor.probes.context import Reading
+from envdoctor.probes.distributions import Distribution, Distributions
+from envdoctor.probes.records import index
+from envdoctor.probes.search_path import SearchPath, pth_lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hook:
+    """One file that runs code at start-up."""
+
+    path: str
+    lines: tuple[str, ...]
+    """The import lines of a .pth file; empty for a customize module."""
+    owner: str
+    """Owning distribution, or empty."""
+    origin: str
+    """Why its folder is on sys.path."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartupHooks:
+    """All start-up hooks on sys.path."""
+
+    hooks: tuple[Hook, ...]
+
+
+def probe(reading: Reading) -> StartupHooks:
+    """List .pth files with import lines in site folders, and customize modules anywhere on sys.path."""
+    owners, items = index(reading).owners, reading.fact(Distributions).items
+    hooks: list[Hook] = []
+    for entry in reading.fact(SearchPath).entries:
+        folder = Path(entry.path)
+        if entry.origin not in ("standard library", "PYTHONPATH"):
+            for name in sorted(os.listdir(folder)):  # noqa: PTH208 - names only, and fast
+                lines = pth_lines(folder / name) if name.endswith(".pth") else []
+                code = tuple(line[:400] for line in lines if line.startswith(("import ", "import\t")))
+                if code:
+                    hooks.append(_hook(folder / name, code, entry.origin, owners, items))
+        for module in ("sitecustomize", "usercustomize"):
+            places = (folder / f"{module}.py", folder / module / "__init__.py")
+            hooks += [_hook(at, (), entry.origin, owners, items) for at in places if at.is_file()]
+    return StartupHooks(hooks=tuple(hooks))
+
+
+def _hook(
+    path: Path, lines: tuple[str, ...], origin: str, owners: dict[str, int], items: tuple[Distribution, ...]
+) -> Hook:
+    at = owners.get(str(path))
+    return Hook(path=str(path), lines=lines, owner="" if at is None else items[at].name, origin=origin)

@@ -1,0 +1,65 @@
+"""Which environment is meant: a folder or an interpreter, resolved without running anything."""
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from envdoctor.errors import TargetError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A Python environment on disk."""
+
+    prefix: Path
+    """Absolute; not resolved through symlinks, so that findings show the path the user knows."""
+    interpreter: Path
+    """The interpreter's path inside the prefix; it may dangle."""
+
+
+def resolve(named: str | Path, search_path: str | None = None) -> Target:
+    """Return the environment a folder or an interpreter belongs to.
+
+    `search_path` is the PATH on which a bare name such as "python3" is looked up. Raises TargetError when `named` is
+    neither a folder holding `pyvenv.cfg` or `bin/python`, nor an interpreter inside one.
+    """
+    path = Path(named)
+    if not path.is_absolute() and len(path.parts) == 1 and not os.path.lexists(path) and search_path is not None:
+        path = Path(shutil.which(path.name, path=search_path) or path)
+    path = Path(os.path.abspath(path))  # noqa: PTH100 - Path.absolute keeps `..`
+    if path.is_dir():
+        return _from_folder(path)
+    if os.path.lexists(path):
+        return _from_interpreter(path)
+    raise TargetError(
+        f"{path} does not exist",
+        "name a venv folder or its interpreter: `envdoctor check path/to/.venv`",
+    )
+
+
+def _from_folder(folder: Path) -> Target:
+    interpreter = next(
+        (at for name in ("python", "python3") if os.path.lexists(at := folder / "bin" / name)), folder / "bin/python"
+    )
+    if not (folder / "pyvenv.cfg").exists() and not os.path.lexists(interpreter):
+        raise TargetError(
+            f"{folder} is no Python environment: it holds neither pyvenv.cfg nor bin/python",
+            "name a venv folder or its interpreter: `envdoctor check path/to/.venv`",
+        )
+    return Target(prefix=folder, interpreter=interpreter)
+
+
+def _from_interpreter(interpreter: Path) -> Target:
+    if not interpreter.name.startswith(("python", "pypy")):
+        raise TargetError(f"{interpreter} is no Python interpreter", "name a venv folder or its interpreter")
+    # A venv's interpreter is a symlink to its base: the first folder on the way that says it is a venv is meant.
+    at = interpreter
+    for _ in range(40):
+        prefix = at.parent.parent
+        if (prefix / "pyvenv.cfg").exists():
+            return Target(prefix=prefix, interpreter=at)
+        if not at.is_symlink():
+            break
+        at = Path(os.path.normpath(at.parent / os.readlink(at)))  # noqa: PTH115 - the link's text is wanted as it stands
+    return Target(prefix=at.parent.parent, interpreter=at)

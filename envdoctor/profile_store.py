@@ -1,0 +1,119 @@
+"""Where profiles and locks lie, and reading them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+try:
+    import tomli as toml
+except ModuleNotFoundError:  # the trainer's venv need not hold tomli; the compiled one is 7 times faster
+    import tomllib as toml  # type: ignore[no-redef]
+
+from envdoctor.errors import LockError, ProfileError
+from envdoctor.model import lock as lock_model
+from envdoctor.model.codec import CodecError, decode
+from envdoctor.model.lock import Lock
+from envdoctor.model.profile import Profile
+
+SCHEMA = 1
+_PACKAGE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileFile:
+    """A profile that was read, and where its parts lie."""
+
+    profile: Profile
+    path: Path
+    lock_path: Path
+    """Where the lock is looked for; it need not exist for the profile to be read."""
+
+
+def find(name_or_path: str, start: Path) -> ProfileFile:
+    """Return the profile of that name, or at that path.
+
+    A name is looked up as `profiles/NAME.toml` in `start` and its parents, then among the profiles of the package.
+    Raises ProfileError, naming the file and the key, when there is none or it is malformed.
+    """
+    if "/" in name_or_path or name_or_path.endswith(".toml"):
+        path = start / name_or_path
+        if not path.is_file():
+            raise ProfileError(f"there is no profile at {path}", _known(start))
+        return read(path)
+    for folder in _folders(start):
+        path = folder / f"{name_or_path}.toml"
+        if path.is_file():
+            return read(path)
+    raise ProfileError(f"no profile is called `{name_or_path}`", _known(start))
+
+
+def names(start: Path) -> Mapping[str, Path]:
+    """Return profile name -> file, sorted by name; of two with one name the nearer to `start` is meant."""
+    found: dict[str, Path] = {}
+    for folder in _folders(start):
+        for path in folder.glob("*.toml"):
+            found.setdefault(path.stem, path)
+    return dict(sorted(found.items()))
+
+
+def read(path: Path) -> ProfileFile:
+    """Read one profile file. Raises ProfileError with the file and the key."""
+    profile: Profile = _decode(path, _load(path))
+    if profile.schema != SCHEMA:
+        raise ProfileError(f"{path}: schema: expected {SCHEMA}, got {profile.schema}", "update envdoctor")
+    if profile.name != path.stem:
+        raise ProfileError(f"{path}: name: `{profile.name}` is not the file's name", f'write name = "{path.stem}"')
+    if Path(profile.lock.file).name != profile.lock.file:
+        raise ProfileError(
+            f"{path}: lock.file: `{profile.lock.file}` is no plain file name", "name a file of lockfiles/"
+        )
+    return ProfileFile(profile=profile, path=path, lock_path=_lock_path(path, profile.lock.file))
+
+
+def load_lock(file: ProfileFile) -> Lock:
+    """Read the profile's lock. Raises LockError, naming the file and the line's requirement."""
+    try:
+        text = file.lock_path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise LockError(
+            f"{file.lock_path}: the lock of profile {file.profile.name} is missing",
+            f"put it there, or correct lock.file in {file.path}",
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise LockError(f"{file.lock_path}: {error}", "the lock must be a readable UTF-8 text file") from error
+    return lock_model.parse(text, str(file.lock_path))
+
+
+def _folders(start: Path) -> list[Path]:
+    near = [parent / "profiles" for parent in (start, *start.parents)]
+    # An editable install keeps the data at the repository's top level, a wheel inside the package.
+    return [*near, _PACKAGE / "_data" / "profiles", _PACKAGE.parent / "profiles"]
+
+
+def _lock_path(profile: Path, name: str) -> Path:
+    beside = profile.parent / name
+    usual = profile.parent.parent / "lockfiles" / name
+    return beside if beside.is_file() and not usual.is_file() else usual
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        return toml.loads(path.read_text(encoding="utf-8"))
+    except (toml.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ProfileError(f"{path}: not TOML: {error}", "correct the file") from error
+    except OSError as error:
+        raise ProfileError(f"{path}: {error.strerror}", "the profile must be a readable file") from error
+
+
+def _decode(path: Path, data: dict[str, Any]) -> Profile:
+    try:
+        profile: Profile = decode(Profile, data)
+    except CodecError as error:
+        raise ProfileError(f"{path}: {error}", "correct the key; docs/profiles.md lists all of them") from error
+    return profile
+
+
+def _known(start: Path) -> str:
+    known = ", ".join(names(start))
+    return f"known here: {known}" if known else "give the path of a profile, or run where profiles/ lies"

@@ -1,0 +1,74 @@
+"""The report a program reads: one JSON document whose shape is fixed by schema/check-1.json."""
+
+import json
+from typing import Any
+
+from envdoctor.model.codec import encode
+from envdoctor.model.finding import Finding, Severity
+from envdoctor.model.verdict import Verdict
+from envdoctor.report.groups import Group, by_cause
+from envdoctor.report.header import Header
+
+SCHEMA_VERSION = 1
+
+
+def document(header: Header, verdict: Verdict, *, fail_on: Severity = "error") -> dict[str, Any]:
+    """Return the document: each cause is followed by its consequences, which point back by `caused_by`."""
+    groups = by_cause(verdict)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "envdoctor", "version": header.tool_version},
+        "target": {"prefix": header.target, "torch": header.torch or None, "taken_at": header.taken_at or None},
+        "profile": header.profile or None,
+        "summary": _summary(verdict, groups, fail_on),
+        "areas": encode(verdict.areas),
+        "findings": _findings(groups),
+        "could_not_tell": [
+            {"code": skip.code, "name": skip.name, "reason": skip.reason} for skip in verdict.skipped if skip.matters
+        ],
+        "waived": [{"finding": _finding(item.finding, None), "reason": item.reason} for item in verdict.waived],
+    }
+
+
+def dump(value: dict[str, Any]) -> str:
+    """Return the document as text, ending in a newline. ASCII only: a file name may hold bytes that are no UTF-8."""
+    return json.dumps(value, indent=2) + "\n"
+
+
+def _summary(verdict: Verdict, groups: tuple[Group, ...], fail_on: Severity) -> dict[str, Any]:
+    counts = {
+        f"{severity}s": sum(finding.severity == severity for finding in verdict.findings)
+        for severity in ("error", "warning", "note")
+    }
+    return {
+        **counts,
+        "causes": len(groups),
+        "could_not_tell": sum(skip.matters for skip in verdict.skipped),
+        "waived": len(verdict.waived),
+        "fail_on": fail_on,
+        "exit_code": int(verdict.exit_code(fail_on)),
+    }
+
+
+def _findings(groups: tuple[Group, ...]) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = []
+    for group in groups:
+        cause = len(listed)
+        listed.append(_finding(group.cause, None))
+        listed += [_finding(finding, cause) for finding in group.consequences]
+    return listed
+
+
+def _finding(finding: Finding, caused_by: int | None) -> dict[str, Any]:
+    return {
+        "code": finding.code,
+        "name": finding.name,
+        "severity": finding.severity,
+        "confidence": finding.confidence,
+        "title": finding.title,
+        "subject": finding.subject,
+        "evidence": list(finding.evidence),
+        "explains": list(finding.explains),
+        "caused_by": caused_by,
+        "remediation": encode(finding.remediation),
+    }

@@ -1,0 +1,142 @@
+"""The report a person reads: a line per area, then findings with the cause first, then the count and the exit code."""
+
+from collections.abc import Iterator
+
+from envdoctor.model.finding import Finding, Severity
+from envdoctor.model.verdict import Verdict
+from envdoctor.report.groups import Group, by_cause, primary
+from envdoctor.report.header import Header
+from envdoctor.report.style import Style, printable
+
+_SUBJECTS_SHOWN = 3
+_PRIMARY_COLUMN = 88
+
+
+def render(header: Header, verdict: Verdict, style: Style, *, fail_on: Severity = "error") -> str:
+    """Return the whole report, ending in a newline. Quiet: one line a cause; verbose: the consequences in full."""
+    groups = by_cause(verdict)
+    first = primary(groups)
+    blocks = [[title_line(header, style)]] if style.verbosity >= 0 else []
+    if style.verbosity >= 0:
+        blocks.append(list(_areas(verdict, style)))
+        blocks += [list(_group(group, style, is_primary=group is first)) for group in groups]
+        blocks.append(list(_could_not_tell(verdict, style)))
+        blocks.append(list(_waived(verdict, style)))
+    else:
+        blocks.append([_headline(group.cause, style, is_primary=group is first) for group in groups])
+    blocks.append(list(_closing(verdict, groups, style, fail_on)))
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def title_line(header: Header, style: Style) -> str:
+    """Return the line that says what was examined and against which profile."""
+    torch = f"torch {header.torch} (not imported)" if header.torch else f"torch {header.torch_note or 'not installed'}"
+    profile = f"profile {header.profile}" if header.profile else "no profile"
+    parts = (f"envdoctor check  {header.target}", profile, torch)
+    return style.paint("strong", "   ".join(printable(part) for part in parts))
+
+
+def _areas(verdict: Verdict, style: Style) -> Iterator[str]:
+    column = max((len(line.area) for line in verdict.areas), default=0)
+    for line in verdict.areas:
+        box = style.paint(line.state, f"[{style.sign(line.state)}]")
+        indent = " " * (column + 8)
+        first, *rest = style.wrap(line.summary, indent, indent)
+        yield f"{box} {line.area.ljust(column)}    {first.strip()}".rstrip()
+        yield from rest
+
+
+def _group(group: Group, style: Style, *, is_primary: bool) -> Iterator[str]:
+    yield _headline(group.cause, style, is_primary=is_primary)
+    yield from _body(group.cause, style, "  ")
+    if group.consequences and style.verbosity < 1:
+        yield from _explains(group, style)
+    yield from _help(group.cause, style, "  ")
+    if style.verbosity >= 1:
+        for finding in group.consequences:
+            yield f"  which causes {_headline(finding, style, is_primary=False)}"
+            yield from _body(finding, style, "    ")
+            yield from _help(finding, style, "    ")
+
+
+def _headline(finding: Finding, style: Style, *, is_primary: bool) -> str:
+    tag = f"{finding.severity}[{finding.code}]:"
+    text = printable(finding.title)
+    column = min(style.width, _PRIMARY_COLUMN) - len("PRIMARY") - len(tag) - 1
+    mark = "  " + style.paint("strong", "PRIMARY") if is_primary else ""
+    return f"{style.paint(finding.severity, tag)} {text.ljust(column - 2) if is_primary else text}{mark}"
+
+
+def _body(finding: Finding, style: Style, indent: str) -> Iterator[str]:
+    for line in finding.evidence:
+        yield from style.wrap(line, indent, indent + "  ")
+    if finding.confidence != "high":
+        yield f"{indent}confidence: {finding.confidence}"
+
+
+def _explains(group: Group, style: Style) -> Iterator[str]:
+    subjects: dict[tuple[str, str], list[str]] = {}
+    for finding in group.consequences:
+        subjects.setdefault((finding.code, finding.name), []).append(finding.subject)
+    first = "  explains: "
+    for (code, name), named in subjects.items():
+        shown = ", ".join(named[:_SUBJECTS_SHOWN])
+        more = f" and {len(named) - _SUBJECTS_SHOWN} more" if len(named) > _SUBJECTS_SHOWN else ""
+        yield from style.wrap(f"{code} {name}: {shown}{more}", first, " " * 14)
+        first = " " * 12
+
+
+def _help(finding: Finding, style: Style, indent: str) -> Iterator[str]:
+    remedy = finding.remediation
+    lead = f"{indent}help: "
+    yield from style.wrap(remedy.text, lead, " " * len(lead))
+    # A command is data to paste: it is never wrapped, whatever the width.
+    yield from (" " * len(lead) + style.paint("command", printable(command)) for command in remedy.commands)
+
+
+def _could_not_tell(verdict: Verdict, style: Style) -> Iterator[str]:
+    skipped = [skip for skip in verdict.skipped if skip.matters]
+    if skipped:
+        yield style.paint("unknown", "could not tell:")
+    for skip in skipped:
+        yield from style.wrap(f"{skip.code} {skip.name}: {skip.reason}", "  ", "    ")
+    beside = [skip for skip in verdict.skipped if not skip.matters and style.verbosity >= 1]
+    if beside:
+        yield style.paint("dim", "does not apply:")
+    for skip in beside:
+        yield from style.wrap(f"{skip.code} {skip.name}: {skip.reason}", "  ", "    ")
+
+
+def _waived(verdict: Verdict, style: Style) -> Iterator[str]:
+    if verdict.waived:
+        yield style.paint("dim", "waived:")
+    for waived in verdict.waived:
+        finding = waived.finding
+        text = f"{finding.severity}[{finding.code}] {finding.title} ({finding.subject})"
+        yield from style.wrap(f"{text}, because: {waived.reason}", "  ", "    ")
+
+
+def _closing(verdict: Verdict, groups: tuple[Group, ...], style: Style, fail_on: Severity) -> Iterator[str]:
+    code = int(verdict.exit_code(fail_on))
+    gaps = sum(skip.matters for skip in verdict.skipped)
+    parts = [_found(verdict, groups)]
+    if gaps:
+        parts.append(f"{_count(gaps, 'check')} could not tell")
+    if verdict.waived:
+        parts.append(f"{len(verdict.waived)} waived")
+    yield f"{style.paint('strong', '; '.join(parts))}.   exit {code}"
+    if groups and style.verbosity >= 0:
+        yield style.paint("dim", f"For more about a finding, run `envdoctor explain {groups[0].cause.code}`.")
+
+
+def _found(verdict: Verdict, groups: tuple[Group, ...]) -> str:
+    counts = [
+        _count(number, severity)
+        for severity in ("error", "warning", "note")
+        if (number := sum(finding.severity == severity for finding in verdict.findings))
+    ]
+    return f"Found {', '.join(counts)} ({_count(len(groups), 'cause')})" if counts else "Nothing found"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

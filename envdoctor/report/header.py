@@ -1,0 +1,19 @@
+"""What a report says about its subject, beside the verdict."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """One examined environment, in words. Empty means there is none; `torch` then says which nothing it is."""
+
+    target: str
+    """The environment's prefix, as an absolute path."""
+    tool_version: str
+    taken_at: str = ""
+    """UTC, ISO 8601: when the facts were read."""
+    profile: str = ""
+    torch: str = ""
+    """The build as torch/version.py states it ("2.11.0+cu128"); empty when there is no readable torch."""
+    torch_note: str = ""
+    """Why `torch` is empty ("not installed", "could not be read: ...")."""

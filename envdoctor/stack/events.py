@@ -1,0 +1,25 @@
+"""What a running restore tells its caller, so that one place can show it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+Phase = Literal["plan", "build", "verify", "check", "swap", "recover"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """A step of the work: its phase, a line for people, and how far it is (bytes or items)."""
+
+    phase: Phase
+    text: str
+    done: int = 0
+    total: int = 0
+    """0 when the end is not known."""
+
+
+Listener = Callable[[Event], None]
+
+
+def silent(event: Event) -> None:
+    """Listen to nothing."""

@@ -1,0 +1,172 @@
+"""Choosing the base interpreter of a new venv. A candidate proves itself by running; the patient's own is never run."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from envdoctor.errors import RestoreError, UsageError
+from envdoctor.model.plan import Interpreter
+
+# -I and -S keep the user's paths, .pth files and sitecustomize out: only the interpreter itself answers.
+_ASK = (
+    "import json,os,platform,sys,sysconfig\n"
+    "v='%d.%d.%d'%sys.version_info[:3]\n"
+    "print(json.dumps({'executable':getattr(sys,'_base_executable','') or sys.executable,'version':v,"
+    "'free_threaded':bool(sysconfig.get_config_var('Py_GIL_DISABLED')),'libc':list(platform.libc_ver()),'markers':{"
+    "'implementation_name':sys.implementation.name,'implementation_version':v,'os_name':os.name,"
+    "'platform_machine':platform.machine(),'platform_python_implementation':platform.python_implementation(),"
+    "'platform_release':platform.release(),'platform_system':platform.system(),'platform_version':platform.version(),"
+    "'python_full_version':platform.python_version(),'python_version':'%d.%d'%sys.version_info[:2],"
+    "'sys_platform':sys.platform}}))"
+)
+_TIMEOUT = 20.0
+_VERSION = re.compile(r"^3\.\d+$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is looked for, and where."""
+
+    versions: tuple[str, ...]
+    """"3.12"; in order of preference."""
+    named: str = ""
+    """What the user named: a path or a version; empty to search."""
+    patient: Path | None = None
+    """The old venv: its base interpreter is tried first, its own never."""
+    managed: Path | None = None
+    """The folder of uv's own interpreters."""
+
+
+def choose(wanted: Wanted, environment: Mapping[str, str], home: Path) -> Interpreter:
+    """Return the first candidate that runs and has a wanted version.
+
+    Raises UsageError for a named interpreter that does not fit, RestoreError when the search finds none.
+    """
+    if wanted.named and not _VERSION.match(wanted.named):
+        return _named(wanted, environment)
+    versions = wanted.versions
+    if wanted.named:
+        if wanted.named not in versions:
+            raise UsageError(*_wrong_version(f"--python {wanted.named}", wanted.named, versions))
+        versions = (wanted.named,)
+    refused: dict[str, str] = {}
+    for path, via in _candidates(wanted, versions, environment, home):
+        if str(path) in refused or not path.exists():
+            continue
+        found = _probe(path, via, environment)
+        if isinstance(found, str):
+            refused[str(path)] = found
+        elif _minor(found) not in versions:
+            refused[str(path)] = f"is {found.version}"
+        else:
+            return found
+    tried = "; ".join(f"{path} {why}" for path, why in refused.items()) or "no candidate exists"
+    raise RestoreError(
+        f"no CPython {' or '.join(versions)} was found ({tried})",
+        f"install one (`uv python install {versions[0]}`), or name it: `--python PATH`",
+    )
+
+
+def _named(wanted: Wanted, environment: Mapping[str, str]) -> Interpreter:
+    path = Path(wanted.named)
+    if not path.exists():
+        raise UsageError(f"--python {wanted.named}: there is no such file", "name an interpreter, or a version (3.12)")
+    found = _probe(_base_of(path), "--python", environment)
+    if isinstance(found, str):
+        raise UsageError(f"--python {wanted.named} {found}", "name an interpreter that runs")
+    if _minor(found) not in wanted.versions:
+        raise UsageError(*_wrong_version(f"--python {wanted.named}", found.version, wanted.versions))
+    return found
+
+
+def _wrong_version(what: str, version: str, versions: Sequence[str]) -> tuple[str, str]:
+    return f"{what} is CPython {version}; the profile's lock is for {' or '.join(versions)}", "name another interpreter"
+
+
+def _candidates(
+    wanted: Wanted, versions: Sequence[str], environment: Mapping[str, str], home: Path
+) -> Iterator[tuple[Path, str]]:
+    if wanted.patient is not None and (base := _home_of(wanted.patient)) is not None:
+        for version in versions:
+            yield base / f"python{version}", "the old venv's base"
+        yield base / "python3", "the old venv's base"
+    yield _base_of(Path(getattr(sys, "_base_executable", "") or sys.executable)), "the interpreter envdoctor runs on"
+    for version in versions:
+        for folder in environment.get("PATH", "").split(os.pathsep):
+            if folder:
+                yield _base_of(Path(folder, f"python{version}")), "PATH"
+        pyenv = Path(environment.get("PYENV_ROOT") or home / ".pyenv") / "versions"
+        for installed in _newest_first(pyenv, f"{version}.*"):
+            yield installed / "bin" / f"python{version}", "pyenv"
+        if wanted.managed is not None:
+            for installed in _newest_first(wanted.managed, f"cpython-{version}.*"):
+                yield installed / "bin" / f"python{version}", "uv's own interpreters"
+
+
+def _newest_first(folder: Path, pattern: str) -> list[Path]:
+    def numbers(path: Path) -> list[int]:
+        return [int(number) for number in re.findall(r"\d+", path.name)]
+
+    return sorted(folder.glob(pattern), key=numbers, reverse=True)
+
+
+def _base_of(path: Path) -> Path:
+    """Return the base interpreter's path for one inside a venv, without running it; any other path as it is."""
+    base = _home_of(path.parent.parent)
+    if base is None:
+        return path
+    version = next(iter(re.findall(r"\d+\.\d+$", path.name)), "")
+    return base / (f"python{version}" if version else "python3")
+
+
+def _home_of(venv: Path) -> Path | None:
+    try:
+        lines = (venv / "pyvenv.cfg").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    pairs = (line.partition("=") for line in lines)
+    home = next((value.strip() for key, _, value in pairs if key.strip().lower() == "home"), "")
+    return Path(home) if home else None
+
+
+def _probe(path: Path, via: str, environment: Mapping[str, str]) -> Interpreter | str:
+    """Run a candidate; return what it says of itself, or why it is none."""
+    if _home_of(path.parent.parent) is not None:
+        return "belongs to a venv"
+    kept = {name: value for name, value in environment.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    try:
+        done = subprocess.run(
+            [path, "-I", "-S", "-B", "-c", _ASK],
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT,
+            env=kept,
+            check=False,
+        )
+        told = json.loads(done.stdout) if done.returncode == 0 else None
+    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+        return f"does not run ({type(error).__name__})"
+    if told is None:
+        return f"does not run (exit {done.returncode})"
+    markers = {str(name): str(value) for name, value in told["markers"].items()}
+    if markers["implementation_name"] != "cpython":
+        return f"is {markers['platform_python_implementation']}"
+    short = "".join(told["version"].split(".")[:2])
+    libc, libc_version = told["libc"]
+    return Interpreter(
+        path=told["executable"],
+        version=told["version"],
+        found_via=via,
+        markers=markers,
+        tag=f"cp{short}{'t' if told['free_threaded'] else ''}",
+        glibc=libc_version if libc == "glibc" else "",
+    )
+
+
+def _minor(found: Interpreter) -> str:
+    return ".".join(found.version.split(".")[:2])

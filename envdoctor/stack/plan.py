@@ -1,0 +1,117 @@
+"""Facts to a plan: pure, so that what is shown is what was decided."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+from envdoctor.model.lock import LockedPackage
+from envdoctor.model.plan import Change, Interpreter, Plan, PlannedPackage
+from envdoctor.model.wording import counted
+from envdoctor.profile_store import ProfileFile
+from envdoctor.stack.installed import Installed
+from envdoctor.stack.sources import Found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Present:
+    """The venv as it is before the restore."""
+
+    exists: bool
+    version: str = ""
+    """Of its interpreter."""
+    system_site_packages: bool = False
+    installed: Mapping[str, Installed]
+
+
+def assemble(  # noqa: PLR0913 - the facts a plan is made of
+    *,
+    target: Path,
+    keep: Path,
+    file: ProfileFile,
+    interpreter: Interpreter,
+    present: Present,
+    locked: Mapping[str, LockedPackage],
+    found: Found,
+    warnings: Sequence[str],
+    offline: bool = False,
+) -> Plan:
+    """Put the facts together. `keep` is where the old venv would go."""
+    packages = tuple(
+        PlannedPackage(name=name, version=package.version, source=found.sources[name])
+        for name, package in sorted(locked.items())
+        if name in found.sources
+    )
+    differing = changes(present.installed, locked)
+    return Plan(
+        target=str(target),
+        exists=present.exists,
+        profile=file.profile.name,
+        lock=str(file.lock_path),
+        interpreter=interpreter,
+        old_interpreter=present.version,
+        packages=packages,
+        unavailable=found.unavailable,
+        changes=differing,
+        unchanged=sum(name in present.installed for name in locked)
+        - sum(bool(c.before and c.after) for c in differing),
+        warnings=(*warnings, *_losses(present, locked)),
+        steps=_steps(target, keep, present, len(packages)),
+        offline=offline,
+    )
+
+
+def changes(present: Mapping[str, Installed], locked: Mapping[str, LockedPackage]) -> tuple[Change, ...]:
+    """Return removed, added and changed distributions, by name."""
+    found: list[Change] = []
+    for name in sorted({*present, *locked}):
+        before = present[name].version if name in present else ""
+        after = locked[name].version if name in locked else ""
+        if not (before and after and _equal(before, after)):
+            note = present[name].note if name in present and not after else ""
+            found.append(Change(name=name, before=before, after=after, note=note))
+    return tuple(found)
+
+
+def same(before: str, after: str) -> bool:
+    """Tell whether two interpreter versions are of one minor release."""
+    return before.split(".")[:2] == after.split(".")[:2]
+
+
+def _equal(before: str, after: str) -> bool:
+    try:
+        return Version(before) == Version(after)
+    except InvalidVersion:
+        return before == after
+
+
+def _losses(present: Present, locked: Mapping[str, LockedPackage]) -> list[str]:
+    told = [
+        f"{item.name} {item.version} ({item.note}) is not in the lock and will be in the old venv only; "
+        f"put it back with `uv pip install --no-deps {_back(item)}`"
+        for item in present.installed.values()
+        if item.note and item.name not in locked
+    ]
+    if present.system_site_packages:
+        told.append("the old venv also sees the system's site-packages; the new one sees its own packages only")
+    return told
+
+
+def _back(item: Installed) -> str:
+    place = item.note.split(" from ")[-1].removeprefix("from ")
+    local = place.removeprefix("file://")
+    return f"-e {local}" if item.note.startswith("editable") else local
+
+
+def _steps(target: Path, keep: Path, present: Present, count: int) -> tuple[str, ...]:
+    steps = [
+        f"build a new venv with {counted(count, 'package')} beside {target}",
+        "compare the sha256 of every file with its RECORD, and the packages with the lock",
+        "examine the copy as `envdoctor check` does",
+    ]
+    if present.exists:
+        steps.append(f"swap it in, in one step; the old venv is kept at {keep}")
+    else:
+        steps.append(f"move it to {target}")
+    return tuple(steps)

@@ -1,0 +1,144 @@
+"""The hidden folder beside a venv: builds under way, kept generations, the journal and the lock."""
+
+import errno
+import fcntl
+import os
+import shutil
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from envdoctor.errors import RestoreError
+
+_WAIT_FOR_ORPHAN = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store:
+    """`<parent>/.envdoctor/<venv name>`: on the venv's file system, and no sibling that a listing would pick up."""
+
+    target: Path
+    """The venv, symlinks resolved."""
+
+    @classmethod
+    def of(cls, venv: Path) -> "Store":
+        """Return the store of a venv; of a symlinked one, the store beside the real folder."""
+        return cls(target=venv.parent.resolve() / venv.name if not venv.is_symlink() else venv.resolve())
+
+    @property
+    def root(self) -> Path:
+        """Where everything of this venv is kept."""
+        return self.target.parent / ".envdoctor" / self.target.name
+
+    @property
+    def builds(self) -> Path:
+        """Copies under construction; whatever lies here outside a running restore is left over."""
+        return self.root / "builds"
+
+    @property
+    def generations(self) -> Path:
+        """Former venvs, by number."""
+        return self.root / "generations"
+
+    @property
+    def journal(self) -> Path:
+        """The transaction under way; absent when there is none."""
+        return self.root / "journal.json"
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of the kept generations, ascending."""
+        if not self.generations.is_dir():
+            return []
+        return sorted(int(path.name) for path in self.generations.iterdir() if path.name.isdecimal())
+
+    def next_generation(self) -> Path:
+        """Return the folder the present venv would be kept in: one above the highest number."""
+        return self.generations / f"{max(self.numbers(), default=0) + 1:04d}"
+
+
+@contextmanager
+def locked(store: Store, waiting: Callable[[str], None]) -> Iterator[int]:
+    """Hold the store's lock, creating the store, and give the lock's file descriptor.
+
+    The descriptor is passed on to uv: after a kill -9 the lock stays held until the uv that was left behind has ended.
+    Raises RestoreError when another restore holds it, or the folder cannot be written.
+    """
+    try:
+        store.root.mkdir(parents=True, exist_ok=True)
+        if store.root.stat().st_dev != store.target.parent.stat().st_dev:
+            raise RestoreError(
+                f"{store.root} lies on another file system than {store.target}, so nothing can be swapped between them",
+                f"replace {store.root.parent} by a folder of the same file system",
+            )
+        ignore = store.root.parent / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n", encoding="utf-8")
+        descriptor = os.open(store.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise RestoreError(
+            f"{store.root} cannot be written: {error.strerror}",
+            "the new venv is built beside the old one: restore as the owner of that folder",
+        ) from error
+    try:
+        _take(descriptor, store, waiting)
+        os.truncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _take(descriptor: int, store: Store, waiting: Callable[[str], None]) -> None:
+    until = time.monotonic() + _WAIT_FOR_ORPHAN
+    told = False
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+            if _alive(holder) or time.monotonic() > until:
+                raise RestoreError(
+                    f"another envdoctor (process {holder or 'unknown'}) is changing {store.target}",
+                    "wait until it is done, then run this again",
+                ) from None
+            if not told:
+                waiting("an interrupted restore left a uv behind; waiting until it has ended")
+                told = True
+            time.sleep(0.1)
+        else:
+            return
+
+
+def _alive(holder: str) -> bool:
+    try:
+        os.kill(int(holder), 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, ValueError):
+        return True
+    return True
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a folder of ours, read-only folders inside included; one that is already gone is fine.
+
+    Only permissions are changed, and only of folders: files may be hardlinked to uv's cache.
+    """
+    if not os.path.lexists(path):
+        return
+    for folder, names, _ in os.walk(path):
+        for at in (Path(folder), *(Path(folder, name) for name in names)):
+            mode = at.lstat().st_mode
+            if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
+                at.chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
+    try:
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    except FileNotFoundError:
+        pass  # another process of ours was faster
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY:
+            raise
+        shutil.rmtree(path)

@@ -1,0 +1,156 @@
+"""uv's errors in the words of a restore: what is wrong, the evidence, the next command."""
+
+import re
+from collections.abc import Callable
+
+Explained = tuple[str, str]
+"""(message, hint)"""
+
+_REQUIREMENT = re.compile(r"`([A-Za-z0-9][A-Za-z0-9._-]*==[^`\s]+)`")
+_MISMATCH = re.compile(
+    r"Hash mismatch for `(?P<what>[^`]+)`\s+Expected:(?P<expected>.*?)Computed:(?P<computed>.*)", re.DOTALL
+)
+_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
+_REQUIRED = re.compile(r"you\s+require\s+([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==([^\s,]+)")
+_URL = re.compile(r"[Ff]ailed to fetch:? `?(https?://[^`\s]+)")
+_NETWORK = (
+    "dns error",
+    "error sending request",
+    "Could not connect",
+    "tcp connect error",
+    "operation timed out",
+    "connection closed",
+    "error decoding response body",
+    "end of file before message length reached",
+)
+_BROKEN_ARCHIVE = ("Failed to extract archive", "Invalid zip file", "ZIP structure was truncated", "unexpected EOF")
+
+
+def explain(stderr: str, returncode: int) -> Explained:
+    """Return (message, hint) for a failed uv run; the first rule that knows the error wins."""
+    for rule in _RULES:
+        known = rule(stderr)
+        if known is not None:
+            return known
+    return f"uv ended with code {returncode}: {_first_error(stderr)}", "run it again with -v to see all that uv says"
+
+
+def missing(stderr: str) -> tuple[str, str] | None:
+    """Return the (name, version) that uv's resolver could not find, when that is the error."""
+    if "No solution found" not in stderr and "not found in the" not in stderr:
+        return None
+    required = _REQUIRED.search(" ".join(stderr.split()))
+    return (required[1], required[2].rstrip(".")) if required else None
+
+
+def _first_error(stderr: str) -> str:
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    at = next((index for index, line in enumerate(lines) if line.startswith("error:")), max(len(lines) - 1, 0))
+    told = [line.removeprefix("error:").removeprefix("cause:").strip() for line in lines[at : at + 6]]
+    return ": ".join(told) or "it said nothing"
+
+
+def _what(stderr: str) -> str:
+    named = _REQUIREMENT.search(stderr) or _URL.search(stderr)
+    return named[1] if named else "a wheel"
+
+
+def _hash_mismatch(stderr: str) -> Explained | None:
+    found = _MISMATCH.search(stderr)
+    if found is None:
+        return None
+    locked = ", ".join(_DIGEST.findall(found["expected"]))
+    got = ", ".join(_DIGEST.findall(found["computed"])[:1])
+    return (
+        f"the wheel of {found['what']} is not the locked one: it hashes to {got}, the lock allows {locked}",
+        "do not install it; find out which source serves other bytes (a rebuilt wheel, a mirror, a tampered cache)",
+    )
+
+
+def _offline(stderr: str) -> Explained | None:
+    if "Network connectivity is disabled" not in stderr and "network was disabled" not in stderr:
+        return None
+    absent = missing(stderr)
+    what = "==".join(absent) if absent else _what(stderr)
+    return f"{what} is not in uv's cache and --offline forbids to fetch it", "run the same command without --offline"
+
+
+def _unresolved(stderr: str) -> Explained | None:
+    absent = missing(stderr)
+    if absent is None:
+        return None
+    name, version = absent
+    return (
+        f"no configured source has {name} {version} for this interpreter",
+        f"put its wheel into a folder and name it: `PIP_FIND_LINKS=FOLDER envdoctor restore …` ({name}=={version})",
+    )
+
+
+def _disk_full(stderr: str) -> Explained | None:
+    if "No space left on device" not in stderr and "os error 28" not in stderr:
+        return None
+    return "the disk is full", "free some space (`uv cache prune` and old generations are candidates) and run it again"
+
+
+def _permission(stderr: str) -> Explained | None:
+    found = re.search(r"(?:at path |file |directory |: )[`\"']?(/[^`\"'\n]*?)[`\"']?: Permission denied", stderr)
+    if "Permission denied" not in stderr and "Read-only file system" not in stderr:
+        return None
+    where = found[1] if found else _first_error(stderr)
+    return f"permission denied: {where}", "run as the owner of the venv's folder and of uv's cache, or set UV_CACHE_DIR"
+
+
+def _credentials(stderr: str) -> Explained | None:
+    found = re.search(r"HTTP status client error \((40[137]) [^)]*\) for url \(([^)]+)\)", stderr)
+    if found is None:
+        return None
+    return (
+        f"{_what(stderr)}: the index refused access ({found[1]}): {found[2]}",
+        "give uv credentials for it (netrc, keyring, or UV_INDEX_<NAME>_USERNAME and _PASSWORD)",
+    )
+
+
+def _gone(stderr: str) -> Explained | None:
+    found = re.search(r"HTTP status (?:client|server) error \(([45]\d\d) [^)]*\) for url \(([^)]+)\)", stderr)
+    if found is None:
+        return None
+    return (
+        f"{_what(stderr)}: the index names a file that it does not serve ({found[1]}): {found[2]}",
+        "try again later, or name another source that has the wheel: `PIP_FIND_LINKS=FOLDER envdoctor restore …`",
+    )
+
+
+def _damaged(stderr: str) -> Explained | None:
+    if not any(sign in stderr for sign in _BROKEN_ARCHIVE):
+        return None
+    return (
+        f"the wheel of {_what(stderr)} is cut off or damaged: {_last_cause(stderr)}",
+        "run it again; if it stays so, the source serves a broken file",
+    )
+
+
+def _network(stderr: str) -> Explained | None:
+    if not any(sign in stderr for sign in _NETWORK):
+        return None
+    return (
+        f"{_what(stderr)} could not be fetched: {_last_cause(stderr)}",
+        "check the network and the proxy; `--offline` uses only what is in uv's cache and in local folders",
+    )
+
+
+def _last_cause(stderr: str) -> str:
+    causes = re.findall(r"(?:cause|Caused by): (.+)", stderr)
+    return causes[-1].strip() if causes else _first_error(stderr)
+
+
+_RULES: tuple[Callable[[str], Explained | None], ...] = (
+    _hash_mismatch,
+    _disk_full,
+    _permission,
+    _offline,
+    _unresolved,
+    _credentials,
+    _gone,
+    _network,
+    _damaged,
+)

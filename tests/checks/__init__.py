@@ -1,0 +1,1 @@
+"""One passing and one failing state for every code."""

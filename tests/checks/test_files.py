@@ -1,0 +1,197 @@
+"""ED201, ED202, ED203, ED204: files against their RECORDs."""
+
+from dataclasses import replace
+
+from envdoctor.checks import damaged_distribution, escaping_record, lost_files, overwritten_paths
+from envdoctor.model.finding import Remediation
+from envdoctor.probes.installed_files import InstalledFiles
+from tests.factories import make_facts as facts
+
+CUDNN = "nvidia/cudnn/lib/libcudnn.so.9"
+NCCL = "nvidia/nccl/lib/libnccl.so.2"
+PYTHON = f"--python {facts.PREFIX}/bin/python"
+
+
+def _files(**changes: object) -> InstalledFiles:
+    return replace(facts.FILES, **changes)
+
+
+def test_finds_ed201_one_cause_for_all_that_was_taken() -> None:
+    files = _files(
+        owners=(
+            facts.owner("nvidia-cudnn-cu12", "9.10.2.21", files=29, missing=2),
+            facts.owner("nvidia-nccl-cu12", "2.27.5", files=9, missing=1),
+        ),
+        faults=(
+            facts.missing("nvidia-cudnn-cu12", "nvidia/cudnn/include/cudnn.h"),
+            facts.missing("nvidia-cudnn-cu12", CUDNN),
+            facts.missing("nvidia-nccl-cu12", NCCL),
+        ),
+    )
+    (finding,) = lost_files.run(facts.case(files))
+    assert (
+        finding.title == "files of 2 distributions were deleted when another that writes the same paths was uninstalled"
+    )
+    assert finding.subject == "nvidia-cudnn-cu12, nvidia-nccl-cu12"
+    assert (finding.severity, finding.confidence) == ("error", "high")
+    assert finding.evidence == (
+        f"nvidia-cudnn-cu12 9.10.2.21: 2 of 29 files in its RECORD are missing: {CUDNN}, nvidia/cudnn/include/cudnn.h",
+        "the same paths are written by nvidia-cudnn-cu11 and nvidia-cudnn-cu13, not installed now",
+        f"nvidia-nccl-cu12 2.27.5: 1 of 9 files in its RECORD are missing: {NCCL}",
+        "the same paths are written by nvidia-nccl-cu11 and nvidia-nccl-cu13, not installed now",
+    )
+    assert finding.remediation == Remediation(
+        text="reinstall the surviving owners by force; a plain install changes nothing, since their metadata says they "
+        "are there",
+        commands=(
+            f"uv pip install {PYTHON} --no-deps --reinstall-package nvidia-cudnn-cu12 --reinstall-package "
+            "nvidia-nccl-cu12 nvidia-cudnn-cu12==9.10.2.21 nvidia-nccl-cu12==2.27.5",
+        ),
+        safe=False,
+    )
+    assert "soname:libcudnn.so.9" in finding.causes
+    assert list(damaged_distribution.run(facts.case(files))) == []
+
+
+def test_finds_ed201_with_less_confidence_where_other_files_are_gone_too() -> None:
+    files = _files(
+        owners=(facts.owner("nvidia-ml-py", files=4, missing=2),),
+        faults=(facts.missing("nvidia-ml-py", "pynvml.py"), facts.missing("nvidia-ml-py", "example.py")),
+    )
+    (finding,) = lost_files.run(facts.case(files))
+    assert finding.confidence == "medium"
+
+
+def test_passes_ed201_where_no_other_wheel_writes_the_path() -> None:
+    files = _files(owners=(facts.owner("numpy", missing=1),), faults=(facts.missing("numpy", "numpy/__init__.py"),))
+    assert list(lost_files.run(facts.case(files))) == []
+
+
+def test_passes_ed201_while_the_other_writer_is_still_installed() -> None:
+    files = _files(
+        owners=(facts.owner("nvidia-nccl-cu12", missing=1),), faults=(facts.missing("nvidia-nccl-cu12", NCCL),)
+    )
+    others = facts.distributions(facts.distribution("nvidia-nccl-cu13"), facts.distribution("nvidia-nccl-cu11"))
+    assert list(lost_files.run(facts.case(files, others))) == []
+    (finding,) = damaged_distribution.run(facts.case(files, others))
+    assert finding.title == "nvidia-nccl-cu12 1.0: 1 of 10 files missing"
+
+
+def test_finds_ed202_missing_and_changed() -> None:
+    files = _files(
+        owners=(facts.owner("numpy", "2.4.4", files=3, missing=2, resized=1),),
+        faults=(
+            facts.missing("numpy", "numpy/b.py"),
+            facts.missing("numpy", "numpy/a.py"),
+            facts.resized("numpy", "numpy/c.so"),
+        ),
+    )
+    (finding,) = damaged_distribution.run(facts.case(files))
+    assert finding.title == "numpy 2.4.4: 2 of 3 files missing, 1 of 3 files changed"
+    assert finding.evidence == (
+        "missing: numpy/a.py, numpy/b.py",
+        "another size than RECORD says: numpy/c.so",
+        "most of the distribution is missing: an install that was interrupted leaves this",
+    )
+    assert finding.remediation.commands == (
+        f"uv pip install {PYTHON} --no-deps --reinstall-package numpy numpy==2.4.4",
+    )
+
+
+def test_passes_ed202_for_scripts_removed_by_hand() -> None:
+    fault = replace(facts.missing("tqdm", "x"), path="bin/tqdm")
+    files = _files(owners=(facts.owner("tqdm", missing=1),), faults=(fault,))
+    assert list(damaged_distribution.run(facts.case(files))) == []
+
+
+def test_restore_is_the_remedy_when_there_is_a_profile() -> None:
+    files = _files(owners=(facts.owner("numpy", missing=1),), faults=(facts.missing("numpy", "numpy/__init__.py"),))
+    (finding,) = damaged_distribution.run(facts.case(files, profile=facts.PROFILE, pins=("numpy==1.0",)))
+    assert finding.remediation == Remediation(
+        text="Rebuild the profile's stack beside this one and swap it in; or, by hand: reinstall numpy by force; a "
+        "plain install changes nothing, as its metadata says it is there",
+        commands=(f"envdoctor restore --profile good --venv {facts.PREFIX}",),
+        safe=True,
+    )
+
+
+def test_finds_ed203_whose_bytes_lie_there_and_mends_in_two_steps() -> None:
+    files = _files(
+        contested=(
+            facts.contested(
+                NCCL, ("nvidia-nccl-cu12", "2.27.5"), ("nvidia-nccl-cu13", "2.28.9"), on_disk=("nvidia-nccl-cu13",)
+            ),
+            facts.contested(
+                CUDNN, ("nvidia-cudnn-cu12", "9.10"), ("nvidia-cudnn-cu13", "9.19"), on_disk=("nvidia-cudnn-cu13",)
+            ),
+        )
+    )
+    (finding,) = overwritten_paths.run(facts.case(files))
+    assert finding.title == (
+        "2 files of nvidia-cudnn-cu12, nvidia-nccl-cu12 hold the bytes of nvidia-cudnn-cu13, nvidia-nccl-cu13"
+    )
+    assert finding.severity == "error"
+    assert finding.evidence == (
+        "nvidia-cudnn-cu12 9.10 is meant: torch is a CUDA 12.8 build",
+        f"{CUDNN}: owned by nvidia-cudnn-cu12 9.10 and nvidia-cudnn-cu13 9.19; the bytes on disk are of "
+        "nvidia-cudnn-cu13 (told by size)",
+        "nvidia-nccl-cu12 2.27.5 is meant: torch is a CUDA 12.8 build",
+        f"{NCCL}: owned by nvidia-nccl-cu12 2.27.5 and nvidia-nccl-cu13 2.28.9; the bytes on disk are of "
+        "nvidia-nccl-cu13 (told by size)",
+    )
+    assert finding.remediation.commands == (
+        f"uv pip uninstall {PYTHON} nvidia-cudnn-cu13 nvidia-nccl-cu13",
+        f"uv pip install {PYTHON} --no-deps --reinstall-package nvidia-cudnn-cu12 --reinstall-package nvidia-nccl-cu12 "
+        "nvidia-cudnn-cu12==9.10 nvidia-nccl-cu12==2.27.5",
+    )
+
+
+def test_finds_ed203_a_warning_while_the_right_bytes_lie_there() -> None:
+    files = _files(
+        contested=(
+            facts.contested(
+                NCCL, ("nvidia-nccl-cu12", "2.27.5"), ("nvidia-nccl-cu13", "2.28.9"), on_disk=("nvidia-nccl-cu12",)
+            ),
+        )
+    )
+    (finding,) = overwritten_paths.run(facts.case(files))
+    assert finding.severity == "warning"
+    assert finding.title == (
+        "1 file of nvidia-nccl-cu12 also owned by nvidia-nccl-cu13, whose uninstall would delete them"
+    )
+
+
+def test_finds_ed203_and_does_not_guess_which_owner_is_meant() -> None:
+    files = _files(contested=(facts.contested("shared/data.bin", ("one", "1"), ("two", "2"), on_disk=("two",)),))
+    (finding,) = overwritten_paths.run(facts.case(files))
+    assert (finding.severity, finding.confidence) == ("warning", "low")
+    assert finding.title == "1 file is owned by one and two at once"
+    assert finding.remediation.commands == ()
+
+
+def test_the_lock_decides_before_the_cuda_major() -> None:
+    files = _files(
+        contested=(
+            facts.contested(
+                NCCL, ("nvidia-nccl-cu12", "2.27.5"), ("nvidia-nccl-cu13", "2.28.9"), on_disk=("nvidia-nccl-cu12",)
+            ),
+        )
+    )
+    (finding,) = overwritten_paths.run(facts.case(files, pins=("nvidia-nccl-cu13==2.28.9",)))
+    assert finding.evidence[0] == "nvidia-nccl-cu13 2.28.9 is meant: pinned by the lock"
+    assert finding.severity == "error"
+
+
+def test_passes_ed203_for_equal_contents() -> None:
+    assert list(overwritten_paths.run(facts.case(_files(shared_equal=11)))) == []
+
+
+def test_finds_ed204_rows_that_lead_out() -> None:
+    files = _files(outside=(("evil", "../../../../../home/me/.bashrc"), ("evil", "/etc/passwd")))
+    (finding,) = escaping_record.run(facts.case(files))
+    assert finding.title == "RECORD of evil lists 2 paths outside the environment"
+    assert finding.evidence == ("'../../../../../home/me/.bashrc'", "'/etc/passwd'")
+
+
+def test_passes_ed204_without_such_rows() -> None:
+    assert list(escaping_record.run(facts.case())) == []

@@ -1,0 +1,126 @@
+"""ED301, ED302, ED303, ED304: what the loader would do."""
+
+from dataclasses import replace
+
+import pytest
+
+from envdoctor.checks import foreign_cuda_major, lazy_library, unresolved_library, wrong_provider
+from envdoctor.checks.case import DoesNotApplyError
+from envdoctor.checks.registry import judge
+from envdoctor.model.finding import Remediation
+from tests.factories import make_facts as facts
+
+CUDNN_ERROR = "libcudnn.so.9: cannot open shared object file: No such file or directory"
+
+
+def test_finds_ed301_every_missing_library_the_first_with_the_importers_words() -> None:
+    libraries = replace(
+        facts.LIBRARIES,
+        import_error=CUDNN_ERROR,
+        unresolved=(facts.unresolved("libcudnn.so.9"), facts.unresolved("libnccl.so.2")),
+    )
+    installed = facts.distributions(
+        facts.distribution("torch", "2.10.0", requires=("nvidia-cudnn-cu12==9.10.2.21", "nvidia-nccl-cu12==2.27.5")),
+        facts.distribution("nvidia-cudnn-cu12", "9.10.2.21"),
+    )
+    first, second = unresolved_library.run(facts.case(libraries, installed))
+    assert first.title == f"`import torch` fails: {CUDNN_ERROR}"
+    assert first.evidence == (
+        "needed by libtorch_cuda.so (DT_NEEDED)",
+        "looked for in 2 folders, first /a",
+        "its provider for this torch is nvidia-cudnn-cu12: version 9.10.2.21 is installed",
+    )
+    assert first.remediation == Remediation(
+        text="reinstall nvidia-cudnn-cu12 by force",
+        commands=(
+            f"uv pip install --python {facts.PREFIX}/bin/python --no-deps --reinstall-package nvidia-cudnn-cu12 "
+            "nvidia-cudnn-cu12==9.10.2.21",
+        ),
+    )
+    assert second.title == "and then: libnccl.so.2: cannot open shared object file: No such file or directory"
+    assert second.remediation == Remediation(
+        text="install nvidia-nccl-cu12",
+        commands=(f"uv pip install --python {facts.PREFIX}/bin/python --no-deps nvidia-nccl-cu12==2.27.5",),
+    )
+
+
+def test_lost_files_explain_the_unresolved_library() -> None:
+    libraries = replace(facts.LIBRARIES, import_error=CUDNN_ERROR, unresolved=(facts.unresolved("libcudnn.so.9"),))
+    files = replace(
+        facts.FILES,
+        owners=(facts.owner("nvidia-cudnn-cu12", missing=1),),
+        faults=(facts.missing("nvidia-cudnn-cu12", "nvidia/cudnn/lib/libcudnn.so.9"),),
+    )
+    verdict = judge(facts.case(libraries, files))
+    assert [finding.code for finding in verdict.findings] == ["ED201", "ED301"]
+    assert verdict.consequences == {1: 0}
+    assert verdict.findings[0].explains == ("ED301",)
+
+
+def test_passes_ed301_when_all_resolve() -> None:
+    libraries = replace(facts.LIBRARIES, providers=(facts.provider("libcudnn.so.9", "nvidia-cudnn-cu12", "12"),))
+    assert list(unresolved_library.run(facts.case(libraries))) == []
+
+
+def test_finds_ed302_a_library_of_another_major() -> None:
+    libraries = replace(facts.LIBRARIES, providers=(facts.provider("libnccl.so.2", "nvidia-nccl-cu13", "13"),))
+    (finding,) = foreign_cuda_major.run(facts.case(libraries))
+    assert finding.title == "libnccl.so.2 is served by CUDA 13; torch 2.10.0+cu128 is a CUDA 12.8 build"
+    assert finding.evidence == (
+        "lib/python3.12/site-packages/nvidia/x/lib/libnccl.so.2 is found via RPATH of libtorch_cuda.so",
+        "its bytes belong to nvidia-nccl-cu13 1.0",
+        "needed by libtorch_cuda.so",
+    )
+
+
+@pytest.mark.parametrize("major", ["12", ""])
+def test_passes_ed302_the_same_major_or_one_not_known(major: str) -> None:
+    libraries = replace(facts.LIBRARIES, providers=(facts.provider("libnccl.so.2", "nvidia-nccl-cu12", major),))
+    assert list(foreign_cuda_major.run(facts.case(libraries))) == []
+
+
+def test_ed302_does_not_apply_to_a_cpu_build() -> None:
+    with pytest.raises(DoesNotApplyError, match="^torch is not a CUDA build$"):
+        list(foreign_cuda_major.run(facts.case(replace(facts.TORCH, cuda=""))))
+
+
+def test_finds_ed303_a_library_that_only_its_first_use_misses() -> None:
+    lazy = facts.unresolved(
+        "libcusolver.so.11", stage="lazy", used_when="linear algebra on the GPU", needed_by="libtorch_cuda_linalg.so"
+    )
+    (finding,) = lazy_library.run(facts.case(replace(facts.LIBRARIES, unresolved=(lazy,))))
+    assert finding.title == (
+        "libcusolver.so.11 cannot be found; the import works, but linear algebra on the GPU will fail"
+    )
+    assert finding.evidence[:2] == (
+        "needed by libtorch_cuda_linalg.so (DT_NEEDED)",
+        "looked for in 2 folders, first /a",
+    )
+
+
+def test_passes_ed303_the_drivers_library_on_a_machine_without_a_gpu() -> None:
+    lazy = facts.unresolved("libcuda.so.1", stage="lazy", used_when="a GPU", needed_by="libcaffe2_nvrtc.so")
+    assert list(lazy_library.run(facts.case(replace(facts.LIBRARIES, unresolved=(lazy,))))) == []
+
+
+def test_finds_ed304_a_provider_the_profile_does_not_want() -> None:
+    profile = replace(facts.PROFILE, libraries={"libnvJitLink.so.12": "nvidia-nvjitlink-cu12"})
+    outside = facts.provider(
+        "libnvJitLink.so.12",
+        "",
+        "12",
+        path="/usr/local/cuda-12.1/lib64/libnvJitLink.so.12",
+        found_via="LD_LIBRARY_PATH",
+    )
+    (finding,) = wrong_provider.run(facts.case(replace(facts.LIBRARIES, providers=(outside,)), profile=profile))
+    assert finding.title == (
+        "libnvJitLink.so.12 comes from /usr/local/cuda-12.1/lib64/libnvJitLink.so.12, which no distribution owns; the "
+        "profile wants nvidia-nvjitlink-cu12"
+    )
+    assert finding.evidence == ("/usr/local/cuda-12.1/lib64/libnvJitLink.so.12 is found via LD_LIBRARY_PATH",)
+
+
+def test_passes_ed304_the_wanted_provider() -> None:
+    profile = replace(facts.PROFILE, libraries={"libnccl.so.2": "nvidia-nccl-cu12"})
+    libraries = replace(facts.LIBRARIES, providers=(facts.provider("libnccl.so.2", "nvidia-nccl-cu12", "12"),))
+    assert list(wrong_provider.run(facts.case(libraries, profile=profile))) == []

@@ -1,0 +1,85 @@
+"""What holds for every check, read from the registry."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from envdoctor.checks.areas import AREAS
+from envdoctor.checks.case import Case
+from envdoctor.checks.registry import Check, all_checks, judge
+from envdoctor.model.fingerprint import Unread
+from envdoctor.model.profile import Waiver
+from tests.factories import make_facts as facts
+
+TESTS = Path(__file__).parent
+HEADS = ("What it finds:", "Why it matters:", "Example:", "Fix:")
+
+
+def test_codes_and_names_are_unique() -> None:
+    codes = [check.code for check in all_checks()]
+    names = [check.name for check in all_checks()]
+    assert sorted(set(codes)) == sorted(codes)
+    assert sorted(set(names)) == sorted(names)
+
+
+@pytest.mark.parametrize("check", all_checks(), ids=lambda check: check.code)
+def test_every_check_is_documented(check: Check) -> None:
+    assert re.fullmatch(r"ED\d{3}", check.code)
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", check.name)
+    assert check.area in AREAS
+    at = [check.documentation.index(head) for head in HEADS]
+    assert at == sorted(at)
+
+
+def _codes_in_test_names(prefix: str) -> set[str]:
+    found: set[str] = set()
+    for path in TESTS.rglob("test_*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith(prefix):
+                found |= set(re.findall(r"ed\d{3}", node.name))
+    return found
+
+
+@pytest.mark.parametrize("state", ["finds", "passes"])
+def test_every_check_has_a_failing_and_a_passing_state(state: str) -> None:
+    codes = {check.code.lower() for check in all_checks()}
+    assert codes - _codes_in_test_names(f"test_{state}_") == set()
+
+
+def test_a_healthy_environment_has_no_finding() -> None:
+    verdict = judge(facts.case())
+    assert verdict.findings == ()
+    assert verdict.exit_code() == 0
+    assert [line.state for line in verdict.areas] == ["ok"] * len(AREAS)
+
+
+def test_an_unread_section_is_could_not_tell_and_never_ok() -> None:
+    gap = Unread(section="InstalledFiles", reason="/srv/venv: Permission denied")
+    verdict = judge(Case(facts=facts.fingerprint(unread=(gap,))))
+    told = {(skip.code, skip.reason) for skip in verdict.skipped if skip.matters}
+    assert {("ED201", "InstalledFiles: " + gap.reason), ("ED202", "InstalledFiles: " + gap.reason)} <= told
+    assert verdict.exit_code() == 3
+    line = next(line for line in verdict.areas if line.area == "Installed files")
+    assert (line.state, line.summary) == ("unknown", f"could not tell: {gap.reason}")
+
+
+@pytest.mark.parametrize(
+    ("waiver", "left"),
+    [
+        (Waiver(code="ED404", reason="measured on this build"), 0),
+        (Waiver(code="torch-build-drift", reason="measured on this build"), 0),
+        (Waiver(code="ED404", reason="measured on this build", subject="torch"), 0),
+        (Waiver(code="ED404", reason="measured on this build", subject="another"), 1),
+        (Waiver(code="ED401", reason="measured on this build"), 1),
+    ],
+)
+def test_a_waiver_takes_a_finding_out_and_shows_its_reason(waiver: Waiver, left: int) -> None:
+    other = facts.PROFILE.torch.__class__(version="2.11.0+cu128", cuda="12.8")
+    profile = facts.PROFILE.__class__(
+        **{name: getattr(facts.PROFILE, name) for name in facts.PROFILE.__slots__} | {"torch": other}
+    )
+    verdict = judge(facts.case(profile=profile, pins=("torch==2.10.0",)), [waiver])
+    assert len(verdict.findings) == left
+    assert [entry.reason for entry in verdict.waived] == ["measured on this build"] * (1 - left)

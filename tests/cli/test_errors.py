@@ -1,0 +1,172 @@
+"""Every kind of wrong command line: the whole message, on stderr alone, with its exit code."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envdoctor.cli.app import COMMANDS, main
+from tests.factories.make_profile import make_profile
+from tests.factories.run_envdoctor import Outcome, run_envdoctor
+
+VENV_HINT = "name a venv folder or its interpreter: `envdoctor check path/to/.venv`"
+CASES: dict[str, tuple[list[str], str, str]] = {
+    "unknown command": (["chekc"], "there is no command `chekc`", "did you mean `envdoctor check`?"),
+    "unlike any": (["frobnicate"], "there is no command `frobnicate`", "`envdoctor --help` lists the commands"),
+    "unknown option": (
+        ["check", "--profle", "x"],
+        "no such option: --profle (Possible options: --profile)",
+        "`envdoctor check --help` lists what it takes",
+    ),
+    "no value": (
+        ["check", "--profile"],
+        "option '--profile' requires an argument",
+        "`envdoctor check --help` lists what it takes",
+    ),
+    "wrong choice": (
+        ["check", "--format", "yaml"],
+        "invalid value for '--format' (env var: 'ENVDOCTOR_FORMAT'): 'yaml' is not one of 'text', 'json'",
+        "`envdoctor check --help` lists what it takes",
+    ),
+    "two venvs": (
+        ["check", "a", "b"],
+        "got unexpected extra argument(s) (b)",
+        "`envdoctor check --help` lists what it takes",
+    ),
+    "no venv": (
+        ["check"],
+        "no venv named, VIRTUAL_ENV is not set, and [TMP]/.venv does not exist",
+        VENV_HINT,
+    ),
+    "no such path": (["check", "nowhere"], "[TMP]/nowhere does not exist", VENV_HINT),
+    "no environment": (
+        ["check", "profiles"],
+        "[TMP]/profiles is no Python environment: it holds neither pyvenv.cfg nor bin/python",
+        VENV_HINT,
+    ),
+    "unknown profile": (
+        ["check", "-p", "smal"],
+        "no profile is called `smal`",
+        "known here: 21k-toks, cpu-smoke, pypi-cu128, small",
+    ),
+    "waiver without a reason": (
+        ["check", "--ignore", "ED201"],
+        "`--ignore ED201` gives no reason",
+        'say why it is accepted: `--ignore ED201="the reason"`',
+    ),
+    "waiver with an empty reason": (
+        ["check", "--ignore", "ED201= "],
+        "`--ignore ED201= ` gives no reason",
+        'say why it is accepted: `--ignore ED201="the reason"`',
+    ),
+    "venv and fingerprint": (
+        ["check", "v", "--fingerprint", "f"],
+        "both a venv and --fingerprint were given",
+        "leave one of them away",
+    ),
+    "no fingerprint": (
+        ["check", "--fingerprint", "f"],
+        "cannot read f: No such file or directory",
+        "write it again: `envdoctor fingerprint VENV -o FILE`",
+    ),
+    "unknown check": (["explain", "ED999"], "no check is called `ED999`", "`envdoctor checks` lists them all"),
+    "nothing to run": (
+        ["run", "-p", "small"],
+        "no command to run",
+        "name it after `--`: `envdoctor run --profile P -- python -m trainer`",
+    ),
+    "nothing to run on": (
+        ["run", "--", "ls"],
+        "no profile to run on",
+        "`envdoctor profiles` lists them: `envdoctor run --profile P -- CMD`",
+    ),
+    "bypass without a reason": (
+        ["run", "-p", "small", "--gate", "off", "--", "ls"],
+        "mode `off` needs a reason, which is logged",
+        'say why: ENVDOCTOR_GATE_REASON="..." or `reason=`',
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("errors")
+    make_profile(root, "small", [])
+    return root
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_input_exits_2_with_message_and_hint(folder: Path, case: str) -> None:
+    arguments, message, hint = CASES[case]
+    assert run_envdoctor(*arguments, folder=folder) == Outcome(
+        code=2, out="", err=f"error: {message}\n\nhint: {hint}\n"
+    )
+
+
+FINGERPRINT: dict[str, Any] = {
+    "schema_version": 1,
+    "tool": {"name": "envdoctor", "version": "0.1.0"},
+    "target": "/v",
+    "taken_at": "2026-01-01T00:00:00Z",
+    "sections": {},
+    "unread": {},
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{", " is no JSON document: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+        ("[]", ": expected a table"),
+        (
+            json.dumps(FINGERPRINT | {"schema_version": 2}),
+            ": schema_version: this envdoctor reads 1, the document says 2",
+        ),
+        (json.dumps(FINGERPRINT | {"sections": {"Torch": {}}}), ": sections.Torch: unknown section"),
+        (
+            json.dumps(FINGERPRINT | {"sections": {"TorchBuild": {"present": 1}}}),
+            ": sections.TorchBuild.present: expected bool, got 1",
+        ),
+        (json.dumps(FINGERPRINT | {"unread": {"TorchBuild": 1}}), ": unread.TorchBuild: expected str, got 1"),
+        (json.dumps(FINGERPRINT | {"tool": {}}), ": tool.version: expected str, got None"),
+    ],
+)
+def test_a_fingerprint_that_cannot_be_read(folder: Path, text: str, problem: str) -> None:
+    (folder / "f.json").write_text(text)
+    outcome = run_envdoctor("check", "--fingerprint", "f.json", folder=folder)
+    hint = "write it again: `envdoctor fingerprint VENV -o FILE`"
+    assert outcome == Outcome(code=2, out="", err=f"error: f.json{problem}\n\nhint: {hint}\n")
+
+
+def test_a_result_that_cannot_be_written(folder: Path) -> None:
+    outcome = run_envdoctor("fingerprint", "-o", "no/such/f.json", folder=folder, extra={"VIRTUAL_ENV": "/usr"})
+    assert outcome == Outcome(
+        code=2,
+        out="",
+        err="error: cannot write no/such/f.json: No such file or directory\n\n"
+        "hint: name a file in a folder you may write to\n",
+    )
+
+
+def test_nothing_asked_prints_the_help_and_exits_2(folder: Path) -> None:
+    asked = run_envdoctor("--help", folder=folder)
+    assert (asked.code, asked.err) == (0, "")
+    assert run_envdoctor(folder=folder) == Outcome(code=2, out=asked.out, err="")
+
+
+def test_a_bug_of_ours_is_not_a_finding(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "broken_command.py").write_text("def checks() -> int:\n    raise RuntimeError('a bug')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(COMMANDS, "checks", "broken_command")
+    assert main(["checks"]) == 3
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("Traceback (most recent call last):\n")
+    assert shown.err.endswith(
+        "RuntimeError: a bug\n"
+        "error: envdoctor itself failed, so nothing can be told about the venv\n\n"
+        "hint: this is a bug; report the lines above with the output of `envdoctor --version`\n"
+    )

@@ -1,0 +1,179 @@
+"""`envdoctor run` as a process: the command's exit code and signals are its own."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.factories.make_incident import Incident, make_incident
+from tests.factories.run_envdoctor import COMMAND, Outcome, environment, run_envdoctor
+
+REPORT_ENDS = """\
+Found 1 error (1 cause).   exit 1
+For more about a finding, run `envdoctor explain ED201`.
+
+"""
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Incident:
+    return make_incident(tmp_path_factory.mktemp("healthy"), environment={"DFLASH_THREADS": "3"})
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Incident:
+    incident = make_incident(tmp_path_factory.mktemp("broken"))
+    incident.lose()
+    return incident
+
+
+def test_the_command_gets_the_venv_and_the_profiles_environment(healthy: Incident) -> None:
+    code = "import os, sys; print(sys.prefix, *(os.environ[n] for n in ('VIRTUAL_ENV', 'DFLASH_THREADS', 'PATH')))"
+    outcome = run_envdoctor(
+        "run",
+        "-p",
+        "small",
+        "--",
+        "python",
+        "-c",
+        code,
+        folder=healthy.root,
+        extra={"PATH": "/usr/bin:/bin", "PYTHONHOME": ""},
+    )
+    assert outcome == Outcome(code=0, out="[TMP]/.venv [TMP]/.venv 3 [TMP]/.venv/bin:/usr/bin:/bin\n", err="")
+
+
+def test_the_commands_options_are_its_own_without_the_dashes(healthy: Incident) -> None:
+    outcome = run_envdoctor("run", "-p", "small", "echo", "--profile", "x", "-h", folder=healthy.root)
+    assert outcome == Outcome(code=0, out="--profile x -h\n", err="")
+
+
+def test_the_exit_code_is_the_commands(healthy: Incident) -> None:
+    outcome = run_envdoctor("run", "-p", "small", "--", "sh", "-c", "exit 77", folder=healthy.root)
+    assert outcome == Outcome(code=77, out="", err="")
+
+
+def test_the_process_becomes_the_command(healthy: Incident) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "run", "-p", "small", "--", "sh", "-c", "echo $$; exec sleep 60"],
+        cwd=healthy.root,
+        env=environment(healthy.root),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert int(process.stdout.readline()) == process.pid
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == -signal.SIGTERM
+    process.stdout.close()
+
+
+def test_the_command_dies_of_a_closed_pipe_as_it_would_alone(healthy: Incident) -> None:
+    # Python ignores SIGPIPE; a command that inherits that writes for ever into `| head`.
+    status = run_envdoctor("run", "-p", "small", "--", "grep", "SigIgn", "/proc/self/status", folder=healthy.root)
+    ignored = int(status.out.split()[1], 16)
+    assert ignored & (1 << (signal.SIGPIPE - 1)) == 0
+
+
+def test_a_broken_venv_is_refused(broken: Incident) -> None:
+    outcome = run_envdoctor("run", "-p", "small", "--", "touch", "started", folder=broken.root)
+    checked = run_envdoctor("check", "-p", "small", folder=broken.root)
+    assert outcome == Outcome(
+        code=1,
+        out="",
+        err=f"{checked.out}\nerror: `touch started` was not started on [TMP]/.venv (profile small)\n",
+    )
+    assert not (broken.root / "started").exists()
+
+
+@pytest.mark.parametrize(("mode", "codes"), [("warn", ["ED201"]), ("off", [])])
+def test_a_bypass_is_said_and_logged(broken: Incident, tmp_path: Path, mode: str, codes: list[str]) -> None:
+    log = tmp_path / "logs" / "gate.log"
+    outcome = run_envdoctor(
+        "run",
+        "-p",
+        "small",
+        "--gate",
+        mode,
+        "--reason",
+        "the cudnn path is not used",
+        "--",
+        "echo",
+        "started",
+        folder=broken.root,
+        extra={"ENVDOCTOR_GATE_LOG": str(log)},
+    )
+    passed = f"; findings let through: {codes[0]}" if codes else ""
+    said = f"warning: envdoctor gate: mode {mode} for profile small, because: the cudnn path is not used{passed}\n"
+    report = f"{run_envdoctor('check', '-p', 'small', folder=broken.root).out}\n" if mode == "warn" else ""
+    assert outcome == Outcome(code=0, out="started\n", err=report + said)
+    entry = json.loads(log.read_text())
+    assert (entry["profile"], entry["mode"], entry["reason"], entry["found"], entry["prefix"]) == (
+        "small",
+        mode,
+        "the cudnn path is not used",
+        codes,
+        str(broken.venv.prefix),
+    )
+    assert entry["command"][-2:] == ["echo", "started"]
+
+
+def test_a_command_that_is_not_there(healthy: Incident) -> None:
+    outcome = run_envdoctor("run", "-p", "small", "--", "no-such-program", folder=healthy.root)
+    assert outcome == Outcome(
+        code=2,
+        out="",
+        err="error: cannot start `no-such-program`: No such file or directory\n\n"
+        "hint: name a program on the venv's PATH, or its path\n",
+    )
+
+
+def local_sources(folder: Path) -> dict[str, str]:
+    """Return the settings under which a restore finds the wheels in `folder` and asks nobody else."""
+    return {
+        "PIP_FIND_LINKS": str(folder / "wheels"),
+        "PIP_NO_INDEX": "1",
+        "PIP_CONFIG_FILE": os.devnull,
+        "UV_CACHE_DIR": str(folder / "cache"),
+        "UV_OFFLINE": "1",
+    }
+
+
+def test_restore_mends_a_broken_venv_before_the_command_starts(tmp_path: Path) -> None:
+    incident = make_incident(tmp_path)
+    incident.lose()
+    outcome = run_envdoctor(
+        "run", "-p", "small", "--restore", "--", "echo", "started", folder=tmp_path, extra=local_sources(tmp_path)
+    )
+    assert (outcome.code, outcome.out) == (0, "started\n")
+    assert run_envdoctor("check", "-p", "small", "-q", folder=tmp_path) == Outcome(
+        code=0, out="Nothing found.   exit 0\n", err=""
+    )
+    # Nothing to mend any more: nothing is restored, and nothing said.
+    again = run_envdoctor(
+        "run", "-p", "small", "--restore", "--", "echo", "started", folder=tmp_path, extra=local_sources(tmp_path)
+    )
+    assert again == Outcome(code=0, out="started\n", err="")
+
+
+def test_restore_makes_a_venv_that_is_not_there(tmp_path: Path) -> None:
+    incident = make_incident(tmp_path)
+    shutil.rmtree(incident.venv.prefix)
+    command = ("python", "-c", "import sys; print(sys.prefix)")
+    outcome = run_envdoctor(
+        "run",
+        "-p",
+        "small",
+        "--venv",
+        "new",
+        "--restore",
+        "--",
+        *command,
+        folder=tmp_path,
+        extra=local_sources(tmp_path),
+    )
+    assert (outcome.code, outcome.out) == (0, "[TMP]/new\n")

@@ -1,0 +1,124 @@
+"""The command line's surface: a new, renamed or lost option fails here before a user meets it."""
+
+from pathlib import Path
+from typing import Any
+
+from envdoctor.cli.app import COMMANDS, build
+from envdoctor.cli.cache import SUBCOMMANDS
+from envdoctor.cli.rules import all_rules
+from envdoctor.report.rule_pages import pages
+from tests.factories.run_envdoctor import ROOT, run_envdoctor
+
+SURFACE = {
+    "check": [
+        "VENV",
+        "--profile/-p (ENVDOCTOR_PROFILE)",
+        "--fingerprint",
+        "--deep",
+        "--ignore",
+        "--fail-on (ENVDOCTOR_FAIL_ON)",
+        "--exit-zero",
+        "--format (ENVDOCTOR_FORMAT)",
+        "--json",
+        "--output/-o",
+        "--color (ENVDOCTOR_COLOR)",
+        "--quiet/-q",
+        "--verbose/-v",
+    ],
+    "restore": [
+        "--profile/-p (ENVDOCTOR_PROFILE)",
+        "--venv",
+        "--python",
+        "--dry-run",
+        "--offline",
+        "--yes/-y",
+        "--force",
+        "--format (ENVDOCTOR_FORMAT)",
+        "--json",
+    ],
+    "run": [
+        "COMMAND",
+        "--profile/-p (ENVDOCTOR_PROFILE)",
+        "--venv",
+        "--restore",
+        "--gate (ENVDOCTOR_GATE)",
+        "--reason (ENVDOCTOR_GATE_REASON)",
+        "--color (ENVDOCTOR_COLOR)",
+    ],
+    "fingerprint": ["VENV", "--profile/-p (ENVDOCTOR_PROFILE)", "--deep", "--output/-o"],
+    "explain": ["CODE"],
+    "checks": ["--format (ENVDOCTOR_FORMAT)", "--json"],
+    "lock": ["REQUIREMENTS", "--python", "--machine", "--exclude-newer", "--undated", "--torch-backend", "--output/-o"],
+    "profiles": ["--format (ENVDOCTOR_FORMAT)", "--json"],
+    "cache": [],
+}
+CACHE_SURFACE = {
+    "status": [
+        "--venv",
+        "--profile/-p (ENVDOCTOR_PROFILE)",
+        "--live",
+        "--format (ENVDOCTOR_FORMAT)",
+        "--json",
+        "--output/-o",
+    ],
+    "save": ["NAME", "--venv", "--profile/-p (ENVDOCTOR_PROFILE)", "--live", "--include", "--force"],
+    "list": ["--format (ENVDOCTOR_FORMAT)", "--json"],
+    "restore": ["NAME", "--venv", "--profile/-p (ENVDOCTOR_PROFILE)", "--live", "--force", "--dry-run"],
+    "warm": ["--profile/-p (ENVDOCTOR_PROFILE)", "--venv"],
+    "gc": [
+        "--venv",
+        "--profile/-p (ENVDOCTOR_PROFILE)",
+        "--keep-for",
+        "--older-than",
+        "--max-size",
+        "--damaged",
+        "--other-keys",
+        "--purge",
+        "--dry-run",
+        "--yes/-y",
+    ],
+    "undo": ["STAMP", "--profile/-p (ENVDOCTOR_PROFILE)"],
+    "import": ["FILE", "--profile/-p (ENVDOCTOR_PROFILE)"],
+    "export": ["FILE", "--profile/-p (ENVDOCTOR_PROFILE)"],
+}
+
+
+def described(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return str(parameter.name).upper()
+    environ = f" ({parameter.envvar})" if parameter.envvar else ""
+    return "/".join([*parameter.opts, *parameter.secondary_opts]) + environ
+
+
+def test_commands_and_options() -> None:
+    root = build()
+    context = root.make_context("envdoctor", ["checks"])
+    found = {name: [described(item) for item in root.get_command(context, name).params] for name in SURFACE}
+    assert found == SURFACE
+    assert [described(item) for item in root.params] == ["--version/-V", "--install-completion", "--show-completion"]
+
+
+def test_every_command_is_frozen_here() -> None:
+    assert sorted(COMMANDS) == sorted(SURFACE)
+    assert sorted(SUBCOMMANDS) == sorted(CACHE_SURFACE)
+
+
+def test_cache_commands_and_options() -> None:
+    root = build()
+    context = root.make_context("envdoctor", ["cache"])
+    group = root.get_command(context, "cache")
+    found = {name: [described(item) for item in group.get_command(context, name).params] for name in CACHE_SURFACE}
+    assert found == CACHE_SURFACE
+
+
+def test_shell_completion(tmp_path: Path) -> None:
+    words = {"COMP_WORDS": "envdoctor che", "COMP_CWORD": "1", "_ENVDOCTOR_COMPLETE": "complete_bash"}
+    assert run_envdoctor(folder=tmp_path, extra=words).out == "check\nchecks\n"
+    words |= {"COMP_WORDS": "envdoctor check --fail", "COMP_CWORD": "2"}
+    assert run_envdoctor(folder=tmp_path, extra=words).out == "--fail-on\n"
+
+
+def test_the_generated_pages_are_up_to_date() -> None:
+    folder = ROOT / "docs/checks"
+    found = {path.name: path.read_text() for path in folder.glob("*.md")}
+    assert found == pages(all_rules()), "run `make docs`"

@@ -1,0 +1,1 @@
+"""Makers of real wheels, venvs, ELF objects, indexes and verdicts for the tests: plain typed functions."""

@@ -1,0 +1,250 @@
+"""Fingerprints by hand: every section healthy by default, wrong in exactly the way a test asks for."""
+
+from dataclasses import replace
+
+from envdoctor.checks.case import Case
+from envdoctor.model.fingerprint import Fingerprint, Unread
+from envdoctor.model.lock import Lock, parse
+from envdoctor.model.profile import LockWanted, Profile, PythonWanted, TorchWanted
+from envdoctor.probes.companions import Companions
+from envdoctor.probes.compile_caches import CompileCache, CompileCaches
+from envdoctor.probes.compiled_objects import CompiledObjects
+from envdoctor.probes.conda import Conda
+from envdoctor.probes.distributions import Distribution, Distributions
+from envdoctor.probes.environment import Environment, Variable
+from envdoctor.probes.extension_modules import ExtensionModules
+from envdoctor.probes.gpu import Gpu
+from envdoctor.probes.gpu_code import GpuCode
+from envdoctor.probes.installed_files import Claim, Contested, Fault, InstalledFiles, Owner
+from envdoctor.probes.interpreter import Interpreter
+from envdoctor.probes.launchers import Launchers
+from envdoctor.probes.libraries import Libraries, Provider, Unresolved
+from envdoctor.probes.library_path import LibraryPath
+from envdoctor.probes.platform import Platform
+from envdoctor.probes.search_path import PathEntry, SearchPath
+from envdoctor.probes.shadowing import Shadowing
+from envdoctor.probes.sources import Sources
+from envdoctor.probes.startup_hooks import StartupHooks
+from envdoctor.probes.toolchain import Toolchain
+from envdoctor.probes.torch_build import TorchBuild
+
+PREFIX = "/srv/venv"
+SITE = f"{PREFIX}/lib/python3.12/site-packages"
+DIGEST = "0" * 64
+
+PYTHON = Interpreter(
+    executable=f"{PREFIX}/bin/python",
+    resolved="/usr/bin/python3.12",
+    is_venv=True,
+    version="3.12.1",
+    version_from="pyvenv.cfg",
+    base_version="3.12.1",
+    home="/usr/bin",
+    home_exists=True,
+    system_site_packages=False,
+    relocatable=False,
+    created_by="uv 0.13.9",
+    library=f"{PREFIX}/lib/python3.12",
+    machine="x86_64",
+)
+TORCH = TorchBuild(
+    present=True,
+    folder=f"{SITE}/torch",
+    origin="site-packages",
+    version="2.10.0+cu128",
+    cuda="12.8",
+    hip="",
+    git_version="449b1768410104d3ed79d3bcfe4ba1d65c7f22c0",
+    distribution_version="2.10.0",
+    fx_flag="process-global",
+    fx_evidence=f"{SITE}/torch/fx/_symbolic_trace.py:41",
+)
+GPU = Gpu(
+    state="absent",
+    reason="no NVIDIA kernel module, device file or driver library",
+    module_version="",
+    library_version="",
+    libcuda="",
+    libcuda_version="",
+    cuda_version="",
+    nvml_code=0,
+    devices=(),
+)
+FILES = InstalledFiles(owners=(), faults=(), contested=(), shared_equal=0, outside=(), malformed=())
+LIBRARY_PATH = LibraryPath(
+    folders=(), preloads=(), cuda_home="", cuda_home_from="", cuda_home_version="", current_folder_libraries=()
+)
+LIBRARIES = Libraries(simulated=True, reason="", import_error="", providers=(), unresolved=(), notes=())
+
+
+def distribution(name: str, version: str = "1.0", **changes: object) -> Distribution:
+    """Return an installed distribution."""
+    made = Distribution(
+        name=name,
+        version=version,
+        site=SITE,
+        origin="site-packages",
+        folder=f"{name.replace('-', '_')}-{version}.dist-info",
+        has_metadata=True,
+        has_record=True,
+        installer="uv",
+        requires=(),
+        requires_python="",
+        direct_url="",
+        editable=False,
+        tags=("py3-none-any",),
+    )
+    return replace(made, **changes)
+
+
+def distributions(*items: Distribution) -> Distributions:
+    """Return the section."""
+    return Distributions(items=items, leftovers=(), unreadable=())
+
+
+def owner(name: str, version: str = "1.0", *, files: int = 10, missing: int = 0, resized: int = 0) -> Owner:
+    """Return how one RECORD fared."""
+    return Owner(
+        name=name, version=version, files=files, bytes=1000, missing=missing, resized=resized, record_sha256=DIGEST
+    )
+
+
+def missing(name: str, path: str, size: int = 100) -> Fault:
+    """Return the fault of a file that is gone; `path` is below site-packages."""
+    return Fault(path=f"lib/python3.12/site-packages/{path}", owner=name, kind="missing", recorded_size=size, size=-1)
+
+
+def resized(name: str, path: str, size: int = 100, actual: int = 90) -> Fault:
+    """Return the fault of a file of another size; `path` is below site-packages."""
+    return replace(missing(name, path, size), kind="resized", size=actual)
+
+
+def contested(
+    path: str,
+    *claims: tuple[str, str],
+    on_disk: tuple[str, ...] = (),
+    told_by: str = "size",
+    sizes: tuple[int, ...] = (),
+) -> Contested:
+    """Return a contested path; `path` is below site-packages, claims are (owner, version)."""
+    sizes = sizes or tuple(100 + at for at in range(len(claims)))
+    return Contested(
+        path=f"lib/python3.12/site-packages/{path}",
+        claims=tuple(
+            Claim(owner=name, version=version, hash=f"sha256={name}", size=size)
+            for (name, version), size in zip(claims, sizes, strict=True)
+        ),
+        on_disk=on_disk,
+        told_by=told_by,  # type: ignore[arg-type]
+    )
+
+
+def provider(soname: str, owner_name: str, major: str = "", **changes: object) -> Provider:
+    """Return a library found through torch's RPATH."""
+    made = Provider(
+        soname=soname,
+        path=f"lib/python3.12/site-packages/nvidia/x/lib/{soname}",
+        found_via="RPATH of libtorch_cuda.so",
+        needed_by="libtorch_cuda.so",
+        stage="import",
+        owner=owner_name,
+        owner_version="1.0" if owner_name else "",
+        cuda_major=major,
+    )
+    return replace(made, **changes)
+
+
+def unresolved(soname: str, **changes: object) -> Unresolved:
+    """Return a library nothing provides."""
+    made = Unresolved(
+        soname=soname,
+        problem=f"{soname}: cannot open shared object file: No such file or directory",
+        needed_by="libtorch_cuda.so",
+        stage="import",
+        used_when="",
+        searched=("/a", "/b"),
+    )
+    return replace(made, **changes)
+
+
+def cache_folder(kind: str, entries: int = 0, size: int = 0) -> CompileCache:
+    """Return a cache folder."""
+    return CompileCache(
+        kind=kind,
+        path=f"/tmp/{kind}",
+        found_via="default",
+        present=entries > 0,
+        entries=entries,
+        bytes=size,
+        counted_all=True,
+        oldest=0,
+        newest=0,
+        filesystem="ext4",
+        writable=True,
+        owner_uid=0,
+    )
+
+
+def variables(**values: str) -> Environment:
+    """Return the section."""
+    return Environment(variables=tuple(Variable(name=name, value=value) for name, value in sorted(values.items())))
+
+
+HEALTHY: tuple[object, ...] = (
+    PYTHON,
+    SearchPath(entries=(PathEntry(path=SITE, origin="site-packages"),)),
+    distributions(distribution("torch", "2.10.0")),
+    TORCH,
+    FILES,
+    LIBRARIES,
+    StartupHooks(hooks=()),
+    Environment(variables=()),
+    CompileCaches(caches=()),
+    GPU,
+    Toolchain(cxx="/usr/bin/g++", cc="/usr/bin/gcc", python_header="/usr/include/python3.12/Python.h"),
+    Sources(root="", files=()),
+    Launchers(on_path=False, commands=(), scripts=0, stray=()),
+    Conda(packages=(), base="", active=""),
+    Shadowing(shadows=()),
+    Companions(windows=(), windows_from="", builds=()),
+    GpuCode(architectures=("sm_80", "sm_90"), told_from=f"{SITE}/torch/lib/libtorch_python.so"),
+    ExtensionModules(tagged=0, foreign=()),
+    LIBRARY_PATH,
+    CompiledObjects(objects=(), unreadable=(), read_all=True),
+    Platform(kernel="6.1.0", container="", wsl=False),
+)
+
+
+def fingerprint(*sections: object, unread: tuple[Unread, ...] = ()) -> Fingerprint:
+    """Return a healthy fingerprint with these sections in place of the healthy ones; unread ones are left out."""
+    given = {type(section): section for section in sections}
+    gone = {gap.section for gap in unread}
+    # A section that is only there on request is no part of a healthy fingerprint.
+    kept = [*({type(section): section for section in HEALTHY} | given).values()]
+    return Fingerprint(
+        target=PREFIX,
+        taken_at="2026-11-29T00:00:00Z",
+        tool_version="0.1.0",
+        sections=tuple(section for section in kept if type(section).__name__ not in gone),
+        unread=unread,
+    )
+
+
+PROFILE = Profile(
+    schema=1,
+    name="good",
+    summary="",
+    python=PythonWanted(versions=("3.12",)),
+    torch=TorchWanted(version="2.10.0+cu128", cuda="12.8"),
+    lock=LockWanted(file="good.txt"),
+)
+
+
+def lock(*pins: str) -> Lock:
+    """Return a lock of "name==version" pins."""
+    return parse("".join(f"{pin} --hash=sha256:{DIGEST}\n" for pin in pins), "good.txt")
+
+
+def case(*sections: object, profile: Profile | None = None, pins: tuple[str, ...] | None = None) -> Case:
+    """Return a case: healthy but for these sections."""
+    return Case(facts=fingerprint(*sections), profile=profile, lock=None if pins is None else lock(*pins))

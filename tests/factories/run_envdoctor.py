@@ -1,0 +1,61 @@
+"""The envdoctor command as a process of its own, with nothing of this user's environment in it."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# Not PYTHONPATH: that is a fact of the environment under examination.
+_START = f"import sys; sys.path[0] = {str(ROOT)!r}; from envdoctor.__main__ import main; main()"
+COMMAND = (sys.executable, "-c", _START)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What one command left: its exit code and both streams, paths and versions replaced."""
+
+    code: int
+    out: str
+    err: str
+
+
+def environment(folder: Path, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return an environment whose home and temporary folder lie under `folder`: no cache of this user is seen."""
+    for name in ("home", "tmp"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    clean = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder / "home"),
+        "TMPDIR": str(folder / "tmp"),
+        "PYTHONUTF8": "1",
+        "UV_PYTHON_DOWNLOADS": "never",
+    }
+    return clean | dict(extra or {})
+
+
+def run_envdoctor(*arguments: str | Path, folder: Path, extra: Mapping[str, str] | None = None) -> Outcome:
+    """Run the `envdoctor` command in `folder` and return what it left."""
+    done = subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        cwd=folder,
+        env=environment(folder, extra),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Outcome(code=done.returncode, out=filtered(done.stdout, folder), err=filtered(done.stderr, folder))
+
+
+def filtered(text: str, folder: Path) -> str:
+    """Return `text` with what differs from machine to machine replaced: the folder, versions, times."""
+    text = text.replace(str(folder), "[TMP]")
+    text = re.sub(r"CPython 3\.\d+\.\d+", "CPython [PYTHON]", text)
+    text = re.sub(r"uv \d+\.\d+\.\d+", "uv [UV]", text)
+    # How many files uv adds to a dist-info, and how many libraries Python itself needs, is theirs to change.
+    text = re.sub(r"(?<=[] ])\d+ files(?=:| as| in its)", "[N] files", text)
+    text = re.sub(r"all \d+ libraries", "all [N] libraries", text)
+    return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|\+00:00)", "[TIME]", text)

@@ -1,0 +1,1 @@
+"""Real multi-gigabyte stacks: run with `make test-stack`."""

@@ -1,0 +1,1 @@
+"""Probes over real venvs and files."""

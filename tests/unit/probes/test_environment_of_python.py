@@ -1,0 +1,121 @@
+"""Interpreter and sys.path, compared with what the interpreter itself says."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from envdoctor.probes.distributions import Distributions, Leftover
+from envdoctor.probes.interpreter import Interpreter
+from envdoctor.probes.search_path import SearchPath
+from tests.factories.make_reading import bare_host, read
+from tests.factories.make_venv import make_venv, run_uv
+from tests.factories.make_wheel import make_wheel
+
+
+def _sys_path(python: Path, **environ: str) -> list[str]:
+    done = subprocess.run(
+        [python, "-c", "import sys, json; print(json.dumps(sys.path))"],
+        env={"PATH": "/usr/bin:/bin", **environ},
+        capture_output=True,
+        check=True,
+        cwd="/",
+    )
+    # The first entry is the script's folder, which is not known from outside; a zip that does not exist is no folder.
+    return [entry for entry in json.loads(done.stdout)[1:] if Path(entry).is_dir()]
+
+
+def _predicted(prefix: Path, home: Path, **environ: str) -> list[str]:
+    reading = read(prefix, bare_host(home, **environ))
+    return [entry.path for entry in reading.fact(SearchPath).entries]
+
+
+def test_the_interpreter_is_read_from_pyvenv_cfg(tmp_path: Path) -> None:
+    venv = make_venv(tmp_path / "venv")
+    python = read(venv.prefix).fact(Interpreter)
+    assert python.version == ".".join(map(str, sys.version_info[:3]))
+    assert python.executable == str(venv.python)
+    assert python.is_venv
+    assert not python.system_site_packages
+    assert python.created_by.startswith("uv ")
+
+
+@pytest.mark.parametrize("flags", [(), ("--system-site-packages",)], ids=["isolated", "system-site"])
+@pytest.mark.parametrize("leak", [False, True], ids=["no-PYTHONPATH", "PYTHONPATH"])
+def test_sys_path_is_predicted(tmp_path: Path, flags: tuple[str, ...], leak: bool) -> None:  # noqa: FBT001
+    home = tmp_path / "home"
+    user_site = home / f".local/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+    user_site.mkdir(parents=True)
+    leaked = tmp_path / "leaked"
+    leaked.mkdir()
+    prefix = tmp_path / "venv"
+    run_uv("venv", "-q", "--python", Path(sys.executable).resolve(), *flags, prefix, cache=tmp_path / "cache")
+    added = tmp_path / "added by pth"
+    added.mkdir()
+    site = next((prefix / "lib").glob("python3.*")) / "site-packages"
+    (site / "extra.pth").write_text(f"# a comment\n{added}\n{tmp_path}/does-not-exist\nimport os\n")
+    environ = {"HOME": str(home)} | ({"PYTHONPATH": str(leaked)} if leak else {})
+    assert _predicted(prefix, home, **environ) == _sys_path(prefix / "bin/python", **environ)
+
+
+def test_pythonnousersite_keeps_the_user_site_out(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    minor = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    (home / f".local/lib/python{minor}/site-packages").mkdir(parents=True)
+    prefix = tmp_path / "venv"
+    run_uv(
+        "venv", "-q", "--python", Path(sys.executable).resolve(), "--system-site-packages", prefix, cache=tmp_path / "c"
+    )
+    environ = {"HOME": str(home), "PYTHONNOUSERSITE": "1"}
+    assert _predicted(prefix, home, **environ) == _sys_path(prefix / "bin/python", **environ)
+
+
+@pytest.mark.parametrize("stale_first", [True, False])
+def test_a_complete_metadata_folder_wins_in_either_order(tmp_path: Path, stale_first: bool) -> None:  # noqa: FBT001
+    venv = make_venv(tmp_path / "venv", make_wheel(tmp_path / "wheels", "torch", "2.0"))
+    stale = venv.site_packages / f"torch-{'1.0' if stale_first else '3.0'}.dist-info"
+    stale.mkdir()
+    (stale / "REQUESTED").touch()
+    found = read(venv.prefix).fact(Distributions)
+    assert [(item.version, item.shadowed) for item in found.items if item.has_metadata] == [("2.0", False)]
+    assert [item.shadowed for item in found.items if not item.has_metadata] == [True]
+
+
+def test_a_leaked_distribution_shadows_the_venvs(tmp_path: Path) -> None:
+    new = make_wheel(tmp_path / "wheels", "torch", "2.8.0")
+    old = make_wheel(tmp_path / "wheels", "torch", "2.6.0")
+    venv = make_venv(tmp_path / "venv", new)
+    leak = tmp_path / "leak"
+    run_uv(
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--python",
+        venv.python,
+        "--target",
+        leak,
+        old,
+        cache=tmp_path / ".uv-cache",
+    )
+    found = read(venv.prefix, bare_host(tmp_path / "home", PYTHONPATH=str(leak))).fact(Distributions)
+    assert [(item.version, item.origin, item.shadowed) for item in found.items] == [
+        ("2.6.0", "PYTHONPATH", False),
+        ("2.8.0", "site-packages", True),
+    ]
+
+
+def test_leftovers_of_an_interrupted_pip_are_listed(tmp_path: Path) -> None:
+    venv = make_venv(tmp_path / "venv", make_wheel(tmp_path / "wheels", "torch", "2.0"))
+    (venv.site_packages / "~orch").mkdir()
+    info = venv.site_packages / "~orch-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: Torch\nVersion: 1.0\n")
+    found = read(venv.prefix).fact(Distributions)
+    assert found.leftovers == (
+        Leftover(path=str(venv.site_packages / "~orch"), name="", version=""),
+        Leftover(path=str(info), name="torch", version="1.0"),
+    )
+    assert [item.name for item in found.items] == ["torch"]

@@ -1,0 +1,125 @@
+"""Facts to a plan, and the plan as people read it."""
+
+from pathlib import Path
+
+import pytest
+
+from envdoctor.cli.plan_text import plan_text, size
+from envdoctor.model.lock import LockedPackage
+from envdoctor.model.plan import Interpreter, Plan, Source, Unavailable
+from envdoctor.model.profile import LockWanted, Profile, PythonWanted, TorchWanted
+from envdoctor.profile_store import ProfileFile
+from envdoctor.stack.build import groups
+from envdoctor.stack.installed import Installed
+from envdoctor.stack.plan import Present, assemble
+from envdoctor.stack.sources import Found
+
+PROFILE = Profile(
+    schema=1,
+    name="good",
+    summary="",
+    python=PythonWanted(versions=("3.12",)),
+    torch=TorchWanted(version="2.10.0+cu128"),
+    lock=LockWanted(file="good.txt"),
+)
+INTERPRETER = Interpreter(path="/usr/bin/python3.12", version="3.12.4", found_via="PATH", markers={}, tag="cp312")
+LOCKED = {
+    name: LockedPackage(name=name, version=version, hashes=("a" * 64,))
+    for name, version in (("numpy", "2.4.4"), ("torch", "2.10.0"), ("triton", "3.6.0"), ("yarl", "1.23.0"))
+}
+SOURCES = {
+    "numpy": Source(kind="index", location="https://host/simple", cached=True, bytes=0),
+    "torch": Source(kind="find-links", location="/wheels", filename="torch.whl", bytes=0),
+    "triton": Source(kind="index", location="https://me:secret@mirror/simple", bytes=188_266_850),
+}
+
+
+def _plan(present: Present, sources: dict[str, Source], gone: tuple[Unavailable, ...] = ()) -> Plan:
+    file = ProfileFile(profile=PROFILE, path=Path("/p/profiles/good.toml"), lock_path=Path("/p/lockfiles/good.txt"))
+    return assemble(
+        target=Path("/srv/venv"),
+        keep=Path("/srv/.envdoctor/venv/generations/0001"),
+        file=file,
+        interpreter=INTERPRETER,
+        present=present,
+        locked=LOCKED,
+        found=Found(sources=sources, unavailable=gone),
+        warnings=("a constraint contradicts",),
+    )
+
+
+def _has(*items: tuple[str, str, str]) -> dict[str, Installed]:
+    return {name: Installed(name=name, version=version, note=note) for name, version, note in items}
+
+
+def test_a_contaminated_venv_and_four_kinds_of_sources() -> None:
+    present = Present(
+        exists=True,
+        version="3.11.7",
+        system_site_packages=True,
+        installed=_has(
+            ("numpy", "2.4.4.0", ""),
+            ("sglang", "0.5", ""),
+            ("torch", "2.11.0", ""),
+            ("trainer", "0.1", "editable from file:///srv/trainer"),
+        ),
+    )
+    plan = _plan(present, {**SOURCES, "yarl": Source(kind="configured")})
+    assert plan_text(plan) == (
+        "envdoctor restore  /srv/venv   profile good\n"
+        "\n"
+        "  interpreter  CPython 3.12.4  /usr/bin/python3.12 (PATH)\n"
+        "  lock         /p/lockfiles/good.txt\n"
+        "  packages     4: 1 in uv's cache, 1 from the configured sources, 1 from /wheels, "
+        "1 from https://****@mirror/simple; download 188.3 MB and 1 of unknown size\n"
+        "  venv         CPython 3.11.7; 2 removed, 2 added, 1 changed, 1 as locked\n"
+        "    - sglang 0.5\n"
+        "    - torch 2.11.0 -> 2.10.0\n"
+        "    - trainer 0.1\n"
+        "\n"
+        "warning: a constraint contradicts\n"
+        "\n"
+        "warning: trainer 0.1 (editable from file:///srv/trainer) is not in the lock and will be in the old venv only; "
+        "put it back with `uv pip install --no-deps -e /srv/trainer`\n"
+        "\n"
+        "warning: the old venv also sees the system's site-packages; the new one sees its own packages only\n"
+        "\n"
+        "  1. build a new venv with 4 packages beside /srv/venv\n"
+        "  2. compare the sha256 of every file with its RECORD, and the packages with the lock\n"
+        "  3. examine the copy as `envdoctor check` does\n"
+        "  4. swap it in, in one step; the old venv is kept at /srv/.envdoctor/venv/generations/0001\n"
+    )
+
+
+def test_a_new_venv_with_one_package_that_is_not_to_be_had() -> None:
+    gone = Unavailable(name="yarl", version="1.23.0", reason="no configured source has it", hint="fetch it")
+    plan = _plan(Present(exists=False, installed={}), SOURCES, (gone,))
+    text = plan_text(plan)
+    assert (
+        "  packages     4: 1 in uv's cache, 1 from /wheels, 1 from https://****@mirror/simple, 1 not to be had; "
+        in text
+    )
+    assert "\nerror: yarl 1.23.0 is not to be had: no configured source has it\n  hint: fetch it\n" in text
+    assert "  venv         does not exist yet\n" in text
+
+
+def test_one_run_of_uv_a_source_and_the_cache_first() -> None:
+    plan = _plan(Present(exists=False, installed={}), {**SOURCES, "yarl": Source(kind="backend", location="cpu")})
+    made = [(group.source.kind, [package.name for package in group.packages]) for group in groups(plan, LOCKED)]
+    assert made == [("index", ["numpy"]), ("find-links", ["torch"]), ("index", ["triton"]), ("backend", ["yarl"])]
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+        (1000, "1 kB"),
+        (999_999, "1000 kB"),
+        (1_000_000, "1.0 MB"),
+        (7_640_000_000, "7.6 GB"),
+        (2_000_000_000_000, "2.0 TB"),
+    ],
+)
+def test_sizes_are_readable(count: int, text: str) -> None:
+    assert size(count) == text

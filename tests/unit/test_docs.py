@@ -1,0 +1,43 @@
+"""The documents name what the code has: keys, exit codes, pages."""
+
+import re
+import typing
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from envdoctor.exitcodes import ExitCode
+from envdoctor.model.profile import Profile
+from tests.factories.run_envdoctor import ROOT
+
+
+def keys(kind: Any, prefix: str = "") -> Iterator[str]:
+    hints = typing.get_type_hints(kind)
+    for field in fields(kind):
+        inner = [hints[field.name], *typing.get_args(hints[field.name])]
+        table = next((option for option in inner if is_dataclass(option)), None)
+        yield from keys(table, f"{prefix}{field.name}.") if table else [f"{prefix}{field.name}"]
+
+
+def first_column(document: str) -> list[str]:
+    rows = re.findall(r"^\| (`?[\w.]+`?) \|", (ROOT / "docs" / document).read_text(), re.MULTILINE)
+    return [row.strip("`") for row in rows if row not in {"key", "code"}]
+
+
+def test_every_key_of_a_profile_is_documented() -> None:
+    assert first_column("profiles.md") == list(keys(Profile))
+
+
+def test_every_exit_code_is_documented() -> None:
+    assert first_column("exit-codes.md") == [str(int(code)) for code in ExitCode]
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    broken = [
+        f"{page.relative_to(ROOT)} -> {target}"
+        for page in pages
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text())
+        if not (page.parent / target).exists()
+    ]
+    assert broken == []

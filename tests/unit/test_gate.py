@@ -1,0 +1,180 @@
+"""The launch gate in a process of a real venv: it starts on the right stack, and says why it does not on another."""
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import packaging
+import pytest
+
+from envdoctor.errors import UsageError
+from envdoctor.gate import choose
+from tests.factories.make_incident import Incident, make_incident
+from tests.factories.make_wheel import make_wheel
+from tests.factories.run_envdoctor import ROOT, Outcome, environment, filtered, run_envdoctor
+
+HEAVY = ("torch", "typer", "rich", "pydantic", "numpy")
+SCRIPT = f"""\
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+from envdoctor import gate
+gate.require({{arguments}})
+print("started", sorted(set({HEAVY!r}) & set(sys.modules)))
+"""
+STARTED = "started []\n"
+REFUSED = "error: envdoctor gate: {who} does not start on [TMP]/.venv (profile small)\n"
+ALONE = REFUSED.format(who="this process")
+
+
+def make_patient(root: Path) -> Incident:
+    # The gate runs in the trainer's venv and reads versions with the packaging that every such venv has.
+    source = Path(packaging.__file__).parent
+    files = {f"packaging/{path.relative_to(source)}": path.read_bytes() for path in source.rglob("*.py")}
+    return make_incident(root, more=[make_wheel(root / "wheels", "packaging", packaging.__version__, files=files)])
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Incident:
+    return make_patient(tmp_path_factory.mktemp("healthy"))
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Incident:
+    incident = make_patient(tmp_path_factory.mktemp("broken"))
+    incident.lose()
+    return incident
+
+
+def start(incident: Incident, arguments: str = '"small"', extra: Mapping[str, str] | None = None) -> Outcome:
+    """Run a train script that calls the gate with these arguments and then says that it started."""
+    done = subprocess.run(
+        [incident.venv.python, "-c", SCRIPT.format(arguments=arguments)],
+        cwd=incident.root,
+        env=environment(incident.root, extra),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Outcome(
+        code=done.returncode, out=filtered(done.stdout, incident.root), err=filtered(done.stderr, incident.root)
+    )
+
+
+def report(incident: Incident) -> str:
+    return run_envdoctor("check", "-p", "small", folder=incident.root).out
+
+
+def test_the_right_stack_starts_and_nothing_heavy_is_loaded(healthy: Incident) -> None:
+    assert start(healthy) == Outcome(code=0, out=STARTED, err="")
+
+
+def test_a_broken_stack_is_refused_with_the_report(broken: Incident) -> None:
+    assert start(broken) == Outcome(code=1, out="", err=f"{report(broken)}\n{ALONE}")
+
+
+def test_every_rank_refuses_and_local_rank_0_explains(broken: Incident) -> None:
+    first = start(broken, extra={"RANK": "8", "LOCAL_RANK": "0"})
+    assert first == Outcome(code=1, out="", err=f"{report(broken)}\n{REFUSED.format(who='rank 8')}")
+    assert start(broken, extra={"RANK": "9", "LOCAL_RANK": "1"}) == Outcome(
+        code=1, out="", err=REFUSED.format(who="rank 9")
+    )
+
+
+@pytest.mark.parametrize("where", ["arguments", "environment"])
+@pytest.mark.parametrize(("mode", "codes"), [("warn", ["ED201"]), ("off", [])])
+def test_a_bypass_starts_and_is_logged(
+    broken: Incident, tmp_path: Path, mode: str, codes: list[str], where: str
+) -> None:
+    log = tmp_path / "new" / "gate.log"
+    extra = {"ENVDOCTOR_GATE_LOG": str(log)}
+    if where == "environment":
+        extra |= {"ENVDOCTOR_GATE": mode, "ENVDOCTOR_GATE_REASON": "no cudnn here"}
+        outcome = start(broken, extra=extra)
+    else:
+        outcome = start(broken, f'"small", mode="{mode}", reason="no cudnn here"', extra)
+    passed = f"; findings let through: {codes[0]}" if codes else ""
+    said = f"warning: envdoctor gate: mode {mode} for profile small, because: no cudnn here{passed}\n"
+    shown = f"{report(broken)}\n" if mode == "warn" else ""
+    assert outcome == Outcome(code=0, out=STARTED, err=shown + said)
+    entry = json.loads(log.read_text())
+    assert sorted(entry) == ["at", "command", "found", "mode", "prefix", "profile", "reason", "user"]
+    assert (entry["mode"], entry["reason"], entry["found"], entry["prefix"]) == (
+        mode,
+        "no cudnn here",
+        codes,
+        str(broken.venv.prefix),
+    )
+
+
+def test_the_log_grows_beside_the_train_script(healthy: Incident) -> None:
+    for number in range(2):
+        start(healthy, f'"small", mode="off", reason="try {number}"')
+    lines = (healthy.root / ".envdoctor/gate.log").read_text().splitlines()
+    assert [json.loads(line)["reason"] for line in lines] == ["try 0", "try 1"]
+
+
+def test_a_log_that_cannot_be_written_stops_nothing(healthy: Incident) -> None:
+    outcome = start(healthy, '"small", mode="off", reason="r"', {"ENVDOCTOR_GATE_LOG": "/dev/null/logs/gate.log"})
+    assert outcome == Outcome(
+        code=0,
+        out=STARTED,
+        err="warning: envdoctor gate: mode off for profile small, because: r\n"
+        "warning: envdoctor gate: cannot write /dev/null/logs/gate.log: Not a directory; "
+        "this bypass is recorded here only\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "extra", "message"),
+    [
+        (
+            '"small"',
+            {"ENVDOCTOR_GATE": "off"},
+            'mode `off` needs a reason, which is logged\n\nhint: say why: ENVDOCTOR_GATE_REASON="..." or `reason=`',
+        ),
+        (
+            '"small"',
+            {"ENVDOCTOR_GATE": "of"},
+            "`of` is no gate mode\n\nhint: ENVDOCTOR_GATE is one of enforce, warn, off",
+        ),
+        ('"smal"', {}, "no profile is called `smal`\n\nhint: known here: 21k-toks, cpu-smoke, pypi-cu128, small"),
+    ],
+    ids=["no reason", "no mode", "no profile"],
+)
+def test_what_cannot_be_used_is_refused(healthy: Incident, arguments: str, extra: dict[str, str], message: str) -> None:
+    assert start(healthy, arguments, extra) == Outcome(code=2, out="", err=f"error: envdoctor gate: {message}\n")
+
+
+def test_a_torch_from_elsewhere_is_refused(healthy: Incident) -> None:
+    other = healthy.root / "other"
+    (other / "torch").mkdir(parents=True)
+    (other / "torch/__init__.py").write_text("")
+    said = (
+        "error: envdoctor gate: `import torch` takes [TMP]/other/torch in this process; "
+        "examined was [TMP]/.venv/lib/[LIB]/site-packages/torch\n\n"
+        "hint: take what puts it there out of sys.path, or examine that one\n"
+    ).replace("[LIB]", healthy.venv.site_packages.parent.name)
+    inserted = f'(sys.path.insert(0, {str(other)!r}), "small")[1]'
+    assert start(healthy, inserted) == Outcome(code=1, out="", err=said + ALONE)
+
+
+@pytest.mark.parametrize(
+    ("mode", "reason", "environ", "chosen"),
+    [
+        (None, "", {}, ("enforce", "")),
+        (None, "", {"ENVDOCTOR_GATE": ""}, ("enforce", "")),
+        (None, "", {"ENVDOCTOR_GATE": "warn", "ENVDOCTOR_GATE_REASON": " r "}, ("warn", "r")),
+        ("enforce", "", {"ENVDOCTOR_GATE": "off", "ENVDOCTOR_GATE_REASON": "r"}, ("enforce", "r")),
+        ("off", "mine", {"ENVDOCTOR_GATE_REASON": "theirs"}, ("off", "mine")),
+    ],
+)
+def test_the_argument_beats_the_environment(
+    mode: str | None, reason: str, environ: dict[str, str], chosen: tuple[str, str]
+) -> None:
+    assert choose(mode, reason, environ) == chosen
+
+
+def test_a_blank_reason_is_none() -> None:
+    with pytest.raises(UsageError, match="mode `warn` needs a reason"):
+        choose("warn", "  ", {})
