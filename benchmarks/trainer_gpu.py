@@ -102,7 +102,8 @@ class Bench:
         return build("bench", [
             {"target": {"features": 5}, "drafter": {"layers": 5, "block": 16, "anchors": anchors, "mask_token": 5},
              "data": {"buckets": [self.length], "tokens": self.length * rows},
-             "run": {"device": self.device.type, "compile": "on", "save_every": 0, "evaluate": 0, "log_every": 5} | run},
+             "run": {"device": self.device.type, "compile": "on", "save_every": 0, "evaluate": 0, "log_every": 5}},
+            {"run": run},
         ])  # fmt: skip
 
     def parts(self, config: TrainConfig) -> RandomParts:

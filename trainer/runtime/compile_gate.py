@@ -86,6 +86,12 @@ class CompileGate:
                 alone=self._exclusive_total, together=self._together, demoted=self._demoted, waited=self._waited
             )
 
+    @property
+    def queued(self) -> int:
+        """How many threads stand before the gate with a step that is new to them."""
+        with self._condition:
+            return sum(len(waiting) for waiting in self._queue.values())
+
     def knows(self, signature: Hashable, device: str = "cpu") -> bool:
         """Return whether a step of this signature has completed on this device and was not demoted since."""
         with self._condition:
