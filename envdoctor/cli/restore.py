@@ -49,7 +49,11 @@ def restore(
     file = profile_store.find(profile, host.cwd)
     target = Path(host.cwd, venv or host.environ.get("VIRTUAL_ENV", "") or ".venv")
     request = restoring.Request(
-        target=target, file=file, lock=profile_store.load_lock(file), python=python, offline=offline
+        target=target,
+        file=file,
+        lock=profile_store.load_lock(file),
+        python=python,
+        offline=offline or host.environ.get("UV_OFFLINE", "").lower() in {"1", "true", "yes", "on"},
     )
     prepared = restoring.prepare(request, host)
     if dry_run:

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -108,8 +109,10 @@ def prepare(request: Request, host: Host) -> Prepared:
         present=_present(store.target),
         locked=chosen,
         found=found,
+        offline=request.offline,
         warnings=(
             *configured.warnings,
+            *_ownership(store.target, host),
             *constraints.contradictions(pip.constraints, chosen, interpreter.markers, host.cwd),
         ),
     )
@@ -242,6 +245,15 @@ def _present(venv: Path) -> planning.Present:
         system_site_packages="include-system-site-packages=true" in text,
         installed=installed(venv),
     )
+
+
+def _ownership(target: Path, host: Host) -> tuple[str, ...]:
+    told = []
+    if target.exists() and target.stat().st_uid != host.uid:
+        told.append(f"{target} belongs to another user; the new venv will belong to {host.user}")
+    if Path(sys.prefix).resolve() == target:
+        told.append("envdoctor itself runs from this venv and will be in the old one only, unless the lock has it")
+    return tuple(told)
 
 
 def _refuse_strange(target: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from envdoctor.cache.damage import content_name
 from envdoctor.cache.keyparts import Part
 from envdoctor.cache.layout import Root
-from envdoctor.cache.snapshot import Purpose, describe
 from envdoctor.cache.manifest import Manifest
+from envdoctor.cache.snapshot import Purpose, describe
 
 KEY = (
     Part(name="torch.version", value="2.13.0+cpu"),
@@ -51,9 +51,7 @@ def shared_object() -> bytes:
     """Return the bytes of a real ELF object."""
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "made.so"
-        subprocess.run(
-            ["cc", "-shared", "-o", made, "-x", "c", "-"], input=b"int f(void) { return 1; }", check=True
-        )
+        subprocess.run(["cc", "-shared", "-o", made, "-x", "c", "-"], input=b"int f(void) { return 1; }", check=True)
         return made.read_bytes()
 
 

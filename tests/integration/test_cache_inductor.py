@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.factories.make_inductor import Inductor, inductor
-from tests.factories.run_envdoctor import COMMAND, Outcome, environment, run_envdoctor
+from tests.factories.make_profile import make_profile
+from tests.factories.make_wheel import make_wheel
+from tests.factories.run_envdoctor import COMMAND, ROOT, Outcome, environment, run_envdoctor
 
 if importlib.util.find_spec("torch") is None:
     pytest.skip("torch is not installed beside the tests", allow_module_level=True)
@@ -214,3 +217,49 @@ def test_eight_processes_at_once_see_no_torn_entry(compiler: Inductor, copy: Pat
     assert status(copy)[:2] == (0, "hit")
     assert list((copy / "cache/.envdoctor").glob("staging-*")) == []
     assert compiler.run(copy / "cache", "double", "shift") == dict.fromkeys(HIT, 2)
+
+
+WARM_UP = """
+import json, pathlib, sys, time
+sys.path.insert(0, sys.argv[2])
+from tests.factories.make_cache import filled
+folder = pathlib.Path(sys.argv[1])
+cold = not folder.exists()
+if cold:
+    filled(folder)
+    time.sleep(0.5)
+print(json.dumps({"inductor": {"fxgraph_cache_miss" if cold else "fxgraph_cache_hit": 1}}))
+"""
+
+
+def test_a_proven_warm_up_becomes_the_profiles_history(tmp_path: Path) -> None:
+    (tmp_path / "warm.py").write_text(WARM_UP)
+    words = [sys.executable, str(tmp_path / "warm.py"), str(tmp_path / "cache"), str(ROOT)]
+    expects = "cache_minimum_entries = 100"
+    locked = [make_wheel(tmp_path / "wheels", "demo", "1.0")]
+    make_profile(tmp_path, "good", locked, lines=["[compile]", f"warm_command = {json.dumps(words)}", expects])
+    done = cache_command("warm", "--profile", "good", folder=tmp_path)
+    assert done.code == 0, done.err
+    first, second, key = done.out.splitlines()
+    assert re.fullmatch(
+        r"The cache of good is warm: the second run was served 1 graphs and compiled none; compiling took \d+ s", first
+    )
+    assert second.endswith(
+        ": 1 autograd graph, 1 autotune result, 1 c++ kernel, 1 fx graph, 1 python wrapper, 1 triton kernel"
+    )
+    # The manifest was made with the torch of the venv asked, so its whole configuration is in it.
+    kept = json.loads((tmp_path / "store/warm/good/manifest.json").read_text())
+    names = {part["name"] for part in kept["key"]}
+    assert {"config.inductor.max_autotune", "config.functorch.bundled_autograd_cache"} <= names
+    assert key == f"key {json.loads(cache_command('status', '--json', folder=tmp_path).out)['key_digest']}"
+    live = cache_command("status", "--json", "--live", "--profile", "good", folder=tmp_path)
+    assert (live.code, json.loads(live.out)["state"]) == (0, "hit")
+    # The cache goes: the profile still knows what it costs.
+    shutil.rmtree(tmp_path / "cache")
+    variables = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"), "ENVDOCTOR_CACHE_STORE": str(tmp_path / "store")}
+    report = run_envdoctor("check", "--json", "--profile", "good", sys.prefix, folder=tmp_path, extra=variables)
+    (cold,) = (found for found in json.loads(report.out)["findings"] if found["code"] == "ED501")
+    assert re.fullmatch(
+        r"the compile cache is cold: 0 of 0 MB, 0 files; expect about \S+ minutes of compilation", cold["title"]
+    )
+    assert re.fullmatch(r"its warm-up of \[TIME\] took \d+ s to compile", cold["evidence"][-1])

@@ -138,6 +138,7 @@ def test_the_json_document_is_alone_on_stdout(tmp_path: Path) -> None:
         "source": {
             "kind": "find-links",
             "location": "FOLDER/wheels",
+            "cached": False,
             "filename": "plain-3.0-py3-none-any.whl",
             "bytes": 0,
         },
@@ -190,7 +191,7 @@ def test_a_warm_cache_needs_no_source_at_all(tmp_path: Path) -> None:
     for option in ((), ("--offline",)):
         answer = stack.restore("--force", "--json", *option, extra=variables)
         assert answer.code == 0, answer.err
-        assert {item["source"]["kind"] for item in json.loads(answer.out)["plan"]["packages"]} == {"cache"}
+        assert {item["source"]["cached"] for item in json.loads(answer.out)["plan"]["packages"]} == {True}
 
 
 def test_a_constraint_of_the_users_that_contradicts_the_lock_is_named(tmp_path: Path) -> None:

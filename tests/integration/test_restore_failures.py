@@ -118,6 +118,8 @@ def test_offline_without_a_cache_says_what_is_missing(stack: Stack, index: Index
         "large 1.0 is not to be had: it is neither in uv's cache nor in a local source, and --offline forbids to fetch "
         "it; and 3 more"
     )
+    stack.environment["UV_OFFLINE"] = "1"
+    assert _refused(stack)[0] == error
     assert index.requests == []
 
 

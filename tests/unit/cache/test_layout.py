@@ -37,7 +37,13 @@ def test_kind_and_entry_of_a_path(root: str, path: str, kind: str, entry: str) -
 def test_locks_temporaries_links_and_our_own_files_are_left_out(tmp_path: Path) -> None:
     root = filled(tmp_path)
     expected = {file.path for file in files([root])}
-    for name in ("locks/a.lock", "ab/.123.456.tmp", "triton/0/H/tmp.pid_3_x/a.cubin", ".envdoctor/two.json", "ab/x.lock"):
+    for name in (
+        "locks/a.lock",
+        "ab/.123.456.tmp",
+        "triton/0/H/tmp.pid_3_x/a.cubin",
+        ".envdoctor/two.json",
+        "ab/x.lock",
+    ):
         write(tmp_path / name, b"x")
     (tmp_path / "ab/link.py").symlink_to("/etc/passwd")
     (tmp_path / "elsewhere").symlink_to("/usr")
@@ -93,7 +99,9 @@ def test_entries_are_counted_and_not_files(tmp_path: Path) -> None:
 def test_folders_are_those_the_compilers_use(
     tmp_path: Path, environ: dict[str, str], inductor: str, triton: str
 ) -> None:
-    found = {root.kind: str(root.path).replace(str(tmp_path), "[HOME]") for root in roots(bare_host(tmp_path, **environ))}
+    found = {
+        root.kind: str(root.path).replace(str(tmp_path), "[HOME]") for root in roots(bare_host(tmp_path, **environ))
+    }
     assert (found["inductor"], found["triton"]) == (inductor, triton)
 
 

@@ -90,13 +90,13 @@ def test_suffixes_of_a_free_threaded_interpreter() -> None:
     )
 
 
-KNOWN_TORCH = '''
+KNOWN_TORCH = """
 def build_code_hash(
     roots: list[str] | None, prefix: str, hasher: hashlib._Hash
 ) -> None:
     for lib in sorted(pkgutil.iter_modules(roots, prefix), key=lambda x: x.name):
         pass
-'''
+"""
 
 
 def test_an_unknown_torch_is_not_guessed_at(package: Path) -> None:
