@@ -73,7 +73,7 @@ def _finding(case: Case, name: str, items: list[Distribution]) -> Finding:
         evidence=(*(_line(item) for item in items), *code_says),
         remediation=_one_remains(case, items) if same_folder else _keep_out(case, active),
         causes=(f"dist:{name}",),
-        symptom_of=(f"shadow:{name}",),
+        symptom_of=(f"shadow:{name}", f"shadow-folder:{active.site}"),
     )
 
 

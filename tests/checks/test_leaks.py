@@ -243,7 +243,7 @@ def test_finds_ed410_an_installed_package_on_pythonpath() -> None:
         "error",
         f"torch 2.6.0 and 1 more would be imported from /leak (PYTHONPATH) instead of {facts.SITE} 2.10.0",
     )
-    assert finding.causes == ("shadow:torch", "shadow:numpy")
+    assert finding.causes == ("shadow-folder:/leak", "shadow:torch", "shadow:numpy")
     assert finding.remediation.commands == ("export PYTHONPATH=/src",)
 
 
