@@ -65,7 +65,7 @@ def build(
     listen(Event(phase="build", text=f"{counted(done, 'package')} installed", done=done, total=len(plan.packages)))
 
 
-def _install(  # noqa: PLR0913, PLR0917 - one private call
+def _install(
     group: Group, sources: Sources, uv: Uv, folder: Path, listen: Listener, done: int, total: int
 ) -> None:
     arguments: list[str | Path] = ["pip", "install", "--no-deps", "--no-build", "--require-hashes"]
