@@ -16,7 +16,8 @@ SHELL := bash
 # Calling each one is the only proof that it works: a shim can be on PATH without a Python behind it.
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$python"; break; }; done)
-CXX_FOUND := $(shell command -v "$${CXX:-c++}" || command -v g++ || command -v clang++)
+# make's own default for CXX is not somebody's wish.
+CXX_FOUND := $(shell command -v "$(if $(filter default,$(origin CXX)),c++,$(CXX))" || command -v g++ || command -v clang++)
 
 # The tool starts from its own bytecode; an inherited "write none" would make every command compile it again.
 unexport PYTHONDONTWRITEBYTECODE

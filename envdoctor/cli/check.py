@@ -66,7 +66,8 @@ def check(
     else:
         from envdoctor.report import as_text
 
-        style = style_for(sys.stdout, os.environ, color=color, quiet=quiet, verbose=verbose)
+        stream = None if output else sys.stdout
+        style = style_for(stream, os.environ, color=color, quiet=quiet, verbose=verbose)
         text = as_text.render(header, verdict, style, fail_on=fail_on)
     write_result(text, output)
     return ExitCode.OK if exit_zero else verdict.exit_code(fail_on)

@@ -1,5 +1,6 @@
 """`envdoctor lock`: resolve requirements into a hashed lock that names no host."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -48,7 +49,7 @@ def lock(
     host = Host.current()
     uv = uv_tool.locate(host.environ, host.cwd)
     pip = pip_config.read(host.environ, host.home)
-    sources = settings.configured(uv, _dated(pip) if exclude_newer else pip, host.home)
+    sources = settings.configured(uv, _dated(pip) if exclude_newer else pip, host.home, sys.executable)
     wanted = locking.Wanted(
         requirements=path,
         platforms=tuple(locking.Platform(python=version, machine=name) for version in python for name in machine),

@@ -1,11 +1,12 @@
 """A restore's plan and outcome, for people."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from envdoctor.model.plan import Change, Plan
 from envdoctor.model.wording import counted
-from envdoctor.stack.index import shown
 from envdoctor.stack.restore import Restored
+from envdoctor.stack.urls import shown
 
 _LISTED = 12
 
@@ -55,10 +56,9 @@ def size(count: int) -> str:
 
 def _sources(plan: Plan) -> str:
     total = len(plan.packages) + len(plan.unavailable)
-    parts = [f"{plan.count('cache')} in uv's cache"]
-    places = sorted({(p.source.kind, p.source.location) for p in plan.packages if p.source.kind != "cache"})
-    for kind, location in places:
-        count = sum((p.source.kind, p.source.location) == (kind, location) for p in plan.packages)
+    parts = [f"{plan.cached} in uv's cache"]
+    places = Counter((p.source.kind, p.source.location) for p in plan.packages if not p.source.cached)
+    for (kind, location), count in sorted(places.items()):
         where = {"backend": f"the {location} index", "configured": "the configured sources"}.get(kind, shown(location))
         parts.append(f"{count} from {where}")
     if plan.unavailable:

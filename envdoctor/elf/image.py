@@ -46,6 +46,10 @@ class Image:
             self.refuse("the file became shorter while it was read")
         return data
 
+    def peek(self, offset: int, length: int) -> bytes:
+        """Return up to that many bytes; fewer, or none, where the file ends."""
+        return os.pread(self.fd, length, offset) if 0 <= offset < self.size else b""
+
     def offset(self, address: int) -> int:
         """Translate a virtual address into a file offset; raise ElfError when no PT_LOAD holds it in the file."""
         for start, length, file_offset in self.segments:
@@ -57,7 +61,7 @@ class Image:
         """Return the NUL-terminated string at a file offset."""
         length = 256
         while True:
-            data = os.pread(self.fd, length, offset)
+            data = self.peek(offset, length)
             end = data.find(b"\0")
             if end >= 0:
                 return data[:end].decode("utf-8", "surrogateescape")

@@ -130,7 +130,7 @@ class _Strings:
             self.image.refuse(f"string {offset:#x} lies outside the string table of {self.size} bytes")
         if not self.start <= offset < self.start + len(self.window):
             self.start = max(0, offset - 1024)
-            self.window = os.pread(self.image.fd, 8192, self.base + self.start)
+            self.window = self.image.peek(self.base + self.start, 8192)
         end = self.window.find(b"\0", offset - self.start)
         if end >= 0:
             return self.window[offset - self.start : end].decode("utf-8", "surrogateescape")

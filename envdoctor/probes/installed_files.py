@@ -66,7 +66,7 @@ class Owner:
     missing: int
     resized: int
     record_sha256: str
-    """Digest of RECORD itself, so that two fingerprints can be compared by content."""
+    """Digest of the rows that the wheel brought, so that two fingerprints can be compared by content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

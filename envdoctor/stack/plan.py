@@ -35,6 +35,7 @@ def assemble(  # noqa: PLR0913 - the facts a plan is made of
     locked: Mapping[str, LockedPackage],
     found: Found,
     warnings: Sequence[str],
+    offline: bool = False,
 ) -> Plan:
     """Put the facts together. `keep` is where the old venv would go."""
     packages = tuple(
@@ -57,6 +58,7 @@ def assemble(  # noqa: PLR0913 - the facts a plan is made of
         - sum(bool(c.before and c.after) for c in differing),
         warnings=(*warnings, *_losses(present, locked)),
         steps=_steps(target, keep, present, len(packages)),
+        offline=offline,
     )
 
 

@@ -15,7 +15,7 @@ from tests.factories.make_wheel import make_wheel
 
 @pytest.fixture(scope="module")
 def restored(tmp_path_factory: pytest.TempPathFactory) -> Stack:
-    """A stack whose venv was restored once; tests only read it."""
+    """Restore a stack once; tests only read it."""
     stack = make_stack(tmp_path_factory.mktemp("stack"))
     answer = stack.restore()
     assert answer.code == 0, answer.err
@@ -138,6 +138,7 @@ def test_the_json_document_is_alone_on_stdout(tmp_path: Path) -> None:
         "source": {
             "kind": "find-links",
             "location": "FOLDER/wheels",
+            "cached": False,
             "filename": "plain-3.0-py3-none-any.whl",
             "bytes": 0,
         },
@@ -190,7 +191,7 @@ def test_a_warm_cache_needs_no_source_at_all(tmp_path: Path) -> None:
     for option in ((), ("--offline",)):
         answer = stack.restore("--force", "--json", *option, extra=variables)
         assert answer.code == 0, answer.err
-        assert {item["source"]["kind"] for item in json.loads(answer.out)["plan"]["packages"]} == {"cache"}
+        assert {item["source"]["cached"] for item in json.loads(answer.out)["plan"]["packages"]} == {True}
 
 
 def test_a_constraint_of_the_users_that_contradicts_the_lock_is_named(tmp_path: Path) -> None:
@@ -199,8 +200,8 @@ def test_a_constraint_of_the_users_that_contradicts_the_lock_is_named(tmp_path: 
     answer = stack.restore("--dry-run", extra={"PIP_CONSTRAINT": "constraints.txt"})
     warnings = [line for line in answer.out.splitlines() if line.startswith("warning:")]
     assert warnings == [
-        "warning: the constraint `torch<=2.12` (FOLDER/constraints.txt) contradicts the lock, which has torch 2.13.0+cpu; "
-        "the lock is followed, the constraint is not"
+        "warning: the constraint `torch<=2.12` (FOLDER/constraints.txt) contradicts the lock, which has torch "
+        "2.13.0+cpu; the lock is followed, the constraint is not"
     ]
 
 
@@ -226,9 +227,8 @@ def test_the_checks_have_the_last_word(tmp_path: Path) -> None:
     old = make_venv(stack.venv, cache=stack.cache)
     before = tree_state(old.prefix)
     # The wheel is the locked one, but the build inside it is not the profile's.
-    stack.lock(
-        make_torch(tmp_path / "wheels", files={"torch/version.py": "__version__ = '2.13.0+cu130'\ncuda = '13.0'\n"})
-    )
+    other_build = {"torch/version.py": "__version__ = '2.13.0+cu130'\ncuda = '13.0'\n"}
+    stack.lock(make_torch(tmp_path / "wheels", files=other_build))
     answer = stack.restore()
     assert answer.code == 4
     assert answer.err.endswith(

@@ -20,7 +20,7 @@ PLAIN = "plain-3.0-py3-none-any.whl"
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Stack:
-    """A stack with an old venv in place and a large enough wheel that a slow index takes a while."""
+    """Make a stack with an old venv in place, and a wheel large enough for a slow index to take a while."""
     made = make_stack(
         tmp_path, make_wheel(tmp_path / "wheels", "large", "1.0", files={"large.bin": os.urandom(400_000)})
     )
@@ -30,7 +30,7 @@ def stack(tmp_path: Path) -> Stack:
 
 @pytest.fixture
 def index(stack: Stack) -> Iterator[Index]:
-    """The stack's wheels behind an index, and nothing else configured."""
+    """Serve the stack's wheels, with nothing else configured."""
     with make_index(stack.folder / "wheels") as made:
         stack.environment |= {"PIP_FIND_LINKS": "", "PIP_NO_INDEX": "", "PIP_INDEX_URL": made.url}
         yield made
@@ -115,9 +115,11 @@ def _tag() -> str:
 def test_offline_without_a_cache_says_what_is_missing(stack: Stack, index: Index) -> None:
     error, _ = _refused(stack, "--offline")
     assert error == (
-        "large 1.0 is not to be had: it is neither in uv's cache nor in a local source, and --offline forbids to fetch it; "
-        "and 3 more"
+        "large 1.0 is not to be had: it is neither in uv's cache nor in a local source, and --offline forbids to fetch "
+        "it; and 3 more"
     )
+    stack.environment["UV_OFFLINE"] = "1"
+    assert _refused(stack)[0] == error
     assert index.requests == []
 
 
@@ -257,7 +259,7 @@ def test_two_restores_at_once(stack: Stack, index: Index) -> None:
     first = _start(stack)
     _until_building(stack, index)
     second = stack.restore()
-    out, err = first.communicate(timeout=60)
+    _, err = first.communicate(timeout=60)
     assert first.returncode == 0, err
     assert second.code == 4
     assert second.err.endswith(

@@ -225,9 +225,14 @@ def test_a_tree_with_read_only_folders_is_removed_and_its_files_modes_stay(tmp_p
 
 def test_a_signal_waits_until_the_swap_is_done() -> None:
     done = []
-    with pytest.raises(KeyboardInterrupt), swap.uninterrupted():
-        os.kill(os.getpid(), signal.SIGINT)
-        done.append("after the signal")
+
+    def interrupted() -> None:
+        with swap.uninterrupted():
+            os.kill(os.getpid(), signal.SIGINT)
+            done.append("after the signal")
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert done == ["after the signal"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
