@@ -19,6 +19,9 @@ COMMANDS = {
     for name in (
         "check",
         "restore",
+        "history",
+        "rollback",
+        "prune",
         "run",
         "fingerprint",
         "explain",

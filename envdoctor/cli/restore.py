@@ -1,13 +1,13 @@
 """`envdoctor restore`: the known-good stack, built beside, verified, swapped in."""
 
 import json as json_module
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from envdoctor import __version__, profile_store
+from envdoctor.cli.kept import agreed
 from envdoctor.cli.options import FormatOption, JsonOption, ProfileOption
 from envdoctor.cli.plan_text import outcome_text, plan_text, size
 from envdoctor.cli.signals import stoppable
@@ -61,7 +61,7 @@ def restore(
     if not force and (verified := _in_place(prepared)):
         return _say_in_place(prepared, verified, as_json=as_json)
     say(plan_text(prepared.plan))
-    if not prepared.plan.unavailable and not yes and not _agreed(prepared):
+    if not prepared.plan.unavailable and not yes and not agreed(f"Restore {prepared.plan.target}?"):
         say(_state(prepared))
         return ExitCode.INTERRUPTED
     done = _carry_out(prepared)
@@ -88,17 +88,6 @@ def _say_in_place(prepared: Prepared, verified: Verified, *, as_json: bool) -> i
     )
     _write(as_json, text, prepared, {"status": "already in place"})
     return ExitCode.OK
-
-
-def _agreed(prepared: Prepared) -> bool:
-    if not sys.stdin.isatty():
-        raise UsageError("nobody is there to agree: stdin is no terminal", "look at the plan, then add `--yes`")
-    # Not typer.confirm: it writes to stdout, which belongs to the result.
-    print(f"Restore {prepared.plan.target}? [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
-    answer = sys.stdin.readline()
-    if not answer:
-        raise KeyboardInterrupt
-    return answer.strip().lower() in {"y", "yes"}
 
 
 def _carry_out(prepared: Prepared) -> Restored:
@@ -144,6 +133,7 @@ def _result(done: Restored) -> dict[str, Any]:
     return {
         "target": str(done.target),
         "kept": str(done.kept) if done.kept else None,
+        "users": encode(done.users),
         "distributions": done.verified.distributions,
         "files": done.verified.files,
         "bytes": done.verified.bytes,
