@@ -13,7 +13,7 @@ from envdoctor.model.fingerprint import Fingerprint, Unread
 from envdoctor.model.verdict import Verdict
 from envdoctor.probes.context import Options, Reading
 from envdoctor.probes.host import Host
-from envdoctor.probes.registry import PROBES
+from envdoctor.probes.registry import chosen
 from envdoctor.probes.target import Target, resolve
 
 if TYPE_CHECKING:  # importing a profile's and a lock's types costs more than most probes
@@ -33,10 +33,12 @@ class Examination:
 
 def take_fingerprint(target: Target, host: Host, options: Options | None = None) -> Fingerprint:
     """Run every probe over the target. A probe that fails leaves its reason; nothing of the target is run."""
-    reading = Reading(target=target, host=host, options=options or Options(), probes=PROBES)
+    options = options or Options()
+    probes = chosen(options)
+    reading = Reading(target=target, host=host, options=options, probes=probes)
     sections: list[object] = []
     unread: list[Unread] = []
-    for kind in PROBES:
+    for kind in probes:
         try:
             sections.append(reading.fact(kind))
         except ProbeError as error:

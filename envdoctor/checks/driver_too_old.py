@@ -2,7 +2,8 @@
 
 What it finds:
     The CUDA major torch was built for is newer than the newest the driver supports, or the driver lies outside the
-    profile's range. Within one major an older driver is fine (CUDA's minor-version compatibility).
+    profile's range. Within one major an older driver is fine (CUDA's minor-version compatibility), and so is one that a
+    newer libcuda of the forward-compatibility package stands in front of.
 
 Why it matters:
     `torch.cuda.is_available()` is False with a warning; a job silently runs on the CPU.
@@ -14,13 +15,14 @@ Fix:
     Take a torch build of the driver's CUDA major, or update the driver on the host. Nothing in the venv is broken.
 """
 
-from collections.abc import Iterator
-
-from packaging.version import InvalidVersion, Version
+from collections.abc import Iterator, Sequence
 
 from envdoctor.checks.case import Case, DoesNotApplyError
-from envdoctor.checks.remedies import restore_or
+from envdoctor.checks.remedies import restore_or, uninstall_command
+from envdoctor.model.cudalibs import owner_major
 from envdoctor.model.finding import Finding
+from envdoctor.model.need import meets
+from envdoctor.probes.distributions import Distributions
 from envdoctor.probes.gpu import Gpu
 from envdoctor.probes.torch_build import TorchBuild
 
@@ -34,37 +36,45 @@ MINIMUM_DRIVER = {"11": "450.80.02", "12": "525.60.13", "13": "580.65.06"}
 def run(case: Case) -> Iterator[Finding]:
     """Yield one finding when the driver is too old for the build, another when it is outside the profile's range."""
     gpu = case.facts[Gpu]
-    driver = _version(gpu.driver_version)
-    if driver is None:
+    driver = gpu.driver_version
+    if not driver:
         raise DoesNotApplyError(gpu.reason or "no driver version is known")
     build = case.facts[TorchBuild]
-    least = _version(MINIMUM_DRIVER.get(build.cuda_major, ""))
-    if least is not None and driver < least:
+    least = MINIMUM_DRIVER.get(build.cuda_major, "0")
+    forward = gpu.libcuda_version if "/compat/" in gpu.libcuda else ""
+    if not meets(driver, f">={least}") and not (forward and meets(forward, f">={least}")):
         yield _finding(
             case,
             f"driver {gpu.driver_version} is too old for torch {build.version}: CUDA {build.cuda_major} needs "
             f"{MINIMUM_DRIVER[build.cuda_major]} or newer",
             gpu,
+            _other_build(case, build),
         )
         return
     wanted = case.profile.driver if case.profile else None
     if wanted is None:
         return
-    low, high = _version(wanted.minimum), _version(wanted.below)
-    if low is not None and driver < low:
+    if wanted.minimum and not meets(driver, f">={wanted.minimum}"):
         yield _finding(case, f"driver {gpu.driver_version} is older than the profile's {wanted.minimum}", gpu)
-    if high is not None and driver >= high:
+    if wanted.below and not meets(driver, f"<{wanted.below}"):
         yield _finding(case, f"driver {gpu.driver_version} is not below the profile's {wanted.below}", gpu)
 
 
-def _version(text: str) -> Version | None:
-    try:
-        return Version(text)
-    except InvalidVersion:
-        return None
+def _other_build(case: Case, build: TorchBuild) -> list[str]:
+    """Return the commands that swap the build for the driver's CUDA major.
+
+    The libraries of the present major go first: uninstalled later they would take shared files of the new ones along.
+    """
+    items = case.facts[Distributions].items
+    libraries = [item.name for item in items if owner_major(item.name, item.version) == build.cuda_major]
+    public = build.version.partition("+")[0]
+    return [
+        *([uninstall_command(case, libraries)] if libraries else []),
+        f"uv pip install --python {case.python} --torch-backend auto --reinstall-package torch torch=={public}",
+    ]
 
 
-def _finding(case: Case, title: str, gpu: Gpu) -> Finding:
+def _finding(case: Case, title: str, gpu: Gpu, commands: Sequence[str] = ()) -> Finding:
     supports = f"the driver supports CUDA up to {gpu.cuda_version}" if gpu.cuda_version else ""
     loaded = f"kernel module {gpu.module_version or 'unknown'}, user-space library {gpu.library_version or 'unknown'}"
     return Finding(
@@ -76,7 +86,10 @@ def _finding(case: Case, title: str, gpu: Gpu) -> Finding:
         subject="driver",
         evidence=tuple(filter(None, (loaded, supports))),
         remediation=restore_or(
-            case, "take a torch build for the driver's CUDA major, or update the driver on the host", []
+            case,
+            "take a torch build for the driver's CUDA major, and pin it with its local part: a bare `torch` is the "
+            "default index's build; or update the driver on the host",
+            commands,
         ),
         symptom_of=("torch-build",),
     )

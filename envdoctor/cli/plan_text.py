@@ -1,12 +1,17 @@
 """A restore's plan and outcome, for people."""
 
+import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from envdoctor.model.plan import Change, Plan
-from envdoctor.stack.index import shown
+from envdoctor.model.plan import Change, Plan, User
+from envdoctor.model.wording import counted
 from envdoctor.stack.restore import Restored
+from envdoctor.stack.urls import shown
 
 _LISTED = 12
+_NAMED = 3
 
 
 def plan_text(plan: Plan) -> str:
@@ -20,6 +25,7 @@ def plan_text(plan: Plan) -> str:
         f"  venv         {_venv(plan)}",
     ]
     lines += _changes(plan.changes) if plan.exists else []
+    lines += _users(plan.users)
     for warning in plan.warnings:
         lines += ["", f"warning: {warning}"]
     for missing in plan.unavailable:
@@ -32,14 +38,23 @@ def plan_text(plan: Plan) -> str:
 def outcome_text(done: Restored) -> str:
     """Return what was done, and the way back."""
     verified = done.verified
-    counts = f"{verified.distributions} packages, {verified.files} files ({size(verified.bytes)})"
+    counts = f"{counted(verified.distributions, 'package')}, {counted(verified.files, 'file')} ({size(verified.bytes)})"
     lines = [f"restored {done.target}: {counts} verified by sha256"]
     if done.kept is not None:
-        lines += [
-            f"the old venv is kept at {done.kept}; running processes go on with its files",
-            f"to go back: mv {done.target} {done.target}.new && mv {done.kept} {done.target}",
-        ]
+        lines += kept_lines(done.target, done.kept, done.users)
     return "\n".join(lines) + "\n"
+
+
+def kept_lines(target: Path, kept: Path, users: Sequence[User]) -> list[str]:
+    """Return where the old venv is, who still runs from it, and the way back."""
+    running = " and ".join(f"process {user.pid} ({user.command})" for user in users[:_NAMED])
+    more = f" and {len(users) - _NAMED} more" if len(users) > _NAMED else ""
+    goes = "goes" if len(users) == 1 else "go"
+    who = f"{running}{more} {goes} on with its files until started again" if users else "no running process uses it"
+    return [
+        f"the old venv is kept at {kept}; {who}",
+        f"to go back: envdoctor rollback --venv {shlex.quote(str(target))}",
+    ]
 
 
 def size(count: int) -> str:
@@ -52,12 +67,18 @@ def size(count: int) -> str:
     return f"{value:.1f} TB"
 
 
+def _users(users: Sequence[User]) -> Iterator[str]:
+    for index, user in enumerate(users[:_NAMED]):
+        yield f"  {'in use by' if not index else '':13}process {user.pid}: {user.command}"
+    if len(users) > _NAMED:
+        yield f"{'':15}and {len(users) - _NAMED} more (--format json lists all)"
+
+
 def _sources(plan: Plan) -> str:
     total = len(plan.packages) + len(plan.unavailable)
-    parts = [f"{plan.count('cache')} in uv's cache"]
-    places = sorted({(p.source.kind, p.source.location) for p in plan.packages if p.source.kind != "cache"})
-    for kind, location in places:
-        count = sum((p.source.kind, p.source.location) == (kind, location) for p in plan.packages)
+    parts = [f"{plan.cached} in uv's cache"]
+    places = Counter((p.source.kind, p.source.location) for p in plan.packages if not p.source.cached)
+    for (kind, location), count in sorted(places.items()):
         where = {"backend": f"the {location} index", "configured": "the configured sources"}.get(kind, shown(location))
         parts.append(f"{count} from {where}")
     if plan.unavailable:

@@ -10,11 +10,13 @@ from envdoctor.stack.events import Event, Listener, Phase
 
 _TITLES: dict[Phase, str] = {
     "plan": "Plan",
+    "copy": "Copy",
     "build": "Build",
     "verify": "Verify",
     "check": "Check",
     "swap": "Swap",
     "recover": "Recover",
+    "prune": "Prune",
 }
 
 
@@ -39,7 +41,7 @@ class _Lines:
         self._text = ""
 
     def __call__(self, event: Event) -> None:
-        news = event.phase != self._phase or (event.phase in ("build", "recover") and event.text != self._text)
+        news = event.phase != self._phase or (event.phase in ("build", "recover", "prune") and event.text != self._text)
         if news and event.text:
             text = "every file by its sha256" if event.phase == "verify" else event.text
             self._console.print(f"{_TITLES[event.phase]:8} {text}", markup=False, highlight=False, soft_wrap=True)

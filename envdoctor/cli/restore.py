@@ -1,27 +1,26 @@
 """`envdoctor restore`: the known-good stack, built beside, verified, swapped in."""
 
 import json as json_module
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from envdoctor import __version__, profile_store
+from envdoctor.cli.kept import agreed
 from envdoctor.cli.options import FormatOption, JsonOption, ProfileOption
 from envdoctor.cli.plan_text import outcome_text, plan_text, size
-from envdoctor.cli.progress import progress
 from envdoctor.cli.signals import stoppable
 from envdoctor.cli.terminal import say, write_result
 from envdoctor.errors import RestoreError, UsageError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.model.codec import encode
+from envdoctor.model.wording import counted
 from envdoctor.probes.host import Host
 from envdoctor.stack import restore as restoring
-from envdoctor.stack.examination import objections
-from envdoctor.stack.index import shown
 from envdoctor.stack.journal import inode
 from envdoctor.stack.restore import Prepared, Restored
+from envdoctor.stack.urls import shown
 from envdoctor.stack.verify import Verified
 
 
@@ -40,7 +39,8 @@ def restore(
 ) -> int:
     """Rebuild a profile's stack beside the venv, verify every file, and swap it in; the old venv is kept.
 
-    Exit codes: 0 restored or already in place, 2 bad input, 4 failed with the old venv as it was, 130 interrupted.
+    Exit codes: 0 restored or already in place, 2 bad input, 4 failed with the old venv as it was, 130 declined or
+    interrupted.
     """
     if not profile:
         raise UsageError("no profile to restore", "`envdoctor profiles` lists them: `envdoctor restore --profile P`")
@@ -49,7 +49,11 @@ def restore(
     file = profile_store.find(profile, host.cwd)
     target = Path(host.cwd, venv or host.environ.get("VIRTUAL_ENV", "") or ".venv")
     request = restoring.Request(
-        target=target, file=file, lock=profile_store.load_lock(file), python=python, offline=offline
+        target=target,
+        file=file,
+        lock=profile_store.load_lock(file),
+        python=python,
+        offline=offline or host.environ.get("UV_OFFLINE", "").lower() in {"1", "true", "yes", "on"},
     )
     prepared = restoring.prepare(request, host)
     if dry_run:
@@ -57,8 +61,9 @@ def restore(
     if not force and (verified := _in_place(prepared)):
         return _say_in_place(prepared, verified, as_json=as_json)
     say(plan_text(prepared.plan))
-    if not prepared.plan.unavailable and not yes:
-        _ask(prepared)
+    if not prepared.plan.unavailable and not yes and not agreed(f"Restore {prepared.plan.target}?"):
+        say(_state(prepared))
+        return ExitCode.INTERRUPTED
     done = _carry_out(prepared)
     _write(as_json, outcome_text(done), prepared, {"status": "restored", "result": _result(done)})
     return ExitCode.OK
@@ -70,26 +75,24 @@ def _show_plan(prepared: Prepared, *, as_json: bool) -> int:
 
 
 def _in_place(prepared: Prepared) -> Verified | None:
+    from envdoctor.cli.progress import progress
+
     with progress() as listen:
         return restoring.already_in_place(prepared, _examiner(prepared), listen)
 
 
 def _say_in_place(prepared: Prepared, verified: Verified, *, as_json: bool) -> int:
     text = (
-        f"{prepared.plan.target} already holds {prepared.plan.profile}: {verified.distributions} packages, "
-        f"{verified.files} files ({size(verified.bytes)}) verified by sha256; nothing to do\n"
+        f"{prepared.plan.target} already holds {prepared.plan.profile}: {counted(verified.distributions, 'package')}, "
+        f"{counted(verified.files, 'file')} ({size(verified.bytes)}) verified by sha256; nothing to do\n"
     )
     _write(as_json, text, prepared, {"status": "already in place"})
     return ExitCode.OK
 
 
-def _ask(prepared: Prepared) -> None:
-    if not sys.stdin.isatty():
-        raise UsageError("nobody is there to agree: stdin is no terminal", "look at the plan, then add `--yes`")
-    typer.confirm(f"Restore {prepared.plan.target}?", abort=True, err=True)
-
-
 def _carry_out(prepared: Prepared) -> Restored:
+    from envdoctor.cli.progress import progress
+
     try:
         with progress() as listen, stoppable():
             return restoring.carry_out(prepared, _examiner(prepared), listen)
@@ -101,6 +104,8 @@ def _carry_out(prepared: Prepared) -> Restored:
 
 
 def _examiner(prepared: Prepared) -> restoring.Examine:
+    from envdoctor.stack.examination import objections
+
     request = prepared.request
     return lambda venv: objections(venv, prepared.host, request.file.profile, request.lock)
 
@@ -128,6 +133,7 @@ def _result(done: Restored) -> dict[str, Any]:
     return {
         "target": str(done.target),
         "kept": str(done.kept) if done.kept else None,
+        "users": encode(done.users),
         "distributions": done.verified.distributions,
         "files": done.verified.files,
         "bytes": done.verified.bytes,

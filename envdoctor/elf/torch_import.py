@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from envdoctor.elf import lazy
+from envdoctor.elf.binding import Binder
 from envdoctor.elf.disk import Disk
 from envdoctor.elf.graph import Loader
 from envdoctor.elf.lazy import LazyLibrary
@@ -86,18 +87,33 @@ class TorchImport:
     """What ld.so prints about LD_PRELOAD."""
 
 
-def simulate_import(target: TorchTarget, roots: SearchRoots, disk: Disk | None = None) -> TorchImport:
-    """Play `import torch` for the target. Raise ElfError when its `__init__.py` cannot be read."""
+def simulate_import(
+    target: TorchTarget, roots: SearchRoots, disk: Disk | None = None, *, binder: Binder | None = None
+) -> TorchImport:
+    """Play `import torch` for the target. With a binder, symbols are bound as well: slower, and finds mixed versions.
+
+    Raise ElfError when torch's `__init__.py` cannot be read.
+    """
+    return play_import(target, roots, disk, binder=binder)[0]
+
+
+def play_import(
+    target: TorchTarget, roots: SearchRoots, disk: Disk | None = None, *, binder: Binder | None = None
+) -> tuple[TorchImport, Loader]:
+    """Play `import torch` and return the loader too, as the import leaves it.
+
+    Fork it for each extension module that is imported after torch: `loader.fork().open(path)` says what that would do.
+    """
     memo = disk or Disk()
     plan = parse_init(_init_text(target.torch))
-    run = _Run(target, Loader(roots, memo), plan)
+    run = _Run(target, Loader(roots, memo, binder=binder), plan)
     failure = next(run.steps(), None)
     survey = run
     if failure is not None:
-        survey = _Run(target, Loader(roots, memo, tolerant=True), plan)
+        survey = _Run(target, Loader(roots, memo, tolerant=True, binder=binder), plan)
         for _ in survey.steps():
             pass
-    return TorchImport(
+    played = TorchImport(
         objects=survey.loader.objects,
         mapped=run.loader.objects,
         failure=failure,
@@ -107,6 +123,7 @@ def simulate_import(target: TorchTarget, roots: SearchRoots, disk: Disk | None =
         scopes=tuple(run.scopes),
         preload_errors=run.loader.preload_errors,
     )
+    return played, run.loader
 
 
 def _init_text(torch: str) -> str:

@@ -23,6 +23,10 @@ class Options:
     """Project root of the training code."""
     source_files: tuple[str, ...] = ()
     """Files under `source_root` to hash."""
+    deep: bool = False
+    """Hash every file that a RECORD states a hash for."""
+    progress: Callable[[int, int], None] | None = None
+    """Called with (bytes done, bytes in all) while that goes on."""
 
 
 @dataclass(slots=True, kw_only=True)

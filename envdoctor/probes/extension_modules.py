@@ -50,7 +50,7 @@ def probe(reading: Reading) -> ExtensionModules:
         tagged += len(matches)
         unfit = [(path, match) for path, match in matches if not _fits(match["tag"], python)]
         if unfit:
-            stems = _importable_stems((row.path for row in rows), python)
+            stems = _importable_stems((path for path, _, _ in rows), python)
             foreign += [
                 ForeignExtension(owner=items[at].name, path=path, tag=match["tag"])
                 for path, match in unfit

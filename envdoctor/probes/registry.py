@@ -1,10 +1,13 @@
 """All probes, by the section they return."""
 
+from collections.abc import Mapping
+
 from envdoctor.probes import (
     companions,
     compile_caches,
     compiled_objects,
     conda,
+    deep_files,
     distributions,
     environment,
     extension_modules,
@@ -23,7 +26,7 @@ from envdoctor.probes import (
     toolchain,
     torch_build,
 )
-from envdoctor.probes.context import Probe
+from envdoctor.probes.context import Options, Probe
 
 PROBES: dict[type, Probe] = {
     interpreter.Interpreter: interpreter.probe,
@@ -49,3 +52,10 @@ PROBES: dict[type, Probe] = {
     sources.Sources: sources.probe,
 }
 """In the order a fingerprint shows them."""
+ON_REQUEST: dict[type, Probe] = {deep_files.DeepFiles: deep_files.probe}
+"""Only read when the options ask for them."""
+
+
+def chosen(options: Options) -> Mapping[type, Probe]:
+    """Return the probes that a reading with those options runs."""
+    return PROBES | ON_REQUEST if options.deep else PROBES

@@ -81,7 +81,7 @@ def _by_current_folder(reading: Reading, entries: tuple[PathEntry, ...]) -> Iter
     here = PathEntry(path=str(cwd), origin=CURRENT_FOLDER)
     for item in reading.fact(Distributions).items:
         name = item.name.replace("-", "_")
-        if not item.shadowed and not item.editable and _wins(here, name) and _wins_in(item.site, name):
+        if not item.shadowed and not item.editable and _wins(here, name) and _is_there(item.site, name):
             yield _shadow(name, here, PathEntry(path=item.site, origin=item.origin))
 
 
@@ -114,6 +114,10 @@ def _wins_in(folder: str, name: str) -> bool:
         or os.path.isfile(f"{at}.so")  # noqa: PTH113
         or os.path.isfile(f"{at}.abi3.so")  # noqa: PTH113
     )
+
+
+def _is_there(folder: str, name: str) -> bool:
+    return os.path.isdir(f"{folder}/{name}") or _wins_in(folder, name)  # noqa: PTH112
 
 
 def _is_standard_library(entry: PathEntry) -> bool:

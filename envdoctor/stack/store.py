@@ -14,6 +14,8 @@ from pathlib import Path
 from envdoctor.errors import RestoreError
 
 _WAIT_FOR_ORPHAN = 60.0
+PRUNED = "pruned-"
+"""Begins the name, in `builds`, of a generation that is being removed: half of one is no generation any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,10 @@ class Store:
         """Former venvs, by number."""
         return self.root / "generations"
 
+    def generation(self, number: int) -> Path:
+        """Return the folder of a generation, kept or not."""
+        return self.generations / f"{number:04d}"
+
     @property
     def journal(self) -> Path:
         """The transaction under way; absent when there is none."""
@@ -56,7 +62,7 @@ class Store:
 
     def next_generation(self) -> Path:
         """Return the folder the present venv would be kept in: one above the highest number."""
-        return self.generations / f"{max(self.numbers(), default=0) + 1:04d}"
+        return self.generation(max(self.numbers(), default=0) + 1)
 
 
 @contextmanager
@@ -84,11 +90,23 @@ def locked(store: Store, waiting: Callable[[str], None]) -> Iterator[int]:
         ) from error
     try:
         _take(descriptor, store, waiting)
-        os.truncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        _sign(descriptor)
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _sign(descriptor: int) -> None:
+    """Write this process's number into the lock, for the message of one that finds it taken."""
+    try:
+        os.truncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    except OSError as error:
+        # `prune` must work on a full disk; the lock holds without a name in it.
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise RestoreError(
+                f"the lock cannot be written: {error.strerror}", "run it as the owner of the venv's folder"
+            ) from error
 
 
 def _take(descriptor: int, store: Store, waiting: Callable[[str], None]) -> None:
@@ -135,7 +153,7 @@ def remove_tree(path: Path) -> None:
             if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
                 at.chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
     try:
-        shutil.rmtree(path)
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     except FileNotFoundError:
         pass  # another process of ours was faster
     except OSError as error:

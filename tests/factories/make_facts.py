@@ -219,7 +219,8 @@ def fingerprint(*sections: object, unread: tuple[Unread, ...] = ()) -> Fingerpri
     """Return a healthy fingerprint with these sections in place of the healthy ones; unread ones are left out."""
     given = {type(section): section for section in sections}
     gone = {gap.section for gap in unread}
-    kept = [given.get(type(section), section) for section in HEALTHY]
+    # A section that is only there on request is no part of a healthy fingerprint.
+    kept = [*({type(section): section for section in HEALTHY} | given).values()]
     return Fingerprint(
         target=PREFIX,
         taken_at="2026-11-29T00:00:00Z",

