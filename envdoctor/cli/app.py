@@ -21,6 +21,8 @@ COMMANDS = {
         "restore",
         "run",
         "fingerprint",
+        "why",
+        "impact",
         "explain",
         "checks",
         "profiles",
