@@ -24,6 +24,8 @@ COMMANDS = {
         "prune",
         "run",
         "fingerprint",
+        "why",
+        "impact",
         "explain",
         "checks",
         "profiles",
