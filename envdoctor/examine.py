@@ -33,7 +33,11 @@ class Examination:
 
 def take_fingerprint(target: Target, host: Host, options: Options | None = None) -> Fingerprint:
     """Run every probe over the target. A probe that fails leaves its reason; nothing of the target is run."""
-    reading = Reading(target=target, host=host, options=options or Options(), probes=PROBES)
+    return written_down(Reading(target=target, host=host, options=options or Options(), probes=PROBES))
+
+
+def written_down(reading: Reading) -> Fingerprint:
+    """Return all facts of a reading; one that could not be read leaves its reason."""
     sections: list[object] = []
     unread: list[Unread] = []
     for kind in PROBES:
@@ -42,7 +46,7 @@ def take_fingerprint(target: Target, host: Host, options: Options | None = None)
         except ProbeError as error:
             unread.append(Unread(section=kind.__name__, reason=error.message))
     return Fingerprint(
-        target=str(target.prefix),
+        target=str(reading.target.prefix),
         taken_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         tool_version=__version__,
         sections=tuple(sections),

@@ -72,7 +72,7 @@ def read(path: Path) -> ProfileFile:
 
 
 def load_lock(file: ProfileFile) -> Lock:
-    """Read the profile's lock. Raises LockError, naming the file and the line's requirement."""
+    """Read the profile's lock: hashed requirements, or PEP 751. Raises LockError, naming the file and what is wrong."""
     try:
         text = file.lock_path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -82,7 +82,21 @@ def load_lock(file: ProfileFile) -> Lock:
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise LockError(f"{file.lock_path}: {error}", "the lock must be a readable UTF-8 text file") from error
+    if file.lock_path.suffix == ".toml":
+        return _load_pylock(text, file.lock_path)
     return lock_model.parse(text, str(file.lock_path))
+
+
+def _load_pylock(text: str, path: Path) -> Lock:
+    from envdoctor.model import pylock  # noqa: PLC0415 - packaging's reader costs more than a whole check
+
+    try:
+        data = toml.loads(text)
+    except toml.TOMLDecodeError as error:
+        raise LockError(f"{path}: not TOML: {error}", "correct the file, or lock again") from error
+    if not pylock.is_pylock(path.name):
+        raise LockError(f"{path}: PEP 751 does not allow this file name", "call it pylock.NAME.toml")
+    return pylock.parse(data, str(path))
 
 
 def _folders(start: Path) -> list[Path]:

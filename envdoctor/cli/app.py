@@ -26,6 +26,9 @@ COMMANDS = {
         "checks",
         "profiles",
         "lock",
+        "capture",
+        "fetch",
+        "diff",
         "cache",
     )
 }

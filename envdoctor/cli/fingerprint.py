@@ -10,7 +10,8 @@ from envdoctor.report.as_json import dump
 def fingerprint(venv: VenvArgument = "", profile: ProfileOption = "", output: OutputOption = "") -> int:
     """Write the facts of a venv as one JSON document, which `check --fingerprint FILE` reads back.
 
-    Nothing of the venv is run or imported. A profile names the source files of the training code to hash.
+    Nothing of the venv is run or imported. A profile names the source files of the training code to hash. `digest` is
+    equal for two venvs exactly when the same code would run in them, wherever they lie.
     """
-    write_result(dump(document(take(Request(venv=venv, profile=profile)))), output)
+    write_result(dump(document(take(Request(venv=venv, profile=profile), contents=True))), output)
     return 0

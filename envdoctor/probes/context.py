@@ -23,6 +23,8 @@ class Options:
     """Project root of the training code."""
     source_files: tuple[str, ...] = ()
     """Files under `source_root` to hash."""
+    contents: bool = False
+    """Digest every RECORD, so that the stack as a whole has a digest."""
 
 
 @dataclass(slots=True, kw_only=True)

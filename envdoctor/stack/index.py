@@ -74,7 +74,7 @@ def size_of(file: File, access: Access) -> int | None:
     if file.size is not None or file.url.startswith("file:"):
         return file.size
     try:
-        with _open(urllib.request.Request(file.url, method="HEAD"), access) as answer:  # noqa: S310 - http(s) only, _open checks
+        with open_url(urllib.request.Request(file.url, method="HEAD"), access) as answer:  # noqa: S310 - http(s) only, open_url checks
             length = answer.headers.get("Content-Length", "")
     except (IndexUnreadableError, FileNotFoundError):
         return None
@@ -103,7 +103,7 @@ def _sized(file: File) -> File:
 def _remote(page: str, access: Access) -> tuple[File, ...]:
     request = urllib.request.Request(page, headers={"Accept": _ACCEPT, "User-Agent": "envdoctor"})  # noqa: S310
     try:
-        with _open(request, access) as answer:
+        with open_url(request, access) as answer:
             kind = answer.headers.get_content_type()
             body = answer.read(_MAXIMUM_PAGE)
             base = answer.url
@@ -152,7 +152,7 @@ class _Links(HTMLParser):
             self.found.append((str(values["href"]), "data-yanked" in values))
 
 
-def _open(request: urllib.request.Request, access: Access) -> Any:
+def open_url(request: urllib.request.Request, access: Access) -> Any:
     """Open an http(s) URL; FileNotFoundError for 404 and 410, IndexUnreadableError for anything else that fails."""
     parts = urlsplit(request.full_url)
     if parts.scheme not in ("http", "https"):

@@ -12,7 +12,8 @@ from packaging.tags import Tag
 from envdoctor.model.lock import LockedPackage
 from envdoctor.model.plan import Interpreter, Source, SourceKind, Unavailable
 from envdoctor.stack import wheel_tags
-from envdoctor.stack.index import File, IndexUnreadableError, page_files, project_files, shown, size_of
+from envdoctor.stack.index import File, IndexUnreadableError, shown, size_of
+from envdoctor.stack.offers import files_of, is_local
 from envdoctor.stack.preview import cached, preview
 from envdoctor.stack.settings import Sources
 from envdoctor.stack.uv import Uv, UvError
@@ -100,25 +101,19 @@ def _cached(
     # The default index comes last in uv's order, and has most of what there is.
     for place in (*reversed(sources.indexes), *sources.find_links):
         left = [search for search in searches if search.package.name not in found]
-        if _is_local(place):
+        if is_local(place):
             left = [search for search in left if search.offered(_files(place, search, sources))]
         packages = [search.package for search in left]
         if packages:
-            for name in cached(uv, packages, interpreter, sources.only(place), offline=offline or _is_local(place)):
+            for name in cached(uv, packages, interpreter, sources.only(place), offline=offline or is_local(place)):
                 found[name] = Source(kind="cache", location=place, bytes=0)
     return found
-
-
-def _is_local(place: str) -> bool:
-    return "://" not in place or place.startswith("file:")
 
 
 def _files(place: str, search: _Search, sources: Sources) -> Iterable[File]:
     """Return the files a place offers for one package; none when it cannot be read."""
     try:
-        if place in sources.find_links:
-            return _linked(place, sources)
-        return project_files(place, search.package.name, sources.access)
+        return files_of(place, search.package.name, sources)
     except IndexUnreadableError as error:
         search.unread.append(str(error))
         search.refused = search.refused or error.answered
@@ -127,7 +122,7 @@ def _files(place: str, search: _Search, sources: Sources) -> Iterable[File]:
 
 def _search(search: _Search, sources: Sources, offline: bool) -> Source | None:  # noqa: FBT001 - mapped over a pool
     for place in (*sources.find_links, *sources.indexes):
-        if offline and not _is_local(place):
+        if offline and not is_local(place):
             continue
         file = search.fitting(_files(place, search, sources), shown(place))
         if file is not None:
@@ -136,19 +131,6 @@ def _search(search: _Search, sources: Sources, offline: bool) -> Source | None: 
             return Source(kind=kind, location=place, filename=file.filename, bytes=size)
     # An index that would not talk to us may talk to uv, which knows more ways to log in.
     return Source(kind="configured") if search.refused and not offline else None
-
-
-def _linked(place: str, sources: Sources) -> Iterable[File]:
-    local = Path(unquote(urlsplit(place).path)) if place.startswith("file:") else Path(place)
-    if not _is_local(place) or (place.startswith("file:") and not local.is_dir()):
-        return page_files(place, sources.access)
-    try:
-        return [
-            File(filename=path.name, url=path.resolve().as_uri(), size=path.stat().st_size)
-            for path in sorted(local.glob("*.whl"))
-        ]
-    except OSError as error:
-        raise IndexUnreadableError(f"{local}: {error.strerror}") from error
 
 
 def _digest(file: File) -> str:

@@ -10,6 +10,7 @@ from envdoctor.probes.companions import Companions
 from envdoctor.probes.compile_caches import CompileCache, CompileCaches
 from envdoctor.probes.compiled_objects import CompiledObjects
 from envdoctor.probes.conda import Conda
+from envdoctor.probes.contents import Content, Contents
 from envdoctor.probes.distributions import Distribution, Distributions
 from envdoctor.probes.environment import Environment, Variable
 from envdoctor.probes.extension_modules import ExtensionModules
@@ -196,6 +197,7 @@ HEALTHY: tuple[object, ...] = (
     distributions(distribution("torch", "2.10.0")),
     TORCH,
     FILES,
+    Contents(asked=True, items=(Content(name="torch", version="2.10.0", sha256=DIGEST, editable=False),)),
     LIBRARIES,
     StartupHooks(hooks=()),
     Environment(variables=()),

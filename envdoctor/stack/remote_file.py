@@ -1,0 +1,94 @@
+"""A file on an HTTP server, read in pieces: enough to see a wheel's table of contents without fetching the wheel."""
+
+import io
+import re
+import urllib.request
+from collections.abc import Mapping
+from typing import BinaryIO, cast
+
+from envdoctor.stack.index import Access, IndexUnreadableError, open_url, shown
+
+# A zip's table of contents lies at its end; of most wheels all of it, and RECORD too, fits into this.
+_TAIL = 64 * 1024
+_PIECE = 64 * 1024
+# A file that small is taken whole where the server knows no ranges.
+_WHOLE = 4 * 1024 * 1024
+_TOTAL = re.compile(r"bytes \d+-\d+/(\d+)")
+
+
+class NoRangesError(Exception):
+    """The server sends files only whole."""
+
+
+def open_remote(url: str, access: Access) -> BinaryIO:
+    """Open a remote file for reading and seeking.
+
+    Raises NoRangesError, FileNotFoundError, or IndexUnreadableError when the server does not answer.
+    """
+    return cast("BinaryIO", io.BufferedReader(_RemoteFile(url, access), _PIECE))
+
+
+class _RemoteFile(io.RawIOBase):
+    """Keeps the end of the file; anything else is asked for when it is read."""
+
+    def __init__(self, url: str, access: Access) -> None:
+        super().__init__()
+        self._url, self._access, self._at = url, access, 0
+        self._tail, self._size = self._fetch_tail()
+
+    def _fetch_tail(self) -> tuple[bytes, int]:
+        with self._ask(f"bytes=-{_TAIL}") as answer:
+            if answer.status == 206 and (total := _TOTAL.fullmatch(answer.headers.get("Content-Range", ""))):
+                return answer.read(), int(total[1])
+            length = answer.headers.get("Content-Length", "")
+            if not length.isdecimal() or int(length) > _WHOLE:
+                raise NoRangesError(f"{shown(self._url)}: the server sends it only whole")
+            data = answer.read()
+        if len(data) != int(length):
+            raise IndexUnreadableError(f"{shown(self._url)}: the connection broke off")
+        return data, len(data)
+
+    def _ask(self, wanted: str) -> "_Answer":
+        headers: Mapping[str, str] = {"Range": wanted, "Accept-Encoding": "identity", "User-Agent": "envdoctor"}
+        return cast("_Answer", open_url(urllib.request.Request(self._url, headers=dict(headers)), self._access))  # noqa: S310
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = max(base + offset, 0)
+        return self._at
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        wanted = min(len(buffer), self._size - self._at)
+        if wanted <= 0:
+            return 0
+        kept_from = self._size - len(self._tail)
+        if self._at >= kept_from:
+            data = self._tail[self._at - kept_from : self._at - kept_from + wanted]
+        else:
+            data = self._piece(self._at, wanted)
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+    def _piece(self, at: int, wanted: int) -> bytes:
+        with self._ask(f"bytes={at}-{at + wanted - 1}") as answer:
+            data = answer.read(wanted)
+            if answer.status != 206 or len(data) != wanted:
+                raise IndexUnreadableError(f"{shown(self._url)}: the server does not send the range it was asked for")
+            return data
+
+
+class _Answer(io.BufferedIOBase):
+    """What urllib gives back, as far as it is used here."""
+
+    status: int
+    headers: Mapping[str, str]
