@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from envdoctor.model.plan import Change, Plan
+from envdoctor.model.wording import counted
 from envdoctor.stack.index import shown
+from envdoctor.stack.rehearse import Rehearsed
 from envdoctor.stack.restore import Restored
 
 _LISTED = 12
@@ -39,6 +41,20 @@ def outcome_text(done: Restored) -> str:
             f"the old venv is kept at {done.kept}; running processes go on with its files",
             f"to go back: mv {done.target} {done.target}.new && mv {done.kept} {done.target}",
         ]
+    return "\n".join(lines) + "\n"
+
+
+def rehearsed_text(plan: Plan, done: Rehearsed) -> str:
+    """Return what a rehearsal built and verified, and what a restore still lacks."""
+    verified = done.verified
+    total = len(plan.packages) + len(plan.unavailable)
+    lines = [
+        f"rehearsed {plan.target}: {verified.distributions} of {counted(total, 'package')}, "
+        f"{counted(verified.files, 'file')} ({size(verified.bytes)}) verified by sha256"
+        + (", examined" if done.examined else "")
+        + "; the copy is removed again, nothing else was touched"
+    ]
+    lines += [f"missing: {one.name} {one.version}\n  hint: {one.hint}" for one in plan.unavailable]
     return "\n".join(lines) + "\n"
 
 

@@ -9,7 +9,7 @@ import typer
 
 from envdoctor import __version__, profile_store
 from envdoctor.cli.options import FormatOption, JsonOption, ProfileOption
-from envdoctor.cli.plan_text import outcome_text, plan_text, size
+from envdoctor.cli.plan_text import outcome_text, plan_text, rehearsed_text, size
 from envdoctor.cli.progress import progress
 from envdoctor.cli.signals import stoppable
 from envdoctor.cli.terminal import say, write_result
@@ -18,6 +18,7 @@ from envdoctor.exitcodes import ExitCode
 from envdoctor.model.codec import encode
 from envdoctor.probes.host import Host
 from envdoctor.stack import restore as restoring
+from envdoctor.stack import wheelhouse as wheelhouses
 from envdoctor.stack.examination import objections
 from envdoctor.stack.index import shown
 from envdoctor.stack.journal import inode
@@ -32,7 +33,17 @@ def restore(
         str, typer.Option("--python", metavar="PYTHON", help="Base interpreter: a path, or a version such as 3.12.")
     ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")] = False,
+    rehearse: Annotated[
+        bool,
+        typer.Option("--rehearse", help="Build and verify the copy, as far as its wheels are to be had, and discard it."),
+    ] = False,
     offline: Annotated[bool, typer.Option("--offline", help="Use uv's cache and local sources only.")] = False,
+    wheelhouse: Annotated[
+        list[str],
+        typer.Option(
+            "--wheelhouse", metavar="DIR", help="Folder of wheels to take first, as `fetch` fills it. Can be repeated."
+        ),
+    ] = [],  # noqa: B006 - typer reads the default and never shares it
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Rebuild even when the stack is already in place.")] = False,
     output_format: FormatOption = "text",
@@ -49,11 +60,18 @@ def restore(
     file = profile_store.find(profile, host.cwd)
     target = Path(host.cwd, venv or host.environ.get("VIRTUAL_ENV", "") or ".venv")
     request = restoring.Request(
-        target=target, file=file, lock=profile_store.load_lock(file), python=python, offline=offline
+        target=target,
+        file=file,
+        lock=profile_store.load_lock(file),
+        python=python,
+        offline=offline,
+        wheelhouses=wheelhouses.chosen(wheelhouse, file, host.cwd),
     )
     prepared = restoring.prepare(request, host)
     if dry_run:
         return _show_plan(prepared, as_json=as_json)
+    if rehearse:
+        return _rehearse(prepared, as_json=as_json)
     if not force and (verified := _in_place(prepared)):
         return _say_in_place(prepared, verified, as_json=as_json)
     say(plan_text(prepared.plan))
@@ -66,6 +84,16 @@ def restore(
 
 def _show_plan(prepared: Prepared, *, as_json: bool) -> int:
     _write(as_json, plan_text(prepared.plan), prepared, {"status": "planned"})
+    return ExitCode.RESTORE_FAILED if prepared.plan.unavailable else ExitCode.OK
+
+
+def _rehearse(prepared: Prepared, *, as_json: bool) -> int:
+    from envdoctor.stack.rehearse import rehearse
+
+    say(plan_text(prepared.plan))
+    with progress() as listen, stoppable():
+        done = rehearse(prepared, _examiner(prepared), listen)
+    _write(as_json, rehearsed_text(prepared.plan, done), prepared, {"status": "rehearsed", "result": encode(done)})
     return ExitCode.RESTORE_FAILED if prepared.plan.unavailable else ExitCode.OK
 
 

@@ -4,19 +4,18 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from packaging.tags import Tag
 
 from envdoctor.model.lock import LockedPackage
 from envdoctor.model.plan import Interpreter, Source, SourceKind, Unavailable
 from envdoctor.stack import wheel_tags
-from envdoctor.stack.index import File, IndexUnreadableError, shown, size_of
-from envdoctor.stack.offers import files_of, is_local
+from envdoctor.stack.index import Access, File, IndexUnreadableError, shown, size_of
+from envdoctor.stack.offers import files_of, is_local, path_of
 from envdoctor.stack.preview import cached, preview
 from envdoctor.stack.settings import Sources
 from envdoctor.stack.uv import Uv, UvError
+from envdoctor.stack.wheel_safety import unsafe
 
 _THREADS = 8
 
@@ -39,6 +38,8 @@ class _Search:
     unread: list[str] = field(default_factory=list)
     refused: bool = False
     """Some index answered, but not with its files."""
+    unsafe: bool = False
+    """A wheel with a locked hash holds what must not be installed."""
 
     def offered(self, files: Iterable[File]) -> bool:
         """Tell whether a file of the locked version that fits the interpreter is among them, whatever its hash."""
@@ -47,14 +48,18 @@ class _Search:
     def _rank(self, file: File) -> tuple[int, tuple[int, str]] | None:
         return wheel_tags.rank(file.filename, self.package.name, self.package.version, self.order)
 
-    def fitting(self, files: Iterable[File], place: str) -> File | None:
-        """Return the best file with a locked hash; note files of the version that have another."""
+    def fitting(self, files: Iterable[File], place: str, access: Access) -> File | None:
+        """Return the best file with a locked hash; note what the version's other files have against them."""
         ranked = [(key, file) for file in files if (key := self._rank(file)) is not None]
         for _, file in sorted(ranked, key=lambda pair: pair[0]):
             digest = file.sha256 or _digest(file)
-            if digest in self.package.hashes:
+            if digest not in self.package.hashes:
+                self.seen.append(f"{place} has {file.filename}, but with sha256 {digest or 'unknown'}")
+            elif faults := unsafe(file, access):
+                self.unsafe = True
+                self.seen.append(f"{place} has {file.filename}, but {'; '.join(faults)}")
+            else:
                 return file
-            self.seen.append(f"{place} has {file.filename}, but with sha256 {digest or 'unknown'}")
         return None
 
 
@@ -124,7 +129,7 @@ def _search(search: _Search, sources: Sources, offline: bool) -> Source | None: 
     for place in (*sources.find_links, *sources.indexes):
         if offline and not is_local(place):
             continue
-        file = search.fitting(_files(place, search, sources), shown(place))
+        file = search.fitting(_files(place, search, sources), shown(place), sources.access)
         if file is not None:
             kind: SourceKind = "find-links" if place in sources.find_links else "index"
             size = 0 if file.url.startswith("file:") else size_of(file, sources.access)
@@ -134,9 +139,10 @@ def _search(search: _Search, sources: Sources, offline: bool) -> Source | None: 
 
 
 def _digest(file: File) -> str:
-    if not file.url.startswith("file:"):
+    local = path_of(file)
+    if local is None:
         return ""
-    with Path(unquote(urlsplit(file.url).path)).open("rb") as content:
+    with local.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
@@ -156,7 +162,7 @@ def _unavailable(
 ) -> Unavailable:
     package = search.package
     reasons = list(search.seen)
-    if offline:
+    if offline and not search.unsafe:
         reasons.append("it is neither in uv's cache nor in a local source, and --offline forbids to fetch it")
     elif not reasons:
         reasons.append(
@@ -168,7 +174,9 @@ def _unavailable(
         name=package.name,
         version=package.version,
         reason="; ".join(reasons + search.unread),
-        hint=(
+        hint="never install it: find out where the wheel comes from, and lock another"
+        if search.unsafe
+        else (
             f"fetch its {interpreter.tag} wheel (sha256 {' or '.join(package.hashes[:3])}) where it is to be had, "
             "put it into a folder, and run again with PIP_FIND_LINKS=FOLDER"
         ),
