@@ -28,7 +28,9 @@ def identity_of(facts: Fingerprint) -> Identity:
         torch_commit=build.git_version,
         members=tuple(
             # An editable's RECORD names a folder of this machine; what it holds is not in it.
-            Member(name=one.name, version=one.version, content="" if one.editable else one.sha256, editable=one.editable)
+            Member(
+                name=one.name, version=one.version, content="" if one.editable else one.sha256, editable=one.editable
+            )
             for one in contents.items
         ),
         providers=tuple(

@@ -49,6 +49,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "envdoctor.report",
     ),
     "envdoctor.identity": ("envdoctor.model", "envdoctor.probes"),
+    "envdoctor.sides": ("envdoctor.model", "envdoctor.probes", "envdoctor.identity", "packaging"),
     "envdoctor.heading": ("envdoctor.model", "envdoctor.probes", "envdoctor.report"),
     "envdoctor.stack": (
         "envdoctor.stack",

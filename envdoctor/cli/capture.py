@@ -52,7 +52,9 @@ def capture(
     ] = [],  # noqa: B006
     ignore: IgnoreOption = [],  # noqa: B006
     summary: Annotated[str, typer.Option("--summary", metavar="TEXT", help="One line about the stack.")] = "",
-    offline: Annotated[bool, typer.Option("--offline", help="Ask no index: keep every distribution as a wheel.")] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Ask no index: keep every distribution as a wheel.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a profile and a lock of that name.")] = False,
     json: JsonOption = False,
 ) -> int:

@@ -16,8 +16,8 @@ def captured_text(captured: Captured, place: Place, cwd: Path) -> str:
     """Return what was captured, where it was written, and what it does not hold."""
     pinned = len(captured.wheels) - len(captured.kept)
     lines = [
-        f"captured {captured.target} as {place.name}: {counted(pinned, 'package')} pinned, {len(captured.kept)} kept, "
-        f"{counted(captured.files, 'file')} ({size(captured.bytes)}) verified by sha256",
+        f"captured {captured.target} as {place.name}: {counted(pinned, 'package')} pinned, {len(captured.kept)} kept",
+        f"  verified {counted(captured.files, 'file')} ({size(captured.bytes)}) by sha256",
         f"  profile  {_near(place.profile, cwd)}",
         f"  lock     {_near(place.lock, cwd)}",
         f"  digest   {captured.profile.lock.digest}",

@@ -34,7 +34,8 @@ def fetch(
         str, typer.Option("--wheelhouse", metavar="DIR", help="Folder that gets the wheels; made when it is not there.")
     ] = "",
     python: Annotated[
-        str, typer.Option("--python", metavar="VERSION", help="Python the wheels are for. Default: the profile's first.")
+        str,
+        typer.Option("--python", metavar="VERSION", help="Python the wheels are for. Default: the profile's first."),
     ] = "",
     machine: Annotated[
         str, typer.Option("--machine", metavar="NAME", help="Machine they are for. Default: this one's (x86_64).")

@@ -35,7 +35,9 @@ def restore(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")] = False,
     rehearse: Annotated[
         bool,
-        typer.Option("--rehearse", help="Build and verify the copy, as far as its wheels are to be had, and discard it."),
+        typer.Option(
+            "--rehearse", help="Build and verify the copy, as far as its wheels are to be had, and discard it."
+        ),
     ] = False,
     offline: Annotated[bool, typer.Option("--offline", help="Use uv's cache and local sources only.")] = False,
     wheelhouse: Annotated[

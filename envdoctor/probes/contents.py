@@ -53,7 +53,7 @@ def probe(reading: Reading) -> Contents:
 
 
 def _digest(item: Distribution, rows: Sequence[Fields]) -> str:
-    lines = sorted(set(f"{path}\0{digest}" for path, digest in lasting_rows(item.site, item.folder, rows)))
+    lines = sorted({f"{path}\0{digest}" for path, digest in lasting_rows(item.site, item.folder, rows)})
     return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 

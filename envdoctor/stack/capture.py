@@ -135,7 +135,9 @@ def _refuse_ill(facts: Fingerprint, found: Found, profile: Profile, wanted: Want
     against = [
         finding
         for finding in judge(facts, profile, lock, wanted.waivers).findings
-        if finding.severity == "error" and finding.code.startswith(OF_THE_VENV) and finding.subject not in wanted.without
+        if finding.severity == "error"
+        and finding.code.startswith(OF_THE_VENV)
+        and finding.subject not in wanted.without
     ]
     if against:
         lines = "".join(f"\n  {finding.code} {finding.title} ({finding.subject})" for finding in against)
@@ -148,7 +150,7 @@ def _refuse_ill(facts: Fingerprint, found: Found, profile: Profile, wanted: Want
 def _comment(facts: Fingerprint, found: Found, wanted: Wanted) -> str:
     python = facts[Interpreter]
     lines = [
-        f"Lock of the profile {wanted.name}: captured on {wanted.day} from CPython {python.minor}, Linux {python.machine}.",
+        f"Lock of the profile {wanted.name}: CPython {python.minor}, Linux {python.machine}, captured on {wanted.day}.",
         "Each hash is that of the wheel whose files are the installed ones, file by file.",
     ]
     if found.to_keep:

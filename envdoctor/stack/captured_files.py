@@ -103,9 +103,7 @@ def _kept(one: ToKeep, path: Path) -> LockedWheel:
 
 def lock_of(wheels: Sequence[LockedWheel], place: Place) -> Lock:
     """Return the wheels as a lock."""
-    packages = tuple(
-        LockedPackage(name=wheel.name, version=wheel.version, hashes=(wheel.sha256,)) for wheel in wheels
-    )
+    packages = tuple(LockedPackage(name=wheel.name, version=wheel.version, hashes=(wheel.sha256,)) for wheel in wheels)
     return Lock(name=str(place.lock), packages=packages)
 
 
@@ -123,4 +121,6 @@ def write(place: Place, wheels: Sequence[LockedWheel], profile: Profile, machine
             temporary.replace(path)
         except OSError as error:
             temporary.unlink(missing_ok=True)
-            raise CaptureError(f"{path} cannot be written: {error.strerror}", "name another folder: `--project`") from error
+            raise CaptureError(
+                f"{path} cannot be written: {error.strerror}", "name another folder: `--project`"
+            ) from error

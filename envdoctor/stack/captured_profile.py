@@ -48,7 +48,7 @@ def launch_variables(environment: Environment) -> tuple[dict[str, str], tuple[st
     return {variable.name: variable.value for variable in chosen if variable.name not in local}, local
 
 
-def profile_of(  # noqa: PLR0913 - the parts of a profile that no fingerprint holds
+def profile_of(
     facts: Fingerprint,
     *,
     name: str,

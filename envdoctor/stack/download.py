@@ -75,7 +75,9 @@ class Download:
             self.part.replace(self.made)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise DownloadError(f"the disk that holds {self.folder} is full", f"free some space, then {AGAIN}") from error
+                raise DownloadError(
+                    f"the disk that holds {self.folder} is full", f"free some space, then {AGAIN}"
+                ) from error
             raise DownloadError(f"{error.filename or self.made}: {error.strerror or error}") from error
         return self.made
 

@@ -1,4 +1,4 @@
-"""Filling a wheelhouse: every wheel of a lock, held to its hash as it comes, going on where an earlier fetch stopped."""
+"""Filling a wheelhouse: every wheel of a lock, held to its hash, going on where an earlier fetch stopped."""
 
 import fcntl
 import os
@@ -116,7 +116,9 @@ def _alone(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise FetchError(f"another fetch is filling {folder}", "wait until it is done, then run this again") from None
+            raise FetchError(
+                f"another fetch is filling {folder}", "wait until it is done, then run this again"
+            ) from None
         yield
     finally:
         os.close(descriptor)

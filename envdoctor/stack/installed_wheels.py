@@ -192,9 +192,7 @@ def _not_captured(reading: Reading, verified: Verified) -> Iterator[str]:
         belong = counted(len(stray), "file", "belongs", "belong")
         yield f"{belong} to no distribution, so a restore will not bring {it} back: {_first(stray)}"
     outside = sorted(
-        item.name
-        for item in reading.fact(Distributions).items
-        if item.origin != "site-packages" and not item.shadowed
+        item.name for item in reading.fact(Distributions).items if item.origin != "site-packages" and not item.shadowed
     )
     if outside:
         seen = counted(len(outside), "distribution", "is", "are")

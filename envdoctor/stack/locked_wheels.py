@@ -138,9 +138,7 @@ def _sized(file: File, sources: Sources) -> File:
     return replace(file, size=size_of(file, sources.access))
 
 
-def _from_backend(
-    packages: Sequence[LockedPackage], fit: Fit, sources: Sources, uv: Uv
-) -> tuple[dict[str, Job], str]:
+def _from_backend(packages: Sequence[LockedPackage], fit: Fit, sources: Sources, uv: Uv) -> tuple[dict[str, Job], str]:
     """Let uv resolve the packages on the torch backend's index: its lock says where the wheels lie."""
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
         asked, output = Path(folder, "asked.txt"), Path(folder, "pylock.toml")

@@ -117,9 +117,7 @@ def _version(text: str) -> Version | None:
         return None
 
 
-def _matches(
-    file: File, place: str, subject: Subject, sources: Sources, library: str, seen: _Seen
-) -> str:
+def _matches(file: File, place: str, subject: Subject, sources: Sources, library: str, seen: _Seen) -> str:
     """Return the wheel's sha256 when it holds exactly the installed files; note why not, and return nothing."""
     where = f"{shown(place)} has {file.filename}"
     try:

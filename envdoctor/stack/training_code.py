@@ -45,7 +45,9 @@ def _matching(root: Path, pattern: str) -> list[str]:
         raise UsageError(f"--source {pattern} leads out of {root}", "name files below the project's folder")
     found = [path.relative_to(root).as_posix() for path in root.glob(pattern) if path.is_file()]
     if not found:
-        raise UsageError(f"--source {pattern} matches no file of {root}", "give a file, or a pattern such as `src/**/*.py`")
+        raise UsageError(
+            f"--source {pattern} matches no file of {root}", "give a file, or a pattern such as `src/**/*.py`"
+        )
     return found
 
 
