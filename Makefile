@@ -16,7 +16,8 @@ SHELL := bash
 # Calling each one is the only proof that it works: a shim can be on PATH without a Python behind it.
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$python"; break; }; done)
-CXX_FOUND := $(shell command -v "$${CXX:-c++}" || command -v g++ || command -v clang++)
+# make's own default for CXX is not somebody's wish.
+CXX_FOUND := $(shell command -v "$(if $(filter default,$(origin CXX)),c++,$(CXX))" || command -v g++ || command -v clang++)
 
 # The tool starts from its own bytecode; an inherited "write none" would make every command compile it again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -48,7 +49,7 @@ $(TOOL)/.made: pyproject.toml | toolchain
 	@echo "== the tool's own venv ($(TOOL))"
 	"$(PYTHON)" -m venv --clear $(TOOL) || { \
 		echo "hint: this Python cannot make a venv (Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
-	$(TOOL)/bin/python -m pip install --quiet --editable .
+	$(TOOL)/bin/python -m pip install -qq --editable .
 	$(TOOL)/bin/python -m compileall -q envdoctor
 	touch $@
 
@@ -60,7 +61,7 @@ $(TRAIN)/.made: $(SMOKE) $(TOOL)/.made
 $(TEST)/.made: $(SMOKE) pyproject.toml $(TOOL)/.made
 	@echo "== the test venv ($(TEST))"
 	$(TOOL)/bin/envdoctor restore --profile cpu-smoke --venv $(TEST) -y
-	$(TOOL)/bin/python -m pip --python $(TEST)/bin/python install --quiet --editable '.[test]'
+	$(TOOL)/bin/python -m pip --python $(TEST)/bin/python install -qq --editable '.[test]'
 	touch $@
 
 run: $(TRAIN)/.made

@@ -13,7 +13,7 @@ from envdoctor.model.fingerprint import Fingerprint, Unread
 from envdoctor.model.verdict import Verdict
 from envdoctor.probes.context import Options, Reading
 from envdoctor.probes.host import Host
-from envdoctor.probes.registry import PROBES
+from envdoctor.probes.registry import chosen
 from envdoctor.probes.target import Target, resolve
 
 if TYPE_CHECKING:  # importing a profile's and a lock's types costs more than most probes
@@ -33,14 +33,15 @@ class Examination:
 
 def take_fingerprint(target: Target, host: Host, options: Options | None = None) -> Fingerprint:
     """Run every probe over the target. A probe that fails leaves its reason; nothing of the target is run."""
-    return written_down(Reading(target=target, host=host, options=options or Options(), probes=PROBES))
+    options = options or Options()
+    return written_down(Reading(target=target, host=host, options=options, probes=chosen(options)))
 
 
 def written_down(reading: Reading) -> Fingerprint:
     """Return all facts of a reading; one that could not be read leaves its reason."""
     sections: list[object] = []
     unread: list[Unread] = []
-    for kind in PROBES:
+    for kind in reading.probes:
         try:
             sections.append(reading.fact(kind))
         except ProbeError as error:

@@ -6,9 +6,9 @@ from typing import Any
 from envdoctor.identity import digest_of
 from envdoctor.model.codec import CodecError, decode, encode
 from envdoctor.model.fingerprint import SCHEMA_VERSION, Fingerprint, Unread
-from envdoctor.probes.registry import PROBES
+from envdoctor.probes.registry import ON_REQUEST, PROBES
 
-_SECTIONS: dict[str, type] = {kind.__name__: kind for kind in PROBES}
+_SECTIONS: dict[str, type] = {kind.__name__: kind for kind in (*PROBES, *ON_REQUEST)}
 
 
 def document(facts: Fingerprint) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from envdoctor.model.digest import Identity, Member, digest
 from envdoctor.model.fingerprint import Fingerprint, MissingFactError
 from envdoctor.probes.contents import Contents
+from envdoctor.probes.deep_files import DeepFiles
 from envdoctor.probes.installed_files import InstalledFiles
 from envdoctor.probes.interpreter import Interpreter
 from envdoctor.probes.libraries import Libraries
@@ -18,8 +19,6 @@ _OF_THE_VENV = "_virtualenv.pth"
 def identity_of(facts: Fingerprint) -> Identity:
     """Return what the stack is. Raises MissingFactError when a section it needs was not read."""
     contents = facts[Contents]
-    if not contents.asked:
-        raise MissingFactError(Contents.__name__, "not probed")
     python, build = facts[Interpreter], facts[TorchBuild]
     return Identity(
         python=f"{python.minor}t" if python.free_threaded else python.minor,
@@ -52,6 +51,9 @@ def _deviations(facts: Fingerprint) -> Iterator[str]:
     files = facts[InstalledFiles]
     for fault in files.faults:
         yield f"{fault.owner}: {fault.path}: {fault.kind} {fault.size}"
+    if deep := facts.get(DeepFiles):
+        for altered in deep.altered:
+            yield f"{altered.owner}: {altered.path}: altered {altered.found}"
     for contested in files.contested:
         yield f"{contested.path}: bytes of {', '.join(sorted(contested.on_disk)) or 'none of its owners'}"
     for hook in facts[StartupHooks].hooks:

@@ -11,6 +11,7 @@ from envdoctor.model.profile import Profile
 from envdoctor.model.wording import counted
 from envdoctor.probes.compile_caches import CompileCaches
 from envdoctor.probes.contents import Contents
+from envdoctor.probes.deep_files import DeepFiles
 from envdoctor.probes.distributions import Distributions
 from envdoctor.probes.environment import Environment
 from envdoctor.probes.gpu import Gpu
@@ -144,9 +145,7 @@ def _libraries(facts: Fingerprint) -> Area:
 
 def _files(facts: Fingerprint) -> Area:
     contents = facts[Contents]
-    if not contents.asked:
-        return Area(traits={}, unread="the contents of the distributions were not read")
-    damage = _damage(facts[InstalledFiles])
+    damage = _damage(facts[InstalledFiles], facts.get(DeepFiles))
     return Area(
         traits={
             one.name: Trait(
@@ -162,7 +161,7 @@ def _files(facts: Fingerprint) -> Area:
     )
 
 
-def _damage(files: InstalledFiles) -> dict[str, str]:
+def _damage(files: InstalledFiles, deep: DeepFiles | None) -> dict[str, str]:
     """Return distribution -> what is wrong with its files, in words."""
     told: dict[str, list[str]] = {}
     for owner in files.owners:
@@ -176,6 +175,8 @@ def _damage(files: InstalledFiles) -> dict[str, str]:
             if claim.owner not in contested.on_disk and contested.told_by in ("size", "hash"):
                 whose = " and ".join(contested.on_disk) or "none of its owners"
                 told.setdefault(claim.owner, []).append(f"{contested.path} has the bytes of {whose}")
+    for altered in deep.altered if deep else ():
+        told.setdefault(altered.owner, []).append(f"{altered.path} is altered")
     return {name: _first(lines) for name, lines in told.items()}
 
 

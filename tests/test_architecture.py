@@ -76,6 +76,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "packaging",
         "zstandard",
     ),
+    "envdoctor.fleet": ("envdoctor.fleet", "envdoctor.model", "envdoctor.probes", "envdoctor.errors"),
     "envdoctor.report": ("envdoctor.report", "envdoctor.model", "envdoctor.errors", "envdoctor.exitcodes", "rich"),
     "envdoctor.cli": ("envdoctor", "typer", "rich", "packaging"),
     "trainer": (

@@ -31,6 +31,7 @@ class Arguments:
     """What the command line asked for."""
 
     config: TrainConfig
+    argv: tuple[str, ...]
     output: Path | None
     resume: bool
     quiet: bool
@@ -66,7 +67,8 @@ def parse(argv: Sequence[str]) -> Arguments:
         if value is not None:
             section, name = key.split(".")
             layers.append({section: {name: value}})
+    config = build(found.profile, layers)
     return Arguments(
-        config=build(found.profile, layers), output=found.output, resume=found.resume, quiet=found.quiet,
+        config=config, argv=tuple(argv), output=found.output, resume=found.resume, quiet=found.quiet,
         gate=cast("GateMode | None", found.gate), gate_reason=found.gate_reason,
     )  # fmt: skip

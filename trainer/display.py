@@ -9,6 +9,7 @@ from rich.table import Table
 
 from trainer import metrics
 from trainer.evaluate import Evaluation
+from trainer.expected import Judgement
 from trainer.runtime.loop import Outcome
 
 
@@ -48,30 +49,38 @@ class Display:
             self.say(f"step {now.step:>6}  {told}")
 
 
-def summary(outcome: Outcome, evaluation: Evaluation | None, facts: list[tuple[str, str]]) -> None:
-    """Print the closing table on stdout."""
+def summary(
+    outcome: Outcome, evaluation: Evaluation | None, judged: list[Judgement], facts: list[tuple[str, str]]
+) -> None:
+    """Print the closing table and the verdict on stdout."""
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=140)
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold")
     table.add_column()
-    first, last = outcome.first, outcome.last
-    table.add_row("steps", f"{outcome.step}{' (interrupted)' if outcome.interrupted else ''}")
-    if first is not None and last is not None:
-        table.add_row("loss", f"{first.loss:.3f} -> {last.loss:.3f}, accuracy {last.accuracy:.1%}")
-        table.add_row("throughput", f"{outcome.tokens_per_second:,.0f} tok/s, MFU {outcome.utilisation:.1%}")
-        table.add_row("compilations", f"{outcome.compilations} after the warm-up")
-        table.add_row("memory", f"{last.memory.peak / 1e9:.2f} GB high-water, growth {outcome.growth:.1%}")
-    if evaluation is not None:
-        table.add_row(
-            "acceptance",
-            f"{evaluation.acceptance_length:.2f} tokens a target pass; {evaluation.identical} of {evaluation.prompts}"
-            " texts identical to the target's own",
-        )
-    for name, value in facts:
-        table.add_row(name, value)
-    console.print(table, highlight=False, soft_wrap=True)
+    for name, text in [*_facts(outcome, evaluation), *facts]:
+        table.add_row(name, text)
+    for line in judged:
+        table.add_row("", f"{'✔' if line.met else '✘'} {line.name}: {line.text}")
+    console.print(table, highlight=False)
     if evaluation is not None:
         console.print(acceptance_table(evaluation), highlight=False)
+
+
+def _facts(outcome: Outcome, evaluation: Evaluation | None) -> list[tuple[str, str]]:
+    first, last = outcome.first, outcome.last
+    found = [("steps", f"{outcome.step}{' (interrupted, saved)' if outcome.interrupted else ''}")]
+    if first is not None and last is not None:
+        found += [
+            ("loss", f"{first.loss:.3f} -> {last.loss:.3f}, accuracy {last.accuracy:.1%}"),
+            ("throughput", f"{outcome.tokens_per_second:,.0f} tok/s, MFU {outcome.utilisation:.1%}"),
+            ("memory", f"{last.memory.peak / 1e9:.2f} GB high-water, growth {outcome.growth:.1%}"),
+        ]
+    if evaluation is not None:
+        same = f"{evaluation.identical} of {evaluation.prompts} texts identical to the target's own"
+        found.append(("acceptance", f"{evaluation.acceptance_length:.2f} tokens a target pass; {same}"))
+    return found
 
 
 def acceptance_table(evaluation: Evaluation) -> Table:

@@ -84,8 +84,8 @@ def _short_elf(path: Path) -> str:
         return "no ELF file"
     if len(head) < 64 or head[4] != 2:
         return "its ELF header is cut off" if len(head) < 64 else ""
-    # e_shoff, e_shentsize, e_shnum: the section headers are what a linker writes last.
-    offset = struct.unpack_from("<Q", head, 40)[0]
-    entry_size, count = struct.unpack_from("<HH", head, 58)
-    needed = offset + entry_size * count
+    # Linkers write the section headers last; ptxas writes the program headers of a cubin behind even those.
+    programs, sections = struct.unpack_from("<QQ", head, 32)
+    program_size, program_count, section_size, section_count = struct.unpack_from("<4H", head, 54)
+    needed = max(programs + program_size * program_count, sections + section_size * section_count)
     return f"cut off: {size} of at least {needed} bytes" if size < needed else ""

@@ -22,8 +22,9 @@ def objections(comparison: Comparison, entries: Mapping[str, int]) -> tuple[str,
     """Return why a snapshot with these entries must not be merged here, one sentence a part; empty when it belongs."""
     foreign = set(_FOREIGN)
     if entries.get("c++ kernel"):
-        # The graph's key does not hold the instruction set, but the C++ it carries was written for its vector width.
-        foreign |= {"cpu.isa", "python.version"}
+        # The graph's key does not hold the instruction set, but the C++ it carries was written for its vector width;
+        # and -march=native may have used what only that CPU has.
+        foreign |= {"cpu.isa", "cpu.model", "python.version"}
     return tuple(
         f"{difference.name}: the snapshot has {shown(difference.saved)}, this is {shown(difference.present)}"
         for difference in comparison.differences
@@ -33,7 +34,8 @@ def objections(comparison: Comparison, entries: Mapping[str, int]) -> tuple[str,
 
 def remarks(comparison: Comparison) -> tuple[str, ...]:
     """Return what else differs or could not be told, for the person to know."""
-    ours = {"venv.prefix", "cache.folder", "triton.folder", "driver.version", "cpu.isa", "python.version", *_FOREIGN}
+    ours = {"venv.prefix", "python.base", "cache.folder", "triton.folder", "driver.version", "cpu.isa", "cpu.model"}
+    ours |= {"python.version", *_FOREIGN}
     differing = [
         f"{difference.name}: the snapshot was made with {shown(difference.saved)}, this has {shown(difference.present)}"
         for difference in comparison.differences

@@ -28,12 +28,15 @@ REACHES: Mapping[str, tuple[str, ...]] = {
     "driver.version": CUDA,
     "python.version": CPP,
     "cpu.isa": CPP,
+    # Not in any key: -march=native builds for the very CPU, under a name that another one of its kind looks for too.
+    "cpu.model": (),
     "cpu.threads": GRAPHS,
     "venv.prefix": CPP,
+    "python.base": CPP,
     "cache.folder": TRITON,
     "triton.folder": TRITON,
 }
-_FOLDERS = frozenset({"venv.prefix", "cache.folder", "triton.folder"})
+_FOLDERS = frozenset({"venv.prefix", "python.base", "cache.folder", "triton.folder"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

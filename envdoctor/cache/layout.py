@@ -23,7 +23,7 @@ PORTABLE = ("inductor", "triton")
 _TEMPORARY = re.compile(r"^(\..*|tmp\.pid_.*|.*\.tmp(\.pid_.*)?|.*\.lock|lock)$")
 _FIRST = {"fxgraph": "fx graph", "aotautograd": "autograd graph", "triton": "triton kernel", "cache": "autotune result"}
 _OTHER_ROOTS = {"triton": "triton kernel", "torch_extensions": "extension", "flashinfer": "extension"}
-_SUFFIXES = {".py": "python wrapper", ".cpp": "c++ kernel", ".so": "c++ kernel", ".o": "c++ kernel", ".h": "c++ kernel"}
+_CPP = (".cpp", ".so", ".o", ".h")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,10 @@ def kind_of(root: str, path: str) -> str:
     first = parts.parts[0]
     if first in _FIRST or parts.suffix == ".best_config":
         return _FIRST.get(first, "autotune result")
-    return _SUFFIXES.get(parts.suffix, "other")
+    if parts.suffix in _CPP:
+        # Without "main" it is one of the tiny programs cpu_vec_isa.py compiles to see what the CPU can do.
+        return "c++ kernel" if parts.suffixes[0] in (".main", ".optimized") else "compiler test"
+    return "python wrapper" if parts.suffix == ".py" else "other"
 
 
 def entry_of(root: str, path: str) -> str:
@@ -91,7 +94,7 @@ def entry_of(root: str, path: str) -> str:
         return "/".join(parts[:depth]) if len(parts) > depth else path
     if kind == "extension":
         return "/".join(parts[:2]) if len(parts) > 2 else parts[0]
-    if kind in ("c++ kernel", "python wrapper"):
+    if kind in ("c++ kernel", "python wrapper", "compiler test"):
         return "/".join([*parts[:-1], parts[-1].split(".")[0]])
     return path
 

@@ -34,7 +34,9 @@ def key_parts(reading: Reading) -> tuple[Part, ...]:
         *_devices(reading),
         Part(name="python.version", value=reading.fact(Interpreter).minor),
         Part(name="cpu.isa", value=_isa(reading.host)),
+        Part(name="cpu.model", value=_cpu(reading.host, "model name|CPU part")),
         Part(name="venv.prefix", value=str(reading.target.prefix)),
+        Part(name="python.base", value=_base(reading)),
     ]
     folders = {root.kind: root for root in roots(reading.host)}
     parts.append(Part(name="cache.folder", value=str(folders["inductor"].path)))
@@ -121,13 +123,24 @@ def _visible(devices: tuple[Device, ...], wanted: str | None) -> tuple[Device, .
 
 
 def _isa(host: Host) -> str:
+    flags = set(_cpu(host, "flags|Features").split())
+    return " ".join(flag for flag in _ISA_FLAGS if flag in flags)
+
+
+def _cpu(host: Host, field: str) -> str:
+    """Return a line of /proc/cpuinfo; x86 and ARM name them differently."""
     try:
         text = (host.proc / "cpuinfo").read_text(errors="replace")
     except OSError:
         return ""
-    match = re.search(r"^(?:flags|Features)\s*:\s*(.*)$", text, re.MULTILINE)
-    flags = set(match[1].split()) if match else set()
-    return " ".join(flag for flag in _ISA_FLAGS if flag in flags)
+    match = re.search(rf"^(?:{field})\s*:\s*(.*)$", text, re.MULTILINE)
+    return match[1].strip() if match else ""
+
+
+def _base(reading: Reading) -> str:
+    """Return the prefix of the base interpreter, whose headers a C++ kernel includes."""
+    interpreter = reading.fact(Interpreter)
+    return str(Path(interpreter.home).parent) if interpreter.home else str(reading.target.prefix)
 
 
 def _threads_count(build: TorchBuild) -> bool:

@@ -55,6 +55,7 @@ def restore(reader: Reader, manifest: Manifest, folders: Mapping[str, Path]) -> 
     if absent:
         raise CacheError(f"no folder is known for {', '.join(sorted(absent))}", "")
     _require_room(manifest, folders)
+    _require_inside(manifest, folders)
     with _staging(manifest, folders) as staged:
         contents = _unpack(reader, manifest, staged)
         uses = Counter(file.sha256 for file in manifest.files)
@@ -73,7 +74,7 @@ def restore(reader: Reader, manifest: Manifest, folders: Mapping[str, Path]) -> 
             elif uses[file.sha256] or source.parent != spare.parent:
                 # Somebody else still needs this content, or it was unpacked on another root's filesystem.
                 source = Path(shutil.copyfile(source, spare))
-            outcome = _install(source, file, folders[file.root])
+            outcome = _install_or_say(source, file, folders[file.root])
             outcomes[outcome] = outcomes.get(outcome, 0) + 1
             if outcome != "newer kept":
                 here.append(file)
@@ -159,12 +160,22 @@ def _moved(path: str, old: str, new: str) -> str:
     return new + path.removeprefix(old) if path.startswith(old + "/") else path
 
 
+def _install_or_say(source: Path, file: StoredFile, folder: Path) -> Outcome:
+    try:
+        return _install(source, file, folder)
+    except OSError as error:
+        raise CacheError(
+            f"{error.filename or folder / file.path}: {error.strerror}; what came before it was merged",
+            "restore as the cache's owner; entries that are there already are left as they are",
+        ) from error
+
+
 def _install(source: Path, file: StoredFile, folder: Path) -> Outcome:
     target = folder / file.path
-    _safe_parent(folder, target)
     before = _present(target, file, source, folder)
     if before in ("present", "newer kept"):
         return before
+    target.parent.mkdir(parents=True, exist_ok=True)
     source.chmod(file.mode & 0o755 | 0o600)
     os.utime(source, ns=(file.modified, file.modified))
     if before == "added" and _link_new(source, target):
@@ -180,8 +191,6 @@ def _present(target: Path, file: StoredFile, source: Path, folder: Path) -> Outc
         same = stat.S_ISREG(status.st_mode) and filecmp.cmp(source, target, shallow=False)
     except FileNotFoundError:
         return "added"
-    except OSError as error:
-        raise CacheError(f"{target}: {error.strerror}", "restore as the cache's owner") from error
     if same:
         return "present"
     here = CacheFile(
@@ -192,16 +201,18 @@ def _present(target: Path, file: StoredFile, source: Path, folder: Path) -> Outc
     return "replaced"
 
 
-def _safe_parent(folder: Path, target: Path) -> None:
-    """Make the target's folder; refuse when a link on the way leads elsewhere."""
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CacheError(f"{target.parent}: {error.strerror}", "look at what lies there") from error
-    if not Path(os.path.realpath(target.parent)).is_relative_to(os.path.realpath(folder)) or target.is_symlink():
-        raise CacheError(
-            f"{target}: a link inside the cache leads out of it; nothing was written there", "remove the link"
-        )
+def _require_inside(manifest: Manifest, folders: Mapping[str, Path]) -> None:
+    """Refuse a cache in which a link leads elsewhere on the way to a file that would be written."""
+    inside = {root: os.path.realpath(folder) for root, folder in folders.items()}
+    checked: set[Path] = set()
+    for file in manifest.files:
+        target = folders[file.root] / file.path
+        for path in (target, *target.parents):
+            if path in checked or path == folders[file.root]:
+                break
+            checked.add(path)
+            if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(inside[file.root]):
+                raise CacheError(f"{path}: a link that leads out of the cache; nothing was merged", "remove the link")
 
 
 def _link_new(source: Path, target: Path) -> bool:

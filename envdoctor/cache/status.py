@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from envdoctor.cache.damage import damage
-from envdoctor.cache.keyparts import Comparison, Part, compare, digest
+from envdoctor.cache.keyparts import CPP, GRAPHS, Comparison, Difference, Part, compare, digest
 from envdoctor.cache.layout import CacheFile, Root, count_entries, files
 from envdoctor.cache.manifest import Manifest
 from envdoctor.model.profile import CompileWanted
@@ -97,7 +97,7 @@ def examine(
     """Look at every cache folder and compare it with the manifests that describe it."""
     roots = [Root(kind=cache.kind, path=Path(cache.path), found_via=cache.found_via) for cache in caches]
     found = list(files(roots))
-    broken = _damaged(roots, found)
+    broken = damaged_entries(roots, found)
     match = _best(manifests, key, found)
     state, reasons = _decide(found, broken, match)
     statuses = tuple(_root_status(cache, found, uid, environ) for cache in caches)
@@ -114,7 +114,8 @@ def examine(
     )
 
 
-def _damaged(roots: Iterable[Root], found: Sequence[CacheFile]) -> tuple[Damaged, ...]:
+def damaged_entries(roots: Iterable[Root], found: Sequence[CacheFile]) -> tuple[Damaged, ...]:
+    """Return every entry of a listing that has a damaged file."""
     folders = {root.kind: root.path for root in roots}
     reasons: dict[tuple[str, str], str] = {}
     for file in found:
@@ -157,28 +158,32 @@ def _decide(
     damaged = [f"{len(broken)} damaged entries will be compiled again"] if broken else []
     if match is None:
         return "unknown", ("nothing here says which environment filled the cache", *damaged)
-    differing = [
-        _sentence(difference.name, difference.saved, difference.present, difference.means, difference.reaches)
-        for difference in match.comparison.differences
-    ]
-    if match.comparison.missing & {"fx graph", "autograd graph"}:
+    relevant = [found for found in match.comparison.differences if _matters(found, match.manifest)]
+    differing = [_sentence(difference) for difference in relevant]
+    if any(kind in GRAPHS for difference in relevant for kind in difference.reaches):
         return "miss", (*differing, *damaged)
-    lost = (
-        [f"{match.gone} of {len(match.manifest.files)} files are gone since {match.manifest.made_at}"]
-        if match.gone
-        else []
-    )
+    then = match.manifest.made_at
+    lost = [f"{match.gone} of {len(match.manifest.files)} files are gone since {then}"] if match.gone else []
     unknown = [f"{part.name} could not be told: {part.value}" for part in match.comparison.unknown]
     if differing or lost or damaged:
         return "partial", (*differing, *lost, *damaged, *unknown)
     if unknown:
         return "unknown", tuple(unknown)
-    return "hit", (f"every part of the key is what it was on {match.manifest.made_at}, and so is every file",)
+    return "hit", (f"every part of the key is what it was on {then}, and so is every file",)
 
 
-def _sentence(name: str, saved: str, present: str, means: tuple[str, ...], reaches: tuple[str, ...]) -> str:
-    sets = f" (sets {', '.join(means)})" if means else ""
-    return f"{name}{sets}: was {shown(saved)}, is {shown(present)}; {' and '.join(reaches)} entries miss"
+def _matters(difference: Difference, manifest: Manifest) -> bool:
+    """Say whether the manifest lists entries that the difference reaches."""
+    kinds = difference.reaches or CPP
+    return any(manifest.entries.get(kind) for kind in kinds)
+
+
+def _sentence(found: Difference) -> str:
+    sets = f" (sets {', '.join(found.means)})" if found.means else ""
+    effect = (
+        f"{' and '.join(found.reaches)} entries miss" if found.reaches else "C++ kernels hit, but were built for it"
+    )
+    return f"{found.name}{sets}: was {shown(found.saved)}, is {shown(found.present)}; {effect}"
 
 
 def shown(value: str) -> str:

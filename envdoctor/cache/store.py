@@ -55,10 +55,18 @@ class Store:
         """Return where the manifest of a profile's last warm-up lies."""
         return history_file(self.folder, checked(profile)).with_name("manifest.json")
 
-    def keep_warm(self, manifest: Manifest, seconds: float) -> None:
-        """Keep a warm-up's manifest and add its time to the profile's history."""
+    def warm_manifests(self) -> Iterator[Manifest]:
+        """Yield the manifests of every profile's last warm-up."""
+        for path in sorted(self.folder.glob("warm/*/manifest.json")):
+            if found := load(path):
+                yield found
+
+    def keep_warm(self, manifest: Manifest, seconds: float | None) -> None:
+        """Keep a warm-up's manifest; add what compiling took to the profile's history when it began from nothing."""
         path = self.warm_manifest(manifest.profile)
         write_whole(path, dump(manifest))
+        if seconds is None:
+            return
         line = {
             "at": manifest.made_at,
             "key": manifest.key_digest,

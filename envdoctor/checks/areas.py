@@ -5,6 +5,7 @@ from collections.abc import Callable
 from envdoctor.checks.case import Case
 from envdoctor.model.fingerprint import MissingFactError
 from envdoctor.probes.compile_caches import CompileCaches
+from envdoctor.probes.deep_files import DeepFiles
 from envdoctor.probes.distributions import Distributions
 from envdoctor.probes.environment import Environment
 from envdoctor.probes.gpu import Gpu
@@ -40,10 +41,14 @@ def _files(case: Case) -> str:
     total = sum(owner.files for owner in files.owners)
     missing = sum(owner.missing for owner in files.owners)
     changed = sum(owner.resized for owner in files.owners)
-    if not missing and not changed and not files.contested:
-        return f"{total} files as their RECORDs say, by size"
+    deep = case.facts.get(DeepFiles)
+    altered = len(deep.altered) if deep else 0
+    how = f"by hash ({deep.without_hash + deep.bytecode} without one)" if deep else "by size"
+    if not missing and not changed and not altered and not files.contested:
+        return f"{total} files as their RECORDs say, {how}"
     parts = [f"{missing} missing"] if missing else []
     parts += [f"{changed} of another size"] if changed else []
+    parts += [f"{altered} of other contents"] if altered else []
     parts += [f"{len(files.contested)} with two owners"] if files.contested else []
     return f"{total} files: {', '.join(parts)}"
 

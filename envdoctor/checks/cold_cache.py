@@ -11,9 +11,11 @@ Example:
     0 of 353 MB: the cache folder under /tmp was emptied by a clean-up.
 
 Fix:
-    Restore the cache from its snapshot or warm it; keep it on a local disk that survives a reboot.
+    Restore the cache from its snapshot (`envdoctor cache restore`) or warm it (`envdoctor cache warm`); keep it on a
+    local disk that survives a reboot. `envdoctor cache status` says whether what is there will hit.
 """
 
+import shlex
 from collections.abc import Iterator
 
 from envdoctor.checks.case import Case, DoesNotApplyError
@@ -36,7 +38,8 @@ def run(case: Case) -> Iterator[Finding]:
     least = wanted.cache_bytes[0] if wanted.cache_bytes else 0
     if entries >= wanted.cache_minimum_entries and size >= least:
         return
-    cost = f"; expect about {wanted.cold_minutes:g} minutes of compilation" if wanted.cold_minutes else ""
+    minutes, source = _cold_minutes(case)
+    cost = f"; expect about {minutes:.2g} minutes of compilation" if minutes else ""
     yield Finding(
         code=CODE,
         name=NAME,
@@ -45,12 +48,24 @@ def run(case: Case) -> Iterator[Finding]:
         title=f"the compile cache is {'cold' if not entries else 'smaller than expected'}: {_megabytes(size)} of "
         f"{_megabytes(least)} MB, {entries} files{cost}",
         subject="compile cache",
-        evidence=tuple(_line(cache) for cache in caches),
+        evidence=(*(_line(cache) for cache in caches), *([source] if source else [])),
         remediation=Remediation(
             text="The first launch fills it; do not delete caches to mend anything. Put it on a local disk that "
-            "survives a reboot (TORCHINDUCTOR_CACHE_DIR, TRITON_CACHE_DIR)"
+            "survives a reboot (TORCHINDUCTOR_CACHE_DIR, TRITON_CACHE_DIR)",
+            commands=(f"envdoctor cache warm --profile {shlex.quote(case.wanted().name)} --venv {case.prefix}",),
+            safe=True,
         ),
     )
+
+
+def _cold_minutes(case: Case) -> tuple[float, str]:
+    """Return what a cold start costs and who says so: the profile's own warm-up here, else the profile's file."""
+    profile = case.wanted()
+    for start in case.facts[CompileCaches].cold_starts:
+        if start.profile == profile.name:
+            return start.seconds / 60, f"its warm-up of {start.at} took {start.seconds:.0f} s to compile"
+    minutes = profile.compile.cold_minutes
+    return minutes, f"profile {profile.name}: compile.cold_minutes = {minutes:g}" if minutes else ""
 
 
 def _megabytes(size: int) -> str:

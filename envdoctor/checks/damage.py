@@ -20,7 +20,8 @@ class Damage:
     missing: tuple[str, ...]
     changed: tuple[str, ...]
     """Paths with another size, or that are no regular file."""
-    unreadable: tuple[str, ...]
+    cached_at: str
+    """One of the changed files in uv's cache, changed with it; empty when none is linked from there."""
     other_writers: tuple[str, ...]
     """Distributions, not installed now, known to write one of the missing paths."""
     unshared_missing: bool
@@ -34,15 +35,20 @@ def damage_by_owner(case: Case) -> list[Damage]:
     contested = {item.path for item in files.contested if item.told_by != "missing"}
     totals = {owner.name: owner for owner in files.owners}
     by_owner: dict[str, dict[str, list[str]]] = {}
+    cached: dict[str, str] = {}
     for fault in files.faults:
         if fault.path in contested or (fault.kind == "missing" and _expendable(fault.path)):
             continue
+        if fault.kind == "unreadable":
+            continue
         kind = "changed" if fault.kind in ("resized", "not a file") else fault.kind
+        if fault.cached_at:
+            cached.setdefault(fault.owner, fault.cached_at)
         by_owner.setdefault(fault.owner, {}).setdefault(kind, []).append(fault.path)
-    return [_damage(totals[name], kinds, present) for name, kinds in sorted(by_owner.items())]
+    return [_damage(totals[name], kinds, present, cached.get(name, "")) for name, kinds in sorted(by_owner.items())]
 
 
-def _damage(owner: Owner, kinds: dict[str, list[str]], present: set[str]) -> Damage:
+def _damage(owner: Owner, kinds: dict[str, list[str]], present: set[str], cached_at: str) -> Damage:
     missing = sorted(kinds.get("missing", []), key=_libraries_first)
     writers = {path: other_writers(site_relative(path), owner.name) - present for path in missing}
     return Damage(
@@ -51,7 +57,7 @@ def _damage(owner: Owner, kinds: dict[str, list[str]], present: set[str]) -> Dam
         files=owner.files,
         missing=tuple(missing),
         changed=tuple(sorted(kinds.get("changed", []), key=_libraries_first)),
-        unreadable=tuple(kinds.get("unreadable", [])),
+        cached_at=cached_at,
         other_writers=tuple(sorted(set().union(*writers.values()))),
         unshared_missing=any(not found for found in writers.values()),
     )

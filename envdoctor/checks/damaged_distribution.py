@@ -20,8 +20,8 @@ from dataclasses import replace
 
 from envdoctor.checks.case import Case
 from envdoctor.checks.damage import Damage, damage_by_owner, file_tokens, listed
-from envdoctor.checks.remedies import reinstall_command, restore_or
-from envdoctor.model.finding import Finding
+from envdoctor.checks.remedies import reinstall_command, restore_or, through_cache
+from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
 
 CODE = "ED202"
@@ -45,13 +45,20 @@ def run(case: Case) -> Iterator[Finding]:
             title=f"{damage.owner} {damage.version}: {_what(damage)}",
             subject=damage.owner,
             evidence=tuple(_evidence(damage)),
-            remediation=restore_or(
-                case,
-                f"reinstall {damage.owner} by force; a plain install changes nothing, as its metadata says it is there",
-                [reinstall_command(case, [(damage.owner, damage.version)])],
-            ),
+            remediation=_remedy(case, damage),
             causes=(*(token for path in broken for token in file_tokens(path)), f"dist:{damage.owner}"),
         )
+
+
+def _remedy(case: Case, damage: Damage) -> Remediation:
+    pins = [(damage.owner, damage.version)]
+    if damage.cached_at:
+        return through_cache(case, pins, [reinstall_command(case, pins)])
+    return restore_or(
+        case,
+        f"reinstall {damage.owner} by force; a plain install changes nothing, as its metadata says it is there",
+        [reinstall_command(case, pins)],
+    )
 
 
 def _what(damage: Damage) -> str:
@@ -68,5 +75,7 @@ def _evidence(damage: Damage) -> Iterator[str]:
         yield f"missing: {listed(damage.missing)}"
     if damage.changed:
         yield f"another size than RECORD says: {listed(damage.changed)}"
+    if damage.cached_at:
+        yield f"edited in place, and with it the same file in uv's cache: {damage.cached_at}"
     if damage.missing and len(damage.missing) > damage.files // 2:
         yield "most of the distribution is missing: an install that was interrupted leaves this"

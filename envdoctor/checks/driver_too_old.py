@@ -14,13 +14,15 @@ Fix:
     Take a torch build of the driver's CUDA major, or update the driver on the host. Nothing in the venv is broken.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from packaging.version import InvalidVersion, Version
 
 from envdoctor.checks.case import Case, DoesNotApplyError
-from envdoctor.checks.remedies import restore_or
+from envdoctor.checks.remedies import restore_or, uninstall_command
+from envdoctor.model.cudalibs import owner_major
 from envdoctor.model.finding import Finding
+from envdoctor.probes.distributions import Distributions
 from envdoctor.probes.gpu import Gpu
 from envdoctor.probes.torch_build import TorchBuild
 
@@ -45,6 +47,7 @@ def run(case: Case) -> Iterator[Finding]:
             f"driver {gpu.driver_version} is too old for torch {build.version}: CUDA {build.cuda_major} needs "
             f"{MINIMUM_DRIVER[build.cuda_major]} or newer",
             gpu,
+            _other_build(case, build),
         )
         return
     wanted = case.profile.driver if case.profile else None
@@ -64,7 +67,21 @@ def _version(text: str) -> Version | None:
         return None
 
 
-def _finding(case: Case, title: str, gpu: Gpu) -> Finding:
+def _other_build(case: Case, build: TorchBuild) -> list[str]:
+    """Return the commands that swap the build for the driver's CUDA major.
+
+    The libraries of the present major go first: uninstalled later they would take shared files of the new ones along.
+    """
+    items = case.facts[Distributions].items
+    libraries = [item.name for item in items if owner_major(item.name, item.version) == build.cuda_major]
+    public = build.version.partition("+")[0]
+    return [
+        *([uninstall_command(case, libraries)] if libraries else []),
+        f"uv pip install --python {case.python} --torch-backend auto --reinstall-package torch torch=={public}",
+    ]
+
+
+def _finding(case: Case, title: str, gpu: Gpu, commands: Sequence[str] = ()) -> Finding:
     supports = f"the driver supports CUDA up to {gpu.cuda_version}" if gpu.cuda_version else ""
     loaded = f"kernel module {gpu.module_version or 'unknown'}, user-space library {gpu.library_version or 'unknown'}"
     return Finding(
@@ -76,7 +93,10 @@ def _finding(case: Case, title: str, gpu: Gpu) -> Finding:
         subject="driver",
         evidence=tuple(filter(None, (loaded, supports))),
         remediation=restore_or(
-            case, "take a torch build for the driver's CUDA major, or update the driver on the host", []
+            case,
+            "take a torch build for the driver's CUDA major, and pin it with its local part: a bare `torch` is the "
+            "default index's build; or update the driver on the host",
+            commands,
         ),
         symptom_of=("torch-build",),
     )

@@ -1,8 +1,9 @@
 """Two metadata folders of one distribution.
 
 What it finds:
-    A distribution name with several dist-info folders on sys.path: in one folder (left by an interrupted upgrade), or
-    in several (a leaked PYTHONPATH or user site in front of the venv).
+    A distribution name with several metadata folders: in one folder of sys.path (left by an interrupted upgrade), or in
+    several with a leaked one in front. A venv in front of its base or of the user site is as it should be, and so is an
+    editable install beside the egg-info of its source.
 
 Why it matters:
     Which one `importlib.metadata` takes depends on directory order; a version check can read None.
@@ -11,16 +12,19 @@ Example:
     torch-1.13.1+cu116.dist-info is complete, torch-1.12.1+cu116.dist-info holds one empty file (cpython issue 100666).
 
 Fix:
-    Force-reinstall the version that is meant, so that exactly one remains; a folder without METADATA and RECORD owns
-    nothing and may be deleted.
+    A folder without METADATA and RECORD owns nothing and may be deleted. Of two that hold something neither may be:
+    force-reinstall the version that is meant. One without RECORD stays even then, since no installer can uninstall it,
+    and is deleted after that.
 """
 
+import shlex
 from collections.abc import Iterator
 
 from envdoctor.checks.case import Case
 from envdoctor.checks.remedies import reinstall_command, restore_or
-from envdoctor.model.finding import Finding
+from envdoctor.model.finding import Finding, Remediation
 from envdoctor.probes.distributions import Distribution, Distributions
+from envdoctor.probes.installed_files import InstalledFiles
 from envdoctor.probes.torch_build import TorchBuild
 
 CODE = "ED405"
@@ -34,12 +38,22 @@ def run(case: Case) -> Iterator[Finding]:
     for item in case.facts[Distributions].items:
         by_name.setdefault(item.name, []).append(item)
     for name, items in sorted(by_name.items()):
-        if len(items) > 1:
-            yield _finding(case, name, items)
+        meant = _without_expected(items)
+        if len(meant) > 1:
+            yield _finding(case, name, meant)
+
+
+def _without_expected(items: list[Distribution]) -> list[Distribution]:
+    front = items[0]
+    if front.origin == "site-packages":
+        items = [item for item in items if item.site == front.site or item.origin == "site-packages"]
+    if any(item.editable for item in items):
+        items = [item for item in items if not item.folder.endswith(".egg-info")]
+    return items
 
 
 def _finding(case: Case, name: str, items: list[Distribution]) -> Finding:
-    active = next(item for item in items if not item.shadowed)
+    active = next((item for item in items if not item.shadowed), items[0])
     same_folder = len({item.site for item in items}) == 1
     build = case.facts.get(TorchBuild)
     code_says = (f"torch/version.py says {build.version}",) if name == "torch" and build and build.present else ()
@@ -52,15 +66,51 @@ def _finding(case: Case, name: str, items: list[Distribution]) -> Finding:
         + ("" if same_folder else f"; the one in {active.site} stands in front"),
         subject=name,
         evidence=(*(_line(item) for item in items), *code_says),
-        remediation=restore_or(
-            case,
-            f"force-reinstall {name} {active.version}, so that one remains"
-            if same_folder
-            else f"keep {active.origin} out of this environment (unset PYTHONPATH, set PYTHONNOUSERSITE=1)",
-            [reinstall_command(case, [(name, active.version)])] if same_folder else [],
-        ),
+        remediation=_one_remains(case, items) if same_folder else _keep_out(case, active),
         causes=(f"dist:{name}",),
+        symptom_of=(f"shadow:{name}",),
     )
+
+
+def _keep_out(case: Case, front: Distribution) -> Remediation:
+    return restore_or(
+        case, f"keep {front.origin} out of this environment (unset PYTHONPATH, set PYTHONNOUSERSITE=1)", []
+    )
+
+
+def _one_remains(case: Case, items: list[Distribution]) -> Remediation:
+    active = min(items, key=lambda item: _doubt(case, item))
+    stale = [item for item in items if item is not active and not item.has_record]
+    remove = "rm -r " + " ".join(shlex.quote(f"{item.site}/{item.folder}") for item in stale)
+    if len(stale) == len(items) - 1 and not any(item.has_metadata for item in stale):
+        text = "delete the folder that owns nothing; the other one is the installed distribution"
+        return restore_or(case, text, [remove])
+    return restore_or(
+        case,
+        f"force-reinstall {active.name} {active.version}, so that one remains; deleting one by hand would leave its "
+        "files behind",
+        [reinstall_command(case, [(active.name, active.version)]), *([remove] if stale else [])],
+    )
+
+
+def _doubt(case: Case, item: Distribution) -> tuple[bool, bool, bool, int]:
+    """Rank by what speaks against it: no METADATA, not the version of the lock or of the code, files not as recorded."""
+    pin = case.pins().get(item.name)
+    build = case.facts.get(TorchBuild)
+    stated = build.version if build and item.name == "torch" else ""
+    files = case.facts.get(InstalledFiles)
+    owners = files.owners if files else ()
+    faults = sum(owner.missing + owner.resized for owner in owners if (owner.name, owner.version) == _key(item))
+    return (
+        not (item.has_metadata and item.has_record),
+        pin is not None and pin.version != item.version,
+        bool(stated) and stated.partition("+")[0] != item.version.partition("+")[0],
+        faults,
+    )
+
+
+def _key(item: Distribution) -> tuple[str, str]:
+    return item.name, item.version
 
 
 def _line(item: Distribution) -> str:

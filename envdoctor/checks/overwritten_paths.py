@@ -18,15 +18,14 @@ Fix:
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from envdoctor.checks.case import Case
+from envdoctor.checks.contest import Contest, contests
 from envdoctor.checks.damage import file_tokens, site_relative
 from envdoctor.checks.remedies import reinstall_command, restore_or, uninstall_command
-from envdoctor.checks.wanted_owner import wanted_owner
 from envdoctor.model.finding import Confidence, Finding, Remediation, Severity
 from envdoctor.model.wording import counted
-from envdoctor.probes.installed_files import Contested, InstalledFiles
+from envdoctor.probes.installed_files import Contested
 
 CODE = "ED203"
 NAME = "path-with-two-owners"
@@ -34,31 +33,9 @@ AREA = "Installed files"
 _SHOWN = 6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Pair:
-    """All contested paths of one set of owners."""
-
-    owners: tuple[tuple[str, str], ...]
-    paths: tuple[Contested, ...]
-    wanted: str
-    told_by: str
-
-    @property
-    def unwanted(self) -> tuple[str, ...]:
-        return tuple(name for name, _ in self.owners if name != self.wanted)
-
-    @property
-    def foreign(self) -> tuple[Contested, ...]:
-        """Paths that hold bytes of none but the unwanted, or of nobody."""
-        return tuple(item for item in self.paths if self.wanted not in item.on_disk and item.told_by != "not told")
-
-    def version(self, name: str) -> str:
-        return dict(self.owners)[name]
-
-
 def run(case: Case) -> Iterator[Finding]:
     """Yield one finding for the overwritten, one for those right until the next uninstall, one for each tie."""
-    pairs = _pairs(case)
+    pairs = [pair for pair in contests(case) if not pair.module]
     known = [pair for pair in pairs if pair.wanted]
     overwritten = [pair for pair in known if pair.foreign]
     at_risk = [pair for pair in known if not pair.foreign]
@@ -80,28 +57,15 @@ def run(case: Case) -> Iterator[Finding]:
         yield _finding(case, [pair], "warning", "low", title)
 
 
-def _pairs(case: Case) -> list[_Pair]:
-    groups: dict[tuple[tuple[str, str], ...], list[Contested]] = {}
-    for item in case.facts[InstalledFiles].contested:
-        owners = tuple(sorted({(claim.owner, claim.version) for claim in item.claims}))
-        if len({name for name, _ in owners}) > 1:
-            groups.setdefault(owners, []).append(item)
-    pairs = []
-    for owners, paths in sorted(groups.items()):
-        wanted, told_by = wanted_owner(case, owners)
-        pairs.append(_Pair(owners=owners, paths=tuple(paths), wanted=wanted, told_by=told_by))
-    return pairs
-
-
-def _names(pairs: Sequence[_Pair]) -> str:
+def _names(pairs: Sequence[Contest]) -> str:
     return ", ".join(pair.wanted for pair in pairs)
 
 
-def _others(pairs: Sequence[_Pair]) -> str:
+def _others(pairs: Sequence[Contest]) -> str:
     return ", ".join(sorted({name for pair in pairs for name in pair.unwanted}))
 
 
-def _finding(case: Case, pairs: Sequence[_Pair], severity: Severity, confidence: Confidence, title: str) -> Finding:
+def _finding(case: Case, pairs: Sequence[Contest], severity: Severity, confidence: Confidence, title: str) -> Finding:
     paths = [path for pair in pairs for path in (pair.foreign if pair.wanted and pair.foreign else pair.paths)]
     return Finding(
         code=CODE,
@@ -116,7 +80,7 @@ def _finding(case: Case, pairs: Sequence[_Pair], severity: Severity, confidence:
     )
 
 
-def _evidence(pairs: Sequence[_Pair]) -> Iterator[str]:
+def _evidence(pairs: Sequence[Contest]) -> Iterator[str]:
     for pair in pairs:
         if pair.wanted:
             yield f"{pair.wanted} {pair.version(pair.wanted)} is meant: {pair.told_by}"
@@ -137,7 +101,7 @@ def _on_disk(item: Contested) -> str:
     return f"owned by {owners}; the bytes on disk are of {bytes_of} (told by {item.told_by})"
 
 
-def _remedy(case: Case, pairs: Sequence[_Pair]) -> Remediation:
+def _remedy(case: Case, pairs: Sequence[Contest]) -> Remediation:
     if not all(pair.wanted for pair in pairs):
         names = " and ".join(name for name, _ in pairs[0].owners)
         return Remediation(

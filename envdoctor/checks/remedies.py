@@ -46,3 +46,16 @@ def restore_or(case: Case, text: str, commands: Iterable[str]) -> Remediation:
             safe=True,
         )
     return Remediation(text=text, commands=tuple(commands), safe=False)
+
+
+def through_cache(case: Case, pins: Iterable[tuple[str, str]], commands: Iterable[str]) -> Remediation:
+    """Return the remedy for files that uv's cache holds in the same wrong state: its copy goes first."""
+    names = [name for name, _ in pins]
+    restore = restore_command(case)
+    clean = f"uv cache clean {' '.join(map(shlex.quote, names))}"
+    return Remediation(
+        text=f"clean {', '.join(names)} out of uv's cache first: a reinstall alone links the same bytes again. Every "
+        "other venv linked from that cache has them too",
+        commands=(clean, *([restore] if restore else commands)),
+        safe=bool(restore),
+    )

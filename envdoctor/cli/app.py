@@ -1,6 +1,5 @@
 """The typer application: loads only the command that was asked for, and renders every error in one place."""
 
-import difflib
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,7 @@ import typer.main
 
 from envdoctor import __version__
 from envdoctor.cli.plain_values import PlainCommand, PlainGroup
-from envdoctor.errors import EnvdoctorError, UsageError
+from envdoctor.errors import EnvdoctorError, ProbeError, UsageError
 from envdoctor.exitcodes import ExitCode
 
 # Command -> its module; the function has the command's name. Nothing here is imported before it is asked for.
@@ -32,6 +31,7 @@ COMMANDS = {
         "cache",
     )
 }
+_REPORT_IT = "this is a bug; report the lines above with the output of `envdoctor --version`"
 
 
 class LazyGroup(PlainGroup):
@@ -48,6 +48,8 @@ class LazyGroup(PlainGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command of the first word; raise UsageError with the nearest one for a word that is none."""
         if args[0] not in self.modules and not ctx.resilient_parsing:
+            import difflib
+
             near = difflib.get_close_matches(args[0], self.modules, 1)
             path = ctx.command_path
             hint = f"did you mean `{path} {near[0]}`?" if near else f"`{path} --help` lists the commands"
@@ -117,6 +119,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _say(_usage(error, given))
     except (KeyboardInterrupt, typer.Abort):
         outcome = ExitCode.INTERRUPTED
+    except Exception:  # noqa: BLE001 - Python would exit with 1, which says that something was found in the venv
+        import traceback
+
+        traceback.print_exc()
+        return _say(ProbeError("envdoctor itself failed, so nothing can be told about the venv", _REPORT_IT))
     if outcome == ExitCode.INTERRUPTED:  # typer returns this for Ctrl-C inside a command, and says nothing
         _to_stderr("error: interrupted")
     return int(outcome or 0) if given else ExitCode.USAGE

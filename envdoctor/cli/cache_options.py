@@ -71,15 +71,20 @@ class Subject:
         return live_key.merged(static, live_key.ask(self.python, self.host.environ, self.host.cwd))
 
 
-def subject(venv: str, profile: str) -> Subject:
-    """Return the environment that was named, seen with the variables the profile's launch sets."""
+def launch_host(profile: str) -> tuple[Host, profile_store.ProfileFile | None]:
+    """Return this machine with the variables the profile's launch sets: they decide where its caches lie."""
     host = Host.current()
     found = profile_store.find(profile, host.cwd) if profile else None
-    target = locate(venv, host)
     if found:
         host = replace(host, environ={**host.environ, **found.profile.environment.set})
+    return host, found
+
+
+def subject(venv: str, profile: str) -> Subject:
+    """Return the environment that was named, seen as the profile's launch would see it."""
+    host, found = launch_host(profile)
     return Subject(
-        reading=Reading(target=target, host=host, options=Options(), probes=PROBES),
+        reading=Reading(target=locate(venv, host), host=host, options=Options(), probes=PROBES),
         profile=found.profile if found else None,
         profile_digest=_digest(found) if found else "",
         store=Store.of(host),

@@ -1,13 +1,14 @@
 """`envdoctor cache restore`: merge a snapshot into the caches of a venv."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from envdoctor.cache import keyparts
+from envdoctor.cache import keyparts, relocate
 from envdoctor.cache.archive import reading
 from envdoctor.cache.foreign import objections, remarks
-from envdoctor.cache.keyparts import Comparison
+from envdoctor.cache.keyparts import Comparison, Part
 from envdoctor.cache.manifest import Manifest, fingerprint
 from envdoctor.cache.restore import restore as merge
 from envdoctor.cache.store import label
@@ -39,7 +40,8 @@ def restore(
     with reading(path) as reader:
         manifest, text = reader.manifest()
         _require_wanted(asked, manifest, fingerprint(text))
-        _refuse_or_say(path.name, keyparts.compare(manifest.key, asked.key(live=live)), manifest, force=force)
+        key = asked.key(live=live)
+        _refuse_or_say(path.name, keyparts.compare(manifest.key, key), manifest, force=force)
         if dry_run:
             write_result(
                 f"Would merge {manifest.name}: {len(manifest.files)} files, {megabytes(manifest.bytes)}, "
@@ -48,9 +50,25 @@ def restore(
             return ExitCode.OK
         folders = {root.kind: root.path for root in asked.roots(tuple(manifest.folders))}
         merged = merge(reader, manifest, folders)
-    label(asked.inductor, merged.manifest)
     write_result(merged_text(manifest, merged))
+    label(asked.inductor, _for_this_venv(asked, merged.manifest, key, live=live))
     return ExitCode.OK
+
+
+def _for_this_venv(asked: Subject, manifest: Manifest, key: Sequence[Part], *, live: bool) -> Manifest:
+    """Give C++ kernels of a venv at another path this venv's names, or say that they will be compiled again."""
+    kernels = relocate.needed(manifest, key)
+    if not kernels:
+        return manifest
+    if not live:
+        say(
+            f"warning: the names of {kernels} C++ kernels hold the path of the venv they were made for; they will be "
+            "compiled again\n\nhint: `--live` asks this venv's torch for its names"
+        )
+        return manifest
+    done = relocate.relocate(manifest, asked.inductor, key, asked.python, asked.host.environ, asked.host.cwd)
+    write_result(f"{done.renamed} of {done.kernels} C++ kernels have a name for this venv's path now\n")
+    return done.manifest
 
 
 def _require_wanted(asked: Subject, manifest: Manifest, digest: str) -> None:

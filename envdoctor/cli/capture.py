@@ -1,6 +1,7 @@
 """`envdoctor capture`: a working venv as a profile and a lock that rebuild it."""
 
 import re
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -109,7 +110,7 @@ def _sources(host: Host, *, offline: bool) -> Sources | None:
     if offline:
         return None
     uv = uv_tool.locate(host.environ, host.cwd)
-    return settings.configured(uv, pip_config.read(host.environ, host.home), host.home)
+    return settings.configured(uv, pip_config.read(host.environ, host.home), host.home, sys.executable)
 
 
 def _cache_key(reading: Reading) -> str:

@@ -8,6 +8,7 @@ import typer
 
 from envdoctor.cli.options import (
     ColorOption,
+    DeepOption,
     FormatOption,
     IgnoreOption,
     JsonOption,
@@ -35,6 +36,7 @@ def check(
             help="Judge the facts written by `envdoctor fingerprint` instead of a venv.",
         ),
     ] = "",
+    deep: DeepOption = False,
     ignore: IgnoreOption = [],  # noqa: B006 - typer reads the default and never shares it
     fail_on: Annotated[
         Severity,
@@ -55,7 +57,7 @@ def check(
     Nothing of the venv is run or imported. Exit codes: 0 clean, 1 findings, 2 bad input, 3 could not tell.
     """
     header, verdict = examine_request(
-        Request(venv=venv, profile=profile, fingerprint=fingerprint, waivers=waivers(ignore))
+        Request(venv=venv, profile=profile, fingerprint=fingerprint, deep=deep, quiet=quiet, waivers=waivers(ignore))
     )
     if json or output_format == "json":
         from envdoctor.report import as_json
@@ -64,7 +66,8 @@ def check(
     else:
         from envdoctor.report import as_text
 
-        style = style_for(sys.stdout, os.environ, color=color, quiet=quiet, verbose=verbose)
+        stream = None if output else sys.stdout
+        style = style_for(stream, os.environ, color=color, quiet=quiet, verbose=verbose)
         text = as_text.render(header, verdict, style, fail_on=fail_on)
     write_result(text, output)
     return ExitCode.OK if exit_zero else verdict.exit_code(fail_on)

@@ -1,6 +1,7 @@
 """`envdoctor fetch`: every wheel of a profile's lock in one folder, for a machine without an index."""
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -18,10 +19,9 @@ from envdoctor.model.codec import encode
 from envdoctor.model.wording import counted
 from envdoctor.probes.host import Host
 from envdoctor.profile_store import ProfileFile
-from envdoctor.stack import fetch as fetching
-from envdoctor.stack import pip_config, settings, wheel_tags
+from envdoctor.stack import fetched_wheels, pip_config, settings, wheel_tags
 from envdoctor.stack import uv as uv_tool
-from envdoctor.stack.fetch import Fetched
+from envdoctor.stack.fetched_wheels import Fetched
 from envdoctor.stack.locked_wheels import Fit, search
 from envdoctor.stack.locking import Platform
 
@@ -59,10 +59,12 @@ def fetch(
     fit, markers = _fit(file, python, machine or host.machine)
     packages = list(profile_store.load_lock(file).select(markers).values())
     uv = uv_tool.locate(host.environ, host.cwd)
-    sources = settings.configured(uv, pip_config.read(host.environ, host.home, command="download"), host.home)
+    sources = settings.configured(
+        uv, pip_config.read(host.environ, host.home, command="download"), host.home, sys.executable
+    )
     with progress() as listen, stoppable():
         found = search(packages, folder, fit, sources, uv)
-        done = fetching.fetch(found, folder, sources.access, listen)
+        done = fetched_wheels.fetch(found, folder, sources.access, listen)
     write_result(_json(done, profile) if json or output_format == "json" else _text(done))
     if done.missing:
         raise FetchError(*_missing(done))

@@ -1,5 +1,6 @@
 """`envdoctor lock`: resolve requirements into a hashed lock that names no host."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -8,6 +9,7 @@ import typer
 
 from envdoctor.cli.terminal import say, write_result
 from envdoctor.errors import LockError, UsageError
+from envdoctor.model.wording import counted
 from envdoctor.probes.host import Host
 from envdoctor.stack import locking, pip_config, settings
 from envdoctor.stack import uv as uv_tool
@@ -47,7 +49,7 @@ def lock(
     host = Host.current()
     uv = uv_tool.locate(host.environ, host.cwd)
     pip = pip_config.read(host.environ, host.home)
-    sources = settings.configured(uv, _dated(pip) if exclude_newer else pip, host.home)
+    sources = settings.configured(uv, _dated(pip) if exclude_newer else pip, host.home, sys.executable)
     wanted = locking.Wanted(
         requirements=path,
         platforms=tuple(locking.Platform(python=version, machine=name) for version in python for name in machine),
@@ -61,7 +63,7 @@ def lock(
     target = Path(output) if output not in {"", "-"} else None
     write_result(locking.text_of(made, _head(target)), output)
     if target is not None:
-        say(f"locked {len(made.packages)} packages in {target}")
+        say(f"locked {counted(len(made.packages), 'package')} in {target}")
     return 0
 
 

@@ -45,6 +45,12 @@ QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="One line a cau
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", "-v", help="Consequences in full, and checks that do not apply.")
 ]
+DeepOption = Annotated[
+    bool,
+    typer.Option(
+        "--deep", help="Hash every installed file and compare it with RECORD; files that have not changed only once."
+    ),
+]
 IgnoreOption = Annotated[
     list[str],
     typer.Option(

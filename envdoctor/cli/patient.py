@@ -1,17 +1,19 @@
 """The environment a command line means, and what is found in it."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envdoctor import examine, fingerprint_file
+from envdoctor.cli.terminal import say
 from envdoctor.errors import FingerprintError, UsageError
 from envdoctor.heading import heading
 from envdoctor.model.codec import CodecError
 from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.model.verdict import Verdict
 from envdoctor.probes.context import Options
+from envdoctor.probes.deep_files import DeepFiles
 from envdoctor.probes.host import Host
 from envdoctor.probes.target import Target, resolve
 from envdoctor.report.header import Header
@@ -31,6 +33,9 @@ class Request:
     profile: str = ""
     fingerprint: str = ""
     """A fingerprint file, judged instead of a venv."""
+    deep: bool = False
+    quiet: bool = False
+    """No progress on stderr."""
     waivers: "tuple[Waiver, ...]" = ()
 
 
@@ -51,6 +56,11 @@ def examine_request(request: Request, host: Host | None = None) -> tuple[Header,
     host = host or Host.current()
     if request.fingerprint and request.venv:
         raise UsageError("both a venv and --fingerprint were given", "leave one of them away")
+    if request.fingerprint and request.deep:
+        raise UsageError(
+            "--deep hashes a venv's files, a fingerprint has none",
+            "write it with its hashes: `envdoctor fingerprint --deep VENV -o FILE`",
+        )
     found = _profile(request, host)
     profile, lock = (found.profile, _lock(found)) if found else (None, None)
     facts = read_back(request.fingerprint) if request.fingerprint else take(request, host)
@@ -69,8 +79,20 @@ def take(request: Request, host: Host | None = None, *, contents: bool = False) 
         source_root=found.path.parent.parent if found else None,
         source_files=tuple(found.profile.sources) if found else (),
         contents=contents,
+        deep=request.deep,
     )
-    return examine.take_fingerprint(locate(request.venv, host), host, options)
+    target = locate(request.venv, host)
+    return _deeply(target, host, options, request) if request.deep else examine.take_fingerprint(target, host, options)
+
+
+def _deeply(target: Target, host: Host, options: Options, request: Request) -> Fingerprint:
+    from envdoctor.cli.hashing import hashing
+
+    with hashing(quiet=request.quiet) as show:
+        facts = examine.take_fingerprint(target, host, replace(options, progress=show))
+    for note in facts[DeepFiles].notes if facts.get(DeepFiles) else ():
+        say(f"note: {note}")
+    return facts
 
 
 def _profile(request: Request, host: Host) -> "ProfileFile | None":

@@ -1,12 +1,12 @@
 """A restore's plan and outcome, for people."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from envdoctor.model.plan import Change, Plan
 from envdoctor.model.wording import counted
-from envdoctor.stack.index import shown
-from envdoctor.stack.rehearse import Rehearsed
 from envdoctor.stack.restore import Restored
+from envdoctor.stack.urls import shown
 
 _LISTED = 12
 
@@ -34,27 +34,13 @@ def plan_text(plan: Plan) -> str:
 def outcome_text(done: Restored) -> str:
     """Return what was done, and the way back."""
     verified = done.verified
-    counts = f"{verified.distributions} packages, {verified.files} files ({size(verified.bytes)})"
+    counts = f"{counted(verified.distributions, 'package')}, {counted(verified.files, 'file')} ({size(verified.bytes)})"
     lines = [f"restored {done.target}: {counts} verified by sha256"]
     if done.kept is not None:
         lines += [
             f"the old venv is kept at {done.kept}; running processes go on with its files",
             f"to go back: mv {done.target} {done.target}.new && mv {done.kept} {done.target}",
         ]
-    return "\n".join(lines) + "\n"
-
-
-def rehearsed_text(plan: Plan, done: Rehearsed) -> str:
-    """Return what a rehearsal built and verified, and what a restore still lacks."""
-    verified = done.verified
-    total = len(plan.packages) + len(plan.unavailable)
-    lines = [
-        f"rehearsed {plan.target}: {verified.distributions} of {counted(total, 'package')}, "
-        f"{counted(verified.files, 'file')} ({size(verified.bytes)}) verified by sha256"
-        + (", examined" if done.examined else "")
-        + "; the copy is removed again, nothing else was touched"
-    ]
-    lines += [f"missing: {one.name} {one.version}\n  hint: {one.hint}" for one in plan.unavailable]
     return "\n".join(lines) + "\n"
 
 
@@ -70,10 +56,9 @@ def size(count: int) -> str:
 
 def _sources(plan: Plan) -> str:
     total = len(plan.packages) + len(plan.unavailable)
-    parts = [f"{plan.count('cache')} in uv's cache"]
-    places = sorted({(p.source.kind, p.source.location) for p in plan.packages if p.source.kind != "cache"})
-    for kind, location in places:
-        count = sum((p.source.kind, p.source.location) == (kind, location) for p in plan.packages)
+    parts = [f"{plan.cached} in uv's cache"]
+    places = Counter((p.source.kind, p.source.location) for p in plan.packages if not p.source.cached)
+    for (kind, location), count in sorted(places.items()):
         where = {"backend": f"the {location} index", "configured": "the configured sources"}.get(kind, shown(location))
         parts.append(f"{count} from {where}")
     if plan.unavailable:

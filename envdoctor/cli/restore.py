@@ -9,20 +9,19 @@ import typer
 
 from envdoctor import __version__, profile_store
 from envdoctor.cli.options import FormatOption, JsonOption, ProfileOption
-from envdoctor.cli.plan_text import outcome_text, plan_text, rehearsed_text, size
-from envdoctor.cli.progress import progress
+from envdoctor.cli.plan_text import outcome_text, plan_text, size
 from envdoctor.cli.signals import stoppable
 from envdoctor.cli.terminal import say, write_result
 from envdoctor.errors import RestoreError, UsageError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.model.codec import encode
+from envdoctor.model.wording import counted
 from envdoctor.probes.host import Host
 from envdoctor.stack import restore as restoring
 from envdoctor.stack import wheelhouse as wheelhouses
-from envdoctor.stack.examination import objections
-from envdoctor.stack.index import shown
 from envdoctor.stack.journal import inode
 from envdoctor.stack.restore import Prepared, Restored
+from envdoctor.stack.urls import shown
 from envdoctor.stack.verify import Verified
 
 
@@ -53,7 +52,8 @@ def restore(
 ) -> int:
     """Rebuild a profile's stack beside the venv, verify every file, and swap it in; the old venv is kept.
 
-    Exit codes: 0 restored or already in place, 2 bad input, 4 failed with the old venv as it was, 130 interrupted.
+    Exit codes: 0 restored or already in place, 2 bad input, 4 failed with the old venv as it was, 130 declined or
+    interrupted.
     """
     if not profile:
         raise UsageError("no profile to restore", "`envdoctor profiles` lists them: `envdoctor restore --profile P`")
@@ -66,7 +66,7 @@ def restore(
         file=file,
         lock=profile_store.load_lock(file),
         python=python,
-        offline=offline,
+        offline=offline or host.environ.get("UV_OFFLINE", "").lower() in {"1", "true", "yes", "on"},
         wheelhouses=wheelhouses.chosen(wheelhouse, file, host.cwd),
     )
     prepared = restoring.prepare(request, host)
@@ -77,8 +77,9 @@ def restore(
     if not force and (verified := _in_place(prepared)):
         return _say_in_place(prepared, verified, as_json=as_json)
     say(plan_text(prepared.plan))
-    if not prepared.plan.unavailable and not yes:
-        _ask(prepared)
+    if not prepared.plan.unavailable and not yes and not _agreed(prepared):
+        say(_state(prepared))
+        return ExitCode.INTERRUPTED
     done = _carry_out(prepared)
     _write(as_json, outcome_text(done), prepared, {"status": "restored", "result": _result(done)})
     return ExitCode.OK
@@ -90,6 +91,8 @@ def _show_plan(prepared: Prepared, *, as_json: bool) -> int:
 
 
 def _rehearse(prepared: Prepared, *, as_json: bool) -> int:
+    from envdoctor.cli.progress import progress
+    from envdoctor.cli.rehearsal_text import rehearsed_text
     from envdoctor.stack.rehearse import rehearse
 
     say(plan_text(prepared.plan))
@@ -100,26 +103,35 @@ def _rehearse(prepared: Prepared, *, as_json: bool) -> int:
 
 
 def _in_place(prepared: Prepared) -> Verified | None:
+    from envdoctor.cli.progress import progress
+
     with progress() as listen:
         return restoring.already_in_place(prepared, _examiner(prepared), listen)
 
 
 def _say_in_place(prepared: Prepared, verified: Verified, *, as_json: bool) -> int:
     text = (
-        f"{prepared.plan.target} already holds {prepared.plan.profile}: {verified.distributions} packages, "
-        f"{verified.files} files ({size(verified.bytes)}) verified by sha256; nothing to do\n"
+        f"{prepared.plan.target} already holds {prepared.plan.profile}: {counted(verified.distributions, 'package')}, "
+        f"{counted(verified.files, 'file')} ({size(verified.bytes)}) verified by sha256; nothing to do\n"
     )
     _write(as_json, text, prepared, {"status": "already in place"})
     return ExitCode.OK
 
 
-def _ask(prepared: Prepared) -> None:
+def _agreed(prepared: Prepared) -> bool:
     if not sys.stdin.isatty():
         raise UsageError("nobody is there to agree: stdin is no terminal", "look at the plan, then add `--yes`")
-    typer.confirm(f"Restore {prepared.plan.target}?", abort=True, err=True)
+    # Not typer.confirm: it writes to stdout, which belongs to the result.
+    print(f"Restore {prepared.plan.target}? [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
+    answer = sys.stdin.readline()
+    if not answer:
+        raise KeyboardInterrupt
+    return answer.strip().lower() in {"y", "yes"}
 
 
 def _carry_out(prepared: Prepared) -> Restored:
+    from envdoctor.cli.progress import progress
+
     try:
         with progress() as listen, stoppable():
             return restoring.carry_out(prepared, _examiner(prepared), listen)
@@ -131,6 +143,8 @@ def _carry_out(prepared: Prepared) -> Restored:
 
 
 def _examiner(prepared: Prepared) -> restoring.Examine:
+    from envdoctor.stack.examination import objections
+
     request = prepared.request
     return lambda venv: objections(venv, prepared.host, request.file.profile, request.lock)
 

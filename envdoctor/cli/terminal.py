@@ -11,16 +11,22 @@ from envdoctor.report.style import Style
 
 # A log or a file has no width of its own; this reads well in both.
 _WIDTH_WITHOUT_TERMINAL = 100
+_UNICODE = {"utf8", "utf16", "utf32"}
 
 
 def style_for(
-    stream: TextIO, environ: Mapping[str, str], *, color: str = "auto", quiet: bool = False, verbose: bool = False
+    stream: TextIO | None,
+    environ: Mapping[str, str],
+    *,
+    color: str = "auto",
+    quiet: bool = False,
+    verbose: bool = False,
 ) -> Style:
-    """Return the style for text written to `stream`."""
+    """Return the style for text written to `stream`; None is a file, which has no width and is UTF-8."""
     return Style(
         width=_width(stream, environ),
         color=_colored(stream, environ, color),
-        unicode=(stream.encoding or "ascii").lower().replace("-", "") in {"utf8", "utf16", "utf32"},
+        unicode=stream is None or (stream.encoding or "ascii").lower().replace("-", "") in _UNICODE,
         verbosity=verbose - quiet,
     )
 
@@ -51,20 +57,22 @@ def say(text: str) -> None:
     print(text, file=sys.stderr)  # noqa: T201 - stderr is where it belongs
 
 
-def _width(stream: TextIO, environ: Mapping[str, str]) -> int:
+def _width(stream: TextIO | None, environ: Mapping[str, str]) -> int:
     if (columns := environ.get("COLUMNS", "")).isdigit() and int(columns) > 0:
         return int(columns)
+    if stream is None:
+        return _WIDTH_WITHOUT_TERMINAL
     try:
         return os.get_terminal_size(stream.fileno()).columns or _WIDTH_WITHOUT_TERMINAL
     except (OSError, ValueError):
         return _WIDTH_WITHOUT_TERMINAL
 
 
-def _colored(stream: TextIO, environ: Mapping[str, str], color: str) -> bool:
+def _colored(stream: TextIO | None, environ: Mapping[str, str], color: str) -> bool:
     if color != "auto":
         return color == "always"
     if environ.get("NO_COLOR"):
         return False
     if environ.get("FORCE_COLOR"):
         return True
-    return stream.isatty() and environ.get("TERM") != "dumb"
+    return stream is not None and stream.isatty() and environ.get("TERM") != "dumb"

@@ -7,9 +7,10 @@ the scope each result carries is what `envdoctor.elf.symbols` needs for that.
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from envdoctor.elf import loaded, search
+from envdoctor.elf.binding import Binder
 from envdoctor.elf.disk import Disk
 from envdoctor.elf.loaded import NO_SUCH_FILE, LoadedObject, LoadFailure, LoadResult
 from envdoctor.elf.reader import ElfObject
@@ -24,6 +25,7 @@ class _Entry:
     fact: LoadedObject
     origin: str
     loader: "_Entry | None"
+    needed: "list[_Entry]" = field(default_factory=list)
     versions_checked: bool = False
 
     @property
@@ -46,9 +48,12 @@ class Loader:
     mapped, so that one run finds every missing name and not only the first.
     """
 
-    def __init__(self, roots: SearchRoots, disk: Disk | None = None, *, tolerant: bool = False) -> None:
-        """Take the search roots and, to share what was read, the disk memo."""
+    def __init__(
+        self, roots: SearchRoots, disk: Disk | None = None, *, tolerant: bool = False, binder: Binder | None = None
+    ) -> None:
+        """Take the search roots and, to share what was read, the disk memo. With a binder, dlopen binds symbols too."""
         self.roots = roots
+        self.binder = binder
         self.tolerant = tolerant
         self.disk = disk or Disk()
         self.preload_errors: tuple[str, ...] = ()
@@ -60,11 +65,12 @@ class Loader:
 
     def fork(self) -> "Loader":
         """Return an independent loader in the same state, to ask what a later dlopen would do."""
-        other = Loader(self.roots, self.disk, tolerant=self.tolerant)
+        other = Loader(self.roots, self.disk, tolerant=self.tolerant, binder=self.binder)
         other.preload_errors = self.preload_errors
         copies = {id(entry): _Entry(entry.fact, entry.origin, None, versions_checked=True) for entry in self._entries}
         for entry in self._entries:
             copies[id(entry)].loader = copies[id(entry.loader)] if entry.loader is not None else None
+            copies[id(entry)].needed = [copies[id(item)] for item in entry.needed]
         other._names = {name: copies[id(entry)] for name, entry in self._names.items()}
         other._entries = list(copies.values())
         other._global = [copies[id(entry)] for entry in self._global]
@@ -116,21 +122,37 @@ class Loader:
             walked = self._map_dependencies(roots, missing)
             for entry in walked:
                 self._check_versions(entry, missing)
+            scope = self._scope(walked)
+            if mark and not missing:
+                self._bind(walked, mark, scope, missing)
         except _Stop as stop:
             return self._failed(name, mark, stop)
         if global_:
             self._global += [entry for entry in walked if entry not in self._global]
-        scope = dict.fromkeys([*map(id, self._global), *map(id, walked)])
-        facts = {id(entry): entry.fact for entry in self._entries}
-        opened = tuple(entry.fact for entry in self._entries[mark:])
         return LoadResult(
             name=name,
-            opened=opened,
+            opened=tuple(entry.fact for entry in self._entries[mark:]),
             root=roots[0].fact,
-            scope=tuple(facts[key] for key in scope),
+            scope=scope,
             failure=missing[0] if missing else None,
             missing=tuple(missing),
         )
+
+    def _scope(self, walked: list[_Entry]) -> tuple[LoadedObject, ...]:
+        entries = {id(entry): entry.fact for entry in (*self._global, *walked)}
+        return tuple(entries.values())
+
+    def _bind(
+        self, walked: list[_Entry], mark: int, scope: tuple[LoadedObject, ...], missing: list[LoadFailure]
+    ) -> None:
+        """Bind what was mapped anew (the program itself, mapped at mark 0, starts lazily bound)."""
+        if self.binder is None:
+            return
+        new = set(map(id, self._entries[mark:]))
+        order = [entry.fact for entry in _relocation_order(walked) if id(entry) in new]
+        failure = self.binder.first_failure(order, scope)
+        if failure is not None:
+            self._note(_Stop(failure), missing)
 
     def _failed(self, name: str, mark: int, stop: _Stop) -> LoadResult:
         gone = set(map(id, self._entries[mark:]))
@@ -157,6 +179,8 @@ class Loader:
                 except _Stop as stop:
                     self._note(stop, missing)
                     continue
+                if item not in entry.needed:
+                    entry.needed.append(item)
                 if id(item) not in listed:
                     listed.add(id(item))
                     queue.append(item)
@@ -274,3 +298,24 @@ def _missing(name: str, requester: _Entry | None, found: Found, roots: SearchRoo
 def _unloadable(name: str, requester: _Entry | None, message: str) -> LoadFailure:
     asked_by = requester.fact.path if requester else None
     return LoadFailure(kind="cannot be loaded", name=name, requester=asked_by, message=message)
+
+
+def _relocation_order(walked: list[_Entry]) -> list[_Entry]:
+    """Dependencies before what needs them: glibc's `_dl_sort_maps` (the form of 2.35) from its end."""
+    done: dict[int, _Entry] = {}
+    visited: set[int] = set()
+    for start in reversed(walked):
+        stack = [(start, iter(start.needed))]
+        if id(start) in visited:
+            continue
+        visited.add(id(start))
+        while stack:
+            entry, rest = stack[-1]
+            following = next((item for item in rest if id(item) not in visited), None)
+            if following is None:
+                done[id(entry)] = entry
+                stack.pop()
+            else:
+                visited.add(id(following))
+                stack.append((following, iter(following.needed)))
+    return list(done.values())

@@ -9,8 +9,9 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from envdoctor.elf.disk import Disk
+from envdoctor.elf.image import open_regular
 from envdoctor.elf.ldcache import read_cache
-from envdoctor.elf.reader import EM_X86_64, ElfObject, open_regular
+from envdoctor.elf.reader import EM_X86_64, ElfObject
 from envdoctor.elf.search import SearchRoots, find, split_library_path, split_preload
 from envdoctor.errors import ElfError
 
@@ -22,7 +23,8 @@ X86_64_LEVELS: tuple[tuple[str, frozenset[str]], ...] = (
 )
 HASWELL = frozenset({"avx2", "bmi1", "bmi2", "abm", "movbe", "popcnt", "fma"})
 AVX512_1 = frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"})
-SYSTEM_DIRECTORIES = re.compile(rb"(?:/(?:usr/)?lib[\w./+-]{0,60}/\0){2,}")
+# Two or more in a row. It begins with a literal, so that the search for it runs at memory speed.
+SYSTEM_DIRECTORIES = re.compile(rb"/(?:usr/)?lib[\w./+-]{0,60}/\0(?:/(?:usr/)?lib[\w./+-]{0,60}/\0)+")
 MAX_INTERPRETER = 8 << 20
 
 

@@ -10,10 +10,11 @@ import re
 from dataclasses import dataclass, replace
 
 from envdoctor.elf.graph import Loader
+from envdoctor.elf.image import open_regular
 from envdoctor.elf.loaded import LoadedObject, LoadFailure, LoadResult
-from envdoctor.elf.reader import open_regular
 from envdoctor.errors import ElfError
 
+NVRTC_BUILTINS = "libnvrtc-builtins.so."
 DRIVER = ("libcuda.so.", "libnvidia-")
 CUDNN_PART = re.compile(r"libcudnn_[a-z_]+\.so(?:\.\d+)?")
 MAX_SCANNED = 16 << 20
@@ -59,7 +60,7 @@ _CALLS = (
     _Call("libcaffe2_nvrtc.so", "libtorch_cuda.so", "kernels compiled at run time by torch itself"),
     _Call("libnvrtc.so.{cuda}", "libcusparseLt.so.0", "semi-structured sparse matrix products"),
     _Call("libnvrtc.so.{cuda}", "libcublasLt.so.{cuda}", "cuBLASLt kernels compiled at run time", optional=True),
-    _Call("libnvrtc-builtins.so.{minor}", "libnvrtc.so.{cuda}", "any NVRTC compilation"),
+    _Call(NVRTC_BUILTINS, "libnvrtc.so.{cuda}", "any NVRTC compilation"),
     _Call("libnvJitLink.so.{cuda}", "libcufft.so", "cuFFT callbacks and LTO kernels", optional=True),
     _Call("libcufile_rdma.so.1", "libcufile.so.0", "GPUDirect Storage over RDMA", optional=True),
 )
@@ -89,14 +90,23 @@ def _without(library: LazyLibrary, known: set[str]) -> LazyLibrary:
 def _calls(loader: Loader, cuda: str) -> list[LazyLibrary]:
     found: list[LazyLibrary] = []
     for call in _CALLS:
-        name, opener_name = (text.format(cuda=cuda.partition(".")[0], minor=cuda) for text in (call.name, call.opener))
-        opener = _mapped(loader, opener_name)
+        major = cuda.partition(".")[0]
+        opener = _mapped(loader, call.opener.format(cuda=major))
+        name = call.name.format(cuda=major)
+        if name == NVRTC_BUILTINS and opener is not None:
+            name = _builtins_of(loader, opener, cuda)
         # What torch ships beside itself it opens only if it is there; a build without it has the code linked in.
         inside = name.startswith(("libtorch_", "libcaffe2_"))
         if opener is None or (inside and not _beside(loader, opener, name)):
             continue
         found.append(_try(loader, name, opener, call.when, optional=call.optional))
     return found
+
+
+def _builtins_of(loader: Loader, opener: LoadedObject, cuda: str) -> str:
+    """NVRTC asks for the builtins of its own minor version, which lie beside it in every wheel."""
+    names = loader.disk.names(os.path.dirname(opener.path))
+    return next((name for name in names if re.fullmatch(NVRTC_BUILTINS + r"\d+\.\d+", name)), NVRTC_BUILTINS + cuda)
 
 
 def _mapped(loader: Loader, name: str) -> LoadedObject | None:

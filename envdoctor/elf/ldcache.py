@@ -10,7 +10,8 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from envdoctor.elf.reader import EM_386, EM_AARCH64, EM_X86_64, open_regular
+from envdoctor.elf.image import open_regular
+from envdoctor.elf.reader import EM_386, EM_AARCH64, EM_X86_64
 from envdoctor.errors import ElfError
 
 OLD_MAGIC = b"ld.so-1.7.0"

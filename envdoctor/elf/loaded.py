@@ -6,6 +6,9 @@ from typing import Literal
 from envdoctor.elf.reader import DF_1_PIE, ET_DYN, ET_EXEC, ElfObject
 from envdoctor.elf.search import Attempt, FoundVia
 
+FailureKind = Literal[
+    "not found", "wrong ELF class", "wrong machine", "cannot be loaded", "version not found", "undefined symbol"
+]
 NO_SUCH_FILE = "cannot open shared object file: No such file or directory"
 
 
@@ -46,16 +49,16 @@ class LoadedObject:
 class LoadFailure:
     """Why a dlopen fails."""
 
-    kind: Literal["not found", "wrong ELF class", "wrong machine", "cannot be loaded", "version not found"]
+    kind: FailureKind
     name: str
-    """The name that could not be mapped, or the file that lacks the version."""
+    """The name that could not be mapped, the file that lacks the version, or the symbol that nothing defines."""
     requester: str | None
     """The path of the object that asked for it; None when it is the very name given to dlopen."""
     message: str
     """What dlerror() says, word for word, where ld.so would say it."""
     tried: tuple[Attempt, ...] = ()
     version: str = ""
-    """For "version not found": the version name."""
+    """For "version not found" and "undefined symbol": the version name, if one was asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -190,7 +190,7 @@ def find(name: str, requester: Mapped | None, program: Mapped | None, roots: Sea
     """Search for a name without a slash. Raise ElfError when ld.so would meet a file that is no ELF object."""
     tried: list[Attempt] = []
     other_class = False
-    for via, directory, of in order(requester, program, roots):
+    for via, directory, of in _once(order(requester, program, roots)):
         for path in _candidates(via, directory, name, requester, roots, disk):
             outcome = _judge(path, roots, disk)
             tried.append(Attempt(via=via, directory=directory, of=of, outcome=outcome, path=path))
@@ -200,6 +200,15 @@ def find(name: str, requester: Mapped | None, program: Mapped | None, roots: Sea
         if not tried or tried[-1].directory != directory or tried[-1].via != via:
             tried.append(Attempt(via=via, directory=directory, of=of))
     return Found(path=None, tried=tuple(tried), other_class=other_class)
+
+
+def _once(steps: Iterator[tuple[FoundVia, str, str]]) -> Iterator[tuple[FoundVia, str, str]]:
+    """Leave out directories that were looked into before: what was not there is not there now."""
+    seen: set[str] = set()
+    for step in steps:
+        if step[1] not in seen:
+            seen.add(step[1])
+            yield step
 
 
 def _candidates(

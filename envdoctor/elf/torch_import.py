@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from envdoctor.elf import lazy
+from envdoctor.elf.binding import Binder
 from envdoctor.elf.disk import Disk
 from envdoctor.elf.graph import Loader
 from envdoctor.elf.lazy import LazyLibrary
@@ -86,15 +87,20 @@ class TorchImport:
     """What ld.so prints about LD_PRELOAD."""
 
 
-def simulate_import(target: TorchTarget, roots: SearchRoots, disk: Disk | None = None) -> TorchImport:
-    """Play `import torch` for the target. Raise ElfError when its `__init__.py` cannot be read."""
+def simulate_import(
+    target: TorchTarget, roots: SearchRoots, disk: Disk | None = None, *, binder: Binder | None = None
+) -> TorchImport:
+    """Play `import torch` for the target. With a binder, symbols are bound as well: slower, and finds mixed versions.
+
+    Raise ElfError when torch's `__init__.py` cannot be read.
+    """
     memo = disk or Disk()
     plan = parse_init(_init_text(target.torch))
-    run = _Run(target, Loader(roots, memo), plan)
+    run = _Run(target, Loader(roots, memo, binder=binder), plan)
     failure = next(run.steps(), None)
     survey = run
     if failure is not None:
-        survey = _Run(target, Loader(roots, memo, tolerant=True), plan)
+        survey = _Run(target, Loader(roots, memo, tolerant=True, binder=binder), plan)
         for _ in survey.steps():
             pass
     return TorchImport(

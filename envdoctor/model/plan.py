@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-SourceKind = Literal["cache", "find-links", "index", "backend", "configured"]
-"""cache: uv has it unpacked, from a wheel with a locked hash; find-links: a configured folder or page; index: a
-configured index or the default one; backend: the torch backend's own index; configured: some configured source, which
-one could not be told."""
+SourceKind = Literal["find-links", "index", "backend", "configured"]
+"""find-links: a configured folder or page; index: a configured index or the default one; backend: the torch backend's
+own index; configured: one of the configured sources, not told which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +31,9 @@ class Source:
 
     kind: SourceKind
     location: str = ""
-    """Folder or URL as configured (for the cache: the source it was cached from); backend name; empty when not told."""
+    """Folder or URL as configured; the backend's name; empty when it is not told."""
+    cached: bool = False
+    """uv has it unpacked in its cache for this source, from a wheel with a locked hash."""
     filename: str = ""
     bytes: int | None = None
     """Bytes to download; 0 for what lies on this machine, None when the source does not say."""
@@ -89,6 +90,8 @@ class Plan:
     warnings: tuple[str, ...]
     """Settings that contradict the lock, and what the new venv will not have."""
     steps: tuple[str, ...]
+    offline: bool = False
+    """Nothing may be fetched."""
 
     @property
     def download_bytes(self) -> int:
@@ -100,6 +103,7 @@ class Plan:
         """How many packages have an unknown download size."""
         return sum(package.source.bytes is None for package in self.packages)
 
-    def count(self, kind: SourceKind) -> int:
-        """Return how many packages come from that kind of source."""
-        return sum(package.source.kind == kind for package in self.packages)
+    @property
+    def cached(self) -> int:
+        """How many packages uv has in its cache."""
+        return sum(package.source.cached for package in self.packages)

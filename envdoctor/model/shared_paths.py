@@ -5,6 +5,8 @@ folders (SGLang pull request 31035 tells of the same loss); nvidia-cusparselt-cu
 Modules: nvitop issue 44 (pynvml), onnxruntime's and opencv-python's own README (install only one), uv issue 10564.
 """
 
+from collections.abc import Collection
+
 SHARED_FOLDERS: dict[str, tuple[str, ...]] = {
     "nvidia/cudnn": ("nvidia-cudnn-cu11", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13"),
     "nvidia/cusparselt": ("nvidia-cusparselt-cu12", "nvidia-cusparselt-cu13"),
@@ -41,6 +43,17 @@ SHARED_FILES: dict[str, tuple[str, ...]] = {
     "pynvml.py": ("nvidia-ml-py", "nvidia-ml-py3", "pynvml"),
 }
 """File below site-packages -> the distributions that write it."""
+
+
+MAINTAINED: dict[str, str] = {"pynvml": "nvidia-ml-py"}
+"""Module -> the one of its writers that is still maintained (nvitop issue 44: the others are forks or empty shims)."""
+
+
+def shared_module(owners: Collection[str]) -> str:
+    """Return the module that all these distributions are known to write, or empty."""
+    wanted = set(owners)
+    names = [(path.removesuffix(".py"), writers) for path, writers in (*SHARED_FILES.items(), *SHARED_FOLDERS.items())]
+    return next((name for name, writers in names if "/" not in name and wanted <= set(writers)), "")
 
 
 def other_writers(path: str, owner: str) -> set[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from envdoctor.probes.context import Reading
 from envdoctor.probes.host import Host
-from envdoctor.probes.mounts import filesystem_type
+from envdoctor.probes.mounts import NETWORK, filesystem_type
 
 # A cache of a training run holds some thousand files; past this many the size is a lower bound, and says so.
 _MAXIMUM_ENTRIES = 20_000
@@ -43,6 +43,11 @@ class CompileCache:
     writable: bool
     owner_uid: int
     """-1 when absent."""
+
+    @property
+    def shared(self) -> bool:
+        """Tell whether other nodes can write the same folder."""
+        return self.filesystem in NETWORK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

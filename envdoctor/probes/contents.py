@@ -28,16 +28,13 @@ class Content:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """All of them. A check does not pay for it: only a fingerprint, a capture and a comparison ask."""
+    """All of them. There is no such section unless it was asked for: a check does not pay for it."""
 
-    asked: bool
-    items: tuple[Content, ...] = ()
+    items: tuple[Content, ...]
 
 
 def probe(reading: Reading) -> Contents:
-    """Digest the rows of every RECORD, when the options ask for it."""
-    if not reading.options.contents:
-        return Contents(asked=False)
+    """Digest the rows of every RECORD."""
     records = index(reading)
     items = [
         Content(
@@ -49,7 +46,7 @@ def probe(reading: Reading) -> Contents:
         for at, item in enumerate(reading.fact(Distributions).items)
         if item.origin == "site-packages" and not item.shadowed
     ]
-    return Contents(asked=True, items=tuple(sorted(items, key=lambda item: item.name)))
+    return Contents(items=tuple(sorted(items, key=lambda item: item.name)))
 
 
 def _digest(item: Distribution, rows: Sequence[Fields]) -> str:

@@ -25,6 +25,10 @@ class Options:
     """Files under `source_root` to hash."""
     contents: bool = False
     """Digest every RECORD, so that the stack as a whole has a digest."""
+    deep: bool = False
+    """Hash every file that a RECORD states a hash for."""
+    progress: Callable[[int, int], None] | None = None
+    """Called with (bytes done, bytes in all) while that goes on."""
 
 
 @dataclass(slots=True, kw_only=True)

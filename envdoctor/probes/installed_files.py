@@ -1,21 +1,20 @@
 """What every RECORD promises, against what lies on disk: existence and size, no contents but of contested ties."""
 
-import base64
-import hashlib
 import os
 import stat
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from envdoctor.probes.comparison import Comparison, compare, link_roots
 from envdoctor.probes.context import Reading
+from envdoctor.probes.digest_memo import DigestMemo, key_of
 from envdoctor.probes.distributions import Distribution, Distributions
-from envdoctor.probes.records import Fields, RecordIndex, Row, index, recorded_size
-from envdoctor.probes.regular_file import read_regular
+from envdoctor.probes.file_digests import FileDigests
+from envdoctor.probes.records import Fields, RecordIndex, index, recorded_size
+from envdoctor.probes.uv_cache import UvCache
+from envdoctor.probes.whose_bytes import ToldBy, WhoseBytes
 
-# Owners whose bytes cannot be told by size alone are told by hash, as long as that stays quick.
-_TIE_FILE = 8 * 1024 * 1024
-_TIE_TOTAL = 64 * 1024 * 1024
 _KIND_OF_FILE, _REGULAR = 0o170000, stat.S_IFREG
 Kind = Literal["missing", "resized", "not a file", "unreadable"]
 
@@ -31,6 +30,8 @@ class Fault:
     recorded_size: int
     size: int
     """-1 when there is none."""
+    cached_at: str = ""
+    """The same file in uv's cache, which a change in place changes too; empty when it shares none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,7 @@ class Contested:
     claims: tuple[Claim, ...]
     on_disk: tuple[str, ...]
     """Owners whose RECORD the bytes on disk match; empty when none does or it could not be told."""
-    told_by: Literal["size", "hash", "missing", "not told"]
+    told_by: ToldBy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +66,7 @@ class Owner:
     missing: int
     resized: int
     record_sha256: str
-    """Digest of RECORD itself, so that two fingerprints can be compared by content."""
+    """Digest of the rows that the wheel brought, so that two fingerprints can be compared by content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,22 +84,21 @@ class InstalledFiles:
 
 
 def probe(reading: Reading) -> InstalledFiles:
-    """Stat every RECORD row but bytecode and rows that lead outside."""
+    """Stat every RECORD row but bytecode and rows that lead outside; where the options ask for it, hash them all."""
     items = reading.fact(Distributions).items
     records = index(reading)
     prefix = str(reading.target.prefix) + os.sep
     faults: list[Fault] = []
     owners: list[Owner] = []
+    keys: dict[int, dict[str, bytes]] = {}
     for at, rows in records.rows.items():
-        site = os.open(items[at].site, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            owners.append(_owner(items[at], rows, records.digests[at], prefix, faults, site))
-        finally:
-            os.close(site)
-    contested, equal = _contested(records, items, prefix)
+        seen = keys.setdefault(at, {}) if reading.options.deep else None
+        owners.append(_owner(items[at], rows, records.digests[at], prefix, faults, seen))
+    whose = _whose(reading, keys)
+    contested, equal = _contested(records, items, prefix, whose)
     return InstalledFiles(
         owners=tuple(owners),
-        faults=tuple(faults),
+        faults=tuple(_with_twins(faults, reading)),
         contested=contested,
         shared_equal=equal,
         # A base interpreter's scripts lie outside its site folder, and pip --target writes such rows for its own.
@@ -107,31 +107,49 @@ def probe(reading: Reading) -> InstalledFiles:
     )
 
 
+def _whose(reading: Reading, keys: Mapping[int, Mapping[str, bytes]]) -> WhoseBytes:
+    if not reading.options.deep:
+        return WhoseBytes(digests=FileDigests(memo=DigestMemo(path=None), roots=link_roots(reading)), hash_all=False)
+    compared = reading.material(Comparison, lambda reading: compare(reading, keys))
+    return WhoseBytes(digests=compared.digests, hash_all=True)
+
+
 def _owner(
-    item: Distribution, rows: Sequence[Fields], digest: str, prefix: str, faults: list[Fault], site: int
+    item: Distribution,
+    rows: Sequence[Fields],
+    digest: str,
+    prefix: str,
+    faults: list[Fault],
+    keys: dict[str, bytes] | None,
 ) -> Owner:
     counts = {"missing": 0, "resized": 0}
     total = 0
     stat_at = os.stat
-    for path, _, recorded in rows:
-        # Bytecode is rewritten by every interpreter; its absence or another size says nothing.
-        if path.endswith(".pyc"):
-            continue
-        try:
-            # Relative to the open site folder: the kernel then walks a third of the path, 25,000 times.
-            status = stat_at(path, dir_fd=site)
-        except OSError as error:
-            kind: Kind = "missing" if isinstance(error, FileNotFoundError | NotADirectoryError) else "unreadable"
-            counts["missing"] += kind == "missing"
-            faults.append(_fault(item, path, prefix, kind, recorded_size(recorded), -1))
-            continue
-        size = status.st_size
-        total += size
-        if recorded != str(size) and recorded_size(recorded) not in (-1, size):
-            counts["resized"] += 1
-            faults.append(_fault(item, path, prefix, "resized", recorded_size(recorded), size))
-        elif status.st_mode & _KIND_OF_FILE != _REGULAR:
-            faults.append(_fault(item, path, prefix, "not a file", recorded_size(recorded), -1))
+    # Relative to the open site folder the kernel walks a third of each path, 25,000 times.
+    site = os.open(item.site, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for path, _, recorded in rows:
+            # Bytecode is rewritten by every interpreter; its absence or another size says nothing.
+            if path.endswith(".pyc"):
+                continue
+            try:
+                status = stat_at(path, dir_fd=site)
+            except OSError as error:
+                kind: Kind = "missing" if isinstance(error, FileNotFoundError | NotADirectoryError) else "unreadable"
+                counts["missing"] += kind == "missing"
+                faults.append(_fault(item, path, prefix, kind, recorded_size(recorded), -1))
+                continue
+            size = status.st_size
+            total += size
+            if recorded != str(size) and recorded_size(recorded) not in (-1, size):
+                counts["resized"] += 1
+                faults.append(_fault(item, path, prefix, "resized", recorded_size(recorded), size))
+            elif status.st_mode & _KIND_OF_FILE != _REGULAR:
+                faults.append(_fault(item, path, prefix, "not a file", recorded_size(recorded), -1))
+            elif keys is not None:
+                keys[path] = key_of(status)
+    finally:
+        os.close(site)
     return Owner(
         name=item.name,
         version=item.version,
@@ -143,23 +161,32 @@ def _owner(
     )
 
 
+def _with_twins(faults: Sequence[Fault], reading: Reading) -> Iterator[Fault]:
+    items = {item.name: item for item in reading.fact(Distributions).items if not item.shadowed}
+    cache = UvCache(host=reading.host)
+    for fault in faults:
+        owner = items.get(fault.owner) if fault.kind == "resized" else None
+        twin = cache.twin(str(reading.target.prefix / fault.path), owner.site, owner.folder) if owner else ""
+        yield replace(fault, cached_at=twin) if twin else fault
+
+
 def _fault(item: Distribution, path: str, prefix: str, kind: Kind, recorded: int, size: int) -> Fault:
     full = os.path.normpath(os.path.join(item.site, path))  # noqa: PTH118 - faults can be thousands
     return Fault(path=full.removeprefix(prefix), owner=item.name, kind=kind, recorded_size=recorded, size=size)
 
 
-def _contested(records: RecordIndex, items: Sequence[Distribution], prefix: str) -> tuple[tuple[Contested, ...], int]:
+def _contested(
+    records: RecordIndex, items: Sequence[Distribution], prefix: str, whose: WhoseBytes
+) -> tuple[tuple[Contested, ...], int]:
     found: list[Contested] = []
     equal = 0
-    budget = _TIE_TOTAL
     for full, claims in records.contested.items():
         if full.endswith(".pyc"):
             continue
         if len({row.hash for _, row in claims}) == 1 and claims[0][1].hash:
             equal += 1
             continue
-        on_disk, told_by, spent = _whose(full, claims, budget)
-        budget -= spent
+        on_disk, told_by = whose.of(full, claims)
         found.append(
             Contested(
                 path=full.removeprefix(prefix),
@@ -172,23 +199,3 @@ def _contested(records: RecordIndex, items: Sequence[Distribution], prefix: str)
             )
         )
     return tuple(found), equal
-
-
-def _whose(
-    full: str, claims: Sequence[tuple[int, Row]], budget: int
-) -> tuple[list[int], Literal["size", "hash", "missing", "not told"], int]:
-    try:
-        status = os.stat(full)  # noqa: PTH116 - a string path, thousands of times
-    except OSError:
-        return [], "missing", 0
-    fitting = [(at, row) for at, row in claims if row.size == status.st_size]
-    if len({row.hash for _, row in fitting}) <= 1:
-        return [at for at, _ in fitting], "size", 0
-    if status.st_size > min(_TIE_FILE, budget):
-        return [], "not told", 0
-    try:
-        digest = hashlib.sha256(read_regular(full, _TIE_FILE)).digest()
-    except OSError:
-        return [], "not told", 0
-    text = "sha256=" + base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-    return [at for at, row in fitting if row.hash == text], "hash", status.st_size

@@ -17,6 +17,7 @@ _MAXIMUM_RECORD = 32 * 1024 * 1024
 # A stack of 90 distributions has 26,000 rows. A RECORD may claim any number; memory is not for it to decide.
 _MAXIMUM_ROWS = 1_000_000
 _MAXIMUM_PATH = 4096
+_NOTES = (b"INSTALLER,", b"RECORD,", b"REQUESTED,", b"direct_url.json,", b"uv_cache.json,")
 
 Fields = list[str]
 """Path, hash and size of a row, each as written. A plain list: there are tens of thousands."""
@@ -40,7 +41,7 @@ class RecordIndex:
     rows: dict[int, list[Fields]]
     """Index into `Distributions.items` -> its rows that stay inside."""
     digests: dict[int, str]
-    """The same index -> sha256 of RECORD itself."""
+    """The same index -> sha256 of the rows that the wheel brought: equal for one wheel wherever it is installed."""
     owners: dict[str, int]
     """Absolute path inside the prefix -> index of the first owner."""
     contested: dict[str, list[tuple[int, Row]]]
@@ -60,6 +61,27 @@ def recorded_size(text: str) -> int:
     """Return the size a row states; -1 for none, or for what is no number."""
     # isdecimal admits other scripts' digits, which int() reads too; a RECORD holds ASCII.
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else -1
+
+
+def _of_wheel(data: bytes, folder: str) -> bytes:
+    """Return RECORD without the rows that differ between two installs of one wheel.
+
+    Those are scripts, whose first line names the interpreter, and the installer's notes in dist-info. Installers sort
+    the rows by path, so scripts come first and dist-info is one block.
+    """
+    start = 0
+    while data.startswith(b"../", start):
+        start = data.find(b"\n", start) + 1 or len(data)
+    data = b"\n" + data[start:]
+    prefix = f"\n{folder}/".encode("utf-8", "surrogateescape")
+    first, last = data.find(prefix), data.rfind(prefix)
+    if first < 0:
+        return data
+    end = data.find(b"\n", last + 1)
+    end = len(data) if end < 0 else end
+    rows = data[first:end].split(prefix)[1:]
+    kept = [prefix + row for row in rows if not row.startswith(_NOTES)]
+    return data[:first] + b"".join(kept) + data[end:]
 
 
 def _index(reading: Reading) -> RecordIndex:
@@ -99,7 +121,7 @@ class _Indexer:
         rows = self._rows(at, path, data.decode("utf-8", "surrogateescape"))
         self.left -= len(rows)
         rows, paths = self._inside(at, item, rows)
-        self.made.digests[at] = hashlib.sha256(data).hexdigest()
+        self.made.digests[at] = hashlib.sha256(_of_wheel(data, item.folder)).hexdigest()
         self.made.rows[at] = rows
         if self.made.owners.keys().isdisjoint(paths):
             self.made.owners.update(dict.fromkeys(paths, at))
@@ -110,16 +132,17 @@ class _Indexer:
         rows = [line.rsplit(",", 2) for line in text.split("\n")]
         if rows[-1] == [""]:
             rows.pop()
-        if '"' in text or "\r" in text or set(map(len, rows)) - {3}:
-            return list(self._as_csv(at, path, text))
-        return rows
+        if '"' not in text and "\r" not in text and not set(map(len, rows)) - {3}:
+            sizes = "".join([size for _, _, size in rows])
+            if not sizes or (sizes.isascii() and sizes.isdecimal()):
+                return rows
+        return list(self._as_csv(at, path, text))
 
     def _as_csv(self, at: int, path: str, text: str) -> Iterator[Fields]:
         number = 0
         try:
-            for fields in csv.reader(io.StringIO(text, newline="")):
-                number += 1
-                if len(fields) == 3:
+            for number, fields in enumerate(csv.reader(io.StringIO(text, newline="")), 1):
+                if len(fields) == 3 and (not fields[2] or recorded_size(fields[2]) >= 0):
                     yield fields
                 elif fields:
                     self.made.malformed.append((at, f"{path}:{number}: not a RECORD row"))

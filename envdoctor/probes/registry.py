@@ -1,11 +1,14 @@
 """All probes, by the section they return."""
 
+from collections.abc import Mapping
+
 from envdoctor.probes import (
     companions,
     compile_caches,
     compiled_objects,
     conda,
     contents,
+    deep_files,
     distributions,
     environment,
     extension_modules,
@@ -24,7 +27,7 @@ from envdoctor.probes import (
     toolchain,
     torch_build,
 )
-from envdoctor.probes.context import Probe
+from envdoctor.probes.context import Options, Probe
 
 PROBES: dict[type, Probe] = {
     interpreter.Interpreter: interpreter.probe,
@@ -37,7 +40,6 @@ PROBES: dict[type, Probe] = {
     torch_build.TorchBuild: torch_build.probe,
     gpu_code.GpuCode: gpu_code.probe,
     installed_files.InstalledFiles: installed_files.probe,
-    contents.Contents: contents.probe,
     extension_modules.ExtensionModules: extension_modules.probe,
     libraries.Libraries: libraries.probe,
     startup_hooks.StartupHooks: startup_hooks.probe,
@@ -51,3 +53,11 @@ PROBES: dict[type, Probe] = {
     sources.Sources: sources.probe,
 }
 """In the order a fingerprint shows them."""
+ON_REQUEST: dict[type, Probe] = {contents.Contents: contents.probe, deep_files.DeepFiles: deep_files.probe}
+"""Only read when the options ask for them."""
+
+
+def chosen(options: Options) -> Mapping[type, Probe]:
+    """Return the probes that a reading with those options runs."""
+    asked = {contents.Contents: options.contents, deep_files.DeepFiles: options.deep}
+    return PROBES | {kind: probe for kind, probe in ON_REQUEST.items() if asked[kind]}

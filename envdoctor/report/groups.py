@@ -28,6 +28,6 @@ def by_cause(verdict: Verdict) -> tuple[Group, ...]:
 
 
 def primary(groups: tuple[Group, ...]) -> Group | None:
-    """Return the group to mend first: the leading one, when it explains others or stands before others."""
-    leads = bool(groups) and groups[0].cause.severity == "error" and (len(groups) > 1 or bool(groups[0].consequences))
+    """Return the group to mend first: the leading error, when it explains others; a list of equals has none."""
+    leads = bool(groups) and groups[0].cause.severity == "error" and bool(groups[0].consequences)
     return groups[0] if leads else None

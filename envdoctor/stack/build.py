@@ -1,15 +1,16 @@
 """Building the new venv beside the old one with uv."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envdoctor.model.lock import LockedPackage
 from envdoctor.model.plan import Plan, Source
+from envdoctor.model.wording import counted
 from envdoctor.stack.events import Event, Listener
-from envdoctor.stack.index import shown
 from envdoctor.stack.preview import requirements
-from envdoctor.stack.settings import Sources
+from envdoctor.stack.settings import Reach, Sources
+from envdoctor.stack.urls import shown
 from envdoctor.stack.uv import Uv
 
 _PLAIN = ("+ ", "error:", "cause:", "hint:", "Using Python", "Resolved ", "Prepared ", "Installed ")
@@ -29,11 +30,12 @@ def groups(plan: Plan, locked: Mapping[str, LockedPackage]) -> tuple[Group, ...]
     uv takes the first index that has the version, whatever its hash: with triton's two builds of one file name it would
     take the wrong one and stop. One source a run makes it take the wheel that was found.
     """
-    order = {"cache": 0, "find-links": 1, "index": 2, "configured": 3, "backend": 4}
-    made: dict[tuple[int, str], tuple[Source, list[LockedPackage]]] = {}
+    order = {"find-links": 1, "index": 2, "configured": 3, "backend": 4}
+    made: dict[tuple[bool, int, str], tuple[Source, list[LockedPackage]]] = {}
     for package in plan.packages:
         source = package.source
-        made.setdefault((order[source.kind], source.location), (source, []))[1].append(locked[package.name])
+        key = (not source.cached, order[source.kind], source.location)
+        made.setdefault(key, (source, []))[1].append(locked[package.name])
     return tuple(Group(source=made[key][0], packages=tuple(made[key][1])) for key in sorted(made))
 
 
@@ -57,48 +59,38 @@ def build(
             folder,
         )
     )
-    done = 0
-    for number, group in enumerate(groups(plan, locked)):
-        _install(group, number, sources, uv, folder, listen, done, len(plan.packages))
+    done, total = 0, len(plan.packages)
+    for group in groups(plan, locked):
+        event = Event(phase="build", text=_words(group), done=done, total=total)
+        listen(event)
+
+        def hear(line: str, event: Event = event) -> None:
+            # uv's summary says nothing that the plan did not; its errors are told once, at the end.
+            if not line.lstrip().startswith(_PLAIN):
+                listen(replace(event, text=line.strip()))
+
+        arguments, reach = _installing(group, plan, sources, folder)
+        asked = requirements(group.packages)
+        uv.run([*arguments, *reach.arguments], extra=reach.variables, stdin=asked, listen=hear)
         done += len(group.packages)
-    listen(Event(phase="build", text=f"{done} packages installed", done=done, total=len(plan.packages)))
+    listen(Event(phase="build", text=f"{counted(done, 'package')} installed", done=done, total=total))
 
 
-def _install(  # noqa: PLR0913, PLR0917 - one private call
-    group: Group, number: int, sources: Sources, uv: Uv, folder: Path, listen: Listener, done: int, total: int
-) -> None:
-    asked = folder.with_name(f"{folder.name}-{number}.txt")
-    asked.write_text(requirements(group.packages), encoding="utf-8")
+def _installing(group: Group, plan: Plan, sources: Sources, folder: Path) -> tuple[list[str | Path], Reach]:
     arguments: list[str | Path] = ["pip", "install", "--no-deps", "--no-build", "--require-hashes"]
-    arguments += ["--python", folder / "bin" / "python", "--requirements", asked]
+    arguments += ["--python", folder / "bin" / "python", "--requirements", "-"]
     # Safe where every wheel must have a locked hash: whichever index answers, only the locked bytes are accepted.
     arguments += ["--index-strategy", "unsafe-best-match"]
-    if group.source.kind == "cache":
+    if group.source.cached or plan.offline:
         # A cached wheel asked for online is re-validated, and behind some proxies fetched again.
         arguments += ["--offline"]
     if group.source.kind == "backend":
         arguments += ["--torch-backend", group.source.location]
-    one_place = group.source.kind in ("cache", "find-links", "index")
-    reach = sources.only(group.source.location) if one_place else sources.everywhere
-    listen(Event(phase="build", text=_words(group), done=done, total=total))
-
-    def hear(line: str) -> None:
-        # uv's summary says nothing that the plan did not; its errors are told once, at the end.
-        if not line.lstrip().startswith(_PLAIN):
-            listen(Event(phase="build", text=line.strip(), done=done, total=total))
-
-    try:
-        uv.run([*arguments, *reach.arguments], extra=reach.variables, listen=hear)
-    finally:
-        asked.unlink(missing_ok=True)
+    one_place = group.source.kind in ("find-links", "index")
+    return arguments, sources.only(group.source.location) if one_place else sources.everywhere
 
 
 def _words(group: Group) -> str:
-    where = {
-        "cache": "uv's cache",
-        "configured": "the configured sources",
-        "backend": f"the {group.source.location} index",
-    }
-    count = len(group.packages)
-    place = where.get(group.source.kind) or shown(group.source.location)
-    return f"{count} package{'s' if count != 1 else ''} from {place}"
+    where = {"configured": "the configured sources", "backend": f"the {group.source.location} index"}
+    place = "uv's cache" if group.source.cached else where.get(group.source.kind) or shown(group.source.location)
+    return f"{counted(len(group.packages), 'package')} from {place}"

@@ -12,11 +12,11 @@ from envdoctor.model.profile import Profile
 from envdoctor.stack import pylock_text
 from envdoctor.stack.captured_profile import profile_toml
 from envdoctor.stack.events import Event, Listener
-from envdoctor.stack.index import shown
 from envdoctor.stack.installed_wheels import Found, ToKeep
 from envdoctor.stack.locking import text_of
 from envdoctor.stack.pylock_text import LockedWheel
 from envdoctor.stack.repack import RepackError, repack
+from envdoctor.stack.urls import shown
 from envdoctor.stack.wheelhouse import beside
 
 Form = Literal["requirements", "pylock"]

@@ -8,7 +8,6 @@ import re
 import ssl
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from email.message import Message
@@ -16,9 +15,10 @@ from pathlib import Path
 from threading import Event as Flag
 from typing import BinaryIO
 
-from envdoctor.stack.index import Access, File, IndexUnreadableError, open_url, shown
-from envdoctor.stack.offers import path_of
-from envdoctor.stack.wheel_file import WheelError, open_wheel
+from envdoctor.stack.fetch import open_url
+from envdoctor.stack.index import File
+from envdoctor.stack.urls import Access, IndexUnreadableError, shown
+from envdoctor.stack.wheel_file import unsafe_entry
 
 _PIECE = 1024 * 1024
 _PAUSES = (0.0, 0.5, 2.0)
@@ -102,7 +102,7 @@ class Download:
         )
 
     def _fetch(self) -> None:
-        local = path_of(self.file)
+        local = self.file.local
         if local is not None:
             with local.open("rb") as source, self.part.open("wb") as target:
                 self._copy(source, target)
@@ -126,10 +126,8 @@ class Download:
 
     def _ask(self) -> None:
         begun = self.part.stat().st_size if self.part.exists() else 0
-        headers = {"User-Agent": "envdoctor", "Accept-Encoding": "identity"}
-        headers |= {"Range": f"bytes={begun}-"} if begun else {}
-        request = urllib.request.Request(self.file.url, headers=headers)  # noqa: S310 - open_url checks the scheme
-        with open_url(request, self.access) as answer:
+        headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={begun}-"} if begun else {})}
+        with open_url(self.file.url, self.access, more=headers) as answer:
             at, total = _extent(answer.status, answer.headers)
             if at not in (0, begun):
                 raise EOFError("the server sent another range than it was asked for")
@@ -154,15 +152,10 @@ class Download:
         self._told = reached
 
     def _refuse_unsafe(self) -> None:
-        try:
-            with self.part.open("rb") as file:
-                faults = open_wheel(file).faults()
-        except WheelError as error:
-            faults = (str(error),)
-        if faults:
+        if problem := unsafe_entry(self.part):
             self.part.unlink()
             raise DownloadError(
-                f"{self.file.filename} must not be installed: {'; '.join(faults)}",
+                f"{self.file.filename} must not be installed: {problem}",
                 "never install it: find out where the wheel comes from, and lock another",
             )
 

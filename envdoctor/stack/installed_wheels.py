@@ -18,10 +18,10 @@ from envdoctor.probes.records import index
 from envdoctor.probes.search_path import SearchPath
 from envdoctor.probes.torch_build import TorchBuild
 from envdoctor.stack.events import Event, Listener
-from envdoctor.stack.index import shown
 from envdoctor.stack.pinning import NotPinned, Pinned, Subject, pin
 from envdoctor.stack.repack import RepackError, filename
 from envdoctor.stack.settings import Sources
+from envdoctor.stack.urls import shown
 from envdoctor.stack.verify import Fault, Verified, verify
 
 _THREADS = 8

@@ -15,10 +15,11 @@ from packaging.utils import canonicalize_name
 from envdoctor.model.lock import LockedPackage
 from envdoctor.stack import wheel_tags
 from envdoctor.stack.download import sha256
-from envdoctor.stack.index import File, IndexUnreadableError, shown, size_of
-from envdoctor.stack.offers import files_of, path_of
+from envdoctor.stack.index import File, size_of
+from envdoctor.stack.offers import files_of
 from envdoctor.stack.preview import requirements
 from envdoctor.stack.settings import Sources
+from envdoctor.stack.urls import IndexUnreadableError, shown
 from envdoctor.stack.uv import Uv, UvError
 
 _THREADS = 8
@@ -101,9 +102,8 @@ def _find(
 ) -> Path | Job | str:
     """Return the wheel in the wheelhouse, the job to fetch it, or why there is none."""
     for file in _fitting(inside, package, order):
-        local = path_of(file)
-        if local is not None and sha256(local) in package.hashes:
-            return local
+        if file.local is not None and sha256(file.local) in package.hashes:
+            return file.local
     seen: list[str] = []
     unread: list[str] = []
     for place in (*sources.find_links, *sources.indexes):
@@ -113,8 +113,7 @@ def _find(
             unread.append(str(error))
             continue
         for file in offered:
-            local = path_of(file)
-            digest = sha256(local) if local is not None else file.sha256
+            digest = sha256(file.local) if file.local is not None else file.sha256
             # What states no hash is fetched and then held to the lock's.
             if not digest or digest in package.hashes:
                 return Job(package=package, file=_sized(file, sources))

@@ -12,11 +12,12 @@ from packaging.version import InvalidVersion, Version
 
 from envdoctor.model.wording import counted
 from envdoctor.probes.distributions import Distribution
-from envdoctor.stack.index import File, IndexUnreadableError, shown
-from envdoctor.stack.offers import files_of, path_of
+from envdoctor.stack.index import File
+from envdoctor.stack.offers import files_of
 from envdoctor.stack.remote_file import NoRangesError, open_remote
 from envdoctor.stack.settings import Sources
-from envdoctor.stack.wheel_file import WheelError, open_wheel
+from envdoctor.stack.urls import IndexUnreadableError, shown
+from envdoctor.stack.wheel_contents import WheelError, open_wheel
 
 _SHOWN = 3
 # Eight searches at once are enough to make a small resolver stumble.
@@ -140,13 +141,11 @@ def _matches(file: File, place: str, subject: Subject, sources: Sources, library
 
 
 def _open(file: File, sources: Sources) -> BinaryIO:
-    local = path_of(file)
-    return local.open("rb") if local is not None else open_remote(file.url, sources.access)
+    return file.local.open("rb") if file.local is not None else open_remote(file.url, sources.access)
 
 
 def _digest(file: File) -> str:
-    local = path_of(file)
-    if local is None:
+    if file.local is None:
         return file.sha256
-    with local.open("rb") as content:
+    with file.local.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()

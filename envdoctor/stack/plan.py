@@ -8,6 +8,7 @@ from packaging.version import InvalidVersion, Version
 
 from envdoctor.model.lock import LockedPackage
 from envdoctor.model.plan import Change, Interpreter, Plan, PlannedPackage
+from envdoctor.model.wording import counted
 from envdoctor.profile_store import ProfileFile
 from envdoctor.stack.installed import Installed
 from envdoctor.stack.sources import Found
@@ -34,6 +35,7 @@ def assemble(  # noqa: PLR0913 - the facts a plan is made of
     locked: Mapping[str, LockedPackage],
     found: Found,
     warnings: Sequence[str],
+    offline: bool = False,
 ) -> Plan:
     """Put the facts together. `keep` is where the old venv would go."""
     packages = tuple(
@@ -54,8 +56,9 @@ def assemble(  # noqa: PLR0913 - the facts a plan is made of
         changes=differing,
         unchanged=sum(name in present.installed for name in locked)
         - sum(bool(c.before and c.after) for c in differing),
-        warnings=(*warnings, *_losses(present)),
+        warnings=(*warnings, *_losses(present, locked)),
         steps=_steps(target, keep, present, len(packages)),
+        offline=offline,
     )
 
 
@@ -83,12 +86,12 @@ def _equal(before: str, after: str) -> bool:
         return before == after
 
 
-def _losses(present: Present) -> list[str]:
+def _losses(present: Present, locked: Mapping[str, LockedPackage]) -> list[str]:
     told = [
         f"{item.name} {item.version} ({item.note}) is not in the lock and will be in the old venv only; "
         f"put it back with `uv pip install --no-deps {_back(item)}`"
         for item in present.installed.values()
-        if item.note
+        if item.note and item.name not in locked
     ]
     if present.system_site_packages:
         told.append("the old venv also sees the system's site-packages; the new one sees its own packages only")
@@ -103,7 +106,7 @@ def _back(item: Installed) -> str:
 
 def _steps(target: Path, keep: Path, present: Present, count: int) -> tuple[str, ...]:
     steps = [
-        f"build a new venv with {count} packages beside {target}",
+        f"build a new venv with {counted(count, 'package')} beside {target}",
         "compare the sha256 of every file with its RECORD, and the packages with the lock",
         "examine the copy as `envdoctor check` does",
     ]

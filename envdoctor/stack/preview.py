@@ -3,7 +3,7 @@
 import re
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -24,11 +24,13 @@ _UNCACHED = re.compile(r"Identified uncached distribution: ([A-Za-z0-9._-]+)==")
 class Preview:
     """Normalized names by what uv said of them."""
 
-    cached: frozenset[str]
+    cached: frozenset[str] = frozenset()
     """Unpacked in uv's cache, from a wheel with a locked hash."""
-    uncached: frozenset[str]
-    absent: frozenset[str]
+    uncached: frozenset[str] = frozenset()
+    absent: frozenset[str] = frozenset()
     """No source that was asked has them."""
+    unknown: frozenset[str] = frozenset()
+    """The source has them; whether the cache has them too, the log did not say."""
 
 
 def requirements(packages: Sequence[LockedPackage]) -> str:
@@ -46,22 +48,22 @@ def cached(
     reach: Reach,
     *,
     offline: bool,
-) -> frozenset[str]:
-    """Return the packages that uv has unpacked in its cache, from wheels with a locked hash."""
+    torch_backend: str = "",
+) -> Preview:
+    """Ask what uv has in its cache. `offline` forbids to fetch the index pages it lacks."""
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
         try:
-            log = _dry_run(uv, packages, interpreter, reach, Path(folder), True, "")
-            return _split(log, set()).cached
+            return _asked(uv, packages, interpreter, reach, Path(folder), torch_backend, offline=True)
         except UvError as error:
             if missing(error.output) is None:
                 raise
     # Some index page is not in the cache. Offline, uv names the gaps one by one; online, it fills all of them at once.
     if not offline:
         try:
-            return preview(uv, packages, interpreter, reach, offline=False).cached
+            return preview(uv, packages, interpreter, reach, offline=False, torch_backend=torch_backend)
         except UvError:
             pass  # the index does not answer; what the cache holds can still be told
-    return preview(uv, packages, interpreter, reach, offline=True).cached
+    return preview(uv, packages, interpreter, reach, offline=True, torch_backend=torch_backend)
 
 
 def preview(
@@ -79,7 +81,7 @@ def preview(
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
         while asked:
             try:
-                log = _dry_run(uv, asked, interpreter, reach, Path(folder), offline, torch_backend)
+                seen = _asked(uv, asked, interpreter, reach, Path(folder), torch_backend, offline=offline)
             except UvError as error:
                 name = missing(error.output)
                 gone = [package for package in asked if name and package.name == canonicalize_name(name[0])]
@@ -89,32 +91,34 @@ def preview(
                 absent |= {package.name for package in gone}
                 asked = [package for package in asked if package not in gone]
                 continue
-            return _split(log, absent)
-    return Preview(cached=frozenset(), uncached=frozenset(), absent=frozenset(absent))
+            return replace(seen, absent=frozenset(absent))
+    return Preview(absent=frozenset(absent))
 
 
-def _split(log: str, absent: set[str]) -> Preview:
-    uncached = frozenset(canonicalize_name(name) for name in _UNCACHED.findall(log))
-    known = frozenset(canonicalize_name(name) for name in _CACHED.findall(log))
-    return Preview(cached=known - uncached, uncached=uncached, absent=frozenset(absent))
-
-
-def _dry_run(
+def _asked(
     uv: Uv,
     packages: Sequence[LockedPackage],
     interpreter: Interpreter,
     reach: Reach,
     folder: Path,
-    offline: bool,  # noqa: FBT001
     torch_backend: str,
-) -> str:
-    asked = folder / "requirements.txt"
-    asked.write_text(requirements(packages), encoding="utf-8")
+    *,
+    offline: bool,
+) -> Preview:
     arguments: list[str | Path] = ["pip", "install", "--verbose", "--dry-run", "--no-deps", "--no-build"]
-    arguments += ["--require-hashes", "--requirements", asked, "--python", interpreter.path]
+    arguments += ["--require-hashes", "--requirements", "-", "--python", interpreter.path]
     # An empty target folder stands for the venv that does not exist yet: nothing counts as installed.
     arguments += ["--target", folder / "empty", "--index-strategy", "unsafe-best-match"]
     arguments += ["--offline"] if offline else []
     arguments += ["--torch-backend", torch_backend] if torch_backend else []
     # One try is enough to learn whether a source answers; the real fetch keeps uv's retries.
-    return uv.run([*arguments, *reach.arguments], extra={**reach.variables, "UV_HTTP_RETRIES": "0"}).stderr
+    variables = {**reach.variables, "UV_HTTP_RETRIES": "0"}
+    log = uv.run([*arguments, *reach.arguments], extra=variables, stdin=requirements(packages)).stderr
+    return read_log(log, frozenset(package.name for package in packages))
+
+
+def read_log(log: str, asked: frozenset[str]) -> Preview:
+    """Sort the packages that were asked for by what the log of a dry run says of each."""
+    uncached = frozenset(canonicalize_name(name) for name in _UNCACHED.findall(log)) & asked
+    known = frozenset(canonicalize_name(name) for name in _CACHED.findall(log)) & asked
+    return Preview(cached=known - uncached, uncached=uncached, unknown=asked - known - uncached)

@@ -2,11 +2,11 @@
 
 import io
 import re
-import urllib.request
 from collections.abc import Mapping
 from typing import BinaryIO, cast
 
-from envdoctor.stack.index import Access, IndexUnreadableError, open_url, shown
+from envdoctor.stack.fetch import open_url
+from envdoctor.stack.urls import Access, IndexUnreadableError, shown
 
 # A zip's table of contents lies at its end; of most wheels all of it, and RECORD too, fits into this.
 _TAIL = 64 * 1024
@@ -49,8 +49,8 @@ class _RemoteFile(io.RawIOBase):
         return data, len(data)
 
     def _ask(self, wanted: str) -> "_Answer":
-        headers: Mapping[str, str] = {"Range": wanted, "Accept-Encoding": "identity", "User-Agent": "envdoctor"}
-        return cast("_Answer", open_url(urllib.request.Request(self._url, headers=dict(headers)), self._access))  # noqa: S310
+        headers = {"Range": wanted, "Accept-Encoding": "identity"}
+        return cast("_Answer", open_url(self._url, self._access, more=headers))
 
     def readable(self) -> bool:
         return True

@@ -1,6 +1,8 @@
 """A restore: plan, build beside, verify, examine, swap. The old venv is touched by the last step only."""
 
+import errno
 import json
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -93,7 +95,7 @@ def prepare(request: Request, host: Host) -> Prepared:
     )
     chosen = request.lock.select(interpreter.markers)
     pip = with_wheelhouses(pip_config.read(host.environ, host.home, venv=store.target), request.wheelhouses)
-    configured = settings.configured(uv, pip, host.home)
+    configured = settings.configured(uv, pip, host.home, interpreter.path)
     found = sources.locate(
         uv,
         list(chosen.values()),
@@ -110,7 +112,12 @@ def prepare(request: Request, host: Host) -> Prepared:
         present=_present(store.target),
         locked=chosen,
         found=found,
-        warnings=constraints.contradictions(pip.constraints, chosen, interpreter.markers, host.cwd),
+        offline=request.offline,
+        warnings=(
+            *configured.warnings,
+            *_ownership(store.target, host),
+            *constraints.contradictions(pip.constraints, chosen, interpreter.markers, host.cwd),
+        ),
     )
     return Prepared(
         request=request,
@@ -161,8 +168,10 @@ def carry_out(prepared: Prepared, examine: Examine, listen: Listener) -> Restore
             with uninterrupted():
                 kept = put_in_place(store, entry)
             clock.lap("swap")
-        except BaseException:
+        except BaseException as error:
             _undo(store, folder)
+            if isinstance(error, OSError):
+                raise _system_said(error) from error
             raise
         return Restored(target=store.target, kept=kept, verified=verified, recovered=recovered, seconds=clock.laps)
 
@@ -199,6 +208,13 @@ def _undo(store: Store, folder: Path) -> None:
     journal.clear(store)
 
 
+def _system_said(error: OSError) -> RestoreError:
+    where = f" ({error.filename})" if error.filename else ""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    hint = "free some space and run it again" if full else "restore as the owner of the venv's folder"
+    return RestoreError(f"{error.strerror or error}{where}", hint)
+
+
 class _Clock:
     """Wall time by phase."""
 
@@ -232,6 +248,15 @@ def _present(venv: Path) -> planning.Present:
         system_site_packages="include-system-site-packages=true" in text,
         installed=installed(venv),
     )
+
+
+def _ownership(target: Path, host: Host) -> tuple[str, ...]:
+    told = []
+    if target.exists() and target.stat().st_uid != host.uid:
+        told.append(f"{target} belongs to another user; the new venv will belong to {host.user}")
+    if Path(sys.prefix).resolve() == target:
+        told.append("envdoctor itself runs from this venv and will be in the old one only, unless the lock has it")
+    return tuple(told)
 
 
 def _refuse_strange(target: Path) -> None:

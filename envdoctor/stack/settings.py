@@ -1,11 +1,11 @@
 """The sources a restore may use: uv's own configuration, completed by pip's, as uv itself then sees it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from envdoctor.stack.index import Access
 from envdoctor.stack.pip_config import PipSettings
+from envdoctor.stack.urls import Access, is_local, local_path
 from envdoctor.stack.uv import Uv
 
 _TRANSPORT = ("UV_INSECURE_HOST", "SSL_CERT_FILE", "ALL_PROXY")
@@ -30,6 +30,8 @@ class Sources:
     everywhere: Reach
     """All of them, as uv and pip are configured."""
     access: Access
+    warnings: tuple[str, ...] = ()
+    """Configured places that are passed over, and why."""
 
     def only(self, place: str) -> Reach:
         """Leave uv one source: that index or that find-links place."""
@@ -41,10 +43,24 @@ class Sources:
         return Reach(variables={**variables, "UV_INDEX": place, "UV_DEFAULT_INDEX": place})
 
 
-def configured(uv: Uv, pip: PipSettings, home: Path) -> Sources:
-    """Ask uv which sources it uses once pip's are added to its own."""
+def configured(uv: Uv, pip: PipSettings, home: Path, python: str) -> Sources:
+    """Ask uv which sources it uses once pip's are added to its own. `python` spares it looking for an interpreter."""
+    # pip passes over a folder that is not there, uv stops at it.
+    gone = tuple(place for place in pip.find_links if is_local(place) and not (uv.cwd / local_path(place)).exists())
+    pip = replace(pip, find_links=tuple(place for place in pip.find_links if place not in gone))
     variables = _variables(uv.environment, pip)
-    asked = ("pip", "compile", "-", "--quiet", "--no-header", "--offline", "--emit-index-url", "--emit-find-links")
+    asked = (
+        "pip",
+        "compile",
+        "-",
+        "--quiet",
+        "--no-header",
+        "--offline",
+        "--emit-index-url",
+        "--emit-find-links",
+        "--python",
+        python,
+    )
     told = [line.split(maxsplit=1) for line in uv.run(asked, extra=variables).stdout.splitlines() if line.strip()]
     everywhere = Reach(variables=variables, arguments=("--no-index",) if pip.no_index else ())
 
@@ -55,7 +71,13 @@ def configured(uv: Uv, pip: PipSettings, home: Path) -> Sources:
     indexes = () if pip.no_index else (*of("--extra-index-url"), *of("--index-url"))
     certificate = uv.environment.get("SSL_CERT_FILE") or pip.certificate
     access = Access(environment=uv.environment, home=home, certificate=certificate, proxy=pip.proxy)
-    return Sources(indexes=indexes, find_links=of("--find-links"), everywhere=everywhere, access=access)
+    return Sources(
+        indexes=indexes,
+        find_links=of("--find-links"),
+        everywhere=everywhere,
+        access=access,
+        warnings=tuple(f"pip's find-links place {place} does not exist and is passed over" for place in gone),
+    )
 
 
 def _variables(environment: Mapping[str, str], pip: PipSettings) -> dict[str, str]:

@@ -10,10 +10,11 @@ from packaging.tags import Tag
 from envdoctor.model.lock import LockedPackage
 from envdoctor.model.plan import Interpreter, Source, SourceKind, Unavailable
 from envdoctor.stack import wheel_tags
-from envdoctor.stack.index import Access, File, IndexUnreadableError, shown, size_of
-from envdoctor.stack.offers import files_of, is_local, path_of
+from envdoctor.stack.index import File, size_of
+from envdoctor.stack.offers import files_of
 from envdoctor.stack.preview import cached, preview
 from envdoctor.stack.settings import Sources
+from envdoctor.stack.urls import Access, IndexUnreadableError, is_local, shown
 from envdoctor.stack.uv import Uv, UvError
 from envdoctor.stack.wheel_safety import unsafe
 
@@ -38,6 +39,8 @@ class _Search:
     unread: list[str] = field(default_factory=list)
     refused: bool = False
     """Some index answered, but not with its files."""
+    unknown: bool = False
+    """uv can have it from some source, but did not say whether its cache does."""
     unsafe: bool = False
     """A wheel with a locked hash holds what must not be installed."""
 
@@ -49,15 +52,15 @@ class _Search:
         return wheel_tags.rank(file.filename, self.package.name, self.package.version, self.order)
 
     def fitting(self, files: Iterable[File], place: str, access: Access) -> File | None:
-        """Return the best file with a locked hash; note what the version's other files have against them."""
+        """Return the best file with a locked hash; note files of the version that have another."""
         ranked = [(key, file) for file in files if (key := self._rank(file)) is not None]
         for _, file in sorted(ranked, key=lambda pair: pair[0]):
             digest = file.sha256 or _digest(file)
             if digest not in self.package.hashes:
                 self.seen.append(f"{place} has {file.filename}, but with sha256 {digest or 'unknown'}")
-            elif faults := unsafe(file, access):
+            elif problem := unsafe(file, access):
                 self.unsafe = True
-                self.seen.append(f"{place} has {file.filename}, but {'; '.join(faults)}")
+                self.seen.append(f"{place} has {file.filename} with a locked hash, but {problem}")
             else:
                 return file
         return None
@@ -79,21 +82,20 @@ def locate(
     order = wheel_tags.places(wheel_tags.tags_of(interpreter))
     searches = [_Search(package=package, order=order) for package in packages]
     found = _cached(uv, searches, interpreter, sources, offline=offline)
-    uncached = [search for search in searches if search.package.name not in found]
+
+    def left() -> list[_Search]:
+        return [search for search in searches if search.package.name not in found]
+
     with ThreadPoolExecutor(_THREADS) as pool:
-        sought = pool.map(lambda one: _search(one, sources, offline), uncached)
-        found |= {
-            search.package.name: source for search, source in zip(uncached, sought, strict=True) if source is not None
-        }
-    left = [search for search in searches if search.package.name not in found]
+        sought = list(pool.map(lambda one: (one, _search(one, sources, offline)), left()))
+    found |= {search.package.name: source for search, source in sought if source is not None}
     refused = ""
-    if left and torch_backend and not offline:
-        taken, refused = _from_backend(uv, [search.package for search in left], interpreter, sources, torch_backend)
+    if left() and torch_backend:
+        packages = [search.package for search in left()]
+        taken, refused = _from_backend(uv, packages, interpreter, sources, torch_backend, offline=offline)
         found |= taken
     gone = tuple(
-        _unavailable(search, interpreter, offline=offline, backend=torch_backend, refused=refused)
-        for search in left
-        if search.package.name not in found
+        _unavailable(search, interpreter, offline=offline, backend=torch_backend, refused=refused) for search in left()
     )
     return Found(sources=found, unavailable=gone)
 
@@ -109,9 +111,13 @@ def _cached(
         if is_local(place):
             left = [search for search in left if search.offered(_files(place, search, sources))]
         packages = [search.package for search in left]
-        if packages:
-            for name in cached(uv, packages, interpreter, sources.only(place), offline=offline or is_local(place)):
-                found[name] = Source(kind="cache", location=place, bytes=0)
+        if not packages:
+            continue
+        seen = cached(uv, packages, interpreter, sources.only(place), offline=offline or is_local(place))
+        kind: SourceKind = "find-links" if place in sources.find_links else "index"
+        found |= {name: Source(kind=kind, location=place, cached=True, bytes=0) for name in seen.cached}
+        for search in left:
+            search.unknown = search.unknown or search.package.name in seen.unknown
     return found
 
 
@@ -132,29 +138,39 @@ def _search(search: _Search, sources: Sources, offline: bool) -> Source | None: 
         file = search.fitting(_files(place, search, sources), shown(place), sources.access)
         if file is not None:
             kind: SourceKind = "find-links" if place in sources.find_links else "index"
-            size = 0 if file.url.startswith("file:") else size_of(file, sources.access)
+            size = 0 if file.local is not None else size_of(file, sources.access)
             return Source(kind=kind, location=place, filename=file.filename, bytes=size)
     # An index that would not talk to us may talk to uv, which knows more ways to log in.
-    return Source(kind="configured") if search.refused and not offline else None
+    return Source(kind="configured") if search.unknown or (search.refused and not offline) else None
 
 
 def _digest(file: File) -> str:
-    local = path_of(file)
-    if local is None:
+    if file.local is None:
         return ""
-    with local.open("rb") as content:
+    with file.local.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def _from_backend(
-    uv: Uv, packages: Sequence[LockedPackage], interpreter: Interpreter, sources: Sources, backend: str
+    uv: Uv,
+    packages: Sequence[LockedPackage],
+    interpreter: Interpreter,
+    sources: Sources,
+    backend: str,
+    *,
+    offline: bool,
 ) -> tuple[dict[str, Source], str]:
+    """Return what the backend's index has, and why it could not be asked; what it gave before may be in the cache."""
     try:
-        seen = preview(uv, packages, interpreter, sources.everywhere, offline=False, torch_backend=backend)
+        seen = cached(uv, packages, interpreter, sources.everywhere, offline=True, torch_backend=backend)
+        if not offline and (seen.absent or seen.uncached):
+            seen = preview(uv, packages, interpreter, sources.everywhere, offline=False, torch_backend=backend)
     except UvError as error:
         return {}, error.message
-    has = [*seen.cached, *seen.uncached]
-    return {name: Source(kind="backend", location=backend) for name in has}, ""
+    here = Source(kind="backend", location=backend, cached=True, bytes=0)
+    there = seen.unknown if offline else seen.unknown | seen.uncached
+    found = {name: Source(kind="backend", location=backend) for name in there}
+    return found | dict.fromkeys(seen.cached, here), ""
 
 
 def _unavailable(
@@ -174,7 +190,7 @@ def _unavailable(
         name=package.name,
         version=package.version,
         reason="; ".join(reasons + search.unread),
-        hint="never install it: find out where the wheel comes from, and lock another"
+        hint="do not install it by hand either: find out where the wheel comes from, and lock another"
         if search.unsafe
         else (
             f"fetch its {interpreter.tag} wheel (sha256 {' or '.join(package.hashes[:3])}) where it is to be had, "

@@ -135,7 +135,7 @@ def remove_tree(path: Path) -> None:
             if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
                 at.chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
     try:
-        shutil.rmtree(path)
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     except FileNotFoundError:
         pass  # another process of ours was faster
     except OSError as error:

@@ -160,7 +160,7 @@ def _hash_all(claims: list[_Claim], listen: Listener) -> list[Fault]:
     try:
         for claim, problem in zip(hashed, pool.map(_hash, hashed), strict=True):
             done += claim.size
-            if (done - told) * 200 >= total:
+            if (done - told) * 200 >= total or done == total:
                 told = done
                 listen(Event(phase="verify", text=claim.owner, done=done, total=total))
             if problem:

@@ -1,141 +1,33 @@
-"""A wheel as a zip: what it would install where, and what in it must not be installed at all."""
+"""A wheel file, looked into before anything is installed from it."""
 
-import csv
-import hashlib
-import io
-import os
 import stat
 import zipfile
-import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import PurePosixPath
-from typing import IO, BinaryIO
-
-from envdoctor.model.recorded import SCRIPTS, generated_scripts, hash_field, lasting, without_interpreter
-
-_MAXIMUM_RECORD = 32 * 1024 * 1024
-_PIECE = 1024 * 1024
-# zipfile's own, zlib's, an unknown compression, an encrypted member.
-_UNPACKABLE = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError)
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 
-class WheelError(Exception):
-    """A file is not a wheel that can be read; the text says why."""
+def unsafe_entry(wheel: Path | BinaryIO) -> str:
+    """Return what is wrong with the first entry that leads out of the venv or is no plain file; empty when none is.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wheel:
-    """An open wheel."""
-
-    archive: zipfile.ZipFile
-    info: str
-    """Its dist-info folder."""
-
-    def faults(self) -> tuple[str, ...]:
-        """Return a sentence for each entry that leads out of the venv, or is a link or another thing but a file."""
-        return tuple(_faults(self.archive))
-
-    def places(self, library: str) -> dict[str, str]:
-        """Return place -> RECORD hash ("sha256=…") of everything that an installer takes over from the wheel.
-
-        A place is relative to site-packages; `library` is its parent folder's name ("python3.12"). What the wheel's
-        own RECORD does not vouch for is hashed here. Raises WheelError.
-        """
-        recorded = self._recorded()
-        generated = generated_scripts(self._text(f"{self.info}/entry_points.txt"))
-        found: dict[str, str] = {}
-        for entry in self.archive.infolist():
-            if entry.is_dir():
-                continue
-            place = self._place(entry.filename, library)
-            if not lasting(place, self.info):
-                continue
-            digest = recorded.get(entry.filename, "")
-            # Installers write the line that names a script's Python anew; a binary has none.
-            script = place.startswith(SCRIPTS) and self._starts_with(entry, b"#!")
-            found[place] = digest if digest.startswith("sha256=") and not script else self._hash(entry, script=script)
-        found |= {SCRIPTS + name: "" for name in generated}
-        return found
-
-    def _place(self, name: str, library: str) -> str:
-        data = self.info.removesuffix(".dist-info") + ".data/"
-        if not name.startswith(data):
-            return os.path.normpath(name)
-        scheme, _, rest = name[len(data) :].partition("/")
-        project = self.info.removesuffix(".dist-info").rpartition("-")[0]
-        root = {
-            "purelib": "",
-            "platlib": "",
-            "scripts": SCRIPTS,
-            "data": "../../../",
-            "headers": f"../../../include/site/{library}/{project}/",
-        }.get(scheme)
-        if root is None:
-            raise WheelError(f"{name} is of no known kind")
-        return os.path.normpath(root + rest)
-
-    def _recorded(self) -> dict[str, str]:
-        text = self._text(f"{self.info}/RECORD")
-        try:
-            return {row[0]: row[1] for row in csv.reader(io.StringIO(text)) if len(row) == 3}
-        except csv.Error as error:
-            raise WheelError(f"its RECORD is malformed ({error})") from error
-
-    def _text(self, name: str) -> str:
-        try:
-            entry = self.archive.getinfo(name)
-        except KeyError:
-            return ""
-        if entry.file_size > _MAXIMUM_RECORD:
-            raise WheelError(f"{name} has {entry.file_size} bytes")
-        with self._open(entry) as file:
-            return file.read().decode("utf-8", "surrogateescape")
-
-    def _starts_with(self, entry: zipfile.ZipInfo, sign: bytes) -> bool:
-        with self._open(entry) as file:
-            return file.read(len(sign)) == sign
-
-    def _hash(self, entry: zipfile.ZipInfo, *, script: bool) -> str:
-        content = hashlib.sha256()
-        with self._open(entry) as file:
-            head = file.read(_PIECE)
-            content.update(without_interpreter(head) if script else head)
-            while piece := file.read(_PIECE):
-                content.update(piece)
-        return hash_field(content.digest())
-
-    @contextmanager
-    def _open(self, entry: zipfile.ZipInfo) -> Iterator[IO[bytes]]:
-        try:
-            with self.archive.open(entry) as file:
-                yield file
-        except _UNPACKABLE as error:
-            raise WheelError(f"{entry.filename} cannot be unpacked ({error})") from error
-
-
-def open_wheel(file: BinaryIO) -> Wheel:
-    """Open a wheel for reading. Raises WheelError when it is no zip, or holds not exactly one dist-info folder."""
+    Only the archive's directory is read. A file that is no zip archive is wrong as a whole.
+    """
     try:
-        archive = zipfile.ZipFile(file)
-    except zipfile.BadZipFile as error:
-        raise WheelError(f"it is no zip ({error})") from error
-    tops = {name.split("/")[0] for name in archive.namelist()}
-    infos = [name for name in tops if name.endswith(".dist-info")]
-    if len(infos) != 1:
-        raise WheelError(f"it holds {len(infos)} dist-info folders instead of one")
-    return Wheel(archive=archive, info=infos[0])
+        with zipfile.ZipFile(wheel) as archive:
+            return next(unsafe_entries(archive), "")
+    except (zipfile.BadZipFile, OSError) as error:
+        return f"it is no readable wheel ({error})"
 
 
-def _faults(archive: zipfile.ZipFile) -> Iterator[str]:
+def unsafe_entries(archive: zipfile.ZipFile) -> Iterator[str]:
+    """Yield a sentence for each entry that leads out of the venv or is no plain file."""
     for entry in archive.infolist():
-        # zipfile turns a name's backslashes and what follows a NUL into something harmless; the stored name counts.
-        name = entry.orig_filename
+        # The stored name: zipfile cuts the one it gives at a NUL.
+        path, name = PurePosixPath(entry.orig_filename), entry.orig_filename
         kind = stat.S_IFMT(entry.external_attr >> 16)
-        if name.startswith("/") or "\\" in name or "\0" in name or ".." in PurePosixPath(name).parts:
-            yield f"its entry {name!r} leads out of the venv"
+        if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name:
+            yield f"its entry {name} leads out of the venv"
         elif kind == stat.S_IFLNK:
-            yield f"its entry {name!r} is a symlink"
+            yield f"its entry {name} is a symbolic link"
         elif kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-            yield f"its entry {name!r} is no file"
+            yield f"its entry {name} is no file"

@@ -162,7 +162,7 @@ def test_finds_ed203_a_warning_while_the_right_bytes_lie_there() -> None:
 
 
 def test_finds_ed203_and_does_not_guess_which_owner_is_meant() -> None:
-    files = _files(contested=(facts.contested("a.py", ("one", "1"), ("two", "2"), on_disk=("two",)),))
+    files = _files(contested=(facts.contested("shared/data.bin", ("one", "1"), ("two", "2"), on_disk=("two",)),))
     (finding,) = overwritten_paths.run(facts.case(files))
     assert (finding.severity, finding.confidence) == ("warning", "low")
     assert finding.title == "1 file is owned by one and two at once"

@@ -15,7 +15,7 @@ from envdoctor.checks import (
 )
 from envdoctor.checks.case import DoesNotApplyError
 from envdoctor.model.profile import CompileWanted, DriverWanted, EnvironmentWanted, PythonWanted
-from envdoctor.probes.compile_caches import CompileCaches
+from envdoctor.probes.compile_caches import ColdStart, CompileCaches
 from envdoctor.probes.sources import SourceFile, Sources
 from tests.factories import make_facts as facts
 
@@ -56,7 +56,24 @@ def test_finds_ed501_a_cold_cache_as_a_warning_with_its_cost() -> None:
     caches = CompileCaches(caches=(facts.cache_folder("inductor"), facts.cache_folder("triton", 3, 9000)))
     (finding,) = cold_cache.run(facts.case(caches, profile=COMPILING))
     assert finding.severity == "warning"
-    assert finding.remediation.commands == ()
+    assert finding.title == (
+        "the compile cache is smaller than expected: 0 of 300 MB, 3 files; expect about 6 minutes of compilation"
+    )
+    assert finding.evidence[-1] == "profile good: compile.cold_minutes = 6"
+    assert finding.remediation.commands == (f"envdoctor cache warm --profile good --venv {facts.PREFIX}",)
+
+
+def test_ed501_prefers_the_profiles_own_history() -> None:
+    caches = CompileCaches(
+        caches=(facts.cache_folder("inductor"),),
+        cold_starts=(
+            ColdStart(profile="other", seconds=9.0, at="2026-11-01T10:00:00Z"),
+            ColdStart(profile="good", seconds=150.0, at="2026-11-02T10:00:00Z"),
+        ),
+    )
+    (finding,) = cold_cache.run(facts.case(caches, profile=COMPILING))
+    assert finding.title == "the compile cache is cold: 0 of 300 MB, 0 files; expect about 2.5 minutes of compilation"
+    assert finding.evidence[-1] == "its warm-up of 2026-11-02T10:00:00Z took 150 s to compile"
 
 
 def test_passes_ed501_a_warm_cache() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from envdoctor.cli.app import COMMANDS, main
 from tests.factories.make_profile import make_profile
 from tests.factories.run_envdoctor import Outcome, run_envdoctor
 
@@ -152,3 +153,20 @@ def test_nothing_asked_prints_the_help_and_exits_2(folder: Path) -> None:
     asked = run_envdoctor("--help", folder=folder)
     assert (asked.code, asked.err) == (0, "")
     assert run_envdoctor(folder=folder) == Outcome(code=2, out=asked.out, err="")
+
+
+def test_a_bug_of_ours_is_not_a_finding(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "broken_command.py").write_text("def checks() -> int:\n    raise RuntimeError('a bug')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(COMMANDS, "checks", "broken_command")
+    assert main(["checks"]) == 3
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("Traceback (most recent call last):\n")
+    assert shown.err.endswith(
+        "RuntimeError: a bug\n"
+        "error: envdoctor itself failed, so nothing can be told about the venv\n\n"
+        "hint: this is a bug; report the lines above with the output of `envdoctor --version`\n"
+    )

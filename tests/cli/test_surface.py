@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from envdoctor.cli.app import COMMANDS, build
+from envdoctor.cli.cache import SUBCOMMANDS
 from envdoctor.cli.rules import all_rules
 from envdoctor.report.rule_pages import pages
 from tests.factories.run_envdoctor import ROOT, run_envdoctor
@@ -13,6 +14,7 @@ SURFACE = {
         "VENV",
         "--profile/-p (ENVDOCTOR_PROFILE)",
         "--fingerprint",
+        "--deep",
         "--ignore",
         "--fail-on (ENVDOCTOR_FAIL_ON)",
         "--exit-zero",
@@ -43,10 +45,41 @@ SURFACE = {
         "--reason (ENVDOCTOR_GATE_REASON)",
         "--color (ENVDOCTOR_COLOR)",
     ],
-    "fingerprint": ["VENV", "--profile/-p (ENVDOCTOR_PROFILE)", "--output/-o"],
+    "fingerprint": ["VENV", "--profile/-p (ENVDOCTOR_PROFILE)", "--deep", "--output/-o"],
     "explain": ["CODE"],
     "checks": ["--format (ENVDOCTOR_FORMAT)", "--json"],
+    "lock": ["REQUIREMENTS", "--python", "--machine", "--exclude-newer", "--undated", "--torch-backend", "--output/-o"],
     "profiles": ["--format (ENVDOCTOR_FORMAT)", "--json"],
+    "cache": [],
+}
+CACHE_SURFACE = {
+    "status": [
+        "--venv",
+        "--profile/-p (ENVDOCTOR_PROFILE)",
+        "--live",
+        "--format (ENVDOCTOR_FORMAT)",
+        "--json",
+        "--output/-o",
+    ],
+    "save": ["NAME", "--venv", "--profile/-p (ENVDOCTOR_PROFILE)", "--live", "--include", "--force"],
+    "list": ["--format (ENVDOCTOR_FORMAT)", "--json"],
+    "restore": ["NAME", "--venv", "--profile/-p (ENVDOCTOR_PROFILE)", "--live", "--force", "--dry-run"],
+    "warm": ["--profile/-p (ENVDOCTOR_PROFILE)", "--venv"],
+    "gc": [
+        "--venv",
+        "--profile/-p (ENVDOCTOR_PROFILE)",
+        "--keep-for",
+        "--older-than",
+        "--max-size",
+        "--damaged",
+        "--other-keys",
+        "--purge",
+        "--dry-run",
+        "--yes/-y",
+    ],
+    "undo": ["STAMP", "--profile/-p (ENVDOCTOR_PROFILE)"],
+    "import": ["FILE", "--profile/-p (ENVDOCTOR_PROFILE)"],
+    "export": ["FILE", "--profile/-p (ENVDOCTOR_PROFILE)"],
 }
 
 
@@ -67,6 +100,15 @@ def test_commands_and_options() -> None:
 
 def test_every_command_is_frozen_here() -> None:
     assert sorted(COMMANDS) == sorted(SURFACE)
+    assert sorted(SUBCOMMANDS) == sorted(CACHE_SURFACE)
+
+
+def test_cache_commands_and_options() -> None:
+    root = build()
+    context = root.make_context("envdoctor", ["cache"])
+    group = root.get_command(context, "cache")
+    found = {name: [described(item) for item in group.get_command(context, name).params] for name in CACHE_SURFACE}
+    assert found == CACHE_SURFACE
 
 
 def test_shell_completion(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from envdoctor.probes.companions import Companions
 from envdoctor.probes.compile_caches import CompileCache, CompileCaches
 from envdoctor.probes.compiled_objects import CompiledObjects
 from envdoctor.probes.conda import Conda
-from envdoctor.probes.contents import Content, Contents
 from envdoctor.probes.distributions import Distribution, Distributions
 from envdoctor.probes.environment import Environment, Variable
 from envdoctor.probes.extension_modules import ExtensionModules
@@ -197,7 +196,6 @@ HEALTHY: tuple[object, ...] = (
     distributions(distribution("torch", "2.10.0")),
     TORCH,
     FILES,
-    Contents(asked=True, items=(Content(name="torch", version="2.10.0", sha256=DIGEST, editable=False),)),
     LIBRARIES,
     StartupHooks(hooks=()),
     Environment(variables=()),
@@ -221,7 +219,8 @@ def fingerprint(*sections: object, unread: tuple[Unread, ...] = ()) -> Fingerpri
     """Return a healthy fingerprint with these sections in place of the healthy ones; unread ones are left out."""
     given = {type(section): section for section in sections}
     gone = {gap.section for gap in unread}
-    kept = [given.get(type(section), section) for section in HEALTHY]
+    # A section that is only there on request is no part of a healthy fingerprint.
+    kept = [*({type(section): section for section in HEALTHY} | given).values()]
     return Fingerprint(
         target=PREFIX,
         taken_at="2026-11-29T00:00:00Z",

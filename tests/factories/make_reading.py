@@ -5,7 +5,7 @@ from pathlib import Path
 
 from envdoctor.probes.context import Options, Reading
 from envdoctor.probes.host import Host
-from envdoctor.probes.registry import PROBES
+from envdoctor.probes.registry import chosen
 from envdoctor.probes.target import resolve
 
 
@@ -27,9 +27,10 @@ def bare_host(home: Path, **environ: str) -> Host:
 
 def read(prefix: Path, host: Host | None = None, options: Options | None = None) -> Reading:
     """Return a reading of the environment at `prefix`."""
+    options = options or Options()
     return Reading(
         target=resolve(prefix),
         host=host or bare_host(prefix.parent / "home"),
-        options=options or Options(),
-        probes=PROBES,
+        options=options,
+        probes=chosen(options),
     )

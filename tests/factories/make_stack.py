@@ -129,7 +129,8 @@ def closed_environment(folder: Path) -> dict[str, str]:
         "HOME": str(home),
         "LANG": "C.UTF-8",
         "PYTHONPATH": str(ROOT),
-        "PYTHONDONTWRITEBYTECODE": "1",
+        # Every command of every test would compile envdoctor anew.
+        "PYTHONPYCACHEPREFIX": str(ROOT / "build" / "pycache"),
         "PIP_CONFIG_FILE": os.devnull,
         "PIP_FIND_LINKS": str(folder / "wheels"),
         "PIP_NO_INDEX": "1",

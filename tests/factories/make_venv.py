@@ -69,16 +69,31 @@ def make_venv(prefix: Path, *wheels: Path, cache: Path | None = None, python: st
     return venv
 
 
-def install(venv: Venv, *wheels: Path, cache: Path | None = None) -> None:
+def install(venv: Venv, *wheels: Path, cache: Path | None = None, link_mode: str = "hardlink") -> None:
     """Install wheel files into the venv in one transaction, without their dependencies."""
     cache = cache or venv.prefix.parent / ".uv-cache"
-    run_uv("pip", "install", "--quiet", "--no-deps", "--python", venv.python, *wheels, cache=cache)
+    linked = ("--link-mode", link_mode)
+    run_uv("pip", "install", "--quiet", "--no-deps", *linked, "--python", venv.python, *wheels, cache=cache)
 
 
 def uninstall(venv: Venv, *names: str, cache: Path | None = None) -> None:
     """Uninstall distributions: every path of their RECORD goes, shared or not, as uv and pip do it."""
     cache = cache or venv.prefix.parent / ".uv-cache"
     run_uv("pip", "uninstall", "--quiet", "--python", venv.python, *names, cache=cache)
+
+
+def edit_in_place(path: Path, content: bytes, offset: int = 0) -> None:
+    """Overwrite some bytes of a file without replacing it: whatever shares its inode changes too."""
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(content)
+
+
+def rewrite(path: Path, content: bytes | str) -> None:
+    """Replace a file by a new one of that content: what shared its inode stays as it was."""
+    new = path.with_name(path.name + ".new")
+    new.write_bytes(content.encode() if isinstance(content, str) else content)
+    new.replace(path)
 
 
 def tree_state(root: Path) -> dict[str, str]:

@@ -1,24 +1,101 @@
-"""Restoring a small stack with real uv: what is built, what is said, and that a failure changes nothing."""
+"""Restoring a small stack with real uv: what is built, what is kept, what is said."""
 
+import json
+import os
 import subprocess
 from pathlib import Path
 
-from tests.factories.make_stack import make_stack
-from tests.factories.make_venv import Venv, install, tree_state, uninstall
+import pytest
+
+from tests.factories.make_index import make_index
+from tests.factories.make_stack import Stack, make_stack, make_torch, profile_text
+from tests.factories.make_venv import Venv, install, make_venv, tree_state, uninstall
 from tests.factories.make_wheel import make_wheel
+
+
+@pytest.fixture(scope="module")
+def restored(tmp_path_factory: pytest.TempPathFactory) -> Stack:
+    """Restore a stack once; tests only read it."""
+    stack = make_stack(tmp_path_factory.mktemp("stack"))
+    answer = stack.restore()
+    assert answer.code == 0, answer.err
+    assert answer.out == "restored FOLDER/venv: 3 packages, 24 files (1 kB) verified by sha256\n"
+    return stack
 
 
 def _output(*command: str | Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def test_a_venv_that_does_not_exist_is_created(tmp_path: Path) -> None:
+def _online(stack: Stack, *urls: str) -> dict[str, str]:
+    """Return variables that give the stack indexes in place of its folder of wheels."""
+    kept = {"PIP_FIND_LINKS": "", "PIP_NO_INDEX": "", "PIP_INDEX_URL": urls[0]}
+    return {**kept, "PIP_EXTRA_INDEX_URL": " ".join(urls[1:])}
+
+
+def test_a_venv_that_did_not_exist_works_where_it_was_moved_to(restored: Stack) -> None:
+    code = "import sys, torch; print(torch.__version__, sys.prefix)"
+    assert _output(restored.venv / "bin/python", "-c", code) == f"2.13.0+cpu {restored.venv}\n"
+    assert _output(restored.venv / "bin/hello") == "hello\n"
+    told = subprocess.run(
+        ["bash", "-c", ". venv/bin/activate && echo $VIRTUAL_ENV $PS1"],
+        cwd=restored.folder, env={"PATH": os.environ["PATH"], "PS1": "$"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert told.stdout == f"{restored.venv} (venv)\n"
+    assert list(restored.store.joinpath("builds").iterdir()) == []
+
+
+def test_a_venv_that_is_right_is_left_alone(restored: Stack) -> None:
+    before = tree_state(restored.folder / "venv")
+    answer = restored.restore()
+    assert (answer.code, answer.out) == (
+        0,
+        "FOLDER/venv already holds small: 3 packages, 24 files (1 kB) verified by sha256; nothing to do\n",
+    )
+    assert tree_state(restored.venv) == before
+    assert not (restored.store / "generations").exists()
+
+
+def test_a_dry_run_shows_the_plan_on_stdout_and_changes_nothing(tmp_path: Path) -> None:
     stack = make_stack(tmp_path)
-    answer = stack.restore()
-    assert answer.code == 0, answer.err
-    assert answer.out == "restored FOLDER/venv: 3 packages, 24 files (1 kB) verified by sha256\n"
-    assert _output(stack.venv / "bin/python", "-c", "import torch; print(torch.__version__)") == "2.13.0+cpu\n"
-    assert _output(stack.venv / "bin/hello") == "hello\n"
+    old = make_wheel(tmp_path / "other", "plain", "2.0")
+    venv = make_venv(stack.venv, old, cache=stack.cache)
+    before = tree_state(tmp_path / "venv")
+    answer = stack.restore("--dry-run")
+    base = (venv.prefix / "pyvenv.cfg").read_text().split("home = ")[1].splitlines()[0]
+    interpreter = next(line for line in answer.out.splitlines() if line.startswith("  interpreter"))
+    assert (base in interpreter, interpreter.endswith("(the old venv's base)")) == (True, True)
+    assert answer.out.replace(interpreter, "  interpreter  HERE") == (
+        "envdoctor restore  FOLDER/venv   profile small\n"
+        "\n"
+        "  interpreter  HERE\n"
+        "  lock         FOLDER/lockfiles/small.txt\n"
+        "  packages     3: 0 in uv's cache, 3 from FOLDER/wheels; nothing to download\n"
+        f"  venv         CPython {_full(venv)}; 0 removed, 2 added, 1 changed, 0 as locked\n"
+        "    - plain 2.0 -> 3.0\n"
+        "\n"
+        "  1. build a new venv with 3 packages beside FOLDER/venv\n"
+        "  2. compare the sha256 of every file with its RECORD, and the packages with the lock\n"
+        "  3. examine the copy as `envdoctor check` does\n"
+        "  4. swap it in, in one step; the old venv is kept at FOLDER/.envdoctor/venv/generations/0001\n"
+    )
+    assert (answer.code, answer.err) == (0, "")
+    assert tree_state(stack.venv) == before
+    assert not (tmp_path / ".envdoctor").exists()
+
+
+def _full(venv: Venv) -> str:
+    return (venv.prefix / "pyvenv.cfg").read_text().split("version_info = ")[1].splitlines()[0]
+
+
+def test_nobody_to_ask_means_no_restore(tmp_path: Path) -> None:
+    stack = make_stack(tmp_path)
+    answer = stack.run("restore", "-p", "small", "--venv", "venv")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.endswith(
+        "error: nobody is there to agree: stdin is no terminal\n\nhint: look at the plan, then add `--yes`\n"
+    )
+    assert not stack.venv.exists()
 
 
 def test_a_contaminated_venv_is_replaced_and_kept(tmp_path: Path) -> None:
@@ -42,3 +119,153 @@ def test_a_contaminated_venv_is_replaced_and_kept(tmp_path: Path) -> None:
     )
     assert tree_state(kept) == before
     assert lost.read_text() == "12"
+
+
+def test_the_json_document_is_alone_on_stdout(tmp_path: Path) -> None:
+    stack = make_stack(tmp_path)
+    planned = json.loads(stack.restore("--dry-run", "--json").out)
+    done = json.loads(stack.restore("--format", "json").out)
+    again = json.loads(stack.restore("--json").out)
+    assert [(document["schema_version"], document["status"]) for document in (planned, done, again)] == [
+        (1, "planned"),
+        (1, "restored"),
+        (1, "already in place"),
+    ]
+    assert planned["plan"] == done["plan"]
+    assert done["plan"]["packages"][0] == {
+        "name": "plain",
+        "version": "3.0",
+        "source": {
+            "kind": "find-links",
+            "location": "FOLDER/wheels",
+            "cached": False,
+            "filename": "plain-3.0-py3-none-any.whl",
+            "bytes": 0,
+        },
+    }
+    seconds = done["result"].pop("seconds")
+    assert sorted(seconds) == ["build", "check", "swap", "verify"]
+    assert done["result"] == {
+        "target": "FOLDER/venv",
+        "kept": None,
+        "distributions": 3,
+        "files": 24,
+        "bytes": done["result"]["bytes"],
+        "recovered": [],
+    }
+
+
+def test_a_symlinked_venv_is_replaced_where_it_really_lies(tmp_path: Path) -> None:
+    stack = make_stack(tmp_path)
+    (tmp_path / "real").mkdir()
+    make_venv(tmp_path / "real" / "env", cache=stack.cache)
+    stack.venv.symlink_to("real/env")
+    answer = stack.restore()
+    assert answer.code == 0, answer.err
+    assert stack.venv.readlink() == Path("real/env")
+    assert _output(stack.venv / "bin/hello") == "hello\n"
+    assert [path.name for path in (tmp_path / "real" / ".envdoctor" / "env" / "generations").iterdir()] == ["0001"]
+
+
+def test_a_wheel_is_taken_from_the_source_that_has_the_locked_bytes(tmp_path: Path) -> None:
+    stack = make_stack(tmp_path)
+    # The same file name with other bytes, in the index that uv would ask first.
+    wrong = make_wheel(tmp_path / "wrong", "plain", "3.0", files={"plain.py": "wrong = True\n"})
+    with make_index(wrong.parent) as first, make_index(tmp_path / "wheels") as second:
+        answer = stack.restore("--json", extra=_online(stack, second.url, first.url))
+        assert answer.code == 0, answer.err
+        downloads = (first.downloads(), second.downloads())
+    plain = next(item for item in json.loads(answer.out)["plan"]["packages"] if item["name"] == "plain")
+    assert plain["source"]["location"] == second.url
+    assert plain["source"]["bytes"] == (tmp_path / "wheels" / "plain-3.0-py3-none-any.whl").stat().st_size
+    assert downloads[0] == []
+    assert "plain-3.0-py3-none-any.whl" in downloads[1]
+
+
+def test_a_warm_cache_needs_no_source_at_all(tmp_path: Path) -> None:
+    stack = make_stack(tmp_path)
+    with make_index(tmp_path / "wheels") as index:
+        variables = _online(stack, index.url)
+        assert stack.restore(extra=variables).code == 0
+    # The index is gone now.
+    for option in ((), ("--offline",)):
+        answer = stack.restore("--force", "--json", *option, extra=variables)
+        assert answer.code == 0, answer.err
+        assert {item["source"]["cached"] for item in json.loads(answer.out)["plan"]["packages"]} == {True}
+
+
+def test_a_constraint_of_the_users_that_contradicts_the_lock_is_named(tmp_path: Path) -> None:
+    stack = make_stack(tmp_path)
+    (tmp_path / "constraints.txt").write_text("torch<=2.12\nplain<4\n")
+    answer = stack.restore("--dry-run", extra={"PIP_CONSTRAINT": "constraints.txt"})
+    warnings = [line for line in answer.out.splitlines() if line.startswith("warning:")]
+    assert warnings == [
+        "warning: the constraint `torch<=2.12` (FOLDER/constraints.txt) contradicts the lock, which has torch "
+        "2.13.0+cpu; the lock is followed, the constraint is not"
+    ]
+
+
+def test_settings_that_would_loosen_the_lock_have_no_effect(tmp_path: Path) -> None:
+    stack = make_stack(tmp_path)
+    (tmp_path / "c.txt").write_text("plain<1\n")
+    answer = stack.restore(
+        extra={
+            "UV_CONSTRAINT": str(tmp_path / "c.txt"),
+            "UV_OVERRIDE": str(tmp_path / "c.txt"),
+            "UV_EXCLUDE_NEWER": "2000-01-01",
+            "UV_PYTHON": "2.7",
+            "VIRTUAL_ENV": "/nonexistent",
+            "PYTHONHOME": "",
+            "UV_NO_BINARY": "1",
+        }
+    )
+    assert answer.code == 0, answer.err
+
+
+def test_the_checks_have_the_last_word(tmp_path: Path) -> None:
+    stack = make_stack(tmp_path)
+    old = make_venv(stack.venv, cache=stack.cache)
+    before = tree_state(old.prefix)
+    # The wheel is the locked one, but the build inside it is not the profile's.
+    other_build = {"torch/version.py": "__version__ = '2.13.0+cu130'\ncuda = '13.0'\n"}
+    stack.lock(make_torch(tmp_path / "wheels", files=other_build))
+    answer = stack.restore()
+    assert answer.code == 4
+    assert answer.err.endswith(
+        "error: the checks speak against the new venv: ED404 torch is 2.13.0+cu130; the profile wants "
+        "2.13.0+cpu (torch)\nFOLDER/venv is as it was\n\n"
+        "hint: the lock itself is at fault if this stays so; correct the profile or its lock\n"
+    )
+    assert tree_state(stack.venv) == before
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda path: (path / "notes.txt").write_text("mine"),
+            "is no venv (it has no pyvenv.cfg), so it is not replaced",
+        ),
+        (lambda path: (path / "conda-meta").mkdir(), "is a conda environment, which a lock of wheels cannot replace"),
+    ],
+    ids=["a folder of somebody's", "conda"],
+)
+def test_what_is_no_venv_is_not_replaced(tmp_path: Path, make: "object", message: str) -> None:
+    stack = make_stack(tmp_path)
+    stack.venv.mkdir()
+    make(stack.venv)  # type: ignore[operator]
+    before = tree_state(stack.venv)
+    answer = stack.restore()
+    assert (answer.code, answer.err) == (
+        2,
+        f"error: FOLDER/venv {message}\n\nhint: name a venv, or a path where there is nothing yet: `--venv PATH`\n",
+    )
+    assert tree_state(stack.venv) == before
+
+
+def test_another_python_is_said(tmp_path: Path) -> None:
+    stack = make_stack(tmp_path)
+    (tmp_path / "profiles" / "small.toml").write_text(profile_text(versions=("3.99",)))
+    answer = stack.restore()
+    assert answer.code == 4
+    assert answer.err.startswith("error: no CPython 3.99 was found (")

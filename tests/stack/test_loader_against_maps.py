@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from envdoctor.elf.binding import Binder
 from envdoctor.elf.disk import Disk
 from envdoctor.elf.host import search_roots
 from envdoctor.elf.torch_import import TorchImport, TorchTarget, simulate_import
@@ -23,6 +24,8 @@ path = list(sys.path)
 error = None
 try:
     import torch
+    if "cudnn" in sys.argv:
+        torch.backends.cudnn.version()
 except Exception as failure:
     error = [type(failure).__name__, str(failure)]
 with open("/proc/self/maps") as maps:
@@ -49,10 +52,10 @@ class Outcome:
     mapped: frozenset[str]
 
 
-def real_import(python: str, env: Mapping[str, str], cwd: Path) -> tuple[Outcome, tuple[str, ...]]:
-    """Import torch in that interpreter; return the outcome and the sys.path it had."""
+def real_import(python: str, env: Mapping[str, str], cwd: Path, *arguments: str) -> tuple[Outcome, tuple[str, ...]]:
+    """Import torch in that interpreter; return the outcome and the sys.path it had. "cudnn" uses cuDNN after it."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("LD_", "PYTHON"))}
-    command = [python, "-c", CHILD]
+    command = [python, "-c", CHILD, *arguments]
     done = subprocess.run(command, env={**clean, **env}, cwd=cwd, check=True, capture_output=True, text=True)
     answer = json.loads(done.stdout.splitlines()[-1])
     error = tuple(answer["error"]) if answer["error"] else None
@@ -74,7 +77,7 @@ def predicted_import(python: str, sys_path: tuple[str, ...], env: Mapping[str, s
         disk=disk,
     )
     target = TorchTarget(torch=str(torch), sys_path=sys_path, executable=python, cuda=version["cuda"])
-    return simulate_import(target, roots, disk)
+    return simulate_import(target, roots, disk, binder=Binder())
 
 
 def outcome_of(prediction: TorchImport) -> Outcome:
@@ -100,3 +103,20 @@ def test_prediction_equals_the_import(python: str, env: Mapping[str, str], tmp_p
     predicted = predicted_import(python, sys_path, env, tmp_path)
     print(f"{prefix}: {len(real.mapped & outcome_of(predicted).mapped)}/{len(real.mapped)} exact")  # noqa: T201
     assert outcome_of(predicted) == real
+
+
+@pytest.mark.parametrize("env", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
+@pytest.mark.parametrize(
+    "python", PYTHONS or [pytest.param("", marks=pytest.mark.skip("ENVDOCTOR_STACK_PYTHON unset"))]
+)
+def test_parts_of_cudnn_come_from_where_it_was_predicted(python: str, env: Mapping[str, str], tmp_path: Path) -> None:
+    site = next(Path(python).parent.parent.glob("lib/python*/site-packages"))
+    env = {key: value.format(site=site) for key, value in env.items()}
+    before, sys_path = real_import(python, env, tmp_path)
+    after, _ = real_import(python, env, tmp_path, "cudnn")
+    predicted = {item.path for item in predicted_import(python, sys_path, env, tmp_path).lazy}
+    # Asking for cuDNN's version opens its graph part, also without a GPU. A CPU build has no cuDNN, and opens nothing.
+    opened = {path for path in after.mapped - before.mapped if "libcudnn" in path}
+    has_cudnn = any("libcudnn.so" in path for path in before.mapped)
+    assert bool(opened) == has_cudnn
+    assert opened <= predicted

@@ -105,17 +105,19 @@ def block_mask(anchors: torch.Tensor, shape: BlockShape, tile: int = TILE) -> Bl
     work is one comparison a tile and nothing is compiled or traced.
     """
     partial, full = tile_table(anchors, shape, tile)
-    partial_count, partial_index = _ordered(partial)
-    full_count, full_index = _ordered(full)
-    return BlockMask.from_kv_blocks(
-        partial_count,
-        partial_index,
-        full_count,
-        full_index,
+    mask = BlockMask.from_kv_blocks(
+        *_ordered(partial),
+        *_ordered(full),
         BLOCK_SIZE=tile,
         mask_mod=mask_rule(anchors, shape),
         seq_lengths=(shape.queries, shape.keys),
+        compute_q_blocks=False,
     )
+    # torch would derive these through fx.traceback.annotate, which fails beside another thread's compile
+    # (KeyError 'custom', torch 2.13); transposing the tiles gives the same lists.
+    mask.q_num_blocks, mask.q_indices = _ordered(partial.transpose(-2, -1))
+    mask.full_q_num_blocks, mask.full_q_indices = _ordered(full.transpose(-2, -1))
+    return mask
 
 
 def tile_table(anchors: torch.Tensor, shape: BlockShape, tile: int = TILE) -> tuple[torch.Tensor, torch.Tensor]:
@@ -137,7 +139,9 @@ def tile_table(anchors: torch.Tensor, shape: BlockShape, tile: int = TILE) -> tu
     key_low = torch.arange(key_tiles, device=device) * tile
     key_high = (key_low + tile).clamp(max=shape.keys) - 1
     some = (key_low < highest) & (key_low < shape.context)
-    every = (key_high < lowest) & (lowest >= 0)
+    # As in torch: a tile that reaches past the last query is never full. (A full one ends before its anchors,
+    # so it cannot reach past the last key.)
+    every = (key_high < lowest) & (lowest >= 0) & (query_low + tile <= shape.queries)[:, None]
 
     low = ((key_low - shape.context).clamp(min=0)) // shape.width
     high = (key_high - shape.context) // shape.width

@@ -125,9 +125,15 @@ class CompileGate:
             queued = False
             try:
                 while True:
+                    if queued and key in self._known:
+                        # Another thread completed this very signature meanwhile. Who still counted as a waiting new
+                        # step would keep every known step out, itself included, for ever.
+                        self._queued[scope] -= 1
+                        queued = False
+                        self._condition.notify_all()
                     if key in self._known:
                         # A waiting new step goes first; otherwise known ones could keep it out for ever.
-                        free = scope not in self._alone and not (self._queued[scope] - queued)
+                        free = scope not in self._alone and not self._queued[scope]
                     else:
                         free = scope not in self._alone and not self._running[scope]
                         if not free and not queued:

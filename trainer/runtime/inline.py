@@ -12,6 +12,7 @@ from trainer.runtime.compile_state import prepare_thread
 from trainer.runtime.loop import Alone, DrafterLoop, Outcome
 from trainer.runtime.session import Session
 from trainer.runtime.steps import DrafterStep, OpenDoor, TargetStep
+from trainer.runtime.warm import warm_drafter, warm_target
 
 
 class InlineSource:
@@ -42,10 +43,8 @@ def run(parts: Parts, session: Session) -> Outcome:
     step = DrafterStep(parts.drafter(device), target.shared, config.drafter, parts.mask_token, config.run, gate)
     maker = parts.maker(pin=device.type == "cuda")
     if config.run.warm and compiles(config.run.compile, device):
-        for length in config.data.buckets:
-            batch = maker.blank(length).to(device)
-            step.run(batch, target_step.run(batch))
-        step.parameters.discard()
+        warm_target(target_step, maker, config.data.buckets)
+        warm_drafter(step, maker, config.data.buckets)
     settings = session.settings(device, flops_of(parts, target), devices=1)
     with Loader(maker, numbers(config, session.start), config.data.prefetch) as loader:
         source = InlineSource(loader, target_step)
@@ -53,7 +52,7 @@ def run(parts: Parts, session: Session) -> Outcome:
         if session.saved is not None:
             loop.restore(session.saved)
         outcome = loop.run(session.start)
-    session.trained(step, target)
+    session.trained(step.parameters.masters(), target)
     return outcome
 
 

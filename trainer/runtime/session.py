@@ -1,6 +1,6 @@
 """What one process of a run holds from start to end: where it resumes, whom it reports to, what comes after."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +12,6 @@ from trainer.data.loader import Batch
 from trainer.device import matmul_rate, working_dtype
 from trainer.metrics import Progress
 from trainer.runtime.loop import LoopSettings
-from trainer.runtime.steps import DrafterStep
 from trainer.target import Target
 
 
@@ -26,9 +25,12 @@ class Session:
     """Where to resume; None for a fresh start."""
     stop: Callable[[], bool]
     report: Callable[[Progress], None]
-    after: Callable[[DrafterStep, Target], None]
-    """Called in the lead when training is over: export and evaluation."""
+    after: Callable[[dict[str, torch.Tensor], Target], None]
+    """Called in the lead when training is over, with the masters: export and evaluation."""
+    journal: Callable[[str, Mapping[str, object]], None]
     lead: bool = True
+    notes: list[tuple[str, str]] = field(default_factory=list)
+    """Lines for the closing summary."""
     _rate: float = field(default=0.0)
 
     @property
@@ -47,6 +49,16 @@ class Session:
             rate=self._rate, flops=flops,
         )  # fmt: skip
 
-    def trained(self, step: DrafterStep, target: Target) -> None:
+    def note(self, name: str, text: str) -> None:
+        """Add a line to the closing summary."""
+        self.notes.append((name, text))
+
+    def worker(self, name: str, *, batches: int, waited: float, seconds: float) -> None:
+        """Say how a target worker spent its time."""
+        share = waited / max(seconds, 1e-9)
+        self.journal("worker", {"worker": name, "batches": batches, "waited": waited, "seconds": seconds})
+        self.note(name, f"{batches} batches, {share:.0%} of the time waiting for room")
+
+    def trained(self, masters: dict[str, torch.Tensor], target: Target) -> None:
         """Hand the trained drafter on."""
-        self.after(step, target)
+        self.after(masters, target)

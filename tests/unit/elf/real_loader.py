@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from envdoctor.elf.binding import Binder
 from envdoctor.elf.disk import Disk
 from envdoctor.elf.graph import Loader
 from envdoctor.elf.host import search_roots
@@ -95,7 +96,7 @@ def play(loader: Loader, step: Step) -> LoadResult:
 def model(env: Mapping[str, str], cwd: Path) -> Loader:
     """Return a loader that has started this interpreter in that environment."""
     disk = Disk()
-    loader = Loader(host_roots(env, cwd, disk), disk)
+    loader = Loader(host_roots(env, cwd, disk), disk, binder=Binder())
     assert loader.start(sys.executable).failure is None
     return loader
 

@@ -504,6 +504,98 @@ def a_cycle_of_needs_ends(at: Path) -> Scene:
     return Scene([at / "liba.so"], [None], ["liba.so", "libb.so"])
 
 
+@case
+def an_undefined_symbol_ends_the_load(at: Path) -> Scene:
+    stub = make_stub(at, "libleaf.so", exports=["lost"])
+    leaf = make_shared(at / "libleaf.so")
+    top = make_shared(at / "libtop.so", needed=[stub], undefined=["lost"], runpath="$ORIGIN")
+    return Scene([top, leaf], [f"{top}: undefined symbol: lost", None], ["libleaf.so"])
+
+
+@case
+def an_undefined_symbol_with_a_version(at: Path) -> Scene:
+    stub = make_stub(at, "libleaf.so", exports=["kept", "lost"], version="LEAF_1")
+    make_shared(at / "libleaf.so", exports=["kept"], version="LEAF_1")
+    top = make_shared(at / "libtop.so", needed=[stub], undefined=["kept", "lost"], runpath="$ORIGIN")
+    return Scene([top], [f"{top}: undefined symbol: lost, version LEAF_1"], [])
+
+
+@case
+def a_weak_symbol_may_stay_undefined(at: Path) -> Scene:
+    top = make_shared(at / "libtop.so", weak=["nowhere"])
+    return Scene([top], [None], ["libtop.so"])
+
+
+@case
+def a_symbol_may_come_from_another_object_in_scope(at: Path) -> Scene:
+    make_shared(at / "libleaf.so")
+    other = make_shared(at / "libother.so", exports=["moved"])
+    stub = make_stub(at, "libleaf.so", exports=["moved"])
+    top = make_shared(at / "libtop.so", needed=[stub, other], undefined=["moved"], runpath="$ORIGIN")
+    return Scene([top], [None], ["libtop.so", "libleaf.so", "libother.so"])
+
+
+@case
+def an_object_opened_globally_lends_its_symbols(at: Path) -> Scene:
+    helper = make_shared(at / "libhelper.so", exports=["lent"])
+    top = make_shared(at / "libtop.so", undefined=["lent"])
+    steps = [Step(str(helper), global_=True), top]
+    return Scene(steps, [None, None], ["libhelper.so", "libtop.so"])
+
+
+@case
+def an_object_opened_locally_does_not(at: Path) -> Scene:
+    helper = make_shared(at / "libhelper.so", exports=["lent"])
+    top = make_shared(at / "libtop.so", undefined=["lent"])
+    return Scene([helper, top], [None, f"{top}: undefined symbol: lent"], ["libhelper.so"])
+
+
+@case
+def opening_it_again_globally_lends_them_after_all(at: Path) -> Scene:
+    helper = make_shared(at / "libhelper.so", exports=["lent"])
+    top = make_shared(at / "libtop.so", undefined=["lent"])
+    return Scene([helper, Step(str(helper), global_=True), top], [None, None, None], ["libhelper.so", "libtop.so"])
+
+
+@case
+def a_preloaded_object_lends_its_symbols(at: Path) -> Scene:
+    hook = make_shared(at / "hook.so", exports=["lent"])
+    top = make_shared(at / "libtop.so", undefined=["lent"])
+    return Scene([top], [None], ["hook.so", "libtop.so"], env={"LD_PRELOAD": str(hook)})
+
+
+@case
+def dependencies_are_bound_before_what_needs_them(at: Path) -> Scene:
+    low = make_shared(at / "liblow.so", undefined=["lost_below"])
+    top = make_shared(at / "libtop.so", needed=[low], undefined=["lost_above"], runpath="$ORIGIN")
+    return Scene([top], [f"{at}/liblow.so: undefined symbol: lost_below"], [])
+
+
+@case
+def of_two_siblings_the_later_is_bound_first(at: Path) -> Scene:
+    one = make_shared(at / "libone.so", undefined=["lost_one"])
+    two = make_shared(at / "libtwo.so", undefined=["lost_two"])
+    top = make_shared(at / "libtop.so", needed=[one, two], runpath="$ORIGIN")
+    return Scene([top], [f"{at}/libtwo.so: undefined symbol: lost_two"], [])
+
+
+@case
+def a_sibling_that_the_later_one_needs_is_bound_before_it(at: Path) -> Scene:
+    one = make_shared(at / "libone.so", undefined=["lost_one"])
+    two = make_shared(at / "libtwo.so", needed=[one], undefined=["lost_two"], runpath="$ORIGIN")
+    top = make_shared(at / "libtop.so", needed=[one, two], runpath="$ORIGIN")
+    return Scene([top], [f"{at}/libone.so: undefined symbol: lost_one"], [])
+
+
+@case
+def versions_are_checked_before_symbols(at: Path) -> Scene:
+    stub = make_stub(at, "libleaf.so", exports=["f"], version="LEAF_2")
+    make_shared(at / "libleaf.so", exports=["f"], version="LEAF_1")
+    low = make_shared(at / "liblow.so", undefined=["lost"])
+    top = make_shared(at / "libtop.so", needed=[low, stub], undefined=["f"], runpath="$ORIGIN")
+    return Scene([top], [f"{at}/libleaf.so: version `LEAF_2' not found (required by {top})"], [])
+
+
 @pytest.mark.parametrize("build", CASES, ids=lambda build: build.__name__)
 def test_the_model_answers_as_the_loader_does(build: Build, tmp_path: Path) -> None:
     scene = build(tmp_path)

@@ -126,10 +126,11 @@ def test_nothing_found() -> None:
     )
 
 
-def test_one_lonely_error_is_no_primary_among_others() -> None:
-    verdict = make_verdict(make_finding(text="mend it", evidence=()))
+def test_errors_that_explain_nothing_have_no_primary_among_them() -> None:
+    verdict = make_verdict(make_finding(), make_finding("ED404", title="another torch build"))
     assert render(make_header(), verdict, Style(verbosity=-1)) == (
-        "error[ED201]: file removed by another package's uninstall\n\nFound 1 error (1 cause).   exit 1\n"
+        "error[ED201]: file removed by another package's uninstall\n"
+        "error[ED404]: another torch build\n\nFound 2 errors (2 causes).   exit 1\n"
     )
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.stack.index import Access, File, IndexUnreadableError, page_files, project_files, shown, size_of
+from envdoctor.stack.index import File, page_files, project_files, size_of
+from envdoctor.stack.urls import Access, IndexUnreadableError, shown
 from tests.factories.make_index import make_index
 from tests.factories.make_wheel import make_wheel
 
@@ -22,9 +23,7 @@ def test_an_index_over_http_tells_names_hashes_and_sizes(tmp_path: Path) -> None
         files = project_files(index.url, "Some.Thing", NOWHERE)
         base = index.url.removesuffix("simple/")
     assert files == (
-        File(
-            filename=wheel.name, url=f"{base}files/{wheel.name}", sha256=_sha256(wheel), size=wheel.stat().st_size
-        ),
+        File(filename=wheel.name, url=f"{base}files/{wheel.name}", sha256=_sha256(wheel), size=wheel.stat().st_size),
     )
 
 
@@ -48,7 +47,8 @@ def test_an_index_on_disk_is_read_without_a_server(tmp_path: Path) -> None:
     page = tmp_path / "simple" / "thing" / "index.html"
     page.parent.mkdir(parents=True)
     page.write_text(
-        f'<a href="../../files/{wheel.name}#sha256={"a" * 64}">x</a><a data-yanked="" href="old-1.whl">y</a><a>no link</a>'
+        f'<a href="../../files/{wheel.name}#sha256={"a" * 64}">x</a>'
+        '<a data-yanked="" href="old-1.whl">y</a><a>no link</a>'
     )
     index = (tmp_path / "simple").as_uri()
     assert project_files(index, "thing", NOWHERE) == (

@@ -24,7 +24,7 @@ def _script(path: Path, text: str) -> Path:
 
 def _pretends(path: Path, version: str) -> Path:
     """Make an interpreter that runs the real one and changes the version in its answer."""
-    return _script(path, f"exec {BASE} \"$@\" | sed 's/{HERE}\\.[0-9]*/{version}/g; s/\"{HERE}\"/\"{OTHER}\"/g'")
+    return _script(path, f'exec {BASE} "$@" | sed \'s/{HERE}\\.[0-9]*/{version}/g; s/"{HERE}"/"{OTHER}"/g\'')
 
 
 def test_the_running_interpreters_base_is_taken_when_it_fits(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_named_interpreter_that_does_not_fit_is_refused(
 ) -> None:
     with pytest.raises(UsageError) as caught:
         choose(Wanted(versions=versions, named=named), {"PATH": ""}, tmp_path)
-    assert caught.value.message == message.format(full="%d.%d.%d" % sys.version_info[:3])
+    assert caught.value.message == message.format(full=".".join(map(str, sys.version_info[:3])))
 
 
 def test_when_none_is_found_every_attempt_is_told(tmp_path: Path) -> None:
@@ -91,8 +91,6 @@ def test_when_none_is_found_every_attempt_is_told(tmp_path: Path) -> None:
     with pytest.raises(RestoreError) as caught:
         choose(Wanted(versions=("3.99",)), {"PATH": str(broken.parent)}, tmp_path)
     base = getattr(sys, "_base_executable", sys.executable)
-    full = "%d.%d.%d" % sys.version_info[:3]
-    assert caught.value.message == (
-        f"no CPython 3.99 was found ({base} is {full}; {broken} does not run (exit 3))"
-    )
+    full = ".".join(map(str, sys.version_info[:3]))
+    assert caught.value.message == (f"no CPython 3.99 was found ({base} is {full}; {broken} does not run (exit 3))")
     assert caught.value.hint == "install one (`uv python install 3.99`), or name it: `--python PATH`"

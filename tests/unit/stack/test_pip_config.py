@@ -42,9 +42,7 @@ def test_without_any_file_nothing_is_set(tmp_path: Path) -> None:
         ({USER: "[global]\nindex-url = d"}, {"PIP_INDEX_URL": ""}, "d"),
     ],
 )
-def test_what_overrides_what(
-    tmp_path: Path, files: dict[str, str], environment: dict[str, str], wanted: str
-) -> None:
+def test_what_overrides_what(tmp_path: Path, files: dict[str, str], environment: dict[str, str], wanted: str) -> None:
     assert _read(tmp_path, files, environment).index_url == wanted
 
 

@@ -28,7 +28,7 @@ LOCKED = {
     for name, version in (("numpy", "2.4.4"), ("torch", "2.10.0"), ("triton", "3.6.0"), ("yarl", "1.23.0"))
 }
 SOURCES = {
-    "numpy": Source(kind="cache", location="https://host/simple", bytes=0),
+    "numpy": Source(kind="index", location="https://host/simple", cached=True, bytes=0),
     "torch": Source(kind="find-links", location="/wheels", filename="torch.whl", bytes=0),
     "triton": Source(kind="index", location="https://me:secret@mirror/simple", bytes=188_266_850),
 }
@@ -95,7 +95,10 @@ def test_a_new_venv_with_one_package_that_is_not_to_be_had() -> None:
     gone = Unavailable(name="yarl", version="1.23.0", reason="no configured source has it", hint="fetch it")
     plan = _plan(Present(exists=False, installed={}), SOURCES, (gone,))
     text = plan_text(plan)
-    assert "  packages     4: 1 in uv's cache, 1 from /wheels, 1 from https://****@mirror/simple, 1 not to be had; " in text
+    assert (
+        "  packages     4: 1 in uv's cache, 1 from /wheels, 1 from https://****@mirror/simple, 1 not to be had; "
+        in text
+    )
     assert "\nerror: yarl 1.23.0 is not to be had: no configured source has it\n  hint: fetch it\n" in text
     assert "  venv         does not exist yet\n" in text
 
@@ -103,7 +106,7 @@ def test_a_new_venv_with_one_package_that_is_not_to_be_had() -> None:
 def test_one_run_of_uv_a_source_and_the_cache_first() -> None:
     plan = _plan(Present(exists=False, installed={}), {**SOURCES, "yarl": Source(kind="backend", location="cpu")})
     made = [(group.source.kind, [package.name for package in group.packages]) for group in groups(plan, LOCKED)]
-    assert made == [("cache", ["numpy"]), ("find-links", ["torch"]), ("index", ["triton"]), ("backend", ["yarl"])]
+    assert made == [("index", ["numpy"]), ("find-links", ["torch"]), ("index", ["triton"]), ("backend", ["yarl"])]
 
 
 @pytest.mark.parametrize(

@@ -18,14 +18,15 @@ error: Failed to download `torch==2.13.0+cpu`
 """
 OFFLINE = """\
 error: No solution found when resolving dependencies
-  cause: Because boto3 was not found in the cache and you require boto3==1.42.94, we can conclude that your requirements are
-         unsatisfiable.
+  cause: Because boto3 was not found in the cache and you require boto3==1.42.94, we can conclude that your
+         requirements are unsatisfiable.
 
 hint: Packages were unavailable because the network was disabled.
 """
 ABSENT = """\
 error: No solution found when resolving dependencies
-  cause: Because there is no version of thing==1.0+cpu and you require thing==1.0+cpu, we can conclude that your requirements are unsatisfiable.
+  cause: Because there is no version of thing==1.0+cpu and you require
+         thing==1.0+cpu, we can conclude that your requirements are unsatisfiable.
 """
 DNS = """\
 error: Request failed after 3 retries in 11.9s

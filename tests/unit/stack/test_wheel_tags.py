@@ -15,7 +15,7 @@ def test_the_running_interpreter_gets_packagings_own_tags() -> None:
     free_threaded = "t" if "t" in sys.abiflags else ""
     interpreter = Interpreter(
         path=sys.executable,
-        version="%d.%d.%d" % sys.version_info[:3],
+        version=".".join(map(str, sys.version_info[:3])),
         found_via="test",
         markers={"platform_machine": platform.machine()},
         tag=f"cp{sys.version_info[0]}{sys.version_info[1]}{free_threaded}",

@@ -1,0 +1,125 @@
+"""Packages that only work in one combination of versions, in another one.
+
+What it finds:
+    torchvision or torchaudio built for another torch than the one that would be imported, by version and by CUDA major;
+    FlashInfer's companion packages of another version than flashinfer-python.
+
+Why it matters:
+    torchvision's operators are registered against one torch: `operator torchvision::nms does not exist`. FlashInfer
+    refuses to import. Metadata says it only when it is not too old, and never for the CUDA flavour.
+
+Example:
+    torch 2.6.0 stands in front of the venv's 2.8.0 on sys.path; torchvision 0.23.0 was built for 2.8.
+
+Fix:
+    Take the torch that is in front away, or align the trio: torch 2.11, torchvision 0.26, torchaudio 2.11.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from envdoctor.checks.case import Case
+from envdoctor.checks.remedies import install_command, restore_or
+from envdoctor.model.companion_versions import (
+    FLASHINFER,
+    torch_for_torchaudio,
+    torch_for_torchvision,
+    torchvision_for,
+)
+from envdoctor.model.finding import Finding
+from envdoctor.probes.companions import CompanionBuild, Companions
+from envdoctor.probes.distributions import Distributions
+from envdoctor.probes.environment import Environment
+from envdoctor.probes.torch_build import TorchBuild
+
+CODE = "ED408"
+NAME = "companion-mismatch"
+AREA = "torch build"
+
+
+def run(case: Case) -> Iterator[Finding]:
+    """Yield one finding for each companion that does not fit."""
+    build = case.facts[TorchBuild]
+    if build.present and build.version:
+        for companion in case.facts[Companions].builds:
+            if found := _with_torch(case, build, companion):
+                yield found
+    if case.facts[Environment].value("FLASHINFER_DISABLE_VERSION_CHECK") is None:
+        yield from _flashinfer(case)
+
+
+def _with_torch(case: Case, build: TorchBuild, companion: CompanionBuild) -> Finding | None:
+    wanted = (torch_for_torchvision if companion.name == "torchvision" else torch_for_torchaudio)(companion.version)
+    actual = ".".join(build.version.split(".")[:2])
+    if wanted and wanted != actual:
+        title = f"{companion.name} {companion.version} was built for torch {wanted}; torch {build.version} is imported"
+        return _finding(case, build, companion, title, _of_release(case, build, companion))
+    flavour, own = _flavour(companion.version), _flavour(build.version)
+    if flavour and own and flavour != own:
+        title = f"{companion.name} {companion.version} was built for another CUDA major than torch {build.version}"
+        return _finding(case, build, companion, title, _of_flavour(case, build, companion))
+    return None
+
+
+def _flavour(version: str) -> str:
+    """Return "cu13", "cpu" or empty: within a CUDA major the flavours work together."""
+    local = version.partition("+")[2]
+    return local[:4] if local.startswith("cu") else "cpu" if local == "cpu" else ""
+
+
+def _finding(case: Case, build: TorchBuild, companion: CompanionBuild, title: str, commands: Sequence[str]) -> Finding:
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="error",
+        confidence="high",
+        title=title,
+        subject=companion.name,
+        evidence=(f"{companion.path} says {companion.version}", f"{build.folder}/version.py says {build.version}"),
+        remediation=restore_or(
+            case, f"install the {companion.name} of this torch's release and flavour, from where torch came", commands
+        ),
+        causes=(f"companion:{companion.name}:torch",),
+        symptom_of=("shadow:torch", "version:torch", "torch-build", f"version:{companion.name}"),
+    )
+
+
+def _of_release(case: Case, build: TorchBuild, companion: CompanionBuild) -> list[str]:
+    series, _, minor = ".".join(build.version.split(".")[:2]).partition(".")
+    fitting = ""
+    if series == "2" and minor.isdecimal():
+        fitting = torchvision_for(int(minor)) if companion.name == "torchvision" else f"2.{minor}"
+    return [install_command(case, [(companion.name, f"{fitting}.*")])] if fitting else []
+
+
+def _of_flavour(case: Case, build: TorchBuild, companion: CompanionBuild) -> list[str]:
+    # With the local part: a public version is satisfied by the flavour that is already there.
+    local = build.version.partition("+")[2]
+    spec = f"{companion.name}=={companion.version.partition('+')[0]}+{local}"
+    return [f"uv pip install --python {case.python} --no-deps --torch-backend {local} {spec}"]
+
+
+def _flashinfer(case: Case) -> Iterator[Finding]:
+    installed = [item for name in FLASHINFER if (item := case.facts[Distributions].active(name))]
+    if not installed or installed[0].name != FLASHINFER[0]:
+        return
+    main, *others = installed
+    for other in others:
+        if other.version.partition("+")[0] != main.version.partition("+")[0]:
+            yield Finding(
+                code=CODE,
+                name=NAME,
+                severity="error",
+                confidence="high",
+                title=f"{other.name} {other.version} does not match flashinfer-python {main.version}: "
+                "`import flashinfer` will raise",
+                subject=other.name,
+                evidence=(
+                    "flashinfer/jit/env.py compares them at import; FLASHINFER_DISABLE_VERSION_CHECK is not set",
+                ),
+                remediation=restore_or(
+                    case,
+                    f"install {other.name} {main.version}, or remove it: FlashInfer compiles or fetches what it lacks",
+                    [install_command(case, [(other.name, main.version)])] if "+" not in other.version else [],
+                ),
+                symptom_of=(f"version:{other.name}", "version:flashinfer-python"),
+            )

@@ -1,0 +1,111 @@
+"""One Python module, several distributions that install it.
+
+What it finds:
+    Installed distributions that write the same importable module with different contents, and the deprecated `pynvml`
+    distribution, which patches the import of the module `pynvml` at every start.
+
+Why it matters:
+    Which of them is imported depends on which was installed last; in one transaction it is random. Uninstalling any of
+    them deletes the module for all: `No module named 'pynvml'` with nvidia-ml-py installed.
+
+Example:
+    nvidia-ml-py, nvidia-ml-py3 and pynvml; onnxruntime and onnxruntime-gpu; opencv-python and opencv-python-headless.
+
+Fix:
+    Two steps in this order: uninstall all but one, then reinstall that one by force.
+"""
+
+from collections.abc import Iterator
+
+from envdoctor.checks.case import Case
+from envdoctor.checks.contest import Contest, contests
+from envdoctor.checks.damage import file_tokens, site_relative
+from envdoctor.checks.remedies import reinstall_command, restore_or, uninstall_command
+from envdoctor.model.finding import Finding, Remediation
+from envdoctor.model.wording import counted
+from envdoctor.probes.distributions import Distributions
+from envdoctor.probes.installed_files import Contested
+from envdoctor.probes.startup_hooks import StartupHooks
+
+CODE = "ED409"
+NAME = "contested-module"
+AREA = "Installed files"
+_SHIM = "pynvml"
+_SHOWN = 3
+
+
+def run(case: Case) -> Iterator[Finding]:
+    """Yield one finding for each contested module, and a note for the pynvml shim."""
+    for contest in contests(case):
+        if contest.module:
+            yield _contested(case, contest)
+    hook = next((hook for hook in case.facts[StartupHooks].hooks if hook.owner == _SHIM), None)
+    if hook is not None:
+        yield _shim(case, hook.path)
+
+
+def _contested(case: Case, contest: Contest) -> Finding:
+    owners = " and ".join(f"{name} {version}" for name, version in contest.owners)
+    foreign = bool(contest.wanted and contest.foreign)
+    on_disk = sorted({name for path in contest.paths for name in path.on_disk})
+    whose = f"; the one on disk is {' and '.join(on_disk)}'s" if on_disk else ""
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="error" if foreign else "warning",
+        confidence="high" if contest.wanted else "low",
+        title=f"the module {contest.module} is installed by {owners} at once{whose}",
+        subject=contest.module,
+        evidence=(
+            *((f"{contest.wanted} is meant: {contest.told_by}",) if contest.wanted else ()),
+            *(f"{site_relative(path.path)}: {_bytes(path)}" for path in contest.paths[:_SHOWN]),
+            f"{counted(len(contest.paths), 'file')} with more than one owner",
+        ),
+        remediation=_remedy(case, contest),
+        causes=tuple(token for path in contest.paths for token in (*file_tokens(path.path), f"bytes:{path.path}")),
+    )
+
+
+def _bytes(path: Contested) -> str:
+    if path.told_by in ("missing", "not told"):
+        return path.told_by
+    return f"the bytes of {' and '.join(path.on_disk) or 'neither'}, told by {path.told_by}"
+
+
+def _remedy(case: Case, contest: Contest) -> Remediation:
+    if not contest.wanted:
+        names = " and ".join(name for name, _ in contest.owners)
+        return Remediation(
+            text=f"Decide which of {names} this environment needs, uninstall the others, then reinstall that one by "
+            "force: the uninstall deletes the module"
+        )
+    return restore_or(
+        case,
+        f"first uninstall all but {contest.wanted}, then reinstall it by force: the uninstall deletes the module",
+        [
+            uninstall_command(case, contest.unwanted),
+            reinstall_command(case, [(contest.wanted, contest.version(contest.wanted))]),
+        ],
+    )
+
+
+def _shim(case: Case, path: str) -> Finding:
+    installed = case.facts[Distributions]
+    shim = installed.active(_SHIM)
+    askers = [
+        item.name for item in installed.items if any(line.split(";")[0].strip() == _SHIM for line in item.requires)
+    ]
+    required = (f"required by {', '.join(askers)}: their requirement should be nvidia-ml-py",) if askers else ()
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="note",
+        confidence="high",
+        title=f"{_SHIM} {shim.version if shim else ''} is a deprecated shim that runs at every start of this "
+        "interpreter and warns at `import pynvml`",
+        subject=_SHIM,
+        evidence=(path, "nvidia-ml-py provides the module itself", *required),
+        remediation=restore_or(
+            case, "uninstall the shim; the module belongs to nvidia-ml-py", [uninstall_command(case, [_SHIM])]
+        ),
+    )

@@ -1,0 +1,54 @@
+"""A CPU build of torch on a machine with GPUs.
+
+What it finds:
+    torch whose version.py names neither CUDA nor ROCm, where NVML lists devices.
+
+Why it matters:
+    `torch.cuda.is_available()` is False and a job runs on the CPU, or stops: "Torch not compiled with CUDA enabled".
+    A plain `uv run` after `uv sync --extra cu128` swaps the build like that: the public version stays the same.
+
+Example:
+    torch 2.9.1+cpu on eight H200.
+
+Fix:
+    Install the CUDA build that the driver supports; pin it with its local part (`torch==2.9.1+cu128`).
+"""
+
+from collections.abc import Iterator
+
+from envdoctor.checks.case import Case, DoesNotApplyError
+from envdoctor.checks.remedies import restore_or
+from envdoctor.model.finding import Finding
+from envdoctor.model.wording import counted
+from envdoctor.probes.gpu import Gpu
+from envdoctor.probes.torch_build import TorchBuild
+
+CODE = "ED411"
+NAME = "cpu-build-beside-gpu"
+AREA = "torch build"
+
+
+def run(case: Case) -> Iterator[Finding]:
+    """Yield a note; with a profile the build itself is compared instead."""
+    if case.profile is not None:
+        raise DoesNotApplyError("the profile says which build is wanted")
+    build, gpu = case.facts[TorchBuild], case.facts[Gpu]
+    if not build.present or not build.version or build.cuda or build.hip or not gpu.devices:
+        return
+    public = build.version.partition("+")[0]
+    yield Finding(
+        code=CODE,
+        name=NAME,
+        severity="note",
+        confidence="high",
+        title=f"torch {build.version} is a CPU build, on a machine with {counted(len(gpu.devices), 'GPU')}",
+        subject="torch",
+        evidence=(f"{build.folder}/version.py names no CUDA", f"driver {gpu.driver_version}, CUDA {gpu.cuda_version}"),
+        remediation=restore_or(
+            case,
+            "if the GPUs are to be used, install the CUDA build that the driver supports, pinned with its local part",
+            [
+                f"uv pip install --python {case.python} --torch-backend auto --reinstall-package torch torch=={public}",
+            ],
+        ),
+    )

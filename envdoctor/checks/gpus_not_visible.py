@@ -1,0 +1,135 @@
+"""Fewer GPUs are visible than are there, or than the launch needs.
+
+What it finds:
+    CUDA_VISIBLE_DEVICES, read as the driver reads it, against what NVML lists and the number the profile needs: an
+    entry that names no GPU and drops all behind it, an entry named twice, a GPU in MIG mode without a MIG UUID, several
+    MIG UUIDs for one process, too few GPUs.
+
+Why it matters:
+    CUDA gives no warning: `invalid device ordinal` or `No CUDA GPUs are available` come later, on some ranks. NVML does
+    not look at the variable, so nvidia-smi shows all of them.
+
+Example:
+    CUDA_VISIBLE_DEVICES=0,8,1 on eight GPUs leaves GPU 0 alone visible.
+
+Fix:
+    Export the right list in the launcher, before Python starts: CUDA reads it once.
+"""
+
+from collections.abc import Iterator
+
+from envdoctor.checks.case import Case, DoesNotApplyError
+from envdoctor.model.finding import Finding, Remediation, Severity
+from envdoctor.model.visible_devices import Visible, parse_visible
+from envdoctor.model.wording import counted
+from envdoctor.probes.environment import Environment
+from envdoctor.probes.gpu import Gpu
+
+CODE = "ED606"
+NAME = "gpus-not-visible"
+AREA = "Driver / GPU"
+_VARIABLE = "CUDA_VISIBLE_DEVICES"
+# Values by which a user or a scheduler hides every GPU on purpose.
+_HIDDEN = frozenset({"", "-1", "none", "void", "NoDevFiles"})
+
+
+def run(case: Case) -> Iterator[Finding]:
+    """Yield one finding when the list loses GPUs, another when too few remain for the profile."""
+    gpu, needed = case.facts[Gpu], case.profile.gpu.count if case.profile else 0
+    value = case.facts[Environment].value(_VARIABLE)
+    if gpu.state == "absent" and needed:
+        yield _too_few(case, 0, needed, f"no GPU is there: {gpu.reason}", [])
+        return
+    if gpu.state in ("absent", "failed"):
+        raise DoesNotApplyError(gpu.reason or "there is no GPU")
+    count = len(gpu.devices) if gpu.state == "present" else None
+    if value is None:
+        if count is not None and count < needed:
+            yield _too_few(case, count, needed, f"NVML lists {counted(count, 'GPU')}; {_VARIABLE} is not set", [])
+        return
+    seen = parse_visible(value, count, _uuids(gpu))
+    mistake = _mistake(gpu, value, seen)
+    if mistake is not None:
+        yield mistake
+    if needed and (len(seen.devices) < needed) and not (mistake is not None and mistake.severity == "error"):
+        evidence = f"{_VARIABLE}={value!r} leaves {', '.join(seen.devices) or 'none'}"
+        yield _too_few(case, len(seen.devices), needed, evidence, _all(gpu)[:needed])
+
+
+def _uuids(gpu: Gpu) -> list[str]:
+    return [uuid for device in gpu.devices for uuid in (device.uuid, *device.mig_uuids)]
+
+
+def _all(gpu: Gpu) -> list[str]:
+    return [str(device.index) for device in gpu.devices]
+
+
+def _mistake(gpu: Gpu, value: str, seen: Visible) -> Finding | None:
+    total = f" of {counted(len(gpu.devices), 'GPU')}" if gpu.devices else ""
+    if seen.named_twice:
+        title = f"{_VARIABLE}={value!r} names {seen.stopped_at!r} twice, which leaves no GPU visible"
+        return _finding(gpu, value, "error", title, "CUDA refuses such a list: cuInit returns 101, invalid device")
+    if value.strip() not in _HIDDEN and seen.stopped_at is not None and (seen.dropped or not seen.devices):
+        left = f"{len(seen.devices)}{total}" if seen.devices else "no GPU"
+        title = f"{_VARIABLE}={value!r} leaves {left} visible: {seen.stopped_at!r} names no GPU and ends the list"
+        dropped = f"dropped behind it: {', '.join(seen.dropped)}" if seen.dropped else "nothing stands before it"
+        return _finding(gpu, value, "error", title, dropped)
+    if seen.mig > 1:
+        title = f"{_VARIABLE} names {seen.mig} MIG instances; a process uses the first one only"
+        return _finding(gpu, value, "warning", title, f"visible: {', '.join(seen.devices)}")
+    in_mig = [device for device in gpu.devices if device.mig and {str(device.index), device.uuid} & set(seen.devices)]
+    if in_mig:
+        title = f"GPU {in_mig[0].index} is in MIG mode, and {_VARIABLE} names the GPU instead of one of its instances"
+        instances = ", ".join(in_mig[0].mig_uuids) or "it has no instance yet"
+        return _finding(gpu, value, "warning", title, f"its instances: {instances}")
+    return None
+
+
+def _finding(gpu: Gpu, value: str, severity: Severity, title: str, evidence: str) -> Finding:
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity=severity,
+        confidence="high",
+        title=title,
+        subject=_VARIABLE,
+        evidence=(evidence, f"NVML lists {counted(len(gpu.devices), 'GPU')}" if gpu.devices else gpu.reason),
+        remediation=_export(_meant(gpu, value)),
+    )
+
+
+def _meant(gpu: Gpu, value: str) -> list[str]:
+    """Return the devices the value names, each once, those that exist; a MIG list keeps its first instance."""
+    mig = [uuid for device in gpu.devices if device.mig for uuid in device.mig_uuids]
+    count = len(gpu.devices) or None
+    named: list[str] = []
+    for entry in value.split(","):
+        digits = "".join(character for character in entry if character.isdigit())
+        text = entry.strip() if entry.strip().startswith(("GPU-", "MIG-")) else digits
+        named += [device for device in parse_visible(text, count, _uuids(gpu)).devices if device not in named]
+    if any(device.mig for device in gpu.devices) and mig:
+        return [next((device for device in named if device.startswith("MIG-")), mig[0])]
+    return named or _all(gpu)
+
+
+def _too_few(case: Case, visible: int, needed: int, evidence: str, devices: list[str]) -> Finding:
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="error",
+        confidence="high",
+        title=f"{counted(visible, 'GPU', 'is', 'are')} visible; the profile needs {needed}",
+        subject=_VARIABLE,
+        evidence=(evidence, f"profile {case.wanted().name}: gpu.count = {needed}"),
+        remediation=_export(devices if len(devices) == needed else []),
+    )
+
+
+def _export(devices: list[str]) -> Remediation:
+    if not devices:
+        return Remediation(text="Run where that many GPUs are, or ask the scheduler for them")
+    return Remediation(
+        text="Export the list in the launcher, before Python starts",
+        commands=(f"export {_VARIABLE}={','.join(devices)}",),
+        safe=True,
+    )

@@ -1,0 +1,80 @@
+"""A folder of other packages on sys.path.
+
+What it finds:
+    Distributions that come from PYTHONPATH or, in a venv that lets them in, from the user site; PYTHONHOME.
+
+Why it matters:
+    What they bring is imported wherever the venv lacks it, so the run depends on who starts it. What stands in front of
+    the venv's own modules is told by shadowed-module.
+
+Example:
+    PYTHONPATH=~/.local/lib/python3.12/site-packages adds 40 distributions.
+
+Fix:
+    Unset PYTHONPATH, set PYTHONNOUSERSITE=1.
+"""
+
+from collections.abc import Iterator
+
+from envdoctor.checks.case import Case
+from envdoctor.checks.shadowed_module import without_folder
+from envdoctor.model.finding import Finding, Remediation, Severity
+from envdoctor.model.wording import counted
+from envdoctor.probes.distributions import Distribution, Distributions
+from envdoctor.probes.environment import Environment
+from envdoctor.probes.interpreter import Interpreter
+from envdoctor.probes.shadowing import Shadowing
+
+CODE = "ED603"
+NAME = "import-path-leak"
+AREA = "Environment"
+_SHOWN = 8
+
+
+def run(case: Case) -> Iterator[Finding]:
+    """Yield one finding for each leaked folder that shadows nothing, one for the user site, one for PYTHONHOME."""
+    told = {shadow.front for shadow in case.facts[Shadowing].shadows}
+    by_folder: dict[tuple[str, str], list[Distribution]] = {}
+    for item in case.facts[Distributions].items:
+        if item.origin in ("PYTHONPATH", "user site") and item.site not in told and not item.shadowed:
+            by_folder.setdefault((item.origin, item.site), []).append(item)
+    for (origin, site), items in by_folder.items():
+        yield _leak(case, origin, site, items)
+    yield from _python_home(case)
+
+
+def _leak(case: Case, origin: str, site: str, items: list[Distribution]) -> Finding:
+    # The user site of a venv with system packages is let in by that choice, though rarely meant.
+    severity: Severity = "note" if origin == "user site" and case.profile is None else "warning"
+    command = "export PYTHONNOUSERSITE=1" if origin == "user site" else without_folder(case, site)
+    names = ", ".join(item.name for item in items[:_SHOWN]) + (" ..." if len(items) > _SHOWN else "")
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity=severity,
+        confidence="high",
+        title=f"{counted(len(items), 'distribution', 'comes', 'come')} from {site} ({origin})",
+        subject=site,
+        evidence=(names,),
+        remediation=Remediation(
+            text="Keep that folder out, or install what is needed into the environment", commands=(command,), safe=True
+        ),
+        causes=tuple(f"leak:{item.name}" for item in items),
+    )
+
+
+def _python_home(case: Case) -> Iterator[Finding]:
+    value = case.facts[Environment].value("PYTHONHOME")
+    python = case.facts[Interpreter]
+    if not value or value.split(":")[0].rstrip("/") == python.home.rstrip("/").removesuffix("/bin"):
+        return
+    yield Finding(
+        code=CODE,
+        name=NAME,
+        severity="error",
+        confidence="high",
+        title=f"PYTHONHOME is {value}: the interpreter takes its standard library from there",
+        subject="PYTHONHOME",
+        evidence=(f"the environment's base is {python.home}",),
+        remediation=Remediation(text="Unset it", commands=("unset PYTHONHOME",), safe=True),
+    )

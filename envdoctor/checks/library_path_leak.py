@@ -1,0 +1,155 @@
+"""A variable that puts other libraries in front of the environment's own.
+
+What it finds:
+    Elements of LD_LIBRARY_PATH that hold libraries the environment provides too; empty elements, which mean the current
+    folder; LD_PRELOAD files that do not exist; a CUDA_HOME of another CUDA major than torch's.
+
+Why it matters:
+    torch's own libraries have an RPATH and win; what they need in turn, and what cuDNN opens later, has a RUNPATH and
+    loses to LD_LIBRARY_PATH. So the import works and the first convolution does not. Reinstalling changes nothing.
+
+Example:
+    `LD_LIBRARY_PATH=/usr/local/cuda-12.1/lib64:` - an older nvJitLink, and the current folder behind the last colon.
+
+Fix:
+    Start the trainer without the variable, or with the elements that are not in the way.
+"""
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+from envdoctor.checks.case import Case
+from envdoctor.model.finding import Finding, Remediation
+from envdoctor.model.wording import counted
+from envdoctor.probes.libraries import Libraries
+from envdoctor.probes.library_path import LibraryFolder, LibraryPath
+from envdoctor.probes.torch_build import TorchBuild
+
+CODE = "ED602"
+NAME = "library-path-leak"
+AREA = "Environment"
+_SHOWN = 6
+_VARIABLE = "LD_LIBRARY_PATH"
+
+
+def run(case: Case) -> Iterator[Finding]:
+    """Yield one finding for each variable that is in the way."""
+    facts = case.facts[LibraryPath]
+    shadowing = [folder for folder in facts.folders if folder.shadows and folder.element]
+    if shadowing:
+        yield _shadowing(case, facts, shadowing)
+    empty = [folder for folder in facts.folders if not folder.element]
+    if empty and not shadowing:
+        yield _current_folder(facts, empty[0])
+    missing = [preload.element for preload in facts.preloads if not preload.present]
+    if missing:
+        yield _preload(missing)
+    yield from _cuda_home(case, facts)
+
+
+def _shadowing(case: Case, facts: LibraryPath, folders: Sequence[LibraryFolder]) -> Finding:
+    taken = _taken(case)
+    first = folders[0]
+    names = ", ".join(first.shadows[:3]) + (f" and {len(first.shadows) - 3} more" if len(first.shadows) > 3 else "")
+    hit = [name for folder in folders for name in folder.shadows if name in taken]
+    where = ", ".join(folder.element for folder in folders)
+    title = (
+        f"{hit[0]} is taken from {_VARIABLE} ({taken[hit[0]]}) instead of this environment"
+        if hit
+        else f"{_VARIABLE} puts {first.element} in front of this environment's {names}"
+    )
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="error" if hit else "warning",
+        confidence="high" if hit else "medium",
+        title=title,
+        subject=where,
+        evidence=tuple(
+            f"{folder.element}: {counted(len(folder.shadows), 'file')} of the same name as this environment's, "
+            f"first {', '.join(folder.shadows[:_SHOWN])}"
+            for folder in folders
+        )
+        + (
+            ("an empty element means the current folder",)
+            if any(not folder.element for folder in facts.folders)
+            else ()
+        ),
+        remediation=_without(facts, {folder.element for folder in folders}),
+        causes=(
+            f"path-variable:{_VARIABLE}",
+            *(f"provider:{taken[name]}" for name in hit),
+        ),
+    )
+
+
+def _taken(case: Case) -> dict[str, str]:
+    """Return soname -> path of what the import, or a later dlopen, takes through the variable."""
+    libraries = case.facts.get(Libraries)
+    providers = libraries.providers if libraries else ()
+    return {item.soname: item.path for item in providers if item.found_via == _VARIABLE}
+
+
+def _current_folder(facts: LibraryPath, folder: LibraryFolder) -> Finding:
+    there = facts.current_folder_libraries
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="warning" if there else "note",
+        confidence="high",
+        title=f"{_VARIABLE} has an empty element, which means the current folder"
+        + (f": {', '.join(there[:3])} would be taken from it" if there else ""),
+        subject=_VARIABLE,
+        evidence=(f"{_VARIABLE}={':'.join(item.element for item in facts.folders)}", f"current folder: {folder.path}"),
+        remediation=_without(facts, {""}),
+        causes=(f"path-variable:{_VARIABLE}",),
+    )
+
+
+def _without(facts: LibraryPath, unwanted: set[str]) -> Remediation:
+    kept = [folder.element for folder in facts.folders if folder.element and folder.element not in unwanted]
+    return Remediation(
+        text="Start without what is in the way; reinstalling changes nothing while the variable stands. An environment "
+        "module or a conda hook may set it again at the next login",
+        commands=(f"export {_VARIABLE}={shlex.quote(':'.join(kept))}" if kept else f"unset {_VARIABLE}",),
+        safe=True,
+    )
+
+
+def _preload(missing: Sequence[str]) -> Finding:
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="warning",
+        confidence="high",
+        title=f"LD_PRELOAD names {missing[0]}, which does not exist",
+        subject="LD_PRELOAD",
+        evidence=tuple(
+            f"{element}: ld.so says so on stderr for every process and goes on without it" for element in missing
+        ),
+        remediation=Remediation(
+            text="Unset it, or name the file that is meant", commands=("unset LD_PRELOAD",), safe=True
+        ),
+    )
+
+
+def _cuda_home(case: Case, facts: LibraryPath) -> Iterator[Finding]:
+    build = case.facts.get(TorchBuild)
+    major = facts.cuda_home_version.partition(".")[0]
+    if build is None or not build.cuda_major or not major or major == build.cuda_major:
+        return
+    yield Finding(
+        code=CODE,
+        name=NAME,
+        severity="note",
+        confidence="high",
+        title=f"{facts.cuda_home_from} is a CUDA {facts.cuda_home_version} toolkit; torch {build.version} is a CUDA "
+        f"{build.cuda} build, and extensions compiled with it will be refused",
+        subject=facts.cuda_home_from,
+        evidence=(f"{facts.cuda_home_from}={facts.cuda_home}", "torch.utils.cpp_extension compares the two majors"),
+        remediation=Remediation(
+            text=f"Name a CUDA {build.cuda_major} toolkit where extensions are compiled; wheels do not need one",
+            commands=(f"unset {facts.cuda_home_from}",),
+            safe=True,
+        ),
+    )

@@ -1,0 +1,63 @@
+"""Something of the environment that could not be read.
+
+What it finds:
+    RECORDs, METADATA and other files of dist-info folders that cannot be read or make no sense (no permission, a FIFO
+    or a folder in a file's place, rows that are no rows), installed files that cannot be looked at, and with `--deep`
+    those that could not be hashed.
+
+Why it matters:
+    Everything else in the report is said without them: what they hide cannot be told from here.
+
+Example:
+    Row 12 of a RECORD is cut off in the middle; a site-packages folder belongs to another user.
+
+Fix:
+    Run envdoctor as the owner of the venv, or reinstall the distribution by force.
+"""
+
+from collections.abc import Iterator
+
+from envdoctor.checks.altered_contents import deep_files
+from envdoctor.checks.case import Case, DoesNotApplyError
+from envdoctor.checks.remedies import restore_or
+from envdoctor.model.finding import Finding
+from envdoctor.model.wording import counted
+from envdoctor.probes.distributions import Distributions
+from envdoctor.probes.installed_files import InstalledFiles
+
+CODE = "ED208"
+NAME = "could-not-be-read"
+AREA = "Installed files"
+_SHOWN = 6
+
+
+def run(case: Case) -> Iterator[Finding]:
+    """Yield one finding for all of it."""
+    gaps = list(_gaps(case))
+    if not gaps:
+        return
+    more = (f"and {len(gaps) - _SHOWN} more",) if len(gaps) > _SHOWN else ()
+    yield Finding(
+        code=CODE,
+        name=NAME,
+        severity="warning",
+        confidence="high",
+        title=f"{counted(len(gaps), 'thing')} of the environment could not be read",
+        subject="environment",
+        evidence=(*gaps[:_SHOWN], *more),
+        remediation=restore_or(
+            case, "run envdoctor as the owner of the venv; reinstall by force what is damaged, or rebuild the venv", []
+        ),
+    )
+
+
+def _gaps(case: Case) -> Iterator[str]:
+    yield from case.facts[Distributions].unreadable
+    files = case.facts[InstalledFiles]
+    yield from files.malformed
+    yield from (f"{fault.owner}: {fault.path}: no access" for fault in files.faults if fault.kind == "unreadable")
+    try:
+        deep = deep_files(case)
+    except DoesNotApplyError:
+        return
+    yield from (f"{item.owner}: {item.path}: {item.reason}" for item in deep.unverified)

@@ -1,0 +1,87 @@
+"""A package that code demands when it is called, and metadata does not.
+
+What it finds:
+    Packages that transformers requires at run time for what training code calls, absent or older than it accepts. The
+    versions are read from the installed transformers' own table.
+
+Why it matters:
+    They stand in an extra that nobody asks for, so pip and uv see nothing; absent and too old raise the same text,
+    "requires Accelerate: `pip install accelerate`", which does not help who has it.
+
+Example:
+    transformers 5.8.1 with accelerate 0.10.0: `from_pretrained(device_map=...)` raises.
+
+Fix:
+    Install the version, and lock `transformers[torch]`.
+"""
+
+import shlex
+from collections.abc import Iterator
+
+from envdoctor.checks.case import Case
+from envdoctor.checks.remedies import restore_or
+from envdoctor.model.companion_versions import RUNTIME_NEEDS, RuntimeNeed
+from envdoctor.model.finding import Finding, Severity
+from envdoctor.model.need import meets, parse_need
+from envdoctor.probes.companions import Companions
+from envdoctor.probes.distributions import Distribution, Distributions
+
+CODE = "ED407"
+NAME = "unmet-runtime-requirement"
+AREA = "Distributions"
+
+
+def run(case: Case) -> Iterator[Finding]:
+    """Yield one finding for each package that is absent or too old."""
+    installed = case.facts[Distributions]
+    pins = case.pins()
+    for need in RUNTIME_NEEDS:
+        requirer, present = installed.active(need.requirer), installed.active(need.name)
+        if requirer is None or (present is None and not need.expected):
+            continue
+        specifier = _specifier(case, need)
+        if present is None:
+            # A lock without it is of a stack that does not call this.
+            if case.lock is None or need.name in pins:
+                yield _finding(case, need, requirer, None, specifier)
+        elif not meets(present.version, specifier):
+            yield _finding(case, need, requirer, present, specifier)
+
+
+def _specifier(case: Case, need: RuntimeNeed) -> str:
+    """Return ">=1.1.0" from the installed package's table, else from this tool's."""
+    stated = next((window.requirement for window in case.facts[Companions].windows if window.name == need.name), "")
+    parsed = parse_need(stated) if stated else None
+    lower = [clause for clause in (parsed.specifier if parsed else "").split(",") if clause.strip().startswith(">=")]
+    return lower[0].strip() if lower else f">={need.minimum}"
+
+
+def _finding(
+    case: Case, need: RuntimeNeed, requirer: Distribution, present: Distribution | None, specifier: str
+) -> Finding:
+    severity: Severity = "warning" if present else ("error" if case.lock else "note")
+    state = (
+        f"{need.name} {present.version} is too old for"
+        if present
+        else f"{need.name} is not installed, which is needed by"
+    )
+    table = case.facts[Companions].windows_from
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity=severity,
+        confidence="high" if present else "medium",
+        title=f"{state} {requirer.name} {requirer.version}: {need.when} will raise, asking for {need.name}{specifier}",
+        subject=need.name,
+        evidence=(
+            f"{table}: {need.name}{specifier}" if table else need.source,
+            f"installed: {need.name} {present.version}" if present else f"no dist-info of {need.name} on sys.path",
+            "a matter of run time, not of metadata: `pip check` and `uv pip check` see nothing",
+        ),
+        remediation=restore_or(
+            case,
+            f"install {need.name}{specifier} and lock it",
+            [f"uv pip install --python {case.python} {shlex.quote(need.name + specifier)}"],
+        ),
+        symptom_of=(f"dist:{need.name}", f"version:{need.name}"),
+    )

@@ -1,0 +1,110 @@
+"""A module that is imported from another folder than the one it was installed into.
+
+What it finds:
+    Modules of a PYTHONPATH folder that are installed in the venv too, or bear a standard module's name; packages in the
+    current folder that bear an installed distribution's name; packages split over lib and lib64; a stale copy in
+    site-packages in front of an editable install.
+
+Why it matters:
+    The first folder on sys.path wins, whatever pip or uv say is installed: torch 2.6 runs where 2.8 is listed, and
+    torchvision, built for 2.8, reports `operator torchvision::nms does not exist`. Reinstalling changes nothing.
+
+Example:
+    PYTHONPATH=/opt/site with a torch in it; a folder `datasets` in the project.
+
+Fix:
+    Take the folder out of PYTHONPATH; start from another folder, or rename.
+"""
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+from envdoctor.checks.case import Case
+from envdoctor.checks.remedies import reinstall_command, restore_or
+from envdoctor.model.finding import Finding, Remediation, Severity
+from envdoctor.model.names import normalized
+from envdoctor.probes.distributions import Distributions
+from envdoctor.probes.environment import Environment
+from envdoctor.probes.shadowing import Shadow, Shadowing
+
+CODE = "ED410"
+NAME = "shadowed-module"
+AREA = "Environment"
+_SHOWN = 8
+
+
+def run(case: Case) -> Iterator[Finding]:
+    """Yield one finding for each folder that stands in front."""
+    fronts: dict[tuple[str, str], list[Shadow]] = {}
+    for shadow in case.facts[Shadowing].shadows:
+        fronts.setdefault((shadow.front_origin, shadow.front), []).append(shadow)
+    for (origin, front), shadows in fronts.items():
+        yield _finding(case, origin, front, shadows)
+
+
+def _finding(case: Case, origin: str, front: str, shadows: Sequence[Shadow]) -> Finding:
+    ranked = sorted(shadows, key=lambda shadow: (shadow.module != "torch", shadow.module))
+    first = ranked[0]
+    more = f" and {len(ranked) - 1} more" if len(ranked) > 1 else ""
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity=_severity(case, origin, ranked),
+        confidence="medium" if origin == "current folder" else "high",
+        title=f"{first.module}{_version(case, front, first)}{more} would be imported from {front} ({origin}) instead "
+        f"of {first.behind}{_version(case, first.behind, first)}",
+        subject=", ".join(shadow.module for shadow in ranked[:_SHOWN]),
+        evidence=(
+            *(
+                f"{shadow.module}: {front}{_version(case, front, shadow)} stands in front of "
+                f"{shadow.behind}{_version(case, shadow.behind, shadow)}"
+                for shadow in ranked[:_SHOWN]
+            ),
+            *((f"and {len(ranked) - _SHOWN} more",) if len(ranked) > _SHOWN else ()),
+        ),
+        remediation=_remedy(case, origin, front, ranked),
+        causes=tuple(f"shadow:{normalized(shadow.module)}" for shadow in ranked),
+    )
+
+
+def _severity(case: Case, origin: str, shadows: Sequence[Shadow]) -> Severity:
+    # A source tree on PYTHONPATH may be meant, another environment's packages are not.
+    installed = any(_version(case, shadow.front, shadow) for shadow in shadows)
+    standard = any(shadow.behind_origin == "standard library" for shadow in shadows)
+    return "error" if origin == "PYTHONPATH" and (installed or standard) else "warning"
+
+
+def _version(case: Case, folder: str, shadow: Shadow) -> str:
+    name = normalized(shadow.module)
+    items = case.facts[Distributions].items
+    return next((f" {item.version}" for item in items if item.site == folder and item.name == name), "")
+
+
+def _remedy(case: Case, origin: str, front: str, shadows: Sequence[Shadow]) -> Remediation:
+    if origin == "PYTHONPATH":
+        return Remediation(
+            text="Take that folder out of PYTHONPATH; reinstalling changes nothing while it stands in front",
+            commands=(without_folder(case, front),),
+            safe=True,
+        )
+    if origin == "current folder":
+        return Remediation(
+            text="Start from another folder, rename the local one, or set PYTHONSAFEPATH=1, which keeps the current "
+            "folder out of sys.path",
+            commands=("export PYTHONSAFEPATH=1",),
+            safe=True,
+        )
+    installed = case.facts[Distributions]
+    names = sorted({normalized(shadow.module) for shadow in shadows})
+    pins = [(name, item.version) for name in names if (item := installed.active(name)) and not item.editable]
+    if pins:
+        return restore_or(case, "reinstall by force, into one folder", [reinstall_command(case, pins)])
+    stale = " ".join(shlex.quote(f"{shadow.front}/{shadow.module}") for shadow in shadows)
+    return restore_or(case, "delete the stale copy in front of the editable source", [f"rm -r {stale}"])
+
+
+def without_folder(case: Case, folder: str) -> str:
+    """Return the shell command that sets PYTHONPATH without that folder, or unsets it where nothing remains."""
+    value = case.facts[Environment].value("PYTHONPATH") or ""
+    kept = [element for element in value.split(":") if element and element.rstrip("/") != folder.rstrip("/")]
+    return f"export PYTHONPATH={shlex.quote(':'.join(kept))}" if kept else "unset PYTHONPATH"

@@ -1,0 +1,121 @@
+"""A command or script that starts another Python than this environment's.
+
+What it finds:
+    Scripts in the environment's bin folder whose shebang names another interpreter (the folder was moved or copied),
+    and python, torchrun, accelerate or deepspeed found on PATH in front of the environment that is activated.
+
+Why it matters:
+    Workers inherit the interpreter of the launcher, so every rank runs in the other environment while each check run
+    with the venv's own python passes.
+
+Example:
+    `~/.local/bin/torchrun`, left by `pip install --user torch`, stands on PATH before `.venv/bin`: ModuleNotFoundError
+    on every rank.
+
+Fix:
+    Launch with `.venv/bin/python -m torch.distributed.run`. Scripts of a moved venv are written anew by reinstalling
+    the distributions that own them.
+"""
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+from envdoctor.checks.case import Case
+from envdoctor.checks.remedies import reinstall_command, restore_or
+from envdoctor.model.finding import Finding, Remediation
+from envdoctor.model.wording import counted
+from envdoctor.probes.distributions import Distributions
+from envdoctor.probes.interpreter import Interpreter
+from envdoctor.probes.launchers import Launcher, Launchers, StrayScript
+from envdoctor.probes.torch_build import TorchBuild
+
+CODE = "ED103"
+NAME = "stale-launcher"
+AREA = "Interpreter"
+_SHOWN = 6
+_MODULES = {
+    "torchrun": "torch.distributed.run",
+    "accelerate": "accelerate.commands.accelerate_cli",
+    "deepspeed": "deepspeed.launcher.runner",
+}
+
+
+def run(case: Case) -> Iterator[Finding]:
+    """Yield one finding for the environment's own scripts, one for the commands on PATH."""
+    launchers = case.facts[Launchers]
+    if launchers.stray:
+        yield _scripts(case, launchers.stray, launchers.scripts)
+    torch = case.facts.get(TorchBuild)
+    elsewhere = [
+        command
+        for command in launchers.commands
+        if not command.inside and (command.command not in _MODULES or (torch is not None and torch.present))
+    ]
+    if elsewhere:
+        yield _commands(case, elsewhere)
+
+
+def _scripts(case: Case, stray: Sequence[StrayScript], total: int) -> Finding:
+    gone = [script for script in stray if not script.exists]
+    first = (gone or list(stray))[0]
+    state = "does not exist" if gone else "is another environment's"
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="error",
+        confidence="high",
+        title=f"{counted(len(stray), 'script', 'starts', 'start')} {first.interpreter}, which {state}: "
+        "this venv was moved or copied",
+        subject="bin",
+        evidence=(
+            *(f"bin/{script.name}: #!{script.interpreter}" for script in stray[:_SHOWN]),
+            *((f"and {len(stray) - _SHOWN} more of {counted(total, 'script')}",) if len(stray) > _SHOWN else ()),
+        ),
+        remediation=restore_or(
+            case,
+            "write the activate scripts and the owners' scripts anew; or move the folder back",
+            _rewrite(case, stray),
+        ),
+        causes=("launcher",),
+    )
+
+
+def _rewrite(case: Case, stray: Sequence[StrayScript]) -> Iterator[str]:
+    python = case.facts[Interpreter]
+    base = shlex.quote(python.resolved or python.minor)
+    yield f"uv venv --allow-existing --python {base} {case.prefix}"
+    installed = case.facts[Distributions]
+    owners = sorted({script.owner for script in stray if script.owner})
+    pins = [(name, item.version) for name in owners if (item := installed.active(name))]
+    if pins:
+        yield reinstall_command(case, pins)
+
+
+def _commands(case: Case, elsewhere: Sequence[Launcher]) -> Finding:
+    # torchrun and its like name the fault better than the python that stands beside them.
+    first = next((command for command in elsewhere if command.command in _MODULES), elsewhere[0])
+    runs = f", which starts {first.interpreter}" if first.interpreter else ""
+    module = _MODULES.get(first.command)
+    names = ", ".join(dict.fromkeys(command.command for command in elsewhere))
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="error" if module else "warning",
+        confidence="high",
+        title=f"{first.command} on PATH is {first.path}{runs}, not this environment's",
+        subject=names,
+        evidence=(
+            *(
+                f"{command.command}: {command.path}" + (f" (#!{command.interpreter})" if command.interpreter else "")
+                for command in elsewhere
+            ),
+            "the environment's bin folder stands behind it on PATH",
+        ),
+        remediation=Remediation(
+            text="Launch by the environment's own interpreter"
+            + ("; remove the script in front, or put the environment first on PATH" if module else ""),
+            commands=(f"{case.python} -m {module}" if module else f'export PATH={case.prefix}/bin:"$PATH"',),
+            safe=True,
+        ),
+        causes=("launcher",),
+    )

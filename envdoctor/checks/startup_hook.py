@@ -1,0 +1,63 @@
+"""Code that runs at every start of the interpreter and that nothing accounts for.
+
+What it finds:
+    Import lines of .pth files, and sitecustomize or usercustomize modules, that no distribution owns; and owned ones
+    that decode or fetch what they run. Hooks of the base interpreter and of virtualenv itself are left out.
+
+Why it matters:
+    They run before any other code of every rank, can patch any module, and no lock lists them. One line can take
+    seconds of each start, or send secrets away: litellm 1.82.8 came with one that did (BerriAI/litellm issue 24521).
+
+Example:
+    `site-packages/debug_patch.pth: import sys; exec(open('/tmp/patch.py').read())`
+
+Fix:
+    Read the file; delete it when nobody claims it.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator
+
+from envdoctor.checks.case import Case
+from envdoctor.model.finding import Finding, Remediation
+from envdoctor.probes.startup_hooks import Hook, StartupHooks
+
+CODE = "ED604"
+NAME = "startup-hook"
+AREA = "Environment"
+# virtualenv and older uv write it without a RECORD; old setuptools' easy-install.pth keeps its place on sys.path.
+_KNOWN = re.compile(
+    r"^import _virtualenv$|^import sys; (?:sys\.__plen = len\(sys\.path\)|new=sys\.path\[sys\.__plen:\])"
+)
+_HIDDEN = re.compile(r"base64|subprocess|urllib|socket|marshal|zlib|b85decode")
+_BASE = frozenset({"standard library", "base site-packages"})
+
+
+def run(case: Case) -> Iterator[Finding]:
+    """Yield one finding for each unaccounted hook."""
+    for hook in case.facts[StartupHooks].hooks:
+        if hook.origin in _BASE or (hook.lines and all(_KNOWN.match(line) for line in hook.lines)):
+            continue
+        hidden = any(_HIDDEN.search(line) for line in hook.lines)
+        if not hook.owner or hidden:
+            yield _finding(hook, hidden=hidden)
+
+
+def _finding(hook: Hook, *, hidden: bool) -> Finding:
+    name = hook.path.rpartition("/")[2] if not hook.path.endswith("/__init__.py") else hook.path
+    owner = f"owned by {hook.owner}" if hook.owner else "owned by no distribution"
+    runs = "decodes or fetches code and runs it" if hidden else "runs code"
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="warning",
+        confidence="high",
+        title=f"{name} {runs} at every start of this interpreter; it is {owner}",
+        subject=name,
+        evidence=(f"{hook.path} ({hook.origin})", *hook.lines[:3]),
+        remediation=Remediation(
+            text="Read it before anything else: it runs in every process. Delete it when nobody claims it",
+            commands=() if hook.owner else (f"rm {shlex.quote(hook.path)}",),
+        ),
+    )

@@ -1,0 +1,97 @@
+"""Which declared requirements of the installed distributions are not met, extras followed to the end."""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from envdoctor.checks.case import Case
+from envdoctor.model.need import Need, holds, meets, parse_need
+from envdoctor.probes.distributions import Distribution, Distributions
+from envdoctor.probes.interpreter import Interpreter
+
+# What a venv sees of other places is not this environment's to keep consistent.
+_FOREIGN = frozenset({"base site-packages", "user site", "standard library"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unmet:
+    """One requirement that is not met."""
+
+    requirer: Distribution
+    extra: str
+    """The requirer's extra that asks for it ("cublas"); empty when it always does."""
+    name: str
+    specifier: str
+    installed: str
+    """The version that does not fit; empty when nothing is installed."""
+
+    @property
+    def text(self) -> str:
+        """Return "cuda-toolkit[cublas] 12.8.1 requires nvidia-cublas-cu12==12.8.4.1"."""
+        extra = f"[{self.extra}]" if self.extra else ""
+        return f"{self.requirer.name}{extra} {self.requirer.version} requires {self.name}{self.specifier}"
+
+    @property
+    def pin(self) -> str:
+        """Return the exact version asked for, or empty."""
+        exact = self.specifier.removeprefix("==").strip()
+        return exact if self.specifier.startswith("==") and "," not in exact and "*" not in exact else ""
+
+
+def unmet_requirements(case: Case) -> list[Unmet]:
+    """Return every unmet requirement, in the order of the distributions.
+
+    Extras are followed: `torch` asks for `cuda-toolkit[cublas]`, so what cuda-toolkit wants for `cublas` is asked too,
+    which neither `pip check` nor `uv pip check` does.
+    """
+    environment = case.facts[Interpreter].markers()
+    items = {item.name: item for item in case.facts[Distributions].items if not item.shadowed}
+    asked: dict[str, set[str]] = {name: set() for name, item in items.items() if item.origin not in _FOREIGN}
+    waiting = deque(asked)
+    found: dict[tuple[str, str, str], Unmet] = {}
+    while waiting:
+        name = waiting.popleft()
+        for line in items[name].requires:
+            need = _applicable(line, environment, asked[name])
+            if need is None:
+                continue
+            present = items.get(need.name)
+            if present is None or not meets(present.version, need.specifier):
+                unmet = _unmet(items[name], need, present, environment, asked[name])
+                found.setdefault((name, need.name, need.specifier), unmet)
+            elif need.name in asked and not asked[need.name].issuperset(need.extras):
+                asked[need.name].update(need.extras)
+                waiting.append(need.name)
+    return list(found.values())
+
+
+def _applicable(line: str, environment: Mapping[str, str], extras: set[str]) -> Need | None:
+    # Most lines of a large METADATA wait for an extra that nobody asks for.
+    if not extras and "extra ==" in line:
+        return None
+    need = _parsed(line)
+    return need if need is not None and holds(need.marker, environment, extras) else None
+
+
+@lru_cache(maxsize=4096)
+def _parsed(line: str) -> Need | None:
+    return parse_need(line)
+
+
+def _unmet(
+    requirer: Distribution,
+    need: Need,
+    present: Distribution | None,
+    environment: Mapping[str, str],
+    extras: set[str],
+) -> Unmet:
+    always = holds(need.marker, environment)
+    extra = "" if always else next((one for one in sorted(extras) if holds(need.marker, environment, [one])), "")
+    return Unmet(
+        requirer=requirer,
+        extra=extra,
+        name=need.name,
+        specifier=need.specifier,
+        installed=present.version if present else "",
+    )

@@ -1,0 +1,78 @@
+"""Versions that only fit together, as data, where metadata does not say so.
+
+Sources: Requires-Dist of the wheels (torchvision 0.15.0 to 0.29.1, torchaudio 2.0.0 to 2.11.1) and the compatibility
+table in pytorch/vision's README; flashinfer/jit/env.py (0.6.13, 0.7.4), which compares its companions' versions at
+import; transformers/utils/import_utils.py and transformers/dependency_versions_table.py (5.6.0).
+"""
+
+from dataclasses import dataclass
+
+TORCHVISION_OFFSET = 15
+"""torchvision 0.N was built for torch 2.(N - 15): its minor versions are one to one."""
+TORCHVISION_EXACT = range(15, 29)
+"""Minors of torchvision whose wheels work with one torch minor; 0.29.1 asks only for torch 2.14 or newer."""
+TORCHAUDIO_EXACT = range(11)
+"""Minors of torchaudio 2.N that belong to torch 2.N; 2.11 works with every later torch."""
+
+FLASHINFER = ("flashinfer-python", "flashinfer-cubin", "flashinfer-jit-cache")
+"""Distributions that must have one public version; jit-cache adds a local part (+cu129)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeNeed:
+    """A requirement that code states when it is called, and metadata only in an extra."""
+
+    requirer: str
+    name: str
+    minimum: str
+    """Where the installed requirer's own table does not say another."""
+    when: str
+    """What raises without it."""
+    source: str
+    expected: bool
+    """True when most training code calls that; its absence is then worth a note."""
+
+
+RUNTIME_NEEDS = (
+    RuntimeNeed(
+        requirer="transformers",
+        name="accelerate",
+        minimum="1.1.0",
+        when="`device_map`, `low_cpu_mem_usage` or `tp_plan` in from_pretrained()",
+        source="transformers/utils/import_utils.py, ACCELERATE_MIN_VERSION; an extra in its metadata",
+        expected=True,
+    ),
+    RuntimeNeed(
+        requirer="transformers",
+        name="peft",
+        minimum="0.18.0",
+        when="load_adapter() and add_adapter()",
+        source="transformers/integrations/peft.py, check_peft_version(); not in its metadata",
+        expected=False,
+    ),
+)
+
+
+def torchvision_for(torch_minor: int) -> str:
+    """Return the torchvision series for torch 2.N ("0.26" for 11), or empty where no one belongs to it alone."""
+    minor = torch_minor + TORCHVISION_OFFSET
+    return f"0.{minor}" if minor in TORCHVISION_EXACT else ""
+
+
+def torch_for_torchvision(version: str) -> str:
+    """Return the torch series a torchvision needs ("2.11" for 0.26.0), or empty where several will do."""
+    major, minor = _series(version)
+    return f"2.{minor - TORCHVISION_OFFSET}" if major == 0 and minor in TORCHVISION_EXACT else ""
+
+
+def torch_for_torchaudio(version: str) -> str:
+    """Return the torch series a torchaudio needs ("2.8" for 2.8.0), or empty where several will do."""
+    major, minor = _series(version)
+    return f"2.{minor}" if major == 2 and minor in TORCHAUDIO_EXACT else ""
+
+
+def _series(version: str) -> tuple[int, int]:
+    parts = version.split(".")
+    if len(parts) < 2 or not (parts[0].isdecimal() and parts[1].isdecimal()):
+        return -1, -1
+    return int(parts[0]), int(parts[1])

@@ -1,0 +1,47 @@
+"""URLs: as people may see them, and how they are reached."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """How indexes are reached: the user's proxies, certificates and stored credentials."""
+
+    environment: Mapping[str, str]
+    home: Path
+    certificate: str = ""
+    proxy: str = ""
+
+
+class IndexUnreadableError(Exception):
+    """An index did not answer in a way that tells anything; the text says why."""
+
+    def __init__(self, reason: str, *, answered: bool = True) -> None:
+        """Keep whether it answered at all: one that wants a login may still serve uv."""
+        super().__init__(reason)
+        self.answered = answered
+
+
+def is_local(place: str) -> bool:
+    """Tell whether a place is a folder or a file:// URL, which no network is needed for."""
+    return "://" not in place or place.startswith("file:")
+
+
+def local_path(place: str) -> Path:
+    """Return the path of a local place."""
+    return Path(unquote(urlsplit(place).path)) if place.startswith("file:") else Path(place)
+
+
+def shown(url: str) -> str:
+    """Return the URL without user and password, for people and files; a folder's path stays as it is."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=f"****@{bare_host(url)}")) if parts.username else url
+
+
+def bare_host(url: str) -> str:
+    """Return host and port, without user and password."""
+    parts = urlsplit(url)
+    return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname or "")

@@ -1,0 +1,96 @@
+"""operator torchvision::nms does not exist: an older torch stands in front (pytorch/vision issue 9174)."""
+
+from pathlib import Path
+
+from tests.factories.make_reading import bare_host
+from tests.factories.make_torch import make_torch
+from tests.factories.make_venv import Venv, install, make_venv, run_uv
+from tests.factories.make_wheel import make_wheel
+from tests.factories.patient import commands_of, environment_after, first, mend, outline, verdict_of
+
+VISION = {
+    "torchvision/__init__.py": "import torch\n",
+    "torchvision/version.py": "__version__ = '0.23.0+cu128'\ncuda = '12.8'\n",
+}
+
+
+def _venv(root: Path, torch: Path) -> Venv:
+    vision = make_wheel(root / "wheels", "torchvision", "0.23.0", requires=["torch==2.8.0"], files=VISION)
+    return make_venv(root / "venv", torch, vision)
+
+
+def test_br17_another_torch_stands_in_front(tmp_path: Path) -> None:
+    venv = _venv(tmp_path, make_torch(tmp_path / "wheels", "2.8.0", "12.8"))
+    old = make_torch(tmp_path / "old", "2.6.0", "12.4")
+    shadow = tmp_path / "shadow"
+    run_uv(
+        "pip", "install", "-q", "--no-deps", "--python", venv.python, "--target", shadow, old,
+        cache=tmp_path / ".uv-cache",
+    )  # fmt: skip
+    host = bare_host(tmp_path / "home", PYTHONPATH=str(shadow))
+
+    verdict = verdict_of(venv.prefix, host)
+    site = str(venv.site_packages).replace(str(tmp_path), "[TMP]")
+    assert outline(verdict, tmp_path) == [
+        f"error ED410 torch 2.6.0 would be imported from [TMP]/shadow (PYTHONPATH) instead of {site} 2.8.0",
+        "  error ED405 torch has 2 metadata folders; the one in [TMP]/shadow stands in front",
+        "  error ED408 torchvision 0.23.0+cu128 was built for torch 2.8; torch 2.6.0 is imported",
+        "  warning ED406 torchvision 0.23.0 requires torch==2.8.0, and 2.6.0 is installed",
+    ]
+    # Reinstalling torchvision, or torch, would change nothing.
+    assert commands_of(verdict.findings[0], tmp_path) == ["unset PYTHONPATH"]
+    mended = environment_after(host, *verdict.findings[0].remediation.commands)
+    assert verdict_of(venv.prefix, mended).findings == ()
+
+
+def test_br17_the_rest_of_pythonpath_stays(tmp_path: Path) -> None:
+    venv = _venv(tmp_path, make_torch(tmp_path / "wheels", "2.8.0", "12.8"))
+    sources = tmp_path / "src tree"
+    sources.mkdir()
+    shadow = tmp_path / "shadow"
+    (shadow / "torch").mkdir(parents=True)
+    (shadow / "torch/__init__.py").touch()
+    host = bare_host(tmp_path / "home", PYTHONPATH=f"{shadow}:{sources}")
+    finding = verdict_of(venv.prefix, host).findings[0]
+    assert commands_of(finding, tmp_path) == ["export PYTHONPATH='[TMP]/src tree'"]
+    # A source tree may be meant: it is a warning, and an installed torch in front is an error.
+    assert (finding.code, finding.severity) == ("ED410", "warning")
+
+
+def test_br17_with_one_torch_it_is_the_plain_mismatch(tmp_path: Path) -> None:
+    venv = _venv(tmp_path, make_torch(tmp_path / "wheels", "2.6.0", "12.4"))
+    verdict = verdict_of(venv.prefix)
+    assert first(verdict, tmp_path) == (
+        "ED408",
+        "torchvision 0.23.0+cu128 was built for torch 2.8; torch 2.6.0 is imported",
+    )
+    assert commands_of(verdict.findings[0], tmp_path) == [
+        "uv pip install --python [TMP]/venv/bin/python --no-deps 'torchvision==0.21.*'"
+    ]
+    fitting = {**VISION, "torchvision/version.py": "__version__ = '0.21.0+cu124'\ncuda = '12.4'\n"}
+    make_wheel(tmp_path / "wheels", "torchvision", "0.21.0", requires=["torch==2.6.0"], files=fitting)
+    mend(verdict.findings[0], wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
+    assert verdict_of(venv.prefix).findings == ()
+
+
+def test_br17_a_checkout_of_torch_in_the_current_folder(tmp_path: Path) -> None:
+    venv = _venv(tmp_path, make_torch(tmp_path / "wheels", "2.8.0", "12.8"))
+    host = bare_host(tmp_path / "home")
+    (host.cwd / "torch").mkdir()
+    assert verdict_of(venv.prefix, host).findings == ()  # a folder without __init__.py gives way to the package
+    (host.cwd / "torch/__init__.py").touch()
+    verdict = verdict_of(venv.prefix, host)
+    site = str(venv.site_packages).replace(str(tmp_path), "[TMP]")
+    assert first(verdict, tmp_path) == (
+        "ED410",
+        f"torch would be imported from [TMP]/home (current folder) instead of {site} 2.8.0",
+    )
+    mended = environment_after(host, *verdict.findings[0].remediation.commands)
+    assert verdict_of(venv.prefix, mended).findings == ()
+
+
+def test_br17_install_is_imported(tmp_path: Path) -> None:
+    """The healthy trio has no finding."""
+    venv = _venv(tmp_path, make_torch(tmp_path / "wheels", "2.8.0", "12.8"))
+    install(venv, make_wheel(tmp_path / "wheels", "torchaudio", "2.8.0", requires=["torch==2.8.0"]))
+    assert verdict_of(venv.prefix).findings == ()

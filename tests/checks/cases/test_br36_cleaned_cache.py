@@ -1,0 +1,65 @@
+"""An install step wiped the compile cache, or a clean-up of /tmp did (sglang pull 34231, pytorch pull 151466)."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from envdoctor.model.profile import CompileWanted, Profile
+from tests.factories import make_facts as facts
+from tests.factories.make_reading import bare_host
+from tests.factories.make_torch import make_torch
+from tests.factories.make_venv import make_venv
+from tests.factories.patient import commands_of, environment_after, outline, verdict_of
+
+
+def _profile() -> Profile:
+    return replace(
+        facts.PROFILE,
+        torch=replace(facts.PROFILE.torch, version="2.10.0", cuda=""),
+        python=replace(facts.PROFILE.python, versions=("3.11", "3.12", "3.13", "3.14")),
+        compile=CompileWanted(threads=1, cache_minimum_entries=2, cache_bytes=(3000, 5000), cold_minutes=6),
+    )
+
+
+def test_br36_a_wiped_cache_is_slow_and_not_wrong(tmp_path: Path) -> None:
+    venv = make_venv(tmp_path / "venv", make_torch(tmp_path / "wheels", "2.10.0", None))
+    cache = tmp_path / "keep/inductor"
+    host = bare_host(tmp_path / "home", TORCHINDUCTOR_CACHE_DIR=str(cache))
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/mountinfo").write_text("22 1 0:20 / / rw - ext4 /dev/sda1 rw\n")
+    host = replace(host, proc=tmp_path / "proc")
+    verdict = verdict_of(venv.prefix, host, profile=_profile())
+    cold = next(finding for finding in verdict.findings if finding.code == "ED501")
+    assert cold.title == ("the compile cache is cold: 0 of 0 MB, 0 files; expect about 6 minutes of compilation")
+    # A warning with its cost; nothing is deleted to mend it.
+    assert (cold.severity, verdict.exit_code()) == ("warning", 0)
+    assert commands_of(cold, tmp_path) == ["envdoctor cache warm --profile good --venv [TMP]/venv"]
+
+    (cache / "ab").mkdir(parents=True)
+    for name in ("cabc.py", "cdef.py"):
+        (cache / "ab" / name).write_bytes(b"x" * 1600)
+    warm = verdict_of(venv.prefix, host, profile=_profile())
+    assert "ED501" not in {finding.code for finding in warm.findings}
+
+
+def test_br36_a_cache_under_tmp_does_not_last(tmp_path: Path) -> None:
+    venv = make_venv(tmp_path / "venv", make_torch(tmp_path / "wheels", "2.10.0", None))
+    host = bare_host(tmp_path / "home")
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/mountinfo").write_text(
+        f"22 1 0:20 / / rw - ext4 /dev/sda1 rw\n41 22 0:46 / {tmp_path}/ram rw - tmpfs tmpfs rw\n"
+    )
+    host = replace(host, proc=tmp_path / "proc", tmp=tmp_path / "ram", home=Path("/srv/me"))
+    profile = replace(_profile(), compile=replace(_profile().compile, cache_minimum_entries=0, cache_bytes=(0, 5000)))
+    verdict = verdict_of(venv.prefix, host, profile=profile)
+    assert outline(verdict, tmp_path) == [
+        "note ED502 the inductor cache lies where a reboot or a clean-up of /tmp empties it"
+    ]
+    mended = environment_after(host, *verdict.findings[0].remediation.commands)
+    assert mended.environ["TORCHINDUCTOR_CACHE_DIR"] == "/srv/me/.cache/inductor"
+    assert verdict_of(venv.prefix, mended, profile=profile).findings == ()
+
+
+def test_br36_without_a_profile_the_default_place_is_as_good_as_any(tmp_path: Path) -> None:
+    venv = make_venv(tmp_path / "venv", make_torch(tmp_path / "wheels", "2.10.0", None))
+    verdict = verdict_of(venv.prefix, bare_host(tmp_path / "home", NNODES="1"))
+    assert verdict.findings == ()

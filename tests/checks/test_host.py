@@ -1,0 +1,311 @@
+"""ED411, ED502, ED503, ED606, ED702 to ED706: the driver, the GPUs, the compiler, the caches of this machine."""
+
+from dataclasses import replace
+
+import pytest
+
+from envdoctor.checks import (
+    cache_filesystem,
+    cpu_build,
+    driver_mismatch,
+    foreign_compiled_object,
+    gpu_not_in_build,
+    gpus_not_visible,
+    missing_toolchain,
+    nvml_failed,
+    old_forward_compat,
+)
+from envdoctor.checks.case import DoesNotApplyError
+from envdoctor.model.profile import CompileWanted, GpuWanted
+from envdoctor.probes.compile_caches import CompileCaches
+from envdoctor.probes.compiled_objects import CompiledObject, CompiledObjects
+from envdoctor.probes.gpu import Device, Gpu
+from envdoctor.probes.gpu_code import GpuCode
+from envdoctor.probes.library_path import LibraryFolder
+from envdoctor.probes.platform import Platform
+from envdoctor.probes.toolchain import Toolchain
+from tests.factories import make_facts as facts
+
+
+def device(index: int = 0, capability: str = "9.0", **changes: object) -> Device:
+    made = Device(
+        index=index,
+        name="NVIDIA H200",
+        uuid=f"GPU-{index}",
+        memory_bytes=143771 << 20,
+        compute_capability=capability,
+        mig=False,
+    )
+    return replace(made, **changes)
+
+
+def gpus(*devices: Device, **changes: object) -> Gpu:
+    made = replace(
+        facts.GPU,
+        state="present",
+        reason="",
+        module_version="580.159.04",
+        library_version="580.159.04",
+        cuda_version="13.0",
+        devices=devices,
+    )
+    return replace(made, **changes)
+
+
+FAILED = gpus(state="failed", reason="nvmlInit: Unknown Error", nvml_code=999, cuda_version="")
+EIGHT = gpus(*(device(at) for at in range(8)))
+CPU = replace(facts.TORCH, version="2.10.0+cpu", cuda="")
+
+
+def test_finds_ed411_a_cpu_build_beside_gpus() -> None:
+    (finding,) = cpu_build.run(facts.case(EIGHT, CPU))
+    assert (finding.severity, finding.title) == ("note", "torch 2.10.0+cpu is a CPU build, on a machine with 8 GPUs")
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [(EIGHT,), (CPU,), (EIGHT, replace(CPU, hip="6.3")), (EIGHT, replace(CPU, present=False))],
+    ids=["cuda-build", "no-gpu", "rocm", "no-torch"],
+)
+def test_passes_ed411(sections: tuple[object, ...]) -> None:
+    assert list(cpu_build.run(facts.case(*sections))) == []
+
+
+def _cache(kind: str, filesystem: str, path: str = "/home/me/.cache") -> CompileCaches:
+    return CompileCaches(caches=(replace(facts.cache_folder(kind), filesystem=filesystem, path=path),))
+
+
+def test_finds_ed502_a_shared_cache_of_several_nodes() -> None:
+    (finding,) = cache_filesystem.run(facts.case(_cache("triton", "lustre"), facts.variables(NNODES="4")))
+    assert finding.title == "4 nodes would share the triton cache on lustre: ranks replace each other's files"
+
+
+COMPILING = replace(facts.PROFILE, compile=CompileWanted(threads=1, cache_minimum_entries=5))
+
+
+@pytest.mark.parametrize(
+    ("filesystem", "path"), [("tmpfs", "/dev/shm/x"), ("ext4", "/tmp/torchinductor_me"), ("overlay", "/var/tmp/x")]
+)
+def test_finds_ed502_a_cache_that_does_not_last(filesystem: str, path: str) -> None:
+    (finding,) = cache_filesystem.run(facts.case(_cache("inductor", filesystem, path), profile=COMPILING))
+    assert (finding.severity, finding.title) == (
+        "note",
+        "the inductor cache lies where a reboot or a clean-up of /tmp empties it",
+    )
+
+
+def test_passes_ed502_local_caches_and_single_nodes() -> None:
+    local = facts.case(_cache("triton", "ext4"), facts.variables(NNODES="4"), profile=COMPILING)
+    assert list(cache_filesystem.run(local)) == []
+    assert list(cache_filesystem.run(facts.case(_cache("triton", "nfs4"), facts.variables(WORLD_SIZE="8")))) == []
+    assert list(cache_filesystem.run(facts.case(_cache("inductor", "tmpfs")))) == []
+
+
+def _object(**changes: object) -> CompiledObjects:
+    made = CompiledObject(
+        kind="torch_extensions",
+        path="/home/me/.cache/torch_extensions/py312_cu128/fused adam/fused_adam.so",
+        needed=("libc10.so", "libcudart.so.12"),
+        cuda_major="12",
+        built_for="",
+        for_this_torch=True,
+    )
+    return CompiledObjects(objects=(replace(made, **changes),), unreadable=(), read_all=True)
+
+
+def test_finds_ed503_another_cuda_major() -> None:
+    section = _object(needed=("libc10.so", "libcudart.so.13"), cuda_major="13")
+    (finding,) = foreign_compiled_object.run(facts.case(section))
+    assert (finding.severity, finding.title) == (
+        "error",
+        "fused_adam.so in the torch_extensions cache is linked against CUDA 13; "
+        "torch 2.10.0+cu128 is a CUDA 12.8 build",
+    )
+    assert finding.evidence[1] == "needs libcudart.so.13"
+    # One extension's folder and nothing else of any cache.
+    assert finding.remediation.commands == ("rm -r '/home/me/.cache/torch_extensions/py312_cu128/fused adam'",)
+
+
+def test_finds_ed503_another_environments_torch() -> None:
+    (finding,) = foreign_compiled_object.run(facts.case(_object(built_for="/old/torch", for_this_torch=False)))
+    assert (finding.severity, finding.title) == (
+        "warning",
+        "fused_adam.so in the torch_extensions cache was compiled for the torch of another environment",
+    )
+
+
+@pytest.mark.parametrize("changes", [{}, {"cuda_major": "", "needed": ("libc10.so",)}])
+def test_passes_ed503(changes: dict[str, object]) -> None:
+    assert list(foreign_compiled_object.run(facts.case(_object(**changes)))) == []
+
+
+def _needing(count: int) -> object:
+    return replace(facts.PROFILE, gpu=GpuWanted(count=count))
+
+
+def test_finds_ed606_too_few_gpus() -> None:
+    (finding,) = gpus_not_visible.run(facts.case(gpus(device()), profile=_needing(8)))  # type: ignore[arg-type]
+    assert finding.title == "1 GPU is visible; the profile needs 8"
+    assert finding.remediation.commands == ()
+    (finding,) = gpus_not_visible.run(facts.case(profile=_needing(8)))  # type: ignore[arg-type]
+    assert finding.evidence[0] == "no GPU is there: no NVIDIA kernel module, device file or driver library"
+
+
+def test_ed606_without_nvml_a_mistake_in_the_list_still_shows() -> None:
+    unasked = gpus(state="driver only", reason="NVML was not asked")
+    (finding,) = gpus_not_visible.run(facts.case(unasked, facts.variables(CUDA_VISIBLE_DEVICES="0,1,0")))
+    assert finding.title == "CUDA_VISIBLE_DEVICES='0,1,0' names '0' twice, which leaves no GPU visible"
+    assert list(gpus_not_visible.run(facts.case(unasked, facts.variables(CUDA_VISIBLE_DEVICES="0,99")))) == []
+
+
+def test_passes_ed606_enough_are_visible() -> None:
+    assert list(gpus_not_visible.run(facts.case(EIGHT, profile=_needing(8)))) == []  # type: ignore[arg-type]
+    chosen = facts.case(EIGHT, facts.variables(CUDA_VISIBLE_DEVICES="6,7"), profile=_needing(2))  # type: ignore[arg-type]
+    assert list(gpus_not_visible.run(chosen)) == []
+    with pytest.raises(DoesNotApplyError, match="^nvmlInit: Unknown Error$"):
+        list(gpus_not_visible.run(facts.case(FAILED, profile=_needing(8))))  # type: ignore[arg-type]
+
+
+def test_finds_ed702_by_nvmls_code_and_by_files() -> None:
+    asked = replace(FAILED, nvml_code=18, module_version="570.124.06", library_version="570.133.07")
+    unasked = replace(asked, state="driver only", nvml_code=0)
+    for section, confidence in ((asked, "high"), (unasked, "medium")):
+        (finding,) = driver_mismatch.run(facts.case(section))
+        assert finding.confidence == confidence
+        assert finding.title == (
+            "the driver's kernel module is 570.124.06 and its libraries are 570.133.07: no venv can mend that"
+        )
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        EIGHT,
+        FAILED,
+        gpus(state="driver only", library_version=""),
+        gpus(device(), library_version="580.65.06"),
+    ],
+    ids=["equal", "another-failure", "unknown-library", "nvml-answers"],
+)
+def test_passes_ed702(section: Gpu) -> None:
+    assert list(driver_mismatch.run(facts.case(section))) == []
+
+
+COMPAT = "/usr/local/cuda-12.8/compat"
+
+
+def _path(*elements: str) -> object:
+    folders = tuple(LibraryFolder(element=element, path=element, present=True, shadows=()) for element in elements)
+    return replace(facts.LIBRARY_PATH, folders=folders)
+
+
+def test_finds_ed703_an_older_compatibility_library() -> None:
+    driver = gpus(libcuda=f"{COMPAT}/libcuda.so.1", libcuda_version="570.86.10")
+    (finding,) = old_forward_compat.run(facts.case(driver, _path(f"{COMPAT}/", "/opt/mpi")))
+    assert finding.title == (
+        "libcuda.so.1 570.86.10 of the forward-compatibility package stands in front of driver 580.159.04, "
+        "which is newer"
+    )
+    assert finding.remediation.commands == ("export LD_LIBRARY_PATH=/opt/mpi",)
+    (finding,) = old_forward_compat.run(facts.case(driver))
+    assert finding.remediation.commands == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "version", "module"),
+    [
+        (f"{COMPAT}/libcuda.so.1", "580.65.06", "570.86.10"),
+        (f"{COMPAT}/libcuda.so.1", "580.65.06", ""),
+        ("/usr/lib/x86_64-linux-gnu/libcuda.so.1", "570.86.10", "580.65.06"),
+        (f"{COMPAT}/libcuda.so.1", "", "580.65.06"),
+    ],
+    ids=["as-meant", "no-module", "not-compat", "unknown-version"],
+)
+def test_passes_ed703(path: str, version: str, module: str) -> None:
+    driver = gpus(libcuda=path, libcuda_version=version, module_version=module)
+    assert list(old_forward_compat.run(facts.case(driver, _path(COMPAT)))) == []
+
+
+@pytest.mark.parametrize(
+    ("capability", "architectures"),
+    [
+        ("9.0", "sm_80 sm_90"),
+        ("8.6", "sm_80 sm_90"),
+        ("8.9", "sm_75 sm_80 sm_86"),
+        ("9.0", "sm_90a"),
+        ("12.0", "sm_90 compute_90"),
+        ("10.3", "sm_100f"),
+        ("12.1", "sm_120"),
+        ("10.0", "compute_100"),
+    ],
+)
+def test_passes_ed704_code_that_runs(capability: str, architectures: str) -> None:
+    code = GpuCode(architectures=tuple(architectures.split()), told_from="x")
+    assert list(gpu_not_in_build.run(facts.case(gpus(device(capability=capability)), code))) == []
+
+
+@pytest.mark.parametrize(
+    ("capability", "architectures"),
+    [
+        ("10.0", "sm_80 sm_90"),
+        ("12.0", "sm_90 sm_100"),
+        ("7.0", "sm_75 sm_80 compute_120"),
+        ("8.0", "sm_86"),
+        ("10.0", "sm_90a compute_90a"),
+        ("10.3", "sm_100a"),
+        ("12.0", "sm_100f"),
+    ],
+)
+def test_finds_ed704_a_gpu_without_code(capability: str, architectures: str) -> None:
+    code = GpuCode(architectures=tuple(architectures.split()), told_from="x")
+    (finding,) = gpu_not_in_build.run(facts.case(gpus(device(capability=capability)), code))
+    assert finding.title == f"torch 2.10.0+cu128 holds no code for NVIDIA H200 (compute capability {capability})"
+
+
+def test_ed704_what_could_not_be_told_is_said() -> None:
+    code = GpuCode(architectures=(), told_from="libtorch_python.so names no architectures")
+    with pytest.raises(DoesNotApplyError, match="could not be told: libtorch_python.so names no architectures$"):
+        list(gpu_not_in_build.run(facts.case(EIGHT, code)))
+
+
+def test_finds_ed705_what_is_missing() -> None:
+    none = Toolchain(cxx="", cc="", python_header="")
+    (finding,) = missing_toolchain.run(facts.case(none, profile=COMPILING))
+    assert finding.title == "torch.compile has no C compiler and no C++ compiler and no Python.h"
+    assert finding.remediation.commands == ("sudo apt-get install --yes gcc g++ python3.12-dev",)
+    elsewhere = replace(facts.PYTHON, home="/opt/python/bin")
+    (finding,) = missing_toolchain.run(
+        facts.case(replace(none, cc="/usr/bin/gcc", cxx="/usr/bin/g++"), elsewhere, profile=COMPILING)
+    )
+    assert (finding.title, finding.remediation.commands) == ("torch.compile has no Python.h", ())
+
+
+def test_passes_ed705_with_a_toolchain_or_nothing_to_compile() -> None:
+    assert list(missing_toolchain.run(facts.case(profile=COMPILING))) == []
+    with pytest.raises(DoesNotApplyError, match="^the profile does not compile$"):
+        list(missing_toolchain.run(facts.case(profile=facts.PROFILE)))
+
+
+DOCKER = Platform(kernel="6.1.0", container="docker", wsl=False)
+
+
+@pytest.mark.parametrize(
+    ("code", "platform", "advice"),
+    [
+        (999, DOCKER, "Start the container anew: it lost access"),
+        (9, DOCKER, "Start the container with the GPUs"),
+        (15, replace(DOCKER, container=""), "A GPU fell off the bus"),
+        (-1, replace(DOCKER, container=""), "The driver is wedged"),
+        (999, replace(DOCKER, container=""), "Compare with `nvidia-smi`"),
+    ],
+)
+def test_finds_ed706_and_says_what_to_do_there(code: int, platform: Platform, advice: str) -> None:
+    (finding,) = nvml_failed.run(facts.case(replace(FAILED, nvml_code=code), platform))
+    assert (finding.severity, finding.title) == ("warning", "the driver cannot be asked: nvmlInit: Unknown Error")
+    assert finding.remediation.text.startswith(advice)
+    assert finding.remediation.commands == ()
+
+
+@pytest.mark.parametrize("section", [EIGHT, facts.GPU, replace(FAILED, nvml_code=18)])
+def test_passes_ed706(section: Gpu) -> None:
+    assert list(nvml_failed.run(facts.case(section))) == []

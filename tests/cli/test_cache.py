@@ -1,0 +1,243 @@
+"""The cache commands as a person meets them: whole outputs and exit codes. The venv has no torch: that is a key too."""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from envdoctor.cache import snapshot
+from envdoctor.cache.keyparts import Part
+from envdoctor.cache.manifest import Manifest
+from tests.factories.make_cache import KEY, filled, manifest_of
+from tests.factories.make_profile import make_profile
+from tests.factories.make_venv import make_venv
+from tests.factories.run_envdoctor import Outcome, run_envdoctor
+
+
+@pytest.fixture(scope="module")
+def venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_venv(tmp_path_factory.mktemp("bare") / "venv").prefix
+
+
+def cache(
+    folder: Path, command: str, *arguments: str | Path, venv: Path | None = None, extra: Mapping[str, str] | None = None
+) -> Outcome:
+    variables = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "ENVDOCTOR_CACHE_STORE": str(folder / "store")}
+    named = ("--venv", venv) if venv else ()
+    return run_envdoctor("cache", command, *arguments, *named, folder=folder, extra=variables | dict(extra or {}))
+
+
+def foreign(folder: Path, key: tuple[Part, ...] = KEY, profile: str = "") -> Manifest:
+    """Put a snapshot of another machine into the store and return its manifest."""
+    manifest = replace(manifest_of(filled(folder / "elsewhere"), name="other", profile=profile), key=key)
+    snapshot.save(folder / "store/other.tar.zst", manifest)
+    return manifest
+
+
+def test_cold_saved_restored(tmp_path: Path, venv: Path) -> None:
+    cold = cache(tmp_path, "status", venv=venv)
+    assert (cold.code, cold.err) == (1, "")
+    assert cold.out.splitlines()[:5] == [
+        f"The compile cache of {venv} is cold",
+        "  - no file lies in any cache folder: everything will be compiled",
+        "",
+        "inductor: [TMP]/cache (TORCHINDUCTOR_CACHE_DIR) is absent",
+        "triton: [TMP]/home/.triton/cache (default) is absent",
+    ]
+    assert cold.out.splitlines()[-1] == (
+        "hint: `envdoctor cache restore NAME` or `envdoctor cache warm --profile P` fills it"
+    )
+    filled(tmp_path / "cache")
+    assert cache(tmp_path, "status", venv=venv).code == 3
+    saved = cache(tmp_path, "save", "mine", venv=venv)
+    assert (saved.code, saved.err) == (0, "")
+    assert saved.out.splitlines()[0] == (
+        "Saved mine: [N] files, 0.0 MB, 1 autograd graph, 1 autotune result, 1 c++ kernel, 1 fx graph, "
+        "1 python wrapper, 1 triton kernel"
+    ).replace("[N]", "10")
+    (tmp_path / "cache").rename(tmp_path / "away")
+    restored = cache(tmp_path, "restore", "mine", venv=venv)
+    assert (restored.code, restored.out, restored.err) == (
+        0,
+        "Restored mine: 10 files added, 0 replaced, 0 left as they were (0 of them newer), 0.0 MB\n",
+        "",
+    )
+    hit = cache(tmp_path, "status", venv=venv)
+    assert (hit.code, hit.out.splitlines()[:2]) == (
+        0,
+        [
+            f"The compile cache of {venv} will hit",
+            "  - every part of the key is what it was on [TIME], and so is every file",
+        ],
+    )
+    listed = cache(tmp_path, "list")
+    assert listed.out.startswith("mine: [TIME], key ")
+    (found,) = json.loads(cache(tmp_path, "list", "--json").out)["snapshots"]
+    assert (found["name"], found["files"], found["profile"]) == ("mine", 10, "")
+
+
+def test_another_machines_snapshot_is_refused_with_the_reason(tmp_path: Path, venv: Path) -> None:
+    foreign(tmp_path)
+    refused = cache(tmp_path, "restore", "other", venv=venv)
+    assert (refused.code, refused.out) == (1, "")
+    lines = refused.err.splitlines()
+    assert lines[0] == "error: other.tar.zst was made for another machine or stack; nothing was taken from it:"
+    assert "  - gpu.name: the snapshot has `NVIDIA H200`, this is not set" in lines
+    assert "  - torch.version: the snapshot has `2.13.0+cpu`, this is not set" in lines
+    assert lines[-1] == ("hint: restore that stack first, or add `--force` to merge entries that will not hit here")
+    assert not (tmp_path / "cache").exists()
+    forced = cache(tmp_path, "restore", "other", "--force", venv=venv)
+    assert (forced.code, (tmp_path / "cache/fxgraph").is_dir()) == (0, True)
+    assert "warning: gpu.name: the snapshot has `NVIDIA H200`, this is not set" in forced.err.splitlines()
+    assert cache(tmp_path, "status", venv=venv).out.splitlines()[0] == f"The compile cache of {venv} will miss"
+
+
+def test_a_dry_run_restores_nothing(tmp_path: Path, venv: Path) -> None:
+    foreign(tmp_path)
+    shown = cache(tmp_path, "restore", "other", "--force", "--dry-run", venv=venv)
+    assert shown.out == (
+        "Would merge other: [N] files, 0.0 MB, 1 autograd graph, 1 autotune result, 1 c++ kernel, 1 fx graph, "
+        "1 python wrapper, 1 triton kernel\n"
+    ).replace("[N]", "10")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_profile_pins_its_snapshot(tmp_path: Path, venv: Path) -> None:
+    manifest = foreign(tmp_path, profile="good")
+    make_profile(tmp_path, "good", [], lines=["[compile]", f'cache_digest = "{"0" * 64}"'])
+    refused = cache(tmp_path, "restore", "other", "--force", "--profile", "good", venv=venv)
+    assert refused.code == 1
+    assert refused.err.startswith("error: other has the digest ")
+    assert refused.err.splitlines()[0].endswith(f", profile good pins {'0' * 64}; nothing was taken from it")
+    make_profile(tmp_path, "good", [], lines=["[compile]", f'cache_key = "{manifest.key_digest}"'])
+    assert cache(tmp_path, "restore", "other", "--force", "--profile", "good", venv=venv).code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (
+            ("restore", "absent"),
+            "there is no snapshot at [TMP]/store/absent.tar.zst",
+            "`envdoctor cache save NAME` makes one",
+        ),
+        (
+            ("save", "../evil"),
+            "`../evil` is no name for a snapshot",
+            "use letters, digits, dots, dashes and underscores",
+        ),
+        (
+            ("save", "x", "--include", "home"),
+            "`home` is no kind of cache",
+            "known: inductor, triton, torch_extensions, flashinfer, cuda",
+        ),
+        (
+            ("gc",),
+            "nothing was asked for",
+            "`--older-than DAYS`, `--max-size MB`, `--damaged`, `--other-keys` or `--purge`",
+        ),
+        (("warm",), "no profile to warm for", "`envdoctor profiles` lists them: `envdoctor cache warm --profile P`"),
+        (("statsu",), "there is no command `statsu`", "did you mean `envdoctor cache status`?"),
+    ],
+)
+def test_bad_input(tmp_path: Path, venv: Path, arguments: tuple[str, ...], message: str, hint: str) -> None:
+    done = cache(tmp_path, *arguments, venv=venv)
+    assert (done.code, done.out, done.err) == (2, "", f"error: {message}\n\nhint: {hint}\n")
+
+
+def test_nothing_to_save_undo_export_or_import(tmp_path: Path, venv: Path) -> None:
+    assert cache(tmp_path, "save", "mine", venv=venv).err == (
+        "error: there is no compiled graph to save in [TMP]/cache, [TMP]/home/.triton/cache\n\n"
+        "hint: fill it first: `envdoctor cache warm --profile P`\n"
+    )
+    assert cache(tmp_path, "undo").err == (
+        "error: nothing lies in quarantine\n\nhint: `envdoctor cache gc --purge --dry-run` lists what there is\n"
+    )
+    assert cache(tmp_path, "export", "out.bin").err == (
+        "error: there is no compiled graph in [TMP]/cache\n\nhint: fill it first: `envdoctor cache warm --profile P`\n"
+    )
+    assert cache(tmp_path, "import", "absent.bin").err == (
+        "error: cannot read absent.bin: No such file or directory\n\nhint: name the file torch's cache was written to\n"
+    )
+    assert cache(tmp_path, "list").out == "no snapshots in [TMP]/store\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "tmp"]
+
+
+def test_a_second_save_of_a_name_needs_force(tmp_path: Path, venv: Path) -> None:
+    filled(tmp_path / "cache")
+    assert cache(tmp_path, "save", "mine", venv=venv).code == 0
+    assert cache(tmp_path, "save", "mine", venv=venv).err == (
+        "error: [TMP]/store/mine.tar.zst exists\n\nhint: choose another name, or replace it with `--force`\n"
+    )
+    assert cache(tmp_path, "save", "mine", "--force", venv=venv).code == 0
+
+
+def test_a_clean_up_is_shown_asked_and_undone(tmp_path: Path, venv: Path) -> None:
+    filled(tmp_path / "cache")
+    for path in (tmp_path / "cache/xy").iterdir():
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    before = {path for path in (tmp_path / "cache").rglob("*") if path.is_file()}
+    shown = cache(tmp_path, "gc", "--older-than", "30", "--dry-run", venv=venv)
+    assert (shown.code, shown.out) == (
+        0,
+        "2 entries can go, 0.0 MB\n"
+        "  inductor/xy/csome.best_config (autotune result, 0.0 MB): old\n"
+        "  inductor/xy/cxyz0 (c++ kernel, 0.0 MB): old\n",
+    )
+    unasked = cache(tmp_path, "gc", "--older-than", "30", venv=venv)
+    assert (unasked.code, unasked.err) == (
+        2,
+        "error: nobody is there to be asked\n\nhint: add `--yes` when it is meant\n",
+    )
+    assert {path for path in (tmp_path / "cache").rglob("*") if path.is_file()} == before
+    done = cache(tmp_path, "gc", "--older-than", "30", "--yes", venv=venv)
+    assert done.code == 0
+    assert not (tmp_path / "cache/xy").exists()
+    undone = cache(tmp_path, "undo")
+    assert undone.out == "inductor: 3 files back in [TMP]/cache (0.0 MB)\n"
+    assert {path for path in (tmp_path / "cache").rglob("*") if path.is_file()} == before
+
+
+def test_a_profiles_entries_stay_and_a_purge_is_for_good(tmp_path: Path, venv: Path) -> None:
+    filled(tmp_path / "cache")
+    make_profile(tmp_path, "good", [])
+    assert cache(tmp_path, "save", "kept", "--profile", "good", venv=venv).code == 0
+    everything = cache(tmp_path, "gc", "--older-than", "0", "--dry-run", venv=venv)
+    assert everything.out == "0 entries can go, 0.0 MB\n6 entries stay: profile good keeps them\n"
+    (tmp_path / "profiles/good.toml").unlink()
+    assert (
+        cache(tmp_path, "gc", "--older-than", "0", "--dry-run", "--keep-for", "good", venv=venv).out == everything.out
+    )
+    assert cache(tmp_path, "gc", "--older-than", "0", "--yes", venv=venv).out.splitlines()[0] == (
+        "6 entries can go, 0.0 MB"
+    )
+    assert list((tmp_path / "cache/.envdoctor/quarantine").iterdir()) != []
+    purged = cache(tmp_path, "gc", "--purge", "--yes", venv=venv)
+    assert (purged.code, list((tmp_path / "cache/.envdoctor/quarantine").iterdir())) == (0, [])
+    assert cache(tmp_path, "undo").code == 2
+
+
+def test_the_profiles_launch_decides_where_the_cache_lies(tmp_path: Path, venv: Path) -> None:
+    make_profile(tmp_path, "good", [], environment={"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "profiles-own")})
+    found = json.loads(cache(tmp_path, "status", "--json", "--profile", "good", venv=venv).out)
+    assert found["roots"][0]["path"] == "[TMP]/profiles-own"
+    assert (found["state"], found["profile"], found["schema_version"]) == ("cold", "good", 1)
+
+
+def test_a_warm_up_that_is_not_proven_leaves_no_manifest(tmp_path: Path, venv: Path) -> None:
+    script = tmp_path / "warm.py"
+    script.write_text('print(\'{"fxgraph_cache_hit": 1, "fxgraph_cache_miss": 2}\')')
+    words = json.dumps([sys.executable, str(script)])
+    make_profile(tmp_path, "good", [], lines=["[compile]", f"warm_command = {words}"])
+    done = cache(tmp_path, "warm", "--profile", "good", venv=venv)
+    assert done.code == 1
+    assert done.err.splitlines()[-3:] == [
+        "error: the cache of good is not proven warm: the second run counted 2 fxgraph_cache_miss",
+        "",
+        "hint: a graph the cache cannot hold is compiled at every start: TORCH_LOGS=+inductor names it",
+    ]
+    assert not (tmp_path / "store").exists()

@@ -1,0 +1,290 @@
+"""Whatever goes wrong, the old venv is byte for byte as it was, and the message says what to do."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.factories.make_index import Fault, Index, make_index
+from tests.factories.make_stack import Answer, Stack, make_stack
+from tests.factories.make_venv import make_venv, tree_state
+from tests.factories.make_wheel import make_wheel, sha256
+
+PLAIN = "plain-3.0-py3-none-any.whl"
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Stack:
+    """Make a stack with an old venv in place, and a wheel large enough for a slow index to take a while."""
+    made = make_stack(
+        tmp_path, make_wheel(tmp_path / "wheels", "large", "1.0", files={"large.bin": os.urandom(400_000)})
+    )
+    make_venv(made.venv, make_wheel(tmp_path / "old", "plain", "2.0"), cache=tmp_path / "another-cache")
+    return made
+
+
+@pytest.fixture
+def index(stack: Stack) -> Iterator[Index]:
+    """Serve the stack's wheels, with nothing else configured."""
+    with make_index(stack.folder / "wheels") as made:
+        stack.environment |= {"PIP_FIND_LINKS": "", "PIP_NO_INDEX": "", "PIP_INDEX_URL": made.url}
+        yield made
+
+
+def _refused(stack: Stack, *options: str) -> tuple[str, str]:
+    """Restore, hold the old venv against its former self, and return message and hint."""
+    before = tree_state(stack.venv)
+    answer = stack.restore(*options)
+    assert tree_state(stack.venv) == before
+    assert (answer.code, answer.out) == (4, "")
+    assert not (stack.store / "journal.json").exists()
+    assert not (stack.store / "builds").exists() or list((stack.store / "builds").iterdir()) == []
+    error, _, hint = answer.err.rpartition("\nerror: ")[2].partition("\n\nhint: ")
+    return error.removesuffix("\nFOLDER/venv is as it was"), hint.strip()
+
+
+@pytest.mark.parametrize(
+    ("fault", "message", "hint"),
+    [
+        (
+            "missing",
+            "plain==3.0: the index names a file that it does not serve (404): {base}files/" + PLAIN,
+            "try again later, or name another source that has the wheel: `PIP_FIND_LINKS=FOLDER envdoctor restore …`",
+        ),
+        (
+            "forbidden",
+            "plain==3.0: the index refused access (403): {base}files/" + PLAIN,
+            "give uv credentials for it (netrc, keyring, or UV_INDEX_<NAME>_USERNAME and _PASSWORD)",
+        ),
+        (
+            "cut",
+            "plain==3.0 could not be fetched: connection closed before message completed",
+            "check the network and the proxy; `--offline` uses only what is in uv's cache and in local folders",
+        ),
+        (
+            "truncated",
+            "plain==3.0 could not be fetched: end of file before message length reached",
+            "check the network and the proxy; `--offline` uses only what is in uv's cache and in local folders",
+        ),
+    ],
+)
+def test_a_fault_of_the_index_changes_nothing(
+    stack: Stack, index: Index, fault: Fault, message: str, hint: str
+) -> None:
+    index.faults[PLAIN] = fault
+    base = index.url.removesuffix("simple/")
+    assert _refused(stack) == (message.format(base=base), hint)
+    # And once the index is well again, the same command works.
+    index.faults.clear()
+    assert stack.restore().code == 0
+
+
+def test_a_changed_wheel_is_refused(stack: Stack, index: Index) -> None:
+    index.faults[PLAIN] = "changed"
+    error, hint = _refused(stack)
+    locked = sha256(stack.folder / "wheels" / PLAIN)
+    got = error.split("it hashes to ")[1].split(",")[0]
+    assert error == f"the wheel of plain==3.0 is not the locked one: it hashes to {got}, the lock allows {locked}"
+    assert got != locked
+    assert hint.startswith("do not install it; find out which source serves other bytes")
+
+
+def test_a_wheel_in_a_folder_with_another_hash_is_not_taken(stack: Stack) -> None:
+    wheels = stack.folder / "wheels"
+    locked = sha256(wheels / PLAIN)
+    make_wheel(wheels, "plain", "3.0", files={"plain.py": "tampered = True\n"})
+    assert _refused(stack) == (
+        f"plain 3.0 is not to be had: FOLDER/wheels has {PLAIN}, but with sha256 {sha256(wheels / PLAIN)}",
+        f"fetch its {_tag()} wheel (sha256 {locked}) where it is to be had, put it into a folder, "
+        "and run again with PIP_FIND_LINKS=FOLDER",
+    )
+
+
+def _tag() -> str:
+    from envdoctor.stack.interpreters import Wanted, choose  # noqa: PLC0415
+    from tests.factories.make_stack import PYTHON  # noqa: PLC0415
+
+    return choose(Wanted(versions=(PYTHON,)), {"PATH": ""}, Path("/nonexistent")).tag
+
+
+def test_offline_without_a_cache_says_what_is_missing(stack: Stack, index: Index) -> None:
+    error, _ = _refused(stack, "--offline")
+    assert error == (
+        "large 1.0 is not to be had: it is neither in uv's cache nor in a local source, and --offline forbids to fetch "
+        "it; and 3 more"
+    )
+    stack.environment["UV_OFFLINE"] = "1"
+    assert _refused(stack)[0] == error
+    assert index.requests == []
+
+
+def test_an_index_that_is_down_is_said(stack: Stack, index: Index) -> None:
+    stack.environment["PIP_INDEX_URL"] = "http://127.0.0.1:9/simple"
+    error, _ = _refused(stack)
+    assert error == (
+        "large 1.0 is not to be had: no configured source that could be read has it; "
+        "http://127.0.0.1:9/simple/large/: [Errno 111] Connection refused; and 3 more"
+    )
+
+
+def test_a_wheel_that_lies_about_its_files_is_refused(tmp_path: Path, stack: Stack) -> None:
+    liar = make_wheel(
+        tmp_path / "wheels", "liar", "1.0", files={"liar.py": "x = 1\n"}, record_says={"liar.py": "sha256=" + "A" * 43}
+    )
+    stack.lock(*stack.wheels, liar)
+    assert _refused(stack) == (
+        "the new venv is not what the lock says: liar: liar.py: does not have the recorded hash",
+        "uv's cache may hold changed files: `uv cache clean liar`, then restore again",
+    )
+
+
+def test_a_wheel_with_a_file_in_no_record_is_refused(tmp_path: Path, stack: Stack) -> None:
+    smuggler = make_wheel(
+        tmp_path / "wheels",
+        "smuggler",
+        "1.0",
+        files={"smuggler.py": "x = 1\n", "sneaky.pth": "import os\n"},
+        record_says={"sneaky.pth": None},
+    )
+    stack.lock(*stack.wheels, smuggler)
+    error, _ = _refused(stack)
+    assert error == "the new venv is not what the lock says: smuggler: sneaky.pth: has no hash in RECORD"
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"files": {"../../../../escaped.txt": "out"}}, "its entry ../../../../escaped.txt leads out of the venv"),
+        ({"files": {"/tmp/escaped-from.txt": "out"}}, "its entry /tmp/escaped-from.txt leads out of the venv"),
+        ({"symlinks": {"evil_link": "/etc/passwd"}}, "its entry evil_link is a symbolic link"),
+    ],
+    ids=["parent folders", "absolute", "symlink"],
+)
+def test_a_wheel_that_reaches_out_of_the_venv_is_refused(
+    stack: Stack, options: dict[str, dict[str, str]], problem: str
+) -> None:
+    evil = make_wheel(stack.folder / "wheels", "evil", "1.0", **options)  # type: ignore[arg-type]
+    stack.lock(*stack.wheels, evil)
+    error, _ = _refused(stack)
+    assert error == (
+        f"evil 1.0 is not to be had: FOLDER/wheels has evil-1.0-py3-none-any.whl with a locked hash, but {problem}"
+    )
+    # From an index uv reads the wheel while it comes: it leaves such an entry out, so nothing gets outside either.
+    stack.environment["PIP_FIND_LINKS"] = stack.environment["PIP_NO_INDEX"] = ""
+    with make_index(stack.folder / "wheels") as made:
+        stack.restore(extra={"PIP_INDEX_URL": made.url})
+    assert list(stack.folder.rglob("escaped*")) == []
+    assert not Path("/tmp/escaped-from.txt").exists()
+    assert [path for path in stack.venv.rglob("evil_link") if path.is_symlink()] == []
+
+
+def test_files_changed_in_the_cache_are_noticed_and_can_be_mended(tmp_path: Path, stack: Stack) -> None:
+    assert stack.restore().code == 0
+    edited = next(stack.venv.glob("lib/python3*/site-packages/plain/__init__.py"))
+    with edited.open("a") as file:  # in place, as an editor does it that does not write a new file
+        file.write("# edited\n")
+    error, hint = _refused(stack)
+    assert error == "the new venv is not what the lock says: plain: plain/__init__.py: does not have the recorded hash"
+    assert hint == "uv's cache may hold changed files: `uv cache clean plain`, then restore again"
+    subprocess.run([*_uv(), "cache", "clean", "-q", "plain"], env=stack.environment, check=True, capture_output=True)
+    assert stack.restore().code == 0
+    assert edited.read_text() == "__version__ = '3.0'\n"
+
+
+def _uv() -> list[str]:
+    import uv  # noqa: PLC0415
+
+    return [str(uv.find_uv_bin())]
+
+
+def _start(stack: Stack) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        stack.command("restore", "--profile", "small", "--venv", "venv", "--yes"),
+        cwd=stack.folder, env=stack.environment, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def _until_building(stack: Stack, index: Index) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if any(line.startswith("GET /files/large") for line in index.requests):
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"no build began: {index.requests}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_an_interrupt_during_the_build_cleans_up(stack: Stack, index: Index, number: signal.Signals) -> None:
+    before = tree_state(stack.venv)
+    index.faults["large-1.0-py3-none-any.whl"] = "slow"
+    process = _start(stack)
+    _until_building(stack, index)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert stack.plain(err).endswith("\n\nFOLDER/venv is as it was\nerror: interrupted\n")
+    assert tree_state(stack.venv) == before
+    assert list((stack.store / "builds").iterdir()) == []
+
+
+def test_a_kill_during_the_build_is_recovered_by_the_next_restore(stack: Stack, index: Index) -> None:
+    before = tree_state(stack.venv)
+    index.faults["large-1.0-py3-none-any.whl"] = "slow"
+    process = _start(stack)
+    _until_building(stack, index)
+    process.kill()
+    process.communicate(timeout=60)
+    assert tree_state(stack.venv) == before
+    assert (stack.store / "journal.json").exists()
+    # The uv it left behind still downloads, and holds the lock; it is waited for.
+    answer = stack.restore()
+    assert answer.code == 0, answer.err
+    told = [line for line in answer.err.splitlines() if line.startswith("Recover")]
+    assert told == [
+        "Recover  an interrupted restore left a uv behind; waiting until it has ended",
+        "Recover  an earlier restore (small) was stopped while it built its copy; nothing had been changed",
+    ]
+    assert tree_state(stack.store / "generations" / "0001") == before
+    assert list((stack.store / "builds").iterdir()) == []
+
+
+def test_two_restores_at_once(stack: Stack, index: Index) -> None:
+    index.faults["large-1.0-py3-none-any.whl"] = "slow"
+    first = _start(stack)
+    _until_building(stack, index)
+    second = stack.restore()
+    _, err = first.communicate(timeout=60)
+    assert first.returncode == 0, err
+    assert second.code == 4
+    assert second.err.endswith(
+        f"error: another envdoctor (process {first.pid}) is changing FOLDER/venv\nFOLDER/venv is as it was\n\n"
+        "hint: wait until it is done, then run this again\n"
+    )
+
+
+def test_a_reader_of_the_venv_never_sees_it_missing(stack: Stack) -> None:
+    seen: set[str] = set()
+    stop = threading.Event()
+    path = os.fsencode(stack.venv / "pyvenv.cfg")
+
+    def look() -> None:
+        while not stop.is_set():
+            try:
+                os.close(os.open(path, os.O_RDONLY))
+                seen.add("there")
+            except FileNotFoundError:
+                seen.add("missing")
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    answers: list[Answer] = [stack.restore("--force") for _ in range(2)]
+    stop.set()
+    thread.join()
+    assert [answer.code for answer in answers] == [0, 0]
+    assert seen == {"there"}

@@ -1,0 +1,1 @@
+"""The compile race and the gate against it."""

@@ -1,0 +1,247 @@
+"""What a clean-up may take, and bringing it back."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from envdoctor.cache import in_use, quarantine
+from envdoctor.cache.gc import Facts, Plan, Wish, plan
+from envdoctor.cache.keyparts import Part
+from envdoctor.cache.layout import Root, files
+from envdoctor.cache.manifest import Manifest
+from envdoctor.cache.status import damaged_entries
+from envdoctor.errors import CacheError
+from envdoctor.probes.host import Host
+from tests.factories.make_cache import filled, graph, kernel, manifest_of, shared_object, write
+from tests.factories.make_venv import tree_state
+
+NOW = 2_000_000_000
+DAY = 86_400
+
+
+def aged(path: Path, days: float) -> Path:
+    paths = [path, *path.rglob("*")] if path.is_dir() else [path]
+    for at in paths:
+        os.utime(at, (NOW - days * DAY, NOW - days * DAY))
+    return path
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    found = filled(tmp_path)
+    aged(tmp_path, 1)
+    aged(kernel(tmp_path, name="OLD"), 30)
+    aged(graph(tmp_path, b"old graph", key="fold00000"), 40)
+    return found
+
+
+def facts(root: Root, *manifests: Manifest, **changes: object) -> Facts:
+    found = list(files([root]))
+    base = Facts(
+        files=found,
+        damaged=damaged_entries([root], found),
+        manifests=manifests,
+        key="",
+        keep_for=frozenset(),
+        used_roots=frozenset(),
+        now=NOW,
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def going(found: Plan) -> list[tuple[str, str]]:
+    return [
+        (removal.entry.split("/")[0] + "/" + removal.entry.rpartition("/")[2][:4], removal.reason)
+        for removal in found.removals
+    ]
+
+
+def test_nothing_asked_takes_nothing(root: Root) -> None:
+    assert plan(facts(root), Wish()) == Plan(removals=(), kept={})
+
+
+def test_old_entries_go_the_oldest_first(root: Root) -> None:
+    found = plan(facts(root), Wish(older_than_seconds=14 * DAY))
+    assert [(removal.kind, removal.reason) for removal in found.removals] == [
+        ("fx graph", "old"),
+        ("triton kernel", "old"),
+    ]
+    assert found.removals[1].files == tuple(
+        f"triton/0/OLD/{name}" for name in ("__grp__sum.json", "sum.cubin", "sum.json", "sum.ttir")
+    )
+    assert found.bytes == sum(removal.bytes for removal in found.removals)
+
+
+def test_a_profiles_newest_manifest_keeps_its_entries(root: Root) -> None:
+    keeping = manifest_of(root, profile="good")
+    found = plan(facts(root, keeping, keep_for=frozenset({"good"})), Wish(older_than_seconds=0))
+    assert found == Plan(removals=(), kept={"profile good keeps them": 8})
+
+
+def test_what_only_an_older_manifest_lists_goes(root: Root) -> None:
+    everything = replace(manifest_of(root, profile="good"), made_at="2026-01-01T00:00:00Z")
+    newest = replace(
+        everything,
+        made_at="2026-02-01T00:00:00Z",
+        files=tuple(file for file in everything.files if "OLD" not in file.path and "fold" not in file.path),
+    )
+    found = plan(facts(root, everything, newest, keep_for=frozenset({"good"})), Wish(older_than_seconds=14 * DAY))
+    assert [removal.kind for removal in found.removals] == ["fx graph", "triton kernel"]
+    assert found.kept == {}
+
+
+def test_a_manifest_without_a_kept_profile_protects_nothing(root: Root) -> None:
+    found = plan(facts(root, manifest_of(root, profile="other")), Wish(older_than_seconds=0))
+    assert len(found.removals) == 8
+
+
+def test_a_used_root_is_left_alone(root: Root) -> None:
+    found = plan(facts(root, used_roots=frozenset({"inductor"})), Wish(older_than_seconds=0, damaged=True))
+    assert found == Plan(removals=(), kept={"a live process uses the cache": 8})
+
+
+def test_a_damaged_entry_goes_even_if_a_profile_keeps_it(root: Root) -> None:
+    keeping = manifest_of(root, profile="good")
+    (root.path / "triton/0/OLD/sum.ttir").write_bytes(b"")
+    found = plan(facts(root, keeping, keep_for=frozenset({"good"})), Wish(damaged=True))
+    assert going(found) == [("triton/OLD", "damaged")]
+
+
+def test_the_size_is_reached_with_the_oldest(root: Root) -> None:
+    everything = sum(file.size for file in files([root]))
+    oldest = (root.path / "fxgraph/ol/fold00000").stat()
+    assert oldest
+    assert [removal.kind for removal in plan(facts(root), Wish(maximum_bytes=everything - 1)).removals] == ["fx graph"]
+    assert len(plan(facts(root), Wish(maximum_bytes=0)).removals) == 8
+    assert plan(facts(root), Wish(maximum_bytes=everything)).removals == ()
+
+
+def test_protected_entries_do_not_count_as_freed(root: Root) -> None:
+    everything = manifest_of(root, profile="good")
+    only_old_graph = replace(everything, files=tuple(file for file in everything.files if "fold" in file.path))
+    total = sum(file.size for file in files([root]))
+    found = plan(facts(root, only_old_graph, keep_for=frozenset({"good"})), Wish(maximum_bytes=total - 1))
+    assert [removal.kind for removal in found.removals] == ["triton kernel"]
+    assert found.kept == {"profile good keeps them": 1}
+
+
+def test_entries_of_another_key(root: Root) -> None:
+    mine = manifest_of(root)
+    foreign = replace(mine, key=(Part(name="torch.version", value="2.9.0"),))
+    shared = replace(mine, files=tuple(file for file in mine.files if "OLD" not in file.path))
+    found = plan(facts(root, foreign, shared, key=mine.key_digest), Wish(other_keys=True))
+    assert going(found) == [("triton/OLD", "of another key")]
+    # A cache that no manifest describes belongs to nobody else as far as anybody knows.
+    assert plan(facts(root, key=mine.key_digest), Wish(other_keys=True)).removals == ()
+
+
+def state(root: Root) -> dict[str, str]:
+    return {path: told for path, told in tree_state(root.path).items() if not path.startswith(".envdoctor")}
+
+
+def test_what_is_taken_comes_back_as_it_was(root: Root) -> None:
+    before = state(root)
+    paths = [file.path for file in files([root])]
+    taken = quarantine.take(root, paths, "old", datetime(2026, 11, 29, 10, 15, tzinfo=UTC))
+    assert taken is not None
+    assert taken.stamp == f"20261129T101500Z-{os.getpid()}"
+    assert [path for path, told in state(root).items() if told.startswith("file")] == ["locks/cxyz0.lock"]
+    # Folders that are empty now are gone: torch would look for an entry of that key in vain.
+    assert not (root.path / "fxgraph").exists()
+    (listed,) = quarantine.listed([root])
+    assert (listed.files, listed.bytes, listed.reason) == (tuple(paths), taken.bytes, "old")
+    assert quarantine.put_back(listed) == (len(paths), 0)
+    assert state(root) == before
+    assert quarantine.listed([root]) == ()
+
+
+def test_an_entry_that_was_made_again_stays(root: Root) -> None:
+    path = "xy/csome.best_config"
+    taken = quarantine.take(root, [path], "old", datetime.now(UTC))
+    assert taken is not None
+    write(root.path / path, b'{"XBLOCK": 512}')
+    assert quarantine.put_back(taken) == (0, 1)
+    assert (root.path / path).read_bytes() == b'{"XBLOCK": 512}'
+
+
+def test_purging_frees_the_space_for_good(root: Root) -> None:
+    taken = quarantine.take(root, ["xy/csome.best_config"], "old", datetime.now(UTC))
+    assert taken is not None
+    quarantine.purge(taken)
+    assert not taken.folder.exists()
+    assert not (root.path / "xy/csome.best_config").exists()
+
+
+def test_a_clean_up_killed_in_the_middle_can_be_undone(root: Root) -> None:
+    before = state(root)
+    code = (
+        "import os, sys; sys.path.insert(0, sys.argv[1])\n"
+        "from pathlib import Path\n"
+        "from datetime import datetime, UTC\n"
+        "from envdoctor.cache import quarantine\n"
+        "from envdoctor.cache.layout import Root, files\n"
+        "root = Root(kind='inductor', path=Path(sys.argv[2]), found_via='x')\n"
+        "moves, move = [], quarantine._move\n"
+        "def dying(source, target):\n"
+        "    moves.append(source)\n"
+        "    if len(moves) == 4: os.kill(os.getpid(), 9)\n"
+        "    return move(source, target)\n"
+        "quarantine._move = dying\n"
+        "quarantine.take(root, [file.path for file in files([root])], 'old', datetime.now(UTC))\n"
+    )
+    package = str(Path(quarantine.__file__).parents[2])
+    done = subprocess.run([sys.executable, "-c", code, package, str(root.path)], check=False)
+    assert done.returncode == -9
+    assert state(root) != before
+    (left,) = quarantine.listed([root])
+    assert quarantine.put_back(left) == (3, 0)
+    assert state(root) == before
+
+
+def test_a_record_that_leads_out_of_the_cache_is_not_believed(root: Root) -> None:
+    folder = root.path / ".envdoctor/quarantine/20261129T101500Z-1"
+    write(folder / "record.json", b'{"reason": "x", "files": ["../../evil"]}')
+    with pytest.raises(CacheError) as caught:
+        quarantine.listed([root])
+    assert caught.value.message == f"{folder}/record.json: it names files outside the cache"
+
+
+def test_a_process_that_maps_a_kernel_uses_the_cache(tmp_path: Path) -> None:
+    root = Root(kind="inductor", path=tmp_path / "cache", found_via="default")
+    mapped = write(root.path / "xy/cx.main.so", shared_object())
+    assert in_use.users([root], Host.current(), os.getpid()) == ()
+    code = "import ctypes, sys, time; ctypes.CDLL(sys.argv[1]); print('loaded', flush=True); time.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", code, mapped], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"loaded\n"
+        (user,) = in_use.users([root], Host.current(), os.getpid())
+        assert (user.pid, user.root) == (process.pid, "inductor")
+        assert user.command.startswith(sys.executable)
+        assert in_use.users([root], Host.current(), process.pid) == ()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_process_with_torch_and_the_folder_in_its_environment_uses_it(tmp_path: Path) -> None:
+    proc = tmp_path / "proc"
+    root = Root(kind="inductor", path=tmp_path / "cache", found_via="TORCHINDUCTOR_CACHE_DIR")
+    root.path.mkdir()
+    named = f"A=1\0TORCHINDUCTOR_CACHE_DIR={root.path}\0"
+    for pid, maps, environ in (
+        ("7", "00-01 r-xp 0 0 0 /venv/lib/torch/lib/libtorch_cpu.so\n", named),
+        ("8", "00-01 r-xp 0 0 0 /bin/bash\n", named),
+        ("9", "00-01 r-xp 0 0 0 /venv/lib/torch/lib/libtorch_cpu.so\n", f"TORCHINDUCTOR_CACHE_DIR={root.path}2\0"),
+    ):
+        write(proc / pid / "maps", maps.encode())
+        write(proc / pid / "environ", environ.encode())
+        write(proc / pid / "cmdline", b"python\0train.py\0")
+        (proc / pid / "fd").mkdir()
+    found = in_use.users([root], replace(Host.current(), proc=proc), 1)
+    assert [(user.pid, user.command) for user in found] == [(7, "python train.py")]

@@ -1,0 +1,182 @@
+"""Whether a cache will hit, and the words for why not."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envdoctor.cache.keyparts import Part
+from envdoctor.cache.manifest import Manifest
+from envdoctor.cache.status import Status, examine
+from envdoctor.model.profile import CompileWanted
+from envdoctor.probes.compile_caches import CompileCache
+from tests.factories.make_cache import KEY, cpp_kernel, filled, graph, manifest_of, write
+
+
+def cache(path: Path, **changes: Any) -> CompileCache:
+    base = CompileCache(
+        kind="inductor",
+        path=str(path),
+        found_via="TORCHINDUCTOR_CACHE_DIR",
+        present=path.is_dir(),
+        entries=0,
+        bytes=0,
+        counted_all=True,
+        oldest=0,
+        newest=0,
+        filesystem="ext4",
+        writable=True,
+        owner_uid=1000,
+    )
+    return replace(base, **changes)
+
+
+def look(path: Path, manifests: Sequence[Manifest] = (), key: Sequence[Part] = KEY, **changes: Any) -> Status:
+    environ = changes.pop("environ", {})
+    wanted = changes.pop("wanted", None)
+    return examine([cache(path, **changes)], manifests, key, uid=1000, environ=environ, wanted=wanted)
+
+
+def changed(name: str, value: str, *, known: bool = True) -> tuple[Part, ...]:
+    return tuple(Part(name=part.name, value=value, known=known) if part.name == name else part for part in KEY)
+
+
+def test_cold(tmp_path: Path) -> None:
+    found = look(tmp_path / "absent")
+    assert (found.state, found.reasons) == ("cold", ("no file lies in any cache folder: everything will be compiled",))
+    cpp_kernel(tmp_path)
+    assert look(tmp_path).reasons == ("no compiled graph lies in any cache folder: everything will be compiled",)
+
+
+def test_unknown_without_a_manifest(tmp_path: Path) -> None:
+    filled(tmp_path)
+    found = look(tmp_path)
+    assert (found.state, found.reasons, found.match) == (
+        "unknown",
+        ("nothing here says which environment filled the cache",),
+        None,
+    )
+
+
+def test_hit(tmp_path: Path) -> None:
+    manifest = manifest_of(filled(tmp_path))
+    found = look(tmp_path, [manifest])
+    assert (found.state, found.reasons) == (
+        "hit",
+        (f"every part of the key is what it was on {manifest.made_at}, and so is every file",),
+    )
+    assert found.match is not None
+    assert found.match.manifest is manifest
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "state", "reason"),
+    [
+        (
+            "torch.version",
+            "2.11.0+cpu",
+            "miss",
+            "torch.version: was `2.13.0+cpu`, is `2.11.0+cpu`; fx graph and autograd graph entries miss",
+        ),
+        (
+            "gpu.name",
+            "",
+            "miss",
+            "gpu.name: was `NVIDIA H200`, is not set; fx graph and autograd graph entries miss",
+        ),
+        ("cpu.isa", "avx512f", "partial", "cpu.isa: was `avx2`, is `avx512f`; c++ kernel entries miss"),
+        ("venv.prefix", "/other", "partial", "venv.prefix: was `/venv`, is `/other`; c++ kernel entries miss"),
+    ],
+)
+def test_the_part_that_differs_is_named(tmp_path: Path, name: str, value: str, state: str, reason: str) -> None:
+    found = look(tmp_path, [manifest_of(filled(tmp_path))], changed(name, value))
+    assert (found.state, found.reasons) == (state, (reason,))
+
+
+def test_a_part_that_reaches_no_entry_there_is_does_not_matter(tmp_path: Path) -> None:
+    root = filled(tmp_path)
+    for path in tmp_path.glob("xy/cxyz0*"):
+        path.unlink()
+    assert look(tmp_path, [manifest_of(root)], changed("venv.prefix", "/other")).state == "hit"
+
+
+def test_another_cpu_hits_but_is_named(tmp_path: Path) -> None:
+    manifest = manifest_of(filled(tmp_path))
+    manifest = replace(manifest, key=(*KEY, Part(name="cpu.model", value="Xeon")))
+    found = look(tmp_path, [manifest], (*KEY, Part(name="cpu.model", value="EPYC")))
+    assert (found.state, found.reasons) == (
+        "partial",
+        ("cpu.model: was `Xeon`, is `EPYC`; C++ kernels hit, but were built for it",),
+    )
+
+
+def test_an_unread_part_is_could_not_tell(tmp_path: Path) -> None:
+    found = look(tmp_path, [manifest_of(filled(tmp_path))], changed("gpu.name", "NVML was not asked", known=False))
+    assert (found.state, found.reasons) == ("unknown", ("gpu.name could not be told: NVML was not asked",))
+
+
+def test_files_that_are_gone_and_broken(tmp_path: Path) -> None:
+    manifest = manifest_of(filled(tmp_path))
+    (tmp_path / "xy/csome.best_config").unlink()
+    (tmp_path / "triton/0/KERNELHASH/sum.ttir").write_bytes(b"")
+    found = look(tmp_path, [manifest])
+    assert (found.state, found.reasons) == (
+        "partial",
+        (f"1 of 10 files are gone since {manifest.made_at}", "1 damaged entries will be compiled again"),
+    )
+    (damaged,) = found.damaged
+    assert (damaged.entry, damaged.reason, len(damaged.files)) == ("triton/0/KERNELHASH", "sum.ttir: empty", 4)
+
+
+def test_of_several_manifests_the_one_that_fits_is_compared(tmp_path: Path) -> None:
+    fitting = manifest_of(filled(tmp_path), name="fitting")
+    other = replace(fitting, name="other", key=changed("torch.version", "2.9.0"), made_at="2030-01-01T00:00:00Z")
+    found = look(tmp_path, [other, fitting])
+    assert found.match is not None
+    assert (found.state, found.match.manifest.name) == ("hit", "fitting")
+
+
+@pytest.mark.parametrize(
+    ("changes", "warning"),
+    [
+        ({"writable": False}, "not writable: nothing compiled will be kept"),
+        ({"owner_uid": 7}, "belongs to user 7: torch runs the code that lies in it"),
+        ({"filesystem": "tmpfs"}, "on tmpfs: lost at the next reboot"),
+        ({"filesystem": "nfs4"}, "on nfs4: do not share it between nodes while they compile"),
+        (
+            {"filesystem": "nfs4", "environ": {"NNODES": "2"}},
+            "on nfs4: ranks of several nodes write the same files, expect stale file handles",
+        ),
+    ],
+)
+def test_a_bad_place_is_said(tmp_path: Path, changes: dict[str, Any], warning: str) -> None:
+    graph(tmp_path)
+    (root,) = look(tmp_path, **changes).roots
+    assert root.warnings == (warning,)
+
+
+def test_a_good_place_has_no_warning(tmp_path: Path) -> None:
+    graph(tmp_path)
+    (root,) = look(tmp_path).roots
+    assert (root.warnings, root.files, dict(root.entries)) == ((), 1, {"fx graph": 1})
+
+
+def test_what_the_profile_expects(tmp_path: Path) -> None:
+    write(tmp_path / "fxgraph/ab/fk/x", b"x" * 2_000_000)
+    wanted = CompileWanted(
+        cache_minimum_entries=5,
+        cache_bytes=(300_000_000, 400_000_000),
+        cache_location="/data/cache",
+        cache_key="0123456789abcdef",
+    )
+    found = look(tmp_path, wanted=wanted)
+    assert found.warnings == (
+        "1 files, the profile expects at least 5",
+        "2 MB, the profile expects 300 to 400 MB",
+        f"lies at {tmp_path}, the profile wants it at /data/cache",
+        f"this environment's key is {found.key_digest}, the profile's cache has 0123456789abcdef",
+    )
+    met = CompileWanted(cache_minimum_entries=1, cache_bytes=(1, 3_000_000), cache_location=str(tmp_path))
+    assert look(tmp_path, wanted=replace(met, cache_key=found.key_digest)).warnings == ()

@@ -1,0 +1,83 @@
+"""`make` on a machine that lacks something: one clear message before anything is made."""
+
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.factories.run_envdoctor import ROOT
+
+NEEDED = ("bash", "make", "sed")
+
+
+def machine(folder: Path, *programs: str, python: bool = True) -> Path:
+    """Return a PATH folder that holds only these programs, and a python3 that works or is a shim without a Python."""
+    folder.mkdir()
+    for name in (*NEEDED, *programs):
+        found = shutil.which(name)
+        assert found is not None, f"{name} is needed to test make"
+        (folder / name).symlink_to(found)
+    if python:
+        (folder / "python3").symlink_to(sys.executable)
+    else:
+        shim = folder / "python3"
+        shim.write_text("#!/bin/sh\nexit 127\n")
+        shim.chmod(shim.stat().st_mode | stat.S_IXUSR)
+    return folder
+
+
+def make(path: Path, *arguments: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [str(path / "make"), "--no-print-directory", *arguments],
+        cwd=ROOT,
+        env={"PATH": str(path), "LC_ALL": "C"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("programs", "python", "message", "hint"),
+    [
+        (
+            ["c++"],
+            False,
+            "no Python 3.11 or newer answers as python3 or python3.11 to python3.14",
+            "install one, or name it: make toolchain PYTHON=/path/to/python3",
+        ),
+        (
+            [],
+            True,
+            "no C++ compiler (c++, g++ or clang++); torch.compile builds its CPU kernels with one",
+            "install one (Debian and Ubuntu: apt install g++), or name it: CXX=/path/to/c++",
+        ),
+    ],
+    ids=["no Python", "no compiler"],
+)
+def test_what_is_missing_is_said(tmp_path: Path, programs: list[str], python: bool, message: str, hint: str) -> None:  # noqa: FBT001
+    code, out, err = make(machine(tmp_path / "bin", *programs, python=python), "toolchain")
+    assert (code, out) == (2, "")
+    assert err.splitlines()[:2] == [f"error: {message}", f"hint: {hint}"]
+
+
+def test_a_complete_machine_passes(tmp_path: Path) -> None:
+    assert make(machine(tmp_path / "bin", "c++"), "toolchain") == (0, "", "")
+
+
+def test_help_lists_every_target(tmp_path: Path) -> None:
+    code, out, _ = make(machine(tmp_path / "bin", "c++"))
+    listed = [line.split()[1] for line in out.splitlines()]
+    declared = (ROOT / "Makefile").read_text().partition(".PHONY: ")[2].splitlines()[0].split()
+    assert (code, sorted(listed)) == (0, sorted(set(declared) - {"help", "toolchain"}))
+
+
+def test_continuous_integration_runs_make_test() -> None:
+    script = (ROOT / ".ci/run").read_text()
+    assert script.startswith("#!/usr/bin/env bash\n")
+    assert "\nset -euo pipefail\n" in script
+    assert script.endswith("\nexec make test\n")

@@ -1,0 +1,64 @@
+"""What follows training: the export, then decoding held-out prompts with it, as table, JSON and plot."""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from trainer.assemble import Parts
+from trainer.device import working_dtype
+from trainer.evaluate import Evaluation, SpeculativeDecoder, evaluate
+from trainer.export import export, published_config
+from trainer.plot import acceptance_svg
+from trainer.target import Target
+
+
+@dataclass(slots=True, kw_only=True)
+class Ending:
+    """The last part of a run."""
+
+    parts: Parts
+    output: Path
+    evaluation: Evaluation | None = None
+
+    def trained(self, masters: dict[str, torch.Tensor], target: Target) -> None:
+        """Export these weights and, where asked for, evaluate them with `target`."""
+        parts = self.parts
+        dtype = working_dtype(target.device)
+        described = published_config(
+            parts.shape, block=parts.config.drafter.block, mask_token=parts.mask_token, layer_ids=parts.layer_ids,
+            target=parts.target_config, dtype=dtype,
+        )  # fmt: skip
+        export(self.output / "drafter", masters, described, dtype)
+        if parts.config.run.evaluate == 0:
+            return
+        drafter = parts.drafter(target.device)
+        drafter.load_state_dict(masters)
+        decoder = SpeculativeDecoder(
+            target,
+            drafter.eval(),
+            block=parts.config.drafter.block,
+            mask_token=parts.mask_token,
+            stop=stop_tokens(parts),
+        )
+        self.evaluation = evaluate(decoder, prompts(parts), parts.config.run.evaluate_tokens)
+        found = json.dumps(dataclasses.asdict(self.evaluation), indent=1) + "\n"
+        (self.output / "evaluation.json").write_text(found, encoding="utf-8")
+        (self.output / "acceptance.svg").write_text(acceptance_svg(self.evaluation), encoding="utf-8")
+
+
+def prompts(parts: Parts) -> list[list[int]]:
+    """Return the held-out conversations up to where the assistant first speaks."""
+    chosen = parts.held_out or tuple(range(min(parts.config.run.evaluate, len(parts.rows.lengths))))
+    rows = [parts.rows[index] for index in chosen]
+    return [list(row.ids[: list(row.wanted).index(1)]) for row in rows if 1 in row.wanted]
+
+
+def stop_tokens(parts: Parts) -> tuple[int, ...]:
+    """Return the tokens that end the target's text."""
+    ends = parts.target_config.eos_token_id
+    if ends is None:
+        return ()
+    return tuple(ends) if isinstance(ends, list | tuple) else (int(ends),)

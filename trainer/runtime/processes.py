@@ -1,0 +1,254 @@
+"""One process a worker on torch.distributed: no process ever compiles beside another thread that calls compiled code.
+
+Features go from a target to a drafter as one message, device to device (NCCL on CUDA, gloo on CPU). A drafter
+grants each of its batches to the batch's target before it is made, at most `topology.queue` ahead: that is the
+back-pressure, and the way to stop, because a grant of STOP ends the target's work for this drafter after exactly
+the batches granted before it. Grants travel over gloo, so a target waits for them on the host.
+"""
+
+import os
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from trainer.assemble import Parts, flops_of
+from trainer.data.buckets import Plan
+from trainer.data.loader import Batch, Loader
+from trainer.device import choose, compiles, wait_for, working_dtype
+from trainer.errors import WorkerFailedError
+from trainer.runtime.compile_state import prepare_thread
+from trainer.runtime.loop import DrafterLoop, Outcome
+from trainer.runtime.session import Session
+from trainer.runtime.steps import DrafterStep, OpenDoor, TargetStep
+from trainer.runtime.warm import warm_drafter, warm_target
+from trainer.shared_weights import load_shared
+from trainer.topology import Role, Topology, topology
+
+STOP = -1
+PATIENCE = timedelta(hours=2)
+"""How long a worker waits for another: a cold compile of many buckets takes its time. A worker that dies is
+noticed at once, because its connections close."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """This process's place among the others."""
+
+    shape: Topology
+    role: Role
+    device: torch.device
+    drafters: Any
+    """The process group of all drafters."""
+
+
+def join(parts: Parts) -> World:
+    """Join the process group that the launcher's environment describes, and connect every pair once."""
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    local = int(os.environ.get("LOCAL_RANK", rank))
+    nodes = max(1, world // int(os.environ.get("LOCAL_WORLD_SIZE", world)))
+    shape = topology(parts.config.topology, world, nodes)
+    device = choose(parts.config.run.device, local)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
+    group = dist.new_group([shape.rank(Role(kind="drafter", index=index)) for index in range(shape.drafters)])
+    made = World(shape=shape, role=shape.role(rank), device=device, drafters=group)
+    _connect(made)
+    return made
+
+
+def _connect(world: World) -> None:
+    """Pass one number over every pair, in one order for all: NCCL builds a pair's communicator at its first use."""
+    for target in range(world.shape.targets):
+        for drafter in range(world.shape.drafters):
+            tensor = torch.zeros(1, device=world.device)
+            if world.role == Role(kind="target", index=target):
+                dist.send(tensor, world.shape.rank(Role(kind="drafter", index=drafter)))
+            elif world.role == Role(kind="drafter", index=drafter):
+                dist.recv(tensor, world.shape.rank(Role(kind="target", index=target)))
+            wait_for(world.device)
+
+
+class GroupExchange:
+    """Sums over the drafter processes."""
+
+    def __init__(self, group: Any) -> None:
+        """Bind the drafters' group."""
+        self._group = group
+
+    def pool(self, weight: float, stop: bool) -> tuple[float, bool]:  # noqa: FBT001
+        """Return the sum of the weights and whether any drafter was asked to stop."""
+        told = self.total(torch.tensor([weight, float(stop)], dtype=torch.float64))
+        return float(told[0]), bool(told[1] > 0)
+
+    def reduce(self, buffers: list[torch.Tensor]) -> None:
+        """Sum each buffer over all drafters, in place."""
+        for buffer in buffers:
+            dist.all_reduce(buffer, group=self._group)
+
+    def total(self, vector: torch.Tensor) -> torch.Tensor:
+        """Return the sum of a small vector over all drafters, on the CPU."""
+        held = vector.cpu()
+        dist.all_reduce(held, group=self._group)
+        return held
+
+
+class RemoteSource:
+    """A drafter's end: grants batches ahead, receives their features, in the order of its plan."""
+
+    def __init__(self, world: World, loader: Loader, plan: Plan, numbers: Iterator[int], wide: int, ahead: int) -> None:
+        """Grant the first `ahead` batches; `wide` is the last axis of the features."""
+        self._world, self._loader, self._plan, self._numbers, self._wide = world, loader, plan, numbers, wide
+        self._coming: deque[tuple[int, torch.Tensor, Any]] = deque()
+        self._grants: deque[tuple[torch.Tensor, Any]] = deque()
+        for _ in range(ahead):
+            self._grant()
+
+    def _grant(self) -> None:
+        number = next(self._numbers, None)
+        if number is None:
+            return
+        target = self._target(number)
+        self._send(number, target)
+        planned = self._plan.batch(number)
+        dtype = working_dtype(self._world.device)
+        held = torch.empty(planned.size, planned.length, self._wide, dtype=dtype, device=self._world.device)
+        self._coming.append((number, held, dist.irecv(held, target)))
+
+    def _target(self, number: int) -> int:
+        return self._world.shape.rank(Role(kind="target", index=self._world.shape.target_of(number)))
+
+    def _send(self, number: int, target: int) -> None:
+        told = torch.tensor([number])
+        self._grants.append((told, dist.isend(told, target)))
+        while len(self._grants) > 4 * self._world.shape.targets:
+            self._grants.popleft()[1].wait()
+
+    def take(self) -> tuple[Batch, torch.Tensor]:
+        """Return the next batch of this drafter's plan with its features."""
+        number, features, work = self._coming.popleft()
+        work.wait()
+        self._grant()
+        batch = next(self._loader)
+        if batch.index != number:
+            raise AssertionError(f"batch {batch.index} was read where {number} was received")
+        return batch.to(self._world.device), features
+
+    def stop(self) -> None:
+        """Receive what was granted and grant no more."""
+        self._numbers = iter(())
+        while self._coming:
+            self._coming.popleft()[2].wait()
+        for index in range(self._world.shape.targets):
+            self._send(STOP, self._world.shape.rank(Role(kind="target", index=index)))
+        while self._grants:
+            self._grants.popleft()[1].wait()
+
+
+def run(parts: Parts, session: Session) -> Outcome | None:
+    """Be this process's worker; the lead returns the outcome, the others None."""
+    prepare_thread()
+    try:
+        world = join(parts)
+        if world.role.kind == "target":
+            _target(parts, session, world)
+            outcome = None
+        else:
+            outcome, masters = _drafter(parts, session, world)
+        dist.barrier()
+    except (RuntimeError, dist.DistError) as error:
+        if _is_connection(error):
+            raise WorkerFailedError(
+                f"the connection to another worker of this run broke: {str(error).splitlines()[0]}",
+                "see that worker's own error above",
+            ) from error
+        raise
+    dist.destroy_process_group()
+    if outcome is not None and session.lead:
+        session.trained(masters, parts.load_target(world.device))
+    return outcome if session.lead else None
+
+
+def _is_connection(error: Exception) -> bool:
+    told = str(error).lower()
+    return any(sign in told for sign in ("connection", "timed out", "gloo", "nccl", "socket"))
+
+
+def _numbers(parts: Parts, start: int) -> range:
+    per_step = parts.config.micro_batches
+    return range(start * per_step, parts.config.run.steps * per_step)
+
+
+def _target(parts: Parts, session: Session, world: World) -> None:
+    config, shape, index = parts.config, world.shape, world.role.index
+    step = TargetStep(parts.load_target(world.device), config.run, OpenDoor())
+    maker = parts.maker(pin=world.device.type == "cuda")
+    if config.run.warm and compiles(config.run.compile, world.device):
+        warm_target(step, maker, config.data.buckets)
+    mine = [number for number in _numbers(parts, session.start) if shape.target_of(number) == index]
+    stopped: set[int] = set()
+    under_way: deque[tuple[torch.Tensor, Any]] = deque()
+    made, waited, started = 0, 0.0, time.perf_counter()
+    with Loader(maker, iter(mine), config.data.prefetch) as loader:
+        for batch in loader:
+            drafter = shape.drafter_of(batch.index)
+            if drafter in stopped:
+                if len(stopped) == shape.drafters:
+                    break
+                continue
+            rank = shape.rank(Role(kind="drafter", index=drafter))
+            before = time.perf_counter()
+            if _granted(rank, batch.index):
+                waited += time.perf_counter() - before
+                features = step.run(batch.to(world.device))
+                under_way.append((features, dist.isend(features, rank)))
+                made += 1
+            else:
+                stopped.add(drafter)
+            while len(under_way) > config.topology.queue * shape.drafters:
+                under_way.popleft()[1].wait()
+    while under_way:
+        under_way.popleft()[1].wait()
+    for drafter in set(range(shape.drafters)) - stopped:
+        if _granted(shape.rank(Role(kind="drafter", index=drafter)), STOP):
+            raise AssertionError("a grant came after the plan's end")
+    session.worker(f"target-{index}", batches=made, waited=waited, seconds=time.perf_counter() - started)
+
+
+def _granted(rank: int, number: int) -> bool:
+    """Wait for a drafter's next grant; returns False for STOP."""
+    told = torch.zeros(1, dtype=torch.int64)
+    dist.recv(told, rank)
+    if int(told) not in {number, STOP}:
+        raise AssertionError(f"batch {int(told)} was granted where {number} was due")
+    return int(told) != STOP
+
+
+def _drafter(parts: Parts, session: Session, world: World) -> tuple[Outcome, dict[str, torch.Tensor]]:
+    config, shape, index = parts.config, world.shape, world.role.index
+    shared = load_shared(parts.target_path, world.device, working_dtype(world.device))
+    step = DrafterStep(parts.drafter(world.device), shared, config.drafter, parts.mask_token, config.run, OpenDoor())
+    maker = parts.maker(pin=world.device.type == "cuda")
+    if config.run.warm and step.compiled:
+        warm_drafter(step, maker, config.data.buckets)
+    settings = session.settings(world.device, flops_of(parts, None), devices=_devices(world), lead=session.lead)
+    mine = [number for number in _numbers(parts, session.start) if shape.drafter_of(number) == index]
+    wide = parts.shape.features * parts.shape.hidden
+    with Loader(maker, iter(mine), config.data.prefetch) as loader:
+        source = RemoteSource(world, loader, parts.plan, iter(mine), wide, config.topology.queue)
+        exchange = GroupExchange(world.drafters)
+        loop = DrafterLoop(settings, step, source, exchange, stop=session.stop, report=session.report)
+        if session.saved is not None:
+            loop.restore(session.saved)
+        outcome = loop.run(session.start)
+    return outcome, step.parameters.masters()
+
+
+def _devices(world: World) -> int:
+    return world.shape.world if world.device.type == "cuda" else 1

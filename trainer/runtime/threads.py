@@ -1,0 +1,178 @@
+"""All workers as threads of one process, safe only because every compiled step goes through the gate.
+
+This is the topology that deadlocks or falls back without the gate (see compile_gate). Exchanges and hand-overs
+happen between steps, never inside one: a thread that waits for another must not hold the gate.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import torch
+
+from trainer.assemble import Parts, flops_of
+from trainer.data.loader import Batch, Loader
+from trainer.device import choose, compiles
+from trainer.runtime.channels import Channel, Crew, ExchangeTable, ThreadExchange
+from trainer.runtime.compile_gate import CompileGate
+from trainer.runtime.compile_state import prepare_thread
+from trainer.runtime.loop import DrafterLoop, LoopSettings, Outcome
+from trainer.runtime.session import Session
+from trainer.runtime.steps import DrafterStep, TargetStep
+from trainer.runtime.warm import warm_drafter, warm_target
+from trainer.target import SharedWeights, Target
+from trainer.topology import Topology, topology
+
+Parcel = tuple[Batch, torch.Tensor]
+
+
+class ChannelSource:
+    """A drafter's end of the channels from all targets."""
+
+    def __init__(
+        self, shape: Topology, numbers: Iterator[int], channels: list[Channel[Parcel]], device: torch.device
+    ) -> None:
+        """Bind the channels, one a target."""
+        self._shape, self._numbers, self._channels, self._device = shape, numbers, channels, device
+
+    def take(self) -> Parcel:
+        """Return the next batch of this drafter's plan."""
+        number = next(self._numbers)
+        batch, features = self._channels[self._shape.target_of(number)].get()
+        if batch.index != number:
+            raise AssertionError(f"batch {batch.index} came where {number} was due")
+        return batch.to(self._device), features.to(self._device, non_blocking=True)
+
+    def stop(self) -> None:
+        """Close the channels: targets stop making features nobody will take."""
+        for channel in self._channels:
+            channel.close()
+
+
+class ThreadedRun:
+    """The threads of a run and what they share."""
+
+    def __init__(self, parts: Parts, session: Session) -> None:
+        """Load the models; no thread is started yet."""
+        self.parts, self.session = parts, session
+        self.config = parts.config
+        self.shape = topology(self.config.topology)
+        self.crew = Crew()
+        self.gate = CompileGate()
+        room = self.config.topology.queue
+        self.channels = [
+            [Channel[Parcel](room, self.crew) for _ in range(self.shape.drafters)] for _ in range(self.shape.targets)
+        ]
+        self.table = ExchangeTable(self.shape.drafters, self.crew)
+        self.devices = [choose(self.config.run.device, worker) for worker in range(self.shape.world)]
+        models: dict[torch.device, Target] = {}
+        for device in self.devices[: self.shape.targets]:
+            models.setdefault(device, parts.load_target(device))
+        # Threads on one device share its weights, but each has its own hooks and trunk.
+        self.targets = [Target(models[device].model, parts.layer_ids) for device in self.devices[: self.shape.targets]]
+        self.outcomes: list[Outcome | None] = [None] * self.shape.drafters
+        self.steps: list[DrafterStep | None] = [None] * self.shape.drafters
+
+    def numbers(self, belongs: Callable[[int], bool]) -> Iterator[int]:
+        """Return the batch numbers of this run that belong to one worker, ascending."""
+        per_step = self.config.micro_batches
+        every = range(self.session.start * per_step, self.config.run.steps * per_step)
+        return (number for number in every if belongs(number))
+
+    def target(self, index: int) -> None:
+        """Be target `index`: make features until the plan ends or nobody takes them."""
+        device = self.devices[index]
+        step = TargetStep(self.targets[index], self.config.run, self.gate)
+        maker = self.parts.maker(pin=device.type == "cuda")
+        if self.config.run.warm and compiles(self.config.run.compile, device):
+            warm_target(step, maker, self.config.data.buckets)
+        mine = self.numbers(lambda number: self.shape.target_of(number) == index)
+        made, waited, started = 0, 0.0, time.perf_counter()
+        with Loader(maker, mine, self.config.data.prefetch) as loader:
+            for held in loader:
+                batch = held.to(device)
+                features = step.run(batch)
+                before = time.perf_counter()
+                taken = self.channels[index][self.shape.drafter_of(batch.index)].put((batch, features))
+                waited += time.perf_counter() - before
+                if not taken:
+                    break
+                made += 1
+        self.session.worker(f"target-{index}", batches=made, waited=waited, seconds=time.perf_counter() - started)
+
+    def drafter(self, index: int) -> None:
+        """Be drafter `index`."""
+        device = self.devices[self.shape.targets + index]
+        shared = self._shared(device)
+        step = DrafterStep(
+            self.parts.drafter(device), shared, self.config.drafter, self.parts.mask_token, self.config.run, self.gate
+        )
+        self.steps[index] = step
+        if self.config.run.warm and step.compiled:
+            warm_drafter(step, self.parts.maker(pin=False), self.config.data.buckets)
+        source = ChannelSource(
+            self.shape, self.numbers(lambda number: self.shape.drafter_of(number) == index),
+            [self.channels[target][index] for target in range(self.shape.targets)], device,
+        )  # fmt: skip
+        loop = DrafterLoop(
+            self._settings(device, index), step, source, ThreadExchange(index, self.table), stop=self.session.stop,
+            report=self.session.report,
+        )  # fmt: skip
+        if self.session.saved is not None:
+            loop.restore(self.session.saved)
+        self.table.meet()
+        self.outcomes[index] = loop.run(self.session.start)
+
+    def _settings(self, device: torch.device, index: int) -> LoopSettings:
+        flops = flops_of(self.parts, self.targets[0])
+        return self.session.settings(device, flops, devices=len(set(self.devices)), lead=index == 0)
+
+    def _shared(self, device: torch.device) -> SharedWeights:
+        near = next((target for target in self.targets if target.device == device), self.targets[0])
+        return SharedWeights(embedding=near.shared.embedding.to(device), head=near.shared.head.to(device))
+
+    def go(self) -> Outcome:
+        """Start all threads and return the lead's outcome; raises the first error of any of them."""
+        jobs = [(self.target, index, f"target-{index}") for index in range(self.shape.targets)]
+        jobs += [(self.drafter, index, f"drafter-{index}") for index in range(self.shape.drafters)]
+        threads = [
+            threading.Thread(target=self._guarded, args=(work, index), name=name, daemon=True)
+            for work, index, name in jobs
+        ]
+        # The rate is measured before anybody works, or it would measure their load.
+        self._settings(self.devices[self.shape.targets], 0)
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while thread.is_alive():
+                # A join without a limit would keep signal handlers from running.
+                thread.join(0.2)
+        if self.crew.error is not None:
+            raise self.crew.error
+        lead = self.outcomes[0]
+        if lead is None:
+            raise AssertionError("the lead drafter left neither an outcome nor an error")
+        return lead
+
+    def _guarded(self, work: Callable[[int], None], index: int) -> None:
+        try:
+            device = self.devices[index if work == self.target else self.shape.targets + index]
+            if device.type == "cuda":
+                torch.cuda.set_device(device)
+            prepare_thread()
+            work(index)
+        except BaseException as error:  # noqa: BLE001 - the main thread raises it
+            self.crew.fail(error)
+
+
+def run(parts: Parts, session: Session) -> Outcome:
+    """Train with all workers as threads of this process."""
+    threaded = ThreadedRun(parts, session)
+    outcome = threaded.go()
+    lead = threaded.steps[0]
+    if lead is None:
+        raise AssertionError("the lead drafter has no step")
+    stats = threaded.gate.stats
+    session.note("gate", f"{stats.alone} steps alone, {stats.together} together, {stats.demoted} demoted")
+    session.trained(lead.parameters.masters(), threaded.targets[0])
+    return outcome
