@@ -1,5 +1,6 @@
 """A file on an HTTP server, read in pieces: enough to see a wheel's table of contents without fetching the wheel."""
 
+import http.client
 import io
 import re
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from envdoctor.stack.urls import Access, IndexUnreadableError, shown
 _TAIL = 64 * 1024
 _PIECE = 64 * 1024
 # A file that small is taken whole where the server knows no ranges.
-_WHOLE = 4 * 1024 * 1024
+_WHOLE = 64 * 1024
 _TOTAL = re.compile(r"bytes \d+-\d+/(\d+)")
 
 
@@ -39,14 +40,12 @@ class _RemoteFile(io.RawIOBase):
     def _fetch_tail(self) -> tuple[bytes, int]:
         with self._ask(f"bytes=-{_TAIL}") as answer:
             if answer.status == 206 and (total := _TOTAL.fullmatch(answer.headers.get("Content-Range", ""))):
-                return answer.read(), int(total[1])
+                return self._read(answer, -1), int(total[1])
             length = answer.headers.get("Content-Length", "")
             if not length.isdecimal() or int(length) > _WHOLE:
                 raise NoRangesError(f"{shown(self._url)}: the server sends it only whole")
-            data = answer.read()
-        if len(data) != int(length):
-            raise IndexUnreadableError(f"{shown(self._url)}: the connection broke off")
-        return data, len(data)
+            data = self._read(answer, int(length))
+            return data, len(data)
 
     def _ask(self, wanted: str) -> "_Answer":
         headers = {"Range": wanted, "Accept-Encoding": "identity"}
@@ -81,10 +80,18 @@ class _RemoteFile(io.RawIOBase):
 
     def _piece(self, at: int, wanted: int) -> bytes:
         with self._ask(f"bytes={at}-{at + wanted - 1}") as answer:
-            data = answer.read(wanted)
-            if answer.status != 206 or len(data) != wanted:
+            if answer.status != 206:
                 raise IndexUnreadableError(f"{shown(self._url)}: the server does not send the range it was asked for")
-            return data
+            return self._read(answer, wanted)
+
+    def _read(self, answer: "_Answer", wanted: int) -> bytes:
+        try:
+            data = answer.read(wanted)
+        except (http.client.HTTPException, OSError) as error:
+            raise IndexUnreadableError(f"{shown(self._url)}: the connection broke off ({error})") from error
+        if len(data) != wanted >= 0:
+            raise IndexUnreadableError(f"{shown(self._url)}: the connection broke off")
+        return data
 
 
 class _Answer(io.BufferedIOBase):
