@@ -73,18 +73,21 @@ def read(path: Path) -> ProfileFile:
 
 def load_lock(file: ProfileFile) -> Lock:
     """Read the profile's lock: hashed requirements, or PEP 751. Raises LockError, naming the file and what is wrong."""
-    try:
-        text = file.lock_path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    if not file.lock_path.exists():
         raise LockError(
             f"{file.lock_path}: the lock of profile {file.profile.name} is missing",
             f"put it there, or correct lock.file in {file.path}",
-        ) from None
+        )
+    return read_lock(file.lock_path)
+
+
+def read_lock(path: Path) -> Lock:
+    """Read a lock file. Raises LockError, naming the file and what is wrong."""
+    try:
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise LockError(f"{file.lock_path}: {error}", "the lock must be a readable UTF-8 text file") from error
-    if file.lock_path.suffix == ".toml":
-        return _load_pylock(text, file.lock_path)
-    return lock_model.parse(text, str(file.lock_path))
+        raise LockError(f"{path}: {error}", "the lock must be a readable UTF-8 text file") from error
+    return _load_pylock(text, path) if path.suffix == ".toml" else lock_model.parse(text, str(path))
 
 
 def _load_pylock(text: str, path: Path) -> Lock:

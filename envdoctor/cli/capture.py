@@ -23,7 +23,8 @@ from envdoctor.stack import capture as capturing
 from envdoctor.stack import pip_config, settings
 from envdoctor.stack import uv as uv_tool
 from envdoctor.stack.capture import Wanted
-from envdoctor.stack.captured_files import Form, Place
+from envdoctor.stack.captured_files import Place
+from envdoctor.stack.pylock_text import Form
 from envdoctor.stack.settings import Sources
 
 # A PEP 751 lock's name allows no dots.

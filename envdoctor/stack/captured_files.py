@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from envdoctor.errors import CaptureError
 from envdoctor.model.lock import Lock, LockedPackage
@@ -14,12 +13,10 @@ from envdoctor.stack.captured_profile import profile_toml
 from envdoctor.stack.events import Event, Listener
 from envdoctor.stack.installed_wheels import Found, ToKeep
 from envdoctor.stack.locking import text_of
-from envdoctor.stack.pylock_text import LockedWheel
+from envdoctor.stack.pylock_text import Form, LockedWheel
 from envdoctor.stack.repack import RepackError, repack
 from envdoctor.stack.urls import shown
 from envdoctor.stack.wheelhouse import beside
-
-Form = Literal["requirements", "pylock"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

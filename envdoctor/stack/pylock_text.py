@@ -2,10 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import tomli_w
 from packaging.pylock import Pylock
+from packaging.utils import canonicalize_name
+
+from envdoctor.model.lock import Lock, LockedPackage
+
+Form = Literal["requirements", "pylock"]
+"""How a lock is written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +49,30 @@ def text_of(made: Mapping[str, Any], comment: str = "") -> str:
     Pylock.from_dict(made).validate()
     head = "".join(f"# {line}".rstrip() + "\n" for line in comment.splitlines())
     return head + tomli_w.dumps(made)
+
+
+def narrowed(resolved: Mapping[str, Any], lock: Lock) -> dict[str, Any]:
+    """Return a resolver's document with the packages, wheels and markers of the lock that was made of it."""
+    packages: list[dict[str, Any]] = []
+    for locked in lock.packages:
+        for entry in resolved["packages"]:
+            if (canonicalize_name(entry["name"]), str(entry["version"])) != (locked.name, locked.version):
+                continue
+            wheels = [wheel for wheel in entry.get("wheels", ()) if wheel["hashes"].get("sha256") in locked.hashes]
+            kept = {key: entry[key] for key in ("name", "version", "requires-python", "index") if key in entry}
+            packages.append({**kept, **({"marker": locked.marker} if locked.marker else {}), "wheels": wheels})
+            break
+    return {"lock-version": "1.0", "created-by": "envdoctor", "packages": packages}
+
+
+def preferences(packages: Iterable[LockedPackage]) -> str:
+    """Return pins as a document for a resolver to start from; its wheels are named, but lie nowhere."""
+    entries = []
+    for package in packages:
+        filename = f"{package.name.replace('-', '_')}-{package.version}-py3-none-any.whl"
+        wheel = {"name": filename, "path": filename, "hashes": {"sha256": package.hashes[0]}}
+        entries.append({"name": package.name, "version": package.version, "wheels": [wheel]})
+    return tomli_w.dumps({"lock-version": "1.0", "created-by": "envdoctor", "packages": entries})
 
 
 def _package(wheel: LockedWheel) -> dict[str, Any]:
