@@ -30,6 +30,9 @@ COMMANDS = {
         "checks",
         "profiles",
         "lock",
+        "capture",
+        "fetch",
+        "diff",
         "cache",
     )
 }
