@@ -1,4 +1,4 @@
-"""A driver that is not there: a real libnvidia-ml.so.1, made with gcc, that answers as asked, and its /proc and /sys."""
+"""A driver that is not there: a real libnvidia-ml.so.1, made with gcc, that answers as asked, with /proc and /sys."""
 
 import subprocess
 import tempfile
