@@ -18,6 +18,14 @@ from envdoctor.probes.mounts import NETWORK
 State = Literal["hit", "partial", "miss", "cold", "unknown"]
 _VOLATILE = frozenset({"tmpfs", "ramfs"})
 _NEARLY_FULL_BYTES = 256 << 20
+# Variables that keep a cache from being asked at all; they are a part of no key. torch/_inductor/config.py,
+# torch/_functorch/config.py, triton/knobs.py.
+_SWITCHES = (
+    ("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1", "every cache of inductor"),
+    ("TORCHINDUCTOR_FX_GRAPH_CACHE", "0", "the cache of FX graphs"),
+    ("TORCHINDUCTOR_AUTOGRAD_CACHE", "0", "the cache of autograd graphs"),
+    ("TRITON_ALWAYS_COMPILE", "1", "the cache of Triton kernels"),
+)
 _SEVERAL_RANKS = ("NNODES", "SLURM_NNODES", "WORLD_SIZE")
 
 
@@ -99,7 +107,7 @@ def examine(
     found = list(files(roots))
     broken = damaged_entries(roots, found)
     match = _best(manifests, key, found)
-    state, reasons = _decide(found, broken, match)
+    state, reasons = _decide(found, broken, match, environ)
     statuses = tuple(_root_status(cache, found, uid, environ) for cache in caches)
     return Status(
         state=state,
@@ -150,12 +158,17 @@ def _match(manifest: Manifest, key: Sequence[Part], sizes: Mapping[tuple[str, st
 
 
 def _decide(
-    found: Sequence[CacheFile], broken: Sequence[Damaged], match: Match | None
+    found: Sequence[CacheFile], broken: Sequence[Damaged], match: Match | None, environ: Mapping[str, str]
 ) -> tuple[State, tuple[str, ...]]:
     if not any(file.kind.endswith("graph") for file in found):
         held = "no file" if not found else "no compiled graph"
         return "cold", (f"{held} lies in any cache folder: everything will be compiled",)
     damaged = [f"{len(broken)} damaged entries will be compiled again"] if broken else []
+    off = [
+        f"{name}={environ[name]} switches {what} off" for name, value, what in _SWITCHES if environ.get(name) == value
+    ]
+    if off:
+        return "miss", (*off, *damaged)
     if match is None:
         return "unknown", ("nothing here says which environment filled the cache", *damaged)
     relevant = [found for found in match.comparison.differences if _matters(found, match.manifest)]
