@@ -18,10 +18,11 @@ from envdoctor.probes.mounts import NETWORK
 State = Literal["hit", "partial", "miss", "cold", "unknown"]
 _VOLATILE = frozenset({"tmpfs", "ramfs"})
 _NEARLY_FULL_BYTES = 256 << 20
-# Variables that keep a cache from being asked at all; they are a part of no key. torch/_inductor/config.py,
-# torch/_functorch/config.py, triton/knobs.py.
+# Variables that keep a cache from being asked at all; they are a part of no key: torch/_inductor/config.py,
+# torch/_functorch/config.py, torch/compiler/config.py, triton/knobs.py.
 _SWITCHES = (
     ("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1", "every cache of inductor"),
+    ("TORCH_COMPILE_FORCE_DISABLE_CACHES", "1", "every cache of inductor"),
     ("TORCHINDUCTOR_FX_GRAPH_CACHE", "0", "the cache of FX graphs"),
     ("TORCHINDUCTOR_AUTOGRAD_CACHE", "0", "the cache of autograd graphs"),
     ("TRITON_ALWAYS_COMPILE", "1", "the cache of Triton kernels"),
@@ -107,7 +108,7 @@ def examine(
     found = list(files(roots))
     broken = damaged_entries(roots, found)
     match = _best(manifests, key, found)
-    state, reasons = _decide(found, broken, match, environ)
+    state, reasons = _switched_off(environ) or _decide(found, broken, match)
     statuses = tuple(_root_status(cache, found, uid, environ) for cache in caches)
     return Status(
         state=state,
@@ -157,18 +158,20 @@ def _match(manifest: Manifest, key: Sequence[Part], sizes: Mapping[tuple[str, st
     )
 
 
+def _switched_off(environ: Mapping[str, str]) -> tuple[State, tuple[str, ...]] | None:
+    off = [
+        f"{name}={environ[name]} switches {what} off" for name, value, what in _SWITCHES if environ.get(name) == value
+    ]
+    return ("miss", tuple(off)) if off else None
+
+
 def _decide(
-    found: Sequence[CacheFile], broken: Sequence[Damaged], match: Match | None, environ: Mapping[str, str]
+    found: Sequence[CacheFile], broken: Sequence[Damaged], match: Match | None
 ) -> tuple[State, tuple[str, ...]]:
     if not any(file.kind.endswith("graph") for file in found):
         held = "no file" if not found else "no compiled graph"
         return "cold", (f"{held} lies in any cache folder: everything will be compiled",)
     damaged = [f"{len(broken)} damaged entries will be compiled again"] if broken else []
-    off = [
-        f"{name}={environ[name]} switches {what} off" for name, value, what in _SWITCHES if environ.get(name) == value
-    ]
-    if off:
-        return "miss", (*off, *damaged)
     if match is None:
         return "unknown", ("nothing here says which environment filled the cache", *damaged)
     relevant = [found for found in match.comparison.differences if _matters(found, match.manifest)]
