@@ -1,6 +1,7 @@
 """What is kept beside the caches, and paths that may be in a manifest."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -76,3 +77,4 @@ def test_a_path_that_is_taken_stays_inside(path: str) -> None:
     assert not {"", ".", ".."} & set(parts)
     assert parts[0] != ".envdoctor"
     assert "\0" not in path
+    assert all(len(os.fsencode(part)) <= 255 for part in parts)
