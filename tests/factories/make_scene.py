@@ -48,6 +48,7 @@ class Scene:
         exchange: whether renameat2 is there; without it the swap takes two renames.
         """
         events = self.folder.with_name(self.folder.name + ".events")
+        events.unlink(missing_ok=True)
         extra = {"ENVDOCTOR_TEST_KILL_AT": str(at), "ENVDOCTOR_TEST_EVENTS": str(events)}
         done = subprocess.run(
             [sys.executable, KILLED, *command],
