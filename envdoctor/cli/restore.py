@@ -1,6 +1,7 @@
 """`envdoctor restore`: the known-good stack, built beside, verified, swapped in."""
 
 import json as json_module
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +22,8 @@ from envdoctor.stack import restore as restoring
 from envdoctor.stack import wheelhouse as wheelhouses
 from envdoctor.stack.journal import inode
 from envdoctor.stack.restore import Prepared, Restored
+from envdoctor.stack.store import Store
+from envdoctor.stack.transaction import recover_first
 from envdoctor.stack.urls import shown
 from envdoctor.stack.verify import Verified
 
@@ -69,6 +72,7 @@ def restore(
         offline=offline or host.environ.get("UV_OFFLINE", "").lower() in {"1", "true", "yes", "on"},
         wheelhouses=wheelhouses.chosen(wheelhouse, file, host.cwd),
     )
+    recovered = () if dry_run else _recover(target)
     prepared = restoring.prepare(request, host)
     if dry_run:
         return _show_plan(prepared, as_json=as_json)
@@ -81,8 +85,16 @@ def restore(
         say(_state(prepared))
         return ExitCode.INTERRUPTED
     done = _carry_out(prepared)
+    done = replace(done, recovered=(*recovered, *done.recovered))
     _write(as_json, outcome_text(done), prepared, {"status": "restored", "result": _result(done)})
     return ExitCode.OK
+
+
+def _recover(target: Path) -> tuple[str, ...]:
+    from envdoctor.cli.progress import progress
+
+    with progress() as listen, stoppable():
+        return recover_first(Store.of(target), listen)
 
 
 def _show_plan(prepared: Prepared, *, as_json: bool) -> int:
