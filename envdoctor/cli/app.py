@@ -19,6 +19,9 @@ COMMANDS = {
     for name in (
         "check",
         "restore",
+        "history",
+        "rollback",
+        "prune",
         "run",
         "fingerprint",
         "why",
@@ -27,6 +30,9 @@ COMMANDS = {
         "checks",
         "profiles",
         "lock",
+        "capture",
+        "fetch",
+        "diff",
         "cache",
     )
 }

@@ -39,6 +39,9 @@ SURFACE = {
         "--format (ENVDOCTOR_FORMAT)",
         "--json",
     ],
+    "history": ["--venv", "--format (ENVDOCTOR_FORMAT)", "--json"],
+    "rollback": ["NUMBER", "--venv", "--dry-run", "--yes/-y", "--format (ENVDOCTOR_FORMAT)", "--json"],
+    "prune": ["--keep", "--venv", "--dry-run", "--yes/-y", "--format (ENVDOCTOR_FORMAT)", "--json"],
     "run": [
         "COMMAND",
         "--profile/-p (ENVDOCTOR_PROFILE)",
