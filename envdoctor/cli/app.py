@@ -25,10 +25,15 @@ COMMANDS = {
         "prune",
         "run",
         "fingerprint",
+        "why",
+        "impact",
         "explain",
         "checks",
         "profiles",
         "lock",
+        "capture",
+        "fetch",
+        "diff",
         "cache",
     )
 }

@@ -213,7 +213,7 @@ def _start(stack: Stack) -> "subprocess.Popen[str]":
 def _until_building(stack: Stack, index: Index) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        if any(line.startswith("GET /files/large") for line in index.requests):
+        if "large-1.0-py3-none-any.whl" in index.downloads():
             return
         time.sleep(0.01)
     raise AssertionError(f"no build began: {index.requests}")
