@@ -164,10 +164,10 @@ class _Indexer:
         # A leaked folder (PYTHONPATH, user site) is its own root: its rows may not climb out of it.
         root = self.prefix if base.startswith(self.prefix) else base
         written = "\n".join(["", *[path for path, _, _ in rows], ""])
-        if any(sign in written for sign in ("\n/", "\n.", "\n\n", "/.", "//", "\0")):
+        if any(sign in written for sign in ("\n/", "\n.", "\n\n", "/\n", "/.", "//", "\0")):
             paths = [
                 _settled(path, base, root)
-                if path[:1] in "./" or "/." in path or "//" in path or "\0" in path
+                if path[:1] in "./" or path.endswith("/") or "/." in path or "//" in path or "\0" in path
                 else base + path
                 for path, _, _ in rows
             ]
