@@ -46,12 +46,12 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 FRAGMENTS = [
-    b'Name: thing\n', b'Version: 1.0\n', b"Requires-Dist: numpy>=1; extra == 'x'\n", b'\n', b'\r\n', b'\x00',
-    b'\xff\xfe', b'import os; os.abort()\n', b'/\n', b'..\n', b"__version__ = '2.0'\n",
-    b"cuda: str = '12.8'\n", b'version = 3.12\n', b'home = /usr/bin\n', b'home = \n',
-    b'include-system-site-packages = true\n', b'a,b,c\n', b'a.py,sha256=x,1\n', b'"', b'{',
-    b'{"url": "x", "dir_info": {"editable": 1}}', b'[1]', b'Tag: py3-none-any\n', b'=', b'(', b"'''", b'\\',
-    b'\t',
+    b"Name: thing\n", b"Version: 1.0\n", b"Requires-Dist: numpy>=1; extra == 'x'\n", b"\n", b"\r\n", b"\x00",
+    b"\xff\xfe", b"import os; os.abort()\n", b"/\n", b"..\n", b"__version__ = '2.0'\n",
+    b"cuda: str = '12.8'\n", b"version = 3.12\n", b"home = /usr/bin\n", b"home = \n",
+    b"include-system-site-packages = true\n", b"a,b,c\n", b"a.py,sha256=x,1\n", b'"', b"{",
+    b'{"url": "x", "dir_info": {"editable": 1}}', b"[1]", b"Tag: py3-none-any\n", b"=", b"(", b"'''", b"\\",
+    b"\t",
 ]  # fmt: skip
 CONTENT = st.lists(st.sampled_from(FRAGMENTS) | st.binary(max_size=20), max_size=15).map(b"".join)
 PLACES = {
@@ -111,7 +111,9 @@ def _plainly(rows: list[tuple[str, str, str]], site: Path) -> tuple[dict[str, tu
     inside: dict[str, tuple[str, str]] = {}
     outside = []
     for path, stated, size in rows:
-        full = os.path.normpath(site / path) if path and not path.startswith("/") else ""
+        named = [part for part in path.split("/") if part not in ("", ".")]
+        straight = ".." not in named[next((at for at, part in enumerate(named) if part != ".."), len(named)) :]
+        full = os.path.normpath(site / path) if path and not path.startswith("/") and straight else ""
         parents = [str(parent) for parent in Path(full).parents] if full else []
         led_out = any(
             parent.startswith(f"{prefix}/") and not os.path.realpath(parent).startswith(f"{os.path.realpath(prefix)}/")
