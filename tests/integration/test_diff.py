@@ -12,7 +12,7 @@ from tests.factories.make_wheel import make_wheel
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Stack:
-    """Make a stack with its venv restored over one that had an older package, and a third venv that was tampered with."""
+    """Make a stack with a venv restored over one that had an older package, and another that was damaged."""
     made = make_stack(tmp_path_factory.mktemp("stack"))
     made.environment |= {"TMPDIR": str(made.folder), "PYTHONPATH": made.environment["PYTHONPATH"]}
     make_venv(made.venv, *made.wheels[:2], make_wheel(made.folder / "old", "plain", "2.0"), cache=made.cache)

@@ -185,7 +185,8 @@ def test_a_file_of_the_same_name_is_not_overwritten(stack: Stack) -> None:
     assert err == (
         "error: 1 wheel is missing:\n"
         f"  plain 3.0: FOLDER/house/plain-3.0-py3-none-any.whl has sha256 {sha256(other)}, "
-        "which the lock does not allow\n\nhint: it may be another lock's wheel of the same name: use another wheelhouse, or move it away\n"
+        "which the lock does not allow\n\n"
+        "hint: it may be another lock's wheel of the same name: use another wheelhouse, or move it away\n"
     )
 
 
@@ -197,7 +198,8 @@ def test_a_wheel_whose_entries_escape_is_fetched_but_not_kept(stack: Stack) -> N
     assert err == (
         "error: 1 wheel is missing:\n"
         "  plain 3.0: plain-3.0-py3-none-any.whl must not be installed: "
-        "its entry ../../evil.py leads out of the venv\n\nhint: never install it: find out where the wheel comes from, and lock another\n"
+        "its entry ../../evil.py leads out of the venv\n\n"
+        "hint: never install it: find out where the wheel comes from, and lock another\n"
     )
     assert sorted(_house(stack)) == ["some_tool-1.2-py3-none-any.whl", "torch-2.13.0+cpu-py3-none-any.whl"]
 
