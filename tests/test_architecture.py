@@ -78,6 +78,16 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "envdoctor.fleet": ("envdoctor.fleet", "envdoctor.model", "envdoctor.probes", "envdoctor.errors"),
     "envdoctor.report": ("envdoctor.report", "envdoctor.model", "envdoctor.errors", "envdoctor.exitcodes", "rich"),
+    "envdoctor.explore": (
+        "envdoctor.explore",
+        "envdoctor.model",
+        "envdoctor.elf",
+        "envdoctor.probes",
+        "envdoctor.checks",
+        "envdoctor.stack",
+        "envdoctor.examine",
+        "envdoctor.errors",
+    ),
     "envdoctor.cli": ("envdoctor", "typer", "rich", "packaging"),
     "trainer": (
         "trainer",

@@ -147,6 +147,7 @@ class RunConfig:
     """torch.compile's backend."""
     log_every: int = 10
     save_every: int = 500
+    """Steps between checkpoints, besides the last step's; 0 for none at all."""
     keep: int = 2
     """Checkpoints kept besides the last."""
     evaluate: int = 8
@@ -168,7 +169,7 @@ class RunConfig:
         """Check the ranges."""
         _require(self.steps >= 1, "run.steps", f"{self.steps}", "use at least 1")
         _require(self.log_every >= 1, "run.log_every", f"{self.log_every}", "use at least 1")
-        _require(self.save_every >= 1, "run.save_every", f"{self.save_every}", "use at least 1")
+        _require(self.save_every >= 0, "run.save_every", f"{self.save_every}", "use 0 for no checkpoints at all")
         _require(self.keep >= 0, "run.keep", f"{self.keep}", "use 0 or more")
         _require(self.loss_rows >= 1, "run.loss_rows", f"{self.loss_rows}", "use at least 1")
 

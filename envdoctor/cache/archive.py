@@ -17,14 +17,13 @@ from typing import BinaryIO
 import zstandard
 
 from envdoctor.cache.manifest import NAME, Manifest, StoredFile, dump, parse
+from envdoctor.cache.read_ahead import ReadAhead
 from envdoctor.errors import CacheError
 
 _BLOCK = 512
 _CHUNK = 1 << 20
 LEVEL = 3
 _MAXIMUM_MANIFEST = 256 << 20
-# A frame may ask its reader for any window; 128 MiB is what `zstd -dc` allows without --memory.
-_MAXIMUM_WINDOW = 1 << 27
 
 
 def write(path: Path, manifest: Manifest, open_file: Callable[[StoredFile], BinaryIO], level: int = LEVEL) -> str:
@@ -102,10 +101,10 @@ def _padding(size: int) -> bytes:
 class Reader:
     """Reads one snapshot from front to back."""
 
-    def __init__(self, raw: BinaryIO, where: str) -> None:
+    def __init__(self, stream: ReadAhead, where: str) -> None:
         """Start on an open archive; `where` names it in errors."""
         self.where = where
-        self._stream = zstandard.ZstdDecompressor(max_window_size=_MAXIMUM_WINDOW).stream_reader(raw)
+        self._stream = stream
 
     def manifest(self) -> tuple[Manifest, bytes]:
         """Return the manifest and its text. Raises CacheError for anything that is not one."""
@@ -159,7 +158,7 @@ class Reader:
 
     def _read(self, size: int) -> bytes:
         try:
-            return bytes(self._stream.read(size))
+            return self._stream.read(size)
         except zstandard.ZstdError as error:
             raise self._refuse(f"zstd: {error}") from error
 
@@ -177,5 +176,5 @@ def reading(path: Path) -> Iterator[Reader]:
         raw = path.open("rb")
     except OSError as error:
         raise CacheError(f"{path}: {error.strerror}", "`envdoctor cache list` shows the snapshots there are") from error
-    with raw:
-        yield Reader(raw, str(path))
+    with raw, contextlib.closing(ReadAhead(raw)) as stream:
+        yield Reader(stream, str(path))

@@ -56,6 +56,13 @@ def restore(reader: Reader, manifest: Manifest, folders: Mapping[str, Path]) -> 
         raise CacheError(f"no folder is known for {', '.join(sorted(absent))}", "")
     _require_room(manifest, folders)
     _require_inside(manifest, folders)
+    if all(_is_there(file, manifest, folders) for file in manifest.files):
+        # Another rank was faster; unpacking all of it only to find that out would keep the disk busy for nothing.
+        return Merged(
+            outcomes={"present": len(manifest.files)},
+            relocated=0,
+            manifest=_as_it_lies(manifest, [_as_here(file, folders) for file in manifest.files], folders),
+        )
     with _staging(manifest, folders) as staged:
         contents = _unpack(reader, manifest, staged)
         uses = Counter(file.sha256 for file in manifest.files)
@@ -79,6 +86,43 @@ def restore(reader: Reader, manifest: Manifest, folders: Mapping[str, Path]) -> 
             if outcome != "newer kept":
                 here.append(file)
     return Merged(outcomes=outcomes, relocated=len(relocated), manifest=_as_it_lies(manifest, here, folders))
+
+
+def _is_there(file: StoredFile, manifest: Manifest, folders: Mapping[str, Path]) -> bool:
+    """Say whether the file lies there already, whole; a group file that was moved need only be whole."""
+    path = folders[file.root] / file.path
+    try:
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode):
+            return False
+        if _names_files(file) and manifest.folders.get(file.root) != str(folders[file.root]):
+            return not damage(folders[file.root], _listed(file, status))
+        return status.st_size == file.size and _sha256(path) == file.sha256
+    except OSError:
+        return False
+
+
+def _as_here(file: StoredFile, folders: Mapping[str, Path]) -> StoredFile:
+    if not _names_files(file):
+        return file
+    path = folders[file.root] / file.path
+    return replace(file, size=path.stat().st_size, sha256=_sha256(path))
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _listed(file: StoredFile, status: os.stat_result) -> CacheFile:
+    return CacheFile(
+        root=file.root, path=file.path, size=status.st_size, modified=status.st_mtime_ns, mode=status.st_mode & 0o777
+    )
+
+
+def _names_files(file: StoredFile) -> bool:
+    """Say whether it is a group file of Triton, which names its kernel's files by absolute path."""
+    return file.path.rpartition("/")[2].startswith("__grp__")
 
 
 def _as_it_lies(manifest: Manifest, files: list[StoredFile], folders: Mapping[str, Path]) -> Manifest:
@@ -115,13 +159,21 @@ def _staging(manifest: Manifest, folders: Mapping[str, Path]) -> Iterator[Mappin
     staged: dict[str, Path] = {}
     try:
         for root in sorted({file.root for file in manifest.files}):
-            own = folders[root] / OWN
-            own.mkdir(exist_ok=True, mode=0o700)
-            staged[root] = Path(tempfile.mkdtemp(prefix=f"{_STAGING}{os.getpid()}-", dir=own))
+            staged[root] = _staging_folder(folders[root] / OWN)
         yield staged
     finally:
         for folder in staged.values():
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _staging_folder(own: Path) -> Path:
+    try:
+        own.mkdir(exist_ok=True, mode=0o700)
+        return Path(tempfile.mkdtemp(prefix=f"{_STAGING}{os.getpid()}-", dir=own))
+    except OSError as error:
+        raise CacheError(
+            f"{error.filename}: {error.strerror}; nothing was merged", "restore as the cache's owner"
+        ) from error
 
 
 def _unpack(reader: Reader, manifest: Manifest, staged: Mapping[str, Path]) -> Mapping[str, Path]:
@@ -129,8 +181,11 @@ def _unpack(reader: Reader, manifest: Manifest, staged: Mapping[str, Path]) -> M
     contents: dict[str, Path] = {}
     for number, file in enumerate(distinct(manifest)):
         path = staged[file.root] / str(number)
-        with path.open("xb") as out:
-            reader.content(file, out)
+        try:
+            with path.open("xb") as out:
+                reader.content(file, out)
+        except OSError as error:
+            raise CacheError(f"{path}: {error.strerror}; nothing was merged", "free some space") from error
         contents[file.sha256] = path
     reader.end()
     return contents
@@ -142,7 +197,7 @@ def _relocated_group(source: Path, file: StoredFile, manifest: Manifest, folders
     `__grp__NAME.json` names its kernel's files by absolute path (FileCacheManager.put_group): at another folder the
     kernel would be compiled again. Inductor's own bundles replace the folder in the same way (triton_bundler.py).
     """
-    if not file.path.rpartition("/")[2].startswith("__grp__"):
+    if not _names_files(file):
         return b""
     old, new = manifest.folders.get(file.root, ""), str(folders[file.root])
     if not old or old == new:
@@ -188,15 +243,14 @@ def _present(target: Path, file: StoredFile, source: Path, folder: Path) -> Outc
     """Say what should happen at the target: "added" when nothing is there, "replaced" for something older or broken."""
     try:
         status = target.lstat()
-        same = stat.S_ISREG(status.st_mode) and filecmp.cmp(source, target, shallow=False)
+        if not stat.S_ISREG(status.st_mode):
+            return "replaced"
+        same = filecmp.cmp(source, target, shallow=False)
     except FileNotFoundError:
         return "added"
     if same:
         return "present"
-    here = CacheFile(
-        root=file.root, path=file.path, size=status.st_size, modified=status.st_mtime_ns, mode=status.st_mode & 0o777
-    )
-    if status.st_mtime_ns > file.modified and not damage(folder, here):
+    if status.st_mtime_ns > file.modified and not damage(folder, _listed(file, status)):
         return "newer kept"
     return "replaced"
 

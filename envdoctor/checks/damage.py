@@ -39,7 +39,7 @@ def damage_by_owner(case: Case) -> list[Damage]:
     for fault in files.faults:
         if fault.path in contested or (fault.kind == "missing" and _expendable(fault.path)):
             continue
-        if fault.kind == "unreadable":
+        if fault.kind == "unreadable" or _kept_by_others(fault.path):
             continue
         kind = "changed" if fault.kind in ("resized", "not a file") else fault.kind
         if fault.cached_at:
@@ -66,6 +66,11 @@ def _damage(owner: Owner, kinds: dict[str, list[str]], present: set[str], cached
 def _expendable(path: str) -> bool:
     # Console scripts and man pages are often removed by hand; no import needs them.
     return path.startswith(("bin/", "share/", "etc/"))
+
+
+def _kept_by_others(path: str) -> bool:
+    # dpkg keeps Debian's own packages, whose RECORDs are upstream's; operators append their authority to a CA bundle.
+    return "lib/python3/" in path or path.endswith("/cacert.pem")
 
 
 def site_relative(path: str) -> str:

@@ -2,7 +2,8 @@
 
 What it finds:
     The CUDA major torch was built for is newer than the newest the driver supports, or the driver lies outside the
-    profile's range. Within one major an older driver is fine (CUDA's minor-version compatibility).
+    profile's range. Within one major an older driver is fine (CUDA's minor-version compatibility), and so is one that a
+    newer libcuda of the forward-compatibility package stands in front of.
 
 Why it matters:
     `torch.cuda.is_available()` is False with a warning; a job silently runs on the CPU.
@@ -16,12 +17,11 @@ Fix:
 
 from collections.abc import Iterator, Sequence
 
-from packaging.version import InvalidVersion, Version
-
 from envdoctor.checks.case import Case, DoesNotApplyError
 from envdoctor.checks.remedies import restore_or, uninstall_command
 from envdoctor.model.cudalibs import owner_major
 from envdoctor.model.finding import Finding
+from envdoctor.model.need import meets
 from envdoctor.probes.distributions import Distributions
 from envdoctor.probes.gpu import Gpu
 from envdoctor.probes.torch_build import TorchBuild
@@ -36,12 +36,13 @@ MINIMUM_DRIVER = {"11": "450.80.02", "12": "525.60.13", "13": "580.65.06"}
 def run(case: Case) -> Iterator[Finding]:
     """Yield one finding when the driver is too old for the build, another when it is outside the profile's range."""
     gpu = case.facts[Gpu]
-    driver = _version(gpu.driver_version)
-    if driver is None:
+    driver = gpu.driver_version
+    if not driver:
         raise DoesNotApplyError(gpu.reason or "no driver version is known")
     build = case.facts[TorchBuild]
-    least = _version(MINIMUM_DRIVER.get(build.cuda_major, ""))
-    if least is not None and driver < least:
+    least = MINIMUM_DRIVER.get(build.cuda_major, "0")
+    forward = gpu.libcuda_version if "/compat/" in gpu.libcuda else ""
+    if not meets(driver, f">={least}") and not (forward and meets(forward, f">={least}")):
         yield _finding(
             case,
             f"driver {gpu.driver_version} is too old for torch {build.version}: CUDA {build.cuda_major} needs "
@@ -53,18 +54,10 @@ def run(case: Case) -> Iterator[Finding]:
     wanted = case.profile.driver if case.profile else None
     if wanted is None:
         return
-    low, high = _version(wanted.minimum), _version(wanted.below)
-    if low is not None and driver < low:
+    if wanted.minimum and not meets(driver, f">={wanted.minimum}"):
         yield _finding(case, f"driver {gpu.driver_version} is older than the profile's {wanted.minimum}", gpu)
-    if high is not None and driver >= high:
+    if wanted.below and not meets(driver, f"<{wanted.below}"):
         yield _finding(case, f"driver {gpu.driver_version} is not below the profile's {wanted.below}", gpu)
-
-
-def _version(text: str) -> Version | None:
-    try:
-        return Version(text)
-    except InvalidVersion:
-        return None
 
 
 def _other_build(case: Case, build: TorchBuild) -> list[str]:

@@ -45,11 +45,17 @@ def run(case: Case) -> Iterator[Finding]:
 
 def _without_expected(items: list[Distribution]) -> list[Distribution]:
     front = items[0]
+    items = [item for item in items if item is front or not item.site.endswith("/lib/python3/dist-packages")]
     if front.origin == "site-packages":
         items = [item for item in items if item.site == front.site or item.origin == "site-packages"]
-    if any(item.editable for item in items):
-        items = [item for item in items if not item.folder.endswith(".egg-info")]
-    return items
+    # Debian ships an egg-info beside the dist-info of the same version; an editable source has one of its own.
+    whole = {(item.site, item.version) for item in items if item.folder.endswith(".dist-info")}
+    editable = any(item.editable for item in items)
+    return [
+        item
+        for item in items
+        if item.folder.endswith(".dist-info") or not (editable or (item.site, item.version) in whole)
+    ]
 
 
 def _finding(case: Case, name: str, items: list[Distribution]) -> Finding:
@@ -68,7 +74,7 @@ def _finding(case: Case, name: str, items: list[Distribution]) -> Finding:
         evidence=(*(_line(item) for item in items), *code_says),
         remediation=_one_remains(case, items) if same_folder else _keep_out(case, active),
         causes=(f"dist:{name}",),
-        symptom_of=(f"shadow:{name}",),
+        symptom_of=(f"shadow:{name}", f"shadow-folder:{active.site}"),
     )
 
 
@@ -94,7 +100,7 @@ def _one_remains(case: Case, items: list[Distribution]) -> Remediation:
 
 
 def _doubt(case: Case, item: Distribution) -> tuple[bool, bool, bool, int]:
-    """Rank by what speaks against it: no METADATA, not the version of the lock or of the code, files not as recorded."""
+    """Rank by what speaks against it: no METADATA, not the version of lock or code, files not as recorded."""
     pin = case.pins().get(item.name)
     build = case.facts.get(TorchBuild)
     stated = build.version if build and item.name == "torch" else ""

@@ -43,7 +43,9 @@ def run(case: Case) -> Iterator[Finding]:
 
 
 def _finding(case: Case, origin: str, front: str, shadows: Sequence[Shadow]) -> Finding:
-    ranked = sorted(shadows, key=lambda shadow: (shadow.module != "torch", shadow.module))
+    ranked = sorted(
+        shadows, key=lambda shadow: (shadow.module != "torch", not _version(case, front, shadow), shadow.module)
+    )
     first = ranked[0]
     more = f" and {len(ranked) - 1} more" if len(ranked) > 1 else ""
     return Finding(
@@ -63,7 +65,7 @@ def _finding(case: Case, origin: str, front: str, shadows: Sequence[Shadow]) -> 
             *((f"and {len(ranked) - _SHOWN} more",) if len(ranked) > _SHOWN else ()),
         ),
         remediation=_remedy(case, origin, front, ranked),
-        causes=tuple(f"shadow:{normalized(shadow.module)}" for shadow in ranked),
+        causes=(f"shadow-folder:{front}", *(f"shadow:{normalized(shadow.module)}" for shadow in ranked)),
     )
 
 

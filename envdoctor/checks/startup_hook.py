@@ -32,12 +32,15 @@ _KNOWN = re.compile(
 )
 _HIDDEN = re.compile(r"base64|subprocess|urllib|socket|marshal|zlib|b85decode")
 _BASE = frozenset({"standard library", "base site-packages"})
+# dpkg's packages come without RECORD.
+_DEBIAN = "/lib/python3/dist-packages/"
 
 
 def run(case: Case) -> Iterator[Finding]:
     """Yield one finding for each unaccounted hook."""
     for hook in case.facts[StartupHooks].hooks:
-        if hook.origin in _BASE or (hook.lines and all(_KNOWN.match(line) for line in hook.lines)):
+        known = bool(hook.lines) and all(_KNOWN.match(line) for line in hook.lines)
+        if known or hook.origin in _BASE or _DEBIAN in hook.path:
             continue
         hidden = any(_HIDDEN.search(line) for line in hook.lines)
         if not hook.owner or hidden:

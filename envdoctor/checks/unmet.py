@@ -46,6 +46,7 @@ def unmet_requirements(case: Case) -> list[Unmet]:
     which neither `pip check` nor `uv pip check` does.
     """
     environment = case.facts[Interpreter].markers()
+    plain: dict[str, bool] = {}
     items = {item.name: item for item in case.facts[Distributions].items if not item.shadowed}
     asked: dict[str, set[str]] = {name: set() for name, item in items.items() if item.origin not in _FOREIGN}
     waiting = deque(asked)
@@ -53,7 +54,7 @@ def unmet_requirements(case: Case) -> list[Unmet]:
     while waiting:
         name = waiting.popleft()
         for line in items[name].requires:
-            need = _applicable(line, environment, asked[name])
+            need = _applicable(line, environment, asked[name], plain)
             if need is None:
                 continue
             present = items.get(need.name)
@@ -66,12 +67,19 @@ def unmet_requirements(case: Case) -> list[Unmet]:
     return list(found.values())
 
 
-def _applicable(line: str, environment: Mapping[str, str], extras: set[str]) -> Need | None:
+def _applicable(line: str, environment: Mapping[str, str], extras: set[str], plain: dict[str, bool]) -> Need | None:
+    """Return the requirement if it holds; `plain` remembers markers without an extra, which many lines share."""
     # Most lines of a large METADATA wait for an extra that nobody asks for.
     if not extras and "extra ==" in line:
         return None
     need = _parsed(line)
-    return need if need is not None and holds(need.marker, environment, extras) else None
+    if need is None:
+        return None
+    if "extra" in need.marker:
+        return need if holds(need.marker, environment, extras) else None
+    if need.marker not in plain:
+        plain[need.marker] = holds(need.marker, environment)
+    return need if plain[need.marker] else None
 
 
 @lru_cache(maxsize=4096)

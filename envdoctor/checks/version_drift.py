@@ -15,8 +15,6 @@ Fix:
 
 from collections.abc import Iterator
 
-from packaging.version import InvalidVersion, Version
-
 from envdoctor.checks.case import Case
 from envdoctor.checks.remedies import install_command, restore_or
 from envdoctor.model.finding import Finding
@@ -65,6 +63,10 @@ def run(case: Case) -> Iterator[Finding]:
 
 def same_version(one: str, other: str) -> bool:
     """Compare two versions with their local parts: 2.11.0 is not 2.11.0+cu128."""
+    if one == other:
+        return True
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 - slow to import, and only for a drift
+
     try:
         return Version(one) == Version(other)
     except InvalidVersion:

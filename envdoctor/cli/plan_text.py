@@ -1,14 +1,17 @@
 """A restore's plan and outcome, for people."""
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from envdoctor.model.plan import Change, Plan
+from envdoctor.model.plan import Change, Plan, User
 from envdoctor.model.wording import counted
 from envdoctor.stack.restore import Restored
 from envdoctor.stack.urls import shown
 
 _LISTED = 12
+_NAMED = 3
 
 
 def plan_text(plan: Plan) -> str:
@@ -22,6 +25,7 @@ def plan_text(plan: Plan) -> str:
         f"  venv         {_venv(plan)}",
     ]
     lines += _changes(plan.changes) if plan.exists else []
+    lines += _users(plan.users)
     for warning in plan.warnings:
         lines += ["", f"warning: {warning}"]
     for missing in plan.unavailable:
@@ -37,11 +41,20 @@ def outcome_text(done: Restored) -> str:
     counts = f"{counted(verified.distributions, 'package')}, {counted(verified.files, 'file')} ({size(verified.bytes)})"
     lines = [f"restored {done.target}: {counts} verified by sha256"]
     if done.kept is not None:
-        lines += [
-            f"the old venv is kept at {done.kept}; running processes go on with its files",
-            f"to go back: mv {done.target} {done.target}.new && mv {done.kept} {done.target}",
-        ]
+        lines += kept_lines(done.target, done.kept, done.users)
     return "\n".join(lines) + "\n"
+
+
+def kept_lines(target: Path, kept: Path, users: Sequence[User]) -> list[str]:
+    """Return where the old venv is, who still runs from it, and the way back."""
+    running = " and ".join(f"process {user.pid} ({user.command})" for user in users[:_NAMED])
+    more = f" and {len(users) - _NAMED} more" if len(users) > _NAMED else ""
+    goes = "goes" if len(users) == 1 else "go"
+    who = f"{running}{more} {goes} on with its files until started again" if users else "no running process uses it"
+    return [
+        f"the old venv is kept at {kept}; {who}",
+        f"to go back: envdoctor rollback --venv {shlex.quote(str(target))}",
+    ]
 
 
 def size(count: int) -> str:
@@ -52,6 +65,13 @@ def size(count: int) -> str:
             return f"{value:.0f} {unit}" if unit in ("bytes", "kB") else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.1f} TB"
+
+
+def _users(users: Sequence[User]) -> Iterator[str]:
+    for index, user in enumerate(users[:_NAMED]):
+        yield f"  {'in use by' if not index else '':13}process {user.pid}: {user.command}"
+    if len(users) > _NAMED:
+        yield f"{'':15}and {len(users) - _NAMED} more (--format json lists all)"
 
 
 def _sources(plan: Plan) -> str:

@@ -10,17 +10,19 @@ from envdoctor.stack.events import Event, Listener, Phase
 
 _TITLES: dict[Phase, str] = {
     "plan": "Plan",
+    "copy": "Copy",
     "build": "Build",
     "verify": "Verify",
     "check": "Check",
     "swap": "Swap",
     "recover": "Recover",
+    "prune": "Prune",
     "pin": "Pin",
     "keep": "Keep",
     "fetch": "Fetch",
 }
 # Phases whose every line is news, where there is no terminal to draw a bar on.
-_TOLD = ("build", "recover", "keep", "fetch")
+_TOLD = ("build", "recover", "prune", "keep", "fetch")
 _STANDING: dict[Phase, str] = {
     "verify": "every file by its sha256",
     "pin": "each distribution to the wheel whose files it has",

@@ -1,13 +1,14 @@
 """`envdoctor restore`: the known-good stack, built beside, verified, swapped in."""
 
 import json as json_module
-import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from envdoctor import __version__, profile_store
+from envdoctor.cli.kept import agreed
 from envdoctor.cli.options import FormatOption, JsonOption, ProfileOption
 from envdoctor.cli.plan_text import outcome_text, plan_text, size
 from envdoctor.cli.signals import stoppable
@@ -21,6 +22,8 @@ from envdoctor.stack import restore as restoring
 from envdoctor.stack import wheelhouse as wheelhouses
 from envdoctor.stack.journal import inode
 from envdoctor.stack.restore import Prepared, Restored
+from envdoctor.stack.store import Store
+from envdoctor.stack.transaction import recover_first
 from envdoctor.stack.urls import shown
 from envdoctor.stack.verify import Verified
 
@@ -69,6 +72,7 @@ def restore(
         offline=offline or host.environ.get("UV_OFFLINE", "").lower() in {"1", "true", "yes", "on"},
         wheelhouses=wheelhouses.chosen(wheelhouse, file, host.cwd),
     )
+    recovered = () if dry_run else _recover(target)
     prepared = restoring.prepare(request, host)
     if dry_run:
         return _show_plan(prepared, as_json=as_json)
@@ -77,12 +81,20 @@ def restore(
     if not force and (verified := _in_place(prepared)):
         return _say_in_place(prepared, verified, as_json=as_json)
     say(plan_text(prepared.plan))
-    if not prepared.plan.unavailable and not yes and not _agreed(prepared):
+    if not prepared.plan.unavailable and not yes and not agreed(f"Restore {prepared.plan.target}?"):
         say(_state(prepared))
         return ExitCode.INTERRUPTED
     done = _carry_out(prepared)
+    done = replace(done, recovered=(*recovered, *done.recovered))
     _write(as_json, outcome_text(done), prepared, {"status": "restored", "result": _result(done)})
     return ExitCode.OK
+
+
+def _recover(target: Path) -> tuple[str, ...]:
+    from envdoctor.cli.progress import progress
+
+    with progress() as listen, stoppable():
+        return recover_first(Store.of(target), listen)
 
 
 def _show_plan(prepared: Prepared, *, as_json: bool) -> int:
@@ -116,17 +128,6 @@ def _say_in_place(prepared: Prepared, verified: Verified, *, as_json: bool) -> i
     )
     _write(as_json, text, prepared, {"status": "already in place"})
     return ExitCode.OK
-
-
-def _agreed(prepared: Prepared) -> bool:
-    if not sys.stdin.isatty():
-        raise UsageError("nobody is there to agree: stdin is no terminal", "look at the plan, then add `--yes`")
-    # Not typer.confirm: it writes to stdout, which belongs to the result.
-    print(f"Restore {prepared.plan.target}? [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
-    answer = sys.stdin.readline()
-    if not answer:
-        raise KeyboardInterrupt
-    return answer.strip().lower() in {"y", "yes"}
 
 
 def _carry_out(prepared: Prepared) -> Restored:
@@ -172,6 +173,7 @@ def _result(done: Restored) -> dict[str, Any]:
     return {
         "target": str(done.target),
         "kept": str(done.kept) if done.kept else None,
+        "users": encode(done.users),
         "distributions": done.verified.distributions,
         "files": done.verified.files,
         "bytes": done.verified.bytes,

@@ -13,7 +13,8 @@ opened at first use). A typical use:
     played.objects        # each mapped file, how it was found and who asked for it
     played.lazy           # what would fail only at first use
 
-Any other extension module: `Loader(roots, disk, binder=Binder())`, `start(program)`, then `open(path)`.
+Any other extension module: `Loader(roots, disk, binder=Binder())`, `start(program)`, then `open(path)`; after torch,
+`played, loader = play_import(..., binder=Binder())`, then `loader.fork().open(path)` for each.
 
 Not modelled: audit modules, link-map namespaces, DT_FILTER and DT_AUXILIARY, prelinking, musl's loader.
 """

@@ -94,6 +94,16 @@ def simulate_import(
 
     Raise ElfError when torch's `__init__.py` cannot be read.
     """
+    return play_import(target, roots, disk, binder=binder)[0]
+
+
+def play_import(
+    target: TorchTarget, roots: SearchRoots, disk: Disk | None = None, *, binder: Binder | None = None
+) -> tuple[TorchImport, Loader]:
+    """Play `import torch` and return the loader too, as the import leaves it.
+
+    Fork it for each extension module that is imported after torch: `loader.fork().open(path)` says what that would do.
+    """
     memo = disk or Disk()
     plan = parse_init(_init_text(target.torch))
     run = _Run(target, Loader(roots, memo, binder=binder), plan)
@@ -103,7 +113,7 @@ def simulate_import(
         survey = _Run(target, Loader(roots, memo, tolerant=True, binder=binder), plan)
         for _ in survey.steps():
             pass
-    return TorchImport(
+    played = TorchImport(
         objects=survey.loader.objects,
         mapped=run.loader.objects,
         failure=failure,
@@ -113,6 +123,7 @@ def simulate_import(
         scopes=tuple(run.scopes),
         preload_errors=run.loader.preload_errors,
     )
+    return played, run.loader
 
 
 def _init_text(torch: str) -> str:

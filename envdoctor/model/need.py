@@ -1,7 +1,8 @@
 """Requires-Dist lines taken apart and decided, without packaging where the line is of the usual kind.
 
-packaging decides the rest: versions with pre-releases or epochs, markers with parentheses. Importing it and parsing
-some hundred lines costs more than all other checks together, and in a healthy environment hardly a line needs it.
+packaging decides the rest: versions with pre-releases or epochs, markers that mix parentheses with `or`. Importing it
+and parsing some hundred lines costs more than all other checks together, and in a healthy environment hardly a line
+needs it.
 """
 
 import re
@@ -17,7 +18,12 @@ _LINE = re.compile(
 _ATOM = re.compile(
     r"""^\s*(?P<name>\w+)\s*(?P<operator>===?|!=|<=?|>=?)\s*(?P<quote>["'])(?P<value>[^"']*)(?P=quote)\s*$"""
 )
-_CLAUSE = re.compile(r"^\s*(?P<operator>~=|==|!=|<=|>=|<|>)\s*(?P<release>\d+(?:\.\d+)*)(?P<prefix>\.\*)?\s*$")
+_CLAUSE = re.compile(
+    r"^\s*(?P<operator>~=|==|!=|<=|>=|<|>)\s*(?P<release>\d+(?:\.\d+)*)(?P<pre>(?:a|b|rc)\d+)?(?P<prefix>\.\*)?\s*$"
+)
+_EXTRA = re.compile(r"""\bextra\s*==\s*["']([^"']*)["']""")
+_OR = re.compile(r"\bor\b")
+_AND = re.compile(r"\band\b")
 _VERSION = re.compile(r"^(?P<release>\d+(?:\.\d+)*)(?P<rest>(?:[.-]?(?:a|b|rc|post|dev)\d*)*)(?:\+[A-Za-z0-9.]+)?$")
 _NUMBERS = frozenset({"python_version", "python_full_version", "implementation_version"})
 
@@ -58,25 +64,27 @@ def holds(marker: str, environment: Mapping[str, str], extras: Collection[str] =
         return True
     if "extra" not in marker:
         return _evaluate(marker, environment, "")
+    named = {normalized(name) for name in _EXTRA.findall(marker)}
+    if named and named.isdisjoint(extras) and not _OR.search(marker):
+        return False
     return any(_evaluate(marker, environment, extra) for extra in ("", *extras))
 
 
 def _evaluate(marker: str, environment: Mapping[str, str], extra: str) -> bool:
-    if "(" not in marker:
+    ways = _OR.split(marker)
+    if "(" in marker and len(ways) == 1:
+        ways = [marker.replace("(", "").replace(")", "")]  # with `and` alone they change nothing
+    if "(" not in ways[0]:
         # Without parentheses `or` binds last, so splitting there first is the grammar itself.
-        ways = [[_atom(atom, environment, extra) for atom in re.split(r"\band\b", way)] for way in _split_or(marker)]
-        if all(decided is not None for way in ways for decided in way):
-            return any(all(way) for way in ways)
+        atoms = [[_atom(atom, environment, extra) for atom in _AND.split(way)] for way in ways]
+        if all(decided is not None for way in atoms for decided in way):
+            return any(all(way) for way in atoms)
     from packaging.markers import InvalidMarker, Marker, UndefinedEnvironmentName  # noqa: PLC0415 - see the docstring
 
     try:
         return Marker(marker).evaluate({**environment, "extra": extra})
     except (InvalidMarker, UndefinedEnvironmentName):
         return False
-
-
-def _split_or(marker: str) -> list[str]:
-    return re.split(r"\bor\b", marker)
 
 
 def _atom(text: str, environment: Mapping[str, str], extra: str) -> bool | None:
@@ -126,11 +134,15 @@ def _clause(clause: str, version: str) -> bool | None:
     operator, release = wanted["operator"], _numbers(wanted["release"])
     actual = _numbers(installed["release"])
     if wanted["prefix"] or operator == "~=":
-        return None if installed["rest"] else _by_prefix(operator, release, actual, prefixed=bool(wanted["prefix"]))
+        return (
+            None
+            if installed["rest"] or wanted["pre"]
+            else _by_prefix(operator, release, actual, prefixed=bool(wanted["prefix"]))
+        )
     length = max(len(release), len(actual))
     left, right = _padded(actual, length), _padded(release, length)
-    if left == right and installed["rest"]:
-        return None
+    if left == right and (installed["rest"] or wanted["pre"]):
+        return None if installed["rest"] else {"==": False, "!=": True}.get(operator)
     return {
         "==": left == right,
         "!=": left != right,

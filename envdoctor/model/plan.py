@@ -70,6 +70,14 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """A running process that uses the venv."""
+
+    pid: int
+    command: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """A whole restore, before it runs."""
 
@@ -92,6 +100,8 @@ class Plan:
     steps: tuple[str, ...]
     offline: bool = False
     """Nothing may be fetched."""
+    users: tuple[User, ...] = ()
+    """Running processes that go on with the old venv's files."""
 
     @property
     def download_bytes(self) -> int:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from envdoctor.probes import digest_memo, uv_cache
 from envdoctor.probes.context import Reading
 from envdoctor.probes.distributions import Distribution, Distributions
-from envdoctor.probes.file_digests import FileDigests, Wanted, usable
+from envdoctor.probes.file_digests import FileDigests, Hashing, Wanted, usable
 from envdoctor.probes.records import Fields, RecordIndex, index
 
 
@@ -24,6 +24,13 @@ class Mismatch(NamedTuple):
     """Why not; empty when they were."""
 
 
+class _Pending(NamedTuple):
+    owner: int
+    row: Fields
+    key: bytes
+    algorithm: str
+
+
 @dataclass(slots=True, kw_only=True)
 class Comparison:
     """What comparing gave. `digests` also tells the bytes of paths that several distributions claim."""
@@ -35,38 +42,79 @@ class Comparison:
     bytecode: int = 0
     altered: list[Mismatch] = field(default_factory=list)
     unverified: list[Mismatch] = field(default_factory=list)
+    pending: list[_Pending] = field(default_factory=list)
+    keys: list[tuple[str, bytes]] = field(default_factory=list)
+    """(algorithm, key) of every file with a usable hash."""
 
+    def take(self, at: int, rows: Sequence[Fields], keys: Mapping[str, bytes], site: str, hashing: Hashing) -> None:
+        """Compare one distribution's rows with what is remembered and hand the others to `hashing`.
 
-class _Pending(NamedTuple):
-    owner: int
-    row: Fields
-    key: bytes
-    algorithm: str
-
-
-def compare(reading: Reading, keys: Mapping[int, Mapping[str, bytes]]) -> Comparison:
-    """Hash what is not remembered and compare all of it.
-
-    `keys` has, for each distribution with a RECORD, path as written -> key of the file (digest_memo.key_of). A path
-    whose file is missing, no file, of another size than recorded, or bytecode has none.
-    """
-    records = index(reading)
-    items = reading.fact(Distributions).items
-    memo = digest_memo.load(reading.target.prefix, reading.host)
-    made = Comparison(digests=FileDigests(memo=memo, roots=link_roots(reading)))
-    pending = list(_unknown(records, keys, made))
-    if pending:
-        asked = [
-            Wanted(algorithm=item.algorithm, key=item.key, path=_full(items, item), size=digest_memo.size_of(item.key))
-            for item in pending
-        ]
-        made.digests.hash(asked, reading.options.progress)
-        for item in pending:
-            _judge(item, records, items, made)
-        made.digests.remember(
-            (usable(row[1]), keys[at].get(row[0], b"")) for at, rows in records.rows.items() for row in rows
+        `keys` has path as written -> key of the file (digest_memo.key_of). A path whose file is missing, no file, of
+        another size than recorded, or bytecode has none.
+        """
+        new = list(self._unknown(at, rows, keys))
+        self.pending += new
+        hashing.add(
+            Wanted(algorithm, key, f"{site}/{row[0]}", digest_memo.size_of(key)) for _, row, key, algorithm in new
         )
-    return made
+
+    def _unknown(self, at: int, rows: Sequence[Fields], keys: Mapping[str, bytes]) -> Iterator[_Pending]:
+        known = self.digests.memo.known.get("sha256", {})
+        for row in rows:
+            path, stated, _ = row
+            key = keys.get(path)
+            # "sha256=" has seven characters; another algorithm's digest has another length, so it never fits here.
+            if key and known.get(key) == stated[7:].encode("utf-8", "replace"):
+                self.files += 1
+                self.keys.append(("sha256", key))
+            elif not key:
+                self.bytecode += path.endswith(".pyc")
+            elif not stated:
+                self.without_hash += 1
+            elif not (algorithm := usable(stated)):
+                reason = "RECORD states no hash that a file can be compared with"
+                self.unverified.append(Mismatch(at, row, "", reason))
+            else:
+                self.keys.append((algorithm, key))
+                if algorithm != "sha256" and self._digest(algorithm, key) == stated:
+                    self.files += 1
+                else:
+                    # Known to differ, it is hashed again: only what is read now may accuse a file.
+                    yield _Pending(at, row, key, algorithm)
+
+    def judge(self, records: RecordIndex, items: Sequence[Distribution]) -> None:
+        """Compare what was pending, now that it is hashed, and remember it."""
+        for at, row, key, algorithm in self.pending:
+            found = self._digest(algorithm, key)
+            problem = self.digests.problems.get((algorithm, key))
+            if problem is not None or not found:
+                self.unverified.append(Mismatch(at, row, "", problem or "it was not hashed"))
+                continue
+            self.files += 1
+            if found == row[1].rstrip("="):
+                continue
+            claims = records.contested.get(os.path.normpath(f"{items[at].site}/{row[0]}"), ())
+            # The bytes of another owner are that check's business; equal ones are told once, for the first owner.
+            others = (claim.hash.rstrip("=") == found or (one < at and claim.hash == row[1]) for one, claim in claims)
+            if not any(others):
+                self.altered.append(Mismatch(at, row, found, ""))
+        if self.pending:
+            self.digests.remember(self.keys)
+
+    def _digest(self, algorithm: str, key: bytes) -> str:
+        digest = self.digests.get(algorithm, key)
+        return f"{algorithm}={digest.decode()}" if digest is not None else ""
+
+
+def comparison(reading: Reading) -> Comparison:
+    """Return the comparison of this reading's environment: empty at first, with what earlier runs remember."""
+    return reading.material(Comparison, _begin)
+
+
+def _begin(reading: Reading) -> Comparison:
+    index(reading)
+    memo = digest_memo.load(reading.target.prefix, reading.host)
+    return Comparison(digests=FileDigests(memo=memo, roots=link_roots(reading)))
 
 
 def link_roots(reading: Reading) -> tuple[str, ...]:
@@ -74,52 +122,3 @@ def link_roots(reading: Reading) -> tuple[str, ...]:
     sites = (item.site for item in reading.fact(Distributions).items)
     folders = {str(reading.target.prefix), str(uv_cache.folder(reading.host)), *sites}
     return tuple(os.path.realpath(folder) + os.sep for folder in sorted(folders))
-
-
-def _unknown(records: RecordIndex, keys: Mapping[int, Mapping[str, bytes]], made: Comparison) -> Iterator[_Pending]:
-    """Yield the rows whose file must be hashed; count the others."""
-    known = made.digests.memo.known.get("sha256", {})
-    for at, rows in records.rows.items():
-        key_of_path = keys[at].get
-        for row in rows:
-            path, stated, _ = row
-            key = key_of_path(path)
-            # "sha256=" has seven characters; another algorithm's digest has another length, so it never fits here.
-            if key and known.get(key) == stated[7:].encode("utf-8", "replace"):
-                made.files += 1
-            elif not key:
-                made.bytecode += path.endswith(".pyc")
-            elif not stated:
-                made.without_hash += 1
-            elif not (algorithm := usable(stated)):
-                reason = "RECORD states no hash that a file can be compared with"
-                made.unverified.append(Mismatch(at, row, "", reason))
-            elif _digest(made, algorithm, key) == stated:
-                made.files += 1
-            else:
-                # Known to differ, it is hashed again: only what is read now may accuse a file.
-                yield _Pending(at, row, key, algorithm)
-
-
-def _judge(item: _Pending, records: RecordIndex, items: Sequence[Distribution], made: Comparison) -> None:
-    found = _digest(made, item.algorithm, item.key)
-    problem = made.digests.problems.get((item.algorithm, item.key))
-    if problem is not None or not found:
-        made.unverified.append(Mismatch(item.owner, item.row, "", problem or "it was not hashed"))
-        return
-    made.files += 1
-    claims = records.contested.get(_full(items, item), ())
-    # The bytes of another owner are that check's business; equal ones are told once, for the first owner.
-    if found != item.row[1].rstrip("=") and not any(
-        claim.hash.rstrip("=") == found or (at < item.owner and claim.hash == item.row[1]) for at, claim in claims
-    ):
-        made.altered.append(Mismatch(item.owner, item.row, found, ""))
-
-
-def _digest(made: Comparison, algorithm: str, key: bytes) -> str:
-    digest = made.digests.get(algorithm, key)
-    return f"{algorithm}={digest.decode()}" if digest is not None else ""
-
-
-def _full(items: Sequence[Distribution], item: _Pending) -> str:
-    return os.path.normpath(f"{items[item.owner].site}/{item.row[0]}")

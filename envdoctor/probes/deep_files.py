@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass
 
-from envdoctor.probes.comparison import Comparison, Mismatch
+from envdoctor.probes.comparison import Mismatch, comparison
 from envdoctor.probes.context import Reading
 from envdoctor.probes.distributions import Distributions
 from envdoctor.probes.installed_files import InstalledFiles
@@ -55,8 +55,7 @@ class DeepFiles:
 def probe(reading: Reading) -> DeepFiles:
     """Say how the comparison went. Missing files and files of another size are `InstalledFiles`' to tell."""
     reading.fact(InstalledFiles)
-    compared = reading.shared[Comparison]
-    assert isinstance(compared, Comparison)  # noqa: S101 - made by InstalledFiles' probe, which ran
+    compared = comparison(reading)
     return DeepFiles(
         files=compared.files,
         without_hash=compared.without_hash,

@@ -1,15 +1,18 @@
 """Hashing the files of an environment: in parallel, what is not remembered, and nothing that a link leads out to."""
 
-import base64
+import binascii
 import errno
 import hashlib
 import os
 import stat
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import cache
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
 from envdoctor.probes import digest_memo
 from envdoctor.probes.digest_memo import DigestMemo, key_of
@@ -17,9 +20,10 @@ from envdoctor.probes.digest_memo import DigestMemo, key_of
 Progress = Callable[[int, int], None]
 """Called with (bytes done, bytes in all)."""
 
-_CHUNK = 256 * 1024
 _TICK_SECONDS = 0.1
 _MAXIMUM_THREADS = 32
+_LARGE = 1024 * 1024
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 # The lengths of their base64 text, unpadded, as RECORD writes it.
 _LENGTHS = {
     name: -(-hashlib.new(name, usedforsecurity=False).digest_size * 8 // 6)
@@ -28,9 +32,8 @@ _LENGTHS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """One file to hash."""
+class Wanted(NamedTuple):
+    """One file to hash. A plain tuple: there are tens of thousands."""
 
     algorithm: str
     key: bytes
@@ -53,25 +56,6 @@ class FileDigests:
         """Return the base64 digest of the file with that key; None when it is not known (yet)."""
         return self.memo.known.get(algorithm, {}).get(key)
 
-    def hash(self, files: Iterable[Wanted], progress: Progress | None = None) -> int:
-        """Hash files, each key once; return the bytes read. Afterwards `get` or `problems` knows each of them."""
-        asked = {(item.algorithm, item.key): item for item in files}
-        queue = deque(sorted(asked.values(), key=lambda item: item.size))
-        threads = min(len(os.sched_getaffinity(0)), _MAXIMUM_THREADS, len(queue))
-        total = sum(item.size for item in queue)
-        work = _Work(queue=queue, into=self)
-        with ThreadPoolExecutor(max(threads, 1)) as pool:
-            # Small files hold the interpreter's lock most of the time: two threads on them would wait for each other.
-            # So one thread works up from the smallest, the others down from the largest.
-            futures = [pool.submit(work.run, queue.pop if number else queue.popleft) for number in range(threads)]
-            try:
-                _wait(futures, work, total, progress)
-            finally:
-                work.stopped = True
-        for future in futures:
-            future.result()
-        return work.done
-
     def remember(self, keys: Iterable[tuple[str, bytes]]) -> None:
         """Write down what is known of these (algorithm, key) and nothing else."""
         kept: dict[str, dict[bytes, bytes]] = {}
@@ -82,37 +66,99 @@ class FileDigests:
         digest_memo.save(self.memo, kept)
 
 
-def usable(field_: str) -> str:
+def usable(stated: str) -> str:
     """Return the algorithm of RECORD's hash field; empty when the field is none that a file can be compared with."""
-    algorithm, _, text = field_.partition("=")
+    algorithm, _, text = stated.partition("=")
     return algorithm if _LENGTHS.get(algorithm) == len(text.rstrip("=")) else ""
 
 
-def _wait(futures: list[Future[None]], work: "_Work", total: int, progress: Progress | None) -> None:
-    pending = set(futures)
-    while pending:
-        _, pending = wait(pending, timeout=_TICK_SECONDS)
-        if progress is not None:
-            progress(min(work.done, total), total)
+class Hashing:
+    """A block in which files are hashed in the background; at its end `into` knows each, or why it does not.
+
+    An exception that leaves the block stops the threads at their next chunk.
+    """
+
+    def __init__(self, into: FileDigests, progress: Progress | None = None) -> None:
+        """Take where digests go, and what to tell how far it is (from the calling thread)."""
+        self._into = into
+        self._progress = progress
+        self._threads = min(len(os.sched_getaffinity(0)), _MAXIMUM_THREADS)
+        # Every check imports this module, few hash; the import brings logging along.
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
+        self._pool = ThreadPoolExecutor(self._threads)
+        self._work = _Work(into=into, chunk=max(64, 16 * self._threads) * 1024)
+        self._asked: set[tuple[str, bytes]] = set()
+        self._total = 0
+
+    def __enter__(self) -> Self:
+        """Start the threads; they wait for files."""
+        # Small files hold the interpreter's lock most of the time, and two threads on them wait for each other: so one
+        # thread prefers them, the others prefer the large ones.
+        self._running = [self._pool.submit(self._work.run, prefer_large=number > 0) for number in range(self._threads)]
+        return self
+
+    def add(self, files: Iterable[Wanted]) -> None:
+        """Take more files; each (algorithm, key) is hashed once."""
+        new = []
+        for item in files:
+            if (item.algorithm, item.key) not in self._asked:
+                self._asked.add((item.algorithm, item.key))
+                self._total += item.size
+                new.append(item)
+        self._work.add(new)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Wait for the rest."""
+        self._work.stopped = kind is not None
+        self._work.close()
+        from concurrent.futures import wait  # noqa: PLC0415
+
+        try:
+            pending = set(self._running)
+            while pending:
+                _, pending = wait(pending, timeout=_TICK_SECONDS if self._progress else None)
+                if self._progress is not None and self._total:
+                    self._progress(min(self._work.done, self._total), self._total)
+        finally:
+            self._work.stopped = True
+            self._pool.shutdown()
+        for future in self._running:
+            future.result()
 
 
-@dataclass(slots=True, kw_only=True)
 class _Work:
-    """A queue that several threads empty from both ends."""
+    """Two queues that several threads empty: one of large files, the largest of what came together first."""
 
-    queue: deque[Wanted]
-    into: FileDigests
-    done: int = 0
-    """Bytes; an addition lost between two threads only blurs the progress."""
-    stopped: bool = False
+    def __init__(self, *, into: FileDigests, chunk: int) -> None:
+        self.into = into
+        # A thread holds the interpreter's lock for some microseconds a chunk: more threads, longer chunks. Short ones
+        # stay in the processor's cache.
+        self.chunk = chunk
+        self.large: deque[Wanted] = deque()
+        self.small: deque[Wanted] = deque()
+        self.news = threading.Condition()
+        self.closed = False
+        self.stopped = False
+        self.done = 0  # bytes; an addition lost between two threads only blurs the progress
 
-    def run(self, take: Callable[[], Wanted]) -> None:
-        buffer = memoryview(bytearray(_CHUNK))
-        while not self.stopped:
-            try:
-                item = take()
-            except IndexError:
-                return
+    def add(self, files: list[Wanted]) -> None:
+        with self.news:
+            self.large += sorted((item for item in files if item.size >= _LARGE), key=lambda item: -item.size)
+            self.small += [item for item in files if item.size < _LARGE]
+            self.news.notify_all()
+
+    def close(self) -> None:
+        with self.news:
+            self.closed = True
+            self.news.notify_all()
+
+    def run(self, *, prefer_large: bool) -> None:
+        queues = (self.large, self.small) if prefer_large else (self.small, self.large)
+        buffer = memoryview(bytearray(self.chunk))
+        while (item := self._next(queues)) is not None:
             try:
                 digest = self._digest(item, buffer)
             except OSError as error:
@@ -121,11 +167,25 @@ class _Work:
                 if not self.stopped:
                     self.into.memo.known.setdefault(item.algorithm, {})[item.key] = digest
 
+    def _next(self, queues: tuple[deque[Wanted], deque[Wanted]]) -> Wanted | None:
+        while not self.stopped:
+            for queue in queues:
+                try:
+                    return queue.popleft()
+                except IndexError:
+                    continue
+            with self.news:
+                if any(queues):
+                    continue
+                if self.closed:
+                    return None
+                self.news.wait()
+        return None
+
     def _digest(self, item: Wanted, buffer: memoryview) -> bytes:
         descriptor = _open(item.path, self.into.roots)
         try:
-            self._same(item, descriptor)
-            hasher = hashlib.new(item.algorithm, usedforsecurity=False)
+            hasher = _hasher(item.algorithm).copy()
             left = item.size
             while left > 0 and not self.stopped:
                 count = os.readv(descriptor, [buffer])
@@ -134,18 +194,19 @@ class _Work:
                 hasher.update(buffer[:count])
                 left -= count
                 self.done += count
-            self._same(item, descriptor)
+            # Looked at afterwards, against what was seen before: anything that happened in between shows.
+            status = os.fstat(descriptor)
         finally:
             os.close(descriptor)
-        return base64.urlsafe_b64encode(hasher.digest()).rstrip(b"=")
-
-    @staticmethod
-    def _same(item: Wanted, descriptor: int) -> None:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", item.path)
-        if key_of(status) != item.key:
+        if not stat.S_ISREG(status.st_mode) or key_of(status) != item.key:
             raise OSError(errno.ESTALE, "it changed while it was read", item.path)
+        return binascii.b2a_base64(hasher.digest(), newline=False).rstrip(b"=").translate(_URL_SAFE)
+
+
+@cache
+def _hasher(algorithm: str) -> Any:
+    # OpenSSL looks an algorithm up by name each time one is made; copying one that was made costs a tenth.
+    return hashlib.new(algorithm, usedforsecurity=False)
 
 
 def _open(path: str, roots: tuple[str, ...]) -> int:

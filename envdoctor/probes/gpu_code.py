@@ -80,4 +80,5 @@ def _read_only(content: mmap.mmap) -> Iterator[tuple[int, int]]:
     for at in range(min(count, _MAXIMUM_SEGMENTS)):
         kind, flags, offset, _, _, length, _, _ = _SEGMENT.unpack_from(content, table + at * size)
         if kind == _PT_LOAD and flags == _READ_ONLY:
-            yield offset, min(offset + length, len(content))
+            # One byte earlier: a segment's first string has the NUL before it in the padding.
+            yield max(offset - 1, 0), min(offset + length, len(content))

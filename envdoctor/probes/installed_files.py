@@ -2,15 +2,15 @@
 
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from envdoctor.probes.comparison import Comparison, compare, link_roots
+from envdoctor.probes.comparison import comparison, link_roots
 from envdoctor.probes.context import Reading
 from envdoctor.probes.digest_memo import DigestMemo, key_of
 from envdoctor.probes.distributions import Distribution, Distributions
-from envdoctor.probes.file_digests import FileDigests
+from envdoctor.probes.file_digests import FileDigests, Hashing
 from envdoctor.probes.records import Fields, RecordIndex, index, recorded_size
 from envdoctor.probes.uv_cache import UvCache
 from envdoctor.probes.whose_bytes import ToldBy, WhoseBytes
@@ -88,30 +88,44 @@ def probe(reading: Reading) -> InstalledFiles:
     items = reading.fact(Distributions).items
     records = index(reading)
     prefix = str(reading.target.prefix) + os.sep
-    faults: list[Fault] = []
-    owners: list[Owner] = []
-    keys: dict[int, dict[str, bytes]] = {}
-    for at, rows in records.rows.items():
-        seen = keys.setdefault(at, {}) if reading.options.deep else None
-        owners.append(_owner(items[at], rows, records.digests[at], prefix, faults, seen))
-    whose = _whose(reading, keys)
-    contested, equal = _contested(records, items, prefix, whose)
+    looked_at = _look_deeply(reading, prefix) if reading.options.deep else _look(reading, prefix)
+    faults = [fault for _, found in looked_at for fault in found]
+    contested, equal = _contested(records, items, prefix, _whose(reading))
     return InstalledFiles(
-        owners=tuple(owners),
+        owners=tuple(owner for owner, _ in looked_at),
         faults=tuple(_with_twins(faults, reading)),
         contested=contested,
         shared_equal=equal,
-        # A base interpreter's scripts lie outside its site folder, and pip --target writes such rows for its own.
-        outside=tuple((items[at].name, path) for at, path in records.outside if items[at].origin == "site-packages"),
+        outside=tuple((items[at].name, path) for at, path in records.outside),
         malformed=tuple(f"{items[at].name}: {reason}" for at, reason in records.malformed),
     )
 
 
-def _whose(reading: Reading, keys: Mapping[int, Mapping[str, bytes]]) -> WhoseBytes:
-    if not reading.options.deep:
-        return WhoseBytes(digests=FileDigests(memo=DigestMemo(path=None), roots=link_roots(reading)), hash_all=False)
-    compared = reading.material(Comparison, lambda reading: compare(reading, keys))
-    return WhoseBytes(digests=compared.digests, hash_all=True)
+def _look(reading: Reading, prefix: str) -> list[tuple[Owner, list[Fault]]]:
+    items, records = reading.fact(Distributions).items, index(reading)
+    return [_owner(items[at], rows, records.digests[at], prefix, None) for at, rows in records.rows.items()]
+
+
+def _look_deeply(reading: Reading, prefix: str) -> list[tuple[Owner, list[Fault]]]:
+    """Look as `_look` does, and have each distribution's files hashed while the next one is looked at."""
+    items, records = reading.fact(Distributions).items, index(reading)
+    compared = comparison(reading)
+    # The threads are to have the largest files first, and all of them soon.
+    order = sorted(records.rows, key=lambda at: -max((recorded_size(row[2]) for row in records.rows[at]), default=0))
+    found: dict[int, tuple[Owner, list[Fault]]] = {}
+    with Hashing(compared.digests, reading.options.progress) as hashing:
+        for at in order:
+            keys: dict[str, bytes] = {}
+            found[at] = _owner(items[at], records.rows[at], records.digests[at], prefix, keys)
+            compared.take(at, records.rows[at], keys, items[at].site, hashing)
+    compared.judge(records, items)
+    return [found[at] for at in sorted(found)]
+
+
+def _whose(reading: Reading) -> WhoseBytes:
+    if reading.options.deep:
+        return WhoseBytes(digests=comparison(reading).digests, hash_all=True)
+    return WhoseBytes(digests=FileDigests(memo=DigestMemo(path=None), roots=link_roots(reading)), hash_all=False)
 
 
 def _owner(
@@ -119,9 +133,9 @@ def _owner(
     rows: Sequence[Fields],
     digest: str,
     prefix: str,
-    faults: list[Fault],
     keys: dict[str, bytes] | None,
-) -> Owner:
+) -> tuple[Owner, list[Fault]]:
+    faults: list[Fault] = []
     counts = {"missing": 0, "resized": 0}
     total = 0
     stat_at = os.stat
@@ -150,7 +164,7 @@ def _owner(
                 keys[path] = key_of(status)
     finally:
         os.close(site)
-    return Owner(
+    owner = Owner(
         name=item.name,
         version=item.version,
         files=len(rows),
@@ -159,6 +173,7 @@ def _owner(
         resized=counts["resized"],
         record_sha256=digest,
     )
+    return owner, faults
 
 
 def _with_twins(faults: Sequence[Fault], reading: Reading) -> Iterator[Fault]:

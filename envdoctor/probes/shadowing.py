@@ -55,8 +55,10 @@ def _by_entries(reading: Reading, entries: tuple[PathEntry, ...]) -> Iterator[Sh
                 yield _shadow(name, front, holder)
             elif name in standard and _wins(front, name) and not _is_standard_library(front):
                 yield _shadow(name, front, PathEntry(path="the standard library", origin="standard library"))
-    # lib and lib64 of one venv: a package in both is split, and the part in the second is never imported.
-    for front, other in itertools.pairwise(own):
+    # lib and lib64 of one venv: a package in both is split, and the part in the second is never imported. Debian's
+    # dist-packages are no such pair: what the administrator installs stands before what dpkg does.
+    split = [entry for entry in own if entry.path.endswith("site-packages")]
+    for front, other in itertools.pairwise(split):
         yield from (_shadow(name, front, other) for name in sorted(_names(front) & _names(other)) if _wins(front, name))
     editable = {item.name.replace("-", "_") for item in reading.fact(Distributions).items if item.editable}
     for front in own if added and editable else ():
@@ -81,7 +83,7 @@ def _by_current_folder(reading: Reading, entries: tuple[PathEntry, ...]) -> Iter
     here = PathEntry(path=str(cwd), origin=CURRENT_FOLDER)
     for item in reading.fact(Distributions).items:
         name = item.name.replace("-", "_")
-        if not item.shadowed and not item.editable and _wins(here, name) and _wins_in(item.site, name):
+        if not item.shadowed and not item.editable and _wins(here, name) and _is_there(item.site, name):
             yield _shadow(name, here, PathEntry(path=item.site, origin=item.origin))
 
 
@@ -114,6 +116,10 @@ def _wins_in(folder: str, name: str) -> bool:
         or os.path.isfile(f"{at}.so")  # noqa: PTH113
         or os.path.isfile(f"{at}.abi3.so")  # noqa: PTH113
     )
+
+
+def _is_there(folder: str, name: str) -> bool:
+    return os.path.isdir(f"{folder}/{name}") or _wins_in(folder, name)  # noqa: PTH112
 
 
 def _is_standard_library(entry: PathEntry) -> bool:

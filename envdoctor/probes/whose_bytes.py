@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from envdoctor.probes.digest_memo import key_of
-from envdoctor.probes.file_digests import FileDigests, Wanted, usable
+from envdoctor.probes.file_digests import FileDigests, Hashing, Wanted, usable
 from envdoctor.probes.records import Row
 
 ToldBy = Literal["size", "hash", "missing", "not told"]
@@ -38,8 +38,9 @@ class WhoseBytes:
         key = key_of(status)
         algorithms = {algorithm for _, row in fitting if (algorithm := usable(row.hash))}
         if not self.hash_all:
-            asked = [Wanted(algorithm=name, key=key, path=path, size=status.st_size) for name in algorithms]
-            self.budget -= self.digests.hash(asked)
+            self.budget -= status.st_size
+            with Hashing(self.digests) as hashing:
+                hashing.add(Wanted(name, key, path, status.st_size) for name in algorithms)
         found = {name: digest.decode() for name in algorithms if (digest := self.digests.get(name, key)) is not None}
         if not found:
             return [], "not told"

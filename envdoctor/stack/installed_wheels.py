@@ -17,12 +17,13 @@ from envdoctor.probes.interpreter import Interpreter
 from envdoctor.probes.records import index
 from envdoctor.probes.search_path import SearchPath
 from envdoctor.probes.torch_build import TorchBuild
+from envdoctor.stack.claims import Fault
 from envdoctor.stack.events import Event, Listener
 from envdoctor.stack.pinning import NotPinned, Pinned, Subject, pin
 from envdoctor.stack.repack import RepackError, filename
 from envdoctor.stack.settings import Sources
 from envdoctor.stack.urls import shown
-from envdoctor.stack.verify import Fault, Verified, verify
+from envdoctor.stack.verify import Verified, verify
 
 _THREADS = 8
 _SHOWN = 3

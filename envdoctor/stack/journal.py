@@ -8,9 +8,10 @@ from typing import Literal
 
 from envdoctor.errors import RestoreError
 from envdoctor.model.codec import CodecError, decode, encode
-from envdoctor.stack.store import Store, remove_tree
+from envdoctor.stack.store import PRUNED, Store, remove_tree
 
 Phase = Literal["building", "swapping"]
+Command = Literal["restore", "repair", "rollback"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,23 +21,32 @@ class Entry:
     phase: Phase
     profile: str
     build: str
-    """Absolute path of the copy."""
+    """Absolute path of the copy; of a rollback, the generation that is to come back."""
     keep: str = ""
     """Where the old venv goes; empty when there was none."""
     new_inode: int = 0
     old_inode: int = 0
     started: str = ""
     """UTC, ISO 8601."""
+    command: Command = "restore"
+
+    def __str__(self) -> str:
+        """Return "restore (21k-toks)"."""
+        return f"{self.command} ({self.profile})" if self.profile else self.command
 
 
 def write(store: Store, entry: Entry) -> None:
     """Put the entry on disk, durably, in one step."""
     beside = store.journal.with_suffix(".new")
-    with beside.open("w", encoding="utf-8") as file:
-        json.dump(encode(entry), file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(store.journal)
+    try:
+        with beside.open("w", encoding="utf-8") as file:
+            json.dump(encode(entry), file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(store.journal)
+    except OSError:
+        beside.unlink(missing_ok=True)  # a full disk: half an entry must not lie about
+        raise
     sync_folder(store.root)
 
 
@@ -68,32 +78,36 @@ def recover(store: Store) -> tuple[str, ...]:
     if entry is not None and entry.phase == "swapping":
         told.append(_recover_swap(store, entry))
     elif entry is not None:
-        told.append(
-            f"an earlier restore ({entry.profile}) was stopped while it built its copy; nothing had been changed"
-        )
+        told.append(f"an earlier {entry} was stopped while it built its copy; nothing had been changed")
+    told += _drop_builds(store, told=entry is not None)
     if entry is not None:
-        _drop_builds(store)
         clear(store)
-    elif store.builds.is_dir() and any(store.builds.iterdir()):
-        _drop_builds(store)
-        told.append("a copy that an earlier restore left unfinished was removed")
     return tuple(told)
 
 
 def _recover_swap(store: Store, entry: Entry) -> str:
     target, build = store.target, Path(entry.build)
     keep = Path(entry.keep) if entry.keep else None
-    if inode(target) == entry.new_inode:
-        if keep is not None and inode(build) == entry.old_inode:
-            move(build, keep)
-        return f"an earlier restore ({entry.profile}) was stopped just after its swap; the new venv is in place" + (
-            f" and the old one is kept at {keep}" if keep is not None else ""
-        )
+    if keep is not None and _is_old(store, build, entry):
+        move(build, keep if inode(keep) is None else store.next_generation())
     if inode(target) is None and inode(build) == entry.new_inode:
         # Stopped between the two renames of a file system without exchange: the copy was verified, so go forward.
         move(build, target)
-        return f"an earlier restore ({entry.profile}) was stopped inside its swap; the swap was completed"
-    return f"an earlier restore ({entry.profile}) was stopped just before its swap; the old venv is as it was"
+        return f"an earlier {entry} was stopped inside its swap; the swap was completed"
+    if inode(target) == entry.new_inode:
+        return f"an earlier {entry} was stopped just after its swap; the new venv is in place" + (
+            f" and the old one is kept at {keep}" if keep is not None else ""
+        )
+    return f"an earlier {entry} was stopped just before its swap; the old venv is as it was"
+
+
+def _is_old(store: Store, build: Path, entry: Entry) -> bool:
+    """Tell whether the copy's place holds the old venv, as it does after the exchange.
+
+    A venv that is neither (the folder was moved to another disk meanwhile) may be the old one, so it counts as that.
+    """
+    found = inode(build)
+    return found == entry.old_inode or (build.parent == store.builds and found not in (None, entry.new_inode))
 
 
 def inode(path: Path) -> int | None:
@@ -121,7 +135,16 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _drop_builds(store: Store) -> None:
-    if store.builds.is_dir():
-        for left in store.builds.iterdir():
-            remove_tree(left)
+def _drop_builds(store: Store, *, told: bool) -> list[str]:
+    """Remove what was left under construction or half pruned; say so unless the journal `told` of it."""
+    left = sorted(store.builds.iterdir()) if store.builds.is_dir() else []
+    for path in left:
+        remove_tree(path)
+    pruned = [path for path in left if path.name.startswith(PRUNED)]
+    said = [
+        f"the rest of generation {path.name.removeprefix(PRUNED)}, which was being pruned, was removed"
+        for path in pruned
+    ]
+    if len(left) > len(pruned) and not told:
+        said.append("a copy that an earlier command left unfinished was removed")
+    return said

@@ -7,7 +7,7 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 
 from envdoctor.model.lock import LockedPackage
-from envdoctor.model.plan import Change, Interpreter, Plan, PlannedPackage
+from envdoctor.model.plan import Change, Interpreter, Plan, PlannedPackage, User
 from envdoctor.model.wording import counted
 from envdoctor.profile_store import ProfileFile
 from envdoctor.stack.installed import Installed
@@ -36,6 +36,7 @@ def assemble(  # noqa: PLR0913 - the facts a plan is made of
     found: Found,
     warnings: Sequence[str],
     offline: bool = False,
+    users: tuple[User, ...] = (),
 ) -> Plan:
     """Put the facts together. `keep` is where the old venv would go."""
     packages = tuple(
@@ -59,6 +60,7 @@ def assemble(  # noqa: PLR0913 - the facts a plan is made of
         warnings=(*warnings, *_losses(present, locked)),
         steps=_steps(target, keep, present, len(packages)),
         offline=offline,
+        users=users,
     )
 
 

@@ -1,9 +1,8 @@
 """A restore: plan, build beside, verify, examine, swap. The old venv is touched by the last step only."""
 
-import errno
 import json
+import os
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,7 +12,7 @@ from pathlib import Path
 from envdoctor import __version__
 from envdoctor.errors import RestoreError, TargetError
 from envdoctor.model.lock import Lock, LockedPackage
-from envdoctor.model.plan import Plan
+from envdoctor.model.plan import Plan, User
 from envdoctor.probes.host import Host
 from envdoctor.profile_store import ProfileFile
 from envdoctor.stack import constraints, interpreters, journal, pip_config, settings, sources
@@ -21,19 +20,18 @@ from envdoctor.stack import plan as planning
 from envdoctor.stack import uv as uv_tool
 from envdoctor.stack.build import build
 from envdoctor.stack.events import Event, Listener
+from envdoctor.stack.generations import NOTE, compile_cache_in
+from envdoctor.stack.in_use import users
 from envdoctor.stack.installed import installed, version_of
-from envdoctor.stack.journal import Entry
 from envdoctor.stack.settings import Sources
-from envdoctor.stack.store import Store, locked, remove_tree
-from envdoctor.stack.swap import put_in_place, sync_file_system, uninterrupted
+from envdoctor.stack.store import Store
+from envdoctor.stack.transaction import Copying, exchange
 from envdoctor.stack.uv import Uv
 from envdoctor.stack.verify import Verified, refuse, verify
 from envdoctor.stack.wheelhouse import with_wheelhouses
 
 Examine = Callable[[Path], tuple[str, ...]]
 """Examines a built venv and returns what speaks against it."""
-NOTE = "envdoctor-restore.json"
-"""Written into each restored venv: which lock it holds. It moves with the venv."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,17 +69,19 @@ class Restored:
     target: Path
     kept: Path | None
     """Where the old venv is now; None when there was none."""
+    users: tuple[User, ...]
+    """Processes that were running from the old venv."""
     verified: Verified
     recovered: tuple[str, ...]
     """What was done first about an earlier, interrupted restore."""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """Wall seconds of build, verify, check, swap."""
+    """Wall seconds of build, verify, check, sync, swap."""
 
 
 def prepare(request: Request, host: Host) -> Prepared:
     """Make the plan. Reads the venv, the configuration and the sources; writes nothing outside uv's own cache."""
     store = Store.of(request.target)
-    _refuse_strange(store.target)
+    refuse_strange(store.target)
     uv = uv_tool.locate(host.environ, host.cwd)
     interpreter = interpreters.choose(
         interpreters.Wanted(
@@ -113,6 +113,7 @@ def prepare(request: Request, host: Host) -> Prepared:
         locked=chosen,
         found=found,
         offline=request.offline,
+        users=users(store.target, host.proc),
         warnings=(
             *configured.warnings,
             *_ownership(store.target, host),
@@ -149,38 +150,22 @@ def carry_out(prepared: Prepared, examine: Examine, listen: Listener) -> Restore
             f"{first.name} {first.version} is not to be had: {first.reason}" + (f"; and {more} more" if more else ""),
             first.hint,
         )
-    with locked(store, lambda text: listen(Event(phase="recover", text=text))) as descriptor:
-        recovered = journal.recover(store)
-        for text in recovered:
-            listen(Event(phase="recover", text=text))
-        started = datetime.now(UTC)
-        folder = store.builds / started.strftime("%Y%m%dT%H%M%S")
-        entry = Entry(
-            phase="building", profile=plan.profile, build=str(folder), started=started.isoformat(timespec="seconds")
-        )
-        store.builds.mkdir(exist_ok=True)
-        journal.write(store, entry)
-        clock = _Clock()
-        try:
-            verified = _make_copy(prepared, folder, descriptor, examine, listen, clock)
-            listen(Event(phase="swap", text="swapping the new venv in"))
-            sync_file_system(folder)
-            with uninterrupted():
-                kept = put_in_place(store, entry)
-            clock.lap("swap")
-        except BaseException as error:
-            _undo(store, folder)
-            if isinstance(error, OSError):
-                raise _system_said(error) from error
-            raise
-        return Restored(target=store.target, kept=kept, verified=verified, recovered=recovered, seconds=clock.laps)
+    done = exchange(
+        store, "restore", plan.profile, lambda copying: _make_copy(prepared, copying, examine, listen), listen
+    )
+    return Restored(
+        target=store.target,
+        kept=done.kept,
+        users=plan.users,
+        verified=done.made,
+        recovered=done.recovered,
+        seconds=done.seconds,
+    )
 
 
-def _make_copy(
-    prepared: Prepared, folder: Path, descriptor: int, examine: Examine, listen: Listener, clock: "_Clock"
-) -> Verified:
-    host = prepared.host
-    uv = uv_tool.locate(host.environ, host.cwd, keep_open=(descriptor,))
+def _make_copy(prepared: Prepared, copying: Copying, examine: Examine, listen: Listener) -> Verified:
+    host, folder, clock = prepared.host, copying.folder, copying.clock
+    uv = uv_tool.locate(host.environ, host.cwd, keep_open=(copying.descriptor,))
     build(prepared.plan, prepared.locked, prepared.sources, uv, folder, listen)
     clock.lap("build")
     verified = verify(folder, prepared.locked, listen)
@@ -196,36 +181,6 @@ def _make_copy(
     clock.lap("check")
     _sign(prepared, folder)
     return verified
-
-
-def _undo(store: Store, folder: Path) -> None:
-    """Remove the copy, unless the swap got so far that the folder is the old venv: then recovery puts it right."""
-    entry = journal.read(store)
-    if entry is not None and entry.phase == "swapping":
-        journal.recover(store)
-        return
-    remove_tree(folder)
-    journal.clear(store)
-
-
-def _system_said(error: OSError) -> RestoreError:
-    where = f" ({error.filename})" if error.filename else ""
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    hint = "free some space and run it again" if full else "restore as the owner of the venv's folder"
-    return RestoreError(f"{error.strerror or error}{where}", hint)
-
-
-class _Clock:
-    """Wall time by phase."""
-
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._since = time.monotonic()
-
-    def lap(self, name: str) -> None:
-        now = time.monotonic()
-        self.laps[name] = round(now - self._since, 3)
-        self._since = now
 
 
 def _sign(prepared: Prepared, folder: Path) -> None:
@@ -254,16 +209,25 @@ def _ownership(target: Path, host: Host) -> tuple[str, ...]:
     told = []
     if target.exists() and target.stat().st_uid != host.uid:
         told.append(f"{target} belongs to another user; the new venv will belong to {host.user}")
+    if target.is_dir() and (cache := compile_cache_in(target, target, host)):
+        told.append(
+            f"the compile cache {cache} lies inside the venv and will be in the old one only; nothing deletes it"
+        )
     if Path(sys.prefix).resolve() == target:
         told.append("envdoctor itself runs from this venv and will be in the old one only, unless the lock has it")
     return tuple(told)
 
 
-def _refuse_strange(target: Path) -> None:
+def refuse_strange(target: Path) -> None:
     """Refuse to replace what is no venv: a folder with other things in it, a conda environment, a file."""
     hint = "name a venv, or a path where there is nothing yet: `--venv PATH`"
     if not target.parent.is_dir():
         raise TargetError(f"{target.parent} does not exist", hint)
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise RestoreError(
+            f"{target.parent} cannot be written, and the new venv is built beside the old one",
+            f"run it as the owner of {target.parent}, or restore into another folder: `--venv PATH`",
+        )
     if not target.exists():
         return
     if not target.is_dir():

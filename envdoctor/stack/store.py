@@ -14,6 +14,8 @@ from pathlib import Path
 from envdoctor.errors import RestoreError
 
 _WAIT_FOR_ORPHAN = 60.0
+PRUNED = "pruned-"
+"""Begins the name, in `builds`, of a generation that is being removed: half of one is no generation any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,10 @@ class Store:
         """Former venvs, by number."""
         return self.root / "generations"
 
+    def generation(self, number: int) -> Path:
+        """Return the folder of a generation, kept or not."""
+        return self.generations / f"{number:04d}"
+
     @property
     def journal(self) -> Path:
         """The transaction under way; absent when there is none."""
@@ -56,7 +62,7 @@ class Store:
 
     def next_generation(self) -> Path:
         """Return the folder the present venv would be kept in: one above the highest number."""
-        return self.generations / f"{max(self.numbers(), default=0) + 1:04d}"
+        return self.generation(max(self.numbers(), default=0) + 1)
 
 
 @contextmanager
@@ -80,15 +86,27 @@ def locked(store: Store, waiting: Callable[[str], None]) -> Iterator[int]:
     except OSError as error:
         raise RestoreError(
             f"{store.root} cannot be written: {error.strerror}",
-            "the new venv is built beside the old one: restore as the owner of that folder",
+            "run it as the owner of that folder",
         ) from error
     try:
         _take(descriptor, store, waiting)
-        os.truncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        _sign(descriptor)
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _sign(descriptor: int) -> None:
+    """Write this process's number into the lock, for the message of one that finds it taken."""
+    try:
+        os.truncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    except OSError as error:
+        # `prune` must work on a full disk; the lock holds without a name in it.
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise RestoreError(
+                f"the lock cannot be written: {error.strerror}", "run it as the owner of the venv's folder"
+            ) from error
 
 
 def _take(descriptor: int, store: Store, waiting: Callable[[str], None]) -> None:

@@ -8,6 +8,7 @@ from envdoctor.checks import (
     cache_filesystem,
     cpu_build,
     driver_mismatch,
+    driver_too_old,
     foreign_compiled_object,
     gpu_not_in_build,
     gpus_not_visible,
@@ -309,3 +310,18 @@ def test_finds_ed706_and_says_what_to_do_there(code: int, platform: Platform, ad
 @pytest.mark.parametrize("section", [EIGHT, facts.GPU, replace(FAILED, nvml_code=18)])
 def test_passes_ed706(section: Gpu) -> None:
     assert list(nvml_failed.run(facts.case(section))) == []
+
+
+@pytest.mark.parametrize(
+    ("libcuda", "version", "found"),
+    [
+        ("/usr/local/cuda-13.0/compat/libcuda.so.1", "580.65.06", 0),
+        ("/usr/local/cuda-12.8/compat/libcuda.so.1", "570.172.08", 1),
+        ("/usr/lib/libcuda.so.1", "580.65.06", 1),
+    ],
+    ids=["new-enough", "too-old-itself", "no-compat"],
+)
+def test_finds_ed701_unless_forward_compatibility_makes_up_for_it(libcuda: str, version: str, found: int) -> None:
+    driver = gpus(module_version="570.86.10", libcuda=libcuda, libcuda_version=version)
+    build = replace(facts.TORCH, version="2.11.0+cu130", cuda="13.0")
+    assert len(list(driver_too_old.run(facts.case(driver, build)))) == found

@@ -8,6 +8,8 @@ from envdoctor.checks import (
     another_python,
     conda_beside_pip,
     contested_module,
+    damaged_distribution,
+    duplicate_distribution,
     editable_install,
     half_removed,
     import_path_leak,
@@ -241,7 +243,7 @@ def test_finds_ed410_an_installed_package_on_pythonpath() -> None:
         "error",
         f"torch 2.6.0 and 1 more would be imported from /leak (PYTHONPATH) instead of {facts.SITE} 2.10.0",
     )
-    assert finding.causes == ("shadow:torch", "shadow:numpy")
+    assert finding.causes == ("shadow-folder:/leak", "shadow:torch", "shadow:numpy")
     assert finding.remediation.commands == ("export PYTHONPATH=/src",)
 
 
@@ -451,3 +453,32 @@ def test_passes_ed605_what_conda_installed_itself() -> None:
     assert list(conda_beside_pip.run(facts.case(CONDA, installed))) == []
     with pytest.raises(DoesNotApplyError, match="^this is no conda environment$"):
         list(conda_beside_pip.run(facts.case()))
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [facts.distribution("torch", "2.9.0", site="/usr/lib/x", origin="base site-packages", shadowed=True)],
+        [facts.distribution("torch", "2.9.0", site="/u", origin="user site", shadowed=True)],
+        [facts.distribution("torch", "2.10.0", folder="torch.egg-info", has_record=False, shadowed=True)],
+        [facts.distribution("torch", "2.9.0", site="/usr/lib/python3/dist-packages", shadowed=True)],
+    ],
+    ids=["base", "user-site", "debians-egg-info", "dpkgs-own"],
+)
+def test_passes_ed405_what_stands_behind_by_design(others: list[object]) -> None:
+    installed = facts.distributions(facts.distribution("torch", "2.10.0"), *others)  # type: ignore[arg-type]
+    assert list(duplicate_distribution.run(facts.case(installed))) == []
+
+
+def test_passes_ed405_an_editable_install_beside_its_sources_egg_info() -> None:
+    installed = facts.distributions(
+        facts.distribution("mine", "1", editable=True),
+        facts.distribution("mine", "0.9", site="/src", origin="__editable__.mine-1.pth", folder="mine.egg-info"),
+    )
+    assert list(duplicate_distribution.run(facts.case(installed))) == []
+
+
+@pytest.mark.parametrize("path", ["certifi/cacert.pem", "pip/_vendor/certifi/cacert.pem"])
+def test_passes_ed202_a_ca_bundle_with_an_authority_more(path: str) -> None:
+    files = replace(facts.FILES, owners=(facts.owner("certifi"),), faults=(facts.resized("certifi", path),))
+    assert list(damaged_distribution.run(facts.case(files))) == []

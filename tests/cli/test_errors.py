@@ -70,7 +70,7 @@ CASES: dict[str, tuple[list[str], str, str]] = {
         "cannot read f: No such file or directory",
         "write it again: `envdoctor fingerprint VENV -o FILE`",
     ),
-    "unknown check": (["explain", "ED999"], "no check is called `ED999`", "`envdoctor checks` lists them all"),
+    "unknown check": (["explain", "XYZ"], "no check is called `XYZ`", "`envdoctor checks` lists them all"),
     "nothing to run": (
         ["run", "-p", "small"],
         "no command to run",

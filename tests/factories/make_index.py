@@ -156,7 +156,6 @@ class _Handler(BaseHTTPRequestHandler):
             if fault == "slow":
                 time.sleep(self.served.pause)
 
-
     def _range(self, size: int) -> tuple[int, int | None]:
         """Return the first and the last byte of the range that was asked for; no last one when the whole is meant."""
         found = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))

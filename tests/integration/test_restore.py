@@ -114,8 +114,8 @@ def test_a_contaminated_venv_is_replaced_and_kept(tmp_path: Path) -> None:
     kept = stack.store / "generations" / "0001"
     assert answer.out == (
         "restored FOLDER/venv: 4 packages, 31 files (2 kB) verified by sha256\n"
-        "the old venv is kept at FOLDER/.envdoctor/venv/generations/0001; running processes go on with its files\n"
-        "to go back: mv FOLDER/venv FOLDER/venv.new && mv FOLDER/.envdoctor/venv/generations/0001 FOLDER/venv\n"
+        "the old venv is kept at FOLDER/.envdoctor/venv/generations/0001; no running process uses it\n"
+        "to go back: envdoctor rollback --venv FOLDER/venv\n"
     )
     assert tree_state(kept) == before
     assert lost.read_text() == "12"
@@ -144,10 +144,11 @@ def test_the_json_document_is_alone_on_stdout(tmp_path: Path) -> None:
         },
     }
     seconds = done["result"].pop("seconds")
-    assert sorted(seconds) == ["build", "check", "swap", "verify"]
+    assert sorted(seconds) == ["build", "check", "swap", "sync", "verify"]
     assert done["result"] == {
         "target": "FOLDER/venv",
         "kept": None,
+        "users": [],
         "distributions": 3,
         "files": 24,
         "bytes": done["result"]["bytes"],

@@ -263,7 +263,7 @@ def test_two_restores_at_once(stack: Stack, index: Index) -> None:
     assert first.returncode == 0, err
     assert second.code == 4
     assert second.err.endswith(
-        f"error: another envdoctor (process {first.pid}) is changing FOLDER/venv\nFOLDER/venv is as it was\n\n"
+        f"error: another envdoctor (process {first.pid}) is changing FOLDER/venv\n\n"
         "hint: wait until it is done, then run this again\n"
     )
 

@@ -32,11 +32,11 @@ def test_threads_that_waited_for_the_same_new_step_all_get_in(threads: int) -> N
     for worker in workers[1:]:
         worker.start()
     deadline = time.monotonic() + 10
-    while sum(gate._queued.values()) < threads - 1 and time.monotonic() < deadline:
+    while gate.queued < threads - 1 and time.monotonic() < deadline:
         time.sleep(0.001)
     others_stand.set()
     for worker in workers:
         worker.join(30)
     assert failures == []
     assert sorted(alone, reverse=True) == [True] + [False] * (3 * threads - 1)
-    assert sum(gate._queued.values()) == 0
+    assert gate.queued == 0

@@ -16,7 +16,7 @@ Never wait inside a step for another thread's step (a barrier, a collective, a q
 
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ class CompileGate:
         self._known: set[Key] = set()
         self._running: Counter[str] = Counter()
         self._alone: dict[str, Key] = {}
-        self._queued: Counter[str] = Counter()
+        self._queue: defaultdict[str, set[int]] = defaultdict(set)
         self._exclusive_total = 0
         self._together = self._demoted = 0
         self._waited = 0.0
@@ -85,6 +85,12 @@ class CompileGate:
             return GateStats(
                 alone=self._exclusive_total, together=self._together, demoted=self._demoted, waited=self._waited
             )
+
+    @property
+    def queued(self) -> int:
+        """How many threads stand before the gate with a step that is new to them."""
+        with self._condition:
+            return sum(len(waiting) for waiting in self._queue.values())
 
     def knows(self, signature: Hashable, device: str = "cpu") -> bool:
         """Return whether a step of this signature has completed on this device and was not demoted since."""
@@ -122,38 +128,39 @@ class CompileGate:
         scope = self._scope(key[0])
         started = time.monotonic()
         with self._condition:
-            queued = False
             try:
-                while True:
-                    if queued and key in self._known:
-                        # Another thread completed this very signature meanwhile. Who still counted as a waiting new
-                        # step would keep every known step out, itself included, for ever.
-                        self._queued[scope] -= 1
-                        queued = False
-                        self._condition.notify_all()
-                    if key in self._known:
-                        # A waiting new step goes first; otherwise known ones could keep it out for ever.
-                        free = scope not in self._alone and not self._queued[scope]
-                    else:
-                        free = scope not in self._alone and not self._running[scope]
-                        if not free and not queued:
-                            self._queued[scope] += 1
-                            queued = True
-                    if free:
-                        break
-                    self._stand(key, started)
+                alone = self._admit(key, scope, started)
             finally:
-                if queued:
-                    self._queued[scope] -= 1
-                    self._condition.notify_all()
+                self._unqueue(scope)
             self._waited += time.monotonic() - started
-            if key in self._known:
+            if alone:
+                self._alone[scope] = key
+                self._exclusive_total += 1
+            else:
                 self._running[scope] += 1
                 self._together += 1
-                return False
-            self._alone[scope] = key
-            self._exclusive_total += 1
-            return True
+            return alone
+
+    def _admit(self, key: Key, scope: str, started: float) -> bool:
+        """Wait until the step may run; returns whether alone."""
+        while True:
+            if key in self._known:
+                # What it queued for has been done by another thread: it must not keep known steps out any more.
+                self._unqueue(scope)
+                # A queued new step goes first; otherwise known ones could keep it out for ever.
+                if scope not in self._alone and not self._queue[scope]:
+                    return False
+            else:
+                if scope not in self._alone and not self._running[scope]:
+                    return True
+                self._queue[scope].add(threading.get_ident())
+            self._stand(key, started)
+
+    def _unqueue(self, scope: str) -> None:
+        waiting = self._queue[scope]
+        if threading.get_ident() in waiting:
+            waiting.discard(threading.get_ident())
+            self._condition.notify_all()
 
     def _stand(self, key: Key, started: float) -> None:
         if self._patience is None:

@@ -135,7 +135,8 @@ class DrafterLoop:
             last = done == self.config.run.steps or interrupted
             if last or done % self.config.run.log_every == 0:
                 sums = self._log(done, sums)
-            if last or done % self.config.run.save_every == 0:
+            every = self.config.run.save_every
+            if every and (last or done % every == 0):
                 self._save(done)
         self.source.stop()
         return self._outcome(done, interrupted=interrupted)

@@ -65,6 +65,14 @@ def by_readelf(path: Path) -> DynamicFacts:
     return facts
 
 
+def undefined_by_readelf(path: Path) -> list[tuple[str, str | None]]:
+    """Return (name, version) of every undefined symbol as readelf prints them."""
+    command = ["readelf", "--dyn-syms", "-W", str(path)]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    found = re.findall(r" (?:GLOBAL|WEAK) +DEFAULT +UND (\S+?)(?:@+(\S+?))?(?: \(\d+\))?$", text, re.MULTILINE)
+    return [(name, version or None) for name, version in found]
+
+
 def symbols_by_pyelftools(path: Path) -> list[tuple[str, str, str, str | None, bool]]:
     """Return (name, binding, "undefined" or "defined", version, hidden) of every named symbol of the dynamic table."""
     with path.open("rb") as file:

@@ -11,7 +11,7 @@ from envdoctor.elf.symbol_hash import gnu_hash, sysv_hash
 from envdoctor.elf.symbols import SymbolTable, first_relocated
 from envdoctor.errors import ElfError
 from tests.factories.make_elf import make_program, make_shared, make_stub
-from tests.unit.elf.oracles import shared_objects, symbols_by_pyelftools
+from tests.unit.elf.oracles import shared_objects, symbols_by_pyelftools, undefined_by_readelf
 
 OBJECTS = shared_objects()
 SMALL = [path for path in OBJECTS if path.stat().st_size < 400_000]
@@ -31,6 +31,14 @@ def test_symbols_are_those_pyelftools_reads(path: Path) -> None:
     # Linker marks and symbols without a value are there too; a lookup ends at none of them.
     assert exported <= defined
     assert {item for item in defined - exported if not table.defines(item[0], item[1])} == defined - exported
+
+
+@pytest.mark.parametrize("name", ["libtorch_cpu.so", "libtorch_python.so", "libc10.so", "libarrow.so"])
+def test_large_objects_need_what_readelf_prints(name: str) -> None:
+    path = next(item for item in OBJECTS if item.name.startswith(name))
+    needed = [(symbol.name, symbol.version) for symbol in SymbolTable(str(path)).undefined()]
+    assert needed == undefined_by_readelf(path)
+    assert len(needed) > 100
 
 
 @pytest.mark.parametrize("path", SAMPLE, ids=lambda path: path.name)

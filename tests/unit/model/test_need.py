@@ -71,6 +71,10 @@ def test_what_is_no_requirement_requires_nothing(line: str) -> None:
         ('extra == "dev-torch" or extra == "torch"', ("torch", "other")),
         ('python_version in "3.12 3.13"', ()),
         ('implementation_name == "pypy"', ()),
+        ('(python_version < "3.14") and extra == "full"', ("full",)),
+        ('(python_version < "3.14" and extra == "full")', ("other",)),
+        ('extra == "a" or sys_platform == "linux"', ("other",)),
+        ('extra == "full" and (sys_platform == "win32" or sys_platform == "linux")', ("full",)),
     ],
 )
 def test_a_marker_holds_where_packaging_says_so(marker: str, extras: tuple[str, ...]) -> None:
@@ -87,9 +91,12 @@ RELEASES = st.lists(st.integers(0, 12), min_size=1, max_size=4).map(lambda numbe
 VERSIONS = st.tuples(
     RELEASES, st.sampled_from(["", "", "", ".post1", "rc1", ".dev3", "a2", "+cu128", ".post2+cpu"])
 ).map("".join)
-CLAUSES = st.tuples(st.sampled_from(["==", "!=", "<", ">", "<=", ">="]), VERSIONS).map("".join) | st.tuples(
-    st.sampled_from(["==", "!="]), RELEASES.map(lambda release: f"{release}.*")
-).map("".join)
+PRE = st.tuples(st.sampled_from(["==", "!=", ">=", "<", "<=", ">"]), RELEASES, st.sampled_from(["a0", "rc1", "b2"]))
+CLAUSES = (
+    PRE.map("".join)
+    | st.tuples(st.sampled_from(["==", "!=", "<", ">", "<=", ">="]), VERSIONS).map("".join)
+    | st.tuples(st.sampled_from(["==", "!="]), RELEASES.map(lambda release: f"{release}.*")).map("".join)
+)
 COMPATIBLE = st.lists(st.integers(0, 12), min_size=2, max_size=4).map(
     lambda numbers: "~=" + ".".join(map(str, numbers))
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from envdoctor.probes.distributions import Distributions, Leftover
+from envdoctor.probes.installed_files import InstalledFiles
 from envdoctor.probes.interpreter import Interpreter
 from envdoctor.probes.search_path import SearchPath
 from tests.factories.make_reading import bare_host, read
@@ -119,3 +120,46 @@ def test_leftovers_of_an_interrupted_pip_are_listed(tmp_path: Path) -> None:
         Leftover(path=str(info), name="torch", version="1.0"),
     )
     assert [item.name for item in found.items] == ["torch"]
+
+
+def test_an_ordinary_interpreter_looks_into_the_user_site_first(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    minor = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    (home / f".local/lib/python{minor}/site-packages").mkdir(parents=True)
+    prefix = Path(sys.base_prefix)
+    python = prefix / f"bin/python{minor}"
+    assert _predicted(prefix, home, HOME=str(home)) == _sys_path(python, HOME=str(home))
+
+
+def test_a_relative_element_of_pythonpath_starts_from_the_current_folder(tmp_path: Path) -> None:
+    venv = make_venv(tmp_path / "venv")
+    host = bare_host(tmp_path / "home", PYTHONPATH="src:")
+    (host.cwd / "src").mkdir()
+    entries = read(venv.prefix, host).fact(SearchPath).entries
+    assert [entry.path for entry in entries if entry.origin == "PYTHONPATH"] == [str(host.cwd / "src"), str(host.cwd)]
+
+
+def test_a_free_threaded_build_has_folders_of_its_own(tmp_path: Path) -> None:
+    prefix = tmp_path / "venv"
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "bin/python").symlink_to(sys.executable)
+    (prefix / "lib/python3.13t/site-packages").mkdir(parents=True)
+    (prefix / "pyvenv.cfg").write_text("home = /opt/python/bin\nversion_info = 3.13.2\n")
+    reading = read(prefix)
+    python = reading.fact(Interpreter)
+    assert (python.version, python.minor, python.folder, python.free_threaded) == (
+        "3.13.2",
+        "3.13",
+        "python3.13t",
+        True,
+    )
+    assert [entry.path for entry in reading.fact(SearchPath).entries] == [f"{prefix}/lib/python3.13t/site-packages"]
+
+
+def test_rows_of_the_base_interpreters_scripts_do_not_escape(tmp_path: Path) -> None:
+    """A base's `../../../bin/pip` leads out of its site folder by design."""
+    prefix = tmp_path / "venv"
+    run_uv(
+        "venv", "-q", "--python", Path(sys.executable).resolve(), "--system-site-packages", prefix, cache=tmp_path / "c"
+    )
+    assert read(prefix).fact(InstalledFiles).outside == ()

@@ -1,0 +1,263 @@
+"""Going back, forth, and making room: what is kept, what a rollback exchanges, what a prune may take."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.factories.make_stack import Stack, make_stack
+from tests.factories.make_venv import make_venv, tree_state
+from tests.factories.make_wheel import make_wheel
+
+_TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Stack:
+    """Restore a stack over a venv that envdoctor did not make."""
+    made = make_stack(tmp_path)
+    make_venv(made.venv, make_wheel(tmp_path / "old", "plain", "2.0"), cache=tmp_path / "another-cache")
+    assert made.restore().code == 0
+    return made
+
+
+def _plain(text: str) -> str:
+    text = re.sub(_TIME, "TIME", text)
+    text = re.sub(r"CPython [\d.]+", "CPython VERSION", text)
+    return re.sub(r"\d+(\.\d+)? (bytes|kB|MB)", "SIZE", text)
+
+
+def _kept(stack: Stack, number: int) -> Path:
+    return stack.store / "generations" / f"{number:04d}"
+
+
+def test_history_names_what_is_in_place_and_what_is_kept(stack: Stack) -> None:
+    answer = stack.run("history", "--venv", "venv")
+    assert (answer.code, answer.err) == (0, "")
+    assert _plain(answer.out) == (
+        "  now   small, CPython VERSION, torch 2.13.0+cpu, 3 packages   FOLDER/venv\n"
+        "  1     not made by envdoctor, CPython VERSION, no torch, 1 package   kept TIME   SIZE, SIZE its own\n"
+        "\n"
+        "all kept ones take SIZE, hardlinks counted once; removing them all frees SIZE, the rest is shared with the "
+        "venv, uv's cache or other venvs\n"
+        "with the venv itself: SIZE, of which SIZE shared with uv's cache or other venvs\n"
+    )
+
+
+def test_history_of_a_venv_that_was_never_restored(tmp_path: Path) -> None:
+    stack = make_stack(tmp_path)
+    answer = stack.run("history", "--venv", "venv")
+    assert (answer.code, answer.out, answer.err) == (0, "  now   no venv   FOLDER/venv\n\nno generation is kept\n", "")
+
+
+def test_a_rollback_and_another_are_where_one_began(stack: Stack) -> None:
+    new, old = tree_state(stack.venv), tree_state(_kept(stack, 1))
+    answer = stack.run("rollback", "--venv", "venv", "--yes")
+    assert answer.code == 0, answer.err
+    assert answer.out == (
+        "generation 1 is back at FOLDER/venv\n"
+        "the old venv is kept at FOLDER/.envdoctor/venv/generations/0002; no running process uses it\n"
+        "to go back: envdoctor rollback --venv FOLDER/venv\n"
+    )
+    assert _plain(answer.err) == (
+        "generation 1 comes back to FOLDER/venv: not made by envdoctor, CPython VERSION, no torch, 1 package\n"
+        "what is there now is kept at FOLDER/.envdoctor/venv/generations/0002: small, CPython VERSION, "
+        "torch 2.13.0+cpu, 3 packages\n"
+        "exchanging the venv with generation 1\n"
+    )
+    assert (tree_state(stack.venv), tree_state(_kept(stack, 2))) == (old, new)
+    assert not _kept(stack, 1).exists()
+    assert stack.run("rollback", "--venv", "venv", "-y").code == 0
+    assert (tree_state(stack.venv), tree_state(_kept(stack, 3))) == (new, old)
+    assert subprocess.run([stack.venv / "bin/hello"], capture_output=True, check=True).stdout == b"hello\n"
+
+
+def test_a_deleted_venv_comes_back(stack: Stack) -> None:
+    old = tree_state(_kept(stack, 1))
+    stack.venv.rename(stack.folder / "elsewhere")
+    answer = stack.run("rollback", "--venv", "venv", "-y", "--json")
+    assert answer.code == 0, answer.err
+    assert json.loads(answer.out)["result"]["kept"] is None
+    assert tree_state(stack.venv) == old
+    assert list((stack.store / "generations").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message", "hint"),
+    [
+        (
+            ("rollback", "7", "--venv", "venv", "-y"),
+            2,
+            "there is no generation 7 of FOLDER/venv",
+            "`envdoctor history --venv FOLDER/venv` lists what is kept",
+        ),
+        (
+            ("rollback", "--venv", "other", "-y"),
+            2,
+            "no generation of FOLDER/other is kept, so there is nothing to go back to",
+            "`envdoctor history --venv FOLDER/other` lists what is kept",
+        ),
+        (
+            ("rollback", "--venv", "venv"),
+            2,
+            "nobody is there to agree: stdin is no terminal",
+            "look at the plan, then add `--yes`",
+        ),
+        (
+            ("prune", "--venv", "venv"),
+            2,
+            "how many generations are to stay?",
+            "`envdoctor prune --keep 1`; `envdoctor history` lists them",
+        ),
+    ],
+    ids=["no such number", "none kept", "nobody there", "keep what"],
+)
+def test_what_cannot_be_done_is_said(
+    stack: Stack, arguments: tuple[str, ...], code: int, message: str, hint: str
+) -> None:
+    before = tree_state(stack.folder)
+    answer = stack.run(*arguments)
+    assert (answer.code, answer.out) == (code, "")
+    assert ("\n" + answer.err).endswith(f"\nerror: {message}\n\nhint: {hint}\n")
+    assert tree_state(stack.folder) == before
+
+
+def test_a_generation_whose_interpreter_is_gone_is_refused(stack: Stack) -> None:
+    link = _kept(stack, 1) / "bin" / "python"
+    link.unlink()
+    link.symlink_to("/nonexistent/python")
+    before = tree_state(stack.folder)
+    answer = stack.run("rollback", "--venv", "venv", "-y")
+    assert (answer.code, answer.err) == (
+        4,
+        "error: generation 1 cannot run: its interpreter /nonexistent/python is gone\n\n"
+        "hint: choose another one with `envdoctor history`, or restore a profile\n",
+    )
+    assert tree_state(stack.folder) == before
+
+
+def test_prune_takes_the_oldest_and_nothing_else(stack: Stack) -> None:
+    assert stack.restore("--force").code == 0
+    assert stack.restore("--force").code == 0
+    newest = tree_state(_kept(stack, 3))
+    venv, cache = tree_state(stack.venv), tree_state(stack.cache)
+    shown = stack.run("prune", "--venv", "venv", "--keep", "1", "--dry-run")
+    assert [path.name for path in sorted(_kept(stack, 1).parent.iterdir())] == ["0001", "0002", "0003"]
+    assert _plain(shown.out) == (
+        "  - 1    not made by envdoctor, CPython VERSION, no torch, 1 package   kept TIME\n"
+        "  - 2    small, CPython VERSION, torch 2.13.0+cpu, 3 packages   kept TIME\n"
+        "    3    small, CPython VERSION, torch 2.13.0+cpu, 3 packages   stays\n"
+        "removing 2 generations frees SIZE; SIZE more is shared with the venv, uv's cache or other venvs and stays\n"
+    )
+    answer = stack.run("prune", "--venv", "venv", "--keep", "1", "-y")
+    assert answer.code == 0, answer.err
+    assert _plain(answer.out) == "2 generations removed, SIZE freed\n"
+    assert answer.err == stack.plain(shown.out) + "removing generation 1\nremoving generation 2\n"
+    assert [path.name for path in _kept(stack, 1).parent.iterdir()] == ["0003"]
+    assert (tree_state(_kept(stack, 3)), tree_state(stack.venv), tree_state(stack.cache)) == (newest, venv, cache)
+    again = stack.run("prune", "--venv", "venv", "--keep", "1", "-y")
+    assert (again.code, again.out) == (0, "nothing to remove\n")
+
+
+def test_the_room_it_frees_is_the_room_that_was_freed(stack: Stack) -> None:
+    assert stack.restore("--force").code == 0  # its files are uv's cache's, hardlinked
+    told = json.loads(stack.run("history", "--venv", "venv", "--json").out)
+    # Folders shrink and grow by whole blocks as entries come and go: only files are compared.
+    kept = [path for top in _kept(stack, 1).parent.iterdir() for path in top.rglob("*")]
+    folders = sum(path.lstat().st_blocks * 512 for path in kept if path.is_dir() and not path.is_symlink())
+    before = _file_bytes(stack.folder)
+    plan = json.loads(stack.run("prune", "--venv", "venv", "--keep", "0", "-y", "--json").out)
+    assert plan["space"] == told["space"]
+    assert plan["space"]["bytes"] == plan["space"]["frees"] + plan["space"]["shared"]
+    assert plan["space"]["shared"] > 0
+    assert before - _file_bytes(stack.folder) == plan["space"]["frees"] - folders
+
+
+def _file_bytes(folder: Path) -> int:
+    found = {}
+    for path in folder.rglob("*"):
+        if path.is_symlink() or not path.is_dir():
+            status = path.lstat()
+            found[status.st_ino] = status.st_blocks * 512
+    return sum(found.values())
+
+
+@pytest.mark.parametrize("where", ["share/fxgraph", "named by a variable"])
+def test_a_generation_that_holds_a_compile_cache_stays(stack: Stack, where: str) -> None:
+    extra = {}
+    cache = _kept(stack, 1) / where
+    if where == "named by a variable":
+        cache = _kept(stack, 1) / "lib" / "compiled"
+        extra = {"TORCHINDUCTOR_CACHE_DIR": str(stack.venv / "lib" / "compiled")}
+    cache.mkdir(parents=True)
+    (cache / "kernel.py").write_text("hours of work")
+    before = tree_state(stack.folder)
+    answer = stack.run("prune", "--venv", "venv", "--keep", "0", "-y", extra=extra)
+    assert (answer.code, answer.out) == (0, "nothing to remove\n")
+    assert f"stays: it holds a compile cache, {stack.plain(str(cache))}\n" in answer.err
+    after = tree_state(stack.folder)
+    assert {path for path in after if path.startswith(".envdoctor") and path.endswith("kernel.py")}
+    assert {path: told for path, told in after.items() if "lock" not in path} == {
+        path: told for path, told in before.items() if "lock" not in path
+    }
+
+
+def test_a_process_that_runs_from_the_venv_is_named(stack: Stack) -> None:
+    code = "print('up'); input()"
+    with subprocess.Popen(
+        [stack.venv / "bin" / "python", "-uc", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"up\n"
+        told = stack.restore("--force")
+        back = stack.run("rollback", "--venv", "venv", "-y")
+        process.kill()
+    named = f"process {process.pid} (FOLDER/venv/bin/python -uc {code})"
+    assert told.out.splitlines()[1:] == [
+        f"the old venv is kept at FOLDER/.envdoctor/venv/generations/0002; {named} goes on with its files until "
+        "started again",
+        "to go back: envdoctor rollback --venv FOLDER/venv",
+    ]
+    assert f"  in use by    process {process.pid}: FOLDER/venv/bin/python -uc {code}\n" in told.err
+    assert back.code == 0
+
+
+def test_what_a_crash_left_is_never_the_only_copy(stack: Stack) -> None:
+    """Killed after the exchange, then the user deletes the venv and makes another: the old one must still be kept."""
+    old = tree_state(stack.venv)
+    build = stack.store / "builds" / "20260101T000000"
+    stack.venv.rename(build)
+    make_venv(stack.venv, cache=stack.cache)
+    entry = {
+        "phase": "swapping", "profile": "small", "build": str(build), "keep": str(_kept(stack, 2)),
+        "new_inode": 1, "old_inode": build.stat().st_ino, "started": "", "command": "restore",
+    }  # fmt: skip
+    (stack.store / "journal.json").write_text(json.dumps(entry))
+    mine = tree_state(stack.venv)
+    assert stack.run("prune", "--venv", "venv", "--keep", "9", "-y").code == 0
+    assert (tree_state(stack.venv), tree_state(_kept(stack, 2))) == (mine, old)
+    assert not (stack.store / "journal.json").exists()
+
+
+def test_a_restore_beside_a_rollback_refuses(stack: Stack) -> None:
+    hold = (
+        "import sys, time; from pathlib import Path; from envdoctor.stack.store import Store, locked\n"
+        f"with locked(Store.of(Path({str(stack.venv)!r})), print): print('held', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE, env=stack.environment) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"held\n"
+        before = tree_state(stack.venv)
+        for command in (("rollback",), ("prune", "--keep", "0")):
+            answer = stack.run(*command, "--venv", "venv", "-y")
+            assert (answer.code, answer.out) == (4, "")
+            assert answer.err.endswith(
+                f"error: another envdoctor (process {process.pid}) is changing FOLDER/venv\n\n"
+                "hint: wait until it is done, then run this again\n"
+            )
+        process.kill()
+    assert tree_state(stack.venv) == before
+    assert _kept(stack, 1).is_dir()

@@ -1,0 +1,120 @@
+"""Shadowing, compared with what the interpreter itself would import."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from envdoctor.probes.shadowing import Shadowing
+from tests.factories.make_reading import bare_host, read
+from tests.factories.make_venv import Venv, install, make_venv
+from tests.factories.make_wheel import make_wheel
+
+
+@pytest.fixture(scope="module")
+def venv(tmp_path_factory: pytest.TempPathFactory) -> Venv:
+    root = tmp_path_factory.mktemp("venv")
+    wheels = (
+        make_wheel(root / "wheels", "package", "1", files={"package/__init__.py": ""}),
+        make_wheel(root / "wheels", "module", "1", files={"module.py": ""}),
+        make_wheel(root / "wheels", "space", "1", files={"space/part/__init__.py": ""}),
+    )
+    return make_venv(root / "venv", *wheels)
+
+
+def _imported(venv: Venv, name: str, cwd: Path, **environ: str) -> str:
+    """Return the folder of sys.path that the interpreter takes the name from; empty for a namespace."""
+    code = f"import importlib.util, json; s = importlib.util.find_spec({name!r}); print(json.dumps(s.origin))"
+    done = subprocess.run(
+        [venv.python, "-c", code], env={"PATH": "/usr/bin", **environ}, cwd=cwd, capture_output=True, check=True
+    )
+    origin = json.loads(done.stdout)
+    return str(Path(origin).parent.parent if origin.endswith("__init__.py") else Path(origin).parent) if origin else ""
+
+
+FRONTS = {
+    "package": ("package/__init__.py", "package.py"),
+    "namespace": ("package/deeper/__init__.py",),
+    "module": ("module.py", "module/__init__.py"),
+    "portion": ("space/__init__.py",),
+    "two portions": ("space/other/__init__.py",),
+    "unrelated": ("another.py",),
+}
+
+
+@pytest.mark.parametrize("kind", FRONTS)
+@pytest.mark.parametrize("through", ["PYTHONPATH", "current folder"])
+def test_the_module_in_front_is_the_one_python_takes(venv: Venv, tmp_path: Path, kind: str, through: str) -> None:
+    for file in FRONTS[kind]:
+        front = tmp_path / file.replace("/", "-")
+        (front / file).parent.mkdir(parents=True, exist_ok=True)
+        (front / file).touch()
+        name = file.partition("/")[0].removesuffix(".py")
+        away = tmp_path / "home"
+        if through == "PYTHONPATH":
+            host = bare_host(away, PYTHONPATH=str(front))
+            taken = _imported(venv, name, away, PYTHONPATH=str(front))
+        else:
+            host = bare_host(front)
+            taken = _imported(venv, name, front)
+        found = read(venv.prefix, host).fact(Shadowing).shadows
+        shadowed = taken == str(front) and name in ("package", "module", "space")
+        # In the current folder only what bears an installed distribution's name counts.
+        assert [(shadow.module, shadow.front, shadow.front_origin) for shadow in found] == (
+            [(name, str(front), through)] if shadowed else []
+        )
+        assert {shadow.behind for shadow in found} <= {str(venv.site_packages)}
+
+
+def test_a_standard_modules_name_on_pythonpath(venv: Venv, tmp_path: Path) -> None:
+    leak = tmp_path / "leak"
+    leak.mkdir()
+    (leak / "typing.py").touch()
+    (shadow,) = read(venv.prefix, bare_host(tmp_path / "home", PYTHONPATH=str(leak))).fact(Shadowing).shadows
+    assert (shadow.module, shadow.behind_origin) == ("typing", "standard library")
+    assert _imported(venv, "typing", tmp_path, PYTHONPATH=str(leak)) == str(leak)
+
+
+def test_pythonsafepath_keeps_the_current_folder_out(venv: Venv, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/module.py").touch()
+    assert len(read(venv.prefix, bare_host(tmp_path / "home")).fact(Shadowing).shadows) == 1
+    assert read(venv.prefix, bare_host(tmp_path / "home", PYTHONSAFEPATH="1")).fact(Shadowing).shadows == ()
+
+
+def test_a_folder_of_the_environment_shadows_nothing(venv: Venv) -> None:
+    for cwd in (venv.site_packages, venv.prefix):
+        host = bare_host(venv.prefix.parent / "home")
+        inside = type(host)(**{**{name: getattr(host, name) for name in host.__slots__}, "cwd": cwd})
+        assert read(venv.prefix, inside).fact(Shadowing).shadows == ()
+
+
+def test_a_stale_copy_in_front_of_an_editable_source(tmp_path: Path) -> None:
+    venv = make_venv(tmp_path / "venv")
+    source = tmp_path / "src"
+    (source / "mine").mkdir(parents=True)
+    (source / "mine/__init__.py").touch()
+    wheel = make_wheel(tmp_path / "wheels", "mine", "1", files={"__editable__.mine-1.pth": f"{source}\n"})
+    install(venv, wheel)
+    info = venv.dist_info("mine")
+    (info / "direct_url.json").write_text(json.dumps({"url": f"file://{source}", "dir_info": {"editable": True}}))
+    assert read(venv.prefix).fact(Shadowing).shadows == ()
+    stale = venv.site_packages / "mine"
+    stale.mkdir()
+    (stale / "__init__.py").touch()
+    (shadow,) = read(venv.prefix).fact(Shadowing).shadows
+    assert (shadow.module, shadow.front, shadow.behind) == ("mine", str(venv.site_packages), str(source))
+    assert _imported(venv, "mine", tmp_path) == str(venv.site_packages)
+
+
+def test_a_package_split_over_lib_and_lib64(tmp_path: Path) -> None:
+    venv = make_venv(tmp_path / "venv", make_wheel(tmp_path / "wheels", "thing", "1"))
+    (venv.prefix / "lib64").unlink(missing_ok=True)
+    other = venv.prefix / "lib64" / venv.site_packages.parent.name / "site-packages"
+    other.mkdir(parents=True)
+    assert read(venv.prefix).fact(Shadowing).shadows == ()
+    (other / "thing").mkdir()
+    (other / "thing/__init__.py").touch()
+    (shadow,) = read(venv.prefix).fact(Shadowing).shadows
+    assert (shadow.module, shadow.front, shadow.behind) == ("thing", str(venv.site_packages), str(other))
