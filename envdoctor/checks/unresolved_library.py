@@ -20,7 +20,7 @@ from envdoctor.checks.case import Case
 from envdoctor.checks.remedies import install_command, reinstall_command, restore_or
 from envdoctor.model.cudalibs import expected_owner
 from envdoctor.model.finding import Finding, Remediation
-from envdoctor.model.requirements import parse_requirement
+from envdoctor.model.requirements import pinned_version
 from envdoctor.model.verdict import BREAKS_IMPORT
 from envdoctor.probes.distributions import Distributions
 from envdoctor.probes.libraries import Libraries, Unresolved
@@ -87,9 +87,4 @@ def _version(case: Case, owner: str) -> str:
     if pinned is not None:
         return pinned.version
     torch = case.facts[Distributions].active("torch")
-    for line in torch.requires if torch else ():
-        requirement = parse_requirement(line)
-        if requirement is not None and requirement.name.lower().replace("_", "-") == owner:
-            exact = [clause.version for clause in requirement.specifier if clause.operator == "=="]
-            return exact[0] if exact else ""
-    return ""
+    return pinned_version(torch.requires if torch else (), owner)

@@ -90,7 +90,9 @@ class Disk:
         absent = {path for path, identity in self._identities.items() if identity is None}
         there = self._identities.keys() - absent
         implied = {path for path in absent if os.path.dirname(path) in folders}
-        return frozenset(there | (absent - implied) | self._directories.keys() | self._listings.keys() | self._elf.keys())
+        return frozenset(
+            there | (absent - implied) | self._directories.keys() | self._listings.keys() | self._elf.keys()
+        )
 
     def real(self, path: str) -> str:
         """Return the path with every symlink resolved: the name /proc/PID/maps shows."""

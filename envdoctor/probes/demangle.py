@@ -1,6 +1,7 @@
 """C++ names in words, by this process's own libstdc++ (the Itanium C++ ABI's `__cxa_demangle`)."""
 
 import ctypes
+from collections.abc import Callable
 from functools import cache
 
 
@@ -9,24 +10,26 @@ def demangle(symbol: str) -> str:
     runtime = _runtime() if symbol.startswith("_Z") else None
     if runtime is None:
         return symbol
+    function, free = runtime
     status = ctypes.c_int()
-    pointer = runtime.__cxa_demangle(symbol.encode("utf-8", "surrogateescape"), None, None, ctypes.byref(status))
+    pointer = function(symbol.encode("utf-8", "surrogateescape"), None, None, ctypes.byref(status))
     if not pointer:
         return symbol
     try:
         return ctypes.string_at(pointer).decode("utf-8", "replace")
     finally:
-        runtime.free(ctypes.c_void_p(pointer))
+        free(pointer)
 
 
 @cache
-def _runtime() -> ctypes.CDLL | None:
+def _runtime() -> tuple[Callable[..., int | None], Callable[[int], None]] | None:
     try:
-        runtime = ctypes.CDLL("libstdc++.so.6")
-    except OSError:
+        library = ctypes.CDLL("libstdc++.so.6")
+        function, free = library["__cxa_demangle"], library["free"]
+    except (OSError, AttributeError):
         return None
-    runtime.__cxa_demangle.restype = ctypes.c_void_p
-    runtime.__cxa_demangle.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
-    # Found through libstdc++'s own dependency, so that it is the free() of the malloc() used.
-    runtime.free.restype = None
-    return runtime
+    function.restype = ctypes.c_void_p
+    function.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    # Looked up through libstdc++'s own dependencies, so that it is the free() of the malloc() it used.
+    free.restype, free.argtypes = None, [ctypes.c_void_p]
+    return function, free

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from envdoctor.model.codec import CodecError, decode, encode
-from envdoctor.probes.context import Reading
-from envdoctor.probes.memo_file import memo_path, write_memo
+from envdoctor.probes.memo_file import write_memo
 from envdoctor.probes.regular_file import read_regular
 
 Section = TypeVar("Section")
@@ -30,11 +29,8 @@ class SymbolMemo:
 
     path: Path
     question: str
-
-    @classmethod
-    def of(cls, reading: Reading, question: str) -> "SymbolMemo":
-        """Return the memo of the environment that is read."""
-        return cls(path=memo_path("symbols", reading.target.prefix, reading.host), question=question)
+    """A digest of all that the answer depends on beside files."""
+    cwd: str
 
     def load(self, kind: type[Section]) -> Section | None:
         """Return what is remembered; None when nothing is, when it was for another state, or when it is damaged."""
@@ -43,7 +39,7 @@ class SymbolMemo:
             if checksum != b"%08x" % zlib.crc32(body):
                 return None
             document = json.loads(body)
-            if document["question"] != self.question:
+            if document["question"] != self.question or document["cwd"] not in ("", self.cwd):
                 return None
             if any(_signature(path) != signature for path, signature in document["seen"]):
                 return None
@@ -52,9 +48,10 @@ class SymbolMemo:
             # Whatever is wrong with it, looking again gives the right answer and writes a new one.
             return None
 
-    def save(self, found: object, paths: Iterable[str], started_ns: int) -> None:
-        """Remember it, unless a file changed just before it was looked at, or the cache cannot be written.
+    def save(self, found: object, paths: Iterable[str], started_ns: int, *, anywhere: bool) -> None:
+        """Remember it, for every current folder if it holds anywhere.
 
+        It is not when a file changed just before it was looked at, or when the cache cannot be written.
         Then the next run looks again: nothing is lost but its time.
         """
         seen = [(path, _signature(path)) for path in sorted(paths)]
@@ -62,7 +59,9 @@ class SymbolMemo:
         if newest > started_ns - _SETTLED_NANOSECONDS:
             return
         try:
-            body = json.dumps({"question": self.question, "seen": seen, "found": encode(found)}).encode()
+            cwd = "" if anywhere else self.cwd
+            document = {"question": self.question, "cwd": cwd, "seen": seen, "found": encode(found)}
+            body = json.dumps(document).encode()
             write_memo(self.path, b"%08x\n%b" % (zlib.crc32(body), body))
         except (OSError, UnicodeError):
             return

@@ -8,7 +8,7 @@ changes, so that the next check costs a stat for each.
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
@@ -26,6 +26,7 @@ from envdoctor.probes.extension_modules import importable
 from envdoctor.probes.interpreter import Interpreter
 from envdoctor.probes.libraries import loader_roots, torch_target
 from envdoctor.probes.load_faults import Fault, FaultMaker
+from envdoctor.probes.memo_file import memo_path
 from envdoctor.probes.owners import Owners
 from envdoctor.probes.records import index
 from envdoctor.probes.symbol_memo import SymbolMemo
@@ -33,6 +34,7 @@ from envdoctor.probes.torch_build import TorchBuild
 
 _SHARED = re.compile(r"\.so(?:\.\d+)*$")
 _LINKS_TORCH = re.compile(r"lib(?:c10|torch|c10_cuda|torch_\w+)\.so$")
+_DIGITS = re.compile(r"\d+")
 _MAXIMUM_OBJECTS = 4000
 _FORMAT = 1
 """Raise it when what is found in the same files changes: memos of another format are made anew."""
@@ -106,7 +108,11 @@ def probe(reading: Reading) -> Symbols:
         return replace(NOTHING, reason="the interpreter does not exist")
     started = time.time_ns()
     paths = _candidates(reading)
-    memo = SymbolMemo.of(reading, _question(reading, paths))
+    memo = SymbolMemo(
+        path=memo_path("symbols", reading.target.prefix, reading.host),
+        question=_question(reading, paths),
+        cwd=str(reading.host.cwd),
+    )
     remembered = memo.load(Symbols)
     if remembered is not None:
         return remembered
@@ -114,10 +120,12 @@ def probe(reading: Reading) -> Symbols:
         return replace(NOTHING, reason="no earlier check of these files is remembered")
     disk = Disk()
     try:
-        made = _Opening(reading, disk, python).all(paths)
+        opening = _Opening(reading, disk, python)
+        made = opening.all(paths)
     except ElfError as error:
         raise ProbeError(f"the loader could not be simulated: {error.message}") from error
-    memo.save(made, {*disk.looked_at(), *paths, *_read_beside(reading)}, started)
+    seen = {*disk.looked_at(), *paths, *_read_beside(reading)}
+    memo.save(made, seen, started, anywhere=not opening.depends_on_cwd())
     return made
 
 
@@ -145,7 +153,6 @@ def _question(reading: Reading, paths: list[str]) -> str:
         _FORMAT,
         encode(target) if target else None,
         reading.fact(Interpreter).executable,
-        str(reading.host.cwd),
         str(reading.host.ld_so_cache),
         [environ.get(name, "") for name in ("LD_LIBRARY_PATH", "LD_PRELOAD")],
         items,
@@ -164,6 +171,7 @@ class _Opening:
         self.owners = Owners(reading)
         self.unreadable: list[str] = []
         self.left_out = 0
+        self.mapped: list[ElfObject] = []
         self.roots = loader_roots(reading, python.executable, disk)
 
     def all(self, paths: list[str]) -> Symbols:
@@ -191,17 +199,28 @@ class _Opening:
                 if not plain:
                     plain.append(self._start(replace(self.roots, library_path=()), None)[1])
                 reached += self._by_variable(path, plain[0])
+        self.mapped = [item.elf for item in loader.objects] + list(objects.values())
         return Symbols(
             looked=True,
             reason="",
             objects=opened,
             left_out=self.left_out,
             torch_abi=maker.torch_abi(),
-            faults=tuple(faults),
+            faults=tuple(_without_variants(faults, [self.owners.relative(path) for path in chosen])),
             cuda_users=tuple(self._cuda_users(objects)),
             by_variable=tuple(reached),
             unreadable=(*self.unreadable, *self.binder.unreadable.values()),
         )
+
+    def depends_on_cwd(self) -> bool:
+        """Tell whether a relative element of a search path made the current folder matter."""
+        searched = {
+            element
+            for elf in self.mapped
+            for element in (*(elf.rpath or ()), *(elf.runpath or ()), *_paths(elf.needed))
+        }
+        searched |= {*self.roots.library_path, *_paths(self.roots.preload)}
+        return any(not element.startswith(("/", "$")) for element in searched)
 
     def _start(self, roots: SearchRoots, binder: Binder | None) -> tuple[TorchImport | None, Loader]:
         target = torch_target(self.reading)
@@ -264,6 +283,20 @@ class _Opening:
                     links_torch=any(_LINKS_TORCH.match(name) for name in elf.needed),
                     module=self._is_module(path),
                 )
+
+
+def _paths(names: Iterable[str]) -> Iterator[str]:
+    return (name for name in names if "/" in name)
+
+
+def _without_variants(faults: list[Fault], opened: list[str]) -> Iterator[Fault]:
+    """Leave out one of several builds of the same thing, of which another opens.
+
+    bitsandbytes brings a library for each CUDA version, torchcodec one for each FFmpeg, and each opens what fits.
+    """
+    failed = {fault.path for fault in faults}
+    fine = {_DIGITS.sub("#", path) for path in opened if path not in failed}
+    return (fault for fault in faults if not fault.path or _DIGITS.sub("#", fault.path) not in fine)
 
 
 def _links(elf: ElfObject) -> bool:
