@@ -20,13 +20,13 @@ from collections.abc import Iterator
 
 from envdoctor.checks.case import Case, DoesNotApplyError
 from envdoctor.checks.damage import site_relative
-from envdoctor.checks.load_evidence import faults
+from envdoctor.checks.load_evidence import bound, faults
 from envdoctor.checks.remedies import restore_or
 from envdoctor.model.cudalibs import owner_major
 from envdoctor.model.finding import Finding
 from envdoctor.model.requirements import required_names
 from envdoctor.probes.distributions import Distributions
-from envdoctor.probes.symbols import CudaUser, Symbols
+from envdoctor.probes.symbols import CudaUser
 from envdoctor.probes.torch_build import TorchBuild
 
 CODE = "ED306"
@@ -41,7 +41,7 @@ def run(case: Case) -> Iterator[Finding]:
     if not build.present or not build.cuda_major:
         raise DoesNotApplyError("torch is not a CUDA build" if build.present else "torch is not there")
     groups: dict[str, list[CudaUser]] = {}
-    for user in case.facts[Symbols].cuda_users:
+    for user in bound(case).cuda_users:
         groups.setdefault(user.owner, []).append(user)
     for owner, users in groups.items():
         # A distribution named after a CUDA major (cupy-cuda13x) was chosen for it, and brings or opens its own.

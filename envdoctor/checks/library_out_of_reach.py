@@ -21,12 +21,12 @@ from collections.abc import Iterator
 
 from envdoctor.checks.case import Case
 from envdoctor.checks.damage import site_relative
-from envdoctor.checks.load_evidence import VARIABLE, faults, held, named, others
+from envdoctor.checks.load_evidence import VARIABLE, bound, faults, held, named, others
 from envdoctor.checks.remedies import install_command
 from envdoctor.model.cudalibs import expected_owner, majors_of
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.probes.load_faults import Fault
-from envdoctor.probes.symbols import Reached, Symbols
+from envdoctor.probes.symbols import Reached
 from envdoctor.probes.torch_build import TorchBuild
 
 CODE = "ED307"
@@ -44,7 +44,7 @@ def run(case: Case) -> Iterator[Finding]:
         if not items[0].preloader:
             yield _missing(case, items)
     reached: dict[tuple[str, str], list[Reached]] = {}
-    for item in case.facts[Symbols].by_variable:
+    for item in bound(case).by_variable:
         reached.setdefault((item.owner or item.path, item.soname), []).append(item)
     for found in reached.values():
         yield _by_variable(case, found)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from envdoctor.checks.case import Case
+from envdoctor.checks.case import Case, DoesNotApplyError
 from envdoctor.checks.damage import site_relative
 from envdoctor.model.cudalibs import majors_of
 from envdoctor.model.symbol_families import is_torch_symbol
@@ -18,9 +18,17 @@ _HOST_LIBRARY = re.compile(
 _DRIVER = ("libcuda.so.", "libnvidia-", "libnvcuvid.so.")
 
 
+def bound(case: Case) -> Symbols:
+    """Return what opening everything found; raise DoesNotApplyError where that was left out, with the reason."""
+    symbols = case.facts[Symbols]
+    if not symbols.looked:
+        raise DoesNotApplyError(f"symbols were not looked at: {symbols.reason}")
+    return symbols
+
+
 def faults(case: Case, kind: str) -> Iterator[Fault]:
     """Yield the failed loads that one check is about; each belongs to exactly one of them, or to none."""
-    return (fault for fault in case.facts[Symbols].faults if kind_of(case, fault) == kind)
+    return (fault for fault in bound(case).faults if kind_of(case, fault) == kind)
 
 
 def kind_of(case: Case, fault: Fault) -> str:

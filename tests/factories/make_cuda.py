@@ -52,6 +52,7 @@ def make_library(
     name: str,
     version: str,
     path: str,
+    /,
     *,
     requires: Iterable[str] = (),
     **options: object,

@@ -6,22 +6,28 @@ from pathlib import Path
 import pytest
 
 from envdoctor.probes.host import Host
-from tests.factories.make_cuda import host_without_cache, make_library, make_linked_torch, object_bytes, real_error
+from tests.factories.make_cuda import host_without_cache, make_linked_torch, object_bytes, real_error
 from tests.factories.make_venv import Venv, install, make_venv
 from tests.factories.make_wheel import make_wheel
 from tests.factories.patient import environment_after, outline, verdict_of
 
 ERROR = "libnvrtc.so.13: cannot open shared object file: No such file or directory"
+TITLE = (
+    "fvdb/_fvdb_cpp.so of fvdb-core 0.5.0 cannot be loaded: libnvrtc.so.13: cannot open shared object file: No such "
+    "file or directory"
+)
 LOAD = 'import ctypes, os\nctypes.CDLL(os.path.join(os.path.dirname(__file__), "_fvdb_cpp.so"))\n'
 NVRTC = "nvidia/cu13/lib/libnvrtc.so.13"
+BUILTINS = "nvidia/cu13/lib/libnvrtc-builtins.so.13.0"
 
 
 def _venv(root: Path, text: str = LOAD) -> Venv:
     wheels = root / "wheels"
     extension = object_bytes("_fvdb_cpp.so", stubs={"libnvrtc.so.13": ()}, runpath="$ORIGIN")
+    nvrtc = {NVRTC: object_bytes("libnvrtc.so.13"), BUILTINS: object_bytes("libnvrtc-builtins.so.13.0")}
     return make_venv(
         root / "venv",
-        make_library(wheels, "nvidia-cuda-nvrtc", "13.0.88", NVRTC),
+        make_wheel(wheels, "nvidia-cuda-nvrtc", "13.0.88", files=nvrtc),
         make_wheel(
             wheels, "fvdb-core", "0.5.0", files={"fvdb/__init__.py": text, "fvdb/_fvdb_cpp.so": extension}
         ),
@@ -37,7 +43,7 @@ def test_br04_no_search_path_leads_there(tmp_path: Path, host: Host) -> None:
     venv = _venv(tmp_path)
     assert real_error(venv, "import fvdb", host) == f"OSError: {ERROR}"
     verdict = verdict_of(venv.prefix, host)
-    assert outline(verdict, tmp_path) == [f"error ED307 fvdb/_fvdb_cpp.so of fvdb-core 0.5.0 cannot be loaded: {ERROR}"]
+    assert outline(verdict, tmp_path) == [f"error ED307 {TITLE}"]
     (finding,) = verdict.findings
     assert finding.evidence == (
         f"libnvrtc.so.13 lies at {NVRTC} (nvidia-cuda-nvrtc 13.0.88), where none of its search paths leads",
@@ -47,8 +53,8 @@ def test_br04_no_search_path_leads_there(tmp_path: Path, host: Host) -> None:
     assert finding.remediation.commands == ()
     assert finding.remediation.text == (
         f"Import torch (2.9 or newer, a CUDA 13 build) before fvdb-core, or open the library first: "
-        f'ctypes.CDLL("{full}", mode=ctypes.RTLD_GLOBAL). A build of fvdb-core whose RUNPATH leads there needs neither. '
-        "Do not put the folder on LD_LIBRARY_PATH"
+        f'ctypes.CDLL("{full}", mode=ctypes.RTLD_GLOBAL). A build of fvdb-core whose RUNPATH leads there needs '
+        "neither. Do not put the folder on LD_LIBRARY_PATH"
     )
     preload = f'import ctypes; ctypes.CDLL("{full}", mode=ctypes.RTLD_GLOBAL); import fvdb'
     assert real_error(venv, preload, host) == ""

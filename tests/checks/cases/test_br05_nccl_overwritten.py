@@ -26,7 +26,7 @@ def test_br05_two_steps_in_one_plan(tmp_path: Path) -> None:
     assert real_error(venv, "import torch", host) == f"ImportError: {error}"
     verdict = verdict_of(venv.prefix, host)
     assert outline(verdict, tmp_path) == [
-        "error ED203 1 file of nvidia-nccl-cu13 hold the bytes of nvidia-nccl-cu12",
+        "error ED203 1 file of nvidia-nccl-cu13 holds the bytes of nvidia-nccl-cu12",
         "  error ED302 libnccl.so.2 is served by CUDA 12; torch 2.13.0 is a CUDA 13.0 build",
         f"  error ED305 `import torch` fails: {error}".replace(str(tmp_path), "[TMP]"),
     ]

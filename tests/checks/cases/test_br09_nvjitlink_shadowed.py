@@ -18,7 +18,8 @@ def test_br09_the_entry_of_the_variable_is_named(tmp_path: Path) -> None:
     venv = make_venv(
         tmp_path / "venv",
         make_library(
-            wheels, "nvidia-nvjitlink-cu12", "12.4.127", f"nvidia/nvjitlink/lib/{NAME}", exports=[OLD, NEW], version=NAME
+            wheels, "nvidia-nvjitlink-cu12", "12.4.127", f"nvidia/nvjitlink/lib/{NAME}",
+            exports=[OLD, NEW], version=NAME,
         ),
         make_library(
             wheels, "nvidia-cusparse-cu12", "12.3.1.170", "nvidia/cusparse/lib/libcusparse.so.12",

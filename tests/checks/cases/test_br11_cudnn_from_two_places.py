@@ -34,7 +34,8 @@ def test_br11_one_part_comes_from_elsewhere(tmp_path: Path) -> None:
     beside = replace(host, environ={**host.environ, "LD_LIBRARY_PATH": str(system)})
     verdict = verdict_of(venv.prefix, beside)
     assert outline(verdict, tmp_path) == [
-        f"error ED308 {ENGINE} is taken from [TMP]/system, the rest of cudnn from nvidia-cudnn-cu13 9.20.0.48"
+        "error ED308 libcudnn_engines_tensor_ir.so.9 is taken from [TMP]/system, the rest of cudnn from "
+        "nvidia-cudnn-cu13 9.20.0.48"
     ]
     (finding,) = verdict.findings
     assert finding.evidence == (

@@ -48,7 +48,7 @@ def _flash(wheels: Path, symbol: str) -> Path:
     ],
     ids=["old-wheel", "new-wheel", "other-minor"],
 )  # fmt: skip
-def test_br18_the_direction_is_told(  # noqa: PLR0913 - one row of the table
+def test_br18_the_direction_is_told(
     tmp_path: Path, torch_has: str, asked: str, title: str, words: str, abi: str, flag: str
 ) -> None:
     wheels = tmp_path / "wheels"
