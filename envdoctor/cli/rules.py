@@ -17,6 +17,6 @@ def find_rule(wanted: str) -> Rule:
     rules = {key.lower(): rule for rule in all_rules() for key in (rule.code, rule.name)}
     if rule := rules.get(wanted.strip().lower()):
         return rule
-    near = difflib.get_close_matches(wanted.strip().lower(), list(rules), 3)
+    near = difflib.get_close_matches(wanted.strip().lower(), list(rules), 3, cutoff=0.7)
     also = f"; near it: {', '.join(f'{rules[key].code} {rules[key].name}' for key in near)}" if near else ""
     raise UsageError(f"no check is called `{wanted}`{also}", "`envdoctor checks` lists them all")

@@ -9,7 +9,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import cache
 from types import TracebackType
@@ -84,6 +83,9 @@ class Hashing:
         self._into = into
         self._progress = progress
         self._threads = min(len(os.sched_getaffinity(0)), _MAXIMUM_THREADS)
+        # Every check imports this module, few hash; the import brings logging along.
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
         self._pool = ThreadPoolExecutor(self._threads)
         self._work = _Work(into=into, chunk=max(64, 16 * self._threads) * 1024)
         self._asked: set[tuple[str, bytes]] = set()
@@ -112,6 +114,8 @@ class Hashing:
         """Wait for the rest."""
         self._work.stopped = kind is not None
         self._work.close()
+        from concurrent.futures import wait  # noqa: PLC0415
+
         try:
             pending = set(self._running)
             while pending:

@@ -81,15 +81,14 @@ def probe(reading: Reading) -> Libraries:
         return Libraries(simulated=False, reason=reason, import_error="", providers=(), unresolved=(), notes=())
     disk = Disk()
     try:
-        roots = loader_roots(reading, target.executable, disk)
-        played = simulate_import(target, roots, disk)
+        played = simulate_import(target, loader_roots(reading, disk), disk)
     except ElfError as error:
         raise ProbeError(f"the loader could not be simulated: {error.message}") from error
     return _Section(reading).of(played)
 
 
 def torch_target(reading: Reading) -> TorchTarget | None:
-    """Return the torch that this interpreter would import; None when there is no torch or no interpreter."""
+    """Return whose `import torch` is played; None where there is no torch, or no interpreter to import it."""
     build = reading.fact(TorchBuild)
     python = reading.fact(Interpreter)
     if not build.present or not python.resolved:
@@ -102,11 +101,11 @@ def torch_target(reading: Reading) -> TorchTarget | None:
     )
 
 
-def loader_roots(reading: Reading, executable: str, disk: Disk) -> SearchRoots:
-    """Return what this host adds to a search for libraries."""
+def loader_roots(reading: Reading, disk: Disk) -> SearchRoots:
+    """Return what decides the loader's searches for the environment's interpreter on this host. Raises ElfError."""
     host = reading.host
     return search_roots(
-        executable,
+        reading.fact(Interpreter).executable,
         library_path=host.environ.get("LD_LIBRARY_PATH", ""),
         preload=host.environ.get("LD_PRELOAD", ""),
         cpu_flags=_cpu_flags(reading),

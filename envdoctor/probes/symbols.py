@@ -172,7 +172,7 @@ class _Opening:
         self.unreadable: list[str] = []
         self.left_out = 0
         self.mapped: list[ElfObject] = []
-        self.roots = loader_roots(reading, python.executable, disk)
+        self.roots = loader_roots(reading, disk)
 
     def all(self, paths: list[str]) -> Symbols:
         played, loader = self._start(self.roots, self.binder)

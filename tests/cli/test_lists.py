@@ -26,10 +26,10 @@ def test_explain_takes_a_code_or_a_name_in_any_case(tmp_path: Path, wanted: str)
 
 
 def test_explain_names_what_is_near(tmp_path: Path) -> None:
-    assert run_envdoctor("explain", "fx-race", folder=tmp_path) == Outcome(
+    assert run_envdoctor("explain", "foreign-cuda", folder=tmp_path) == Outcome(
         code=2,
         out="",
-        err="error: no check is called `fx-race`; near it: ED510 fx-tracing-race\n\n"
+        err="error: no check is called `foreign-cuda`; near it: ED302 foreign-cuda-major\n\n"
         "hint: `envdoctor checks` lists them all\n",
     )
 

@@ -8,7 +8,19 @@ import pytest
 
 from tests.factories.run_envdoctor import ROOT, environment
 
-HEAVY = ("pydantic", "pydantic_core", "rich", "torch", "transformers", "numpy", "uv", "envdoctor.stack", "tomli_w")
+HEAVY = (
+    "pydantic",
+    "pydantic_core",
+    "rich",
+    "torch",
+    "transformers",
+    "numpy",
+    "uv",
+    "envdoctor.stack",
+    "tomli_w",
+    "logging",
+    "asyncio",
+)
 
 
 @pytest.mark.parametrize(
