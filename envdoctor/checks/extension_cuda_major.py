@@ -73,7 +73,7 @@ def _finding(case: Case, users: list[CudaUser], build: TorchBuild) -> Finding:
             f"CUDA {first.major}'s folder on LD_LIBRARY_PATH: it would shadow libraries of the same name",
             [],
         ),
-        symptom_of=("torch-build", "version:torch"),
+        symptom_of=(f"companion:{first.owner}:torch", "torch-build", "version:torch"),
     )
 
 

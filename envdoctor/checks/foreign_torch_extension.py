@@ -65,7 +65,7 @@ def _finding(case: Case, items: list[Fault]) -> Finding:
             *others(items),
         ),
         remediation=_remedy(case, fault, build, wants=has or wants),
-        symptom_of=("shadow:torch", "version:torch", "torch-build", "dist:torch"),
+        symptom_of=(f"companion:{fault.owner}:torch", "shadow:torch", "version:torch", "torch-build", "dist:torch"),
     )
 
 

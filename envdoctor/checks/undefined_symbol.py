@@ -38,6 +38,9 @@ def run(case: Case) -> Iterator[Finding]:
     """Yield one finding for each symbol and asking object of `import torch`, one for each of a distribution."""
     groups: dict[tuple[str, str, str], list[Fault]] = {}
     for fault in faults(case, "symbol"):
+        # A symbol that another object of the same distribution has is a matter of which it opens first.
+        if not fault.provider and fault.owner and fault.owner in {holder.owner for holder in fault.has_it}:
+            continue
         groups.setdefault((fault.owner, fault.name, fault.requester if not fault.path else ""), []).append(fault)
     for items in groups.values():
         yield _finding(case, items)

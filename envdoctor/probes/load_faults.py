@@ -98,6 +98,8 @@ class FaultMaker:
 
     def torch_abi(self) -> str:
         """Return the std::string that torch was compiled with, told by libc10.so's symbols."""
+        if not self._reading.fact(TorchBuild).present:
+            return ""
         try:
             names = [symbol.name for symbol in SymbolTable(f"{self._lib}/libc10.so").exported()]
         except ElfError:

@@ -17,6 +17,7 @@ from envdoctor.elf.disk import Disk
 from envdoctor.elf.graph import Loader
 from envdoctor.elf.reader import ElfObject
 from envdoctor.elf.search import SearchRoots
+from envdoctor.elf.symbols import SymbolTable
 from envdoctor.elf.torch_import import TorchImport, play_import
 from envdoctor.errors import ElfError, ProbeError
 from envdoctor.model.codec import encode
@@ -141,6 +142,7 @@ def _read_beside(reading: Reading) -> Iterator[str]:
     build = reading.fact(TorchBuild)
     if build.present:
         yield f"{build.folder}/__init__.py"
+        yield f"{build.folder}/lib/libc10.so"
 
 
 def _question(reading: Reading, paths: list[str]) -> str:
@@ -148,11 +150,13 @@ def _question(reading: Reading, paths: list[str]) -> str:
     owners = Owners(reading)
     items = [(path, owner.name, owner.version) for path in paths if (owner := owners.of(path))]
     environ = reading.host.environ
+    # The kernel resolves the interpreter's links, so bin/python and bin/python3 ask the same.
+    resolved = reading.fact(Interpreter).resolved
     target = torch_target(reading)
     asked = [
         _FORMAT,
-        encode(target) if target else None,
-        reading.fact(Interpreter).executable,
+        encode(replace(target, executable=resolved)) if target else None,
+        resolved,
         str(reading.host.ld_so_cache),
         [environ.get(name, "") for name in ("LD_LIBRARY_PATH", "LD_PRELOAD")],
         items,
@@ -170,6 +174,7 @@ class _Opening:
         self.binder = Binder()
         self.owners = Owners(reading)
         self.unreadable: list[str] = []
+        self.modules: dict[str, bool] = {}
         self.left_out = 0
         self.mapped: list[ElfObject] = []
         self.roots = loader_roots(reading, disk)
@@ -242,12 +247,23 @@ class _Opening:
         return elf if elf.dynamic and (elf.bits, elf.machine) == (self.roots.bits, self.roots.machine) else None
 
     def _is_module(self, path: str) -> bool:
+        if path not in self.modules:
+            self.modules[path] = self._imported(path)
+        return self.modules[path]
+
+    def _imported(self, path: str) -> bool:
         name = path.rpartition("/")[2]
-        return not name.startswith("lib") and importable(name, self.python)
+        if not importable(name, self.python):
+            return False
+        # Of what is called like a library only the init function tells that Python imports it: triton._C.libtriton.
+        return not name.startswith("lib") or _defines(path, f"PyInit_{name.partition('.')[0]}")
 
     def _is_opened(self, path: str, elf: ElfObject) -> bool:
         # NVIDIA's own plugins (MPI, UCX, InfiniBand) are opened where their counterpart is installed, else never.
-        return "/nvidia/" not in path and (self._is_module(path) or _links(elf))
+        return not self._of_nvidia(path) and (self._is_module(path) or _links(elf))
+
+    def _of_nvidia(self, path: str) -> bool:
+        return "-packages/nvidia/" in self.owners.relative(path)
 
     def _by_variable(self, path: str, plain: Loader) -> Iterator[Reached]:
         fork = plain.fork()
@@ -273,7 +289,7 @@ class _Opening:
             telling = tuple(name for name in elf.needed if len(majors_of(name)) == 1)
             majors = {majors_of(name)[0] for name in telling}
             owner = self.owners.of(path)
-            if len(majors) == 1 and owner is not None and "/nvidia/" not in path:
+            if len(majors) == 1 and owner is not None and not self._of_nvidia(path):
                 yield CudaUser(
                     path=self.owners.relative(path),
                     owner=owner.name,
@@ -283,6 +299,13 @@ class _Opening:
                     links_torch=any(_LINKS_TORCH.match(name) for name in elf.needed),
                     module=self._is_module(path),
                 )
+
+
+def _defines(path: str, symbol: str) -> bool:
+    try:
+        return SymbolTable(path).defines(symbol)
+    except ElfError:
+        return False
 
 
 def _paths(names: Iterable[str]) -> Iterator[str]:
