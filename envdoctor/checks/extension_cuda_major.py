@@ -51,8 +51,9 @@ def run(case: Case) -> Iterator[Finding]:
 
 
 def _finding(case: Case, users: list[CudaUser], build: TorchBuild) -> Finding:
-    first = min(users, key=lambda user: (not user.module, not user.links_torch))
-    said = next((fault.message for fault in faults(case, "major") if fault.owner == first.owner), "")
+    failed = {fault.path: fault.message for fault in faults(case, "major")}
+    first = min(users, key=lambda user: (not user.links_torch, user.path not in failed, not user.module))
+    said = failed.get(first.path, "")
     return Finding(
         code=CODE,
         name=NAME,
@@ -63,7 +64,7 @@ def _finding(case: Case, users: list[CudaUser], build: TorchBuild) -> Finding:
         subject=first.owner,
         evidence=(
             f"{site_relative(first.path)} needs {', '.join(first.needed)} (DT_NEEDED)",
-            *((f"after `import torch` its import fails: {said}",) if said else ()),
+            *((f"after `import torch` it cannot be loaded: {said}",) if said else ()),
             *_brought_by(case, first.major),
         ),
         remediation=restore_or(

@@ -37,7 +37,7 @@ def test_br08_the_wrong_build_and_no_missing_library(tmp_path: Path) -> None:
     (finding,) = verdict.findings
     assert finding.evidence == (
         "vllm/_C.abi3.so needs libcudart.so.13 (DT_NEEDED)",
-        f"after `import torch` its import fails: {ERROR}",
+        f"after `import torch` it cannot be loaded: {ERROR}",
         "CUDA 13 is here as nvidia-cuda-runtime 13.3.29, required by flashinfer-python",
     )
     # The trap is LD_LIBRARY_PATH, which would shadow libraries of equal sonames.
