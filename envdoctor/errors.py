@@ -9,7 +9,9 @@ EnvdoctorError                 message + hint + exit code
 ├── ElfError                   a file is not the ELF object it should be (recorded as a fact)
 ├── ProbeError                 a fact could not be read (recorded as a fact; the checks that need it say so)
 ├── CacheError                 a snapshot or a warm-up is not what it should be; nothing was taken from it: exit 1
+├── CaptureError               a venv cannot be captured as it is; nothing was written: exit 1
 ├── RestoreError               a restore stopped and the old venv is untouched: exit 4
+├── FetchError                 not every wheel could be fetched; what was fetched is verified and kept: exit 4
 └── GateRefusedError           the gate does not let the trainer start: exit 1, 2 or 3
 """
 
@@ -66,6 +68,18 @@ class CacheError(EnvdoctorError):
 
 class RestoreError(EnvdoctorError):
     """A restore stopped; the old venv is as it was."""
+
+    exit_code = ExitCode.RESTORE_FAILED
+
+
+class CaptureError(EnvdoctorError):
+    """A venv cannot be captured as it is; nothing was written."""
+
+    exit_code = ExitCode.FINDINGS
+
+
+class FetchError(EnvdoctorError):
+    """Not every wheel could be fetched; what was fetched is verified and kept."""
 
     exit_code = ExitCode.RESTORE_FAILED
 

@@ -34,17 +34,20 @@ class Examination:
 def take_fingerprint(target: Target, host: Host, options: Options | None = None) -> Fingerprint:
     """Run every probe over the target. A probe that fails leaves its reason; nothing of the target is run."""
     options = options or Options()
-    probes = chosen(options)
-    reading = Reading(target=target, host=host, options=options, probes=probes)
+    return written_down(Reading(target=target, host=host, options=options, probes=chosen(options)))
+
+
+def written_down(reading: Reading) -> Fingerprint:
+    """Return all facts of a reading; one that could not be read leaves its reason."""
     sections: list[object] = []
     unread: list[Unread] = []
-    for kind in probes:
+    for kind in reading.probes:
         try:
             sections.append(reading.fact(kind))
         except ProbeError as error:
             unread.append(Unread(section=kind.__name__, reason=error.message))
     return Fingerprint(
-        target=str(target.prefix),
+        target=str(reading.target.prefix),
         taken_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         tool_version=__version__,
         sections=tuple(sections),

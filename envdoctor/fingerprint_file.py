@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from envdoctor.identity import digest_of
 from envdoctor.model.codec import CodecError, decode, encode
 from envdoctor.model.fingerprint import SCHEMA_VERSION, Fingerprint, Unread
 from envdoctor.probes.registry import ON_REQUEST, PROBES
@@ -17,6 +18,7 @@ def document(facts: Fingerprint) -> dict[str, Any]:
         "tool": {"name": "envdoctor", "version": facts.tool_version},
         "target": facts.target,
         "taken_at": facts.taken_at,
+        "digest": digest_of(facts),
         "sections": {type(section).__name__: encode(section) for section in facts.sections},
         "unread": {gap.section: gap.reason for gap in facts.unread},
     }

@@ -72,17 +72,34 @@ def read(path: Path) -> ProfileFile:
 
 
 def load_lock(file: ProfileFile) -> Lock:
-    """Read the profile's lock. Raises LockError, naming the file and the line's requirement."""
-    try:
-        text = file.lock_path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    """Read the profile's lock: hashed requirements, or PEP 751. Raises LockError, naming the file and what is wrong."""
+    if not file.lock_path.exists():
         raise LockError(
             f"{file.lock_path}: the lock of profile {file.profile.name} is missing",
             f"put it there, or correct lock.file in {file.path}",
-        ) from None
+        )
+    return read_lock(file.lock_path)
+
+
+def read_lock(path: Path) -> Lock:
+    """Read a lock file. Raises LockError, naming the file and what is wrong."""
+    try:
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise LockError(f"{file.lock_path}: {error}", "the lock must be a readable UTF-8 text file") from error
-    return lock_model.parse(text, str(file.lock_path))
+        raise LockError(f"{path}: {error}", "the lock must be a readable UTF-8 text file") from error
+    return _load_pylock(text, path) if path.suffix == ".toml" else lock_model.parse(text, str(path))
+
+
+def _load_pylock(text: str, path: Path) -> Lock:
+    from envdoctor.model import pylock  # noqa: PLC0415 - packaging's reader costs more than a whole check
+
+    try:
+        data = toml.loads(text)
+    except toml.TOMLDecodeError as error:
+        raise LockError(f"{path}: not TOML: {error}", "correct the file, or lock again") from error
+    if not pylock.is_pylock(path.name):
+        raise LockError(f"{path}: PEP 751 does not allow this file name", "call it pylock.NAME.toml")
+    return pylock.parse(data, str(path))
 
 
 def _folders(start: Path) -> list[Path]:

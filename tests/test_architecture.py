@@ -48,6 +48,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "envdoctor.heading",
         "envdoctor.report",
     ),
+    "envdoctor.identity": ("envdoctor.model", "envdoctor.probes"),
+    "envdoctor.sides": ("envdoctor.model", "envdoctor.probes", "envdoctor.identity", "packaging"),
     "envdoctor.heading": ("envdoctor.model", "envdoctor.probes", "envdoctor.report"),
     "envdoctor.stack": (
         "envdoctor.stack",
@@ -57,6 +59,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "envdoctor.errors",
         "envdoctor.profile_store",
         "envdoctor.examine",
+        "envdoctor.identity",
         "packaging",
         "tomli",
         "tomli_w",
@@ -75,6 +78,16 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "envdoctor.fleet": ("envdoctor.fleet", "envdoctor.model", "envdoctor.probes", "envdoctor.errors"),
     "envdoctor.report": ("envdoctor.report", "envdoctor.model", "envdoctor.errors", "envdoctor.exitcodes", "rich"),
+    "envdoctor.explore": (
+        "envdoctor.explore",
+        "envdoctor.model",
+        "envdoctor.elf",
+        "envdoctor.probes",
+        "envdoctor.checks",
+        "envdoctor.stack",
+        "envdoctor.examine",
+        "envdoctor.errors",
+    ),
     "envdoctor.cli": ("envdoctor", "typer", "rich", "packaging"),
     "trainer": (
         "trainer",

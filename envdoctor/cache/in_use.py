@@ -1,18 +1,22 @@
 """Which live processes use a cache: taking files from under a running job breaks it.
 
-A process that has mapped or opened a file of a root uses it. So does one that has torch loaded and was started with the
-root in its environment: a wrapper's source is read again long after it was compiled (inspect.getsource).
+A process that has mapped or opened a file of a root uses it. So does one that has torch loaded and was started with an
+environment that means the root: a wrapper's source is read again long after it was compiled (inspect.getsource).
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from envdoctor.cache.layout import Root
 from envdoctor.probes.host import Host
 
-_VARIABLES = {"inductor": b"TORCHINDUCTOR_CACHE_DIR=", "triton": b"TRITON_CACHE_DIR="}
+# Root -> the variable that names it, and those that decide where it lies when that one is not set.
+_VARIABLES = {
+    "inductor": ("TORCHINDUCTOR_CACHE_DIR", ("TMPDIR",)),
+    "triton": ("TRITON_CACHE_DIR", ("TRITON_HOME", "HOME")),
+}
 _TORCH = "/libtorch"
 
 
@@ -28,14 +32,13 @@ class User:
 
 def users(roots: Iterable[Root], host: Host, own_pid: int) -> tuple[User, ...]:
     """Return the processes that use a root, as far as this user may look into them; `own_pid` is left out."""
-    real = {root.kind: os.path.realpath(root.path) for root in roots}
+    looked_for = list(roots)
     found = []
     for folder in _processes(host.proc):
         pid = int(folder.name)
-        if pid == own_pid:
-            continue
-        kinds = set(_used(folder, real))
-        found += [User(pid=pid, command=_command(folder), root=kind) for kind in sorted(kinds)]
+        if pid != own_pid:
+            kinds = set(_used(folder, looked_for, host))
+            found += [User(pid=pid, command=_command(folder), root=kind) for kind in sorted(kinds)]
     return tuple(found)
 
 
@@ -44,25 +47,38 @@ def _processes(proc: Path) -> Iterator[Path]:
     yield from (proc / name for name in sorted(names, key=int))
 
 
-def _used(process: Path, roots: Mapping[str, str]) -> Iterator[str]:
+def _used(process: Path, roots: Sequence[Root], host: Host) -> Iterator[str]:
     try:
         maps = (process / "maps").read_text(errors="replace")
         links = [str(link.readlink()) for link in (process / "fd").iterdir()]
-        environ = (process / "environ").read_bytes()
+        raw = (process / "environ").read_bytes()
+        own = process.stat().st_uid == host.uid
     except OSError:
         # Gone meanwhile, or another user's: the kernel lets nobody look.
         return
-    for kind, folder in roots.items():
-        inside = folder + "/"
-        named = _VARIABLES.get(kind, b"\0") + os.fsencode(folder) + b"\0"
+    pairs = (entry.partition("=") for entry in os.fsdecode(raw).split("\0"))
+    environ = {name: value for name, _, value in pairs}
+    for root in roots:
+        inside = os.path.realpath(root.path) + "/"
         opened = inside in maps or any(link.startswith(inside) for link in links)
-        if opened or (_TORCH in maps and named in environ + b"\0"):
-            yield kind
+        if opened or (_TORCH in maps and _means(environ, root, host, own=own)):
+            yield root.kind
 
 
-def _command(process: Path) -> str:
+def _means(environ: Mapping[str, str], root: Root, host: Host, *, own: bool) -> bool:
+    """Say whether a process with this environment that compiles would do so in that root."""
+    if root.kind not in _VARIABLES:
+        return False
+    variable, deciding = _VARIABLES[root.kind]
+    if variable in environ:
+        return environ[variable] == str(root.path)
+    same = all(environ.get(name) == host.environ.get(name) for name in deciding)
+    return own and root.found_via == "default" and same
+
+
+def _command(folder: Path) -> str:
     try:
-        words = (process / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+        words = (folder / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
     except OSError:
         return ""
     return b" ".join(words).decode(errors="replace")[:120]

@@ -17,6 +17,7 @@ SCHEMA = 1
 NAME = "manifest.json"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _LONGEST_PATH = 1024
+_LONGEST_NAME = 255
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,9 +121,17 @@ def _wrong(file: StoredFile) -> str:
         return "it leads out of its folder, or hides where it leads"
     if parts[0] == OWN:
         return "it would replace envdoctor's own records"
-    if file.size < 0 or not _SHA256.fullmatch(file.sha256) or file.mode & ~0o777:
-        return "impossible size, hash or mode"
-    return ""
+    if not _can_be_named(parts):
+        return "no name a file can have"
+    possible = file.size >= 0 and 0 <= file.modified < 1 << 63 and not file.mode & ~0o777
+    return "" if possible and _SHA256.fullmatch(file.sha256) else "impossible size, time, hash or mode"
+
+
+def _can_be_named(parts: tuple[str, ...]) -> bool:
+    try:
+        return all(len(part.encode("utf-8", "surrogateescape")) <= _LONGEST_NAME for part in parts)
+    except UnicodeEncodeError:
+        return False
 
 
 def graph_files(manifest: Manifest) -> list[StoredFile]:

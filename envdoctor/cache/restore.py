@@ -159,13 +159,21 @@ def _staging(manifest: Manifest, folders: Mapping[str, Path]) -> Iterator[Mappin
     staged: dict[str, Path] = {}
     try:
         for root in sorted({file.root for file in manifest.files}):
-            own = folders[root] / OWN
-            own.mkdir(exist_ok=True, mode=0o700)
-            staged[root] = Path(tempfile.mkdtemp(prefix=f"{_STAGING}{os.getpid()}-", dir=own))
+            staged[root] = _staging_folder(folders[root] / OWN)
         yield staged
     finally:
         for folder in staged.values():
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _staging_folder(own: Path) -> Path:
+    try:
+        own.mkdir(exist_ok=True, mode=0o700)
+        return Path(tempfile.mkdtemp(prefix=f"{_STAGING}{os.getpid()}-", dir=own))
+    except OSError as error:
+        raise CacheError(
+            f"{error.filename}: {error.strerror}; nothing was merged", "restore as the cache's owner"
+        ) from error
 
 
 def _unpack(reader: Reader, manifest: Manifest, staged: Mapping[str, Path]) -> Mapping[str, Path]:
@@ -173,8 +181,11 @@ def _unpack(reader: Reader, manifest: Manifest, staged: Mapping[str, Path]) -> M
     contents: dict[str, Path] = {}
     for number, file in enumerate(distinct(manifest)):
         path = staged[file.root] / str(number)
-        with path.open("xb") as out:
-            reader.content(file, out)
+        try:
+            with path.open("xb") as out:
+                reader.content(file, out)
+        except OSError as error:
+            raise CacheError(f"{path}: {error.strerror}; nothing was merged", "free some space") from error
         contents[file.sha256] = path
     reader.end()
     return contents
@@ -232,7 +243,9 @@ def _present(target: Path, file: StoredFile, source: Path, folder: Path) -> Outc
     """Say what should happen at the target: "added" when nothing is there, "replaced" for something older or broken."""
     try:
         status = target.lstat()
-        same = stat.S_ISREG(status.st_mode) and filecmp.cmp(source, target, shallow=False)
+        if not stat.S_ISREG(status.st_mode):
+            return "replaced"
+        same = filecmp.cmp(source, target, shallow=False)
     except FileNotFoundError:
         return "added"
     if same:

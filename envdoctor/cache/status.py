@@ -18,6 +18,15 @@ from envdoctor.probes.mounts import NETWORK
 State = Literal["hit", "partial", "miss", "cold", "unknown"]
 _VOLATILE = frozenset({"tmpfs", "ramfs"})
 _NEARLY_FULL_BYTES = 256 << 20
+# Variables that keep a cache from being asked at all; they are a part of no key: torch/_inductor/config.py,
+# torch/_functorch/config.py, torch/compiler/config.py, triton/knobs.py.
+_SWITCHES = (
+    ("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1", "every cache of inductor"),
+    ("TORCH_COMPILE_FORCE_DISABLE_CACHES", "1", "every cache of inductor"),
+    ("TORCHINDUCTOR_FX_GRAPH_CACHE", "0", "the cache of FX graphs"),
+    ("TORCHINDUCTOR_AUTOGRAD_CACHE", "0", "the cache of autograd graphs"),
+    ("TRITON_ALWAYS_COMPILE", "1", "the cache of Triton kernels"),
+)
 _SEVERAL_RANKS = ("NNODES", "SLURM_NNODES", "WORLD_SIZE")
 
 
@@ -99,7 +108,7 @@ def examine(
     found = list(files(roots))
     broken = damaged_entries(roots, found)
     match = _best(manifests, key, found)
-    state, reasons = _decide(found, broken, match)
+    state, reasons = _switched_off(environ) or _decide(found, broken, match)
     statuses = tuple(_root_status(cache, found, uid, environ) for cache in caches)
     return Status(
         state=state,
@@ -147,6 +156,13 @@ def _match(manifest: Manifest, key: Sequence[Part], sizes: Mapping[tuple[str, st
         gone=sum(size is None for size, _ in now),
         resized=sum(size is not None and size != then for size, then in now),
     )
+
+
+def _switched_off(environ: Mapping[str, str]) -> tuple[State, tuple[str, ...]] | None:
+    off = [
+        f"{name}={environ[name]} switches {what} off" for name, value, what in _SWITCHES if environ.get(name) == value
+    ]
+    return ("miss", tuple(off)) if off else None
 
 
 def _decide(

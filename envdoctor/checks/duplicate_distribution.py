@@ -45,6 +45,7 @@ def run(case: Case) -> Iterator[Finding]:
 
 def _without_expected(items: list[Distribution]) -> list[Distribution]:
     front = items[0]
+    items = [item for item in items if item is front or not item.site.endswith("/lib/python3/dist-packages")]
     if front.origin == "site-packages":
         items = [item for item in items if item.site == front.site or item.origin == "site-packages"]
     # Debian ships an egg-info beside the dist-info of the same version; an editable source has one of its own.

@@ -19,15 +19,21 @@ COMMANDS = {
     for name in (
         "check",
         "restore",
+        "repair",
         "history",
         "rollback",
         "prune",
         "run",
         "fingerprint",
+        "why",
+        "impact",
         "explain",
         "checks",
         "profiles",
         "lock",
+        "capture",
+        "fetch",
+        "diff",
         "cache",
     )
 }

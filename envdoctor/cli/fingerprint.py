@@ -12,7 +12,8 @@ def fingerprint(
 ) -> int:
     """Write the facts of a venv as one JSON document, which `check --fingerprint FILE` reads back.
 
-    Nothing of the venv is run or imported. A profile names the source files of the training code to hash.
+    Nothing of the venv is run or imported. A profile names the source files of the training code to hash. `digest` is
+    equal for two venvs exactly when the same code would run in them, wherever they lie.
     """
-    write_result(dump(document(take(Request(venv=venv, profile=profile, deep=deep)))), output)
+    write_result(dump(document(take(Request(venv=venv, profile=profile, deep=deep), contents=True))), output)
     return 0

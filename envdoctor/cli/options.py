@@ -26,6 +26,10 @@ ProfileOption = Annotated[
         help="Known-good stack: a name, or a path to its TOML.",
     ),
 ]
+VenvOption = Annotated[
+    str,
+    typer.Option("--venv", metavar="VENV", help="A venv's folder or interpreter. Default: $VIRTUAL_ENV, else ./.venv."),
+]
 FormatOption = Annotated[
     Format, typer.Option("--format", envvar="ENVDOCTOR_FORMAT", help="How the result is written to stdout.")
 ]

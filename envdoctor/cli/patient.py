@@ -68,13 +68,17 @@ def examine_request(request: Request, host: Host | None = None) -> tuple[Header,
     return heading(facts, profile.name if profile else ""), verdict
 
 
-def take(request: Request, host: Host | None = None) -> Fingerprint:
-    """Return the facts of the venv that was asked for; a profile adds the hashes of the training code it names."""
+def take(request: Request, host: Host | None = None, *, contents: bool = False) -> Fingerprint:
+    """Return the facts of the venv that was asked for; a profile adds the hashes of the training code it names.
+
+    contents: also digest every RECORD, so that the stack has a digest.
+    """
     host = host or Host.current()
     found = _profile(request, host)
     options = Options(
         source_root=found.path.parent.parent if found else None,
         source_files=tuple(found.profile.sources) if found else (),
+        contents=contents,
         deep=request.deep,
     )
     target = locate(request.venv, host)

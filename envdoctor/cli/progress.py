@@ -17,6 +17,15 @@ _TITLES: dict[Phase, str] = {
     "swap": "Swap",
     "recover": "Recover",
     "prune": "Prune",
+    "pin": "Pin",
+    "keep": "Keep",
+    "fetch": "Fetch",
+}
+# Phases whose every line is news, where there is no terminal to draw a bar on.
+_TOLD = ("build", "recover", "prune", "keep", "fetch")
+_STANDING: dict[Phase, str] = {
+    "verify": "every file by its sha256",
+    "pin": "each distribution to the wheel whose files it has",
 }
 
 
@@ -41,9 +50,9 @@ class _Lines:
         self._text = ""
 
     def __call__(self, event: Event) -> None:
-        news = event.phase != self._phase or (event.phase in ("build", "recover", "prune") and event.text != self._text)
+        news = event.phase != self._phase or (event.phase in _TOLD and event.text != self._text)
         if news and event.text:
-            text = "every file by its sha256" if event.phase == "verify" else event.text
+            text = _STANDING.get(event.phase, event.text)
             self._console.print(f"{_TITLES[event.phase]:8} {text}", markup=False, highlight=False, soft_wrap=True)
         self._phase, self._text = event.phase, event.text
 
@@ -65,5 +74,9 @@ class _Bars:
             self._tasks[event.phase] = self._bars.add_task(event.text, total=None, title=_TITLES[event.phase])
         total = event.total or None
         self._bars.update(
-            self._tasks[event.phase], total=total, completed=event.done, description=event.text.replace("[", r"\[")
+            self._tasks[event.phase],
+            total=total,
+            completed=event.done,
+            # None leaves the text as it is.
+            description=event.text.replace("[", r"\[") or None,
         )

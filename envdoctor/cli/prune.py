@@ -17,6 +17,7 @@ from envdoctor.model.wording import counted
 from envdoctor.probes.host import Host
 from envdoctor.stack import generations
 from envdoctor.stack.generations import PrunePlan
+from envdoctor.stack.transaction import recover_first
 
 
 def prune(
@@ -38,6 +39,8 @@ def prune(
     as_json = json or output_format == "json"
     host = Host.current()
     store = store_of(venv, host)
+    if not dry_run:
+        recover_first(store, lambda event: say(event.text))
     plan = generations.plan_prune(store, keep, launch_hosts(host))
     if dry_run:
         _write(as_json, _text(plan, keep), plan, "planned")
@@ -46,7 +49,7 @@ def prune(
     if plan.removed and not yes and not agreed(f"Remove {counted(len(plan.removed), 'generation')}?"):
         say("nothing was removed")
         return ExitCode.INTERRUPTED
-    if plan.removed or store.root.is_dir():
+    if plan.removed:
         with stoppable():
             generations.prune(store, plan.removed, lambda event: say(event.text))
     freed = f"{counted(len(plan.removed), 'generation')} removed, {size(plan.space.frees)} freed\n"

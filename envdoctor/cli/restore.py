@@ -1,6 +1,7 @@
 """`envdoctor restore`: the known-good stack, built beside, verified, swapped in."""
 
 import json as json_module
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,8 +19,11 @@ from envdoctor.model.codec import encode
 from envdoctor.model.wording import counted
 from envdoctor.probes.host import Host
 from envdoctor.stack import restore as restoring
+from envdoctor.stack import wheelhouse as wheelhouses
 from envdoctor.stack.journal import inode
 from envdoctor.stack.restore import Prepared, Restored
+from envdoctor.stack.store import Store
+from envdoctor.stack.transaction import recover_first
 from envdoctor.stack.urls import shown
 from envdoctor.stack.verify import Verified
 
@@ -31,7 +35,19 @@ def restore(
         str, typer.Option("--python", metavar="PYTHON", help="Base interpreter: a path, or a version such as 3.12.")
     ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")] = False,
+    rehearse: Annotated[
+        bool,
+        typer.Option(
+            "--rehearse", help="Build and verify the copy, as far as its wheels are to be had, and discard it."
+        ),
+    ] = False,
     offline: Annotated[bool, typer.Option("--offline", help="Use uv's cache and local sources only.")] = False,
+    wheelhouse: Annotated[
+        list[str],
+        typer.Option(
+            "--wheelhouse", metavar="DIR", help="Folder of wheels to take first, as `fetch` fills it. Can be repeated."
+        ),
+    ] = [],  # noqa: B006 - typer reads the default and never shares it
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Rebuild even when the stack is already in place.")] = False,
     output_format: FormatOption = "text",
@@ -54,10 +70,14 @@ def restore(
         lock=profile_store.load_lock(file),
         python=python,
         offline=offline or host.environ.get("UV_OFFLINE", "").lower() in {"1", "true", "yes", "on"},
+        wheelhouses=wheelhouses.chosen(wheelhouse, file, host.cwd),
     )
+    recovered = () if dry_run else _recover(target)
     prepared = restoring.prepare(request, host)
     if dry_run:
         return _show_plan(prepared, as_json=as_json)
+    if rehearse:
+        return _rehearse(prepared, as_json=as_json)
     if not force and (verified := _in_place(prepared)):
         return _say_in_place(prepared, verified, as_json=as_json)
     say(plan_text(prepared.plan))
@@ -65,12 +85,32 @@ def restore(
         say(_state(prepared))
         return ExitCode.INTERRUPTED
     done = _carry_out(prepared)
+    done = replace(done, recovered=(*recovered, *done.recovered))
     _write(as_json, outcome_text(done), prepared, {"status": "restored", "result": _result(done)})
     return ExitCode.OK
 
 
+def _recover(target: Path) -> tuple[str, ...]:
+    from envdoctor.cli.progress import progress
+
+    with progress() as listen, stoppable():
+        return recover_first(Store.of(target), listen)
+
+
 def _show_plan(prepared: Prepared, *, as_json: bool) -> int:
     _write(as_json, plan_text(prepared.plan), prepared, {"status": "planned"})
+    return ExitCode.RESTORE_FAILED if prepared.plan.unavailable else ExitCode.OK
+
+
+def _rehearse(prepared: Prepared, *, as_json: bool) -> int:
+    from envdoctor.cli.progress import progress
+    from envdoctor.cli.rehearsal_text import rehearsed_text
+    from envdoctor.stack.rehearse import rehearse
+
+    say(plan_text(prepared.plan))
+    with progress() as listen, stoppable():
+        done = rehearse(prepared, _examiner(prepared), listen)
+    _write(as_json, rehearsed_text(prepared.plan, done), prepared, {"status": "rehearsed", "result": encode(done)})
     return ExitCode.RESTORE_FAILED if prepared.plan.unavailable else ExitCode.OK
 
 

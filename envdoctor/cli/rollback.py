@@ -16,6 +16,7 @@ from envdoctor.probes.host import Host
 from envdoctor.stack import generations
 from envdoctor.stack.in_use import users
 from envdoctor.stack.restore import refuse_strange
+from envdoctor.stack.transaction import recover_first
 
 
 def rollback(
@@ -36,6 +37,8 @@ def rollback(
     host = Host.current()
     store = store_of(venv, host)
     refuse_strange(store.target)
+    if not dry_run:
+        recover_first(store, lambda event: say(event.text))
     wanted = generations.chosen(store, number or None)
     back = generations.describe(wanted, int(wanted.name))
     running = users(store.target, host.proc)
@@ -52,7 +55,6 @@ def rollback(
     if not yes and not agreed(f"Go back to generation {back.number}?"):
         say(f"{store.target} is as it was")
         return ExitCode.INTERRUPTED
-    # The newest one now, not at the exchange: that may recover an interrupted command first and keep one more.
     with stoppable():
         done = generations.roll_back(store, back.number, lambda event: say(event.text))
     result = {"target": str(done.target), "kept": str(done.kept) if done.kept else None, "seconds": done.seconds}

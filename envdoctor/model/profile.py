@@ -31,6 +31,8 @@ class LockWanted:
     """uv's `--torch-backend` value ("cu128", "cpu"), asked only for what no configured source has."""
     resolved: str = ""
     """The day the lock was resolved for (ISO date)."""
+    digest: str = ""
+    """Digest of the stack the lock was captured from; empty for a lock that was resolved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +89,16 @@ class ExpectedRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GitState:
+    """The repository of the training code when the profile was captured."""
+
+    commit: str = ""
+    """Full hash of HEAD; empty when there was no repository."""
+    changed: tuple[str, ...] = ()
+    """Files that differed from that commit, relative to the profile's project root."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Waiver:
     """A finding this profile accepts, with the reason."""
 
@@ -115,4 +127,5 @@ class Profile:
     expected: ExpectedRun = ExpectedRun()
     sources: Mapping[str, str] = field(default_factory=dict)
     """Source file of the training code (relative to the profile's project root) -> its sha256."""
+    git: GitState = GitState()
     waivers: tuple[Waiver, ...] = ()

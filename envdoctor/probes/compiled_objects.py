@@ -4,6 +4,7 @@ Their folders are named after the Python and CUDA versions at most, so an object
 as it is. Inductor's and Triton's caches are keyed by content and are never wrong in this way; they are not read.
 """
 
+import itertools
 import os
 import re
 from collections.abc import Iterator
@@ -58,7 +59,8 @@ def probe(reading: Reading) -> CompiledObjects:
     objects: list[CompiledObject] = []
     unreadable: list[str] = []
     build = reading.fact(TorchBuild)
-    paths = list(_paths(reading, build)) if build.present else []
+    # One more than is read tells that there are more; a cache of thousands is not walked to its end.
+    paths = list(itertools.islice(_paths(reading, build), _MAXIMUM_OBJECTS + 1)) if build.present else []
     for kind, path in paths[:_MAXIMUM_OBJECTS]:
         try:
             needed = read_elf(path).needed

@@ -23,6 +23,8 @@ class Options:
     """Project root of the training code."""
     source_files: tuple[str, ...] = ()
     """Files under `source_root` to hash."""
+    contents: bool = False
+    """Digest every RECORD, so that the stack as a whole has a digest."""
     deep: bool = False
     """Hash every file that a RECORD states a hash for."""
     progress: Callable[[int, int], None] | None = None

@@ -77,30 +77,37 @@ class Libraries:
 
 def probe(reading: Reading) -> Libraries:
     """Play `import torch` from the files. Raises ProbeError when a file it depends on cannot be read."""
-    build = reading.fact(TorchBuild)
-    python = reading.fact(Interpreter)
-    if not build.present or not python.resolved:
-        reason = "the interpreter does not exist" if build.present else "torch is not installed"
+    target = torch_target(reading)
+    if target is None:
+        reason = "the interpreter does not exist" if reading.fact(TorchBuild).present else "torch is not installed"
         return Libraries(simulated=False, reason=reason, import_error="", providers=(), unresolved=(), notes=())
-    target = TorchTarget(
-        torch=build.folder,
-        sys_path=tuple(entry.path for entry in reading.fact(SearchPath).entries),
-        executable=python.executable,
-        cuda=build.cuda or None,
-    )
     disk = Disk()
     try:
-        roots = _roots(reading, python.executable, disk)
-        played = simulate_import(target, roots, disk)
+        played = simulate_import(target, loader_roots(reading, disk), disk)
     except ElfError as error:
         raise ProbeError(f"the loader could not be simulated: {error.message}") from error
     return _Section(reading).of(played)
 
 
-def _roots(reading: Reading, executable: str, disk: Disk) -> SearchRoots:
+def torch_target(reading: Reading) -> TorchTarget | None:
+    """Return whose `import torch` is played; None where there is no torch, or no interpreter to import it."""
+    build = reading.fact(TorchBuild)
+    python = reading.fact(Interpreter)
+    if not build.present or not python.resolved:
+        return None
+    return TorchTarget(
+        torch=build.folder,
+        sys_path=tuple(entry.path for entry in reading.fact(SearchPath).entries),
+        executable=python.executable,
+        cuda=build.cuda or None,
+    )
+
+
+def loader_roots(reading: Reading, disk: Disk) -> SearchRoots:
+    """Return what decides the loader's searches for the environment's interpreter on this host. Raises ElfError."""
     host = reading.host
     return search_roots(
-        executable,
+        reading.fact(Interpreter).executable,
         library_path=host.environ.get("LD_LIBRARY_PATH", ""),
         preload=host.environ.get("LD_PRELOAD", ""),
         cpu_flags=_cpu_flags(reading),

@@ -7,6 +7,7 @@ from envdoctor.probes import (
     compile_caches,
     compiled_objects,
     conda,
+    contents,
     deep_files,
     distributions,
     environment,
@@ -52,10 +53,11 @@ PROBES: dict[type, Probe] = {
     sources.Sources: sources.probe,
 }
 """In the order a fingerprint shows them."""
-ON_REQUEST: dict[type, Probe] = {deep_files.DeepFiles: deep_files.probe}
+ON_REQUEST: dict[type, Probe] = {contents.Contents: contents.probe, deep_files.DeepFiles: deep_files.probe}
 """Only read when the options ask for them."""
 
 
 def chosen(options: Options) -> Mapping[type, Probe]:
     """Return the probes that a reading with those options runs."""
-    return PROBES | ON_REQUEST if options.deep else PROBES
+    asked = {contents.Contents: options.contents, deep_files.DeepFiles: options.deep}
+    return PROBES | {kind: probe for kind, probe in ON_REQUEST.items() if asked[kind]}

@@ -55,8 +55,10 @@ def _by_entries(reading: Reading, entries: tuple[PathEntry, ...]) -> Iterator[Sh
                 yield _shadow(name, front, holder)
             elif name in standard and _wins(front, name) and not _is_standard_library(front):
                 yield _shadow(name, front, PathEntry(path="the standard library", origin="standard library"))
-    # lib and lib64 of one venv: a package in both is split, and the part in the second is never imported.
-    for front, other in itertools.pairwise(own):
+    # lib and lib64 of one venv: a package in both is split, and the part in the second is never imported. Debian's
+    # dist-packages are no such pair: what the administrator installs stands before what dpkg does.
+    split = [entry for entry in own if entry.path.endswith("site-packages")]
+    for front, other in itertools.pairwise(split):
         yield from (_shadow(name, front, other) for name in sorted(_names(front) & _names(other)) if _wins(front, name))
     editable = {item.name.replace("-", "_") for item in reading.fact(Distributions).items if item.editable}
     for front in own if added and editable else ():

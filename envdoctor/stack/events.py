@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-Phase = Literal["plan", "copy", "build", "verify", "check", "swap", "recover", "prune"]
+Phase = Literal["plan", "copy", "build", "verify", "check", "swap", "recover", "prune", "pin", "keep", "fetch"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

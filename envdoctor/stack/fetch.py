@@ -8,6 +8,7 @@ import ssl
 import urllib.error
 import urllib.request
 from base64 import b64encode
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -17,13 +18,18 @@ from envdoctor.stack.urls import Access, IndexUnreadableError, bare_host, shown
 _TIMEOUT = 15.0
 
 
-def open_url(url: str, access: Access, *, method: str = "GET", accept: str = "*/*") -> Any:
-    """Open an http(s) URL; FileNotFoundError for 404 and 410, IndexUnreadableError for anything else that fails."""
+def open_url(
+    url: str, access: Access, *, method: str = "GET", accept: str = "*/*", more: Mapping[str, str] | None = None
+) -> Any:
+    """Open an http(s) URL; `more` are headers to send.
+
+    Raises FileNotFoundError for 404 and 410, IndexUnreadableError for anything else that fails.
+    """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https"):
         raise IndexUnreadableError(f"{shown(url)}: only http, https and file are read")
     bare = urlunsplit(parts._replace(netloc=bare_host(url)))
-    headers = {"Accept": accept, "User-Agent": "envdoctor"}
+    headers = {"Accept": accept, "User-Agent": "envdoctor", **(more or {})}
     request = urllib.request.Request(bare, method=method, headers=headers)  # noqa: S310 - http and https only, see above
     credentials = _credentials(parts.username, parts.password, parts.hostname or "", access)
     if credentials:
@@ -31,6 +37,7 @@ def open_url(url: str, access: Access, *, method: str = "GET", accept: str = "*/
     try:
         return _opener(access.certificate, tuple(_proxies(access).items())).open(request, timeout=_TIMEOUT)
     except urllib.error.HTTPError as error:
+        error.close()
         if error.code in (404, 410):
             raise FileNotFoundError(url) from error
         raise IndexUnreadableError(f"{shown(url)}: it answered {error.code} {error.reason}") from error

@@ -88,9 +88,8 @@ def recover(store: Store) -> tuple[str, ...]:
 def _recover_swap(store: Store, entry: Entry) -> str:
     target, build = store.target, Path(entry.build)
     keep = Path(entry.keep) if entry.keep else None
-    if keep is not None and inode(build) == entry.old_inode:
-        # After the exchange the copy's place holds the old venv, whatever became of the venv's own path since.
-        move(build, keep)
+    if keep is not None and _is_old(store, build, entry):
+        move(build, keep if inode(keep) is None else store.next_generation())
     if inode(target) is None and inode(build) == entry.new_inode:
         # Stopped between the two renames of a file system without exchange: the copy was verified, so go forward.
         move(build, target)
@@ -100,6 +99,15 @@ def _recover_swap(store: Store, entry: Entry) -> str:
             f" and the old one is kept at {keep}" if keep is not None else ""
         )
     return f"an earlier {entry} was stopped just before its swap; the old venv is as it was"
+
+
+def _is_old(store: Store, build: Path, entry: Entry) -> bool:
+    """Tell whether the copy's place holds the old venv, as it does after the exchange.
+
+    A venv that is neither (the folder was moved to another disk meanwhile) may be the old one, so it counts as that.
+    """
+    found = inode(build)
+    return found == entry.old_inode or (build.parent == store.builds and found not in (None, entry.new_inode))
 
 
 def inode(path: Path) -> int | None:

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from envdoctor.errors import LockError
 from envdoctor.model import lock as lock_model
 from envdoctor.model.lock import Lock, LockedPackage
-from envdoctor.stack import wheel_tags
+from envdoctor.stack import pylock_text, wheel_tags
 from envdoctor.stack.settings import Reach
 from envdoctor.stack.uv import Uv
 
@@ -65,6 +65,10 @@ class Wanted:
     undated: tuple[str, ...] = ()
     """Distributions from sources that state no upload time (a folder, the PyTorch indexes)."""
     torch_backend: str = ""
+    kept: tuple[LockedPackage, ...] = ()
+    """Pins of an earlier lock that are to stay where the requirements allow it."""
+    upgrade: tuple[str, ...] = ()
+    """Distributions that need not stay."""
 
 
 def attested(text: str, name: str) -> tuple[LockedPackage, ...]:
@@ -87,8 +91,13 @@ def resolve(wanted: Wanted, uv: Uv, reach: Reach) -> dict[str, Any]:
     for name in wanted.undated:
         arguments += ["--exclude-newer-package", f"{name}=false"]
     arguments += ["--torch-backend", wanted.torch_backend] if wanted.torch_backend else []
+    for name in wanted.upgrade:
+        arguments += ["--upgrade-package", name]
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
         output = Path(folder, "pylock.toml")
+        if wanted.kept:
+            # uv prefers the versions of the file that it is about to replace.
+            output.write_text(pylock_text.preferences(wanted.kept), encoding="utf-8")
         uv.run([*arguments, *reach.arguments, "--output-file", output], extra=reach.variables)
         return tomli.loads(output.read_text(encoding="utf-8"))
 

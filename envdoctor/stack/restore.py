@@ -28,6 +28,7 @@ from envdoctor.stack.store import Store
 from envdoctor.stack.transaction import Copying, exchange
 from envdoctor.stack.uv import Uv
 from envdoctor.stack.verify import Verified, refuse, verify
+from envdoctor.stack.wheelhouse import with_wheelhouses
 
 Examine = Callable[[Path], tuple[str, ...]]
 """Examines a built venv and returns what speaks against it."""
@@ -43,6 +44,8 @@ class Request:
     python: str = ""
     """A path or a version; empty to choose."""
     offline: bool = False
+    wheelhouses: tuple[Path, ...] = ()
+    """Folders of wheels to take before any other source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +94,7 @@ def prepare(request: Request, host: Host) -> Prepared:
         host.home,
     )
     chosen = request.lock.select(interpreter.markers)
-    pip = pip_config.read(host.environ, host.home, venv=store.target)
+    pip = with_wheelhouses(pip_config.read(host.environ, host.home, venv=store.target), request.wheelhouses)
     configured = settings.configured(uv, pip, host.home, interpreter.path)
     found = sources.locate(
         uv,

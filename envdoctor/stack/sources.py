@@ -10,12 +10,13 @@ from packaging.tags import Tag
 from envdoctor.model.lock import LockedPackage
 from envdoctor.model.plan import Interpreter, Source, SourceKind, Unavailable
 from envdoctor.stack import wheel_tags
-from envdoctor.stack.index import File, page_files, project_files, size_of
+from envdoctor.stack.index import File, size_of
+from envdoctor.stack.offers import files_of
 from envdoctor.stack.preview import cached, preview
 from envdoctor.stack.settings import Sources
-from envdoctor.stack.urls import IndexUnreadableError, is_local, local_path, shown
+from envdoctor.stack.urls import Access, IndexUnreadableError, is_local, shown
 from envdoctor.stack.uv import Uv, UvError
-from envdoctor.stack.wheel_file import unsafe_entry
+from envdoctor.stack.wheel_safety import unsafe
 
 _THREADS = 8
 
@@ -40,6 +41,8 @@ class _Search:
     """Some index answered, but not with its files."""
     unknown: bool = False
     """uv can have it from some source, but did not say whether its cache does."""
+    unsafe: bool = False
+    """A wheel with a locked hash holds what must not be installed."""
 
     def offered(self, files: Iterable[File]) -> bool:
         """Tell whether a file of the locked version that fits the interpreter is among them, whatever its hash."""
@@ -48,14 +51,15 @@ class _Search:
     def _rank(self, file: File) -> tuple[int, tuple[int, str]] | None:
         return wheel_tags.rank(file.filename, self.package.name, self.package.version, self.order)
 
-    def fitting(self, files: Iterable[File], place: str) -> File | None:
+    def fitting(self, files: Iterable[File], place: str, access: Access) -> File | None:
         """Return the best file with a locked hash; note files of the version that have another."""
         ranked = [(key, file) for file in files if (key := self._rank(file)) is not None]
         for _, file in sorted(ranked, key=lambda pair: pair[0]):
             digest = file.sha256 or _digest(file)
             if digest not in self.package.hashes:
                 self.seen.append(f"{place} has {file.filename}, but with sha256 {digest or 'unknown'}")
-            elif file.local is not None and (problem := unsafe_entry(file.local)):
+            elif problem := unsafe(file, access):
+                self.unsafe = True
                 self.seen.append(f"{place} has {file.filename} with a locked hash, but {problem}")
             else:
                 return file
@@ -120,9 +124,7 @@ def _cached(
 def _files(place: str, search: _Search, sources: Sources) -> Iterable[File]:
     """Return the files a place offers for one package; none when it cannot be read."""
     try:
-        if place in sources.find_links:
-            return _linked(place, sources)
-        return project_files(place, search.package.name, sources.access)
+        return files_of(place, search.package.name, sources)
     except IndexUnreadableError as error:
         search.unread.append(str(error))
         search.refused = search.refused or error.answered
@@ -133,26 +135,13 @@ def _search(search: _Search, sources: Sources, offline: bool) -> Source | None: 
     for place in (*sources.find_links, *sources.indexes):
         if offline and not is_local(place):
             continue
-        file = search.fitting(_files(place, search, sources), shown(place))
+        file = search.fitting(_files(place, search, sources), shown(place), sources.access)
         if file is not None:
             kind: SourceKind = "find-links" if place in sources.find_links else "index"
             size = 0 if file.local is not None else size_of(file, sources.access)
             return Source(kind=kind, location=place, filename=file.filename, bytes=size)
     # An index that would not talk to us may talk to uv, which knows more ways to log in.
     return Source(kind="configured") if search.unknown or (search.refused and not offline) else None
-
-
-def _linked(place: str, sources: Sources) -> Iterable[File]:
-    local = local_path(place)
-    if not is_local(place) or (place.startswith("file:") and not local.is_dir()):
-        return page_files(place, sources.access)
-    try:
-        return [
-            File(filename=path.name, url=path.resolve().as_uri(), size=path.stat().st_size)
-            for path in sorted(local.glob("*.whl"))
-        ]
-    except OSError as error:
-        raise IndexUnreadableError(f"{local}: {error.strerror}") from error
 
 
 def _digest(file: File) -> str:
@@ -189,7 +178,7 @@ def _unavailable(
 ) -> Unavailable:
     package = search.package
     reasons = list(search.seen)
-    if offline:
+    if offline and not search.unsafe:
         reasons.append("it is neither in uv's cache nor in a local source, and --offline forbids to fetch it")
     elif not reasons:
         reasons.append(
@@ -201,7 +190,9 @@ def _unavailable(
         name=package.name,
         version=package.version,
         reason="; ".join(reasons + search.unread),
-        hint=(
+        hint="do not install it by hand either: find out where the wheel comes from, and lock another"
+        if search.unsafe
+        else (
             f"fetch its {interpreter.tag} wheel (sha256 {' or '.join(package.hashes[:3])}) where it is to be had, "
             "put it into a folder, and run again with PIP_FIND_LINKS=FOLDER"
         ),

@@ -86,7 +86,7 @@ def locked(store: Store, waiting: Callable[[str], None]) -> Iterator[int]:
     except OSError as error:
         raise RestoreError(
             f"{store.root} cannot be written: {error.strerror}",
-            "the new venv is built beside the old one: restore as the owner of that folder",
+            "run it as the owner of that folder",
         ) from error
     try:
         _take(descriptor, store, waiting)

@@ -80,6 +80,18 @@ def opened(store: Store, listen: Listener) -> Iterator[Opened]:
         yield Opened(descriptor=descriptor, recovered=recovered)
 
 
+def recover_first(store: Store, listen: Listener) -> tuple[str, ...]:
+    """Put right what an interrupted command left, before a plan is made of what is there; return what was done.
+
+    Takes the lock only where something was left. Raises RestoreError when another command is at work.
+    """
+    left = store.journal.exists() or (store.builds.is_dir() and any(store.builds.iterdir()))
+    if not left:
+        return ()
+    with opened(store, listen) as held:
+        return held.recovered
+
+
 def exchange(
     store: Store, command: Command, profile: str, make: Callable[[Copying], T], listen: Listener
 ) -> Exchanged[T]:

@@ -1,42 +1,22 @@
 """Proving that a built venv is exactly the lock: every file by its hash, nothing missing, nothing more."""
 
-import base64
-import csv
-import hashlib
-import io
 import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
-from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from envdoctor.errors import RestoreError
 from envdoctor.model.lock import LockedPackage
+from envdoctor.stack.claims import Claim, Fault, claims_of, problem_of
 from envdoctor.stack.events import Event, Listener
 from envdoctor.stack.installed import Installed, installed, site_packages
 
 _SHOWN = 5
 # What uv itself puts into a new venv's site-packages, in no RECORD.
 _UV_OWN = {"_virtualenv.py", "_virtualenv.pth", "_virtualenv.pyc"}
-# Files a RECORD lists without a hash (packaging.python.org, "Recording installed projects").
-_UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """One thing that is not as the lock and the RECORDs say."""
-
-    owner: str
-    path: str
-    problem: str
-
-    def __str__(self) -> str:
-        """Return "nvidia-nccl-cu12: nvidia/nccl/lib/libnccl.so.2: changed"."""
-        return ": ".join(part for part in (self.owner, self.path, self.problem) if part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +29,6 @@ class Verified:
     faults: tuple[Fault, ...]
 
 
-class _Claim(NamedTuple):
-    owner: str
-    path: Path
-    shown: str
-    digest: str
-    size: int
-
-
 def verify(venv: Path, locked: Mapping[str, LockedPackage], listen: Listener, *, strict: bool = True) -> Verified:
     """Hash every file of every RECORD and compare the distributions with the lock.
 
@@ -67,14 +39,14 @@ def verify(venv: Path, locked: Mapping[str, LockedPackage], listen: Listener, *,
     if site is None:
         fault = Fault(owner="", path=str(venv), problem="has no site-packages")
         return Verified(distributions=0, files=0, bytes=0, faults=(fault,))
-    claims: list[_Claim] = []
+    claims: list[Claim] = []
     faults = list(_against_lock(installed(venv), locked))
     infos = sorted(site.glob("*.dist-info"))
     for info in infos:
-        _claims_of(info, site, venv, claims, faults)
+        claims_of(info, site, venv, claims, faults)
     if strict:
         faults += list(_unclaimed(site, {claim.path for claim in claims}))
-    faults += _hash_all(claims, listen)
+    faults += hash_all(claims, listen)
     total = sum(claim.size for claim in claims)
     return Verified(distributions=len(infos), files=len(claims), bytes=total, faults=tuple(faults))
 
@@ -106,40 +78,6 @@ def _against_lock(present: Mapping[str, Installed], locked: Mapping[str, LockedP
             yield Fault(owner=name, path="", problem=f"{found.version} is not in the lock")
 
 
-def _claims_of(info: Path, site: Path, venv: Path, claims: list[_Claim], faults: list[Fault]) -> None:
-    owner = canonicalize_name(info.name.removesuffix(".dist-info").rpartition("-")[0])
-    try:
-        text = (info / "RECORD").read_text(encoding="utf-8")
-        rows = [row for row in csv.reader(io.StringIO(text)) if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        faults.append(Fault(owner=owner, path=f"{info.name}/RECORD", problem=f"cannot be read ({error})"))
-        return
-    for row in rows:
-        fault = _claim(row, owner, info, site, venv, claims)
-        if fault is not None:
-            faults.append(fault)
-
-
-def _claim(row: list[str], owner: str, info: Path, site: Path, venv: Path, claims: list[_Claim]) -> Fault | None:
-    path = row[0]
-    full = Path(os.path.normpath(site / path))
-    if not full.is_relative_to(venv):
-        return Fault(owner=owner, path=path, problem="leads out of the venv")
-    algorithm, _, digest = row[1].partition("=") if len(row) == 3 else ("", "", "")
-    if not algorithm:
-        claims.append(_Claim(owner, full, path, "", 0))
-        harmless = full.parent == info and full.name in _UNHASHED
-        return (
-            None
-            if harmless or path.endswith(".pyc")
-            else Fault(owner=owner, path=path, problem="has no hash in RECORD")
-        )
-    if algorithm != "sha256":
-        return Fault(owner=owner, path=path, problem=f"is recorded with {algorithm}, not sha256")
-    claims.append(_Claim(owner, full, path, digest, int(row[2]) if row[2].isdecimal() else 0))
-    return None
-
-
 def _unclaimed(site: Path, claimed: set[Path]) -> Iterator[Fault]:
     for folder, folders, files in os.walk(site):
         folders[:] = [name for name in folders if name != "__pycache__"]
@@ -149,7 +87,8 @@ def _unclaimed(site: Path, claimed: set[Path]) -> Iterator[Fault]:
                 yield Fault(owner="", path=str((at / name).relative_to(site)), problem="is in no RECORD")
 
 
-def _hash_all(claims: list[_Claim], listen: Listener) -> list[Fault]:
+def hash_all(claims: list[Claim], listen: Listener) -> list[Fault]:
+    """Hash the files of all claims in parallel and return those that are not as recorded."""
     hashed = [claim for claim in claims if claim.digest]
     # Large files first: a straggler at the end would leave the other threads idle.
     hashed.sort(key=lambda claim: claim.size, reverse=True)
@@ -158,7 +97,7 @@ def _hash_all(claims: list[_Claim], listen: Listener) -> list[Fault]:
     faults: list[Fault] = []
     pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1))
     try:
-        for claim, problem in zip(hashed, pool.map(_hash, hashed), strict=True):
+        for claim, problem in zip(hashed, pool.map(problem_of, hashed), strict=True):
             done += claim.size
             if (done - told) * 200 >= total or done == total:
                 told = done
@@ -169,16 +108,3 @@ def _hash_all(claims: list[_Claim], listen: Listener) -> list[Fault]:
         # An interrupt must not wait for gigabytes that nobody wants hashed any more.
         pool.shutdown(cancel_futures=True)
     return faults
-
-
-def _hash(claim: _Claim) -> str:
-    """Return what is wrong with the file, or an empty string. hashlib lets go of the interpreter while it hashes."""
-    try:
-        with claim.path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").digest()
-    except FileNotFoundError:
-        return "is missing"
-    except OSError as error:
-        return f"cannot be read ({error.strerror})"
-    text = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-    return "" if text == claim.digest else "does not have the recorded hash"

@@ -1,26 +1,33 @@
-"""A wheel file on disk, looked into before anything is installed from it."""
+"""A wheel file, looked into before anything is installed from it."""
 
 import stat
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 
-def unsafe_entry(wheel: Path) -> str:
+def unsafe_entry(wheel: Path | BinaryIO) -> str:
     """Return what is wrong with the first entry that leads out of the venv or is no plain file; empty when none is.
 
     Only the archive's directory is read. A file that is no zip archive is wrong as a whole.
     """
     try:
         with zipfile.ZipFile(wheel) as archive:
-            return next((problem for entry in archive.infolist() if (problem := _problem(entry))), "")
+            return next(unsafe_entries(archive), "")
     except (zipfile.BadZipFile, OSError) as error:
         return f"it is no readable wheel ({error})"
 
 
-def _problem(entry: zipfile.ZipInfo) -> str:
-    path = PurePosixPath(entry.filename)
-    if path.is_absolute() or ".." in path.parts or "\\" in entry.filename:
-        return f"its entry {entry.filename} leads out of the venv"
-    if stat.S_ISLNK(entry.external_attr >> 16):
-        return f"its entry {entry.filename} is a symbolic link"
-    return ""
+def unsafe_entries(archive: zipfile.ZipFile) -> Iterator[str]:
+    """Yield a sentence for each entry that leads out of the venv or is no plain file."""
+    for entry in archive.infolist():
+        # The stored name: zipfile cuts the one it gives at a NUL.
+        path, name = PurePosixPath(entry.orig_filename), entry.orig_filename
+        kind = stat.S_IFMT(entry.external_attr >> 16)
+        if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name:
+            yield f"its entry {name} leads out of the venv"
+        elif kind == stat.S_IFLNK:
+            yield f"its entry {name} is a symbolic link"
+        elif kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+            yield f"its entry {name} is no file"

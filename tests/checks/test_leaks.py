@@ -461,8 +461,9 @@ def test_passes_ed605_what_conda_installed_itself() -> None:
         [facts.distribution("torch", "2.9.0", site="/usr/lib/x", origin="base site-packages", shadowed=True)],
         [facts.distribution("torch", "2.9.0", site="/u", origin="user site", shadowed=True)],
         [facts.distribution("torch", "2.10.0", folder="torch.egg-info", has_record=False, shadowed=True)],
+        [facts.distribution("torch", "2.9.0", site="/usr/lib/python3/dist-packages", shadowed=True)],
     ],
-    ids=["base", "user-site", "debians-egg-info"],
+    ids=["base", "user-site", "debians-egg-info", "dpkgs-own"],
 )
 def test_passes_ed405_what_stands_behind_by_design(others: list[object]) -> None:
     installed = facts.distributions(facts.distribution("torch", "2.10.0"), *others)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A driver that is not there: a real libnvidia-ml.so.1, made with gcc, that answers as a test asks, and its /proc and /sys."""
+"""A driver that is not there: a real libnvidia-ml.so.1, made with gcc, that answers as asked, with /proc and /sys."""
 
 import subprocess
 import tempfile
@@ -74,7 +74,7 @@ def _compile(source: str, path: Path) -> None:
 
 
 def _source(version: str, cuda: int, gpus: Sequence[FakeGpu], init_code: int) -> str:
-    """Return the part of nvml.h that the child calls. A handle is the GPU's number plus one, a MIG one plus 100 * slot."""
+    """Return the part of nvml.h the child calls. A handle is the GPU's number plus one, a MIG one plus 100 * slot."""
     count = len(gpus)
     names = ", ".join(f'"{gpu.name}"' for gpu in gpus) or "0"
     uuids = ", ".join(f'"{gpu.uuid}"' for gpu in gpus) or "0"

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -30,13 +31,17 @@ class Index:
     faults: dict[str, Fault] = field(default_factory=dict)
     """Wheel file name -> fault."""
     requests: list[str] = field(default_factory=list)
-    """"METHOD path" of every request, in order."""
+    """"METHOD path" of every request, in order; a request for a range ends in its header: "GET path bytes=-65536"."""
     pause: float = 0.05
     """Seconds between the chunks of a slow file."""
+    ranges: bool = True
+    """Answer range requests with 206; without it every answer is the whole file."""
+    cut_after: int = 0
+    """Bytes after which a "truncated" file ends; 0 for half of it."""
 
     def downloads(self) -> list[str]:
-        """Return the names of the wheels that were fetched (GET), in order."""
-        return [line.rsplit("/", 1)[1] for line in self.requests if line.startswith("GET /files/")]
+        """Return the names of the wheels that were fetched whole (GET without a range), in order."""
+        return [line.rsplit("/", 1)[1] for line in self.requests if re.fullmatch(r"GET /files/\S+", line)]
 
 
 @contextmanager
@@ -64,7 +69,8 @@ class _Handler(BaseHTTPRequestHandler):
     served: Index
 
     def do_GET(self) -> None:
-        self.served.requests.append(f"GET {self.path}")
+        wanted = f" {self.headers['Range']}" if "Range" in self.headers else ""
+        self.served.requests.append(f"GET {self.path}{wanted}")
         self._answer(body=True)
 
     def do_HEAD(self) -> None:
@@ -124,14 +130,21 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(content, "application/octet-stream", body=body, fault=fault)
 
     def _send(self, content: bytes, kind: str, *, body: bool, fault: Fault | None = None) -> None:
-        self.send_response(200)
+        first, last = self._range(len(content))
+        if last is not None and first >= len(content):
+            self.send_error(416)
+            return
+        self.send_response(200 if last is None else 206)
+        if last is not None:
+            self.send_header("Content-Range", f"bytes {first}-{last}/{len(content)}")
+            content = content[first : last + 1]
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         if not body:
             return
         if fault == "truncated":
-            content = content[: len(content) // 2]
+            content = content[: self.served.cut_after or len(content) // 2]
             self.close_connection = True
         step = SLOW_CHUNK if fault == "slow" else max(len(content), 1)
         for start in range(0, len(content), step):
@@ -142,6 +155,15 @@ class _Handler(BaseHTTPRequestHandler):
                 return  # the client gave up, which is what some tests want
             if fault == "slow":
                 time.sleep(self.served.pause)
+
+    def _range(self, size: int) -> tuple[int, int | None]:
+        """Return the first and the last byte of the range that was asked for; no last one when the whole is meant."""
+        found = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
+        if found is None or not self.served.ranges:
+            return 0, None
+        if not found[1]:
+            return max(size - int(found[2]), 0), size - 1
+        return int(found[1]), min(int(found[2]), size - 1) if found[2] else size - 1
 
 
 def _changed(content: bytes) -> bytes:

@@ -2,9 +2,9 @@
 
 import os
 import subprocess
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uv
 
@@ -16,6 +16,9 @@ from envdoctor.model.verdict import Verdict
 from envdoctor.probes.host import Host
 from tests.factories.make_reading import bare_host
 from tests.factories.make_venv import uv_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def verdict_of(

@@ -18,7 +18,7 @@ GOOD, BAD = "fix = 1\n", "fix = 2\n"
 
 @pytest.fixture
 def poisoned(tmp_path: Path) -> Venv:
-    """A venv whose module was hot-patched with as many bytes, and its neighbour, which was not touched."""
+    """Make a venv whose module was hot-patched with as many bytes, and its neighbour, which was not touched."""
     make_wheel(tmp_path / "wheels", "thing", "1.0", files={"thing.py": GOOD})
     make_wheel(tmp_path / "wheels", "other", "1.0")
     venv = make_venv(tmp_path / "venv", cache=tmp_path / "cache")

@@ -68,7 +68,7 @@ def test_the_shipped_profiles_are_found_from_anywhere(tmp_path: Path) -> None:
         (GOOD.replace('name = "mine"', 'name = "other"'), "name: `other` is not the file's name"),
         (GOOD.replace("mine.txt", "../mine.txt"), "lock.file: `../mine.txt` is no plain file name"),
         (GOOD.replace('versions = ["3.12"]', "versions = [3.12]"), "python.versions[0]: expected str, got 3.12"),
-        (GOOD + "colour = 1\n", "lock.colour: unknown key; known here: file, resolved, torch_backend"),
+        (GOOD + "colour = 1\n", "lock.colour: unknown key; known here: digest, file, resolved, torch_backend"),
         (GOOD.replace('[torch]\nversion = "2.13.0+cpu"\n', ""), "torch: missing"),
         ("schema = ", "not TOML: Invalid value (at end of document)"),
     ],

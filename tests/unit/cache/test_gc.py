@@ -212,7 +212,7 @@ def test_a_record_that_leads_out_of_the_cache_is_not_believed(root: Root) -> Non
 
 
 def test_a_process_that_maps_a_kernel_uses_the_cache(tmp_path: Path) -> None:
-    root = Root(kind="inductor", path=tmp_path / "cache", found_via="default")
+    root = Root(kind="inductor", path=tmp_path / "cache", found_via="TORCHINDUCTOR_CACHE_DIR")
     mapped = write(root.path / "xy/cx.main.so", shared_object())
     assert in_use.users([root], Host.current(), os.getpid()) == ()
     code = "import ctypes, sys, time; ctypes.CDLL(sys.argv[1]); print('loaded', flush=True); time.sleep(60)"
@@ -243,5 +243,12 @@ def test_a_process_with_torch_and_the_folder_in_its_environment_uses_it(tmp_path
         write(proc / pid / "environ", environ.encode())
         write(proc / pid / "cmdline", b"python\0train.py\0")
         (proc / pid / "fd").mkdir()
-    found = in_use.users([root], replace(Host.current(), proc=proc), 1)
-    assert [(user.pid, user.command) for user in found] == [(7, "python train.py")]
+    host = replace(Host.current(), proc=proc)
+    assert [(user.pid, user.command) for user in in_use.users([root], host, 1)] == [(7, "python train.py")]
+    # Where the folder is the default, a process that names none means it.
+    host = replace(host, environ={"TMPDIR": "/scratch"})
+    default = replace(root, found_via="default")
+    for environ, pids in ((b"A=1\0TMPDIR=/scratch\0", [7, 9]), (b"TMPDIR=/elsewhere\0", [7])):
+        write(proc / "9/environ", environ)
+        assert [user.pid for user in in_use.users([default], host, 1)] == pids
+    assert [user.pid for user in in_use.users([default], replace(host, uid=host.uid + 1), 1)] == [7]

@@ -227,9 +227,12 @@ def flipped(found: Members) -> Members:
         (in_path(".envdoctor/two.json"), "'.envdoctor/two.json': it would replace envdoctor's own records"),
         (in_path("x" * 2000), f"'{'x' * 200}': no plain relative path"),
         (in_file(root="home"), "no root of that name"),
-        (in_file(size=-1), "impossible size, hash or mode"),
-        (in_file(mode=0o4755), "impossible size, hash or mode"),
-        (in_file(sha256="../x"), "impossible size, hash or mode"),
+        (in_file(size=-1), "impossible size, time, hash or mode"),
+        (in_file(modified=1 << 63), "impossible size, time, hash or mode"),
+        (in_path("\ud800"), "no name a file can have"),
+        (in_path("y" * 256), "no name a file can have"),
+        (in_file(mode=0o4755), "impossible size, time, hash or mode"),
+        (in_file(sha256="../x"), "impossible size, time, hash or mode"),
         (in_file(size=1 << 50), "MB free, the snapshot unpacks to 1125899907 MB"),
         (in_file(size=1), "should follow, found"),
         (in_file(sha256="0" * 64), f"blobs/{'0' * 64} should follow, found"),
@@ -376,21 +379,28 @@ def test_the_digest_names_the_content(tmp_path: Path, source: Root) -> None:
     assert other.key_digest == manifest.key_digest
 
 
-def test_a_full_disk_leaves_no_archive(tmp_path: Path, source: Root) -> None:
+def test_a_full_disk_leaves_no_archive_and_merges_nothing(tmp_path: Path, source: Root) -> None:
     write(source.path / "triton/0/BIG/big.cubin.txt", bytes(range(256)) * 40_000)
-    manifest = manifest_of(source)
+    path, manifest = saved(tmp_path, source)
     # A limit on the size of files that a process may write is what a full disk looks like to it.
     code = (
         "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000));"
-        f"sys.path.insert(0, {str(Path(archive.__file__).parents[2])!r});"
-        "from pathlib import Path; from envdoctor.cache import snapshot; from envdoctor.cache.manifest import load\n"
+        f"sys.path.insert(0, {str(Path(archive.__file__).parents[2])!r})\n"
+        "from pathlib import Path\n"
+        "from envdoctor.cache import archive, restore, snapshot\n"
+        "from envdoctor.cache.manifest import load\n"
         "from envdoctor.errors import CacheError\n"
         "try: snapshot.save(Path(sys.argv[2]), load(Path(sys.argv[1])))\n"
-        "except CacheError as error: print(error.message)"
+        "except CacheError as error: print(error.message)\n"
+        "with archive.reading(Path(sys.argv[3])) as reader:\n"
+        "    try: restore.restore(reader, reader.manifest()[0], {'inductor': Path(sys.argv[4])})\n"
+        "    except CacheError as error: print(error.message.replace(str(error.message.split(':')[0]), 'FILE'))"
     )
     listed = write(tmp_path / "manifest.json", dump(manifest))
-    target = tmp_path / "store/made.tar.zst"
-    done = subprocess.run([sys.executable, "-c", code, listed, target], capture_output=True, text=True, check=True)
-    assert done.stdout == f"{target}: File too large\n"
+    target, there = tmp_path / "store/made.tar.zst", tmp_path / "there"
+    words = [sys.executable, "-c", code, listed, target, path, there]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{target}: File too large\nFILE: File too large; nothing was merged\n"
     assert list(target.parent.iterdir()) == []
+    assert contents(there) == {}

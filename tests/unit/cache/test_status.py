@@ -117,6 +117,22 @@ def test_an_unread_part_is_could_not_tell(tmp_path: Path) -> None:
     assert (found.state, found.reasons) == ("unknown", ("gpu.name could not be told: NVML was not asked",))
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "what"),
+    [
+        ("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1", "every cache of inductor"),
+        ("TORCHINDUCTOR_FX_GRAPH_CACHE", "0", "the cache of FX graphs"),
+        ("TORCHINDUCTOR_AUTOGRAD_CACHE", "0", "the cache of autograd graphs"),
+        ("TRITON_ALWAYS_COMPILE", "1", "the cache of Triton kernels"),
+    ],
+)
+def test_a_cache_that_is_switched_off_never_hits(tmp_path: Path, name: str, value: str, what: str) -> None:
+    manifest = manifest_of(filled(tmp_path))
+    found = look(tmp_path, [manifest], environ={name: value})
+    assert (found.state, found.reasons) == ("miss", (f"{name}={value} switches {what} off",))
+    assert look(tmp_path, [manifest], environ={name: ""}).state == "hit"
+
+
 def test_files_that_are_gone_and_broken(tmp_path: Path) -> None:
     manifest = manifest_of(filled(tmp_path))
     (tmp_path / "xy/csome.best_config").unlink()

@@ -170,7 +170,7 @@ def test_a_crash_before_the_first_venv_was_moved_in(tmp_path: Path) -> None:
 def test_a_build_without_a_journal_is_removed(tmp_path: Path) -> None:
     store, _ = _store(tmp_path)
     store.journal.unlink()
-    assert journal.recover(store) == ("a copy that an earlier restore left unfinished was removed",)
+    assert journal.recover(store) == ("a copy that an earlier command left unfinished was removed",)
     assert (_mark(store.target), list(store.builds.iterdir())) == ("old", [])
 
 

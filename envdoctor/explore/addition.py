@@ -1,0 +1,229 @@
+"""What installing something would do: done to a scratch copy, which is compared with the venv and deleted."""
+
+import os
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from envdoctor.errors import ProbeError, UsageError
+from envdoctor.examine import judge, take_fingerprint
+from envdoctor.explore.environment import Environment, explore
+from envdoctor.explore.providers import Providers, changes
+from envdoctor.explore.removal import import_error, unmet_texts
+from envdoctor.explore.scratch import Scratch, scratch_copy
+from envdoctor.model.finding import Finding
+from envdoctor.model.impact import FindingLine, Gone, Impact, Loss, ProviderChange, Stopped, VersionChange
+from envdoctor.probes.context import Options
+from envdoctor.probes.distributions import Distribution
+from envdoctor.probes.host import Host
+from envdoctor.probes.installed_files import InstalledFiles
+from envdoctor.probes.interpreter import Interpreter
+from envdoctor.probes.target import Target, resolve
+from envdoctor.stack import pip_config, settings
+from envdoctor.stack import uv as uv_tool
+from envdoctor.stack.uv import UvError
+
+Listen = Callable[[str], None]
+# Where another environment is meant, or its Python; what else the user tells uv stays as it would be for an install.
+_OTHER_ENVIRONMENT = (
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "PYTHONHOME",
+    "PYTHONPATH",
+    "UV_NO_CACHE",
+    "UV_PROJECT",
+    "UV_PROJECT_ENVIRONMENT",
+    "UV_PYTHON",
+    "UV_SYSTEM_PYTHON",
+    "UV_WORKING_DIR",
+    "UV_WORKING_DIRECTORY",
+)
+# Launchers of a copy start the original's Python: that is the copy's fault.
+_OF_THE_COPY = ("ED103",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Install:
+    """What is to be tried."""
+
+    specs: tuple[str, ...]
+    no_deps: bool = False
+    upgrade: bool = False
+    offline: bool = False
+
+    def arguments(self) -> tuple[str, ...]:
+        """Return uv's arguments for it."""
+        flags = [("--no-deps", self.no_deps), ("--upgrade", self.upgrade), ("--offline", self.offline)]
+        return (*(name for name, given in flags if given), *self.specs)
+
+
+def addition(target: Target, host: Host, wanted: Install, listen: Listen) -> Impact:
+    """Return the impact of an install. uv starts the copy's interpreter; the venv itself is only read.
+
+    Raises UsageError for what is no requirement, ProbeError when uv cannot install it.
+    """
+    strange = next((spec for spec in wanted.specs if spec.startswith("-")), None)
+    if strange is not None:
+        raise UsageError(
+            f"`{strange}` is no requirement", "name distributions: `envdoctor impact install numpy==2.4.4`"
+        )
+    before = explore(target, host)
+    if not before.reading.fact(Interpreter).is_venv:
+        raise UsageError(f"{target.prefix} is no venv, and only a venv can be copied", "try the install in a venv")
+    listen(f"copying {target.prefix}")
+    with scratch_copy(target.prefix) as scratch:
+        listen(f"installing {' '.join(wanted.specs)} into the copy")
+        _install(scratch, host, wanted)
+        return _compare(before, explore(resolve(scratch.copy), host), scratch, wanted)
+
+
+def _install(scratch: Scratch, host: Host, wanted: Install) -> None:
+    python = f"{scratch.copy}/bin/python"
+    tool = uv_tool.locate(host.environ, host.cwd)
+    kept = {name: value for name, value in host.environ.items() if name not in _OTHER_ENVIRONMENT}
+    tool = replace(tool, environment={**kept, **tool.environment})
+    try:
+        pip = pip_config.read(host.environ, host.home, venv=Path(scratch.source))
+        reach = settings.configured(tool, pip, host.home, python).everywhere
+        # Links into uv's cache: nothing is copied, and what is there already is replaced by renaming.
+        linked = ("--link-mode", "symlink")
+        tool.run(
+            ("pip", "install", "--python", python, *linked, *reach.arguments, *wanted.arguments()),
+            extra=reach.variables,
+        )
+    except UvError as error:
+        raise ProbeError(
+            f"{' '.join(wanted.specs)} cannot be installed: {error.message}",
+            error.hint.replace("envdoctor restore", "envdoctor impact install"),
+        ) from error
+    _refuse_dangling(scratch)
+
+
+def _refuse_dangling(scratch: Scratch) -> None:
+    for info in Path(scratch.copy).glob("lib/python3.*/site-packages/*.dist-info/METADATA"):
+        if info.is_symlink() and not info.exists():
+            raise ProbeError(
+                f"uv kept nothing in its cache, so the copy's {info.parent.name} leads nowhere",
+                "let uv keep a cache for this: unset `no-cache` in its configuration",
+            )
+
+
+def _compare(before: Environment, after: Environment, scratch: Scratch, wanted: Install) -> Impact:
+    providers = tuple(_providers(before, after))
+    versions = tuple(_versions(before, after))
+    known = set(unmet_texts(before))
+    raised = import_error(after.played).replace(scratch.copy, scratch.source)
+    appear, disappear = _findings(before, after, scratch)
+    impact = Impact(
+        target=scratch.source,
+        action="install",
+        asked=wanted.specs,
+        distributions=versions,
+        gone=tuple(_gone(before, after)),
+        losses=tuple(_losses(before, after)),
+        providers=providers,
+        import_before=import_error(before.played),
+        import_after=raised,
+        unmet=tuple(text for text in unmet_texts(after) if text not in known),
+        stops=tuple(_stops(after, providers)),
+        appear=appear,
+        disappear=disappear,
+        notes=tuple(f"{path} is no file and was not copied" for path in scratch.left_out),
+    )
+    if impact.harmful:
+        return impact
+    python = shlex.quote(str(before.reading.target.interpreter))
+    specs = " ".join(map(shlex.quote, wanted.arguments()))
+    return replace(impact, commands=(f"uv pip install --python {python} {specs}",))
+
+
+def _active(environment: Environment) -> dict[str, Distribution]:
+    return {item.name: item for item in environment.items if not item.shadowed}
+
+
+def _versions(before: Environment, after: Environment) -> Iterator[VersionChange]:
+    old, new = _active(before), _active(after)
+    for name in sorted({*old, *new}):
+        was, becomes = (items[name].version if name in items else "" for items in (old, new))
+        if was != becomes or (name in old) != (name in new):
+            yield VersionChange(name=name, before=was, after=becomes)
+
+
+def _gone(before: Environment, after: Environment) -> Iterator[Gone]:
+    prefix, copy = str(before.reading.target.prefix), str(after.reading.target.prefix)
+    stays = {(item.name, item.version) for item in after.items}
+    for at, item in enumerate(before.items):
+        if (item.name, item.version) in stays:
+            continue
+        paths = {os.path.normpath(f"{item.site}/{row[0]}") for row in before.records.rows.get(at, ())}
+        sizes = [
+            os.lstat(path).st_size
+            for path in paths
+            if os.path.lexists(path) and not os.path.lexists(copy + path.removeprefix(prefix))
+        ]
+        yield Gone(owner=item.name, version=item.version, files=len(sizes), bytes=sum(sizes))
+
+
+def _losses(before: Environment, after: Environment) -> Iterator[Loss]:
+    """Yield what distributions that stay as they are would lose to others."""
+    stays = {item.name: item for item in before.items if _active(after).get(item.name, item).version == item.version}
+    known = {(fault.owner, fault.path) for fault in before.reading.fact(InstalledFiles).faults}
+    known |= set(_overwritten(before))
+    lost: dict[str, set[str]] = {}
+    faults = ((fault.owner, fault.path) for fault in after.reading.fact(InstalledFiles).faults)
+    for owner, path in (*faults, *_overwritten(after)):
+        if owner in stays and (owner, path) not in known:
+            lost.setdefault(owner, set()).add(path)
+    takers = {item.path: item.on_disk for item in after.reading.fact(InstalledFiles).contested}
+    for owner, paths in sorted(lost.items()):
+        by = {name for path in paths for name in takers.get(path, ()) if name != owner}
+        ordered = tuple(sorted(paths, key=lambda path: (".so" not in path, path)))
+        version = stays[owner].version
+        yield Loss(owner=owner, version=version, paths=ordered, taken_by=", ".join(sorted(by)))
+
+
+def _overwritten(environment: Environment) -> Iterator[tuple[str, str]]:
+    for item in environment.reading.fact(InstalledFiles).contested:
+        if item.told_by in ("size", "hash"):
+            yield from ((claim.owner, item.path) for claim in item.claims if claim.owner not in item.on_disk)
+
+
+def _providers(before: Environment, after: Environment) -> Iterator[ProviderChange]:
+    found = []
+    for environment in (before, after):
+        providers = Providers(environment)
+        providers.add_import(environment.played, used=True)
+        providers.add_files(environment.objects())
+        found.append(providers)
+    for change in changes(*found):
+        # A library that only comes along is no change of what is there; one outside the environment cannot be lost.
+        if (change.before or change.used) and (change.after or not os.path.isabs(change.before)):
+            yield change
+
+
+def _stops(after: Environment, providers: Sequence[ProviderChange]) -> Iterator[Stopped]:
+    lost = {change.soname for change in providers if not change.after}
+    for elf in after.objects():
+        missing = [soname for soname in elf.needed if soname in lost]
+        if missing:
+            reason = f"needs {', '.join(missing)}, which nothing would provide"
+            yield Stopped(module=after.shown(elf.path), owner=after.owner(elf.path), reason=reason)
+
+
+def _findings(
+    before: Environment, after: Environment, scratch: Scratch
+) -> tuple[tuple[FindingLine, ...], tuple[FindingLine, ...]]:
+    lines = []
+    for environment in (before, after):
+        reading = environment.reading
+        facts = take_fingerprint(reading.target, reading.host, Options(ask_nvml=False))
+        found = (finding for finding in judge(facts).findings if finding.code not in _OF_THE_COPY)
+        lines.append([_line(finding, scratch) for finding in found])
+    old, new = lines
+    return tuple(line for line in new if line not in old), tuple(line for line in old if line not in new)
+
+
+def _line(finding: Finding, scratch: Scratch) -> FindingLine:
+    title = finding.title.replace(scratch.copy, scratch.source)
+    return FindingLine(code=finding.code, severity=finding.severity, title=title)

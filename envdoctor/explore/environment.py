@@ -1,0 +1,92 @@
+"""One environment as `why` and `impact` look at it: a reading, who holds which path, and `import torch` played."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from envdoctor.elf.disk import Disk
+from envdoctor.elf.reader import ElfObject
+from envdoctor.elf.torch_import import TorchImport, simulate_import
+from envdoctor.errors import ElfError, ProbeError
+from envdoctor.model.why import Holder
+from envdoctor.probes.context import Options, Reading
+from envdoctor.probes.distributions import Distribution, Distributions
+from envdoctor.probes.host import Host
+from envdoctor.probes.installed_files import InstalledFiles
+from envdoctor.probes.libraries import loader_roots, torch_target
+from envdoctor.probes.records import RecordIndex, index
+from envdoctor.probes.registry import PROBES
+from envdoctor.probes.target import Target
+
+
+@dataclass(slots=True, kw_only=True)
+class Environment:
+    """A reading with what several answers need of it. Nothing of the environment is run."""
+
+    reading: Reading
+    disk: Disk = field(default_factory=Disk)
+    played: TorchImport | None = None
+    """`import torch`; None where there is no torch to import, or its files do not allow to play it."""
+
+    @property
+    def items(self) -> tuple[Distribution, ...]:
+        """Return the distributions, in the order that `records` counts them in."""
+        return self.reading.fact(Distributions).items
+
+    @property
+    def records(self) -> RecordIndex:
+        """Return every RECORD row."""
+        return index(self.reading)
+
+    def shown(self, path: str) -> str:
+        """Return a path relative to the prefix where it lies inside."""
+        return os.path.normpath(path).removeprefix(f"{self.reading.target.prefix}{os.sep}")
+
+    def holders(self, *paths: str) -> tuple[Holder, ...]:
+        """Return who has one of these absolute paths in its RECORD; the first path that anybody has decides."""
+        for path in paths:
+            if path in self.records.contested:
+                at = [owner for owner, _ in self.records.contested[path]]
+                return tuple(self._holder(self.items[owner], path) for owner in dict.fromkeys(at))
+            if path in self.records.owners:
+                return (self._holder(self.items[self.records.owners[path]], path),)
+        return ()
+
+    def _holder(self, item: Distribution, path: str) -> Holder:
+        shown = self.shown(path)
+        contested = next((one for one in self.reading.fact(InstalledFiles).contested if one.path == shown), None)
+        told = contested is not None and contested.told_by in ("size", "hash")
+        holds = not told or item.name in (contested.on_disk if contested else ())
+        return Holder(name=item.name, version=item.version, holds=holds)
+
+    def owner(self, *paths: str) -> str:
+        """Return the name of the distribution whose bytes lie at a path; empty when none has it."""
+        return next((holder.name for holder in self.holders(*paths) if holder.holds), "")
+
+    def objects(self) -> Iterator[ElfObject]:
+        """Yield every shared object that a RECORD lists and that can be read."""
+        for at, rows in self.records.rows.items():
+            site = self.items[at].site
+            for path, _, _ in rows:
+                if ".so" in path.rpartition("/")[2]:
+                    try:
+                        yield self.disk.elf(os.path.normpath(f"{site}/{path}"))
+                    except ElfError:
+                        continue  # a text file named like a library, or one that is gone: both are told elsewhere
+
+
+def explore(target: Target, host: Host) -> Environment:
+    """Read an environment as far as questions about it need."""
+    reading = Reading(target=target, host=host, options=Options(ask_nvml=False), probes=PROBES)
+    environment = Environment(reading=reading)
+    environment.played = play(reading, environment.disk)
+    return environment
+
+
+def play(reading: Reading, disk: Disk) -> TorchImport | None:
+    """Play `import torch` over what `disk` shows; None where it cannot be played."""
+    try:
+        target = torch_target(reading)
+        return simulate_import(target, loader_roots(reading, disk), disk) if target is not None else None
+    except (ElfError, ProbeError):
+        return None

@@ -1,0 +1,214 @@
+"""What removing distributions would do: computed from RECORDs, METADATA and the loader model, nothing is touched."""
+
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from envdoctor.checks.case import Case
+from envdoctor.checks.unmet import unmet_requirements
+from envdoctor.elf.reader import ElfObject
+from envdoctor.elf.torch_import import TorchImport
+from envdoctor.explore.distributions import distribution_named
+from envdoctor.explore.environment import Environment, play
+from envdoctor.explore.hidden import HidingDisk
+from envdoctor.explore.providers import Providers, changes
+from envdoctor.model.fingerprint import Fingerprint
+from envdoctor.model.impact import Gone, Impact, Loss, ProviderChange, Stopped, VersionChange
+from envdoctor.probes.distributions import Distributions
+from envdoctor.probes.interpreter import Interpreter
+from envdoctor.probes.records import Row
+from envdoctor.probes.torch_build import TorchBuild
+
+
+def removal(environment: Environment, asked: Sequence[str]) -> Impact:
+    """Return the impact of removing distributions as pip and uv do it: every path of their RECORDs goes, shared or not.
+
+    Raises UsageError, with the nearest names, for one that is not there.
+    """
+    what_if = _WhatIf(
+        environment=environment, leaving=tuple(distribution_named(environment, name)[0] for name in asked)
+    )
+    what_if.look()
+    losses = tuple(what_if.losses())
+    providers = tuple(what_if.providers())
+    import_before, import_after = what_if.imports()
+    items = [environment.items[at] for at in what_if.leaving]
+    return Impact(
+        target=str(environment.reading.target.prefix),
+        action="remove",
+        asked=tuple(asked),
+        distributions=tuple(VersionChange(name=item.name, before=item.version, after="") for item in items),
+        gone=tuple(what_if.gone()),
+        losses=losses,
+        providers=providers,
+        import_before=import_before,
+        import_after=import_after,
+        unmet=tuple(what_if.unmet()),
+        stops=tuple(what_if.stops(providers)),
+        commands=tuple(what_if.commands(losses)),
+        notes=tuple(what_if.notes()),
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _WhatIf:
+    """The environment as it is, and as it would be."""
+
+    environment: Environment
+    leaving: tuple[int, ...]
+    """Indices of the distributions that go."""
+    hidden: dict[str, int] = field(default_factory=dict)
+    """Path that would go -> index of who takes it."""
+    disk: HidingDisk = field(default_factory=lambda: HidingDisk(()))
+    after: TorchImport | None = None
+
+    def look(self) -> None:
+        for at in self.leaving:
+            site = self.environment.items[at].site
+            for path, _, _ in self.environment.records.rows.get(at, ()):
+                self.hidden.setdefault(os.path.normpath(f"{site}/{path}"), at)
+        self.disk = HidingDisk(self.hidden)
+        if not self._torch_goes():
+            self.after = play(self.environment.reading, self.disk)
+
+    def _torch_goes(self) -> bool:
+        build = self.environment.reading.fact(TorchBuild)
+        return build.present and f"{build.folder}/__init__.py" in self.hidden
+
+    def gone(self) -> Iterator[Gone]:
+        for at in self.leaving:
+            item = self.environment.items[at]
+            sizes = [size for path, by in self.hidden.items() if by == at and (size := _size(path)) >= 0]
+            yield Gone(owner=item.name, version=item.version, files=len(sizes), bytes=sum(sizes))
+
+    def losses(self) -> Iterator[Loss]:
+        lost: dict[tuple[int, int], list[str]] = {}
+        for path, taker in self.hidden.items():
+            # Nobody misses an empty file: a package without its __init__ is imported as a namespace.
+            if _size(path) <= 0 or path.endswith(".pyc"):
+                continue
+            for owner, _ in self._claims(path):
+                if owner not in self.leaving:
+                    lost.setdefault((owner, taker), []).append(self.environment.shown(path))
+        for (owner, taker), paths in sorted(lost.items()):
+            item = self.environment.items[owner]
+            yield Loss(
+                owner=item.name,
+                version=item.version,
+                paths=tuple(sorted(set(paths), key=lambda path: (".so" not in path, path))),
+                taken_by=self.environment.items[taker].name,
+            )
+
+    def imports(self) -> tuple[str, str]:
+        before = import_error(self.environment.played)
+        if self._torch_goes():
+            return before, "ModuleNotFoundError: No module named 'torch'"
+        return before, import_error(self.after)
+
+    def providers(self) -> Iterator[ProviderChange]:
+        before, after = Providers(self.environment), Providers(self.environment)
+        before.add_import(self.environment.played, used=True)
+        after.add_import(self.after, used=True)
+        before.add_files(self.environment.objects())
+        after.add_files(self._staying())
+        # What lies outside the environment (libc) is not lost by a removal, though no import takes it any more.
+        yield from (change for change in changes(before, after) if change.after or not os.path.isabs(change.before))
+
+    def _staying(self) -> Iterator[ElfObject]:
+        return (elf for elf in self.environment.objects() if elf.path not in self.hidden)
+
+    def unmet(self) -> Iterator[str]:
+        installed = self.environment.reading.fact(Distributions)
+        names = {self.environment.items[at].name for at in self.leaving}
+        left = replace(installed, items=tuple(item for item in installed.items if item.name not in names))
+        known = set(unmet_texts(self.environment))
+        yield from (text for text in unmet_texts(self.environment, left) if text not in known)
+
+    def stops(self, providers: Sequence[ProviderChange]) -> Iterator[Stopped]:
+        yield from self._modules()
+        lost = {change.soname for change in providers if not change.after}
+        for elf in self._staying():
+            missing = [soname for soname in elf.needed if soname in lost]
+            if missing and ".so" in elf.path:
+                holder = self.environment.owner(elf.path)
+                yield Stopped(
+                    module=self.environment.shown(elf.path),
+                    owner=holder,
+                    reason=f"needs {', '.join(missing)}, which nothing would provide",
+                )
+
+    def _modules(self) -> Iterator[Stopped]:
+        """Yield the top-level modules and packages that nothing would make importable any more."""
+        for path, at in self.hidden.items():
+            module = _module(path.removeprefix(f"{self.environment.items[at].site}/"))
+            # A package that keeps other files stays importable without its __init__, as a namespace.
+            kept = path.endswith("/__init__.py") and (_size(path) == 0 or not self._empties(os.path.dirname(path)))
+            if module and os.path.lexists(path) and not kept:
+                stay = [owner for owner, _ in self._claims(path) if owner not in self.leaving]
+                owner = self.environment.items[stay[0] if stay else at].name
+                yield Stopped(module=module, owner=owner, reason=f"{self.environment.shown(path)} would go")
+
+    def _empties(self, folder: str) -> bool:
+        return not any(f"{folder}/{name}" not in self.hidden for name in os.listdir(folder) if name != "__pycache__")
+
+    def _claims(self, path: str) -> Sequence[tuple[int, Row]]:
+        return self.environment.records.contested.get(path, ())
+
+    def commands(self, losses: Sequence[Loss]) -> Iterator[str]:
+        if not losses:
+            return
+        python = shlex.quote(str(self.environment.reading.target.interpreter))
+        names = " ".join(shlex.quote(self.environment.items[at].name) for at in self.leaving)
+        yield f"uv pip uninstall --python {python} {names}"
+        survivors = {loss.owner: loss.version for loss in losses}
+        flags = " ".join(f"--reinstall-package {shlex.quote(name)}" for name in survivors)
+        pins = " ".join(shlex.quote(f"{name}=={version}") for name, version in survivors.items())
+        yield f"uv pip install --python {python} --no-deps {flags} {pins}"
+
+    def notes(self) -> Iterator[str]:
+        for at in self.leaving:
+            item = self.environment.items[at]
+            if not item.has_record:
+                yield f"{item.name} has no RECORD: which files are its own cannot be told, and no tool can remove it"
+            outside = [path for owner, path in self.environment.records.outside if owner == at]
+            if outside:
+                yield (
+                    f"RECORD of {item.name} lists {len(outside)} paths outside the environment, first {outside[0]!r}: "
+                    "an uninstall may delete them"
+                )
+
+
+def _size(path: str) -> int:
+    try:
+        return os.lstat(path).st_size
+    except (OSError, ValueError):
+        return -1
+
+
+def import_error(played: TorchImport | None) -> str:
+    """Return what `import torch` raises; empty when it loads, or could not be played."""
+    if played is None or played.failure is None:
+        return ""
+    return f"{played.failure.exception}: {played.failure.message}"
+
+
+def _module(path: str) -> str:
+    """Return the top-level module a path below a site folder makes importable; empty when it makes none."""
+    name, inside, rest = path.partition("/")
+    if inside:
+        return name if rest == "__init__.py" and name.isidentifier() else ""
+    stem = name.partition(".")[0]
+    return stem if name.endswith((".py", ".so")) and stem.isidentifier() else ""
+
+
+def unmet_texts(environment: Environment, installed: Distributions | None = None) -> list[str]:
+    """Return the unmet requirements of the environment, or of these distributions in it."""
+    reading = environment.reading
+    facts = Fingerprint(
+        target=str(reading.target.prefix),
+        taken_at="",
+        tool_version="",
+        sections=(installed or reading.fact(Distributions), reading.fact(Interpreter)),
+    )
+    return [item.text for item in unmet_requirements(Case(facts=facts))]

@@ -1,0 +1,148 @@
+"""A scratch copy of a venv, to try an install on: no byte of the patient can change with it.
+
+Files are cloned where the file system can (FICLONE, see ioctl_ficlone(2)). Where it cannot, what lies in a package's
+folder is hard-linked: 7 GB of libraries are not copied to be thrown away. Into such a folder uv only writes wheel
+contents, here as symlinks to its cache, and it replaces what is there by renaming, so a linked file is never written
+to; that it was not is checked all the same. Launchers, metadata, data files and the like are copied.
+"""
+
+import errno
+import fcntl
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from envdoctor.errors import ProbeError, UsageError
+from envdoctor.stack.store import Store, remove_tree
+
+_FICLONE = 0x40049409
+_IN_PACKAGE = re.compile(r"/(?:site|dist)-packages/(?![^/]+\.(?:dist|egg)-info/)[^/]+/")
+
+
+@dataclass(slots=True, kw_only=True)
+class Scratch:
+    """A copy under construction, then in use."""
+
+    source: str
+    copy: str
+    linked: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """File of the source that the copy shares -> its size and time of last change of contents."""
+    left_out: list[str] = field(default_factory=list)
+    """FIFOs, sockets and devices: not copied."""
+    clone: bool = True
+    """Until the file system refuses."""
+
+    def fill(self) -> None:
+        """Copy the tree. Raises UsageError when a folder in it is a link out of it: a copy would share that folder."""
+        pending = [""]
+        while pending:
+            below = pending.pop()
+            with os.scandir(self.source + below) as entries:
+                for entry in entries:
+                    path = f"{below}/{entry.name}"
+                    mode = entry.stat(follow_symlinks=False).st_mode
+                    if stat.S_ISDIR(mode):
+                        os.mkdir(self.copy + path, 0o700)
+                        pending.append(path)
+                    elif stat.S_ISLNK(mode):
+                        self._link(path)
+                    elif stat.S_ISREG(mode):
+                        self._file(path, entry.stat(follow_symlinks=False))
+                    else:
+                        self.left_out.append(self.source + path)
+
+    def _link(self, path: str) -> None:
+        leads_to = os.readlink(self.source + path)
+        real = os.path.realpath(self.source + path)
+        home = os.path.realpath(self.source)
+        inside = real == home or real.startswith(home + os.sep)
+        if not inside and os.path.isdir(real):
+            raise UsageError(
+                f"{self.source}{path} is a link out of the environment, to {real}: a copy would share that folder",
+                "try the install in a venv of its own",
+            )
+        if inside:
+            # The copy's link must lead to the copy, however the original is written.
+            leads_to = os.path.relpath(self.copy + real[len(home) :], os.path.dirname(self.copy + path))
+        os.symlink(leads_to, self.copy + path)
+
+    def _file(self, path: str, status: os.stat_result) -> None:
+        if self.clone and self._cloned(path, status):
+            return
+        if _IN_PACKAGE.search(path):
+            try:
+                os.link(self.source + path, self.copy + path, follow_symlinks=False)
+            except OSError as error:
+                # Another file system, or a file of another user (protected_hardlinks): then copied after all.
+                if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EACCES):
+                    raise
+            else:
+                self.linked[self.source + path] = (status.st_size, status.st_mtime_ns)
+                return
+        shutil.copy2(self.source + path, self.copy + path, follow_symlinks=False)
+
+    def _cloned(self, path: str, status: os.stat_result) -> bool:
+        with open(self.source + path, "rb") as source, open(self.copy + path, "wb") as target:
+            try:
+                fcntl.ioctl(target.fileno(), _FICLONE, source.fileno())
+            except OSError:
+                self.clone = False
+        if self.clone:
+            os.chmod(self.copy + path, stat.S_IMODE(status.st_mode))
+            os.utime(self.copy + path, ns=(status.st_atime_ns, status.st_mtime_ns))
+        else:
+            os.unlink(self.copy + path)
+        return self.clone
+
+    def refuse_changes(self) -> None:
+        """Raise ProbeError when a file that the copy shared with the source was written to."""
+        changed = [path for path, before in self.linked.items() if _state(path) != before]
+        if changed:
+            raise ProbeError(
+                f"{len(changed)} files of {self.source} changed while the copy was in use, first {changed[0]}",
+                f"something else is changing that venv, or the install wrote through a link: `envdoctor check --deep "
+                f"{self.source}`",
+            )
+
+
+def _state(path: str) -> tuple[int, int]:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return -1, -1
+    return status.st_size, status.st_mtime_ns
+
+
+@contextmanager
+def scratch_copy(venv: Path) -> Iterator[Scratch]:
+    """Give a copy of the venv, on its own file system where that can be written; it is gone afterwards."""
+    builds = Store.of(venv).builds
+    try:
+        builds.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix="scratch-", dir=builds))
+    except OSError:
+        folder = Path(tempfile.mkdtemp(prefix="envdoctor-scratch-"))
+    scratch = Scratch(source=str(venv), copy=str(folder / venv.name))
+    try:
+        os.mkdir(scratch.copy, 0o700)
+        scratch.fill()
+        yield scratch
+        scratch.refuse_changes()
+    finally:
+        remove_tree(folder)
+        for left in (builds, builds.parent, builds.parent.parent):
+            _remove_if_empty(left)
+
+
+def _remove_if_empty(folder: Path) -> None:
+    try:
+        folder.rmdir()
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.ENOENT, errno.EEXIST):
+            raise

@@ -1,0 +1,151 @@
+"""Answers to `envdoctor why`: where something of an environment comes from, and who depends on it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+LibraryState = Literal["loaded", "first use", "missing", "not used"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A distribution that has a path in its RECORD."""
+
+    name: str
+    version: str
+    holds: bool = True
+    """False where the bytes on disk are known to be another holder's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One place that was looked at for a library, in the loader's order."""
+
+    via: str
+    """"RPATH of libtorch_cuda.so", "LD_LIBRARY_PATH", "ld.so.cache", …"""
+    folder: str
+    outcome: str
+    """"not there", "found", "wrong ELF class", …"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needer:
+    """A file that names a library in its DT_NEEDED (or opens it by name)."""
+
+    path: str
+    owner: str
+    imported: bool
+    """Part of `import torch`; False for another file of the environment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """Another file of the environment that goes by the same soname."""
+
+    path: str
+    holders: tuple[Holder, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryAnswer:
+    """Who provides a shared library, and who needs it."""
+
+    soname: str
+    state: LibraryState
+    """"first use": opened after the import. "not used": in the environment, but no part of `import torch`."""
+    used_when: str
+    """What opens it, for "first use"."""
+    problem: str
+    """What the loader would say of a missing one."""
+    path: str
+    """Empty when missing."""
+    holders: tuple[Holder, ...]
+    places: tuple[Place, ...]
+    needed_by: tuple[Needer, ...]
+    copies: tuple[Copy, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileAnswer:
+    """Whose a path is."""
+
+    path: str
+    exists: bool
+    holders: tuple[Holder, ...]
+    needs: tuple[str, ...]
+    """DT_NEEDED of an ELF file, in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModulePlace:
+    """A file or folder that a module's name could mean."""
+
+    path: str
+    origin: str
+    """Why its sys.path folder is there."""
+    kind: Literal["package", "module", "extension", "bytecode", "namespace", "built in"]
+    holders: tuple[Holder, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleAnswer:
+    """Which file `import NAME` takes."""
+
+    name: str
+    taken: ModulePlace
+    also: tuple[ModulePlace, ...]
+    """What is not taken because the first stands in front; the further portions of a namespace package."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirer:
+    """A distribution that requires another one."""
+
+    name: str
+    version: str
+    requirement: str
+    """As its METADATA says it."""
+    applies: bool
+    """False where it waits for an extra or a marker that does not hold here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """Paths that another distribution owns as well."""
+
+    other: str
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistributionAnswer:
+    """What a distribution owns, and who wants it."""
+
+    name: str
+    version: str
+    folder: str
+    """Its dist-info folder."""
+    origin: str
+    installer: str
+    editable_from: str
+    """Where it was installed from, when not from an index."""
+    files: int
+    bytes: int
+    missing: int
+    changed: int
+    sonames: tuple[str, ...]
+    required_by: tuple[Requirer, ...]
+    shared: tuple[Shared, ...]
+    libraries: tuple[str, ...]
+    """Sonames of `import torch`, first uses included, that are taken from it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Everything a name stands for in one environment."""
+
+    target: str
+    asked: str
+    library: LibraryAnswer | None = None
+    file: FileAnswer | None = None
+    module: ModuleAnswer | None = None
+    distribution: DistributionAnswer | None = None

@@ -1,0 +1,58 @@
+"""A restore without its last step: build the copy, verify and examine it, discard it. Goes as far as can be gone."""
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from envdoctor.errors import RestoreError
+from envdoctor.stack import journal
+from envdoctor.stack import uv as uv_tool
+from envdoctor.stack.build import build
+from envdoctor.stack.events import Event, Listener
+from envdoctor.stack.restore import Examine, Prepared
+from envdoctor.stack.store import locked, remove_tree
+from envdoctor.stack.verify import Verified, refuse, verify
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsed:
+    """What a restore would have swapped in."""
+
+    verified: Verified
+    examined: bool
+    """False when packages are missing: without them the checks would only say so again."""
+    seconds: float
+
+
+def rehearse(prepared: Prepared, examine: Examine, listen: Listener) -> Rehearsed:
+    """Build, verify and examine a copy of what is to be had, and remove it again; the venv is not touched.
+
+    Raises RestoreError for what would have stopped a restore, but not for packages that are not to be had.
+    """
+    plan, store, host = prepared.plan, prepared.store, prepared.host
+    had = {package.name: prepared.locked[package.name] for package in plan.packages}
+    started = time.monotonic()
+    with locked(store, lambda text: listen(Event(phase="recover", text=text))) as descriptor:
+        for text in journal.recover(store):
+            listen(Event(phase="recover", text=text))
+        folder = store.builds / f"{datetime.now(UTC).strftime('%Y%m%dT%H%M%S')}-rehearsal"
+        store.builds.mkdir(exist_ok=True)
+        try:
+            uv = uv_tool.locate(host.environ, host.cwd, keep_open=(descriptor,))
+            build(plan, had, prepared.sources, uv, folder, listen)
+            verified = verify(folder, had, listen)
+            refuse(verified, "the new venv")
+            if not plan.unavailable:
+                listen(Event(phase="check", text="examining the copy"))
+                _refuse_ill(examine(folder))
+        finally:
+            remove_tree(folder)
+    return Rehearsed(verified=verified, examined=not plan.unavailable, seconds=time.monotonic() - started)
+
+
+def _refuse_ill(against: tuple[str, ...]) -> None:
+    if against:
+        raise RestoreError(
+            f"the checks speak against the new venv: {'; '.join(against)}",
+            "the lock itself is at fault if this stays so; correct the profile or its lock",
+        )

@@ -1,0 +1,83 @@
+"""The training code of a capture: hashes of its files, and what git says of it. Read-only."""
+
+import hashlib
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from envdoctor.errors import UsageError
+from envdoctor.model.profile import GitState
+
+_TIMEOUT = 20.0
+# More source files than that make a profile nobody reads; they are then to be named.
+_MOST_TRACKED = 200
+# A repository's own configuration may name programs that git runs for a status.
+_QUIET = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+
+
+def git_state(root: Path, environment: Mapping[str, str]) -> GitState:
+    """Return commit and changed files of the repository that `root` lies in; empty without git or a repository."""
+    commit = _git(root, environment, "rev-parse", "--verify", "HEAD")
+    if commit is None:
+        return GitState()
+    status = _git(root, environment, "status", "--porcelain=v1", "-z", "--untracked-files=no", "--", ".") or ""
+    prefix = (_git(root, environment, "rev-parse", "--show-prefix") or "").strip()
+    return GitState(commit=commit.strip(), changed=tuple(sorted(_changed(status, prefix))))
+
+
+def source_hashes(root: Path, patterns: Iterable[str], environment: Mapping[str, str]) -> tuple[dict[str, str], str]:
+    """Return file -> sha256, paths relative to `root`, and a note for the person.
+
+    Without patterns: the Python files that git tracks there, unless there are too many. Raises UsageError for a pattern
+    that matches no file, or leads out of `root`.
+    """
+    named = list(patterns)
+    names = [name for pattern in named for name in _matching(root, pattern)]
+    if not named:
+        names = [name for name in _tracked(root, environment) if (root / name).is_file()]
+        if len(names) > _MOST_TRACKED:
+            return {}, f"git tracks {len(names)} Python files here: name those of the training code with --source"
+    return {name: hashlib.sha256((root / name).read_bytes()).hexdigest() for name in sorted(set(names))}, ""
+
+
+def _matching(root: Path, pattern: str) -> list[str]:
+    if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
+        raise UsageError(f"--source {pattern} leads out of {root}", "name files below the project's folder")
+    found = [path.relative_to(root).as_posix() for path in root.glob(pattern) if path.is_file()]
+    if not found:
+        raise UsageError(
+            f"--source {pattern} matches no file of {root}", "give a file, or a pattern such as `src/**/*.py`"
+        )
+    return found
+
+
+def _tracked(root: Path, environment: Mapping[str, str]) -> list[str]:
+    listed = _git(root, environment, "ls-files", "-z", "--", "*.py") or ""
+    # A name that is no UTF-8 cannot stand in a TOML file.
+    return [name for name in listed.split("\0") if name and name.isprintable()]
+
+
+def _changed(status: str, prefix: str) -> set[str]:
+    fields = iter(status.split("\0"))
+    found: set[str] = set()
+    for entry in fields:
+        if len(entry) > 3:
+            found.add(entry[3:].removeprefix(prefix))
+            if entry[0] in "RC":
+                next(fields, None)  # the name before a rename
+    return found
+
+
+def _git(root: Path, environment: Mapping[str, str], *arguments: str) -> str | None:
+    kept = {name: value for name, value in environment.items() if not name.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            ["git", *_QUIET, "-C", root, *arguments],
+            capture_output=True,
+            timeout=_TIMEOUT,
+            env={**kept, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"},
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.decode("utf-8", "surrogateescape") if done.returncode == 0 else None

@@ -1,0 +1,211 @@
+"""A disk that is full at every stage, read-only, or not ours: the venv stays as it was, and the message says what to do.
+
+The venv and its store lie on a small tmpfs that the test mounts; uv's cache and the wheels lie elsewhere.
+"""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.factories.make_scene import Scene, make_scene, state
+from tests.factories.small_disk import leave, read_only, roomy, small_disk, used_pages, writable
+
+RESTORE = ("restore", "--profile", "small", "--venv", "venv", "--yes")
+ROLLBACK = ("rollback", "--venv", "venv", "--yes")
+PRUNE = ("prune", "--keep", "0", "--venv", "venv", "--yes")
+UNPRIVILEGED = Path(__file__).parents[1] / "factories" / "unprivileged.py"
+RESTORE_POINTS = 21
+# The cheapest command that recovers.
+LOOK = ("prune", "--keep", "99", "--venv", "venv", "--yes")
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    return make_scene(tmp_path_factory.mktemp("scene"))
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    try:
+        with small_disk(tmp_path / "disk") as made:
+            yield made
+    except OSError as error:
+        pytest.skip(str(error))
+
+
+def _afresh(scene: Scene, disk: Path) -> Scene:
+    roomy(disk)
+    shutil.rmtree(disk / "work", ignore_errors=True)
+    return scene.again(disk / "work")
+
+
+def _needed(scene: Scene, disk: Path) -> int:
+    """Return how many pages more are in use once a restore is done."""
+    again = _afresh(scene, disk)
+    before = used_pages(disk)
+    answer = again.stack.run(*RESTORE)
+    assert answer.code == 0, answer.err
+    return used_pages(disk) - before
+
+
+def test_a_full_disk_at_many_points_of_a_restore(scene: Scene, disk: Path) -> None:
+    needed = _needed(scene, disk)
+    # All below what a finished restore takes, so that each of them must fail.
+    points = [needed * number // RESTORE_POINTS for number in range(RESTORE_POINTS)]
+    assert len(set(points)) == RESTORE_POINTS
+    for number, pages in enumerate(points):
+        again = _afresh(scene, disk)
+        leave(disk, pages)
+        answer = again.stack.run(*RESTORE)
+        assert answer.code == 4, f"{pages} pages: {answer.err}"
+        _full(answer.err)
+        assert again.venv() == again.old, f"{pages} pages"
+        assert again.kept in again.everywhere()
+        assert again.others() == again.mine
+        again.settled()
+        roomy(disk)
+        command = RESTORE if number % 3 == 0 else LOOK
+        assert again.stack.run(*command).code == 0, f"{pages} pages"
+        assert (again.venv() == again.old) == (command is LOOK)
+        assert again.old in again.everywhere()
+        again.settled()
+
+
+def _full(err: str) -> None:
+    message, _, hint = err.rpartition("\n\nhint: ")
+    told = message.rpartition("error: ")[2]
+    assert "disk is full" in told or "No space left on device" in told, err
+    assert hint.startswith("free some space"), err
+
+
+@pytest.mark.parametrize("pages", [0, 1, 2])
+def test_a_full_disk_and_a_rollback(scene: Scene, disk: Path, pages: int) -> None:
+    again = _afresh(scene, disk)
+    leave(disk, pages)
+    answer = again.stack.run(*ROLLBACK)
+    if answer.code == 0:
+        assert again.venv() == again.kept
+    else:
+        assert answer.code == 4
+        _full(answer.err)
+        assert again.venv() == again.old
+        again.settled()
+        roomy(disk)
+        assert again.stack.run(*ROLLBACK).code == 0
+    assert again.old in again.everywhere()
+    assert again.others() == again.mine
+    again.settled()
+
+
+def test_a_prune_makes_room_on_a_disk_that_has_none(scene: Scene, disk: Path) -> None:
+    again = _afresh(scene, disk)
+    leave(disk, 0)
+    used = used_pages(disk)
+    answer = again.stack.run(*PRUNE)
+    assert answer.code == 0, answer.err
+    assert used_pages(disk) < used
+    assert (again.venv(), again.others()) == (again.old, again.mine)
+    again.settled()
+
+
+@pytest.mark.parametrize("command", [RESTORE, ROLLBACK, PRUNE], ids=lambda command: command[0])
+def test_a_read_only_disk(scene: Scene, disk: Path, command: tuple[str, ...]) -> None:
+    again = _afresh(scene, disk)
+    read_only(disk)
+    answer = again.stack.run(*command)
+    assert answer.code == 4
+    told = again.stack.plain(answer.err).rpartition("error: ")[2]
+    assert told == (
+        "FOLDER cannot be written, and the new venv is built beside the old one\n\n"
+        "hint: run it as the owner of FOLDER, or restore into another folder: `--venv PATH`\n"
+        if command is not PRUNE
+        else "FOLDER/.envdoctor/venv cannot be written: Read-only file system\n\n"
+        "hint: run it as the owner of that folder\n"
+    )
+    assert (again.venv(), again.others()) == (again.old, again.mine)
+    writable(disk)
+    assert again.stack.run(*command).code == 0
+
+
+def test_a_venv_that_is_a_mount_point_is_refused(scene: Scene, disk: Path, tmp_path: Path) -> None:
+    again = scene.again(tmp_path / "work")
+    shutil.copytree(again.stack.venv, disk, symlinks=True, dirs_exist_ok=True)
+    before = state(disk)
+    subprocess.run(["mount", "--bind", disk, again.stack.venv], check=True)
+    try:
+        for command in (RESTORE, ROLLBACK):
+            answer = again.stack.run(*command)
+            assert (answer.code, answer.out) == (2, "")
+            assert answer.err.rpartition("error: ")[2] == (
+                "FOLDER/venv is a mount point, which cannot be swapped for another folder\n\n"
+                "hint: name a venv, or a path where there is nothing yet: `--venv PATH`\n"
+            )
+    finally:
+        subprocess.run(["umount", again.stack.venv], check=True)
+    assert state(disk) == before
+    assert again.venv() == again.old
+
+
+@pytest.mark.parametrize("command", [RESTORE, ROLLBACK], ids=lambda command: command[0])
+def test_a_parent_that_may_not_be_written(scene: Scene, tmp_path: Path, command: tuple[str, ...]) -> None:
+    again = scene.again(tmp_path / "work")
+    again.folder.chmod(0o555)
+    try:
+        answer = _without_root(again, *command)
+    finally:
+        again.folder.chmod(0o755)
+    assert answer == (
+        4,
+        "error: FOLDER cannot be written, and the new venv is built beside the old one\n\n"
+        "hint: run it as the owner of FOLDER, or restore into another folder: `--venv PATH`\n",
+    )
+    assert (again.venv(), again.others()) == (again.old, again.mine)
+    again.settled()
+
+
+@pytest.mark.parametrize("where", [".envdoctor/venv", ".envdoctor/venv/generations", ".envdoctor/venv/builds"])
+def test_a_store_that_may_not_be_written(scene: Scene, tmp_path: Path, where: str) -> None:
+    again = scene.again(tmp_path / "work")
+    (again.folder / where).chmod(0o555)
+    code, err = _without_root(again, *RESTORE)
+    (again.folder / where).chmod(0o755)
+    assert code == 4
+    assert "ermission denied" in err
+    assert err.rpartition("\n\nhint: ")[2].startswith(("run ", "the new venv is built", "restore as")), err
+    assert (again.venv(), again.others()) == (again.old, again.mine)
+    assert again.kept in again.everywhere()
+    answer = again.stack.run(*RESTORE)
+    assert answer.code == 0, answer.err
+    again.settled()
+
+
+def test_a_read_only_venv_is_replaced_and_kept_as_it_is(scene: Scene, tmp_path: Path) -> None:
+    again = scene.again(tmp_path / "work")
+    folders = [path for path in again.stack.venv.rglob("*") if path.is_dir() and not path.is_symlink()]
+    for folder in folders:
+        folder.chmod(0o555)
+    before = again.venv()
+    code, err = _without_root(again, *RESTORE)
+    assert code == 0, err
+    assert before in again.everywhere()
+    # And when it is no longer wanted, its folders' modes are no hindrance.
+    code, err = _without_root(again, *PRUNE)
+    assert code == 0, err
+    again.settled()
+
+
+def _without_root(scene: Scene, *command: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, UNPRIVILEGED, *command],
+        cwd=scene.folder,
+        env=scene.stack.environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, scene.stack.plain(done.stderr)
