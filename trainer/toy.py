@@ -43,7 +43,13 @@ def folder(cache: Path) -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(prefix="toy-target-", dir=cache))
     _write_tokenizer(made)
-    _taught(_tokenizer(made)).save_pretrained(made)
+    # One thread: on so small a model a second one mostly waits for the first, and on a busy host for minutes.
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        _taught(_tokenizer(made)).save_pretrained(made)
+    finally:
+        torch.set_num_threads(threads)
     try:
         made.rename(place)
     except OSError:

@@ -19,6 +19,7 @@ COMMANDS = {
     for name in (
         "check",
         "restore",
+        "repair",
         "history",
         "rollback",
         "prune",

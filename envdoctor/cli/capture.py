@@ -18,7 +18,7 @@ from envdoctor.errors import ProbeError, UsageError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.probes.context import Options, Reading
 from envdoctor.probes.host import Host
-from envdoctor.probes.registry import PROBES
+from envdoctor.probes.registry import chosen
 from envdoctor.stack import capture as capturing
 from envdoctor.stack import pip_config, settings
 from envdoctor.stack import uv as uv_tool
@@ -67,9 +67,8 @@ def capture(
     """
     host = Host.current()
     place = _place(name, project, lock_format, host, force=force)
-    reading = Reading(
-        target=locate(venv, host), host=host, options=Options(ask_nvml=True, contents=True), probes=PROBES
-    )
+    options = Options(contents=True)
+    reading = Reading(target=locate(venv, host), host=host, options=options, probes=chosen(options))
     wanted = Wanted(
         name=name,
         summary=summary,

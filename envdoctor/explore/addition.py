@@ -196,8 +196,10 @@ def _providers(before: Environment, after: Environment) -> Iterator[ProviderChan
         providers.add_import(environment.played, used=True)
         providers.add_files(environment.objects())
         found.append(providers)
-    # A library that only comes along is no change of what is there.
-    yield from (change for change in changes(*found) if change.before or change.used)
+    for change in changes(*found):
+        # A library that only comes along is no change of what is there; one outside the environment cannot be lost.
+        if (change.before or change.used) and (change.after or not os.path.isabs(change.before)):
+            yield change
 
 
 def _stops(after: Environment, providers: Sequence[ProviderChange]) -> Iterator[Stopped]:

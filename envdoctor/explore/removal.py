@@ -112,7 +112,8 @@ class _WhatIf:
         after.add_import(self.after, used=True)
         before.add_files(self.environment.objects())
         after.add_files(self._staying())
-        yield from changes(before, after)
+        # What lies outside the environment (libc) is not lost by a removal, though no import takes it any more.
+        yield from (change for change in changes(before, after) if change.after or not os.path.isabs(change.before))
 
     def _staying(self) -> Iterator[ElfObject]:
         return (elf for elf in self.environment.objects() if elf.path not in self.hidden)

@@ -97,7 +97,7 @@ class Impact:
     def harmful(self) -> bool:
         """Tell whether anything but what was asked to go would suffer."""
         others = any(stopped.owner not in self._leaving for stopped in self.stops)
-        broken = bool(self.import_after) and self.import_after != self.import_before
+        broken = self.import_after not in ("", self.import_before) and "torch" not in self._leaving
         worse = any(line.severity == "error" for line in self.appear)
         return bool(self.losses or self.unmet or others or broken or worse)
 

@@ -1,11 +1,11 @@
 """Building the new venv beside the old one with uv."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envdoctor.model.lock import LockedPackage
-from envdoctor.model.plan import Plan, Source
+from envdoctor.model.plan import Plan, PlannedPackage, Source
 from envdoctor.model.wording import counted
 from envdoctor.stack.events import Event, Listener
 from envdoctor.stack.preview import requirements
@@ -24,15 +24,15 @@ class Group:
     packages: tuple[LockedPackage, ...]
 
 
-def groups(plan: Plan, locked: Mapping[str, LockedPackage]) -> tuple[Group, ...]:
-    """Split the plan by source; the torch backend's index comes last, for what no other source has.
+def groups(packages: Sequence[PlannedPackage], locked: Mapping[str, LockedPackage]) -> tuple[Group, ...]:
+    """Split packages by source; the torch backend's index comes last, for what no other source has.
 
     uv takes the first index that has the version, whatever its hash: with triton's two builds of one file name it would
     take the wrong one and stop. One source a run makes it take the wheel that was found.
     """
     order = {"find-links": 1, "index": 2, "configured": 3, "backend": 4}
     made: dict[tuple[bool, int, str], tuple[Source, list[LockedPackage]]] = {}
-    for package in plan.packages:
+    for package in packages:
         source = package.source
         key = (not source.cached, order[source.kind], source.location)
         made.setdefault(key, (source, []))[1].append(locked[package.name])
@@ -59,8 +59,22 @@ def build(
             folder,
         )
     )
-    done, total = 0, len(plan.packages)
-    for group in groups(plan, locked):
+    install(plan.packages, locked, sources, uv, folder, listen, offline=plan.offline)
+
+
+def install(
+    packages: Sequence[PlannedPackage],
+    locked: Mapping[str, LockedPackage],
+    sources: Sources,
+    uv: Uv,
+    folder: Path,
+    listen: Listener,
+    *,
+    offline: bool,
+) -> None:
+    """Install exactly these wheels into the venv `folder`, each from its planned source. Raises UvError."""
+    done, total = 0, len(packages)
+    for group in groups(packages, locked):
         event = Event(phase="build", text=_words(group), done=done, total=total)
         listen(event)
 
@@ -69,19 +83,19 @@ def build(
             if not line.lstrip().startswith(_PLAIN):
                 listen(replace(event, text=line.strip()))
 
-        arguments, reach = _installing(group, plan, sources, folder)
+        arguments, reach = _installing(group, sources, folder, offline=offline)
         asked = requirements(group.packages)
         uv.run([*arguments, *reach.arguments], extra=reach.variables, stdin=asked, listen=hear)
         done += len(group.packages)
     listen(Event(phase="build", text=f"{counted(done, 'package')} installed", done=done, total=total))
 
 
-def _installing(group: Group, plan: Plan, sources: Sources, folder: Path) -> tuple[list[str | Path], Reach]:
+def _installing(group: Group, sources: Sources, folder: Path, *, offline: bool) -> tuple[list[str | Path], Reach]:
     arguments: list[str | Path] = ["pip", "install", "--no-deps", "--no-build", "--require-hashes"]
     arguments += ["--python", folder / "bin" / "python", "--requirements", "-"]
     # Safe where every wheel must have a locked hash: whichever index answers, only the locked bytes are accepted.
     arguments += ["--index-strategy", "unsafe-best-match"]
-    if group.source.cached or plan.offline:
+    if group.source.cached or offline:
         # A cached wheel asked for online is re-validated, and behind some proxies fetched again.
         arguments += ["--offline"]
     if group.source.kind == "backend":

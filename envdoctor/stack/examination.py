@@ -15,7 +15,7 @@ OF_THE_VENV = ("ED1", "ED2", "ED3", "ED4")
 _OF_THE_SHELL = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "PYTHONHOME")
 
 
-def objections(venv: Path, host: Host, profile: Profile, lock: Lock) -> tuple[str, ...]:
+def objections(venv: Path, host: Host, profile: Profile | None, lock: Lock | None) -> tuple[str, ...]:
     """Return "CODE title: subject" of every error that the checks find in the venv itself."""
     environ = {name: value for name, value in host.environ.items() if name not in _OF_THE_SHELL}
     found = examine(venv, replace(host, environ=environ), profile=profile, lock=lock, ask_nvml=False)

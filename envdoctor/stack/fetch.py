@@ -37,6 +37,7 @@ def open_url(
     try:
         return _opener(access.certificate, tuple(_proxies(access).items())).open(request, timeout=_TIMEOUT)
     except urllib.error.HTTPError as error:
+        error.close()
         if error.code in (404, 410):
             raise FileNotFoundError(url) from error
         raise IndexUnreadableError(f"{shown(url)}: it answered {error.code} {error.reason}") from error

@@ -187,7 +187,7 @@ def _unkeepable(subject: Subject, found: NotPinned | None) -> str:
 
 
 def _not_captured(reading: Reading, verified: Verified) -> Iterator[str]:
-    stray = [fault.path for fault in verified.faults if not fault.owner]
+    stray = sorted(fault.path for fault in verified.faults if not fault.owner)
     if stray:
         it = "it" if len(stray) == 1 else "them"
         belong = counted(len(stray), "file", "belongs", "belong")

@@ -86,7 +86,8 @@ class _RemoteFile(io.RawIOBase):
 
     def _read(self, answer: "_Answer", wanted: int) -> bytes:
         try:
-            data = answer.read(wanted)
+            # Only a read to the end tells one that came too early.
+            data = answer.read() if wanted < 0 else answer.read(wanted)
         except (http.client.HTTPException, OSError) as error:
             raise IndexUnreadableError(f"{shown(self._url)}: the connection broke off ({error})") from error
         if len(data) != wanted >= 0:

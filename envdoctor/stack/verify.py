@@ -88,6 +88,7 @@ def _unclaimed(site: Path, claimed: set[Path]) -> Iterator[Fault]:
 
 
 def hash_all(claims: list[Claim], listen: Listener) -> list[Fault]:
+    """Hash the files of all claims in parallel and return those that are not as recorded."""
     hashed = [claim for claim in claims if claim.digest]
     # Large files first: a straggler at the end would leave the other threads idle.
     hashed.sort(key=lambda claim: claim.size, reverse=True)

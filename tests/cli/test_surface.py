@@ -3,6 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from envdoctor.cli import impact
 from envdoctor.cli.app import COMMANDS, build
 from envdoctor.cli.cache import SUBCOMMANDS
 from envdoctor.cli.rules import all_rules
@@ -30,9 +33,20 @@ SURFACE = {
         "--venv",
         "--python",
         "--dry-run",
+        "--rehearse",
         "--offline",
+        "--wheelhouse",
         "--yes/-y",
         "--force",
+        "--format (ENVDOCTOR_FORMAT)",
+        "--json",
+    ],
+    "repair": [
+        "--profile/-p (ENVDOCTOR_PROFILE)",
+        "--venv",
+        "--offline",
+        "--dry-run",
+        "--yes/-y",
         "--format (ENVDOCTOR_FORMAT)",
         "--json",
     ],
@@ -49,11 +63,66 @@ SURFACE = {
         "--color (ENVDOCTOR_COLOR)",
     ],
     "fingerprint": ["VENV", "--profile/-p (ENVDOCTOR_PROFILE)", "--deep", "--output/-o"],
+    "why": ["NAME", "--venv", "--format (ENVDOCTOR_FORMAT)", "--json", "--color (ENVDOCTOR_COLOR)"],
+    "impact": [],
     "explain": ["CODE"],
     "checks": ["--format (ENVDOCTOR_FORMAT)", "--json"],
-    "lock": ["REQUIREMENTS", "--python", "--machine", "--exclude-newer", "--undated", "--torch-backend", "--output/-o"],
+    "lock": [
+        "REQUIREMENTS",
+        "--python",
+        "--machine",
+        "--exclude-newer",
+        "--undated",
+        "--torch-backend",
+        "--upgrade",
+        "--format",
+        "--output/-o",
+    ],
+    "capture": [
+        "NAME",
+        "--venv",
+        "--project",
+        "--format",
+        "--without",
+        "--source",
+        "--ignore",
+        "--summary",
+        "--offline",
+        "--force",
+        "--json",
+    ],
+    "fetch": [
+        "--profile/-p (ENVDOCTOR_PROFILE)",
+        "--wheelhouse",
+        "--python",
+        "--machine",
+        "--format (ENVDOCTOR_FORMAT)",
+        "--json",
+    ],
+    "diff": [
+        "A",
+        "B",
+        "--format (ENVDOCTOR_FORMAT)",
+        "--json",
+        "--output/-o",
+        "--color (ENVDOCTOR_COLOR)",
+        "--verbose/-v",
+    ],
     "profiles": ["--format (ENVDOCTOR_FORMAT)", "--json"],
     "cache": [],
+}
+IMPACT_SURFACE = {
+    "remove": ["DISTRIBUTIONS", "--venv", "--format (ENVDOCTOR_FORMAT)", "--json", "--color (ENVDOCTOR_COLOR)"],
+    "install": [
+        "SPECS",
+        "--venv",
+        "--no-deps",
+        "--upgrade/-U",
+        "--offline",
+        "--format (ENVDOCTOR_FORMAT)",
+        "--json",
+        "--color (ENVDOCTOR_COLOR)",
+    ],
 }
 CACHE_SURFACE = {
     "status": [
@@ -104,14 +173,16 @@ def test_commands_and_options() -> None:
 def test_every_command_is_frozen_here() -> None:
     assert sorted(COMMANDS) == sorted(SURFACE)
     assert sorted(SUBCOMMANDS) == sorted(CACHE_SURFACE)
+    assert sorted(impact.SUBCOMMANDS) == sorted(IMPACT_SURFACE)
 
 
-def test_cache_commands_and_options() -> None:
+@pytest.mark.parametrize(("name", "surface"), [("cache", CACHE_SURFACE), ("impact", IMPACT_SURFACE)])
+def test_subcommands_and_options(name: str, surface: dict[str, list[str]]) -> None:
     root = build()
-    context = root.make_context("envdoctor", ["cache"])
-    group = root.get_command(context, "cache")
-    found = {name: [described(item) for item in group.get_command(context, name).params] for name in CACHE_SURFACE}
-    assert found == CACHE_SURFACE
+    context = root.make_context("envdoctor", [name])
+    group = root.get_command(context, name)
+    found = {name: [described(item) for item in group.get_command(context, name).params] for name in surface}
+    assert found == surface
 
 
 def test_shell_completion(tmp_path: Path) -> None:

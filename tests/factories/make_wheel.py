@@ -1,7 +1,9 @@
 """Real wheels, written with zipfile: valid by default, wrong in exactly the way a test asks for."""
 
 import base64
+import csv
 import hashlib
+import io
 import stat
 import zipfile
 from collections.abc import Iterable, Mapping
@@ -93,12 +95,14 @@ def _wheel_file(tag: str) -> bytes:
 
 
 def _record(members: Mapping[str, bytes], record: str, says: Mapping[str, str | None]) -> bytes:
-    rows = []
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
     for path, content in members.items():
         field = says.get(path, record_hash(content))
         if field is not None:
-            rows.append(f"{path},{field},{len(content)}")
-    return ("\n".join([*rows, f"{record},,"]) + "\n").encode()
+            writer.writerow([path, field, len(content)])
+    writer.writerow([record, "", ""])
+    return text.getvalue().encode()
 
 
 def _entry(path: str, mode: int, kind: int = stat.S_IFREG) -> zipfile.ZipInfo:

@@ -150,7 +150,7 @@ def _bad_line(file: Path, error: Exception) -> DataError:
 
 def _bad(line: str, origin: str) -> DataError | None:
     try:
-        parsed = json.loads(line)
+        parsed = json.loads(line.rstrip("\r\n"))
     except json.JSONDecodeError as bad:
         return DataError(f"{origin}: no JSON: {bad.msg} at column {bad.colno}", _SHAPE)
     if not isinstance(parsed, dict):

@@ -105,7 +105,9 @@ def test_a_new_venv_with_one_package_that_is_not_to_be_had() -> None:
 
 def test_one_run_of_uv_a_source_and_the_cache_first() -> None:
     plan = _plan(Present(exists=False, installed={}), {**SOURCES, "yarl": Source(kind="backend", location="cpu")})
-    made = [(group.source.kind, [package.name for package in group.packages]) for group in groups(plan, LOCKED)]
+    made = [
+        (group.source.kind, [package.name for package in group.packages]) for group in groups(plan.packages, LOCKED)
+    ]
     assert made == [("index", ["numpy"]), ("find-links", ["torch"]), ("index", ["triton"]), ("backend", ["yarl"])]
 
 

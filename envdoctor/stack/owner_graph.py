@@ -1,0 +1,77 @@
+"""Who owns which file of a venv, and the smallest set of reinstalls that makes every file its owner's again.
+
+An uninstall deletes every path of a RECORD, shared or not; a reinstall brings all of its own back. So what is removed
+decides which of the others must be written again.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from pathlib import Path
+
+from envdoctor.stack.claims import Claim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """Claims of every distribution, and which of them the disk keeps."""
+
+    owners: Mapping[Path, Mapping[str, bool]]
+    """Path -> owner -> whether the file is as that owner's RECORD says."""
+    paths: Mapping[str, tuple[Path, ...]]
+    """Owner -> its paths."""
+    bytes: Mapping[str, int]
+    """Owner -> recorded size of its files."""
+
+    def broken(self, without: AbstractSet[str]) -> frozenset[Path]:
+        """Return the paths that are nobody's as recorded, once the owners in `without` are left aside."""
+        found = set()
+        for path, owners in self.owners.items():
+            others = [kept for name, kept in owners.items() if name not in without]
+            if others and not any(others):
+                found.add(path)
+        return frozenset(found)
+
+    def lost(self, removed: AbstractSet[str]) -> frozenset[Path]:
+        """Return the paths of others that go when those distributions are uninstalled."""
+        return frozenset(
+            path for name in removed for path in self.paths.get(name, ()) if set(self.owners[path]) - removed
+        )
+
+
+def graph(claims: Sequence[Claim], bad: AbstractSet[tuple[str, Path]]) -> Graph:
+    """Return the graph of these claims; `bad` are the (owner, path) that the disk does not keep."""
+    owners: dict[Path, dict[str, bool]] = defaultdict(dict)
+    paths: dict[str, list[Path]] = defaultdict(list)
+    sizes: dict[str, int] = defaultdict(int)
+    for claim in claims:
+        # Bytecode is rewritten by every interpreter; its absence says nothing.
+        if claim.path.suffix == ".pyc":
+            continue
+        owners[claim.path][claim.owner] = (claim.owner, claim.path) not in bad
+        paths[claim.owner].append(claim.path)
+        sizes[claim.owner] += claim.size
+    return Graph(owners=owners, paths={name: tuple(found) for name, found in paths.items()}, bytes=sizes)
+
+
+def cover(
+    found: Graph, needed: AbstractSet[Path], forced: AbstractSet[str], removed: AbstractSet[str]
+) -> frozenset[str]:
+    """Return the distributions to reinstall so that each needed path is written by one of its owners.
+
+    `forced` are reinstalled anyway, and what they write is covered. Of several owners of a path the one that covers the
+    most is taken, then the smallest: few reinstalls of few bytes. The greedy choice is the exact one where no path has
+    more than one surviving owner, which is so for all but shared files of equal content.
+    """
+    chosen = set(forced)
+    left = {path for path in needed if not chosen & set(found.owners[path])}
+    while left:
+        counts: dict[str, int] = defaultdict(int)
+        for path in left:
+            for name in found.owners[path].keys() - removed:
+                counts[name] += 1
+        best = min(counts, key=lambda name: (-counts[name], found.bytes.get(name, 0), name))
+        chosen.add(best)
+        left -= set(found.paths[best])
+    return frozenset(chosen)

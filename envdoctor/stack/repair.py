@@ -1,0 +1,375 @@
+"""A repair: only what is damaged, on a linked copy of the venv, verified, examined, swapped. The old one is kept."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from envdoctor import __version__
+from envdoctor.checks.case import Case
+from envdoctor.checks.contest import contests
+from envdoctor.checks.damage import site_relative
+from envdoctor.errors import RestoreError, TargetError
+from envdoctor.examine import take_fingerprint
+from envdoctor.model.lock import Lock, LockedPackage
+from envdoctor.model.plan import Interpreter, PlannedPackage
+from envdoctor.model.profile import Profile
+from envdoctor.probes.host import Host
+from envdoctor.probes.target import resolve
+from envdoctor.profile_store import ProfileFile
+from envdoctor.stack import interpreters, pip_config, settings, sources
+from envdoctor.stack import uv as uv_tool
+from envdoctor.stack.build import install
+from envdoctor.stack.claims import Claim, Fault, claims_of
+from envdoctor.stack.events import Event, Listener
+from envdoctor.stack.examination import objections
+from envdoctor.stack.generations import NOTE
+from envdoctor.stack.hardlinks import linked_copy
+from envdoctor.stack.in_use import users
+from envdoctor.stack.installed import Installed, installed, site_packages, version_of
+from envdoctor.stack.owner_graph import Graph, graph
+from envdoctor.stack.plan import same
+from envdoctor.stack.repair_plan import Mending, RepairPlan, Verdict, mend
+from envdoctor.stack.restore import refuse_strange
+from envdoctor.stack.settings import Sources
+from envdoctor.stack.store import Store
+from envdoctor.stack.transaction import Copying, Exchanged, exchange
+from envdoctor.stack.uv import Uv
+from envdoctor.stack.verify import Verified, hash_all, refuse
+
+# From here on a restore writes about as much, and leaves nothing of the old venv's history behind.
+_MOST = 0.5
+_Mark = tuple[int, int, int]
+"""(inode, size, modified)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is to be repaired, towards what."""
+
+    target: Path
+    file: ProfileFile | None = None
+    lock: Lock | None = None
+    offline: bool = False
+
+    @property
+    def profile(self) -> Profile | None:
+        """Return the profile that was named."""
+        return self.file.profile if self.file else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A plan and what is needed to carry it out."""
+
+    request: Request
+    host: Host
+    store: Store
+    plan: RepairPlan
+    pins: Mapping[str, LockedPackage]
+    expected: Mapping[str, str]
+    """Name -> version of every distribution afterwards."""
+    sources: Sources
+    proven: Mapping[_Mark, str]
+    """Files that were as recorded, and their hash: their links in the copy need no second reading."""
+    torn: frozenset[str]
+    objected: frozenset[str]
+    """What the checks say of the venv as it is."""
+    verified: Verified
+    """The venv as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repaired:
+    """The copy that was swapped in."""
+
+    verified: Verified
+    remaining: tuple[str, ...]
+    """Errors of the venv that no reinstall mends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """Every claim of a venv, held against the disk."""
+
+    claims: list[Claim]
+    faults: list[Fault]
+    torn: Mapping[str, str]
+
+    @property
+    def graph(self) -> Graph:
+        bad = {(fault.owner, fault.path) for fault in self.faults}
+        return graph(self.claims, {(c.owner, c.path) for c in self.claims if (c.owner, c.shown) in bad})
+
+
+def prepare(request: Request, host: Host, listen: Listener) -> Prepared:
+    """Read every file of the venv and plan. Writes nothing outside uv's own cache. Raises RestoreError, TargetError."""
+    store = Store.of(request.target)
+    refuse_strange(store.target)
+    if not (store.target / "pyvenv.cfg").is_file():
+        raise TargetError(f"there is no venv at {store.target}", "`envdoctor restore --profile P` makes one")
+    uv = uv_tool.locate(host.environ, host.cwd)
+    interpreter = _interpreter(request, store.target, host)
+    pins = request.lock.select(interpreter.markers) if request.lock else {}
+    read = _read(store.target, listen, {})
+    present = _present(store.target, read)
+    configured = settings.configured(
+        uv, pip_config.read(host.environ, host.home, venv=store.target), host.home, interpreter.path
+    )
+    found = read.graph
+    mending = mend(found, _verdicts(request, host, store.target), present, pins, read.torn)
+    packages = _located(request, uv, mending, pins, interpreter, configured)
+    expected = {name: item.version for name, item in present.items()}
+    expected = {name: version for name, version in expected.items() if name not in {r.name for r in mending.removals}}
+    expected |= {item.name: item.version for item in mending.reinstalls}
+    plan = RepairPlan(
+        target=str(store.target),
+        profile=request.profile.name if request.profile else "",
+        mending=mending,
+        packages=packages,
+        total_packages=len(expected),
+        total_bytes=sum(found.bytes.values()),
+        restore_instead=_restore_instead(request, mending, sum(found.bytes.values()), len(expected)),
+        users=users(store.target, host.proc),
+        keep=str(store.next_generation()),
+    )
+    return Prepared(
+        request=request,
+        host=host,
+        store=store,
+        plan=plan,
+        pins=pins,
+        expected=expected,
+        sources=configured,
+        proven=_proven(read),
+        torn=frozenset(read.torn),
+        objected=frozenset(_objections(request, host, store.target, store.target)),
+        verified=_verified(read, len(present)),
+    )
+
+
+def carry_out(prepared: Prepared, listen: Listener) -> Exchanged[Repaired]:
+    """Copy, mend, verify, examine, swap. On any failure or interrupt the copy is removed and the venv is as it was."""
+    profile = prepared.plan.profile
+    return exchange(prepared.store, "repair", profile, lambda copying: _make_copy(prepared, copying, listen), listen)
+
+
+def _make_copy(prepared: Prepared, copying: Copying, listen: Listener) -> Repaired:
+    folder, clock, target = copying.folder, copying.clock, prepared.store.target
+    listen(Event(phase="copy", text="linking every file of the venv into a copy"))
+    linked_copy(target, folder)
+    clock.lap("copy")
+    _mend_copy(prepared, folder, copying.descriptor, listen)
+    clock.lap("build")
+    read = _read(folder, listen, prepared.proven)
+    refuse(_against(prepared, folder, read), "the repaired copy")
+    clock.lap("verify")
+    listen(Event(phase="check", text="examining the copy"))
+    remaining = _objections(prepared.request, prepared.host, folder, target)
+    new = [text for text in remaining if text not in prepared.objected or text.startswith(("ED2", "ED3"))]
+    if new:
+        raise RestoreError(
+            f"a repair does not mend this: {'; '.join(new)}", "rebuild the whole stack: `envdoctor restore --profile P`"
+        )
+    clock.lap("check")
+    _sign(prepared, folder)
+    return Repaired(verified=_verified(read, len(prepared.expected)), remaining=remaining)
+
+
+def _mend_copy(prepared: Prepared, folder: Path, descriptor: int, listen: Listener) -> None:
+    host, mending = prepared.host, prepared.plan.mending
+    uv = uv_tool.locate(host.environ, host.cwd, keep_open=(descriptor,))
+    config = folder / "pyvenv.cfg"
+    before = config.read_bytes()
+    # uv then writes scripts that find their interpreter from where they lie: the copy is about to be renamed.
+    config.write_bytes(before.rstrip(b"\n") + b"\nrelocatable = true\n")
+    site = site_packages(folder)
+    for name in prepared.torn:
+        for info in site.glob("*.dist-info") if site else ():
+            if _name(info) == name:
+                shutil.rmtree(info)
+    old = [item.name for item in mending.removals]
+    old += [item.name for item in mending.reinstalls if item.before and item.name not in prepared.torn]
+    python = folder / "bin" / "python"
+    if old:
+        listen(Event(phase="build", text=f"removing {', '.join(old)} from the copy"))
+        uv.run(("pip", "uninstall", "--quiet", "--python", python, *old))
+    install(
+        prepared.plan.packages,
+        prepared.pins,
+        prepared.sources,
+        uv,
+        folder,
+        listen,
+        offline=prepared.request.offline,
+    )
+    loose = [
+        f"{item.name} @ {item.wheel}" if item.wheel else f"{item.name}=={item.version}"
+        for item in mending.reinstalls
+        if item.name not in prepared.pins
+    ]
+    if loose:
+        listen(Event(phase="build", text=f"installing {', '.join(loose)}"))
+        reach = prepared.sources.everywhere
+        arguments = ["pip", "install", "--quiet", "--no-deps", "--no-build", "--python", str(python), *loose]
+        offline = ("--offline",) if prepared.request.offline else ()
+        uv.run([*arguments, *offline, *reach.arguments], extra=reach.variables)
+    config.write_bytes(before)
+
+
+def _interpreter(request: Request, target: Path, host: Host) -> Interpreter:
+    version = ".".join(version_of(target).split(".")[:2])
+    profile = request.profile
+    if profile and not any(same(version_of(target), wanted) for wanted in profile.python.versions):
+        raise RestoreError(
+            f"{target} is made with Python {version or 'of unknown version'}, the profile {profile.name} wants "
+            f"{' or '.join(profile.python.versions)}: no reinstall mends that",
+            f"envdoctor restore --profile {profile.name} --venv {target}",
+        )
+    return interpreters.choose(interpreters.Wanted(versions=(version,), patient=target), host.environ, host.home)
+
+
+def _read(venv: Path, listen: Listener, proven: Mapping[_Mark, str]) -> _Read:
+    site = site_packages(venv)
+    claims: list[Claim] = []
+    faults: list[Fault] = []
+    torn: dict[str, str] = {}
+    for info in sorted(site.glob("*.dist-info")) if site else ():
+        found: list[Fault] = []
+        claims_of(info, site or venv, venv, claims, found)
+        faults += found
+        unread = [name for name in ("RECORD", "METADATA") if not (info / name).is_file()]
+        if unread:
+            torn[_name(info)] = f"has no {' and no '.join(unread)}"
+    faults += hash_all([claim for claim in claims if proven.get(_mark(claim.path)) != claim.digest], listen)
+    # Rows without a hash (RECORD itself, bytecode) are only held against existence, and only where they count.
+    escaping = {(fault.owner, fault.path) for fault in faults if "leads out" in fault.problem}
+    faults = [fault for fault in faults if (fault.owner, fault.path) not in escaping]
+    return _Read(claims=claims, faults=faults, torn=torn)
+
+
+def _mark(path: Path) -> _Mark:
+    try:
+        status = path.lstat()
+    except OSError:
+        return (0, 0, 0)
+    return (status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def _proven(read: _Read) -> dict[_Mark, str]:
+    bad = {(fault.owner, fault.path) for fault in read.faults}
+    # A path with two owners is read again: which one's it is decides.
+    owners: dict[Path, int] = {}
+    for claim in read.claims:
+        owners[claim.path] = owners.get(claim.path, 0) + 1
+    return {
+        _mark(claim.path): claim.digest
+        for claim in read.claims
+        if claim.digest and owners[claim.path] == 1 and (claim.owner, claim.shown) not in bad
+    }
+
+
+def _name(info: Path) -> str:
+    return canonicalize_name(info.name.removesuffix(".dist-info").rpartition("-")[0])
+
+
+def _present(venv: Path, read: _Read) -> dict[str, Installed]:
+    found = dict(installed(venv))
+    site = site_packages(venv)
+    for info in site.glob("*.dist-info") if site else ():
+        name = _name(info)
+        if name in read.torn and name not in found:
+            version = info.name.removesuffix(".dist-info").rpartition("-")[2]
+            found[name] = Installed(name=name, version=version)
+    return found
+
+
+def _verdicts(request: Request, host: Host, target: Path) -> list[Verdict]:
+    facts = take_fingerprint(resolve(str(target), host.environ.get("PATH")), replace(host, environ={}))
+    case = Case(facts=facts, profile=request.profile, lock=request.lock)
+    return [
+        Verdict(
+            owners=tuple(name for name, _ in contest.owners),
+            wanted=contest.wanted,
+            told_by=contest.told_by,
+            path=site_relative(contest.paths[0].path),
+        )
+        for contest in contests(case)
+    ]
+
+
+def _located(
+    request: Request,
+    uv: Uv,
+    mending: Mending,
+    pins: Mapping[str, LockedPackage],
+    interpreter: Interpreter,
+    configured: Sources,
+) -> tuple[PlannedPackage, ...]:
+    wanted = [pins[item.name] for item in mending.reinstalls if item.name in pins]
+    if not wanted:
+        return ()
+    backend = request.profile.lock.torch_backend if request.profile else ""
+    found = sources.locate(uv, wanted, interpreter, configured, torch_backend=backend, offline=request.offline)
+    if found.unavailable:
+        first = found.unavailable[0]
+        raise RestoreError(f"{first.name} {first.version} is not to be had: {first.reason}", first.hint)
+    return tuple(
+        PlannedPackage(name=package.name, version=package.version, source=found.sources[package.name])
+        for package in wanted
+    )
+
+
+def _restore_instead(request: Request, mending: Mending, total: int, packages: int) -> str:
+    again = sum(item.bytes for item in mending.reinstalls)
+    many = len(mending.reinstalls)
+    if request.profile is None or (again <= total * _MOST and many <= packages * _MOST):
+        return ""
+    return f"{many} of {packages} packages are to be installed again, so a full restore is cheaper"
+
+
+def _objections(request: Request, host: Host, venv: Path, target: Path) -> tuple[str, ...]:
+    told = objections(venv, host, request.profile, request.lock)
+    return tuple(text.replace(str(venv), str(target)) for text in told)
+
+
+def _against(prepared: Prepared, folder: Path, read: _Read) -> Verified:
+    """Return the copy's faults: files that are no owner's as recorded, and distributions that are not as planned."""
+    found = read.graph
+    broken = found.broken(frozenset())
+    shown = {claim.path: claim.shown for claim in read.claims}
+    faults = [
+        Fault(owner=min(found.owners[path]), path=shown[path], problem="is not as recorded") for path in sorted(broken)
+    ]
+    present = installed(folder)
+    for name in sorted(prepared.expected.keys() | present.keys()):
+        wanted = prepared.expected.get(name, "")
+        there = present[name].version if name in present else ""
+        if not (wanted and there and Version(wanted) == Version(there)):
+            faults.append(Fault(owner=name, path="", problem=f"is {there or 'missing'}, not {wanted or 'absent'}"))
+    return Verified(distributions=len(present), files=len(read.claims), bytes=0, faults=tuple(faults))
+
+
+def _verified(read: _Read, distributions: int) -> Verified:
+    return Verified(
+        distributions=distributions,
+        files=len(read.claims),
+        bytes=sum(claim.size for claim in read.claims),
+        faults=(),
+    )
+
+
+def _sign(prepared: Prepared, folder: Path) -> None:
+    try:
+        note = json.loads((folder / NOTE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        note = {}
+    if prepared.plan.profile:
+        note["profile"] = prepared.plan.profile
+    note |= {"repaired_at": datetime.now(UTC).isoformat(timespec="seconds"), "envdoctor": __version__}
+    (folder / NOTE).write_text(json.dumps(note, indent=1) + "\n", encoding="utf-8")

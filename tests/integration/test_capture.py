@@ -1,0 +1,362 @@
+"""Capturing a small venv: what is pinned, what is kept as a wheel, what is refused, and that it comes back the same."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from envdoctor.model.lock import parse
+from tests.factories.make_index import Index, make_index
+from tests.factories.make_stack import Stack, make_stack
+from tests.factories.make_venv import Venv, make_venv, tree_state
+from tests.factories.make_wheel import make_wheel, record_hash, sha256
+
+DATA = {
+    "odd/__init__.py": "x = 1\n",
+    "odd-1.0.data/scripts/odd-tool": "#!python\nprint('odd')\n",
+    "odd-1.0.data/scripts/odd-shell": "#!/bin/sh\necho odd\n",
+    "odd-1.0.data/data/share/odd/data.txt": "data\n",
+    "odd-1.0.data/headers/odd.h": "int odd;\n",
+    "odd-1.0.data/purelib/odd_pure.py": "y = 2\n",
+}
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Stack:
+    """Make a stack whose venv holds its three packages and one with scripts, data and headers."""
+    made = make_stack(tmp_path, make_wheel(tmp_path / "wheels", "odd", "1.0", files=DATA))
+    make_venv(made.venv, *made.wheels, cache=made.cache)
+    # Where the compile caches of this user lie by default.
+    (tmp_path / "tmp").mkdir()
+    made.environment["TMPDIR"] = str(tmp_path / "tmp")
+    return made
+
+
+@pytest.fixture
+def index(stack: Stack) -> Iterator[Index]:
+    """Serve the stack's wheels over HTTP, with nothing else configured."""
+    with make_index(stack.folder / "wheels") as made:
+        stack.environment |= {"PIP_FIND_LINKS": "", "PIP_NO_INDEX": "", "PIP_INDEX_URL": made.url}
+        yield made
+
+
+def _digest(stack: Stack, venv: str) -> str:
+    answer = stack.run("fingerprint", venv)
+    assert answer.code == 0, answer.err
+    found: str = json.loads(answer.out)["digest"]
+    return found
+
+
+def _refusal(stack: Stack, *options: str) -> str:
+    answer = stack.run("capture", "mine", "--venv", "venv", *options)
+    assert (answer.code, answer.out) == (1, ""), answer.err
+    assert not (stack.folder / "profiles" / "mine.toml").exists()
+    assert not (stack.folder / "lockfiles" / "mine.txt").exists()
+    assert not (stack.folder / "lockfiles" / "mine.wheels").exists()
+    return answer.err[answer.err.index("error: ") :]
+
+
+def test_every_package_is_pinned_to_the_wheel_that_it_is(stack: Stack, index: Index) -> None:
+    answer = stack.run("capture", "mine", "--venv", "venv")
+    assert answer.code == 0, answer.err
+    digest = _digest(stack, "venv")
+    # direct_url.json names a temporary folder, whose length is not ours.
+    assert re.sub(r"\(\d+ kB\)", "(SIZE)", answer.out) == (
+        "captured FOLDER/venv as mine: 4 packages pinned, 0 kept\n"
+        "  verified 40 files (SIZE) by sha256\n"
+        "  profile  profiles/mine.toml\n"
+        "  lock     lockfiles/mine.txt\n"
+        f"  digest   {digest}\n"
+        "\n"
+        "note: set here, and able to change what is loaded, but not captured: PYTHONPATH\n"
+        "\n"
+        "note: the compile caches are cold, so the profile expects nothing of them\n"
+    )
+    lock = parse((stack.folder / "lockfiles" / "mine.txt").read_text(), "mine")
+    assert {package.name: package.hashes for package in lock.packages} == {
+        wheel.name.split("-")[0].replace("_", "-"): (sha256(wheel),) for wheel in stack.wheels
+    }
+    # The wheels themselves were not fetched: their tables of contents were.
+    assert index.downloads() == []
+
+
+@pytest.mark.parametrize("form", ["requirements", "pylock"])
+def test_what_was_captured_comes_back_at_another_path_with_an_equal_digest(
+    stack: Stack, index: Index, form: str
+) -> None:
+    assert stack.run("capture", "mine", "--venv", "venv", "--format", form).code == 0
+    before = _digest(stack, "venv")
+    (stack.folder / "else where").mkdir()
+    answer = stack.run("restore", "-p", "mine", "--venv", "else where/other", "--yes")
+    assert answer.code == 0, answer.err
+    assert _digest(stack, "else where/other") == before
+    compared = stack.run("diff", "mine", "else where/other")
+    assert (compared.code, compared.out) == (
+        0,
+        "A  mine  (profile)\nB  else where/other  (venv)\n\nno difference; the digests are equal\n",
+    )
+    tool = stack.folder / "else where/other/bin/odd-tool"
+    assert subprocess.run([tool], capture_output=True, text=True, check=True).stdout == "odd\n"
+
+
+def _unshared() -> bool:
+    done = subprocess.run(["unshare", "--user", "--map-user=65534", "true"], capture_output=True, check=False)
+    return done.returncode == 0
+
+
+@pytest.mark.skipif(not _unshared(), reason="this system lets nobody be another user in a namespace of their own")
+def test_another_user_gets_an_equal_digest(stack: Stack) -> None:
+    assert stack.run("capture", "mine", "--venv", "venv").code == 0
+    home = stack.folder / "other-home"
+    home.mkdir()
+    own = {"HOME": str(home), "USER": "somebody", "UV_CACHE_DIR": str(home / "cache")}
+    command = ["unshare", "--user", "--map-user=65534", "--map-group=65534"]
+    for arguments in (["restore", "-p", "mine", "--venv", str(home / "v"), "-y"], ["fingerprint", str(home / "v")]):
+        done = subprocess.run(
+            [*command, *stack.command(*arguments)],
+            cwd=stack.folder,
+            env=stack.environment | own,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["digest"] == _digest(stack, "venv")
+
+
+def test_the_profile_says_what_the_venv_is(stack: Stack) -> None:
+    (stack.folder / "train.py").write_text("print('train')\n")
+    (stack.folder / "notes.txt").write_text("mine\n")
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x@y", "-C", str(stack.folder)]
+    for arguments in (["init", "-q"], ["add", "train.py"], ["commit", "-q", "-m", "x"]):
+        subprocess.run([*git, *arguments], check=True)
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    (stack.folder / "train.py").write_text("print('changed')\n")
+    launch = {"TORCHINDUCTOR_MAX_AUTOTUNE": "1", "OMP_NUM_THREADS": "4", "TRITON_CACHE_DIR": "/fast", "RANK": "3"}
+    answer = stack.run("capture", "mine", "--venv", "venv", "--summary", "the good one", extra=launch)
+    assert answer.code == 0, answer.err
+    text = (stack.folder / "profiles" / "mine.toml").read_text()
+    python = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    day = text.split('resolved = "')[1][:10]
+    assert text == (
+        'schema = 1\nname = "mine"\nsummary = "the good one"\n\n'
+        f'[python]\nversions = [\n    "{python}",\n]\n\n'
+        '[torch]\nversion = "2.13.0+cpu"\ngit_version = "none"\n\n'
+        f'[lock]\nfile = "mine.txt"\nresolved = "{day}"\ndigest = "{_digest(stack, "venv")}"\n\n'
+        '[environment]\nforbidden = [\n    "LD_LIBRARY_PATH",\n    "LD_PRELOAD",\n]\n\n'
+        '[environment.set]\nOMP_NUM_THREADS = "4"\nTORCHINDUCTOR_MAX_AUTOTUNE = "1"\n\n'
+        f'[sources]\n"train.py" = "{sha256(stack.folder / "train.py")}"\n\n'
+        f'[git]\ncommit = "{commit}"\nchanged = [\n    "train.py",\n]\n'
+    )
+    assert "note: set here, but naming a place of this machine, so not captured: TRITON_CACHE_DIR\n" in answer.out
+
+
+def test_source_files_can_be_named(stack: Stack) -> None:
+    for name in ("a.py", "sub/b.py", "sub/c.txt"):
+        path = stack.folder / "src" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    answer = stack.run(
+        "capture", "mine", "--venv", "venv", "--source", "src/**/*.py", "--source", "src/sub/c.txt", "--json"
+    )
+    assert answer.code == 0, answer.err
+    text = (stack.folder / "profiles" / "mine.toml").read_text()
+    listed = text.split("[sources]\n")[1].split("\n\n")[0].splitlines()
+    assert [line.split('"')[1] for line in listed] == ["src/a.py", "src/sub/b.py", "src/sub/c.txt"]
+    none = stack.run("capture", "other", "--venv", "venv", "--source", "no/*.py")
+    assert (none.code, none.err[none.err.index("error") :]) == (
+        2,
+        "error: --source no/*.py matches no file of FOLDER\n\nhint: give a file, or a pattern such as `src/**/*.py`\n",
+    )
+
+
+def test_what_no_index_has_is_kept_as_a_wheel(stack: Stack) -> None:
+    for wheel in (stack.folder / "wheels").glob("odd-*"):
+        wheel.unlink()
+    answer = stack.run("capture", "mine", "--venv", "venv", "--json")
+    assert answer.code == 0, answer.err
+    kept = [wheel for wheel in json.loads(answer.out)["wheels"] if wheel["kept_because"]]
+    made = stack.folder / "lockfiles" / "mine.wheels" / "odd-1.0-py3-none-any.whl"
+    assert [(wheel["name"], wheel["sha256"], wheel["path"], wheel["kept_because"]) for wheel in kept] == [
+        (
+            "odd",
+            sha256(made),
+            "mine.wheels/odd-1.0-py3-none-any.whl",
+            "installed from file://FOLDER/wheels/odd-1.0-py3-none-any.whl; no configured place has a wheel of it",
+        )
+    ]
+    before, first = _digest(stack, "venv"), made.read_bytes()
+    # It is found beside the lock, without being named, and gives the same stack.
+    assert stack.run("restore", "-p", "mine", "--venv", "other", "-y", "--offline").code == 0
+    assert _digest(stack, "other") == before
+    tool = subprocess.run([stack.folder / "other/bin/odd-tool"], capture_output=True, text=True, check=True)
+    assert tool.stdout == "odd\n"
+    header = f"include/site/python{sys.version_info[0]}.{sys.version_info[1]}/odd/odd.h"
+    assert (stack.folder / "other" / header).read_text() == "int odd;\n"
+    # Made again, and from the restored venv, it is the same file.
+    assert stack.run("capture", "mine", "--venv", "other", "--force").code == 0
+    assert made.read_bytes() == first
+
+
+def test_offline_every_package_becomes_a_wheel(stack: Stack) -> None:
+    shutil.rmtree(stack.folder / "wheels")
+    answer = stack.run("capture", "mine", "--venv", "venv", "--offline")
+    assert answer.code == 0, answer.err
+    names = sorted(path.name.split("-")[0] for path in (stack.folder / "lockfiles" / "mine.wheels").iterdir())
+    assert names == ["odd", "plain", "some_tool", "torch"]
+    fresh = {"UV_CACHE_DIR": str(stack.folder / "fresh"), "PIP_FIND_LINKS": ""}
+    assert stack.run("restore", "-p", "mine", "--venv", "other", "-y", "--offline", extra=fresh).code == 0
+    assert _digest(stack, "other") == _digest(stack, "venv")
+
+
+def test_of_two_builds_of_one_version_the_installed_one_is_pinned(stack: Stack, index: Index) -> None:
+    other = make_wheel(stack.folder / "wheels", "plain", "3.0", build_tag="7", files={"plain/__init__.py": "z = 0\n"})
+    assert stack.run("capture", "mine", "--venv", "venv").code == 0
+    lock = parse((stack.folder / "lockfiles" / "mine.txt").read_text(), "mine")
+    plain = next(package for package in lock.packages if package.name == "plain")
+    assert plain.hashes == (sha256(stack.folder / "wheels" / "plain-3.0-py3-none-any.whl"),)
+    assert plain.hashes != (sha256(other),)
+
+
+def test_a_changed_file_is_refused(stack: Stack) -> None:
+    plain = Venv(prefix=stack.venv).site_packages / "plain/__init__.py"
+    text = plain.read_text()
+    plain.unlink()
+    plain.write_text(text + "patched = True\n")
+    assert _refusal(stack) == (
+        "error: 1 distribution cannot be captured:\n"
+        "  plain 3.0: plain/__init__.py does not have the recorded hash\n"
+        "nothing was written\n\n"
+        "hint: mend them, or leave them out of the lock knowingly: `--without plain`\n"
+    )
+    answer = stack.run("capture", "mine", "--venv", "venv", "--without", "Plain")
+    assert answer.code == 0, answer.err
+    assert "\nnote: left out of the lock: plain\n" in answer.out
+    assert "plain" not in (stack.folder / "lockfiles" / "mine.txt").read_text()
+
+
+def test_an_editable_is_refused_and_a_repository_is_kept(stack: Stack) -> None:
+    venv = Venv(prefix=stack.venv)
+    _say_installed_from(venv, "plain", {"url": "file:///srv/plain", "dir_info": {"editable": True}})
+    told = {"url": "https://git.invalid/odd.git", "vcs_info": {"vcs": "git", "commit_id": "0" * 40}}
+    _say_installed_from(venv, "odd", told)
+    (stack.folder / "wheels" / "odd-1.0-py3-none-any.whl").unlink()
+    assert _refusal(stack) == (
+        "error: 1 distribution cannot be captured:\n"
+        "  plain 3.0: it is editable, from file:///srv/plain: its files lie outside the venv\n"
+        "nothing was written\n\n"
+        "hint: mend them, or leave them out of the lock knowingly: `--without plain`\n"
+    )
+    answer = stack.run("capture", "mine", "--venv", "venv", "--without", "plain")
+    assert answer.code == 0, answer.err
+    assert (
+        "kept as wheels in lockfiles/mine.wheels, to go wherever the lock goes:\n"
+        "  odd 1.0: installed from https://git.invalid/odd.git; no configured place has a wheel of it\n"
+    ) in answer.out
+
+
+def _say_installed_from(venv: Venv, name: str, told: dict[str, object]) -> None:
+    """Give a distribution a direct_url.json that an installer would have written, RECORD row included."""
+    info = venv.dist_info(name)
+    path = info / "direct_url.json"
+    path.unlink(missing_ok=True)
+    path.write_text(json.dumps(told))
+    record = (info / "RECORD").read_text()
+    rows = [line for line in record.splitlines() if "direct_url.json" not in line]
+    (info / "RECORD").unlink()
+    row = f"{info.name}/direct_url.json,{record_hash(path.read_bytes())},{path.stat().st_size}"
+    (info / "RECORD").write_text("\n".join([*rows, row, ""]))
+
+
+def test_what_has_no_record_is_refused(stack: Stack) -> None:
+    (Venv(prefix=stack.venv).dist_info("plain") / "RECORD").unlink()
+    assert "\n  plain 3.0: plain-3.0.dist-info has no RECORD, so its files are not known\n" in _refusal(stack)
+
+
+def test_an_index_that_does_not_answer_is_no_reason_to_keep_a_wheel(stack: Stack, index: Index) -> None:
+    index.faults["plain-3.0-py3-none-any.whl"] = "forbidden"
+    refused = _refusal(stack)
+    assert refused.replace(index.url.removesuffix("simple/"), "BASE/") == (
+        "error: 1 distribution cannot be captured:\n"
+        "  plain 3.0: BASE/simple/ has plain-3.0-py3-none-any.whl, which cannot be looked into "
+        "(BASE/files/plain-3.0-py3-none-any.whl: it answered 403 Forbidden); "
+        "try again, or keep every distribution as a wheel with `--offline`\n"
+        "nothing was written\n\n"
+        "hint: mend them, or leave them out of the lock knowingly: `--without plain`\n"
+    )
+
+
+def test_a_venv_that_does_not_pass_the_checks_is_refused(stack: Stack) -> None:
+    config = stack.venv / "pyvenv.cfg"
+    config.write_text(re.sub("home = .*", "home = /gone", config.read_text()))
+    told = re.sub("(?<=ED101 ).*", "TITLE", _refusal(stack))
+    assert told == (
+        "error: the venv does not pass the checks, and neither would one rebuilt from it:\n"
+        "  ED101 TITLE\n"
+        "nothing was written\n\n"
+        "hint: `envdoctor check FOLDER/venv` says how to mend it; accept a finding with `--ignore CODE=REASON`\n"
+    )
+
+
+def test_files_of_no_distribution_are_named(stack: Stack) -> None:
+    site = Venv(prefix=stack.venv).site_packages
+    for name in ("a.py", "b.py", "c.py", "d.py"):
+        (site / name).write_text("")
+    answer = stack.run("capture", "mine", "--venv", "venv")
+    assert (
+        "\nnote: 4 files belong to no distribution, so a restore will not bring them back: "
+        "a.py, b.py, c.py, … and 1 more\n"
+    ) in answer.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a.b"], "`a.b` cannot name a profile"),
+        (["small"], "FOLDER/profiles/small.toml exists already"),
+        (["mine", "--project", "nowhere"], "FOLDER/nowhere is no folder"),
+        (["mine", "--without", "nothing"], "--without nothing: it is not installed"),
+        (["mine", "--venv", "nowhere"], "FOLDER/nowhere does not exist"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input(stack: Stack, arguments: list[str], message: str) -> None:
+    before = tree_state(stack.folder / "profiles")
+    answer = stack.run("capture", *(["--venv", "venv"] if "--venv" not in arguments else []), *arguments)
+    assert answer.code in (1, 2)
+    assert answer.err[answer.err.index("error: ") :].startswith(f"error: {message}\n\nhint: ")
+    assert tree_state(stack.folder / "profiles") == before
+
+
+def test_a_venv_without_torch_is_refused(tmp_path: Path) -> None:
+    stack = make_stack(tmp_path)
+    make_venv(stack.venv, stack.wheels[2], cache=stack.cache)
+    assert _refusal(stack) == (
+        "error: a profile states a torch build, and there would be none\n\nhint: capture a venv with its torch\n"
+    )
+
+
+BASE = os.path.realpath(sys.executable)
+
+
+def _base_has_pip() -> bool:
+    return subprocess.run([BASE, "-I", "-m", "pip", "--version"], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.skipif(not _base_has_pip(), reason="the base interpreter has no pip")
+def test_pip_and_uv_venvs_of_the_same_wheels_have_one_digest(tmp_path: Path) -> None:
+    stack = make_stack(tmp_path)
+    odd = make_wheel(tmp_path / "wheels", "odd", "1.0", files=DATA, scripts={"o": "odd:x"})
+    make_venv(tmp_path / "uv-made", stack.wheels[0], odd, cache=stack.cache)
+    subprocess.run([BASE, "-m", "venv", "--without-pip", tmp_path / "pip-made"], check=True)
+    pip = [BASE, "-m", "pip", "--python", tmp_path / "pip-made/bin/python"]
+    quiet = {**os.environ, "PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    subprocess.run([*pip, "install", "-q", "--no-deps", "--no-index", stack.wheels[0], odd], check=True, env=quiet)
+    assert (tmp_path / "pip-made/bin/o").read_text() != (tmp_path / "uv-made/bin/o").read_text()
+    assert _digest(stack, "pip-made") == _digest(stack, "uv-made")

@@ -1,0 +1,279 @@
+"""Repairs of contaminated venvs: the fewest reinstalls, on a copy; a refusal where it cannot be told what is meant."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.factories.make_scene import Scene, make_scene, state, workers
+from tests.factories.make_stack import Stack, make_stack
+from tests.factories.make_venv import Venv, install, rewrite, tree_state, uninstall
+from tests.factories.make_wheel import make_wheel
+
+NCCL = "nvidia/nccl/lib/libnccl.so.2"
+REPAIR = ("repair", "--venv", "venv", "--yes")
+WITH_PROFILE = (*REPAIR, "--profile", "small")
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Stack:
+    """Restore a stack with two owners of NVIDIA's folders; the other major's wheel lies in `other`."""
+    init = {"nvidia/__init__.py": ""}
+    owners = (
+        make_wheel(tmp_path / "wheels", "nvidia-nccl-cu12", "2.1", files={NCCL: "12", **init}),
+        make_wheel(
+            tmp_path / "wheels", "nvidia-cudnn-cu12", "9.1", files={"nvidia/cudnn/lib/libcudnn.so.9": "c", **init}
+        ),
+    )
+    make_wheel(tmp_path / "other", "nvidia-nccl-cu13", "2.1", files={NCCL: "13", **init})
+    made = make_stack(tmp_path, *owners)
+    answer = made.restore()
+    assert answer.code == 0, answer.err
+    return made
+
+
+def _contaminate(stack: Stack) -> Venv:
+    venv = Venv(prefix=stack.venv)
+    install(venv, *(stack.folder / "other").glob("nvidia_nccl_cu13*"), cache=stack.folder / "other-cache")
+    return venv
+
+
+def _lost(stack: Stack) -> None:
+    uninstall(_contaminate(stack), "nvidia-nccl-cu13")
+
+
+def _overwritten(stack: Stack) -> None:
+    _contaminate(stack)
+
+
+def _at_risk(stack: Stack) -> None:
+    venv = _contaminate(stack)
+    rewrite(venv.site_packages / NCCL, "12")
+
+
+def _altered(stack: Stack) -> None:
+    rewrite(Venv(prefix=stack.venv).site_packages / NCCL, "21")
+
+
+def _no_record(stack: Stack) -> None:
+    (Venv(prefix=stack.venv).dist_info("nvidia-nccl-cu12") / "RECORD").unlink()
+
+
+def _no_metadata(stack: Stack) -> None:
+    (Venv(prefix=stack.venv).dist_info("nvidia-nccl-cu12") / "METADATA").unlink()
+
+
+REMOVED = ["nvidia-nccl-cu13"]
+
+
+@pytest.mark.parametrize(
+    ("break_it", "removed", "profile"),
+    [
+        # Which owner is meant, the lock tells here; without it there is nobody to tell in this stack.
+        (_overwritten, REMOVED, True),
+        (_at_risk, REMOVED, True),
+        *(
+            (break_it, [], profile)
+            for break_it in (_lost, _altered, _no_record, _no_metadata)
+            for profile in (True, False)
+        ),
+    ],
+)
+def test_the_smallest_set_that_mends(stack: Stack, break_it: "object", removed: list[str], profile: bool) -> None:  # noqa: FBT001
+    whole = state(stack.venv)
+    break_it(stack)  # type: ignore[operator]
+    broken = tree_state(stack.venv)
+    cache = tree_state(stack.cache)
+    answer = stack.run(*(WITH_PROFILE if profile else REPAIR), "--json")
+    assert answer.code == 0, answer.err
+    document = json.loads(answer.out)
+    mending = document["plan"]["mending"]
+    assert document["status"] == "repaired"
+    assert [item["name"] for item in mending["removals"]] == removed
+    assert [item["name"] for item in mending["reinstalls"]] == ["nvidia-nccl-cu12"]
+    assert _content(state(stack.venv)) == _content(whole)
+    kept = Path(document["result"]["kept"].replace("FOLDER", str(stack.folder)))
+    assert tree_state(kept) == broken
+    assert {path: told for path, told in tree_state(stack.cache).items() if path in cache and "wheels-v" in path} == {
+        path: told for path, told in cache.items() if "wheels-v" in path
+    }
+    again = stack.run(*WITH_PROFILE)
+    assert again.code == 0
+    assert again.out.startswith("FOLDER/venv needs no repair: 5 packages, ")
+
+
+def _content(found: dict[str, str]) -> dict[str, str]:
+    # uv notes beside a distribution how it was asked for; RECORD lists that note.
+    return {path: told for path, told in found.items() if not path.endswith(("REQUESTED", "RECORD", "uv_cache.json"))}
+
+
+def test_what_it_says(stack: Stack) -> None:
+    _overwritten(stack)
+    planned = stack.run("repair", "--venv", "venv", "-p", "small", "--dry-run")
+    assert planned.out == (
+        "envdoctor repair  FOLDER/venv   profile small\n"
+        "\n"
+        "  remove     nvidia-nccl-cu13 2.1: nvidia-nccl-cu12 is meant to own their shared files (pinned by the lock)\n"
+        "  reinstall  nvidia-nccl-cu12 2.1: libnccl.so.2 is not as recorded; 1 more go with what is removed\n"
+        "\n"
+        f"  1 of 5 packages installed again, {_sizes(planned.out)}\n"
+        "  on a linked copy, which is verified, examined and swapped in in one step\n"
+        "  the venv as it is now is kept at FOLDER/.envdoctor/venv/generations/0001\n"
+    )
+    done = stack.run(*WITH_PROFILE)
+    files = done.out.split("installed again; ")[1].split(" verified")[0]
+    assert done.out == (
+        f"repaired FOLDER/venv: 1 package removed, 1 installed again; {files} verified by sha256\n"
+        "the old venv is kept at FOLDER/.envdoctor/venv/generations/0001; no running process uses it\n"
+        "to go back: envdoctor rollback --venv FOLDER/venv\n"
+    )
+
+
+def _sizes(text: str) -> str:
+    return text.split("installed again, ")[1].splitlines()[0]
+
+
+def test_what_the_lock_does_not_have_stays(stack: Stack) -> None:
+    extra = make_wheel(stack.folder / "other", "mine", "1.0")
+    install(Venv(prefix=stack.venv), extra, cache=stack.folder / "other-cache")
+    _lost(stack)
+    answer = stack.run(*WITH_PROFILE)
+    assert answer.code == 0, answer.err
+    assert Venv(prefix=stack.venv).dist_info("mine").is_dir()
+
+
+def test_a_missing_and_a_drifted_package_are_put_back(stack: Stack) -> None:
+    venv = Venv(prefix=stack.venv)
+    uninstall(venv, "some-tool")
+    install(venv, make_wheel(stack.folder / "other", "plain", "2.0"), cache=stack.folder / "other-cache")
+    answer = stack.run(*WITH_PROFILE)
+    assert answer.code == 0, answer.err
+    assert "reinstall  plain 2.0 -> 3.0: is 2.0" in answer.err
+    assert "reinstall  some-tool 1.2: is missing" in answer.err
+    # The script was written by a uv that saw the copy; it must run from where the copy went.
+    assert subprocess.run([stack.venv / "bin/hello"], capture_output=True, check=True).stdout == b"hello\n"
+
+
+def test_torchs_own_requirement_tells_which_owner_is_meant(tmp_path: Path) -> None:
+    stack = make_stack(tmp_path)
+    owner = make_wheel(tmp_path / "wheels", "nvidia-nccl-cu12", "2.1", files={NCCL: "12"})
+    other = make_wheel(tmp_path / "other", "nvidia-nccl-cu13", "2.1", files={NCCL: "13"})
+    torch = make_wheel(tmp_path / "wheels", "torch", "2.13.0", requires=["nvidia-nccl-cu12==2.1"])
+    assert stack.restore().code == 0
+    venv = Venv(prefix=stack.venv)
+    install(venv, owner, torch, cache=tmp_path / "other-cache")
+    install(venv, other, cache=tmp_path / "other-cache")
+    answer = stack.run(*REPAIR)
+    assert answer.code == 0, answer.err
+    assert (venv.site_packages / NCCL).read_text() == "12"
+
+
+@pytest.mark.parametrize("profile", [False, True], ids=["no profile", "a profile without either"])
+def test_it_refuses_when_it_cannot_tell_which_owner_is_meant(stack: Stack, profile: bool) -> None:  # noqa: FBT001
+    venv = Venv(prefix=stack.venv)
+    for name in ("one", "two"):
+        wheel = make_wheel(stack.folder / "other", name, "1.0", files={"shared/data.so": name})
+        install(venv, wheel, cache=stack.folder / "other-cache")
+    before = tree_state(stack.folder / "venv")
+    answer = stack.run(*(WITH_PROFILE if profile else REPAIR))
+    assert (answer.code, answer.out) == (4, "")
+    assert answer.err.rpartition("error: ")[2] == (
+        "one and two both own shared/data.so with different contents, and it cannot be told which one is meant\n\n"
+        "hint: name the profile it should be (`envdoctor repair --profile P`), or uninstall the one that is not "
+        "meant and repair again\n"
+    )
+    assert tree_state(stack.venv) == before
+    assert not (stack.store / "journal.json").exists()
+
+
+def test_an_editable_install_that_is_damaged_is_named(stack: Stack) -> None:
+    venv = Venv(prefix=stack.venv)
+    wheel = make_wheel(stack.folder / "other", "mine", "1.0")
+    install(venv, wheel, cache=stack.folder / "other-cache")
+    info = venv.dist_info("mine")
+    (info / "direct_url.json").write_text(json.dumps({"url": "file:///srv/mine", "dir_info": {"editable": True}}))
+    (venv.site_packages / "mine" / "__init__.py").unlink()
+    answer = stack.run(*WITH_PROFILE)
+    assert answer.code == 4
+    assert "error: mine 1.0 (editable from file:///srv/mine) is damaged, and no index has it\n" in answer.err
+
+
+def test_it_says_when_a_restore_is_cheaper(stack: Stack) -> None:
+    site = Venv(prefix=stack.venv).site_packages
+    for path in [*site.glob("*/__init__.py"), *site.glob("nvidia/*/lib/*")]:
+        path.unlink()
+    (site / "some_tool.py").unlink()
+    answer = stack.run("repair", "--venv", "venv", "-p", "small", "--dry-run")
+    assert answer.out.endswith(
+        "installed again, so a full restore is cheaper: envdoctor restore --profile small --venv FOLDER/venv\n"
+    )
+
+
+def test_files_changed_in_the_cache_are_refused(stack: Stack) -> None:
+    edited = Venv(prefix=stack.venv).site_packages / NCCL
+    with edited.open("r+b") as file:  # in place: uv's cache has it too
+        file.write(b"21")
+    before = tree_state(stack.venv)
+    answer = stack.run(*WITH_PROFILE)
+    assert answer.code == 4
+    assert answer.err.rpartition("error: ")[2] == (
+        f"the repaired copy is not what the lock says: nvidia-nccl-cu12: {NCCL}: is not as recorded\n"
+        "FOLDER/venv is as it was\n\n"
+        "hint: uv's cache may hold changed files: `uv cache clean nvidia-nccl-cu12`, then restore again\n"
+    )
+    assert tree_state(stack.venv) == before
+
+
+def test_a_repair_is_killed_at_every_point(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> None:
+    scene = make_scene(tmp_path_factory.mktemp("scene"))
+    whole = scene.again(tmp_path / "whole")
+    code, events = whole.killed(WITH_PROFILE, 0)
+    assert code == 0
+    new = whole.venv()
+    points = _sampled(events)
+    assert len(points) >= 20
+    print(f"killed at {len(points)} points")  # noqa: T201 - `pytest -rP` shows the figure
+
+    def try_one(at: int) -> None:
+        again = scene.again(tmp_path / str(at))
+        assert again.killed(WITH_PROFILE, at)[0] == -signal.SIGKILL
+        assert _content(again.venv()) in (_content(scene.old), _content(new))
+        _nothing_lost(again, scene)
+        command = WITH_PROFILE if at % 4 == 0 else ("prune", "--keep", "99", "--venv", "venv", "--yes")
+        answer = again.stack.run(*command)
+        assert answer.code == 0, answer.err
+        again.settled()
+        _nothing_lost(again, scene)
+        shutil.rmtree(again.folder)
+
+    with ThreadPoolExecutor(workers()) as pool:
+        for _ in pool.map(try_one, points):
+            pass
+
+
+def _sampled(events: list[str]) -> list[int]:
+    """Return the points: all, but of the copy's many equal steps the first, the last and one between of each kind."""
+    points: set[int] = set()
+    copying: dict[str, list[int]] = {}
+    for number, event in enumerate(events, 1):
+        kind = event.partition(" ")[0]
+        if "/builds/" in event and kind in ("open", "os.link", "os.mkdir", "os.chmod", "os.utime"):
+            copying.setdefault(kind, []).append(number)
+        else:
+            points.add(number)
+    for found in copying.values():
+        points |= {found[0], found[len(found) // 2], found[-1]}
+    return sorted(points)
+
+
+def _nothing_lost(again: Scene, scene: Scene) -> None:
+    there = again.everywhere()
+    assert scene.old in there
+    assert scene.kept in there
+    assert again.others() == scene.mine
+    assert os.path.lexists(again.stack.venv)

@@ -1,0 +1,217 @@
+"""Batches from lengths and a seed, anchors, the assistant's tokens, and rows that cannot be used."""
+
+# ruff: noqa: E501 - tables of whole messages
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoTokenizer
+
+from trainer.config import DataConfig, DrafterConfig
+from trainer.data.buckets import Plan, derive
+from trainer.data.chat import encode
+from trainer.data.corpus import TEMPLATE, VERSES, conversation, conversations
+from trainer.data.dataset import read_rows
+from trainer.data.loader import BatchMaker, Loader, choose_anchors
+from trainer.data.rows import Row, RowList
+from trainer.errors import ConfigError, DataError
+
+MARKED = (
+    "{% for message in messages %}{{ '<' + message.role + '> ' }}{% if message.role == 'assistant' %}"
+    "{% generation %}{{ message.content + ' <end> ' }}{% endgeneration %}{% else %}{{ message.content + ' <end> ' }}"
+    "{% endif %}{% endfor %}"
+)
+FORGETFUL = (
+    "{% for message in messages %}{{ '<' + message.role + '> ' }}"
+    "{{ message.content if loop.last else 'stone' }}{{ ' <end> ' }}{% endfor %}"
+)
+SHAPE_HINT = (
+    'a row is {"conversations": [{"role": "user", "content": ".."}, ..]} or {"input_ids": [..], "loss_mask": [..]}'
+)
+
+
+@pytest.fixture
+def tokenizer(target_folder: Path) -> Any:
+    return AutoTokenizer.from_pretrained(target_folder)
+
+
+@pytest.mark.property
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.integers(1, 70), min_size=1, max_size=40), st.integers(8, 90), st.integers(0, 5),
+    st.sampled_from(["truncate", "drop"]),
+)  # fmt: skip
+def test_an_epoch_holds_every_row_once_in_buckets_that_fit(
+    lengths: list[int], tokens: int, seed: int, overlong: Any
+) -> None:
+    config = DataConfig(buckets=(16, 32, 64), tokens=tokens, overlong=overlong)
+    kept = [row for row, length in enumerate(lengths) if overlong == "truncate" or length <= 64]
+    if not kept:
+        with pytest.raises(ConfigError):
+            Plan(lengths, config, seed)
+        return
+    plan, again = Plan(lengths, config, seed), Plan(lengths, config, seed)
+    for epoch in (0, 1):
+        numbers = range(epoch * plan.batches_per_epoch, (epoch + 1) * plan.batches_per_epoch)
+        batches = [plan.batch(number) for number in numbers]
+        assert sorted(row for batch in batches for row in batch.members) == kept
+        assert [again.batch(number) for number in reversed(numbers)] == batches[::-1]
+        for batch in batches:
+            assert (batch.epoch, batch.size) == (epoch, max(1, tokens // batch.length))
+            assert len(batch.members) <= batch.size
+            smaller = [bucket for bucket in (0, 16, 32, 64) if bucket < batch.length]
+            assert all(smaller[-1] < min(lengths[row], 64) <= batch.length for row in batch.members)
+
+
+def test_overlong_rows_can_be_an_error() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Plan([4, 70], DataConfig(buckets=(16, 64), overlong="error"), 0)
+    assert caught.value.message == "data.buckets: row 1 has 70 tokens, the last bucket 64"
+
+
+def test_streams_of_one_seed_differ_by_purpose() -> None:
+    drawn = {
+        derive(seed, purpose) for seed in range(20) for purpose in ("epoch 0", "epoch 1", "anchors 0", "anchors 1")
+    }
+    assert len(drawn) == 80
+    assert all(0 <= value < 2**63 for value in drawn)
+
+
+@pytest.mark.property
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.booleans(), min_size=2, max_size=30), st.integers(1, 12), st.integers(0, 99))
+def test_anchors_are_ascending_and_have_something_to_predict(spoken: list[bool], count: int, seed: int) -> None:
+    able = [place for place in range(len(spoken) - 1) if spoken[place] and spoken[place + 1]]
+    row = choose_anchors(torch.tensor([spoken]), count, torch.Generator().manual_seed(seed))[0].tolist()
+    present = [place for place in row if place >= 0]
+    assert len(row) == count
+    assert row == present + [-1] * (count - len(present))
+    assert present == sorted(set(present))
+    assert set(present) <= set(able)
+    assert len(present) == min(count, len(able))
+
+
+def test_a_batch_is_the_same_in_every_worker_and_pads_on_the_right() -> None:
+    rows = RowList(
+        rows=tuple(Row(ids=range(1, 6 + i), wanted=[0, 0] + [1] * (3 + i), origin=f"r{i}") for i in range(4)), digest=""
+    )
+    plan = Plan(rows.lengths, DataConfig(buckets=(8,), tokens=24), 3)
+    makers = [BatchMaker(rows, plan, DrafterConfig(block=4, anchors=3), 0, pin=False) for _ in range(2)]
+    # Four rows in batches of three: one batch holds a single row, and two empty ones.
+    single = next(batch for batch in map(plan.batch, range(2)) if len(batch.members) == 1)
+    first, second = (maker.make(single) for maker in makers)
+    assert torch.equal(first.ids, second.ids)
+    assert torch.equal(first.anchors, second.anchors)
+    assert first.ids.shape == (3, 8)
+    member = single.members[0]
+    length = rows.lengths[member]
+    assert first.ids[0].tolist() == [*range(1, length + 1), *[0] * (8 - length)]
+    assert first.loss_mask[0].tolist() == [False, False, *[True] * (length - 2), *[False] * (8 - length)]
+    assert (first.tokens, first.origins) == (length, (f"r{member}",))
+    assert first.anchors[1:].tolist() == [[-1] * 3] * 2
+
+
+def test_an_error_of_the_loader_thread_reaches_the_step() -> None:
+    class Broken:
+        plan = Plan([4], DataConfig(buckets=(8,), tokens=8), 0)
+
+        def make(self, _planned: object) -> None:
+            raise DataError("row 3 is gone")
+
+    with Loader(Broken(), iter([0]), 1) as loader, pytest.raises(DataError, match="row 3 is gone"):  # type: ignore[arg-type]
+        next(loader)
+
+
+def spoken(tokenizer: Any, row: Row) -> str:
+    return str(tokenizer.decode([token for token, flag in zip(row.ids, row.wanted, strict=True) if flag]))
+
+
+@pytest.mark.parametrize("template", [TEMPLATE, MARKED], ids=["by prefixes", "by generation marks"])
+def test_only_the_assistant_is_learnt_from(tokenizer: Any, template: str) -> None:
+    tokenizer.chat_template = template
+    talk = [*conversation(["river"]), *conversation(["stone", "clock"])]
+    row = encode(tokenizer, talk, "x:1")
+    assert spoken(tokenizer, row) == f"{VERSES['river']} <end> {VERSES['stone']} {VERSES['clock']} <end>"
+    assert tokenizer.decode(row.ids).startswith("<user> recite river <end> <assistant> cold water")
+
+
+def test_a_template_that_rewrites_earlier_turns_is_refused(tokenizer: Any) -> None:
+    tokenizer.chat_template = FORGETFUL
+    with pytest.raises(DataError) as caught:
+        encode(tokenizer, [*conversation(["river"]), *conversation(["stone"])], "chats.jsonl:4")
+    assert caught.value.message == (
+        "chats.jsonl:4: the chat template renders turn 2 differently once later turns follow, so the assistant's tokens"
+        " cannot be told apart"
+    )
+    assert caught.value.hint == "give a template with {% generation %} marks: --set target.chat_template=FILE"
+
+
+def write(place: Path, rows: list[object]) -> Path:
+    place.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows) + "\n")
+    return place
+
+
+def test_jsonl_and_parquet_files_are_read_alike(tokenizer: Any, tmp_path: Path, cache: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    assert cache.is_dir()
+    talks = conversations(3, 5)
+    plain = write(
+        tmp_path / "a.jsonl", [{"id": 1, "conversations": talks[0]}, "", {"id": 2, "conversations": talks[1]}]
+    )
+    datasets.Dataset.from_list([{"messages": talk} for talk in talks]).to_parquet(str(tmp_path / "b.parquet"))
+    alone, both = read_rows(plain, tokenizer, "t"), read_rows(tmp_path, tokenizer, "t")
+    wanted = [encode(tokenizer, talk, "") for talk in (talks[0], talks[1], *talks)]
+    assert [(both[i].ids, both[i].wanted) for i in range(5)] == [(row.ids, row.wanted) for row in wanted]
+    assert [both[i].origin for i in range(5)] == ["a.jsonl:1", "a.jsonl:3", "b.parquet:1", "b.parquet:2", "b.parquet:3"]
+    assert list(both.lengths) == [len(row.ids) for row in wanted]
+    assert list(alone.lengths) == [len(row.ids) for row in wanted[:2]]
+    assert alone.digest != both.digest
+
+
+def test_rows_that_are_tokens_already(tokenizer: Any, tmp_path: Path, cache: Path) -> None:
+    assert cache.is_dir()
+    place = write(tmp_path / "tokens.jsonl", [{"input_ids": [3, 4, 5], "loss_mask": [0, 1, 1]}])
+    row = read_rows(place, tokenizer, "t")[0]
+    assert (row.ids, row.wanted, row.origin) == ([3, 4, 5], [0, 1, 1], "tokens.jsonl:1")
+
+
+GOOD = {"conversations": conversation(["river"])}
+
+
+@pytest.mark.parametrize(
+    ("bad", "message", "hint"),
+    [
+        ('{"conversations": [', "no JSON: Expecting value at column 20", SHAPE_HINT),
+        ("[1, 2]", "list, not an object", SHAPE_HINT),
+        ({"text": "x"}, "no conversation in the keys ['conversations', 'text']", SHAPE_HINT),
+        ({"conversations": [{"role": "boss", "content": "x"}]}, "turn 1 has the role 'boss'", "roles are assistant, system, tool, user"),
+        ({"conversations": [{"role": "user", "content": "recite"}]}, "no turn of the assistant, so nothing to learn", "remove the row"),
+        ({"conversations": [{"role": "user", "content": None}]}, "turn 1 has no text but NoneType", SHAPE_HINT),
+        ({"conversations": "hello"}, "no conversation in the keys ['conversations']", SHAPE_HINT),
+        ({"input_ids": [1, 2], "loss_mask": [1]}, "2 input_ids and 1 loss_mask", SHAPE_HINT),
+    ],
+    ids=["json", "list", "keys", "role", "silent", "text", "string", "tokens"],
+)  # fmt: skip
+def test_a_bad_row_is_named_by_file_and_line(
+    tokenizer: Any, tmp_path: Path, cache: Path, bad: object, message: str, hint: str
+) -> None:
+    assert cache.is_dir()
+    place = write(tmp_path / "chats.jsonl", [GOOD, "", GOOD, bad, GOOD])
+    with pytest.raises(DataError) as caught:
+        read_rows(place, tokenizer, "t")
+    assert (caught.value.message, caught.value.hint) == (f"chats.jsonl:4: {message}", hint)
+
+
+@pytest.mark.parametrize("name", ["gone.jsonl", "empty"])
+def test_no_file_to_read(tokenizer: Any, tmp_path: Path, cache: Path, name: str) -> None:
+    assert cache.is_dir()
+    (tmp_path / "empty").mkdir()
+    told = "no .jsonl or .parquet file" if name == "empty" else "no such file or folder"
+    with pytest.raises(DataError) as caught:
+        read_rows(tmp_path / name, tokenizer, "t")
+    assert caught.value.message == f"data.path {tmp_path / name}: {told}"

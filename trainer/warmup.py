@@ -1,0 +1,77 @@
+"""`python -m trainer.warmup --profile NAME`: compile every bucket's steps ahead of a run, in the run's own topology.
+
+Takes the trainer's own flags. Each worker's device compiles what that worker will call, each step twice: the second
+time shows that nothing is left to compile. The last line on stdout is one JSON object with torch's counters for each
+process. A warm-up in another process fills the caches on disk; the run itself still warms up in its own.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+from envdoctor.gate import require
+from trainer.arguments import Arguments, parse
+from trainer.errors import TrainerError, WorkerFailedError
+
+SCHEMA = 1
+WORKER = "DFLASH_WARM_WORKER"
+
+
+def main(argv: Sequence[str]) -> int:
+    """Warm up; returns the exit code."""
+    try:
+        arguments = parse(argv)
+        require(arguments.config.profile, mode=arguments.gate, reason=arguments.gate_reason)
+        print(json.dumps(_warm(arguments)))  # noqa: T201 - the result
+    except TrainerError as error:
+        print(f"error: {error.message}", file=sys.stderr)  # noqa: T201
+        if error.hint:
+            print(f"hint: {error.hint}", file=sys.stderr)  # noqa: T201
+        return error.exit_code
+    return 0
+
+
+def _warm(arguments: Arguments) -> dict[str, object]:
+    config = arguments.config
+    started = time.monotonic()
+    count = config.topology.targets + config.topology.drafters
+    if config.runtime == "processes" and WORKER not in os.environ:
+        workers = _spawn(arguments.argv, count)
+    else:
+        workers = [_here(arguments)]
+    return {
+        "schema_version": SCHEMA, "profile": config.profile, "runtime": config.runtime,
+        "buckets": list(config.data.buckets), "seconds": round(time.monotonic() - started, 2), "processes": workers,
+    }  # fmt: skip
+
+
+def _spawn(argv: Sequence[str], count: int) -> list[dict[str, object]]:
+    """Warm each worker in a process of its own, as the run will have them."""
+    command = [sys.executable, "-m", "trainer.warmup", *argv]
+    started = [
+        subprocess.Popen(command, env={**os.environ, WORKER: str(worker)}, stdout=subprocess.PIPE, text=True)
+        for worker in range(count)
+    ]
+    printed = [process.communicate()[0] for process in started]
+    failed = [worker for worker, process in enumerate(started) if process.returncode]
+    if failed:
+        raise WorkerFailedError(
+            f"the warm-up of worker {failed[0]} ended with {started[failed[0]].returncode}",
+            "its own message stands above",
+        )
+    return [json.loads(text.strip().splitlines()[-1])["processes"][0] for text in printed]
+
+
+def _here(arguments: Arguments) -> dict[str, object]:
+    """Warm the workers of this process and return torch's counters."""
+    from trainer import warming  # noqa: PLC0415 - torch is imported behind the gate
+
+    worker = os.environ.get(WORKER)
+    return warming.warm(arguments.config, None if worker is None else int(worker))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
