@@ -130,9 +130,11 @@ def _examine(profile: str) -> "Examination":
     from envdoctor.probes.target import Target  # noqa: PLC0415
 
     found = profile_store.find(profile, Path.cwd())
-    # The driver is asked through NVML in a child process, which costs more than the whole gate may.
+    # The driver is asked through NVML in a child process, which costs more than the whole gate may; so does binding
+    # every symbol, which the last `check` remembers.
     options = Options(
         ask_nvml=False,
+        only_remembered=True,
         source_root=found.path.parent.parent,
         source_files=tuple(found.profile.sources),
     )

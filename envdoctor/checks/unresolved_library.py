@@ -20,7 +20,7 @@ from envdoctor.checks.case import Case
 from envdoctor.checks.remedies import install_command, reinstall_command, restore_or
 from envdoctor.model.cudalibs import expected_owner
 from envdoctor.model.finding import Finding, Remediation
-from envdoctor.model.requirements import parse_requirement
+from envdoctor.model.requirements import pinned_version, required_names
 from envdoctor.model.verdict import BREAKS_IMPORT
 from envdoctor.probes.distributions import Distributions
 from envdoctor.probes.libraries import Libraries, Unresolved
@@ -79,7 +79,17 @@ def remedy(case: Case, soname: str) -> Remediation:
     if installed is not None:
         command = reinstall_command(case, [(owner, installed.version)])
         return restore_or(case, f"reinstall {owner} by force", [command])
-    return restore_or(case, f"install {owner}", [install_command(case, [(owner, _version(case, owner))])])
+    text = f"install {owner}"
+    if not _asked_for(case, owner):
+        text += (
+            ", and add it to the lock that this venv is synced from: an exact sync removes what the lock does not list"
+        )
+    return restore_or(case, text, [install_command(case, [(owner, _version(case, owner))])])
+
+
+def _asked_for(case: Case, owner: str) -> bool:
+    torch = case.facts[Distributions].active("torch")
+    return owner in case.pins() or (torch is not None and owner in required_names(torch.requires))
 
 
 def _version(case: Case, owner: str) -> str:
@@ -87,9 +97,4 @@ def _version(case: Case, owner: str) -> str:
     if pinned is not None:
         return pinned.version
     torch = case.facts[Distributions].active("torch")
-    for line in torch.requires if torch else ():
-        requirement = parse_requirement(line)
-        if requirement is not None and requirement.name.lower().replace("_", "-") == owner:
-            exact = [clause.version for clause in requirement.specifier if clause.operator == "=="]
-            return exact[0] if exact else ""
-    return ""
+    return pinned_version(torch.requires if torch else (), owner)
