@@ -162,7 +162,9 @@ def test_source_files_can_be_named(stack: Stack) -> None:
         path = stack.folder / "src" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
-    answer = stack.run("capture", "mine", "--venv", "venv", "--source", "src/**/*.py", "--source", "src/sub/c.txt", "--json")
+    answer = stack.run(
+        "capture", "mine", "--venv", "venv", "--source", "src/**/*.py", "--source", "src/sub/c.txt", "--json"
+    )
     assert answer.code == 0, answer.err
     text = (stack.folder / "profiles" / "mine.toml").read_text()
     listed = text.split("[sources]\n")[1].split("\n\n")[0].splitlines()
