@@ -13,7 +13,6 @@ from envdoctor.probes.installed_files import InstalledFiles
 from envdoctor.probes.interpreter import Interpreter
 from envdoctor.probes.libraries import Libraries
 from envdoctor.probes.sources import Sources
-from envdoctor.probes.symbols import Symbols
 from envdoctor.probes.torch_build import TorchBuild
 
 
@@ -62,9 +61,7 @@ def _libraries(case: Case) -> str:
     missing = {item.soname for item in libraries.unresolved if item.stage != "lazy"}
     if missing:
         return f"{len(missing)} of {len(needed)} libraries unresolved for `import torch`"
-    symbols = case.facts.get(Symbols)
-    left_out = "" if symbols is None or symbols.looked else f"; symbols not looked at: {symbols.reason}"
-    return f"all {len(needed)} libraries of `import torch` resolve{left_out}"
+    return f"all {len(needed)} libraries of `import torch` resolve"
 
 
 def _cache(case: Case) -> str:

@@ -38,7 +38,10 @@ def explain(stderr: str, returncode: int) -> Explained:
         known = rule(stderr)
         if known is not None:
             return known
-    return f"uv ended with code {returncode}: {_first_error(stderr)}", "run it again; if it stays so, report these lines"
+    return (
+        f"uv ended with code {returncode}: {_first_error(stderr)}",
+        "run it again; if it stays so, report these lines",
+    )
 
 
 def missing(stderr: str) -> tuple[str, str] | None:
