@@ -192,7 +192,8 @@ def test_an_interpreter_without_packaging_is_told_so_and_not_with_a_traceback(tm
     )
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == (
-        f"error: envdoctor gate: this interpreter lacks packaging.version, so nothing can be told about {sys.prefix}\n\n"
+        f"error: envdoctor gate: this interpreter lacks packaging.version, so nothing can be told about "
+        f"{sys.prefix}\n\n"
         f"hint: look from outside: `envdoctor check {sys.prefix} --profile 21k-toks`\n"
     )
 
