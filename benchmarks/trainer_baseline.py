@@ -52,6 +52,8 @@ class PlainLayer(nn.Module):
         cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
         query = query * cos[:, :, -queries:] + rotate_half(query) * sin[:, :, -queries:]
         key = key * cos + rotate_half(key) * sin
+        # Under autocast the norms' fp32 weights widen queries and keys; flex wants one dtype.
+        query, key = query.to(value.dtype), key.to(value.dtype)
         attended = compiled_flex(query, key, value, block_mask=mask, enable_gqa=True)
         block = block + self.o_proj(attended.transpose(1, 2).reshape(rows, queries, -1))
         return block + self.mlp(self.post_attention_layernorm(block))

@@ -127,8 +127,11 @@ class Bench:
 
     def timed(self, work: Callable[[], Any], repeats: int = 8) -> float:
         """Return the median seconds of `work`, after three unmeasured rounds."""
-        for _ in range(3):
+        for place in range(3):
+            started = time.perf_counter()
             work()
+            wait_for(self.device)
+            print(f"  unmeasured round {place}: {time.perf_counter() - started:.2f} s", flush=True)
         times = []
         for _ in range(repeats):
             wait_for(self.device)

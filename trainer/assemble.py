@@ -19,7 +19,8 @@ from trainer.device import working_dtype
 from trainer.errors import ConfigError
 from trainer.flops import drafter_step, target_cost
 from trainer.model.drafter import Drafter, DrafterShape
-from trainer.target import Target, choose_layer_ids, decoder_layers, read_config
+from trainer.shared_weights import load_shared
+from trainer.target import SharedWeights, Target, choose_layer_ids, decoder_layers, read_config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +53,10 @@ class Parts:
     def load_target(self, device: torch.device) -> Target:
         """Return the target on `device`."""
         return Target.load(self.target_path, self.layer_ids, device, working_dtype(device))
+
+    def load_shared(self, device: torch.device) -> SharedWeights:
+        """Return the target's embedding and head alone on `device`."""
+        return load_shared(self.target_path, device, working_dtype(device))
 
     def identity(self) -> dict[str, object]:
         """Return what must be the same for a checkpoint to be this run's."""

@@ -5,11 +5,10 @@ from transformers.utils import logging as transformers_logging
 
 from trainer.assemble import Parts, assemble
 from trainer.config import TrainConfig
-from trainer.device import choose, compiles, working_dtype
+from trainer.device import choose, compiles
 from trainer.runtime.compile_state import compile_counts, prepare_thread, require_sound
 from trainer.runtime.steps import DrafterStep, OpenDoor, TargetStep
 from trainer.runtime.warm import warm_drafter, warm_target
-from trainer.shared_weights import load_shared
 from trainer.topology import topology
 
 COUNTERS = (
@@ -57,8 +56,9 @@ def _worker(parts: Parts, rank: int) -> None:
     if role.kind == "target":
         warm_target(TargetStep(parts.load_target(device), config.run, OpenDoor()), maker, config.data.buckets)
         return
-    shared = load_shared(parts.target_path, device, working_dtype(device))
-    step = DrafterStep(parts.drafter(device), shared, config.drafter, parts.mask_token, config.run, OpenDoor())
+    step = DrafterStep(
+        parts.drafter(device), parts.load_shared(device), config.drafter, parts.mask_token, config.run, OpenDoor()
+    )
     warm_drafter(step, maker, config.data.buckets)
 
 

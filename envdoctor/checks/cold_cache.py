@@ -48,7 +48,7 @@ def run(case: Case) -> Iterator[Finding]:
         title=f"the compile cache is {'cold' if not entries else 'smaller than expected'}: {_megabytes(size)} of "
         f"{_megabytes(least)} MB, {entries} files{cost}",
         subject="compile cache",
-        evidence=(*(_line(cache) for cache in caches), *([source] if source else [])),
+        evidence=tuple(filter(None, (*map(_line, caches), _elsewhere(case), source))),
         remediation=Remediation(
             text="The first launch fills it; do not delete caches to mend anything. Put it on a local disk that "
             "survives a reboot (TORCHINDUCTOR_CACHE_DIR, TRITON_CACHE_DIR)",
@@ -56,6 +56,14 @@ def run(case: Case) -> Iterator[Finding]:
             safe=True,
         ),
     )
+
+
+def _elsewhere(case: Case) -> str:
+    """Return that the profile wants the cache in another folder: the usual reason why a warm one looks cold."""
+    wanted, cache = case.wanted().compile.cache_location, case.facts[CompileCaches].of("inductor")
+    if not wanted or cache is None or cache.path == wanted:
+        return ""
+    return f"profile {case.wanted().name} wants it at {wanted}"
 
 
 def _cold_minutes(case: Case) -> tuple[float, str]:

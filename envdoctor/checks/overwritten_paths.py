@@ -42,7 +42,8 @@ def run(case: Case) -> Iterator[Finding]:
     unknown = [pair for pair in pairs if not pair.wanted]
     if overwritten:
         foreign = sum(len(pair.foreign) for pair in overwritten)
-        title = f"{counted(foreign, 'file')} of {_names(overwritten)} hold the bytes of {_others(overwritten)}"
+        verb = "holds" if foreign == 1 else "hold"
+        title = f"{counted(foreign, 'file')} of {_names(overwritten)} {verb} the bytes of {_others(overwritten)}"
         yield _finding(case, overwritten, "error", "high", title)
     if at_risk:
         count = sum(len(pair.paths) for pair in at_risk)

@@ -1,15 +1,16 @@
 """`envdoctor lock`: resolve requirements into a hashed lock that names no host."""
 
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from envdoctor.cli.terminal import say, write_result
 from envdoctor.errors import LockError, UsageError
-from envdoctor.model.lock import LockedPackage
+from envdoctor.model.lock import Lock, LockedPackage
 from envdoctor.model.pylock import is_pylock
 from envdoctor.model.wording import counted
 from envdoctor.probes.host import Host
@@ -58,14 +59,7 @@ def lock(
     --upgrade the lock that --output names is updated instead of made anew.
     """
     path = Path(requirements)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", "name a file of direct requirements") from error
-    host = Host.current()
-    uv = uv_tool.locate(host.environ, host.cwd)
-    pip = pip_config.read(host.environ, host.home)
-    sources = settings.configured(uv, _dated(pip) if exclude_newer else pip, host.home, sys.executable)
+    known = locking.attested(_text(path), str(path))
     target = Path(output) if output not in {"", "-"} else None
     _refuse_names(target, lock_format)
     wanted = locking.Wanted(
@@ -77,18 +71,34 @@ def lock(
         kept=_pins(target, upgrade),
         upgrade=tuple(upgrade),
     )
-    resolved = locking.resolve(wanted, uv, sources.everywhere)
-    made = locking.lock_of(resolved, wanted.platforms, path.stem, locking.attested(text, str(path)))
-    if lock_format == "pylock":
-        from envdoctor.stack import pylock_text
-
-        content = pylock_text.text_of(pylock_text.narrowed(resolved, made), _head(target))
-    else:
-        content = locking.text_of(made, _head(target))
+    resolved = _resolved(wanted)
+    made = locking.lock_of(resolved, wanted.platforms, path.stem, known)
+    content = _as_pylock(resolved, made, target) if lock_format == "pylock" else locking.text_of(made, _head(target))
     write_result(content, output)
     if target is not None:
         say(f"locked {counted(len(made.packages), 'package')} in {target}")
     return 0
+
+
+def _resolved(wanted: locking.Wanted) -> dict[str, Any]:
+    host = Host.current()
+    uv = uv_tool.locate(host.environ, host.cwd)
+    pip = pip_config.read(host.environ, host.home)
+    sources = settings.configured(uv, _dated(pip) if wanted.before else pip, host.home, sys.executable)
+    return locking.resolve(wanted, uv, sources.everywhere)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}", "name a file of direct requirements") from error
+
+
+def _as_pylock(resolved: Mapping[str, Any], made: Lock, target: Path | None) -> str:
+    from envdoctor.stack import pylock_text
+
+    return pylock_text.text_of(pylock_text.narrowed(resolved, made), _head(target))
 
 
 def _dated(pip: pip_config.PipSettings) -> pip_config.PipSettings:

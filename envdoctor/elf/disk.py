@@ -81,6 +81,19 @@ class Disk:
             raise found
         return found
 
+    def looked_at(self) -> frozenset[str]:
+        """Return the paths whose state decided every answer: as long as none of them changes, no answer does.
+
+        What was not found in a folder that was listed here is told by that folder's own time of change.
+        """
+        folders = {path for path, there in self._directories.items() if there}
+        absent = {path for path, identity in self._identities.items() if identity is None}
+        there = self._identities.keys() - absent
+        implied = {path for path in absent if os.path.dirname(path) in folders}
+        return frozenset(
+            there | (absent - implied) | self._directories.keys() | self._listings.keys() | self._elf.keys()
+        )
+
     def real(self, path: str) -> str:
         """Return the path with every symlink resolved: the name /proc/PID/maps shows."""
         directory, name = os.path.split(path)

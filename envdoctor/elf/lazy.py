@@ -17,6 +17,8 @@ from envdoctor.errors import ElfError
 NVRTC_BUILTINS = "libnvrtc-builtins.so."
 DRIVER = ("libcuda.so.", "libnvidia-")
 CUDNN_PART = re.compile(r"libcudnn_[a-z_]+\.so(?:\.\d+)?")
+OPTIONAL_PART = "libcudnn_engines_tensor_ir"
+"""libcudnn_graph asks for it since 9.20; the wheels bring it since 9.21, and without it other engines are used."""
 MAX_SCANNED = 16 << 20
 """libcudnn.so.9 has 0.1 MB, libcudnn_graph.so.9 4 MB. The parts with the kernels (0.5 GB) name no others."""
 
@@ -133,7 +135,8 @@ def _cudnn(loader: Loader, major: str) -> list[LazyLibrary]:
             if name in seen or name == opener.soname:
                 continue
             seen.add(name)
-            library = _try(loader, name, opener, "the first cuDNN operation (convolution, attention, RNN)")
+            when = "the first cuDNN operation (convolution, attention, RNN)"
+            library = _try(loader, name, opener, when, optional=name.startswith(OPTIONAL_PART))
             found.append(library)
             root = library.result.root
             if root is not None and (root.soname or "").startswith("libcudnn_graph.") and root not in openers:

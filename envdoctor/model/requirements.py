@@ -24,6 +24,16 @@ def parse_requirement(line: str) -> "Requirement | None":
         return None
 
 
+def pinned_version(lines: Iterable[str], name: str) -> str:
+    """Return the version that one of the Requires-Dist lines pins a distribution to; empty when none does."""
+    for line in lines:
+        requirement = parse_requirement(line)
+        if requirement is not None and normalized(requirement.name) == name:
+            exact = [clause.version for clause in requirement.specifier if clause.operator == "=="]
+            return exact[0] if exact else ""
+    return ""
+
+
 def applies(requirement: "Requirement", environment: Mapping[str, str]) -> bool:
     """Tell whether a requirement holds in that environment without any extra."""
     return requirement.marker is None or requirement.marker.evaluate({**environment, "extra": ""})

@@ -27,6 +27,8 @@ class Options:
     """Digest every RECORD, so that the stack as a whole has a digest."""
     deep: bool = False
     """Hash every file that a RECORD states a hash for."""
+    only_remembered: bool = False
+    """Take what costs seconds from an earlier run, or leave it out: the gate does."""
     progress: Callable[[int, int], None] | None = None
     """Called with (bytes done, bytes in all) while that goes on."""
 

@@ -7,21 +7,18 @@ it or setting its times back all change one of these; what was changed in the mo
 import json
 import os
 import struct
-import tempfile
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 
 from envdoctor.probes.host import Host
+from envdoctor.probes.memo_file import memo_path, write_memo
 from envdoctor.probes.regular_file import read_regular
 
 _MAGIC = b"envdoctor digests 1\n"
 _KEY = struct.Struct("<QQqqq")
 _MAXIMUM_MEMO = 256 * 1024 * 1024
-_KEPT = 64
-"""Memo files, one an environment; the ones used longest ago go first."""
 # ext4 and xfs stamp times by the timer tick, at most 10 ms; a change in the same tick leaves no trace in them.
 _SETTLED_NANOSECONDS = 100_000_000
 
@@ -58,10 +55,7 @@ def settled(key: bytes, read_ns: int) -> bool:
 
 def load(prefix: Path, host: Host) -> DigestMemo:
     """Read the memo of an environment; one that is damaged counts as empty, and a note says so."""
-    cache = Path(host.environ.get("XDG_CACHE_HOME") or host.home / ".cache")
-    # The specification has relative values ignored (XDG Base Directory, "Environment variables").
-    folder = (cache if cache.is_absolute() else host.home / ".cache") / "envdoctor" / "digests"
-    path = folder / f"{sha256(os.fsencode(prefix)).hexdigest()[:32]}.memo"
+    path = memo_path("digests", prefix, host)
     memo = DigestMemo(path=path)
     try:
         memo.known = _parse(read_regular(path, _MAXIMUM_MEMO))
@@ -86,16 +80,7 @@ def save(memo: DigestMemo, known: Mapping[str, Mapping[bytes, bytes]]) -> None:
     layout = [[name, len(next(iter(known[name].values()))), len(known[name])] for name in blocks]
     body = json.dumps(layout).encode() + b"\n" + b"".join(blocks.values())
     try:
-        memo.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor, written = tempfile.mkstemp(prefix=".", suffix=".memo", dir=memo.path.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(_MAGIC + _checksum(body) + body)
-            os.replace(written, memo.path)  # noqa: PTH105 - mkstemp gives a string
-        except BaseException:
-            os.unlink(written)  # noqa: PTH108 - as above
-            raise
-        _forget_oldest(memo.path.parent)
+        write_memo(memo.path, _MAGIC + _checksum(body) + body)
     except OSError as error:
         memo.notes.append(f"the digests cannot be remembered: {error.filename or memo.path}: {error.strerror or error}")
 
@@ -120,10 +105,3 @@ def _parse(data: bytes) -> dict[str, dict[bytes, bytes]]:
 
 def _checksum(body: bytes | memoryview) -> bytes:
     return b"%08x" % zlib.crc32(body)
-
-
-def _forget_oldest(folder: Path) -> None:
-    with os.scandir(folder) as entries:
-        ages = sorted((entry.stat().st_mtime, entry.path) for entry in entries if entry.name.endswith(".memo"))
-    for _, path in ages[:-_KEPT]:
-        Path(path).unlink(missing_ok=True)

@@ -59,6 +59,12 @@ def probe(reading: Reading) -> ExtensionModules:
     return ExtensionModules(tagged=tagged, foreign=tuple(foreign))
 
 
+def importable(name: str, python: Interpreter) -> bool:
+    """Tell whether a file of that name is an extension module for this interpreter."""
+    match = _TAGGED.match(name)
+    return _fits(match["tag"], python) if match else name.endswith(".so")
+
+
 def _fits(tag: str, python: Interpreter) -> bool:
     match = _CPYTHON.match(tag)
     if match is None:

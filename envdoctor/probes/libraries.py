@@ -14,10 +14,8 @@ from envdoctor.elf.torch_import import TorchImport, TorchTarget, simulate_import
 from envdoctor.errors import ElfError, ProbeError
 from envdoctor.model.cudalibs import owner_major
 from envdoctor.probes.context import Reading
-from envdoctor.probes.distributions import Distribution, Distributions
-from envdoctor.probes.installed_files import InstalledFiles
 from envdoctor.probes.interpreter import Interpreter
-from envdoctor.probes.records import index
+from envdoctor.probes.owners import Owners
 from envdoctor.probes.search_path import SearchPath
 from envdoctor.probes.torch_build import TorchBuild
 
@@ -130,11 +128,7 @@ class _Section:
     """Turns the loader's objects into facts about this environment's distributions."""
 
     def __init__(self, reading: Reading) -> None:
-        self.prefix = str(reading.target.prefix) + os.sep
-        self.items = reading.fact(Distributions).items
-        self.owners = index(reading).owners
-        files = reading.fact(InstalledFiles)
-        self.on_disk = {item.path: item.on_disk for item in files.contested}
+        self.owners = Owners(reading)
 
     def of(self, played: TorchImport) -> Libraries:
         providers = [self._provider(item, _stage(item)) for item in played.objects[1:]]
@@ -152,39 +146,26 @@ class _Section:
         )
 
     def _provider(self, item: LoadedObject, stage: Stage) -> Provider:
-        owner = self._owner(item)
+        owner = self.owners.of(item.path, item.real)
         toolkit = _TOOLKIT_FOLDER.search(item.real)
         major = owner_major(owner.name, owner.version) if owner else (toolkit[1] if toolkit else None)
         led_by = f" of {os.path.basename(item.rpath_of)}" if item.rpath_of else ""  # noqa: PTH119 - a string path
         return Provider(
             soname=item.soname or os.path.basename(item.path),  # noqa: PTH119 - a string path
-            path=self._relative(item.path),
+            path=self.owners.relative(item.path),
             found_via=f"{item.found_via}{led_by}",
-            needed_by=self._relative(item.requester) if item.requester else "",
+            needed_by=self.owners.relative(item.requester) if item.requester else "",
             stage=stage,
             owner=owner.name if owner else "",
             owner_version=owner.version if owner else "",
             cuda_major=major or "",
         )
 
-    def _owner(self, item: LoadedObject) -> Distribution | None:
-        for path in (os.path.normpath(item.path), item.real):
-            at = self.owners.get(path)
-            if at is not None:
-                claimed = self.on_disk.get(path.removeprefix(self.prefix))
-                if claimed is None:
-                    return self.items[at]
-                return next((other for other in self.items if other.name in claimed), None)
-        return None
-
-    def _relative(self, path: str) -> str:
-        return os.path.normpath(path).removeprefix(self.prefix)
-
     def _unresolved(self, failure: LoadFailure, stage: Stage = "import", used_when: str = "") -> Unresolved:
         return Unresolved(
             soname=failure.name,
             problem=failure.message,
-            needed_by=self._relative(failure.requester) if failure.requester else "",
+            needed_by=self.owners.relative(failure.requester) if failure.requester else "",
             stage=stage,
             used_when=used_when,
             searched=tuple(dict.fromkeys(attempt.directory for attempt in failure.tried)),
@@ -199,7 +180,7 @@ class _Section:
             else Unresolved(
                 soname=made.soname,
                 problem=made.problem,
-                needed_by=self._relative(lazy.opener),
+                needed_by=self.owners.relative(lazy.opener),
                 stage="lazy",
                 used_when=lazy.when,
                 searched=made.searched,

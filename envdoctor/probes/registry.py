@@ -24,6 +24,7 @@ from envdoctor.probes import (
     shadowing,
     sources,
     startup_hooks,
+    symbols,
     toolchain,
     torch_build,
 )
@@ -42,6 +43,7 @@ PROBES: dict[type, Probe] = {
     installed_files.InstalledFiles: installed_files.probe,
     extension_modules.ExtensionModules: extension_modules.probe,
     libraries.Libraries: libraries.probe,
+    symbols.Symbols: symbols.probe,
     startup_hooks.StartupHooks: startup_hooks.probe,
     environment.Environment: environment.probe,
     library_path.LibraryPath: library_path.probe,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from email.message import Message
 from pathlib import Path
 from threading import Event as Flag
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from envdoctor.stack.fetch import open_url
 from envdoctor.stack.index import File
@@ -23,6 +23,8 @@ from envdoctor.stack.wheel_file import unsafe_entry
 _PIECE = 1024 * 1024
 _PAUSES = (0.0, 0.5, 2.0)
 """Seconds before each try."""
+_PASSING = (408, 429, 500, 502, 503, 504)
+"""What a server says when another try may help."""
 _RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)")
 _BROKEN_OFF = (http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError, EOFError)
 AGAIN = "run the same command again: it goes on where it stopped"
@@ -116,8 +118,11 @@ class Download:
                 raise DownloadError(f"the index names {shown(self.file.url)}, but does not serve it (404)") from None
             except IndexUnreadableError as error:
                 reason = str(error)
-                if isinstance(error.__cause__, urllib.error.HTTPError) and error.__cause__.code == 416:
+                code = error.__cause__.code if isinstance(error.__cause__, urllib.error.HTTPError) else 0
+                if code == 416:
                     self.part.unlink(missing_ok=True)  # longer than the file: not a part of it
+                elif code and code not in _PASSING:
+                    break
             except _BROKEN_OFF as error:
                 reason = f"{shown(self.file.url)}: the connection broke off ({str(error) or type(error).__name__})"
             else:
@@ -137,9 +142,10 @@ class Download:
                 if total is not None and target.tell() < total:
                     raise EOFError(f"{target.tell()} of {total} bytes came")
 
-    def _copy(self, source: BinaryIO, target: BinaryIO) -> None:
+    def _copy(self, source: Any, target: BinaryIO) -> None:
         self._tell(target.tell())
-        while piece := source.read(_PIECE):
+        # What has come, not a full piece: a slow connection that is interrupted leaves it all.
+        while piece := source.read1(_PIECE):
             if self.stop.is_set():
                 raise DownloadError("it was interrupted")
             target.write(piece)

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -25,6 +26,8 @@ from envdoctor.stack.in_use import users
 from envdoctor.stack.installed import installed, version_of
 from envdoctor.stack.settings import Sources
 from envdoctor.stack.store import Store
+from envdoctor.stack.strangers import strangers
+from envdoctor.stack.swap import sync_file_system
 from envdoctor.stack.transaction import Copying, exchange
 from envdoctor.stack.uv import Uv
 from envdoctor.stack.verify import Verified, refuse, verify
@@ -75,7 +78,7 @@ class Restored:
     recovered: tuple[str, ...]
     """What was done first about an earlier, interrupted restore."""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """Wall seconds of build, verify, check, sync, swap."""
+    """Wall seconds of build, verify (with the checks beside it), check (what they took longer), sync, swap."""
 
 
 def prepare(request: Request, host: Host) -> Prepared:
@@ -168,11 +171,16 @@ def _make_copy(prepared: Prepared, copying: Copying, examine: Examine, listen: L
     uv = uv_tool.locate(host.environ, host.cwd, keep_open=(copying.descriptor,))
     build(prepared.plan, prepared.locked, prepared.sources, uv, folder, listen)
     clock.lap("build")
-    verified = verify(folder, prepared.locked, listen)
-    refuse(verified, "the new venv")
-    clock.lap("verify")
-    listen(Event(phase="check", text="examining the copy"))
-    against = examine(folder)
+    with ThreadPoolExecutor(2) as beside:
+        # Hashing leaves the interpreter free: the checks, and the writing out that the swap needs, go on beside it.
+        writing = beside.submit(sync_file_system, folder)
+        examining = beside.submit(examine, folder)
+        verified = verify(folder, prepared.locked, listen)
+        refuse(verified, "the new venv")
+        clock.lap("verify")
+        listen(Event(phase="check", text="examining the copy"))
+        writing.result()
+        against = examining.result()
     if against:
         raise RestoreError(
             f"the checks speak against the new venv: {'; '.join(against)}",
@@ -238,6 +246,12 @@ def refuse_strange(target: Path) -> None:
         raise TargetError(f"{target} is a conda environment, which a lock of wheels cannot replace", hint)
     if not (target / "pyvenv.cfg").is_file() and any(target.iterdir()):
         raise TargetError(f"{target} is no venv (it has no pyvenv.cfg), so it is not replaced", hint)
+    if strange := strangers(target):
+        shown = ", ".join(strange[:4]) + (f" and {len(strange) - 4} more" if len(strange) > 4 else "")
+        raise TargetError(
+            f"{target} also holds what no venv has: {shown}; a restore would put it away with the old venv",
+            "move it out of the venv first, or restore into another folder: `--venv PATH`",
+        )
 
 
 def _managed(uv: Uv) -> Path | None:

@@ -1,6 +1,7 @@
 """uv's errors in the words of a restore: what is wrong, the evidence, the next command."""
 
 import re
+import signal
 from collections.abc import Callable
 
 Explained = tuple[str, str]
@@ -28,11 +29,19 @@ _BROKEN_ARCHIVE = ("Failed to extract archive", "Invalid zip file", "ZIP structu
 
 def explain(stderr: str, returncode: int) -> Explained:
     """Return (message, hint) for a failed uv run; the first rule that knows the error wins."""
+    if returncode < 0:
+        return (
+            f"uv was ended by {signal.Signals(-returncode).name}",
+            "run it again; if it was SIGKILL and stays so, memory ran out (`dmesg` names who was killed)",
+        )
     for rule in _RULES:
         known = rule(stderr)
         if known is not None:
             return known
-    return f"uv ended with code {returncode}: {_first_error(stderr)}", "run it again with -v to see all that uv says"
+    return (
+        f"uv ended with code {returncode}: {_first_error(stderr)}",
+        "run it again; if it stays so, report these lines",
+    )
 
 
 def missing(stderr: str) -> tuple[str, str] | None:
@@ -82,7 +91,7 @@ def _unresolved(stderr: str) -> Explained | None:
     name, version = absent
     return (
         f"no configured source has {name} {version} for this interpreter",
-        f"put its wheel into a folder and name it: `PIP_FIND_LINKS=FOLDER envdoctor restore …` ({name}=={version})",
+        f"put its wheel into a folder and name it: `envdoctor restore --wheelhouse FOLDER …` ({name}=={version})",
     )
 
 
@@ -116,7 +125,7 @@ def _gone(stderr: str) -> Explained | None:
         return None
     return (
         f"{_what(stderr)}: the index names a file that it does not serve ({found[1]}): {found[2]}",
-        "try again later, or name another source that has the wheel: `PIP_FIND_LINKS=FOLDER envdoctor restore …`",
+        "try again later, or name another source that has the wheel: `envdoctor restore --wheelhouse FOLDER …`",
     )
 
 

@@ -76,6 +76,16 @@ def test_ed501_prefers_the_profiles_own_history() -> None:
     assert finding.evidence[-1] == "its warm-up of 2026-11-02T10:00:00Z took 150 s to compile"
 
 
+def test_ed501_says_where_the_profile_wants_the_cache() -> None:
+    caches = CompileCaches(caches=(facts.cache_folder("inductor"),))
+    elsewhere = replace(COMPILING, compile=replace(COMPILING.compile, cache_location="/data/cache", cold_minutes=0))
+    (finding,) = cold_cache.run(facts.case(caches, profile=elsewhere))
+    assert finding.evidence[1:] == ("profile good wants it at /data/cache",)
+    there = replace(elsewhere.compile, cache_location=caches.caches[0].path)
+    (finding,) = cold_cache.run(facts.case(caches, profile=replace(elsewhere, compile=there)))
+    assert len(finding.evidence) == 1
+
+
 def test_passes_ed501_a_warm_cache() -> None:
     caches = CompileCaches(
         caches=(facts.cache_folder("inductor", 90, 300_000_000), facts.cache_folder("triton", 10, 53_000_000))

@@ -20,11 +20,14 @@ from envdoctor.probes.interpreter import Interpreter
 from envdoctor.probes.launchers import Launchers
 from envdoctor.probes.libraries import Libraries, Provider, Unresolved
 from envdoctor.probes.library_path import LibraryPath
+from envdoctor.probes.load_faults import Fault as LoadFault
+from envdoctor.probes.load_faults import Holder
 from envdoctor.probes.platform import Platform
 from envdoctor.probes.search_path import PathEntry, SearchPath
 from envdoctor.probes.shadowing import Shadowing
 from envdoctor.probes.sources import Sources
 from envdoctor.probes.startup_hooks import StartupHooks
+from envdoctor.probes.symbols import NOTHING, CudaUser, Reached, Symbols
 from envdoctor.probes.toolchain import Toolchain
 from envdoctor.probes.torch_build import TorchBuild
 
@@ -75,6 +78,7 @@ LIBRARY_PATH = LibraryPath(
     folders=(), preloads=(), cuda_home="", cuda_home_from="", cuda_home_version="", current_folder_libraries=()
 )
 LIBRARIES = Libraries(simulated=True, reason="", import_error="", providers=(), unresolved=(), notes=())
+SYMBOLS = replace(NOTHING, looked=True, torch_abi="cxx11")
 
 
 def distribution(name: str, version: str = "1.0", **changes: object) -> Distribution:
@@ -167,6 +171,68 @@ def unresolved(soname: str, **changes: object) -> Unresolved:
     return replace(made, **changes)
 
 
+def load_fault(name: str, **changes: object) -> LoadFault:
+    """Return a symbol that flash-attn's module asks for and nothing in scope has."""
+    made = LoadFault(
+        path="lib/python3.12/site-packages/flash_attn_2_cuda.so",
+        owner="flash-attn",
+        owner_version="2.7.4",
+        module=True,
+        first=False,
+        kind="undefined symbol",
+        message=f"{SITE}/flash_attn_2_cuda.so: undefined symbol: {name}",
+        name=name,
+        declaration=name,
+        version="",
+        requester="",
+        requester_owner="flash-attn",
+        provider="",
+        provider_owner="",
+        provider_version="",
+        provider_via="",
+        provider_offers="",
+        has_it=(),
+        preloader="",
+    )
+    return replace(made, **changes)
+
+
+def holder(path: str, owner_name: str, version: str = "1.0") -> Holder:
+    """Return a file that has what is missing; `path` is below site-packages."""
+    return Holder(path=f"lib/python3.12/site-packages/{path}", owner=owner_name, owner_version=version)
+
+
+def cuda_user(owner_name: str, major: str, **changes: object) -> CudaUser:
+    """Return an extension module that is linked against torch and that CUDA major."""
+    made = CudaUser(
+        path=f"lib/python3.12/site-packages/{owner_name}/_C.abi3.so",
+        owner=owner_name,
+        owner_version="1.0",
+        major=major,
+        needed=(f"libcudart.so.{major}",),
+        links_torch=True,
+        module=True,
+    )
+    return replace(made, **changes)
+
+
+def reached(soname: str, owner_name: str) -> Reached:
+    """Return a library that is found through LD_LIBRARY_PATH alone."""
+    site = "lib/python3.12/site-packages"
+    return Reached(
+        path=f"{site}/{owner_name}/_cpp.so",
+        owner=owner_name,
+        owner_version="1.0",
+        soname=soname,
+        file=f"{site}/nvidia/cu13/lib/{soname}",
+    )
+
+
+def symbols(*faults: LoadFault, **changes: object) -> Symbols:
+    """Return the section with those failed loads."""
+    return replace(SYMBOLS, faults=faults, **changes)
+
+
 def cache_folder(kind: str, entries: int = 0, size: int = 0) -> CompileCache:
     """Return a cache folder."""
     return CompileCache(
@@ -197,6 +263,7 @@ HEALTHY: tuple[object, ...] = (
     TORCH,
     FILES,
     LIBRARIES,
+    SYMBOLS,
     StartupHooks(hooks=()),
     Environment(variables=()),
     CompileCaches(caches=()),

@@ -162,7 +162,9 @@ def test_source_files_can_be_named(stack: Stack) -> None:
         path = stack.folder / "src" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
-    answer = stack.run("capture", "mine", "--venv", "venv", "--source", "src/**/*.py", "--source", "src/sub/c.txt", "--json")
+    answer = stack.run(
+        "capture", "mine", "--venv", "venv", "--source", "src/**/*.py", "--source", "src/sub/c.txt", "--json"
+    )
     assert answer.code == 0, answer.err
     text = (stack.folder / "profiles" / "mine.toml").read_text()
     listed = text.split("[sources]\n")[1].split("\n\n")[0].splitlines()
@@ -197,6 +199,11 @@ def test_what_no_index_has_is_kept_as_a_wheel(stack: Stack) -> None:
     assert tool.stdout == "odd\n"
     header = f"include/site/python{sys.version_info[0]}.{sys.version_info[1]}/odd/odd.h"
     assert (stack.folder / "other" / header).read_text() == "int odd;\n"
+    # A repair finds it there too.
+    (stack.folder / "other" / header).unlink()
+    mended = stack.run("repair", "-p", "mine", "--venv", "other", "--yes", "--offline")
+    assert (mended.code, (stack.folder / "other" / header).read_text()) == (0, "int odd;\n"), mended.err
+    assert _digest(stack, "other") == before
     # Made again, and from the restored venv, it is the same file.
     assert stack.run("capture", "mine", "--venv", "other", "--force").code == 0
     assert made.read_bytes() == first

@@ -144,4 +144,5 @@ def test_there_were_at_least_fifty_points() -> None:
     """Counted over the tests above, which run before this one; alone it has nothing to count."""
     if len(_COUNTS) < len(CASES) + 2:
         pytest.skip("the tests that count did not run")
+    print(f"killed at {sum(_COUNTS.values())} points: {_COUNTS}")  # noqa: T201 - `pytest -rP` shows the figure
     assert sum(_COUNTS.values()) >= 50, _COUNTS

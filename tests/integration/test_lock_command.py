@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+import tomli
+from packaging.pylock import Pylock
+
 from tests.factories.make_index import make_index
-from tests.factories.make_stack import make_stack
-from tests.factories.make_wheel import make_wheel, sha256
+from tests.factories.make_stack import PYTHON, make_stack
+from tests.factories.make_wheel import lock_text, make_wheel, sha256
 
 
 def test_requirements_become_a_lock_that_names_no_host(tmp_path: Path) -> None:
@@ -35,3 +39,59 @@ def test_a_missing_file_is_said(tmp_path: Path) -> None:
         "error: absent.in cannot be read: [Errno 2] No such file or directory: 'absent.in'\n\n"
         "hint: name a file of direct requirements\n",
     )
+
+
+def test_a_lock_is_updated_in_one_package_only(tmp_path: Path) -> None:
+    stack = make_stack(tmp_path)
+    for version in ("1.0", "2.0"):
+        make_wheel(tmp_path / "served", "first", version, requires=["under"])
+        make_wheel(tmp_path / "served", "second", version)
+        make_wheel(tmp_path / "served", "under", version)
+    (tmp_path / "direct.in").write_text("first\nsecond\n")
+    old = [tmp_path / "served" / f"{name}-1.0-py3-none-any.whl" for name in ("first", "second", "under")]
+    (tmp_path / "direct.txt").write_text("# Kept head.\n" + lock_text(*old))
+    with make_index(tmp_path / "served") as index:
+        online = {"PIP_NO_INDEX": "", "PIP_FIND_LINKS": "", "PIP_INDEX_URL": index.url}
+        answer = stack.run("lock", "direct.in", "-o", "direct.txt", "--upgrade", "first", extra=online)
+        assert answer.code == 0, answer.err
+        new = tmp_path / "served" / "first-2.0-py3-none-any.whl"
+        assert (tmp_path / "direct.txt").read_text() == "# Kept head.\n" + lock_text(new, *old[1:])
+        assert stack.run("lock", "direct.in", "-o", "direct.txt", extra=online).code == 0
+    newest = [tmp_path / "served" / f"{name}-2.0-py3-none-any.whl" for name in ("first", "second", "under")]
+    assert (tmp_path / "direct.txt").read_text() == "# Kept head.\n" + lock_text(*newest)
+
+
+def test_a_pep_751_lock_is_written_and_restored_from(tmp_path: Path) -> None:
+    stack = make_stack(tmp_path)
+    names = ("torch==2.13.0+cpu", "some-tool", "plain ; python_version > '3'")
+    (tmp_path / "direct.in").write_text("\n".join(names) + "\n")
+    with make_index(tmp_path / "wheels") as index:
+        online = {"PIP_NO_INDEX": "", "PIP_FIND_LINKS": "", "PIP_INDEX_URL": index.url}
+        made = ("--format", "pylock", "-o", "lockfiles/pylock.small.toml", "--python", PYTHON)
+        answer = stack.run("lock", "direct.in", *made, extra=online)
+    assert (answer.code, answer.err) == (0, "locked 3 packages in lockfiles/pylock.small.toml\n")
+    lock = stack.folder / "lockfiles" / "pylock.small.toml"
+    read = Pylock.from_dict(tomli.loads(lock.read_text()))
+    assert [(package.name, str(package.version)) for package in read.packages] == [
+        ("plain", "3.0"),
+        ("some-tool", "1.2"),
+        ("torch", "2.13.0+cpu"),
+    ]
+    profile = stack.folder / "profiles" / "small.toml"
+    profile.write_text(profile.read_text().replace("small.txt", "pylock.small.toml"))
+    assert stack.restore().code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--format", "pylock", "-o", "x.txt"), "x.txt cannot name a lock of the format pylock"),
+        (("-o", "pylock.x.toml"), "pylock.x.toml cannot name a lock of the format requirements"),
+        (("--upgrade", "plain"), "--upgrade updates a lock, and there is none"),
+    ],
+)
+def test_options_that_do_not_fit(tmp_path: Path, options: tuple[str, ...], message: str) -> None:
+    stack = make_stack(tmp_path)
+    (tmp_path / "direct.in").write_text("plain\n")
+    answer = stack.run("lock", "direct.in", *options)
+    assert (answer.code, answer.err.partition("\n")[0]) == (2, f"error: {message}")

@@ -235,10 +235,9 @@ def test_a_repair_is_killed_at_every_point(tmp_path_factory: pytest.TempPathFact
     code, events = whole.killed(WITH_PROFILE, 0)
     assert code == 0
     new = whole.venv()
-    # A copy links thousands of files: of the links, the first, the last and some between are enough.
-    links = [number for number, event in enumerate(events, 1) if event.startswith("os.link")]
-    points = sorted({*range(1, len(events) + 1)} - set(links) | set(links[:: max(1, len(links) // 4)]))
-    assert len(points) >= 30
+    points = _sampled(events)
+    assert len(points) >= 20
+    print(f"killed at {len(points)} points")  # noqa: T201 - `pytest -rP` shows the figure
 
     def try_one(at: int) -> None:
         again = scene.again(tmp_path / str(at))
@@ -255,6 +254,21 @@ def test_a_repair_is_killed_at_every_point(tmp_path_factory: pytest.TempPathFact
     with ThreadPoolExecutor(workers()) as pool:
         for _ in pool.map(try_one, points):
             pass
+
+
+def _sampled(events: list[str]) -> list[int]:
+    """Return the points: all, but of the copy's many equal steps the first, the last and one between of each kind."""
+    points: set[int] = set()
+    copying: dict[str, list[int]] = {}
+    for number, event in enumerate(events, 1):
+        kind = event.partition(" ")[0]
+        if "/builds/" in event and kind in ("open", "os.link", "os.mkdir", "os.chmod", "os.utime"):
+            copying.setdefault(kind, []).append(number)
+        else:
+            points.add(number)
+    for found in copying.values():
+        points |= {found[0], found[len(found) // 2], found[-1]}
+    return sorted(points)
 
 
 def _nothing_lost(again: Scene, scene: Scene) -> None:

@@ -92,7 +92,8 @@ def test_2_the_foreign_wheels_overwrite_and_the_import_still_works(stack: Stack)
     first = document["findings"][0]
     assert (first["code"], first["subject"], first["explains"]) == ("ED203", ", ".join(OWNERS), ["ED302"])
     assert first["title"] == f"37 files of {', '.join(OWNERS)} hold the bytes of {', '.join(FOREIGN)}"
-    assert set(_codes(document)) == {"ED203", "ED302"}
+    # The CUDA-13 wheels' own requirements (nvidia-cublas and others) are not installed either: true, and not the cause.
+    assert set(_codes(document)) == {"ED203", "ED302", "ED406"}
     assert stack.import_error() == ""
     cudnn = _run([stack.python, "-c", "import torch; print(torch.backends.cudnn.version())"]).stdout.strip()
     assert cudnn == "91900"

@@ -1,4 +1,4 @@
-"""The drafter's maths once more, in float64 and plain loops over positions: slow, and nothing shared with the trainer."""
+"""The drafter's maths once more, in float64 and plain loops over positions; nothing shared with the trainer."""
 
 import math
 from collections.abc import Mapping

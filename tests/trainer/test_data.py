@@ -1,5 +1,7 @@
 """Batches from lengths and a seed, anchors, the assistant's tokens, and rows that cannot be used."""
 
+# ruff: noqa: E501 - tables of whole messages
+
 import json
 from pathlib import Path
 from typing import Any
@@ -195,7 +197,7 @@ GOOD = {"conversations": conversation(["river"])}
     ],
     ids=["json", "list", "keys", "role", "silent", "text", "string", "tokens"],
 )  # fmt: skip
-def test_a_bad_row_is_named_by_file_and_line(  # noqa: PLR0917
+def test_a_bad_row_is_named_by_file_and_line(
     tokenizer: Any, tmp_path: Path, cache: Path, bad: object, message: str, hint: str
 ) -> None:
     assert cache.is_dir()

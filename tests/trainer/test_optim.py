@@ -1,5 +1,7 @@
 """The flat optimizer against torch's own over separate parameters, and the schedule at its corners."""
 
+import itertools
+
 import pytest
 import torch
 from torch import nn
@@ -111,4 +113,4 @@ def test_rate_climbs_then_follows_a_cosine() -> None:
     assert rates[9] == rates[10] == pytest.approx(1.0)
     assert rates[55] == pytest.approx(0.55)
     assert rates[100] == pytest.approx(0.1)
-    assert all(later < earlier for earlier, later in zip(rates[10:], rates[11:], strict=False))
+    assert all(later < earlier for earlier, later in itertools.pairwise(rates[10:]))

@@ -54,7 +54,7 @@ def test_padding_on_the_right_does_not_reach_the_tokens(target_folder: Path) -> 
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_another_family_and_its_shared_weights(tmp_path: Path, tied: bool) -> None:
+def test_another_family_and_its_shared_weights(tmp_path: Path, *, tied: bool) -> None:
     config = LlamaConfig(
         vocab_size=50, hidden_size=32, intermediate_size=48, num_hidden_layers=5, num_attention_heads=4,
         num_key_value_heads=2, tie_word_embeddings=tied,

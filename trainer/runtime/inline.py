@@ -1,5 +1,6 @@
 """One target and one drafter in one thread on one device: nothing waits for anything."""
 
+import time
 from collections.abc import Iterator
 
 import torch
@@ -21,10 +22,14 @@ class InlineSource:
     def __init__(self, loader: Loader, target: TargetStep) -> None:
         """Bind the loader and the target."""
         self.loader, self.target = loader, target
+        self.waited = 0.0
 
     def take(self) -> tuple[Batch, torch.Tensor]:
         """Return the next batch with its features."""
-        batch = next(self.loader).to(self.target.target.device)
+        before = time.perf_counter()
+        held = next(self.loader)
+        self.waited += time.perf_counter() - before
+        batch = held.to(self.target.target.device)
         return batch, self.target.run(batch)
 
     def stop(self) -> None:

@@ -16,11 +16,14 @@ from trainer.errors import NonFiniteError
 from trainer.metrics import Flatness, Progress, Sums
 from trainer.optim import Optimizer, learning_rate
 from trainer.runtime.compile_state import compile_counts, require_sound
-from trainer.runtime.steps import DrafterStep, Waits
+from trainer.runtime.steps import DrafterStep
 
 
 class Source(Protocol):
     """Where a drafter's micro-batches come from, in the order of its plan."""
+
+    waited: float
+    """Seconds spent waiting for others so far."""
 
     def take(self) -> tuple[Batch, torch.Tensor]:
         """Return the next batch and its features, both on the drafter's device."""
@@ -110,7 +113,7 @@ class DrafterLoop:
         self.config = settings.config
         self._stop, self._report = stop, report
         self.optimizer = Optimizer(step.parameters, self.config.optim, self.config.run.steps)
-        self.waits = Waits()
+        self._waited_features = self._exchanged = 0.0
         self._flat = Flatness()
         self._norm: torch.Tensor | None = None
         self._lines: list[Progress] = []
@@ -144,9 +147,7 @@ class DrafterLoop:
     def _one_step(self, index: int, sums: Sums) -> bool:
         weight = 0.0
         for _ in range(self.config.optim.accumulate):
-            before = time.perf_counter()
             batch, features = self.source.take()
-            self.waits.features += time.perf_counter() - before
             sums.add(batch, self.step.run(batch, features), self.settings.flops(batch))
             del features
             weight += batch.weight
@@ -156,7 +157,7 @@ class DrafterLoop:
         before = time.perf_counter()
         pooled, stop = self.exchange.pool(weight, self._stop())
         self.exchange.reduce(self.step.parameters.gradients())
-        self.waits.exchange += time.perf_counter() - before
+        self._exchanged += time.perf_counter() - before
         self._norm = self.optimizer.step(index, max(pooled, 1e-9))
         return stop
 
@@ -183,14 +184,17 @@ class DrafterLoop:
             gradient_norm=norm, learning_rate=learning_rate(self.config.optim, done - 1, self.config.run.steps),
             tokens_per_second=tokens / seconds, positions_per_second=positions / seconds,
             utilisation=flops / seconds / (self.settings.rate * self.settings.devices), seconds=seconds,
-            waits={"features": self.waits.features / seconds, "exchange": self.waits.exchange / seconds},
+            waits={
+                "features": (self.source.waited - self._waited_features) / seconds,
+                "exchange": self._exchanged / seconds,
+            },
             memory=memory, compilations=counts.graphs + counts.events - self._compiled_before,
         )  # fmt: skip
         self._keep(progress, tokens, flops)
         return Sums(self.config.drafter.block, self.step.device)
 
     def _keep(self, progress: Progress, tokens: float, flops: float) -> None:
-        self.waits = Waits()
+        self._waited_features, self._exchanged = self.source.waited, 0.0
         if self._lines:
             for place, value in enumerate((tokens, flops, progress.seconds)):
                 self._totals[place] += value

@@ -27,7 +27,6 @@ from trainer.runtime.loop import DrafterLoop, Outcome
 from trainer.runtime.session import Session
 from trainer.runtime.steps import DrafterStep, OpenDoor, TargetStep
 from trainer.runtime.warm import warm_drafter, warm_target
-from trainer.shared_weights import load_shared
 from trainer.topology import Role, Topology, topology
 
 STOP = -1
@@ -105,6 +104,7 @@ class RemoteSource:
     def __init__(self, world: World, loader: Loader, plan: Plan, numbers: Iterator[int], wide: int, ahead: int) -> None:
         """Grant the first `ahead` batches; `wide` is the last axis of the features."""
         self._world, self._loader, self._plan, self._numbers, self._wide = world, loader, plan, numbers, wide
+        self.waited = 0.0
         self._coming: deque[tuple[int, torch.Tensor, Any]] = deque()
         self._grants: deque[tuple[torch.Tensor, Any]] = deque()
         for _ in range(ahead):
@@ -133,9 +133,12 @@ class RemoteSource:
     def take(self) -> tuple[Batch, torch.Tensor]:
         """Return the next batch of this drafter's plan with its features."""
         number, features, work = self._coming.popleft()
+        before = time.perf_counter()
+        # On CUDA this makes the stream wait, not the host: the time shows up where the host next waits for both.
         work.wait()
         self._grant()
         batch = next(self._loader)
+        self.waited += time.perf_counter() - before
         if batch.index != number:
             raise AssertionError(f"batch {batch.index} was read where {number} was received")
         return batch.to(self._world.device), features
@@ -232,7 +235,7 @@ def _granted(rank: int, number: int) -> bool:
 
 def _drafter(parts: Parts, session: Session, world: World) -> tuple[Outcome, dict[str, torch.Tensor]]:
     config, shape, index = parts.config, world.shape, world.role.index
-    shared = load_shared(parts.target_path, world.device, working_dtype(world.device))
+    shared = parts.load_shared(world.device)
     step = DrafterStep(parts.drafter(world.device), shared, config.drafter, parts.mask_token, config.run, OpenDoor())
     maker = parts.maker(pin=world.device.type == "cuda")
     if config.run.warm and step.compiled:

@@ -4,7 +4,6 @@ Neither waits for another worker, so either may run inside the compile gate.
 """
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -109,12 +108,3 @@ class DrafterStep:
         limit = min(self.dense_limit, free_bytes(self.device))
         require_dense_fits(batch.ids.shape[0], self.model.shape.heads, batch.shape, limit)
         return dense_mask(batch.anchors, batch.shape)
-
-
-@dataclass(slots=True)
-class Waits:
-    """Seconds a worker spent waiting for others."""
-
-    features: float = 0.0
-    room: float = 0.0
-    exchange: float = 0.0

@@ -34,11 +34,14 @@ class ChannelSource:
     ) -> None:
         """Bind the channels, one a target."""
         self._shape, self._numbers, self._channels, self._device = shape, numbers, channels, device
+        self.waited = 0.0
 
     def take(self) -> Parcel:
         """Return the next batch of this drafter's plan."""
         number = next(self._numbers)
+        before = time.perf_counter()
         batch, features = self._channels[self._shape.target_of(number)].get()
+        self.waited += time.perf_counter() - before
         if batch.index != number:
             raise AssertionError(f"batch {batch.index} came where {number} was due")
         return batch.to(self._device), features.to(self._device, non_blocking=True)

@@ -95,7 +95,9 @@ def test_what_is_not_as_recorded_counts(section: InstalledFiles | StartupHooks, 
 
 
 def test_what_only_deep_sees_counts() -> None:
-    altered = AlteredFile(path="torch/x.py", owner="torch", recorded="sha256=a", found="sha256=b", links=1, cached_at="")
+    altered = AlteredFile(
+        path="torch/x.py", owner="torch", recorded="sha256=a", found="sha256=b", links=1, cached_at=""
+    )
     deep = DeepFiles(files=1, without_hash=0, bytecode=0, altered=(altered,), unverified=(), notes=())
     assert identity_of(_whole(more=(deep,))).deviations == ("torch: torch/x.py: altered sha256=b",)
     clean = replace(deep, altered=())

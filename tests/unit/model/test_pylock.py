@@ -51,7 +51,7 @@ def test_names_versions_markers_and_hashes_are_taken() -> None:
         ),
         (
             _document(marker="'dev' in extras"),
-            "x: thing is locked for an extra or a dependency group (\"dev\" in extras)",
+            'x: thing is locked for an extra or a dependency group ("dev" in extras)',
         ),
     ],
     ids=["not a lock", "empty", "nowhere", "repository", "md5", "extra"],
@@ -66,5 +66,5 @@ def test_what_is_refused(document: dict[str, Any], message: str) -> None:
     ("name", "expected"),
     [("pylock.toml", True), ("pylock.x.toml", True), ("x.txt", False), ("lock.toml", False), ("pylock.x.txt", False)],
 )
-def test_file_names(name: str, expected: bool) -> None:
+def test_file_names(name: str, *, expected: bool) -> None:
     assert is_pylock(name) is expected

@@ -25,7 +25,7 @@ INFO = "thing-1.0.dist-info"
         ("thing/__pycache__/__init__.cpython-312.pyc", False),
     ],
 )
-def test_what_lasts(path: str, expected: bool) -> None:
+def test_what_lasts(path: str, *, expected: bool) -> None:
     assert lasting(path, INFO) is expected
 
 
@@ -62,7 +62,9 @@ def test_every_way_to_name_a_python_is_one(head: bytes) -> None:
     assert without_interpreter(head + BODY) == b"#!python\n" + BODY
 
 
-@pytest.mark.parametrize("script", [b"", b"#!/bin/sh\necho python\n", b"#!/usr/bin/perl\n", b"import python\n", b"#!python"])
+@pytest.mark.parametrize(
+    "script", [b"", b"#!/bin/sh\necho python\n", b"#!/usr/bin/perl\n", b"import python\n", b"#!python"]
+)
 def test_other_scripts_stay_as_they_are(script: bytes) -> None:
     assert without_interpreter(script) == script
 

@@ -1,5 +1,6 @@
 """What a wheel would install, told from the wheel: the same as what uv then installs."""
 
+import contextlib
 import io
 import sys
 import zipfile
@@ -58,7 +59,9 @@ def _places(wheel: Path) -> dict[str, str]:
 def installed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Venv, Path]:
     """Install the odd wheel with real uv."""
     folder = tmp_path_factory.mktemp("odd")
-    wheel = make_wheel(folder / "wheels", "odd", "1.0", files=FILES, scripts={"made": "odd:main"}, tag="py3.py2-none-any")
+    wheel = make_wheel(
+        folder / "wheels", "odd", "1.0", files=FILES, scripts={"made": "odd:main"}, tag="py3.py2-none-any"
+    )
     return make_venv(folder / "venv", wheel), wheel
 
 
@@ -154,9 +157,6 @@ def test_a_damaged_wheel_is_refused_or_read_and_never_crashes(tmp_path: Path, da
     content = bytearray(make_wheel(tmp_path, "odd", "1.0", files=FILES).read_bytes())
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    try:
+    # Anything but a WheelError fails the test.
+    with contextlib.suppress(WheelError):
         open_wheel(io.BytesIO(content)).places(LIBRARY)
-    except WheelError as error:
-        assert str(error)
-    except UnicodeDecodeError:
-        pytest.fail("a name that is no text must be a WheelError")

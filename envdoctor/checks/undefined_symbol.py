@@ -1,0 +1,105 @@
+"""A symbol, or a version of one, that the library in place does not have.
+
+What it finds:
+    Undefined symbols that `import torch`, or an extension module imported after it, asks of a library, and the file
+    the loader takes for that library lacks. Told from the symbol tables and version sections, with nothing run.
+
+Why it matters:
+    Every file is there and every requirement is met by name; the import raises all the same. The reason is always two
+    builds that do not belong together: one overwrote the other, or a variable put another in front.
+
+Example:
+    `undefined symbol: ncclCommResume`: torch 2.13 is linked against NCCL 2.29.7, and the bytes at
+    `nvidia/nccl/lib/libnccl.so.2` are those of `nvidia-nccl-cu12` 2.29.3.
+
+Fix:
+    Put back the library that the asking object was built with; where a finding above this one explains it, as that
+    finding says.
+"""
+
+from collections.abc import Iterator
+
+from envdoctor.checks.case import Case
+from envdoctor.checks.damage import site_relative
+from envdoctor.checks.load_evidence import VARIABLE, faults, held, named, others, provider_tokens
+from envdoctor.checks.remedies import reinstall_command, restore_or
+from envdoctor.model.finding import Finding, Remediation
+from envdoctor.model.requirements import pinned_version
+from envdoctor.model.verdict import BREAKS_IMPORT
+from envdoctor.probes.distributions import Distributions
+from envdoctor.probes.load_faults import Fault
+
+CODE = "ED305"
+NAME = "undefined-symbol"
+AREA = "Shared libraries"
+
+
+def run(case: Case) -> Iterator[Finding]:
+    """Yield one finding for each symbol and asking object of `import torch`, one for each of a distribution."""
+    groups: dict[tuple[str, str, str], list[Fault]] = {}
+    for fault in faults(case, "symbol"):
+        # A symbol that another object of the same distribution has is a matter of which it opens first.
+        if not fault.provider and fault.owner and fault.owner in {holder.owner for holder in fault.has_it}:
+            continue
+        groups.setdefault((fault.owner, fault.name, fault.requester if not fault.path else ""), []).append(fault)
+    for items in groups.values():
+        yield _finding(case, items)
+
+
+def _finding(case: Case, items: list[Fault]) -> Finding:
+    fault = items[0]
+    if fault.path:
+        title = f"{named(fault)} cannot be imported: {_problem(fault)}"
+    else:
+        title = f"`import torch` fails: {fault.message}" if fault.first else f"and then: {fault.message}"
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="error" if fault.provider or not fault.path else "warning",
+        confidence="high" if fault.provider else "medium",
+        title=title,
+        subject=fault.name,
+        evidence=(*_evidence(fault), *others(items)),
+        remediation=_remedy(case, fault),
+        causes=() if fault.path else (BREAKS_IMPORT,),
+        symptom_of=provider_tokens(fault),
+    )
+
+
+def _problem(fault: Fault) -> str:
+    if fault.kind != "undefined symbol":
+        return f"{site_relative(fault.provider)} has no version {fault.name}"
+    return f"undefined symbol {fault.declaration}" + (f", version {fault.version}" if fault.version else "")
+
+
+def _evidence(fault: Fault) -> Iterator[str]:
+    if fault.path:
+        yield f"the loader says: {fault.message}"
+    asking = site_relative(fault.requester or fault.path)
+    yield f"{asking} asks for it" + (f" ({fault.requester_owner})" if fault.requester_owner else "")
+    if fault.provider:
+        owner = f"{fault.provider_owner} {fault.provider_version}" if fault.provider_owner else "no distribution"
+        yield f"{site_relative(fault.provider)} lacks it: found via {fault.provider_via}, of {owner}"
+    yield f"has it: {held(fault.has_it)}" if fault.has_it else "no other file of this environment has it"
+
+
+def _remedy(case: Case, fault: Fault) -> Remediation:
+    if fault.provider_via == VARIABLE:
+        return Remediation(
+            text=f"Start without {VARIABLE}; reinstalling changes nothing while it stands",
+            commands=(f"unset {VARIABLE}",),
+            safe=True,
+        )
+    name = fault.provider_owner
+    if not name:
+        lacking = site_relative(fault.provider) or "the library in place"
+        return restore_or(case, f"{lacking} is not the build that was linked against; install the one that was", [])
+    torch = case.facts[Distributions].active("torch")
+    pinned = case.pins()
+    version = pinned[name].version if name in pinned else pinned_version(torch.requires if torch else (), name)
+    if not version:
+        return restore_or(
+            case, f"install the version of {name} that {fault.requester_owner or 'it'} was built with", []
+        )
+    command = reinstall_command(case, [(name, version)])
+    return restore_or(case, f"put the bytes of {name} {version} back by force", [command])

@@ -1,0 +1,121 @@
+"""The command line and the config: what there is, and what a wrong value is told."""
+
+# ruff: noqa: E501 - tables of whole messages
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainer.arguments import parse, parser
+from trainer.config import SECTIONS, TopologyConfig, build
+from trainer.errors import ConfigError
+from trainer.presets import PRESETS
+from trainer.topology import Role, Topology, topology
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_flags_are_these() -> None:
+    assert sorted(option for action in parser()._actions for option in action.option_strings) == [
+        "--compile", "--config", "--data", "--device", "--drafters", "--gate", "--gate-reason", "--help", "--output",
+        "--profile", "--quiet", "--resume", "--runtime", "--seed", "--set", "--steps", "--target", "--targets", "--wandb",
+        "-h",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("profile", PRESETS)
+def test_every_preset_builds(profile: str) -> None:
+    assert parse(["--profile", profile]).config.profile == profile
+
+
+def test_layers_win_in_order(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text('[optim]\nclip = 2\nlearning_rate = 1e-4\n[data]\nbuckets = [32, 64]\n[target]\npath = "a"\n')
+    config = parse([
+        "--profile", "cpu-smoke", "--config", str(file), "--set", "optim.clip=0.5", "--set", "target.path=b", "--target", "c",
+        "--steps", "7",
+    ]).config  # fmt: skip
+    assert (config.optim.clip, config.optim.learning_rate, config.data.buckets) == (0.5, 1e-4, (32, 64))
+    assert (config.target.path, config.run.steps, config.drafter.block) == ("c", 7, 8)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (["--profile", "x"], "--profile x: no such preset", f"use one of {', '.join(PRESETS)}; change its settings with --config FILE or --set KEY=VALUE"),
+        (["--set", "optim.lr=1"], "optim.lr: no such key", "keys of optim are learning_rate, warmup, final, betas, epsilon, weight_decay, clip, accumulate"),
+        (["--set", "optimizer.lr=1"], "optimizer: no such section", f"sections are {', '.join(SECTIONS)}"),
+        (["--set", "clip"], "--set clip: not of the form SECTION.NAME=VALUE", "write for example --set optim.clip=0.5"),
+        (["--set", "optim.clip=abc"], "optim.clip: 'abc' is no float", "give a value of type float"),
+        (["--set", "run.compile=true"], "run.compile: True is none of auto, on, off", "use one of auto, on, off"),
+        (["--device", "tpu"], "run.device: 'tpu' is none of auto, cpu, cuda", "use one of auto, cpu, cuda"),
+        (["--set", "data.buckets=[64, 32]"], "data.buckets: [64, 32] is not ascending from at least 8", "list each length once, shortest first"),
+        (["--set", "drafter.block=1"], "drafter.block: width 1 predicts nothing", "use at least 2"),
+        (["--set", "optim.warmup=1.5"], "optim.warmup: 1.5 is no share of the steps", "use 0 to 0.99"),
+        (["--set", "target.layer_ids=[1, 1]"], "target.layer_ids: a layer is listed twice in [1, 1]", "list each layer once"),
+        (["--runtime", "inline", "--drafters", "3"], "topology.runtime: inline holds one worker of each kind, not 1 + 3", "use --runtime processes, or --runtime threads for one process"),
+        (["--config", "/nowhere.toml"], "--config /nowhere.toml: No such file or directory", "give a readable TOML file"),
+    ],
+)  # fmt: skip
+def test_a_wrong_value_names_its_key_and_the_cure(arguments: list[str], message: str, hint: str) -> None:
+    given = arguments if "--profile" in arguments else ["--profile", "cpu-smoke", *arguments]
+    with pytest.raises(ConfigError) as caught:
+        parse(given)
+    assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
+def test_errors_leave_with_exit_code_2_and_no_traceback() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "trainer", "--profile", "cpu-smoke", "--set", "optim.clip=0"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: optim.clip: 0.0\nhint: use a positive norm (1.0)\n"
+
+
+def test_the_gate_refuses_before_torch_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENVDOCTOR_GATE", "warn")
+    monkeypatch.delenv("ENVDOCTOR_GATE_REASON")
+    code = (
+        "import sys\nfrom trainer.__main__ import main\n"
+        "try:\n    main(['--profile', 'cpu-smoke'])\n"
+        "except SystemExit as error:\n    print(error.code, 'torch' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    # A bypass without a reason is the gate's own refusal, on any stack.
+    assert done.stdout == "2 False\n", done.stderr
+
+
+def test_every_key_has_a_default_and_sections_are_frozen() -> None:
+    config = build("cpu-smoke", [])
+    for name, kind in SECTIONS.items():
+        assert kind() == getattr(config, name)
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            config.run.steps = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(("targets", "drafters", "nodes"), [(1, 1, 1), (5, 3, 1), (10, 6, 2), (3, 2, 2), (1, 4, 1)])
+def test_ranks_and_roles_are_one_to_one(targets: int, drafters: int, nodes: int) -> None:
+    made = Topology(targets=targets, drafters=drafters, nodes=nodes)
+    roles = [made.role(rank) for rank in range(made.world)]
+    assert roles[0] == Role(kind="drafter", index=0)
+    assert sorted((role.kind, role.index) for role in roles) == [
+        *(("drafter", index) for index in range(drafters)), *(("target", index) for index in range(targets)),
+    ]  # fmt: skip
+    assert [made.rank(role) for role in roles] == list(range(made.world))
+    assert {made.target_of(batch) for batch in range(30)} == set(range(targets))
+
+
+def test_each_node_gets_its_share_of_both_kinds() -> None:
+    made = Topology(targets=10, drafters=6, nodes=2)
+    assert [made.role(rank).kind for rank in range(8)] == ["drafter"] * 3 + ["target"] * 5
+    assert [made.role(rank) for rank in (8, 11)] == [Role(kind="drafter", index=3), Role(kind="target", index=5)]
+
+
+def test_a_wrong_number_of_processes_is_named() -> None:
+    with pytest.raises(ConfigError) as caught:
+        topology(TopologyConfig(targets=5, drafters=3), world=4)
+    assert caught.value.message == "topology: 5 targets + 3 drafters are 8 workers, and 4 processes were started"

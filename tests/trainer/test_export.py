@@ -1,0 +1,57 @@
+"""The exported folder: published weight names and config keys, and the same outputs once loaded elsewhere."""
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from transformers import AutoConfig, Qwen3Config
+
+from trainer.export import export, published_config
+from trainer.model.drafter import Drafter, DrafterShape
+
+SHAPE = DrafterShape(
+    hidden=32, layers=2, heads=4, key_value_heads=2, head_dim=8, intermediate=48, features=3, rope_theta=5e5
+)
+LAYER = (
+    "input_layernorm", "mlp.down_proj", "mlp.gate_proj", "mlp.up_proj", "post_attention_layernorm", "self_attn.k_norm",
+    "self_attn.k_proj", "self_attn.o_proj", "self_attn.q_norm", "self_attn.q_proj", "self_attn.v_proj",
+)  # fmt: skip
+
+
+def test_folder_has_the_published_names_and_keys(tmp_path: Path) -> None:
+    model = Drafter(SHAPE)
+    model.reset(1)
+    target = Qwen3Config(
+        vocab_size=100, num_hidden_layers=9, max_position_embeddings=512, eos_token_id=7, bos_token_id=None
+    )
+    described = published_config(
+        SHAPE, block=16, mask_token=99, layer_ids=(1, 3, 6), target=target, dtype=torch.bfloat16
+    )
+    export(tmp_path, dict(model.named_parameters()), described, torch.bfloat16)
+    weights = load_file(tmp_path / "model.safetensors")
+    layers = [f"layers.{i}.{part}.weight" for i in range(2) for part in LAYER]
+    assert sorted(weights) == ["fc.weight", "hidden_norm.weight", *layers, "norm.weight"]
+    assert {tensor.dtype for tensor in weights.values()} == {torch.bfloat16}
+    assert torch.equal(weights["fc.weight"], model.fc.weight.to(torch.bfloat16))
+    assert json.loads((tmp_path / "config.json").read_text()) == {
+        "architectures": ["DFlashDraftModel"], "model_type": "qwen3", "attention_bias": False, "attention_dropout": 0.0,
+        "block_size": 16, "bos_token_id": None, "dflash_config": {"mask_token_id": 99, "target_layer_ids": [1, 3, 6]},
+        "dtype": "bfloat16", "eos_token_id": 7, "head_dim": 8, "hidden_act": "silu", "hidden_size": 32,
+        "initializer_range": 0.02, "intermediate_size": 48, "layer_types": ["full_attention"] * 2,
+        "max_position_embeddings": 512, "max_window_layers": 2, "num_attention_heads": 4, "num_hidden_layers": 2,
+        "num_key_value_heads": 2, "num_target_layers": 9, "rms_norm_eps": 1e-06, "rope_scaling": None,
+        "rope_theta": 500000.0, "sliding_window": None, "tie_word_embeddings": False, "use_cache": True,
+        "use_sliding_window": False, "vocab_size": 100,
+    }  # fmt: skip
+
+
+def test_transformers_reads_the_config_back(tmp_path: Path) -> None:
+    target = Qwen3Config(vocab_size=100, num_hidden_layers=9)
+    described = published_config(SHAPE, block=8, mask_token=5, layer_ids=(1,), target=target, dtype=torch.float32)
+    export(tmp_path, {}, described, torch.float32)
+    config = AutoConfig.from_pretrained(tmp_path)
+    assert (config.model_type, config.hidden_size, config.num_target_layers) == ("qwen3", 32, 9)
+    assert config.dflash_config == {"mask_token_id": 5, "target_layer_ids": [1]}
+    rope = getattr(config, "rope_parameters", None) or {"rope_theta": config.rope_theta}
+    assert rope["rope_theta"] == 500000.0

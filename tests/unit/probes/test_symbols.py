@@ -1,0 +1,192 @@
+"""Opening every extension module in the model: what it says, and for how long it is remembered."""
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from envdoctor.model.symbol_families import library_stems, wanted_abi
+from envdoctor.probes.context import Options
+from envdoctor.probes.demangle import demangle
+from envdoctor.probes.host import Host
+from envdoctor.probes.symbols import Symbols
+from tests.factories.make_cuda import host_without_cache, make_linked_torch, object_bytes, real_error
+from tests.factories.make_reading import read
+from tests.factories.make_venv import Venv, make_venv, rewrite
+from tests.factories.make_wheel import make_wheel
+
+MODULE = "thing/_thing.so"
+GONE = "no earlier check of these files is remembered"
+
+
+def _symbols(venv: Venv, host: Host, *, only_remembered: bool = False) -> Symbols:
+    return read(venv.prefix, host, Options(only_remembered=only_remembered)).fact(Symbols)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Venv:
+    root = tmp_path_factory.mktemp("symbols")
+    needs = {"libhelper.so.1": ("helped",)}
+    module = object_bytes("_thing.so", stubs=needs, runpath="$ORIGIN/lib:$ORIGIN/../other")
+    files = {
+        "thing/__init__.py": "",
+        MODULE: module,
+        "thing/lib/libhelper.so.1": object_bytes("libhelper.so.1", exports=["helped"]),
+        "other/data.txt": "",
+    }
+    torch = make_linked_torch(root / "wheels", "2.11.0", "12.8", needs={})
+    venv = make_venv(root / "venv", make_wheel(root / "wheels", "thing", "1.0", files=files), torch)
+    # What changed in the last tenth of a second is not remembered.
+    time.sleep(0.2)
+    return venv
+
+
+@pytest.fixture
+def venv(made: Venv, tmp_path: Path) -> Venv:
+    prefix = tmp_path / "venv"
+    shutil.copytree(made.prefix, prefix, symlinks=True)
+    time.sleep(0.2)
+    return Venv(prefix=prefix)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return host_without_cache(tmp_path / "home")
+
+
+def test_what_loads_is_no_fault_and_is_remembered(venv: Venv, host: Host) -> None:
+    assert _symbols(venv, host, only_remembered=True).reason == GONE
+    found = _symbols(venv, host)
+    assert (found.looked, found.objects, found.left_out, found.faults) == (True, 1, 0, ())
+    assert _symbols(venv, host, only_remembered=True) == found
+    # Another current folder changes nothing here: no search path is relative.
+    assert _symbols(venv, replace(host, cwd=venv.prefix), only_remembered=True) == found
+
+
+def _edit(venv: Venv) -> None:
+    rewrite(venv.site_packages / "thing/lib/libhelper.so.1", object_bytes("libhelper.so.1", exports=["other"]))
+
+
+def _remove(venv: Venv) -> None:
+    (venv.site_packages / "thing/lib/libhelper.so.1").unlink()
+
+
+def _touch_torch(venv: Venv) -> None:
+    rewrite(venv.site_packages / "torch/__init__.py", (venv.site_packages / "torch/__init__.py").read_text() + "\n")
+
+
+@pytest.mark.parametrize("change", [_edit, _remove, _touch_torch])
+def test_a_change_of_what_decided_it_is_noticed(venv: Venv, host: Host, change: Callable[[Venv], None]) -> None:
+    _symbols(venv, host)
+    change(venv)
+    assert _symbols(venv, host, only_remembered=True).reason == GONE
+
+
+def test_another_question_is_asked_anew(venv: Venv, host: Host) -> None:
+    found = _symbols(venv, host)
+    other = replace(host, environ={**host.environ, "LD_LIBRARY_PATH": "/somewhere"})
+    assert _symbols(venv, other, only_remembered=True).reason == GONE
+    assert _symbols(venv, host, only_remembered=True) == found
+
+
+@pytest.mark.parametrize("damage", [b"", b"00000000\n{}", b"\xff" * 100, b"a3830dba\n[]"])
+def test_a_damaged_memo_counts_for_nothing(venv: Venv, host: Host, damage: bytes) -> None:
+    found = _symbols(venv, host)
+    (memo,) = (host.home / ".cache/envdoctor/symbols").iterdir()
+    memo.write_bytes(damage)
+    assert _symbols(venv, host, only_remembered=True).reason == GONE
+    assert _symbols(venv, host) == found
+
+
+def test_a_cache_that_cannot_be_written_costs_only_time(venv: Venv, host: Host) -> None:
+    host.home.joinpath(".cache").write_text("a file")
+    assert _symbols(venv, host).looked
+    assert _symbols(venv, host, only_remembered=True).reason == GONE
+
+
+def test_a_removed_symbol_is_the_interpreters_own_error(venv: Venv, host: Host) -> None:
+    _edit(venv)
+    (fault,) = _symbols(venv, host).faults
+    code = "import torch, ctypes, os, thing; ctypes.CDLL(os.path.join(os.path.dirname(thing.__file__), '_thing.so'))"
+    assert real_error(venv, code, host) == f"OSError: {fault.message}"
+    assert (fault.name, fault.path.rpartition("site-packages/")[2], fault.owner) == ("helped", MODULE, "thing")
+
+
+def test_a_glibc_of_the_future(tmp_path: Path, host: Host) -> None:
+    module = object_bytes("_new.so", stubs={"libc.so.6": ("quantum@GLIBC_9.99",)})
+    wheel = make_wheel(tmp_path / "wheels", "new", "1.0", files={"new/__init__.py": "", "new/_new.so": module})
+    venv = make_venv(tmp_path / "venv", wheel)
+    (fault,) = _symbols(venv, host).faults
+    code = "import ctypes, os, new; ctypes.CDLL(os.path.join(os.path.dirname(new.__file__), '_new.so'))"
+    assert real_error(venv, code, host) == f"OSError: {fault.message}"
+    assert (fault.kind, fault.name, fault.provider_offers[:8]) == ("version not found", "GLIBC_9.99", "GLIBC_2.")
+
+
+def test_one_of_several_builds_that_loads_excuses_the_others(tmp_path: Path, host: Host) -> None:
+    files: dict[str, bytes | str] = {
+        f"codec/core{major}.so": object_bytes("core.so", stubs={f"libav.so.{major}": ()}, runpath="$ORIGIN")
+        for major in (5, 6)
+    }
+    files |= {"codec/__init__.py": "", "codec/libav.so.6": object_bytes("libav.so.6")}
+    venv = make_venv(tmp_path / "venv", make_wheel(tmp_path / "wheels", "codec", "1.0", files=files))
+    assert _symbols(venv, host).faults == ()
+    (venv.site_packages / "codec/libav.so.6").unlink()
+    assert [fault.name for fault in _symbols(venv, host).faults] == ["libav.so.5", "libav.so.6"]
+
+
+def test_objects_behind_a_failed_import_are_counted_and_not_judged(tmp_path: Path, host: Host) -> None:
+    wheels = tmp_path / "wheels"
+    torch = make_linked_torch(wheels, "2.11.0", "12.8", needs={"libcudnn.so.9": ()})
+    module = object_bytes("_C.so", stubs={"libc10.so": ()})
+    other = make_wheel(wheels, "vision", "1.0", files={"vision/__init__.py": "", "vision/_C.so": module})
+    found = _symbols(make_venv(tmp_path / "venv", torch, other), host)
+    assert (found.objects, found.left_out, found.faults) == (0, 1, ())
+
+
+@pytest.mark.parametrize(
+    ("symbol", "words"),
+    [
+        ("ncclCommResume", "ncclCommResume"),
+        ("_ZN3c104cuda9SetDeviceEa", "c10::cuda::SetDevice(signed char)"),
+        ("_Znonsense", "_Znonsense"),
+        ("_Z\udcff", "_Z\udcff"),
+    ],
+)
+def test_demangled(symbol: str, words: str) -> None:
+    assert demangle(symbol) == words
+
+
+@pytest.mark.parametrize(
+    ("symbol", "stem"),
+    [
+        ("ncclCommResume", "libnccl"),
+        ("cublasLtMatmul", "libcublasLt"),
+        ("cublasCreate_v2", "libcublas"),
+        ("cusparseLtInit", "libcusparseLt"),
+        ("__nvJitLinkComplete_12_4", "libnvJitLink"),
+        ("_ZN3c104cuda9SetDeviceEa", "libc10_cuda"),
+        ("_ZNK3c1010TensorImpl5sizesEv", "libc10"),
+        ("_ZN2at4_ops3add4callEv", "libtorch_cpu"),
+        ("_ZTIN5torch8autograd4NodeE", "libtorch_cpu"),
+        ("PyUnicode_New", ""),
+        ("_ZN4atom3fooEv", ""),
+    ],
+)
+def test_the_library_a_symbol_belongs_to(symbol: str, stem: str) -> None:
+    assert (*library_stems(symbol), "")[0] == stem
+
+
+@pytest.mark.parametrize(
+    ("symbol", "declaration", "abi"),
+    [
+        ("_ZN3c105ErrorC2ENS_14SourceLocationESs", "", "pre-cxx11"),
+        ("_ZN3c106detail14torchCheckFailEPKcS2_jRKSs", "f(char const*, std::string const&)", "pre-cxx11"),
+        ("_ZNSt7__cxx114listE", "std::__cxx11::list", "cxx11"),
+        ("_ZN3c104cuda9SetDeviceEa", "c10::cuda::SetDevice(signed char)", ""),
+    ],
+)
+def test_the_string_a_symbol_was_compiled_with(symbol: str, declaration: str, abi: str) -> None:
+    assert wanted_abi(symbol, declaration) == abi
