@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from envdoctor.checks.case import Case
 from envdoctor.model.shared_paths import other_writers
 from envdoctor.probes.distributions import Distributions
-from envdoctor.probes.installed_files import InstalledFiles, Owner
+from envdoctor.probes.installed_files import Fault, InstalledFiles, Owner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ def damage_by_owner(case: Case) -> list[Damage]:
     for fault in files.faults:
         if fault.path in contested or (fault.kind == "missing" and _expendable(fault.path)):
             continue
-        if fault.kind == "unreadable" or _kept_by_others(fault.path):
+        if fault.kind == "unreadable" or _kept_by_others(fault):
             continue
         kind = "changed" if fault.kind in ("resized", "not a file") else fault.kind
         if fault.cached_at:
@@ -67,9 +67,10 @@ def _expendable(path: str) -> bool:
     return path.startswith(("bin/", "share/", "etc/"))
 
 
-def _kept_by_others(path: str) -> bool:
+def _kept_by_others(fault: Fault) -> bool:
     # dpkg keeps Debian's own packages, whose RECORDs are upstream's; operators append their authority to a CA bundle.
-    return "lib/python3/" in path or path.endswith("/cacert.pem")
+    appended = fault.path.endswith("/cacert.pem") and fault.kind == "resized" and fault.size > fault.recorded_size
+    return "lib/python3/" in fault.path or appended
 
 
 def site_relative(path: str) -> str:
