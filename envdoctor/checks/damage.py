@@ -44,7 +44,9 @@ def damage_by_owner(case: Case) -> list[Damage]:
         if fault.cached_at:
             cached.setdefault(fault.owner, fault.cached_at)
         by_owner.setdefault(fault.owner, {}).setdefault(kind, []).append(fault.path)
-    return [_damage(totals[name], kinds, present, cached.get(name, "")) for name, kinds in sorted(by_owner.items())]
+    # A fingerprint that was edited may name owners it does not list.
+    known = {name: kinds for name, kinds in by_owner.items() if name in totals}
+    return [_damage(totals[name], kinds, present, cached.get(name, "")) for name, kinds in sorted(known.items())]
 
 
 def _damage(owner: Owner, kinds: dict[str, list[str]], present: set[str], cached_at: str) -> Damage:

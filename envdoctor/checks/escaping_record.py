@@ -1,7 +1,7 @@
 """A RECORD row that leads out of the environment.
 
 What it finds:
-    RECORD rows whose path is absolute or climbs out with `..`.
+    RECORD rows whose path is absolute, climbs out with `..`, or goes through a folder that is a link out.
 
 Why it matters:
     An uninstall deletes what RECORD lists: such a row makes it delete files that are not the distribution's. envdoctor
