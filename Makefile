@@ -3,7 +3,7 @@
 #   make run         build the small default stack, check it, train on it for a moment
 #   make test        lint, type-check and test
 #   make lint        ruff and mypy alone
-#   make test-stack  the incident, replayed on the real CUDA stack (downloads about 5 GB)
+#   make test-stack  the incident on the real CUDA stack, and healthy ones that must be clean (downloads about 9 GB)
 #   make bench       envdoctor beside pip, uv and torch's own collect_env; VENV=path names another venv
 #   make docs        write docs/checks from the checks themselves
 #   make clean       remove what the targets above made

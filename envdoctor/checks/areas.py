@@ -13,7 +13,6 @@ from envdoctor.probes.installed_files import InstalledFiles
 from envdoctor.probes.interpreter import Interpreter
 from envdoctor.probes.libraries import Libraries
 from envdoctor.probes.sources import Sources
-from envdoctor.probes.symbols import Symbols
 from envdoctor.probes.torch_build import TorchBuild
 
 
@@ -33,6 +32,8 @@ def _torch(case: Case) -> str:
     build = case.facts[TorchBuild]
     if not build.present:
         return "torch is not installed"
+    if not build.version:
+        return "torch of unknown build: torch/version.py is missing or says no version"
     flavour = f"CUDA {build.cuda}" if build.cuda else f"ROCm {build.hip}" if build.hip else "CPU"
     return f"torch {build.version} ({flavour} build), read from torch/version.py"
 
@@ -62,9 +63,7 @@ def _libraries(case: Case) -> str:
     missing = {item.soname for item in libraries.unresolved if item.stage != "lazy"}
     if missing:
         return f"{len(missing)} of {len(needed)} libraries unresolved for `import torch`"
-    symbols = case.facts.get(Symbols)
-    left_out = "" if symbols is None or symbols.looked else f"; symbols not looked at: {symbols.reason}"
-    return f"all {len(needed)} libraries of `import torch` resolve{left_out}"
+    return f"all {len(needed)} libraries of `import torch` resolve"
 
 
 def _cache(case: Case) -> str:

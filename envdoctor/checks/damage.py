@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from envdoctor.checks.case import Case
 from envdoctor.model.shared_paths import other_writers
@@ -84,7 +83,7 @@ def site_relative(path: str) -> str:
 
 def file_tokens(path: str) -> tuple[str, ...]:
     """Return the cause tokens of a file: its path, and its soname when it is a shared library."""
-    name = PurePosixPath(path).name
+    name = path.rpartition("/")[2]
     return (f"file:{path}", f"soname:{name}") if ".so" in name else (f"file:{path}",)
 
 
@@ -96,5 +95,4 @@ def listed(paths: Iterable[str], limit: int = 4) -> str:
 
 
 def _libraries_first(path: str) -> tuple[bool, bool, str]:
-    name = PurePosixPath(path).name
-    return (".so" not in name, "/lib/" not in path, path)
+    return (".so" not in path.rpartition("/")[2], "/lib/" not in path, path)

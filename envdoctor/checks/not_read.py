@@ -24,6 +24,7 @@ from envdoctor.model.finding import Finding
 from envdoctor.model.wording import counted
 from envdoctor.probes.distributions import Distributions
 from envdoctor.probes.installed_files import InstalledFiles
+from envdoctor.probes.search_path import SearchPath
 
 CODE = "ED208"
 NAME = "could-not-be-read"
@@ -52,6 +53,7 @@ def run(case: Case) -> Iterator[Finding]:
 
 
 def _gaps(case: Case) -> Iterator[str]:
+    yield from case.facts[SearchPath].unreadable
     yield from case.facts[Distributions].unreadable
     files = case.facts[InstalledFiles]
     yield from files.malformed

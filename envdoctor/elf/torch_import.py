@@ -13,6 +13,7 @@ from envdoctor.elf import lazy
 from envdoctor.elf.binding import Binder
 from envdoctor.elf.disk import Disk
 from envdoctor.elf.graph import Loader
+from envdoctor.elf.image import open_regular
 from envdoctor.elf.lazy import LazyLibrary
 from envdoctor.elf.loaded import LoadedObject, LoadFailure, LoadResult
 from envdoctor.elf.search import SearchRoots
@@ -129,10 +130,11 @@ def play_import(
 def _init_text(torch: str) -> str:
     path = os.path.join(torch, "__init__.py")
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with open(open_regular(path), encoding="utf-8", errors="replace") as file:
             return file.read(MAX_INIT)
-    except OSError as error:
-        raise ElfError(f"{path}: cannot be read: {error.strerror}") from error
+    except ElfError as error:
+        reason = error.__cause__.strerror if isinstance(error.__cause__, OSError) else "not a regular file"
+        raise ElfError(f"{path}: cannot be read: {reason}") from error
 
 
 class _Run:

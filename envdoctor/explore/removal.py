@@ -150,7 +150,11 @@ class _WhatIf:
                 yield Stopped(module=module, owner=owner, reason=f"{self.environment.shown(path)} would go")
 
     def _empties(self, folder: str) -> bool:
-        return not any(f"{folder}/{name}" not in self.hidden for name in os.listdir(folder) if name != "__pycache__")
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            return True
+        return not any(f"{folder}/{name}" not in self.hidden for name in names if name != "__pycache__")
 
     def _claims(self, path: str) -> Sequence[tuple[int, Row]]:
         return self.environment.records.contested.get(path, ())

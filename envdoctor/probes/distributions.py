@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from envdoctor.probes.search_path import SearchPath
 
 _MAXIMUM_METADATA = 4 * 1024 * 1024
 _MAXIMUM_SMALL = 256 * 1024
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
+_NO_NAME = re.compile(r"[^A-Za-z0-9.]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,13 +122,14 @@ def _read(site: Path, origin: str, folder: str, unreadable: list[str]) -> Distri
     stem_name, _, stem_version = stem.partition("-")
     direct_url, editable = _direct_url(at / "direct_url.json", unreadable)
     return Distribution(
-        name=normalized(_first(headers, "name") or stem_name),
+        name=_name(_first(headers, "name"), stem_name, at, unreadable),
         version=_first(headers, "version") or ("" if has_metadata else stem_version),
         site=str(site),
         origin=origin,
         folder=folder,
         has_metadata=has_metadata,
-        has_record=(at / "RECORD").is_file(),
+        # One that is no file is said where it is read; that is not the same as having none.
+        has_record=os.path.lexists(at / "RECORD"),
         installer=_small(at / "INSTALLER", unreadable).strip(),
         requires=tuple(value for key, value in headers if key == "requires-dist"),
         requires_python=_first(headers, "requires-python"),
@@ -133,6 +137,15 @@ def _read(site: Path, origin: str, folder: str, unreadable: list[str]) -> Distri
         editable=editable,
         tags=_tags(at / "WHEEL", unreadable),
     )
+
+
+def _name(stated: str, stem: str, at: Path, unreadable: list[str]) -> str:
+    if _NAME.match(stated):
+        return normalized(stated)
+    if stated:
+        unreadable.append(f"{at}: its METADATA gives no distribution name but {stated[:60]!r}")
+    # It is put into commands to paste: whatever is no letter, digit or dot cannot stand in it.
+    return normalized(_NO_NAME.sub("-", stem)).strip("-") or "unnamed"
 
 
 def _first(headers: list[tuple[str, str]], wanted: str) -> str:
@@ -149,7 +162,7 @@ def _headers(path: Path, unreadable: list[str]) -> tuple[list[tuple[str, str]], 
         return [], False
     headers: list[tuple[str, str]] = []
     # What follows the first blank line is the project's README, often a hundred times as long.
-    for line in data.partition(b"\n\n")[0].decode("utf-8", "replace").split("\n"):
+    for line in data.partition(b"\n\n")[0].decode("utf-8-sig", "replace").split("\n"):
         if line and line[0] not in " \t":
             key, _, value = line.partition(":")
             headers.append((key.strip().lower(), value.strip()))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from envdoctor.errors import ProbeError
 from envdoctor.probes.context import Reading
+from envdoctor.probes.regular_file import read_regular
 
 _MAXIMUM_CONFIG = 64 * 1024
 _PATCHLEVEL = re.compile(r'^#define\s+PY_VERSION\s+"([^"]+)"', re.MULTILINE)
@@ -99,8 +100,7 @@ def probe(reading: Reading) -> Interpreter:
 
 def _config(path: Path) -> dict[str, str]:
     try:
-        with path.open("rb") as file:
-            text = file.read(_MAXIMUM_CONFIG).decode("utf-8", "replace")
+        text = read_regular(path, _MAXIMUM_CONFIG).decode("utf-8", "replace")
     except FileNotFoundError:
         return {}
     pairs = (line.partition("=") for line in text.splitlines())
@@ -125,8 +125,9 @@ def _library(prefix: Path, config: Mapping[str, str]) -> Path:
 
 def _base_version(base: Path, library: str) -> str:
     try:
-        text = (base / "include" / library / "patchlevel.h").read_text(errors="replace")
-    except OSError:
+        header = base / "include" / library / "patchlevel.h"
+        text = read_regular(header, _MAXIMUM_CONFIG).decode("utf-8", "replace")
+    except (OSError, ValueError):
         return ""
     match = _PATCHLEVEL.search(text)
     return match[1] if match else ""

@@ -15,8 +15,9 @@ from envdoctor.probes.regular_file import read_regular
 
 _MAXIMUM_RECORD = 32 * 1024 * 1024
 # A stack of 90 distributions has 26,000 rows. A RECORD may claim any number; memory is not for it to decide.
-_MAXIMUM_ROWS = 1_000_000
+_MAXIMUM_ROWS = 500_000
 _MAXIMUM_PATH = 4096
+_DIGITS = 20
 _NOTES = (b"INSTALLER,", b"RECORD,", b"REQUESTED,", b"direct_url.json,", b"uv_cache.json,")
 
 Fields = list[str]
@@ -59,8 +60,7 @@ def index(reading: Reading) -> RecordIndex:
 
 def recorded_size(text: str) -> int:
     """Return the size a row states; -1 for none, or for what is no number."""
-    # isdecimal admits other scripts' digits, which int() reads too; a RECORD holds ASCII.
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else -1
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < _DIGITS else -1
 
 
 def _of_wheel(data: bytes, folder: str) -> bytes:
@@ -121,10 +121,16 @@ class _Indexer:
         rows = self._rows(at, path, data.decode("utf-8", "surrogateescape"))
         self.left -= len(rows)
         rows, paths = self._inside(at, item, rows)
+        mine = dict.fromkeys(paths, at)
+        if len(mine) != len(paths):
+            # Some builders list a file twice; the first row counts.
+            first = dict(zip(reversed(paths), reversed(rows), strict=True))
+            paths = list(mine)
+            rows = [first[path] for path in paths]
         self.made.digests[at] = hashlib.sha256(_of_wheel(data, item.folder)).hexdigest()
         self.made.rows[at] = rows
-        if self.made.owners.keys().isdisjoint(paths):
-            self.made.owners.update(dict.fromkeys(paths, at))
+        if self.made.owners.keys().isdisjoint(mine):
+            self.made.owners.update(mine)
         else:
             self._contest(at, rows, paths)
 
@@ -133,8 +139,10 @@ class _Indexer:
         if rows[-1] == [""]:
             rows.pop()
         if '"' not in text and "\r" not in text and not set(map(len, rows)) - {3}:
-            sizes = "".join([size for _, _, size in rows])
-            if not sizes or (sizes.isascii() and sizes.isdecimal()):
+            sizes = [size for _, _, size in rows]
+            written = "".join(sizes)
+            # isdecimal admits other scripts' digits, which int() reads too; a RECORD holds ASCII.
+            if not written or (written.isascii() and written.isdecimal() and len(max(sizes, key=len)) < _DIGITS):
                 return rows
         return list(self._as_csv(at, path, text))
 

@@ -7,18 +7,16 @@ from pathlib import Path
 
 
 def read_regular(path: Path | str, maximum: int) -> bytes:
-    """Return at most `maximum` bytes of a regular file.
+    """Return the contents of a regular file.
 
-    Raises FileNotFoundError when absent, and OSError for a folder, FIFO, socket or device (opening one of those could
-    block for ever) and for a file larger than `maximum`.
+    Raises FileNotFoundError when absent, and OSError for a folder, FIFO, socket or device and for a file larger than
+    `maximum` bytes.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = _open(path)
     try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", str(path))
-        if status.st_size > maximum:
-            raise OSError(errno.EFBIG, f"{status.st_size} bytes, more than the {maximum} it can hold", str(path))
+        size = os.fstat(descriptor).st_size
+        if size > maximum:
+            raise OSError(errno.EFBIG, f"{size} bytes, more than the {maximum} it can hold", str(path))
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             return file.read(maximum)
     finally:
@@ -27,10 +25,26 @@ def read_regular(path: Path | str, maximum: int) -> bytes:
 
 def read_prefix(path: Path | str, size: int) -> bytes:
     """Return the first `size` bytes of a regular file. Raises as `read_regular` does, but for no length."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = _open(path)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", str(path))
         return os.read(descriptor, size)
     finally:
         os.close(descriptor)
+
+
+def _open(path: Path | str) -> int:
+    _refuse(os.stat(path), path)  # noqa: PTH116 - a string path as often as not
+    # Should it be swapped for a FIFO or a terminal now, opening it must neither wait nor take it over.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        _refuse(os.fstat(descriptor), path)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _refuse(status: os.stat_result, path: Path | str) -> None:
+    # Looked at before it is opened: opening alone does something to some devices, and to whoever writes to a FIFO.
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))

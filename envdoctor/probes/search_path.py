@@ -1,12 +1,13 @@
 """sys.path as this interpreter would build it, without starting it."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from envdoctor.probes.context import Reading
 from envdoctor.probes.host import Host
 from envdoctor.probes.interpreter import Interpreter
+from envdoctor.probes.regular_file import read_regular
 
 _MAXIMUM_PTH = 256 * 1024
 
@@ -25,6 +26,8 @@ class SearchPath:
     """Folders in the order Python looks through them; the script's own folder, which comes first, is not known here."""
 
     entries: tuple[PathEntry, ...]
+    unreadable: tuple[str, ...] = ()
+    """.pth files that could not be read, each with its reason: Python stops, or waits for ever, at some of them."""
 
     @property
     def site_dirs(self) -> tuple[PathEntry, ...]:
@@ -36,22 +39,22 @@ def probe(reading: Reading) -> SearchPath:
     """Follow site.py: PYTHONPATH, standard library, venv, user site (not in an isolated venv), base, .pth folders."""
     python = reading.fact(Interpreter)
     environ = reading.host.environ
-    entries: list[PathEntry] = []
+    made = _Path()
     for item in environ.get("PYTHONPATH", "").split(os.pathsep) if environ.get("PYTHONPATH") else []:
         # An empty element means the current folder, as it does for every PATH-like variable.
-        _add(entries, reading.host.cwd / item, "PYTHONPATH")
+        made.add(reading.host.cwd / item, "PYTHONPATH")
     base = Path(python.home).parent if python.home else reading.target.prefix
     standard = base / "lib" / python.folder
-    _add(entries, standard, "standard library")
-    _add(entries, standard / "lib-dynload", "standard library")
+    made.add(standard, "standard library")
+    made.add(standard / "lib-dynload", "standard library")
     own = (_prefix_sites(reading.target.prefix, python), "site-packages")
     user = (_user_sites(reading.host, python), "user site")
     # site.py adds a venv's own folder before the user's, an ordinary interpreter's after it.
     for folders, origin in (own, user) if python.is_venv else (user, own):
-        _add_sites(entries, folders, origin)
+        made.add_sites(folders, origin)
     if python.is_venv and python.system_site_packages:
-        _add_sites(entries, _prefix_sites(base, python), "base site-packages")
-    return SearchPath(entries=tuple(entries))
+        made.add_sites(_prefix_sites(base, python), "base site-packages")
+    return SearchPath(entries=tuple(made.entries), unreadable=tuple(made.unreadable))
 
 
 def _user_sites(host: Host, python: Interpreter) -> list[Path]:
@@ -71,35 +74,48 @@ def _prefix_sites(prefix: Path, python: Interpreter) -> list[Path]:
     return [*places, *(debian if str(prefix) == "/usr" else [])]
 
 
-def _add(entries: list[PathEntry], folder: Path, origin: str) -> bool:
-    if not folder.is_dir() or any(_same(folder, Path(entry.path)) for entry in entries):
-        return False
-    entries.append(PathEntry(path=str(folder), origin=origin))
-    return True
+@dataclass(slots=True, kw_only=True)
+class _Path:
+    """sys.path under construction."""
+
+    entries: list[PathEntry] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+
+    def add(self, folder: Path, origin: str) -> bool:
+        """Add a folder that exists and is not there yet; tell whether it was added."""
+        try:
+            if not folder.is_dir() or any(_same(folder, Path(entry.path)) for entry in self.entries):
+                return False
+        except (OSError, ValueError):
+            return False  # a line of a .pth file that is no path: Python finds nothing there either
+        self.entries.append(PathEntry(path=str(folder), origin=origin))
+        return True
+
+    def add_sites(self, folders: list[Path], origin: str) -> None:
+        """Add site folders and what their .pth files name."""
+        for folder in folders:
+            if not self.add(folder, origin):
+                continue
+            for name in sorted(os.listdir(folder)):  # noqa: PTH208 - names only, and fast
+                if name.endswith(".pth") and not name.startswith("."):
+                    self._add_lines(folder, name)
+
+    def _add_lines(self, folder: Path, name: str) -> None:
+        try:
+            lines = pth_lines(folder / name)
+        except OSError as error:
+            self.unreadable.append(f"{folder / name}: {error.strerror or error}")
+            return
+        for line in lines:
+            if not line.startswith(("import ", "import\t", "#")):
+                self.add(folder / line, name)
 
 
 def _same(one: Path, other: Path) -> bool:
     return one == other or one.samefile(other)
 
 
-def _add_sites(entries: list[PathEntry], folders: list[Path], origin: str) -> None:
-    for folder in folders:
-        if not _add(entries, folder, origin):
-            continue
-        for name in sorted(os.listdir(folder)):  # noqa: PTH208 - names only, and fast
-            if name.endswith(".pth") and not name.startswith("."):
-                for line in pth_lines(folder / name):
-                    if not line.startswith(("import ", "import\t", "#")):
-                        _add(entries, folder / line, name)
-
-
 def pth_lines(path: Path) -> list[str]:
-    """Return the non-empty lines of a .pth file, as text; a file that is no regular file or not readable has none."""
-    try:
-        if not path.is_file():
-            return []
-        with path.open("rb") as file:
-            text = file.read(_MAXIMUM_PTH).decode("utf-8", "replace")
-    except OSError:
-        return []
+    """Return the non-empty lines of a .pth file, as text. Raises OSError for what is no regular file or unreadable."""
+    text = read_regular(path, _MAXIMUM_PTH).decode("utf-8", "surrogateescape")
     return [line.rstrip() for line in text.splitlines() if line.strip() and "\0" not in line]

@@ -37,15 +37,21 @@ def probe(reading: Reading) -> StartupHooks:
     for entry in reading.fact(SearchPath).entries:
         folder = Path(entry.path)
         if entry.origin not in ("standard library", "PYTHONPATH"):
-            for name in sorted(os.listdir(folder)):  # noqa: PTH208 - names only, and fast
-                lines = pth_lines(folder / name) if name.endswith(".pth") else []
-                code = tuple(line[:400] for line in lines if line.startswith(("import ", "import\t")))
-                if code:
-                    hooks.append(_hook(folder / name, code, entry.origin, owners, items))
+            names = sorted(name for name in os.listdir(folder) if name.endswith(".pth"))  # noqa: PTH208 - names only
+            with_code = ((folder / name, _code(folder / name)) for name in names)
+            hooks += [_hook(path, code, entry.origin, owners, items) for path, code in with_code if code]
         for module in ("sitecustomize", "usercustomize"):
             places = (folder / f"{module}.py", folder / module / "__init__.py")
             hooks += [_hook(at, (), entry.origin, owners, items) for at in places if at.is_file()]
     return StartupHooks(hooks=tuple(hooks))
+
+
+def _code(path: Path) -> tuple[str, ...]:
+    try:
+        lines = pth_lines(path)
+    except OSError:
+        return ()  # SearchPath says it
+    return tuple(line[:400] for line in lines if line.startswith(("import ", "import\t")))
 
 
 def _hook(

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from envdoctor import __version__
@@ -25,27 +24,34 @@ from envdoctor.profile_store import ProfileFile
 from envdoctor.stack import interpreters, pip_config, settings, sources
 from envdoctor.stack import uv as uv_tool
 from envdoctor.stack.build import install
-from envdoctor.stack.claims import Claim, Fault, claims_of
+from envdoctor.stack.claims import Fault
 from envdoctor.stack.events import Event, Listener
 from envdoctor.stack.examination import objections
 from envdoctor.stack.generations import NOTE
 from envdoctor.stack.hardlinks import linked_copy
 from envdoctor.stack.in_use import users
-from envdoctor.stack.installed import Installed, installed, site_packages, version_of
-from envdoctor.stack.owner_graph import Graph, graph
+from envdoctor.stack.installed import installed, site_packages, version_of
 from envdoctor.stack.plan import same
+from envdoctor.stack.promises import (
+    Mark,
+    Promises,
+    distribution_of,
+    kept_files,
+    present_in,
+    read_promises,
+    verified_by,
+)
 from envdoctor.stack.repair_plan import Mending, RepairPlan, Verdict, mend
 from envdoctor.stack.restore import refuse_strange
 from envdoctor.stack.settings import Sources
 from envdoctor.stack.store import Store
 from envdoctor.stack.transaction import Copying, Exchanged, exchange
 from envdoctor.stack.uv import Uv
-from envdoctor.stack.verify import Verified, hash_all, refuse
+from envdoctor.stack.verify import Verified, refuse
+from envdoctor.stack.wheelhouse import chosen, with_wheelhouses
 
 # From here on a restore writes about as much, and leaves nothing of the old venv's history behind.
 _MOST = 0.5
-_Mark = tuple[int, int, int]
-"""(inode, size, modified)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +81,7 @@ class Prepared:
     expected: Mapping[str, str]
     """Name -> version of every distribution afterwards."""
     sources: Sources
-    proven: Mapping[_Mark, str]
+    proven: Mapping[Mark, str]
     """Files that were as recorded, and their hash: their links in the copy need no second reading."""
     torn: frozenset[str]
     objected: frozenset[str]
@@ -93,20 +99,6 @@ class Repaired:
     """Errors of the venv that no reinstall mends."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Read:
-    """Every claim of a venv, held against the disk."""
-
-    claims: list[Claim]
-    faults: list[Fault]
-    torn: Mapping[str, str]
-
-    @property
-    def graph(self) -> Graph:
-        bad = {(fault.owner, fault.path) for fault in self.faults}
-        return graph(self.claims, {(c.owner, c.path) for c in self.claims if (c.owner, c.shown) in bad})
-
-
 def prepare(request: Request, host: Host, listen: Listener) -> Prepared:
     """Read every file of the venv and plan. Writes nothing outside uv's own cache. Raises RestoreError, TargetError."""
     store = Store.of(request.target)
@@ -116,11 +108,11 @@ def prepare(request: Request, host: Host, listen: Listener) -> Prepared:
     uv = uv_tool.locate(host.environ, host.cwd)
     interpreter = _interpreter(request, store.target, host)
     pins = request.lock.select(interpreter.markers) if request.lock else {}
-    read = _read(store.target, listen, {})
-    present = _present(store.target, read)
-    configured = settings.configured(
-        uv, pip_config.read(host.environ, host.home, venv=store.target), host.home, interpreter.path
-    )
+    read = read_promises(store.target, listen, {})
+    present = present_in(store.target, read)
+    pip = pip_config.read(host.environ, host.home, venv=store.target)
+    pip = with_wheelhouses(pip, chosen((), request.file, host.cwd) if request.file else ())
+    configured = settings.configured(uv, pip, host.home, interpreter.path)
     found = read.graph
     mending = mend(found, _verdicts(request, host, store.target), present, pins, read.torn)
     packages = _located(request, uv, mending, pins, interpreter, configured)
@@ -146,10 +138,10 @@ def prepare(request: Request, host: Host, listen: Listener) -> Prepared:
         pins=pins,
         expected=expected,
         sources=configured,
-        proven=_proven(read),
+        proven=kept_files(read),
         torn=frozenset(read.torn),
         objected=frozenset(_objections(request, host, store.target, store.target)),
-        verified=_verified(read, len(present)),
+        verified=verified_by(read, len(present)),
     )
 
 
@@ -166,7 +158,7 @@ def _make_copy(prepared: Prepared, copying: Copying, listen: Listener) -> Repair
     clock.lap("copy")
     _mend_copy(prepared, folder, copying.descriptor, listen)
     clock.lap("build")
-    read = _read(folder, listen, prepared.proven)
+    read = read_promises(folder, listen, prepared.proven)
     refuse(_against(prepared, folder, read), "the repaired copy")
     clock.lap("verify")
     listen(Event(phase="check", text="examining the copy"))
@@ -178,7 +170,7 @@ def _make_copy(prepared: Prepared, copying: Copying, listen: Listener) -> Repair
         )
     clock.lap("check")
     _sign(prepared, folder)
-    return Repaired(verified=_verified(read, len(prepared.expected)), remaining=remaining)
+    return Repaired(verified=verified_by(read, len(prepared.expected)), remaining=remaining)
 
 
 def _mend_copy(prepared: Prepared, folder: Path, descriptor: int, listen: Listener) -> None:
@@ -191,7 +183,7 @@ def _mend_copy(prepared: Prepared, folder: Path, descriptor: int, listen: Listen
     site = site_packages(folder)
     for name in prepared.torn:
         for info in site.glob("*.dist-info") if site else ():
-            if _name(info) == name:
+            if distribution_of(info) == name:
                 shutil.rmtree(info)
     old = [item.name for item in mending.removals]
     old += [item.name for item in mending.reinstalls if item.before and item.name not in prepared.torn]
@@ -232,61 +224,6 @@ def _interpreter(request: Request, target: Path, host: Host) -> Interpreter:
             f"envdoctor restore --profile {profile.name} --venv {target}",
         )
     return interpreters.choose(interpreters.Wanted(versions=(version,), patient=target), host.environ, host.home)
-
-
-def _read(venv: Path, listen: Listener, proven: Mapping[_Mark, str]) -> _Read:
-    site = site_packages(venv)
-    claims: list[Claim] = []
-    faults: list[Fault] = []
-    torn: dict[str, str] = {}
-    for info in sorted(site.glob("*.dist-info")) if site else ():
-        found: list[Fault] = []
-        claims_of(info, site or venv, venv, claims, found)
-        faults += found
-        unread = [name for name in ("RECORD", "METADATA") if not (info / name).is_file()]
-        if unread:
-            torn[_name(info)] = f"has no {' and no '.join(unread)}"
-    faults += hash_all([claim for claim in claims if proven.get(_mark(claim.path)) != claim.digest], listen)
-    # Rows without a hash (RECORD itself, bytecode) are only held against existence, and only where they count.
-    escaping = {(fault.owner, fault.path) for fault in faults if "leads out" in fault.problem}
-    faults = [fault for fault in faults if (fault.owner, fault.path) not in escaping]
-    return _Read(claims=claims, faults=faults, torn=torn)
-
-
-def _mark(path: Path) -> _Mark:
-    try:
-        status = path.lstat()
-    except OSError:
-        return (0, 0, 0)
-    return (status.st_ino, status.st_size, status.st_mtime_ns)
-
-
-def _proven(read: _Read) -> dict[_Mark, str]:
-    bad = {(fault.owner, fault.path) for fault in read.faults}
-    # A path with two owners is read again: which one's it is decides.
-    owners: dict[Path, int] = {}
-    for claim in read.claims:
-        owners[claim.path] = owners.get(claim.path, 0) + 1
-    return {
-        _mark(claim.path): claim.digest
-        for claim in read.claims
-        if claim.digest and owners[claim.path] == 1 and (claim.owner, claim.shown) not in bad
-    }
-
-
-def _name(info: Path) -> str:
-    return canonicalize_name(info.name.removesuffix(".dist-info").rpartition("-")[0])
-
-
-def _present(venv: Path, read: _Read) -> dict[str, Installed]:
-    found = dict(installed(venv))
-    site = site_packages(venv)
-    for info in site.glob("*.dist-info") if site else ():
-        name = _name(info)
-        if name in read.torn and name not in found:
-            version = info.name.removesuffix(".dist-info").rpartition("-")[2]
-            found[name] = Installed(name=name, version=version)
-    return found
 
 
 def _verdicts(request: Request, host: Host, target: Path) -> list[Verdict]:
@@ -338,7 +275,7 @@ def _objections(request: Request, host: Host, venv: Path, target: Path) -> tuple
     return tuple(text.replace(str(venv), str(target)) for text in told)
 
 
-def _against(prepared: Prepared, folder: Path, read: _Read) -> Verified:
+def _against(prepared: Prepared, folder: Path, read: Promises) -> Verified:
     """Return the copy's faults: files that are no owner's as recorded, and distributions that are not as planned."""
     found = read.graph
     broken = found.broken(frozenset())
@@ -353,15 +290,6 @@ def _against(prepared: Prepared, folder: Path, read: _Read) -> Verified:
         if not (wanted and there and Version(wanted) == Version(there)):
             faults.append(Fault(owner=name, path="", problem=f"is {there or 'missing'}, not {wanted or 'absent'}"))
     return Verified(distributions=len(present), files=len(read.claims), bytes=0, faults=tuple(faults))
-
-
-def _verified(read: _Read, distributions: int) -> Verified:
-    return Verified(
-        distributions=distributions,
-        files=len(read.claims),
-        bytes=sum(claim.size for claim in read.claims),
-        faults=(),
-    )
 
 
 def _sign(prepared: Prepared, folder: Path) -> None:

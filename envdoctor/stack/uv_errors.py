@@ -38,7 +38,10 @@ def explain(stderr: str, returncode: int) -> Explained:
         known = rule(stderr)
         if known is not None:
             return known
-    return f"uv ended with code {returncode}: {_first_error(stderr)}", "run it again; if it stays so, report these lines"
+    return (
+        f"uv ended with code {returncode}: {_first_error(stderr)}",
+        "run it again; if it stays so, report these lines",
+    )
 
 
 def missing(stderr: str) -> tuple[str, str] | None:
@@ -88,7 +91,7 @@ def _unresolved(stderr: str) -> Explained | None:
     name, version = absent
     return (
         f"no configured source has {name} {version} for this interpreter",
-        f"put its wheel into a folder and name it: `PIP_FIND_LINKS=FOLDER envdoctor restore …` ({name}=={version})",
+        f"put its wheel into a folder and name it: `envdoctor restore --wheelhouse FOLDER …` ({name}=={version})",
     )
 
 
@@ -122,7 +125,7 @@ def _gone(stderr: str) -> Explained | None:
         return None
     return (
         f"{_what(stderr)}: the index names a file that it does not serve ({found[1]}): {found[2]}",
-        "try again later, or name another source that has the wheel: `PIP_FIND_LINKS=FOLDER envdoctor restore …`",
+        "try again later, or name another source that has the wheel: `envdoctor restore --wheelhouse FOLDER …`",
     )
 
 

@@ -113,7 +113,7 @@ def open_wheel(file: BinaryIO) -> Wheel:
     """Open a wheel for reading. Raises WheelError when it is no zip, or holds not exactly one dist-info folder."""
     try:
         archive = zipfile.ZipFile(file)
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError) as error:
         raise WheelError(f"it is no zip ({error})") from error
     tops = {name.split("/")[0] for name in archive.namelist()}
     infos = [name for name in tops if name.endswith(".dist-info")]

@@ -15,7 +15,7 @@ def unsafe_entry(wheel: Path | BinaryIO) -> str:
     try:
         with zipfile.ZipFile(wheel) as archive:
             return next(unsafe_entries(archive), "")
-    except (zipfile.BadZipFile, OSError) as error:
+    except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError, OSError) as error:
         return f"it is no readable wheel ({error})"
 
 

@@ -274,8 +274,3 @@ def test_what_was_not_looked_at_is_said_and_is_no_doubt() -> None:
         ("ED305", "ED306", "ED307", "ED309", "ED310"), (reason, False)
     )
     assert verdict.exit_code() == 0
-    (line,) = [line.summary for line in verdict.areas if line.area == "Shared libraries"]
-    assert line == (
-        "all 0 libraries of `import torch` resolve; symbols not looked at: no earlier check of these files is "
-        "remembered"
-    )
