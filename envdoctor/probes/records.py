@@ -4,6 +4,7 @@ import csv
 import hashlib
 import io
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ _MAXIMUM_RECORD = 32 * 1024 * 1024
 _MAXIMUM_ROWS = 500_000
 _MAXIMUM_PATH = 4096
 _DIGITS = 20
+_OF_PREFIX = re.compile(r"(/.*/)lib(?:64)?/python3(?:\.\d+t?)?/(?:site|dist)-packages/\Z")
 _NOTES = (b"INSTALLER,", b"RECORD,", b"REQUESTED,", b"direct_url.json,", b"uv_cache.json,")
 
 Fields = list[str]
@@ -161,8 +163,7 @@ class _Indexer:
     def _inside(self, at: int, item: Distribution, rows: list[Fields]) -> tuple[list[Fields], list[str]]:
         """Return the rows that stay inside and their absolute paths; the others are noted."""
         base = item.site + os.sep
-        # A leaked folder (PYTHONPATH, user site) is its own root: its rows may not climb out of it.
-        root = self.prefix if base.startswith(self.prefix) else base
+        root = self.prefix if base.startswith(self.prefix) else _root_of(base)
         written = "\n".join(["", *[path for path, _, _ in rows], ""])
         if any(sign in written for sign in ("\n/", "\n.", "\n\n", "/.", "//", "\0")):
             paths = [
@@ -198,6 +199,16 @@ class _Indexer:
                     firsts[first] = {os.path.normpath(base + one[0]): one for one in self.made.rows[first]}
                 self.made.contested[path] = [(first, _as_row(firsts[first][path]))]
             self.made.contested[path].append((at, _as_row(row)))
+
+
+def _root_of(site: str) -> str:
+    """Return the folder that rows of a distribution outside the environment may not climb out of; both end in a slash.
+
+    The base's and the user's site-packages belong to a prefix of their own, whose bin holds their scripts. Any other
+    folder on PYTHONPATH is its own root.
+    """
+    match = _OF_PREFIX.match(site)
+    return match[1] if match else site
 
 
 def _settled(written: str, base: str, root: str) -> str:
