@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from envdoctor.identity import digest_of
 from envdoctor.model.codec import CodecError, decode, encode
 from envdoctor.model.fingerprint import SCHEMA_VERSION, Fingerprint, Unread
 from envdoctor.probes.registry import ON_REQUEST, PROBES
@@ -13,6 +12,8 @@ _SECTIONS: dict[str, type] = {kind.__name__: kind for kind in (*PROBES, *ON_REQU
 
 def document(facts: Fingerprint) -> dict[str, Any]:
     """Return plain values: each section under the name of its type, and the reason of each that could not be read."""
+    from envdoctor.identity import digest_of  # noqa: PLC0415 - a check reads documents and writes none
+
     return {
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "envdoctor", "version": facts.tool_version},

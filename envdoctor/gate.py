@@ -62,6 +62,16 @@ def require(profile: str, *, mode: Mode | None = None, reason: str = "") -> None
     except EnvdoctorError as error:
         _say(f"error: envdoctor gate: {error.message}" + (f"\n\nhint: {error.hint}" if error.hint else ""))
         raise SystemExit(int(error.exit_code)) from None
+    except ImportError as error:
+        # A damaged environment may lack what the gate itself reads locks with: that is no verdict, and no traceback.
+        _say(
+            f"error: envdoctor gate: this interpreter lacks {error.name or error}, so nothing can be told about "
+            f"{sys.prefix}\n\nhint: look from outside: `envdoctor check {sys.prefix} --profile {profile}`"
+        )
+        if chosen == "warn":
+            record(profile, chosen, why, ())
+            return
+        raise SystemExit(3) from None
     if examination is None:
         record(profile, chosen, why, ())
         return

@@ -68,7 +68,20 @@ def read(path: Path) -> ProfileFile:
         raise ProfileError(
             f"{path}: lock.file: `{profile.lock.file}` is no plain file name", "name a file of lockfiles/"
         )
+    _refuse_nonsense(profile, path)
     return ProfileFile(profile=profile, path=path, lock_path=_lock_path(path, profile.lock.file))
+
+
+def _refuse_nonsense(profile: Profile, path: Path) -> None:
+    """Raise ProfileError for values of the right type that mean nothing."""
+    for at, waiver in enumerate(profile.waivers):
+        if not waiver.reason.strip():
+            raise ProfileError(f"{path}: waivers[{at}].reason: empty", f"say why {waiver.code} is accepted")
+    if profile.gpu.count < 0:
+        raise ProfileError(f"{path}: gpu.count: {profile.gpu.count} is no number of GPUs", "use 0 for none")
+    for key, value in (("minimum", profile.driver.minimum), ("below", profile.driver.below)):
+        if value and not all(part.isdecimal() for part in value.split(".")):
+            raise ProfileError(f"{path}: driver.{key}: `{value}` is no driver version", "write it as 525.60.13")
 
 
 def load_lock(file: ProfileFile) -> Lock:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from envdoctor.gate import require
 from trainer.arguments import parse
 from trainer.errors import TrainerError
+from trainer.launch import launch, under_launcher
 
 
 def main(argv: Sequence[str]) -> int:
@@ -13,6 +14,8 @@ def main(argv: Sequence[str]) -> int:
     try:
         arguments = parse(argv)
         require(arguments.config.profile, mode=arguments.gate, reason=arguments.gate_reason)
+        if arguments.config.runtime == "processes" and not under_launcher():
+            return launch(arguments)
         # Only now: a stack that the gate refuses may not even import.
         from trainer.train import train  # noqa: PLC0415
 

@@ -1,12 +1,15 @@
 """The command line: flags for what is changed often, --set for every other key. No torch here."""
 
 import argparse
+import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
 from trainer.config import TrainConfig, build, parse_setting, read_file
+from trainer.errors import ConfigError
 from trainer.presets import PRESETS, preset
 
 GateMode = Literal["enforce", "warn", "off"]
@@ -32,11 +35,17 @@ class Arguments:
 
     config: TrainConfig
     argv: tuple[str, ...]
-    output: Path | None
+    output: Path
     resume: bool
     quiet: bool
     gate: GateMode | None
     gate_reason: str
+
+
+def _new_folder(profile: str) -> Path:
+    if "RANK" in os.environ:
+        raise ConfigError("--output: every process must be given the same folder", "add --output DIR to the command")
+    return Path("runs") / f"{profile}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -69,6 +78,7 @@ def parse(argv: Sequence[str]) -> Arguments:
             layers.append({section: {name: value}})
     config = build(found.profile, layers)
     return Arguments(
-        config=config, argv=tuple(argv), output=found.output, resume=found.resume, quiet=found.quiet,
+        config=config, argv=tuple(argv), output=found.output or _new_folder(found.profile),
+        resume=found.resume, quiet=found.quiet,
         gate=cast("GateMode | None", found.gate), gate_reason=found.gate_reason,
     )  # fmt: skip

@@ -8,6 +8,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import torch
 
@@ -141,6 +143,14 @@ class Journal:
         self._file.write(json.dumps({"event": event, "time": round(time.time(), 3), **values}) + "\n")
         self._file.flush()
 
-    def close(self) -> None:
-        """Close the file."""
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Write what ended the run early, and close the file."""
+        if error is not None:
+            self.write("error", {"kind": type(error).__name__, "message": str(error)})
         self._file.close()

@@ -3,10 +3,10 @@
 It exists so that a run needs no download: the trainer reads it back the way it reads a real target.
 """
 
+import fcntl
 import hashlib
 import json
 import os
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -38,10 +38,17 @@ def digest() -> str:
 def folder(cache: Path) -> Path:
     """Return the folder of the toy target under `cache`, teaching it first when it is not there yet."""
     place = cache / f"toy-target-{digest()}"
-    if place.is_dir():
-        return place
     cache.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix="toy-target-", dir=cache))
+    with (cache / "toy-target.lock").open("w") as held:
+        # One worker of a run teaches it; the others wait and find it.
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if not place.is_dir():
+            _teach_into(place)
+    return place
+
+
+def _teach_into(place: Path) -> None:
+    made = Path(tempfile.mkdtemp(prefix="toy-target-", dir=place.parent))
     _write_tokenizer(made)
     # One thread: on so small a model a second one mostly waits for the first, and on a busy host for minutes.
     threads = torch.get_num_threads()
@@ -50,12 +57,7 @@ def folder(cache: Path) -> Path:
         _taught(_tokenizer(made)).save_pretrained(made)
     finally:
         torch.set_num_threads(threads)
-    try:
-        made.rename(place)
-    except OSError:
-        # Another process of this run finished first; its folder is the same.
-        shutil.rmtree(made)
-    return place
+    made.rename(place)
 
 
 def rows(tokenizer: Any, seed: int) -> RowList:

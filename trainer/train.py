@@ -2,14 +2,13 @@
 
 import dataclasses
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from transformers.utils import logging as transformers_logging
 
-from trainer import checkpoint, provenance, toy
+from trainer import checkpoint, provenance
 from trainer.arguments import Arguments
 from trainer.assemble import Parts, assemble
 from trainer.config import TrainConfig
@@ -17,9 +16,9 @@ from trainer.display import Display, summary
 from trainer.ending import Ending
 from trainer.errors import ConfigError
 from trainer.expected import expected_of, judge
+from trainer.launch import orphaned
 from trainer.metrics import Journal, Progress
 from trainer.runtime import inline, processes, threads
-from trainer.runtime.launch import launch, orphaned, under_launcher
 from trainer.runtime.loop import Outcome
 from trainer.runtime.session import Session
 from trainer.runtime.shutdown import StopRequest
@@ -38,53 +37,36 @@ def train(arguments: Arguments) -> int:
     config = arguments.config
     if config.run.threads:
         torch.set_num_threads(config.run.threads)
-    output = _output(arguments)
-    if config.runtime == "processes" and not under_launcher():
-        if not config.target.path:
-            # Taught once here, not by every worker at the same time.
-            toy.folder(toy.cache_folder())
-        return launch([*arguments.argv, "--output", str(output)], config.topology.targets + config.topology.drafters)
-    return _work(arguments, output)
-
-
-def _output(arguments: Arguments) -> Path:
-    if arguments.output is not None:
-        return arguments.output
-    if under_launcher():
-        raise ConfigError("--output: every process must be given the same folder", "add --output DIR to the command")
-    return Path("runs") / f"{arguments.config.profile}-{time.strftime('%Y%m%d-%H%M%S')}"
-
-
-def _work(arguments: Arguments, output: Path) -> int:
-    config = arguments.config
+    output = arguments.output
     rank = int(os.environ.get("RANK", "0")) if config.runtime == "processes" else 0
     parts = assemble(config)
     saved = _resume(arguments, output, parts)
     start = saved.step if saved else 0
     ending = Ending(parts=parts, output=output)
-    journal = Journal(output / ("metrics.jsonl" if rank == 0 else f"workers/rank-{rank}.jsonl"))
-    journal.write("start", {"step": start, "config": dataclasses.asdict(config)})
     with (
+        Journal(output / ("metrics.jsonl" if rank == 0 else f"workers/rank-{rank}.jsonl")) as journal,
         StopRequest() as stop,
-        Tracker(config, output if rank == 0 else None) as tracker,
-        Display(config.run.steps, start, quiet=arguments.quiet or rank > 0) as display,
     ):
-        if rank == 0:
-            provenance.write(output, arguments.argv, parts.identity())
+        journal.write("start", {"step": start, "config": dataclasses.asdict(config)})
+        with (
+            Tracker(config, output if rank == 0 else None) as tracker,
+            Display(config.run.steps, start, quiet=arguments.quiet or rank > 0) as display,
+        ):
 
-        def report(progress: Progress) -> None:
-            journal.write("step", progress.line())
-            display.progress(progress)
-            tracker.log(progress)
+            def report(progress: Progress) -> None:
+                journal.write("step", progress.line())
+                display.progress(progress)
+                tracker.log(progress)
 
-        session = Session(
-            parts=parts, output=output, saved=saved, stop=lambda: stop() or orphaned(), report=report,
-            after=ending.trained, journal=journal.write, lead=rank == 0,
-        )  # fmt: skip
-        outcome = RUNNERS[config.runtime](parts, session)
-    if outcome is not None:
-        _conclude(config, output, journal, ending, session, outcome)
-    journal.close()
+            if rank == 0:
+                provenance.write(output, arguments.argv, parts.identity())
+            session = Session(
+                parts=parts, output=output, saved=saved, stop=lambda: stop() or orphaned(), report=report,
+                after=ending.trained, journal=journal.write, lead=rank == 0,
+            )  # fmt: skip
+            outcome = RUNNERS[config.runtime](parts, session)
+        if outcome is not None:
+            _conclude(config, output, journal, ending, session, outcome)
     return stop.exit_code if outcome is not None and outcome.interrupted else 0
 
 

@@ -32,6 +32,8 @@ def _torch(case: Case) -> str:
     build = case.facts[TorchBuild]
     if not build.present:
         return "torch is not installed"
+    if not build.version:
+        return "torch of unknown build: torch/version.py is missing or says no version"
     flavour = f"CUDA {build.cuda}" if build.cuda else f"ROCm {build.hip}" if build.hip else "CPU"
     return f"torch {build.version} ({flavour} build), read from torch/version.py"
 

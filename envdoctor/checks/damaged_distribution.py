@@ -33,7 +33,7 @@ def run(case: Case) -> Iterator[Finding]:
     """Yield one finding for each damaged distribution."""
     for found in damage_by_owner(case):
         # What another's uninstall took is told as one cause of its own.
-        damage = replace(found, missing=()) if found.other_writers else found
+        damage = replace(found, missing=()) if found.other_writers and not found.unshared_missing else found
         broken = damage.missing + damage.changed
         if not broken:
             continue

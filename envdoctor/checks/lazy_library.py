@@ -44,5 +44,5 @@ def run(case: Case) -> Iterator[Finding]:
             subject=item.soname,
             evidence=tuple(evidence(case, item)),
             remediation=remedy(case, item.soname),
-            symptom_of=(f"soname:{item.soname}",),
+            symptom_of=(f"soname:{item.soname}", f"library:{item.soname}"),
         )

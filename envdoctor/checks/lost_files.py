@@ -31,7 +31,7 @@ AREA = "Installed files"
 
 def run(case: Case) -> Iterator[Finding]:
     """Yield one finding for all distributions that lost shared files: they have one cause."""
-    lost = [damage for damage in damage_by_owner(case) if damage.other_writers]
+    lost = [damage for damage in damage_by_owner(case) if damage.other_writers and not damage.unshared_missing]
     if not lost:
         return
     names = ", ".join(damage.owner for damage in lost)
@@ -39,7 +39,7 @@ def run(case: Case) -> Iterator[Finding]:
         code=CODE,
         name=NAME,
         severity="error",
-        confidence="high" if all(not damage.unshared_missing for damage in lost) else "medium",
+        confidence="high",
         title=f"files of {counted(len(lost), 'distribution')} were deleted when another that writes the same paths was "
         "uninstalled",
         subject=names,

@@ -15,6 +15,7 @@ Fix:
 """
 
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
 from envdoctor.checks.case import Case
 from envdoctor.checks.remedies import install_command, reinstall_command, restore_or
@@ -22,7 +23,10 @@ from envdoctor.model.cudalibs import expected_owner
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.requirements import pinned_version, required_names
 from envdoctor.model.verdict import BREAKS_IMPORT
+from envdoctor.model.wording import counted
 from envdoctor.probes.distributions import Distributions
+from envdoctor.probes.environment import Environment
+from envdoctor.probes.installed_files import InstalledFiles
 from envdoctor.probes.libraries import Libraries, Unresolved
 from envdoctor.probes.torch_build import TorchBuild
 
@@ -32,10 +36,13 @@ AREA = "Shared libraries"
 
 
 def run(case: Case) -> Iterator[Finding]:
-    """Yield one finding for each missing soname that the import itself needs."""
+    """Yield one finding for each name or file that the import itself stumbles over."""
     libraries = case.facts[Libraries]
-    missing = [item for item in libraries.unresolved if item.stage != "lazy"]
-    for at, item in enumerate(missing):
+    missing: dict[str, list[Unresolved]] = {}
+    for item in libraries.unresolved:
+        if item.stage != "lazy":
+            missing.setdefault(item.soname, []).append(item)
+    for at, (item, *more) in enumerate(missing.values()):
         first = at == 0 and libraries.import_error
         yield Finding(
             code=CODE,
@@ -44,10 +51,13 @@ def run(case: Case) -> Iterator[Finding]:
             confidence="high",
             title=f"`import torch` fails: {libraries.import_error}" if first else f"and then: {item.problem}",
             subject=item.soname,
-            evidence=tuple(evidence(case, item)),
+            evidence=(
+                *evidence(case, item),
+                *((f"and {counted(len(more), 'object')} more stumble over the same file",) if more else ()),
+            ),
             remediation=remedy(case, item.soname),
-            causes=(BREAKS_IMPORT,),
-            symptom_of=(f"soname:{item.soname}",),
+            causes=(BREAKS_IMPORT, f"library:{item.soname}"),
+            symptom_of=(f"soname:{PurePosixPath(item.soname).name}", "shadow:torch"),
         )
 
 
@@ -56,6 +66,9 @@ def evidence(case: Case, item: Unresolved) -> Iterator[str]:
     yield f"needed by {item.needed_by} (DT_NEEDED)" if item.needed_by else "opened by torch's preload list"
     if item.searched:
         yield f"looked for in {len(item.searched)} folders, first {item.searched[0]}"
+    if variable := _variable(case, item.soname):
+        yield f"{item.soname} is taken because of {variable}"
+        return
     owner = _owner(case, item.soname)
     if owner:
         installed = case.facts[Distributions].active(owner)
@@ -63,7 +76,25 @@ def evidence(case: Case, item: Unresolved) -> Iterator[str]:
         yield f"its provider for this torch is {owner}: {state}"
 
 
+def _variable(case: Case, path: str) -> str:
+    """Return the loader's variable that leads to a file, or empty."""
+    environment = case.facts.get(Environment)
+    if not path.startswith("/") or environment is None:
+        return ""
+    folders = (environment.value("LD_LIBRARY_PATH") or "").split(":")
+    if any(folder and path.startswith(folder.rstrip("/") + "/") for folder in folders):
+        return "LD_LIBRARY_PATH"
+    return "LD_PRELOAD" if path in (environment.value("LD_PRELOAD") or "").replace(":", " ").split() else ""
+
+
 def _owner(case: Case, soname: str) -> str:
+    name = PurePosixPath(soname).name
+    files = case.facts.get(InstalledFiles)
+    damaged = (
+        next((fault.owner for fault in files.faults if PurePosixPath(fault.path).name == name), "") if files else ""
+    )
+    if damaged or name.startswith(("libc10", "libtorch", "libcaffe2", "libshm")):
+        return damaged or "torch"
     if case.profile is not None and soname in case.profile.libraries:
         return case.profile.libraries[soname]
     build = case.facts.get(TorchBuild)
@@ -72,6 +103,12 @@ def _owner(case: Case, soname: str) -> str:
 
 def remedy(case: Case, soname: str) -> Remediation:
     """Return the command that puts the provider back: by force when its metadata is still there."""
+    if variable := _variable(case, soname):
+        return Remediation(
+            text=f"Start without {variable}: the library it leads to does not fit; reinstalling changes nothing",
+            commands=(f"unset {variable}",),
+            safe=True,
+        )
     owner = _owner(case, soname)
     if not owner:
         return restore_or(case, f"no provider of {soname} is known for this torch; rebuild the venv from its lock", [])

@@ -3,6 +3,7 @@
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import typer
@@ -117,8 +118,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code. Every message of ours goes to stderr as `error: …`, `hint: …`."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        _refuse_empty_profile(given)
         outcome = build().main(args=given or ["--help"], prog_name="envdoctor", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except EnvdoctorError as error:
         return _say(error)
     except typer.TyperException as error:
@@ -133,6 +136,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if outcome == ExitCode.INTERRUPTED:  # typer returns this for Ctrl-C inside a command, and says nothing
         _to_stderr("error: interrupted")
     return int(outcome or 0) if given else ExitCode.USAGE
+
+
+def _refuse_empty_profile(given: Sequence[str]) -> None:
+    # An unset variable in a script, `-p "$PROFILE"`, must not turn a comparison into a look without a profile.
+    named = ("-p", "--profile")
+    if "--profile=" in given or any(word in named and not after for word, after in pairwise(given)):
+        raise UsageError("--profile is empty", "name a profile (`envdoctor profiles`), or leave the option away")
 
 
 def _usage(error: Any, given: Sequence[str]) -> UsageError:

@@ -60,9 +60,7 @@ def prune(
 def _text(plan: PrunePlan, keep: int) -> str:
     lines = [f"  - {item.number:<4} {line(item)}   kept {item.kept_at}" for item in plan.removed]
     lines += [f"    {item.number:<4} {line(item)}   stays" for item in reversed(plan.kept)]
-    lines += [
-        f"    {item.number:<4} {line(item)}   stays: it holds a compile cache, {cache}" for item, cache in plan.spared
-    ]
+    lines += [f"    {item.number:<4} {line(item)}   stays: it holds {kept}" for item, kept in plan.spared]
     if not plan.removed:
         return "\n".join([*lines, f"nothing to remove: no more than {keep} to be had"]) + "\n"
     lines.append(
@@ -76,7 +74,7 @@ def _write(as_json: bool, text: str, plan: PrunePlan, status: str) -> None:
     if not as_json:
         write_result(text)
         return
-    spared = [{**encode(item), "compile_cache": cache} for item, cache in plan.spared]
+    spared = [{**encode(item), "holds": kept} for item, kept in plan.spared]
     room = {"bytes": plan.space.bytes, "frees": plan.space.frees, "shared": plan.space.shared}
     document = {
         **HEAD,

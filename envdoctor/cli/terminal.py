@@ -44,12 +44,18 @@ def write_result(text: str, output: str = "") -> None:
                 f"cannot write {output}: {error.strerror}", "name a file in a folder you may write to"
             ) from error
         return
+    if sys.stdout is None:
+        raise UsageError("stdout is closed, so the result cannot be written", "write it to a file: `--output FILE`")
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
         # Python would flush the dead descriptor once more at exit and complain; give it one that swallows.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise UsageError(
+                f"cannot write to stdout: {error.strerror}", "write it to a file: `--output FILE`"
+            ) from error
 
 
 def say(text: str) -> None:

@@ -168,8 +168,13 @@ def _notes(facts: Fingerprint, wanted: Wanted) -> Iterator[str]:
     leaking = [name for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH") if environment.value(name) is not None]
     if leaking:
         yield f"set here, and able to change what is loaded, but not captured: {', '.join(leaking)}"
-    caches = facts[CompileCaches].caches
-    if not any(cache.bytes for cache in caches if cache.kind in ("inductor", "triton")):
+    size = sum(cache.bytes for cache in facts[CompileCaches].caches if cache.kind in ("inductor", "triton"))
+    if size:
+        yield (
+            f"the profile expects the {size / 1e6:.0f} MB that the compile caches hold now; "
+            "correct compile.cache_bytes where other stacks share them"
+        )
+    else:
         yield "the compile caches are cold, so the profile expects nothing of them"
     if facts[Interpreter].system_site_packages:
         yield "the venv also sees the packages of its base interpreter, which are not captured"

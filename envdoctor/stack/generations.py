@@ -15,13 +15,12 @@ from envdoctor.stack.installed import installed, version_of
 from envdoctor.stack.journal import Entry
 from envdoctor.stack.space import Space, Tree, scan, space
 from envdoctor.stack.store import PRUNED, Store, remove_tree
+from envdoctor.stack.strangers import CACHE_FOLDERS, strangers
 from envdoctor.stack.swap import put_in_place, uninterrupted
 from envdoctor.stack.transaction import Clock, opened, system_errors
 
 NOTE = "envdoctor-restore.json"
 """Written into each venv that is swapped in: which lock it holds. It moves with the venv."""
-# Folders a compiler's cache has (torch/_inductor/codecache.py, triton/runtime/cache.py), wherever it lies.
-_CACHE_FOLDERS = ("fxgraph", "aotautograd", "torchinductor*", ".triton", "torch_extensions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +64,7 @@ class PrunePlan:
     space: Space
     """Of the removed ones together."""
     spared: tuple[tuple[Generation, str], ...]
-    """Would have gone, but holds a compile cache: (generation, path of the cache)."""
+    """Would have gone, but holds what must not be lost: (generation, what that is)."""
 
 
 def describe(venv: Path, number: int) -> Generation:
@@ -155,7 +154,9 @@ def roll_back(store: Store, number: int | None, listen: Listener) -> RolledBack:
 
 
 def plan_prune(store: Store, keep: int, hosts: Sequence[Host]) -> PrunePlan:
-    """Return what `prune --keep` would remove: all but the newest `keep`, and none that holds a compile cache.
+    """Return what `prune --keep` would remove: all but the newest `keep`.
+
+    None that holds a compile cache or a person's files goes.
 
     `hosts` is the machine as each launch sees it: its variables say where caches lie.
     """
@@ -165,7 +166,9 @@ def plan_prune(store: Store, keep: int, hosts: Sequence[Host]) -> PrunePlan:
     for generation in found[keep:]:
         path = Path(generation.path)
         if cache := next(filter(None, (compile_cache_in(path, store.target, host) for host in hosts)), ""):
-            spared.append((generation, cache))
+            spared.append((generation, f"a compile cache, {cache}"))
+        elif strange := strangers(path):
+            spared.append((generation, f"what no venv has: {', '.join(strange[:4])}"))
         else:
             going.append(generation)
     return PrunePlan(
@@ -183,7 +186,7 @@ def compile_cache_in(generation: Path, target: Path, host: Host) -> str:
         for root in (path, generation / path.relative_to(target) if path.is_relative_to(target) else path):
             if root.is_relative_to(generation) and root.is_dir():
                 return str(root)
-    for pattern in _CACHE_FOLDERS:
+    for pattern in CACHE_FOLDERS:
         for depth in ("", "*/", "*/*/"):
             for path in generation.glob(depth + pattern):
                 if path.is_dir() and "site-packages" not in path.parts[len(generation.parts) :]:

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from envdoctor.errors import RestoreError
-from envdoctor.stack import journal
 from envdoctor.stack import uv as uv_tool
 from envdoctor.stack.build import build
 from envdoctor.stack.events import Event, Listener
 from envdoctor.stack.restore import Examine, Prepared
-from envdoctor.stack.store import locked, remove_tree
+from envdoctor.stack.store import remove_tree
+from envdoctor.stack.transaction import opened, system_errors
 from envdoctor.stack.verify import Verified, refuse, verify
 
 
@@ -32,13 +32,11 @@ def rehearse(prepared: Prepared, examine: Examine, listen: Listener) -> Rehearse
     plan, store, host = prepared.plan, prepared.store, prepared.host
     had = {package.name: prepared.locked[package.name] for package in plan.packages}
     started = time.monotonic()
-    with locked(store, lambda text: listen(Event(phase="recover", text=text))) as descriptor:
-        for text in journal.recover(store):
-            listen(Event(phase="recover", text=text))
+    with opened(store, listen) as held, system_errors():
         folder = store.builds / f"{datetime.now(UTC).strftime('%Y%m%dT%H%M%S')}-rehearsal"
         store.builds.mkdir(exist_ok=True)
         try:
-            uv = uv_tool.locate(host.environ, host.cwd, keep_open=(descriptor,))
+            uv = uv_tool.locate(host.environ, host.cwd, keep_open=(held.descriptor,))
             build(plan, had, prepared.sources, uv, folder, listen)
             verified = verify(folder, had, listen)
             refuse(verified, "the new venv")

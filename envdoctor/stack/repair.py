@@ -48,6 +48,7 @@ from envdoctor.stack.store import Store
 from envdoctor.stack.transaction import Copying, Exchanged, exchange
 from envdoctor.stack.uv import Uv
 from envdoctor.stack.verify import Verified, refuse
+from envdoctor.stack.wheelhouse import chosen, with_wheelhouses
 
 # From here on a restore writes about as much, and leaves nothing of the old venv's history behind.
 _MOST = 0.5
@@ -109,9 +110,9 @@ def prepare(request: Request, host: Host, listen: Listener) -> Prepared:
     pins = request.lock.select(interpreter.markers) if request.lock else {}
     read = read_promises(store.target, listen, {})
     present = present_in(store.target, read)
-    configured = settings.configured(
-        uv, pip_config.read(host.environ, host.home, venv=store.target), host.home, interpreter.path
-    )
+    pip = pip_config.read(host.environ, host.home, venv=store.target)
+    pip = with_wheelhouses(pip, chosen((), request.file, host.cwd) if request.file else ())
+    configured = settings.configured(uv, pip, host.home, interpreter.path)
     found = read.graph
     mending = mend(found, _verdicts(request, host, store.target), present, pins, read.torn)
     packages = _located(request, uv, mending, pins, interpreter, configured)

@@ -26,6 +26,7 @@ from envdoctor.stack.in_use import users
 from envdoctor.stack.installed import installed, version_of
 from envdoctor.stack.settings import Sources
 from envdoctor.stack.store import Store
+from envdoctor.stack.strangers import strangers
 from envdoctor.stack.swap import sync_file_system
 from envdoctor.stack.transaction import Copying, exchange
 from envdoctor.stack.uv import Uv
@@ -245,6 +246,12 @@ def refuse_strange(target: Path) -> None:
         raise TargetError(f"{target} is a conda environment, which a lock of wheels cannot replace", hint)
     if not (target / "pyvenv.cfg").is_file() and any(target.iterdir()):
         raise TargetError(f"{target} is no venv (it has no pyvenv.cfg), so it is not replaced", hint)
+    if strange := strangers(target):
+        shown = ", ".join(strange[:4]) + (f" and {len(strange) - 4} more" if len(strange) > 4 else "")
+        raise TargetError(
+            f"{target} also holds what no venv has: {shown}; a restore would put it away with the old venv",
+            "move it out of the venv first, or restore into another folder: `--venv PATH`",
+        )
 
 
 def _managed(uv: Uv) -> Path | None:

@@ -194,6 +194,6 @@ def _unavailable(
         if search.unsafe
         else (
             f"fetch its {interpreter.tag} wheel (sha256 {' or '.join(package.hashes[:3])}) where it is to be had, "
-            "put it into a folder, and run again with PIP_FIND_LINKS=FOLDER"
+            "put it into a folder, and run again with `--wheelhouse FOLDER`"
         ),
     )

@@ -91,7 +91,7 @@ def _unresolved(stderr: str) -> Explained | None:
     name, version = absent
     return (
         f"no configured source has {name} {version} for this interpreter",
-        f"put its wheel into a folder and name it: `PIP_FIND_LINKS=FOLDER envdoctor restore …` ({name}=={version})",
+        f"put its wheel into a folder and name it: `envdoctor restore --wheelhouse FOLDER …` ({name}=={version})",
     )
 
 
@@ -125,7 +125,7 @@ def _gone(stderr: str) -> Explained | None:
         return None
     return (
         f"{_what(stderr)}: the index names a file that it does not serve ({found[1]}): {found[2]}",
-        "try again later, or name another source that has the wheel: `PIP_FIND_LINKS=FOLDER envdoctor restore …`",
+        "try again later, or name another source that has the wheel: `envdoctor restore --wheelhouse FOLDER …`",
     )
 
 

@@ -53,13 +53,14 @@ def test_finds_ed201_one_cause_for_all_that_was_taken() -> None:
     assert list(damaged_distribution.run(facts.case(files))) == []
 
 
-def test_finds_ed201_with_less_confidence_where_other_files_are_gone_too() -> None:
+def test_passes_ed201_where_files_no_other_writes_are_gone_too_which_is_damage() -> None:
     files = _files(
         owners=(facts.owner("nvidia-ml-py", files=4, missing=2),),
         faults=(facts.missing("nvidia-ml-py", "pynvml.py"), facts.missing("nvidia-ml-py", "example.py")),
     )
-    (finding,) = lost_files.run(facts.case(files))
-    assert finding.confidence == "medium"
+    assert list(lost_files.run(facts.case(files))) == []
+    (finding,) = damaged_distribution.run(facts.case(files))
+    assert finding.title == "nvidia-ml-py 1.0: 2 of 4 files missing"
 
 
 def test_passes_ed201_where_no_other_wheel_writes_the_path() -> None:

@@ -124,3 +124,31 @@ def test_passes_ed304_the_wanted_provider() -> None:
     profile = replace(facts.PROFILE, libraries={"libnccl.so.2": "nvidia-nccl-cu12"})
     libraries = replace(facts.LIBRARIES, providers=(facts.provider("libnccl.so.2", "nvidia-nccl-cu12", "12"),))
     assert list(wrong_provider.run(facts.case(libraries, profile=profile))) == []
+
+
+def test_finds_ed301_once_for_a_file_that_many_stumble_over_and_names_the_variable() -> None:
+    old = "/opt/old/libstdc++.so.6"
+    problem = f"{old}: version `GLIBCXX_3.4.30' not found (required by libc10.so)"
+    libraries = replace(
+        facts.LIBRARIES,
+        import_error=problem,
+        unresolved=tuple(facts.unresolved(old, problem=problem, searched=()) for _ in range(3)),
+    )
+    environment = facts.variables(LD_LIBRARY_PATH="/x:/opt/old/")
+    (finding,) = unresolved_library.run(facts.case(libraries, environment))
+    assert finding.title == f"`import torch` fails: {problem}"
+    assert finding.evidence == (
+        "needed by libtorch_cuda.so (DT_NEEDED)",
+        f"{old} is taken because of LD_LIBRARY_PATH",
+        "and 2 objects more stumble over the same file",
+    )
+    assert finding.remediation.commands == ("unset LD_LIBRARY_PATH",)
+
+
+def test_finds_ed301_the_owner_of_a_damaged_file_by_its_record() -> None:
+    libraries = replace(facts.LIBRARIES, unresolved=(facts.unresolved("libfoo.so.1"),))
+    files = replace(facts.FILES, faults=(facts.resized("foo", "foo/lib/libfoo.so.1"),))
+    installed = facts.distributions(facts.distribution("torch"), facts.distribution("foo", "2.0"))
+    (finding,) = unresolved_library.run(facts.case(libraries, files, installed))
+    assert finding.remediation.text == "reinstall foo by force"
+    assert finding.remediation.commands[0].endswith("--no-deps --reinstall-package foo foo==2.0")

@@ -50,6 +50,16 @@ CASES: dict[str, tuple[list[str], str, str]] = {
         "no profile is called `smal`",
         "known here: 21k-toks, cpu-smoke, pypi-cu128, small",
     ),
+    "empty profile": (
+        ["check", "-p", ""],
+        "--profile is empty",
+        "name a profile (`envdoctor profiles`), or leave the option away",
+    ),
+    "empty profile, joined": (
+        ["check", "--profile="],
+        "--profile is empty",
+        "name a profile (`envdoctor profiles`), or leave the option away",
+    ),
     "waiver without a reason": (
         ["check", "--ignore", "ED201"],
         "`--ignore ED201` gives no reason",

@@ -199,6 +199,11 @@ def test_what_no_index_has_is_kept_as_a_wheel(stack: Stack) -> None:
     assert tool.stdout == "odd\n"
     header = f"include/site/python{sys.version_info[0]}.{sys.version_info[1]}/odd/odd.h"
     assert (stack.folder / "other" / header).read_text() == "int odd;\n"
+    # A repair finds it there too.
+    (stack.folder / "other" / header).unlink()
+    mended = stack.run("repair", "-p", "mine", "--venv", "other", "--yes", "--offline")
+    assert (mended.code, (stack.folder / "other" / header).read_text()) == (0, "int odd;\n"), mended.err
+    assert _digest(stack, "other") == before
     # Made again, and from the restored venv, it is the same file.
     assert stack.run("capture", "mine", "--venv", "other", "--force").code == 0
     assert made.read_bytes() == first

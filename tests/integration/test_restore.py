@@ -270,3 +270,19 @@ def test_another_python_is_said(tmp_path: Path) -> None:
     answer = stack.restore()
     assert answer.code == 4
     assert answer.err.startswith("error: no CPython 3.99 was found (")
+
+
+def test_a_persons_files_in_the_venvs_folder_are_named_and_left_where_they_are(tmp_path: Path) -> None:
+    stack = make_stack(tmp_path)
+    make_venv(stack.venv)
+    (stack.venv / ".git").mkdir()
+    (stack.venv / "train_code.py").write_text("precious")
+    (stack.venv / ".made").touch()
+    before = tree_state(stack.venv)
+    answer = stack.restore()
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == (
+        "error: FOLDER/venv also holds what no venv has: .git, train_code.py; a restore would put it away with the old "
+        "venv\n\nhint: move it out of the venv first, or restore into another folder: `--venv PATH`\n"
+    )
+    assert tree_state(stack.venv) == before

@@ -54,7 +54,7 @@ def _refused(stack: Stack, *options: str) -> tuple[str, str]:
         (
             "missing",
             "plain==3.0: the index names a file that it does not serve (404): {base}files/" + PLAIN,
-            "try again later, or name another source that has the wheel: `PIP_FIND_LINKS=FOLDER envdoctor restore …`",
+            "try again later, or name another source that has the wheel: `envdoctor restore --wheelhouse FOLDER …`",
         ),
         (
             "forbidden",
@@ -101,7 +101,7 @@ def test_a_wheel_in_a_folder_with_another_hash_is_not_taken(stack: Stack) -> Non
     assert _refused(stack) == (
         f"plain 3.0 is not to be had: FOLDER/wheels has {PLAIN}, but with sha256 {sha256(wheels / PLAIN)}",
         f"fetch its {_tag()} wheel (sha256 {locked}) where it is to be had, put it into a folder, "
-        "and run again with PIP_FIND_LINKS=FOLDER",
+        "and run again with `--wheelhouse FOLDER`",
     )
 
 

@@ -1,7 +1,9 @@
 """The launch gate in a process of a real venv: it starts on the right stack, and says why it does not on another."""
 
 import json
+import os
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -178,3 +180,24 @@ def test_the_argument_beats_the_environment(
 def test_a_blank_reason_is_none() -> None:
     with pytest.raises(UsageError, match="mode `warn` needs a reason"):
         choose("warn", "  ", {})
+
+
+def test_an_interpreter_without_packaging_is_told_so_and_not_with_a_traceback(tmp_path: Path) -> None:
+    code = (
+        "import sys\nsys.modules['packaging'] = None\n"
+        "from envdoctor import gate\ngate.require('21k-toks')\nprint('started')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path, env=_without_gate()
+    )
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == (
+        f"error: envdoctor gate: this interpreter lacks packaging.version, so nothing can be told about "
+        f"{sys.prefix}\n\n"
+        f"hint: look from outside: `envdoctor check {sys.prefix} --profile 21k-toks`\n"
+    )
+
+
+def _without_gate() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("ENVDOCTOR_")}
+    return kept | {"PYTHONPATH": str(ROOT)}

@@ -1,4 +1,7 @@
-"""Starts one process a worker on this host and ends them together; torchrun does the same over many hosts."""
+"""Starts one process a worker on this host and ends them together; torchrun does the same over many hosts.
+
+The launcher itself never imports torch.
+"""
 
 import os
 import signal
@@ -6,8 +9,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from types import FrameType
+
+from trainer.arguments import Arguments
 
 PARENT = "DFLASH_LAUNCHER_PID"
 GRACE = 20.0
@@ -25,16 +29,17 @@ def orphaned() -> bool:
     return parent is not None and os.getppid() != int(parent)
 
 
-def launch(argv: Sequence[str], world: int) -> int:
-    """Run `python -m trainer argv` in `world` processes; returns 0, or the exit code of the first that failed.
+def launch(arguments: Arguments) -> int:
+    """Run the same command in one process a worker; returns 0, or the exit code of the first that failed.
 
     SIGTERM and Ctrl-C are passed on, so that the workers save before they end.
     """
+    world = arguments.config.topology.targets + arguments.config.topology.drafters
     environment = {
         **os.environ, "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(_free_port()), PARENT: str(os.getpid()),
     }  # fmt: skip
-    command = [sys.executable, "-m", "trainer", *argv]
+    command = [sys.executable, "-m", "trainer", *arguments.argv, "--output", str(arguments.output)]
     # A session of their own: a terminal's Ctrl-C then reaches the workers once, through us.
     workers = [
         subprocess.Popen(

@@ -1,0 +1,27 @@
+"""What a person has put into a venv's folder: a restore must not put it away, a prune must not delete it."""
+
+from fnmatch import fnmatch
+from pathlib import Path
+
+CACHE_FOLDERS = ("fxgraph", "aotautograd", "torchinductor*", ".triton", "torch_extensions")
+"""Folders a compiler's cache has (torch/_inductor/codecache.py, triton/runtime/cache.py), wherever it lies."""
+# What venv, virtualenv, uv, wheels' data files and envdoctor itself put at the top of a venv.
+_VENV_ENTRIES = (
+    "bin", "lib", "lib64", "include", "share", "etc", "man", "doc", "pyvenv.cfg", ".gitignore", ".lock", "CACHEDIR.TAG",
+    "envdoctor-restore.json", "__pycache__", "nvvm",
+)  # fmt: skip
+
+
+def strangers(venv: Path) -> list[str]:
+    """Return the names at the top of a venv that are neither a venv's own, nor a compile cache's, nor empty files."""
+    known = (*_VENV_ENTRIES, *CACHE_FOLDERS)
+    return sorted(
+        entry.name
+        for entry in venv.iterdir()
+        if not any(fnmatch(entry.name, pattern) for pattern in known) and not _empty(entry)
+    )
+
+
+def _empty(entry: Path) -> bool:
+    # A stamp that a Makefile touches: there is nothing in it to lose.
+    return entry.is_file() and not entry.is_symlink() and entry.stat().st_size == 0

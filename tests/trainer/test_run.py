@@ -1,0 +1,312 @@
+"""Whole runs: a drafter is learnt, decoding stays the target's own, and no kind of interruption changes the result."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoTokenizer, Qwen3ForCausalLM
+
+from trainer.__main__ import main
+from trainer.data.corpus import conversation, conversations
+from trainer.evaluate import SpeculativeDecoder
+from trainer.model.drafter import Drafter, DrafterShape
+from trainer.target import Target
+
+ROOT = Path(__file__).resolve().parents[2]
+STEPS = 24
+SHORT = [
+    "--profile",
+    "cpu-smoke",
+    "--steps",
+    str(STEPS),
+    "--quiet",
+    "--set",
+    "run.evaluate=0",
+    "--set",
+    "run.save_every=8",
+]
+CPU = torch.device("cpu")
+
+
+def lines(output: Path, event: str) -> list[dict[str, object]]:
+    found = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in found if line["event"] == event]
+
+
+def state(output: Path, step: int = STEPS) -> dict[str, torch.Tensor]:
+    place = output / "checkpoints" / f"step-{step:06d}"
+    return {**load_file(place / "drafter.safetensors"), **load_file(place / "moments.safetensors")}
+
+
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.fixture(scope="session")
+def learnt(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the output of the default run, run once."""
+    output = tmp_path_factory.mktemp("learnt") / "run"
+    done = subprocess.run(
+        [sys.executable, "-m", "trainer", "--profile", "cpu-smoke", "--output", str(output)], cwd=ROOT, text=True,
+        capture_output=True, check=False,
+        env={
+            **os.environ, "XDG_CACHE_HOME": str(cache), "ENVDOCTOR_GATE": "off",
+            "ENVDOCTOR_GATE_REASON": "trainer tests", "ENVDOCTOR_GATE_LOG": str(output.parent / "gate.log"),
+        },
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (output / "stdout").write_text(done.stdout)
+    return output
+
+
+@pytest.fixture(scope="session")
+def straight(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the output of a short run that nothing interrupted."""
+    output = tmp_path_factory.mktemp("straight") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(cache))
+        patch.setenv("ENVDOCTOR_GATE", "off")
+        patch.setenv("ENVDOCTOR_GATE_REASON", "trainer tests")
+        patch.setenv("ENVDOCTOR_GATE_LOG", str(output.parent / "gate.log"))
+        assert main([*SHORT, "--output", str(output), "--set", "optim.accumulate=2"]) == 0
+    return output
+
+
+def test_default_run_learns_and_decodes_the_targets_own_text(learnt: Path) -> None:
+    steps = lines(learnt, "step")
+    losses = [float(line["loss"]) for line in steps]  # type: ignore[arg-type]
+    assert losses[-1] < 0.2 * losses[0]
+    assert len(steps) == 15
+    (found,) = lines(learnt, "evaluation")
+    assert float(found["acceptance_length"]) > 2.0  # type: ignore[arg-type]
+    assert found["identical"] == found["prompts"] == 8
+    assert json.loads((learnt / "evaluation.json").read_text())["by_position"] == found["by_position"]
+    assert (learnt / "acceptance.svg").read_text().startswith("<svg ")
+    (end,) = lines(learnt, "end")
+    assert end["verdict"] == [{"name": "steady compiles", "met": True, "text": "0 compilations after the warm-up"}]
+    told = (learnt / "stdout").read_text()
+    assert f"acceptance  {found['acceptance_length']:.2f} tokens a target pass; 8 of 8 texts identical" in told
+    assert [line for line in told.splitlines() if line.split()[:1] == ["7"]]
+
+
+def test_exported_drafter_speeds_up_transformers_own_greedy_text(learnt: Path, target_folder: Path) -> None:
+    config = json.loads((learnt / "drafter" / "config.json").read_text())
+    shape = DrafterShape(
+        hidden=config["hidden_size"], layers=config["num_hidden_layers"], heads=config["num_attention_heads"],
+        key_value_heads=config["num_key_value_heads"], head_dim=config["head_dim"],
+        intermediate=config["intermediate_size"], features=len(config["dflash_config"]["target_layer_ids"]),
+        epsilon=config["rms_norm_eps"], rope_theta=config["rope_theta"],
+    )  # fmt: skip
+    drafter = Drafter(shape)
+    drafter.load_state_dict(load_file(learnt / "drafter" / "model.safetensors"))
+    target = Target.load(target_folder, tuple(config["dflash_config"]["target_layer_ids"]), CPU, torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(target_folder)
+    decoder = SpeculativeDecoder(
+        target, drafter, block=config["block_size"], mask_token=config["dflash_config"]["mask_token_id"],
+        stop=[tokenizer.eos_token_id],
+    )  # fmt: skip
+    oracle = Qwen3ForCausalLM.from_pretrained(target_folder)
+    accepted: list[int] = []
+    for names in (["river", "clock", "stone"], ["engine", "meadow", "lantern", "harbour"], ["orchard", "river"]):
+        text = tokenizer.apply_chat_template(conversation(names)[:1], tokenize=False, add_generation_prompt=True)
+        prompt = tokenizer(text, add_special_tokens=False).input_ids
+        wanted = oracle.generate(
+            torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt)), max_new_tokens=40, do_sample=False
+        )
+        decoded = decoder.speculative(prompt, 40)
+        assert list(decoded.ids) == wanted[0, len(prompt) :].tolist()
+        assert decoded.ids == decoder.plain(prompt, 40)
+        accepted += decoded.accepted
+    assert sum(accepted) / len(accepted) + 1 > 2.0
+
+
+@pytest.mark.parametrize("kinds", [["full_attention"] * 4, ["sliding_attention"] * 4], ids=["cache", "no cache"])
+def test_an_untrained_drafter_changes_the_speed_and_not_the_text(target_folder: Path, kinds: list[str]) -> None:
+    target = Target.load(target_folder, (0, 2), CPU, torch.float32)
+    target.config.layer_types = kinds
+    target.config.sliding_window = 512
+    drafter = Drafter(
+        DrafterShape(hidden=64, layers=1, heads=4, key_value_heads=2, head_dim=16, intermediate=32, features=2)
+    )
+    drafter.reset(0)
+    decoder = SpeculativeDecoder(target, drafter, block=5, mask_token=2, stop=())
+    target.config.layer_types = ["full_attention"] * 4
+    decoded = decoder.speculative([3, 50, 53, 5, 4], 21)
+    assert decoded.ids == decoder.plain([3, 50, 53, 5, 4], 21)
+    assert len(decoded.ids) == 21
+    assert sum(decoded.accepted) < len(decoded.accepted)
+
+
+def start(output: Path, cache: Path, *more: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "trainer", *SHORT, "--output", str(output), "--set", "run.log_every=1", *more],
+        cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, "XDG_CACHE_HOME": str(cache)},
+    )  # fmt: skip
+
+
+def wait_for_step(output: Path, step: int, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 240
+    while time.monotonic() < deadline and process.poll() is None:
+        journal = output / "metrics.jsonl"
+        if journal.exists() and any(
+            json.loads(line).get("step", 0) >= step for line in journal.read_text().splitlines()
+        ):
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"step {step} was not reached: {process.communicate()[1]}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupted_run_resumes_to_the_same_bits(
+    cache: Path, straight: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    output = tmp_path / "run"
+    process = start(output, cache, "--set", "optim.accumulate=2")
+    wait_for_step(output, 9, process)
+    process.send_signal(number)
+    process.communicate(timeout=120)
+    assert process.returncode == (143 if number == signal.SIGTERM else -9)
+    saved = sorted(path.name for path in (output / "checkpoints").glob("step-*"))
+    # SIGTERM saves where it stops; after SIGKILL there is what was saved at step 8.
+    assert saved[0] == "step-000008"
+    assert len(saved) == (2 if number == signal.SIGTERM else 1)
+    assert main([*SHORT, "--output", str(output), "--set", "optim.accumulate=2", "--resume"]) == 0
+    assert same(state(output), state(straight))
+
+
+@pytest.mark.parametrize("runtime", ["threads", "processes"])
+def test_threads_and_processes_train_the_bits_of_one_worker(
+    cache: Path, straight: Path, tmp_path: Path, runtime: str
+) -> None:
+    assert cache.is_dir()
+    output = tmp_path / runtime
+    assert main([*SHORT, "--output", str(output), "--runtime", runtime, "--targets", "2", "--drafters", "2"]) == 0
+    assert same(state(output), state(straight))
+    wanted, found = lines(straight, "step"), lines(output, "step")
+    assert [line["step"] for line in found] == [line["step"] for line in wanted]
+    for key in ("loss", "accuracy", "run_length"):
+        assert [line[key] for line in found] == pytest.approx([line[key] for line in wanted])
+    told = [
+        line for path in [output / "metrics.jsonl", *output.glob("workers/*")] for line in path.read_text().splitlines()
+    ]
+    workers = [json.loads(line) for line in told if '"worker": "target-' in line]
+    assert sorted((line["worker"], line["batches"]) for line in workers) == [("target-0", STEPS), ("target-1", STEPS)]
+
+
+def test_sigterm_to_the_launcher_saves_and_ends_every_process(cache: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    process = start(output, cache, "--runtime", "processes", "--targets", "1", "--drafters", "2")
+    wait_for_step(output, 3, process)
+    workers = children(process.pid)
+    process.send_signal(signal.SIGTERM)
+    _, stderr = process.communicate(timeout=180)
+    assert (process.returncode, stderr) == (143, GATE_LINE * 2)
+    assert len(workers) == 3
+    assert not any(alive(worker) for worker in workers)
+    (end,) = lines(output, "end")
+    assert end["interrupted"] is True
+    assert (output / "checkpoints" / f"step-{end['step']:06d}" / "state.json").is_file()
+
+
+GATE_LINE = "warning: envdoctor gate: mode off for profile cpu-smoke, because: trainer tests\n"
+
+
+def children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_killed_worker_ends_the_run_with_an_error(cache: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    process = start(output, cache, "--runtime", "processes", "--targets", "1", "--drafters", "1")
+    wait_for_step(output, 3, process)
+    workers = children(process.pid)
+    os.kill(workers[1], signal.SIGKILL)
+    _, stderr = process.communicate(timeout=180)
+    assert process.returncode == 137
+    assert not any(alive(worker) for worker in workers)
+    told = [line for line in stderr.splitlines() if line.startswith("error: ")]
+    assert told
+    assert all(line.startswith("error: the connection to another worker of this run broke: ") for line in told)
+
+
+@pytest.mark.parametrize(
+    "runtime", [[], ["--runtime", "threads", "--targets", "2", "--drafters", "2"]], ids=["inline", "threads"]
+)
+def test_a_loss_that_is_no_number_stops_and_names_its_rows(
+    cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], runtime: list[str]
+) -> None:
+    assert cache.is_dir()
+    output = tmp_path / "run"
+    assert main([*SHORT, "--output", str(output), "--set", "optim.learning_rate=1e30", *runtime]) == 1
+    said = capsys.readouterr().err.splitlines()
+    errors = [line for line in said if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert errors[0].startswith("error: step 2: the loss is nan in batch ")
+    assert "positions: embedded corpus:" in errors[0]
+    assert not (output / "checkpoints").exists()
+
+
+def test_output_and_resume_are_not_mixed_up(
+    cache: Path, straight: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cache.is_dir()
+
+    def said(*arguments: str) -> Iterator[str]:
+        assert main([*SHORT, *arguments]) == 2
+        return (line for line in capsys.readouterr().err.splitlines() if not line.startswith("warning: "))
+
+    root = straight / "checkpoints"
+    assert list(said("--output", str(straight), "--set", "optim.accumulate=2")) == [
+        f"error: --output {straight}: holds checkpoints of an earlier run",
+        "hint: go on with --resume, or give another folder",
+    ]
+    assert list(said("--output", str(tmp_path), "--resume")) == [
+        f"error: {tmp_path}/checkpoints: no checkpoint",
+        "hint: start without --resume, or give the --output of an earlier run",
+    ]
+    assert list(said("--output", str(straight), "--resume", "--set", "optim.accumulate=2", "--seed", "5"))[:1] == [
+        f"error: {root} belongs to another run: rows: saved {rows(0)!r}, now {rows(5)!r}; seed: saved 0, now 5"
+    ]
+
+
+def rows(seed: int) -> str:
+    from trainer import toy  # noqa: PLC0415
+
+    return f"embedded-{toy.digest()}-{seed + 1}"
+
+
+def test_a_run_over_files_with_a_local_target(cache: Path, target_folder: Path, tmp_path: Path) -> None:
+    assert cache.is_dir()
+    data = tmp_path / "chats.jsonl"
+    data.write_text("\n".join(json.dumps({"conversations": talk}) for talk in conversations(40, 3)) + "\n")
+    output = tmp_path / "run"
+    arguments = [
+        "--profile",
+        "cpu-smoke",
+        "--steps",
+        "3",
+        "--quiet",
+        "--set",
+        "run.evaluate=2",
+        "--output",
+        str(output),
+    ]
+    assert main([*arguments, "--target", str(target_folder), "--data", str(data)]) == 0
+    (found,) = lines(output, "evaluation")
+    assert (found["prompts"], found["identical"]) == (2, 2)
