@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from envdoctor.checks.case import Case
 from envdoctor.model.finding import Remediation
 from envdoctor.probes.environment import Environment
+from envdoctor.probes.interpreter import Interpreter
 
 
 def restore_command(case: Case) -> str:
@@ -29,6 +30,17 @@ def reinstall_command(case: Case, pins: Iterable[tuple[str, str]]) -> str:
     flags = " ".join(f"--reinstall-package {shlex.quote(name)}" for name, _ in chosen)
     specs = " ".join(shlex.quote(f"{name}=={version}" if version else name) for name, version in chosen)
     return f"uv pip install --python {case.python} --no-deps {flags} {specs}"
+
+
+def renew_command(case: Case) -> str:
+    """Return the uv line that links the venv's interpreter and writes its pyvenv.cfg anew; the packages stay.
+
+    The base is named by its path while it is there: a bare version can mean any interpreter on PATH.
+    """
+    python = case.facts[Interpreter]
+    base = shlex.quote(python.base_executable or python.folder.removeprefix("python"))
+    kept = "--system-site-packages " if python.is_venv and python.system_site_packages else ""
+    return f"uv venv --allow-existing {kept}--python {base} {case.prefix}"
 
 
 def install_command(case: Case, pins: Iterable[tuple[str, str]]) -> str:
