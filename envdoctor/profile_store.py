@@ -15,8 +15,11 @@ from envdoctor.model import lock as lock_model
 from envdoctor.model.codec import CodecError, decode
 from envdoctor.model.lock import Lock
 from envdoctor.model.profile import Profile
+from envdoctor.probes.regular_file import read_regular
 
 SCHEMA = 1
+_MAXIMUM_PROFILE = 4 * 1024 * 1024
+_MAXIMUM_LOCK = 32 * 1024 * 1024
 _PACKAGE = Path(__file__).resolve().parent
 
 
@@ -97,8 +100,10 @@ def load_lock(file: ProfileFile) -> Lock:
 def read_lock(path: Path) -> Lock:
     """Read a lock file. Raises LockError, naming the file and what is wrong."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_regular(path, _MAXIMUM_LOCK).decode("utf-8")
+    except OSError as error:
+        raise LockError(f"{path}: {error.strerror}", "the lock must be a readable UTF-8 text file") from error
+    except UnicodeDecodeError as error:
         raise LockError(f"{path}: {error}", "the lock must be a readable UTF-8 text file") from error
     return _load_pylock(text, path) if path.suffix == ".toml" else lock_model.parse(text, str(path))
 
@@ -107,8 +112,8 @@ def _load_pylock(text: str, path: Path) -> Lock:
     from envdoctor.model import pylock  # noqa: PLC0415 - packaging's reader costs more than a whole check
 
     try:
-        data = toml.loads(text)
-    except toml.TOMLDecodeError as error:
+        data = _parsed(text)
+    except ValueError as error:
         raise LockError(f"{path}: not TOML: {error}", "correct the file, or lock again") from error
     if not pylock.is_pylock(path.name):
         raise LockError(f"{path}: PEP 751 does not allow this file name", "call it pylock.NAME.toml")
@@ -129,11 +134,19 @@ def _lock_path(profile: Path, name: str) -> Path:
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        return toml.loads(path.read_text(encoding="utf-8"))
-    except (toml.TOMLDecodeError, UnicodeDecodeError) as error:
+        return _parsed(read_regular(path, _MAXIMUM_PROFILE).decode("utf-8"))
+    except ValueError as error:
         raise ProfileError(f"{path}: not TOML: {error}", "correct the file") from error
     except OSError as error:
         raise ProfileError(f"{path}: {error.strerror}", "the profile must be a readable file") from error
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    """Return the document; raise ValueError for what is no TOML, or is nested deeper than any parser follows."""
+    try:
+        return toml.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def _decode(path: Path, data: dict[str, Any]) -> Profile:

@@ -28,7 +28,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "pynvml",
     ),
     "envdoctor.checks": ("envdoctor.checks", "envdoctor.probes", "envdoctor.model", "envdoctor.errors", "packaging"),
-    "envdoctor.profile_store": ("envdoctor.model", "envdoctor.errors", "tomli"),
+    "envdoctor.profile_store": ("envdoctor.model", "envdoctor.errors", "envdoctor.probes.regular_file", "tomli"),
     "envdoctor.examine": (
         "envdoctor.model",
         "envdoctor.probes",

@@ -65,7 +65,10 @@ def _fits(tag: str, python: Interpreter) -> bool:
     )
     if not machine:
         return False
-    own = int(python.minor.partition(".")[2])
+    stated = python.minor.partition(".")[2]
+    if not (stated.isascii() and stated.isdecimal()):
+        return True  # a fingerprint that was edited; a probe writes a number
+    own = int(stated)
     match = _PYTHON_TAG.match(interpreter)
     if match is None:
         return interpreter not in ("py2", "cp27")

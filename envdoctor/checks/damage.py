@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from envdoctor.checks.case import Case
 from envdoctor.model.shared_paths import other_writers
 from envdoctor.probes.distributions import Distributions
-from envdoctor.probes.installed_files import InstalledFiles, Owner
+from envdoctor.probes.installed_files import Fault, InstalledFiles, Owner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +41,15 @@ def damage_by_owner(case: Case) -> list[Damage]:
             continue
         if fault.kind == "missing" and any(folder in fault.path for folder in elsewhere):
             continue
-        if fault.kind == "unreadable" or _kept_by_others(fault.path):
+        if fault.kind == "unreadable" or _kept_by_others(fault):
             continue
         kind = "changed" if fault.kind in ("resized", "not a file") else fault.kind
         if fault.cached_at:
             cached.setdefault(fault.owner, fault.cached_at)
         by_owner.setdefault(fault.owner, {}).setdefault(kind, []).append(fault.path)
-    return [_damage(totals[name], kinds, present, cached.get(name, "")) for name, kinds in sorted(by_owner.items())]
+    # A fingerprint that was edited may name owners it does not list.
+    known = {name: kinds for name, kinds in by_owner.items() if name in totals}
+    return [_damage(totals[name], kinds, present, cached.get(name, "")) for name, kinds in sorted(known.items())]
 
 
 def renamed(case: Case) -> dict[str, str]:
@@ -89,9 +91,10 @@ def _expendable(path: str) -> bool:
     return path.startswith(("bin/", "share/", "etc/")) or (path.startswith("/") and "-packages/" not in path)
 
 
-def _kept_by_others(path: str) -> bool:
+def _kept_by_others(fault: Fault) -> bool:
     # dpkg keeps Debian's own packages, whose RECORDs are upstream's; operators append their authority to a CA bundle.
-    return "lib/python3/" in path or path.endswith("/cacert.pem")
+    appended = fault.path.endswith("/cacert.pem") and fault.kind == "resized" and fault.size > fault.recorded_size
+    return "lib/python3/" in fault.path or appended
 
 
 def site_relative(path: str) -> str:

@@ -1,7 +1,7 @@
 """A RECORD row that leads out of the environment.
 
 What it finds:
-    RECORD rows whose path is absolute or climbs out with `..`.
+    RECORD rows whose path is absolute, climbs out with `..`, or goes through a folder that is a link out.
 
 Why it matters:
     An uninstall deletes what RECORD lists: such a row makes it delete files that are not the distribution's. envdoctor
@@ -42,6 +42,8 @@ def run(case: Case) -> Iterator[Finding]:
             subject=owner,
             evidence=tuple(repr(path) for path in sorted(paths)[:6]),
             remediation=restore_or(
-                case, f"do not uninstall {owner} with pip or uv, it would delete those paths; rebuild the venv", []
+                case,
+                f"rebuild the venv without uninstalling {owner} from it: an older installer may delete those paths",
+                [],
             ),
         )

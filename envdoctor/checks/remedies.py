@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from envdoctor.checks.case import Case
 from envdoctor.model.finding import Remediation
+from envdoctor.probes.environment import Environment
 from envdoctor.probes.interpreter import Interpreter
 
 
@@ -60,6 +61,15 @@ def restore_or(case: Case, text: str, commands: Iterable[str]) -> Remediation:
     return Remediation(text=text, commands=tuple(commands), safe=False)
 
 
+def without_library_folder(case: Case, file: str) -> str:
+    """Return the shell command that takes a file's folder out of LD_LIBRARY_PATH and leaves the other elements."""
+    environment = case.facts.get(Environment)
+    elements = ((environment.value("LD_LIBRARY_PATH") if environment else None) or "").split(":")
+    folder = file.rpartition("/")[0]
+    kept = [element for element in elements if element and element.rstrip("/") != folder.rstrip("/")]
+    return f"export LD_LIBRARY_PATH={shlex.quote(':'.join(kept))}" if kept else "unset LD_LIBRARY_PATH"
+
+
 def through_cache(case: Case, pins: Iterable[tuple[str, str]], commands: Iterable[str]) -> Remediation:
     """Return the remedy for files that uv's cache holds in the same wrong state: its copy goes first."""
     names = [name for name, _ in pins]
@@ -69,5 +79,6 @@ def through_cache(case: Case, pins: Iterable[tuple[str, str]], commands: Iterabl
         text=f"clean {', '.join(names)} out of uv's cache first: a reinstall alone links the same bytes again. Every "
         "other venv linked from that cache has them too",
         commands=(clean, *([restore] if restore else commands)),
-        safe=bool(restore),
+        # Where the wheel is not to be had again, the clean takes the last unpacked copy.
+        safe=False,
     )

@@ -24,6 +24,10 @@ if TYPE_CHECKING:  # a check without a profile does not pay for its types
     from envdoctor.profile_store import ProfileFile
 
 
+# A stack of 100 distributions makes 100 KB, one with 10,000 damaged files 2 MB.
+_MAXIMUM_FINGERPRINT = 64 * 1024 * 1024
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """What one command line asks to be examined."""
@@ -113,10 +117,15 @@ def read_back(file: str) -> Fingerprint:
     """Read a fingerprint file. Raises FingerprintError with the path of the mistake."""
     hint = "write it again: `envdoctor fingerprint VENV -o FILE`"
     try:
-        return fingerprint_file.parse(json.loads(Path(file).read_bytes()))
+        # A pipe is fine (`--fingerprint <(ssh host envdoctor fingerprint)`), an endless one is not.
+        with Path(file).open("rb") as stream:
+            content = stream.read(_MAXIMUM_FINGERPRINT + 1)
+        if len(content) > _MAXIMUM_FINGERPRINT:
+            raise FingerprintError(f"{file} is larger than any fingerprint ({_MAXIMUM_FINGERPRINT} bytes)", hint)
+        return fingerprint_file.parse(json.loads(content))
     except OSError as error:
         raise FingerprintError(f"cannot read {file}: {error.strerror}", hint) from error
     except CodecError as error:
         raise FingerprintError(f"{file}: {error}", hint) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FingerprintError(f"{file} is no JSON document: {error}", hint) from error

@@ -45,7 +45,9 @@ def restore(
     wheelhouse: Annotated[
         list[str],
         typer.Option(
-            "--wheelhouse", metavar="DIR", help="Folder of wheels, asked before other sources; `fetch` fills one. Can be repeated."
+            "--wheelhouse",
+            metavar="DIR",
+            help="Folder of wheels, asked before other sources; `fetch` fills one. Can be repeated.",
         ),
     ] = [],  # noqa: B006 - typer reads the default and never shares it
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,

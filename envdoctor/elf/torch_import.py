@@ -132,8 +132,9 @@ def _init_text(torch: str) -> str:
     try:
         with open(open_regular(path), encoding="utf-8", errors="replace") as file:
             return file.read(MAX_INIT)
-    except ElfError as error:
-        reason = error.__cause__.strerror if isinstance(error.__cause__, OSError) else "not a regular file"
+    except (ElfError, OSError) as error:
+        told = error if isinstance(error, OSError) else error.__cause__
+        reason = told.strerror if isinstance(told, OSError) else "not a regular file"
         raise ElfError(f"{path}: cannot be read: {reason}") from error
 
 

@@ -12,7 +12,7 @@ from envdoctor.probes.context import Reading
 from envdoctor.probes.regular_file import read_regular
 
 _MAXIMUM_CONFIG = 64 * 1024
-_PATCHLEVEL = re.compile(r'^#define\s+PY_VERSION\s+"([^"]+)"', re.MULTILINE)
+_PATCHLEVEL = re.compile(r'^#define\s+PY_VERSION\s+"([0-9]+\.[0-9]+\.[0-9]+[a-z0-9+]*)"', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +167,7 @@ def _base_version(base: Path, library: str) -> str:
 def _version(stated: str, base_version: str, library: Path) -> tuple[str, str]:
     if stated:
         # virtualenv writes version_info as 3.12.1.final.0
-        numbers = [part for part in stated.split(".")[:3] if part.isdigit()]
+        numbers = [part for part in stated.split(".")[:3] if part.isascii() and part.isdecimal()]
         if len(numbers) >= 2:
             return ".".join(numbers), "pyvenv.cfg"
     if base_version:

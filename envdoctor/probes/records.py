@@ -164,17 +164,17 @@ class _Indexer:
         """Return the rows that stay inside and their absolute paths; the others are noted."""
         base = item.site + os.sep
         root = self.prefix if base.startswith(self.prefix) else _root_of(base)
+        links = self.links.setdefault((root, item.site), _Links(root=root, site=item.site))
         written = "\n".join(["", *[path for path, _, _ in rows], ""])
-        if any(sign in written for sign in ("\n/", "\n.", "\n\n", "/.", "//", "\0")):
+        if any(sign in written for sign in ("\n/", "\n.", "\n\n", "/\n", "/.", "//", "\0")):
             paths = [
-                _settled(path, base, root)
-                if path[:1] in "./" or "/." in path or "//" in path or "\0" in path
+                links.settled(path)
+                if path[:1] in "./" or path.endswith("/") or "/." in path or "//" in path or "\0" in path
                 else base + path
                 for path, _, _ in rows
             ]
         else:
             paths = [base + path for path, _, _ in rows]
-        links = self.links.setdefault((root, item.site), _Links(root=root, site=item.site))
         folders = {path.rpartition("/")[0] for path in paths}
         out = {folder for folder in folders if not folder or links.lead_out(folder)}
         if not out:
@@ -211,14 +211,6 @@ def _root_of(site: str) -> str:
     return match[1] if match else site
 
 
-def _settled(written: str, base: str, root: str) -> str:
-    """Return the absolute, normalized path of a row; empty when it is absolute, climbs out or names nothing."""
-    if not written or written.startswith("/") or "\0" in written or len(written) > _MAXIMUM_PATH:
-        return ""
-    path = os.path.normpath(base + written)
-    return path if path.startswith(root) else ""
-
-
 def _as_row(fields: Fields) -> Row:
     return Row(fields[0], fields[1], recorded_size(fields[2]))
 
@@ -232,6 +224,29 @@ class _Links:
     site: str
     known: dict[str, bool] = field(default_factory=dict)
     """Folder that exists -> whether it, or one above it, is such a link."""
+    straight: dict[int, bool] = field(default_factory=dict)
+    """How often `..` -> whether it leads from the site folder to where its text says."""
+
+    def settled(self, written: str) -> str:
+        """Return the absolute, normalized path of a row; empty when it is absolute, climbs out or names nothing.
+
+        `..` is taken at the beginning only, where launchers need it: behind a folder that is a link it leads elsewhere
+        than the text says.
+        """
+        if not written or written.startswith("/") or "\0" in written or len(written) > _MAXIMUM_PATH:
+            return ""
+        parts = [part for part in written.split("/") if part not in ("", ".")]
+        ups = next((at for at, part in enumerate(parts) if part != ".."), len(parts))
+        if ".." in parts[ups:] or (ups and not self._climbs_straight(ups)):
+            return ""
+        path = os.path.normpath(f"{self.site}/{written}")
+        return path if path.startswith(self.root) else ""
+
+    def _climbs_straight(self, ups: int) -> bool:
+        if ups not in self.straight:
+            climbed = f"{self.site}/{'../' * ups}"
+            self.straight[ups] = os.path.realpath(climbed) == os.path.realpath(os.path.normpath(climbed))
+        return self.straight[ups]
 
     def lead_out(self, folder: str) -> bool:
         """Tell whether `folder`, absolute and normalized, lies behind a link out of root and site folder."""
