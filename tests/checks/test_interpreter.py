@@ -112,7 +112,7 @@ def test_a_base_whose_library_is_damaged(venv: Venv, tmp_path: Path, module: str
     ]
 
 
-def test_an_interpreter_of_another_minor_version(venv: Venv, tmp_path: Path) -> None:
+def test_finds_ed105_an_interpreter_of_another_minor_version(venv: Venv, tmp_path: Path) -> None:
     upgraded = tmp_path / "upgraded/bin/python3.9"
     upgraded.parent.mkdir(parents=True)
     upgraded.write_bytes(BASE.read_bytes())
@@ -126,7 +126,7 @@ def test_an_interpreter_of_another_minor_version(venv: Venv, tmp_path: Path) -> 
     assert verdict_of(venv.prefix).findings == ()
 
 
-def test_a_venv_that_lost_its_config(venv: Venv, tmp_path: Path) -> None:
+def test_finds_ed105_a_venv_that_lost_its_config(venv: Venv, tmp_path: Path) -> None:
     (venv.prefix / "pyvenv.cfg").unlink()
     assert not _imports(venv)
     assert outline(verdict_of(venv.prefix), tmp_path)[0] == (
@@ -187,3 +187,11 @@ def test_an_editable_install_whose_source_is_gone(venv: Venv, tmp_path: Path) ->
     )
     _mend(venv, tmp_path)
     assert verdict_of(venv.prefix).findings == ()
+
+
+@pytest.mark.parametrize("links", ["--symlinks", "--copies"])
+def test_passes_ed105_what_the_venv_module_makes(tmp_path: Path, links: str) -> None:
+    """A copied interpreter is named `python`: its version is told by other files, or not at all."""
+    prefix = tmp_path / "venv"
+    subprocess.run([BASE, "-m", "venv", "--without-pip", links, prefix], check=True)
+    assert verdict_of(prefix).findings == ()
