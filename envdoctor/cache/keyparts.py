@@ -36,6 +36,8 @@ REACHES: Mapping[str, tuple[str, ...]] = {
     "cache.folder": TRITON,
     "triton.folder": TRITON,
 }
+GUESSED = frozenset({"cpu.threads"})
+"""Parts that the training code can set itself (torch.set_num_threads): a difference seen from outside is no proof."""
 _FOLDERS = frozenset({"venv.prefix", "python.base", "cache.folder", "triton.folder"})
 
 
@@ -113,14 +115,14 @@ def compare(saved: Iterable[Part], present: Iterable[Part]) -> Comparison:
 
 
 def digest(parts: Iterable[Part]) -> str:
-    """Return 16 hex digits that two keys share exactly when they are equal; the folders of venv and cache are left out.
+    """Return 16 hex digits that two keys share exactly when they are equal; folders and guesses are left out.
 
     Configuration that only `--live` sees is left out too, so that both ways of reading a key give one digest.
     """
     kept = sorted(
         [part.name, part.value]
         for part in parts
-        if part.known and not part.name.startswith("config.") and part.name not in _FOLDERS
+        if part.known and not part.name.startswith("config.") and part.name not in _FOLDERS | GUESSED
     )
     return hashlib.sha256(json.dumps(kept).encode()).hexdigest()[:16]
 

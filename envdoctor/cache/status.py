@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from envdoctor.cache.damage import damage
-from envdoctor.cache.keyparts import CPP, GRAPHS, Comparison, Difference, Part, compare, digest
+from envdoctor.cache.keyparts import CPP, GRAPHS, GUESSED, Comparison, Difference, Part, compare, digest
 from envdoctor.cache.layout import CacheFile, Root, count_entries, files
 from envdoctor.cache.manifest import Manifest
 from envdoctor.model.profile import CompileWanted
@@ -178,9 +178,11 @@ def _decide(
     differing = [_sentence(difference) for difference in relevant]
     if any(kind in GRAPHS for difference in relevant for kind in difference.reaches):
         return "miss", (*differing, *damaged)
+    guessed = [found for found in match.comparison.differences if found.name in GUESSED]
     then = match.manifest.made_at
     lost = [f"{match.gone} of {len(match.manifest.files)} files are gone since {then}"] if match.gone else []
     unknown = [f"{part.name} could not be told: {part.value}" for part in match.comparison.unknown]
+    unknown += [f"{_sentence(found)}, unless the training code sets it itself" for found in guessed]
     if differing or lost or damaged:
         return "partial", (*differing, *lost, *damaged, *unknown)
     if unknown:
@@ -189,7 +191,9 @@ def _decide(
 
 
 def _matters(difference: Difference, manifest: Manifest) -> bool:
-    """Say whether the manifest lists entries that the difference reaches."""
+    """Say whether the difference is certain, and the manifest lists entries that it reaches."""
+    if difference.name in GUESSED:
+        return False
     kinds = difference.reaches or CPP
     return any(manifest.entries.get(kind) for kind in kinds)
 

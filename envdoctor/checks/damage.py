@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from envdoctor.checks.case import Case
 from envdoctor.model.shared_paths import other_writers
 from envdoctor.probes.distributions import Distributions
-from envdoctor.probes.installed_files import InstalledFiles, Owner
+from envdoctor.probes.installed_files import Fault, InstalledFiles, Owner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,7 @@ class Damage:
 def damage_by_owner(case: Case) -> list[Damage]:
     """Return every damaged distribution, by name. Paths that another owner claims are the contested check's."""
     files = case.facts[InstalledFiles]
+    elsewhere = tuple(f"/{folder}/" for folder in renamed(case).values())
     present = {item.name for item in case.facts[Distributions].items}
     contested = {item.path for item in files.contested if item.told_by != "missing"}
     totals = {owner.name: owner for owner in files.owners}
@@ -38,7 +39,9 @@ def damage_by_owner(case: Case) -> list[Damage]:
     for fault in files.faults:
         if fault.path in contested or (fault.kind == "missing" and _expendable(fault.path)):
             continue
-        if fault.kind == "unreadable" or _kept_by_others(fault.path):
+        if fault.kind == "missing" and any(folder in fault.path for folder in elsewhere):
+            continue
+        if fault.kind == "unreadable" or _kept_by_others(fault):
             continue
         kind = "changed" if fault.kind in ("resized", "not a file") else fault.kind
         if fault.cached_at:
@@ -47,6 +50,25 @@ def damage_by_owner(case: Case) -> list[Damage]:
     # A fingerprint that was edited may name owners it does not list.
     known = {name: kinds for name, kinds in by_owner.items() if name in totals}
     return [_damage(totals[name], kinds, present, cached.get(name, "")) for name, kinds in sorted(known.items())]
+
+
+def renamed(case: Case) -> dict[str, str]:
+    """Return distribution -> name its metadata folder had when it was installed, where it has another one now.
+
+    RECORD tells: it lists METADATA in the folder of the old name, and no such file is there.
+    """
+    items = case.facts[Distributions].items
+    folders = {(item.site, item.folder) for item in items}
+    active = {item.name: item for item in items if not item.shadowed and item.has_metadata}
+    found: dict[str, str] = {}
+    for fault in case.facts[InstalledFiles].faults:
+        folder, _, name = site_relative(fault.path).partition("/")
+        item = active.get(fault.owner)
+        if item is None or (fault.kind, name) != ("missing", "METADATA") or not folder.endswith(".dist-info"):
+            continue
+        if folder != item.folder and (item.site, folder) not in folders:
+            found[item.name] = folder
+    return found
 
 
 def _damage(owner: Owner, kinds: dict[str, list[str]], present: set[str], cached_at: str) -> Damage:
@@ -66,12 +88,13 @@ def _damage(owner: Owner, kinds: dict[str, list[str]], present: set[str], cached
 
 def _expendable(path: str) -> bool:
     # Console scripts and man pages are often removed by hand; no import needs them.
-    return path.startswith(("bin/", "share/", "etc/"))
+    return path.startswith(("bin/", "share/", "etc/")) or (path.startswith("/") and "-packages/" not in path)
 
 
-def _kept_by_others(path: str) -> bool:
+def _kept_by_others(fault: Fault) -> bool:
     # dpkg keeps Debian's own packages, whose RECORDs are upstream's; operators append their authority to a CA bundle.
-    return "lib/python3/" in path or path.endswith("/cacert.pem")
+    appended = fault.path.endswith("/cacert.pem") and fault.kind == "resized" and fault.size > fault.recorded_size
+    return "lib/python3/" in fault.path or appended
 
 
 def site_relative(path: str) -> str:

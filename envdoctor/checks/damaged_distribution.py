@@ -76,6 +76,7 @@ def _evidence(damage: Damage) -> Iterator[str]:
     if damage.changed:
         yield f"another size than RECORD says: {listed(damage.changed)}"
     if damage.cached_at:
-        yield f"edited in place, and with it the same file in uv's cache: {damage.cached_at}"
+        told = "the same bytes lie in uv's cache: an edit in place, or a wheel whose own RECORD is wrong"
+        yield f"{told}: {damage.cached_at}"
     if damage.missing and len(damage.missing) > damage.files // 2:
         yield "most of the distribution is missing: an install that was interrupted leaves this"

@@ -13,6 +13,7 @@ Fix:
     Launch through `envdoctor run`, which sets the profile's environment.
 """
 
+import shlex
 from collections.abc import Iterator
 
 from envdoctor.checks.case import Case
@@ -50,7 +51,9 @@ def run(case: Case) -> Iterator[Finding]:
             evidence=tuple(lines),
             remediation=Remediation(
                 text="Launch through `envdoctor run`, which sets the profile's environment",
-                commands=(f"envdoctor run --profile {profile.name} --venv {case.prefix} -- python -m trainer",),
+                commands=(
+                    f"envdoctor run --profile {shlex.quote(profile.name)} --venv {case.prefix} -- python -m trainer",
+                ),
                 safe=True,
             ),
         )

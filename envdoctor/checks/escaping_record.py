@@ -42,6 +42,8 @@ def run(case: Case) -> Iterator[Finding]:
             subject=owner,
             evidence=tuple(repr(path) for path in sorted(paths)[:6]),
             remediation=restore_or(
-                case, f"do not uninstall {owner} with pip or uv, it would delete those paths; rebuild the venv", []
+                case,
+                f"rebuild the venv without uninstalling {owner} from it: an older installer may delete those paths",
+                [],
             ),
         )

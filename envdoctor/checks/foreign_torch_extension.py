@@ -17,6 +17,7 @@ Fix:
     Install the wheel whose file name states this torch, CUDA, C++ ABI and Python, or build it against this torch.
 """
 
+import re
 from collections.abc import Iterator
 
 from envdoctor.checks.case import Case
@@ -31,6 +32,7 @@ from envdoctor.probes.torch_build import TorchBuild
 
 CODE = "ED309"
 NAME = "foreign-torch-extension"
+_NAMED_BUILD = re.compile(r"torch_?\d{2,3}")
 AREA = "Shared libraries"
 _ABIS = {"cxx11": "the new std::string (cxx11 ABI)", "pre-cxx11": "the old std::string (pre-cxx11 ABI)"}
 
@@ -53,7 +55,8 @@ def _finding(case: Case, items: list[Fault]) -> Finding:
     return Finding(
         code=CODE,
         name=NAME,
-        severity="error",
+        # A file named after a torch is one of several builds, of which the package chooses; it has ways without any.
+        severity="note" if all(_NAMED_BUILD.search(item.path.rpartition("/")[2]) for item in items) else "error",
         confidence="high",
         title=f"{named(fault)} was built for {built_for}; torch here is {build.version}",
         subject=fault.owner or fault.path,

@@ -129,7 +129,6 @@ def _export(devices: list[str]) -> Remediation:
     if not devices:
         return Remediation(text="Run where that many GPUs are, or ask the scheduler for them")
     return Remediation(
-        text="Export the list in the launcher, before Python starts",
+        text="Where those GPUs are yours to use, export the list in the launcher, before Python starts",
         commands=(f"export {_VARIABLE}={','.join(devices)}",),
-        safe=True,
     )

@@ -2,25 +2,29 @@
 
 What it finds:
     dist-info folders of the venv without METADATA or without RECORD, where no complete one of the same name stands
-    beside them.
+    beside them; a RECORD that is empty or holds no row; a dist-info folder that was renamed.
 
 Why it matters:
-    Without RECORD nobody knows which files belong to it: they cannot be verified, and an upgrade leaves the old ones
-    behind. Without METADATA `importlib.metadata.version()` returns None. An install killed half-way leaves either.
+    Without RECORD nobody knows which files belong to it: they cannot be verified, and an upgrade leaves the old
+    ones behind. Under another name pip and uv take the folder's version for the installed one. Without METADATA
+    `importlib.metadata.version()` returns None. An install killed half-way leaves either.
 
 Example:
     A killed `uv pip sync` left `torch-2.10.0.dist-info` without a RECORD.
 
 Fix:
-    Reinstall the distribution by force.
+    Reinstall the distribution by force; give a renamed folder its name back.
 """
 
+import shlex
 from collections.abc import Iterator
 
 from envdoctor.checks.case import Case
+from envdoctor.checks.damage import renamed
 from envdoctor.checks.remedies import reinstall_command, restore_or
 from envdoctor.model.finding import Finding
 from envdoctor.probes.distributions import Distribution, Distributions
+from envdoctor.probes.installed_files import InstalledFiles
 from envdoctor.probes.interpreter import Interpreter
 
 CODE = "ED205"
@@ -33,27 +37,66 @@ def run(case: Case) -> Iterator[Finding]:
     if not case.facts[Interpreter].is_venv:
         return
     items = case.facts[Distributions].items
+    old_names = renamed(case)
+    without_rows = set(_without_rows(case))
     for item in items:
         own = item.origin == "site-packages" and item.folder.endswith(".dist-info")
-        if own and not item.shadowed and not (item.has_metadata and item.has_record):
-            yield _finding(case, item)
+        if not own or item.shadowed:
+            continue
+        if not (item.has_metadata and item.has_record):
+            yield _finding(case, item, _lacking(item))
+        elif item.name in without_rows:
+            record = shlex.quote(f"{item.site}/{item.folder}/RECORD")
+            # uv refuses to replace what has a RECORD that it cannot parse, and goes on without one.
+            yield _finding(case, item, "the RECORD of its dist-info lists no file", f"rm {record}")
+        elif item.name in old_names:
+            yield _renamed(case, item, old_names[item.name])
 
 
-def _finding(case: Case, item: Distribution) -> Finding:
-    lacking = [name for name, there in (("METADATA", item.has_metadata), ("RECORD", item.has_record)) if not there]
+def _without_rows(case: Case) -> Iterator[str]:
+    files = case.facts[InstalledFiles]
+    outside = {owner for owner, _ in files.outside}
+    # A whole RECORD lists at least itself.
+    yield from (owner.name for owner in files.owners if owner.files == 0 and owner.name not in outside)
+
+
+def _lacking(item: Distribution) -> str:
+    names = [name for name, there in (("METADATA", item.has_metadata), ("RECORD", item.has_record)) if not there]
+    return f"its dist-info has no {' and no '.join(names)}"
+
+
+def _renamed(case: Case, item: Distribution, old: str) -> Finding:
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="error",
+        confidence="high",
+        title=f"the metadata folder of {item.name} {item.version} was renamed: pip and uv take it for another version",
+        subject=item.name,
+        evidence=(f"{item.site}/{item.folder}", f"its RECORD says {old}"),
+        remediation=restore_or(
+            case,
+            "give it its name back; a reinstall by that version would leave the files of this one behind",
+            [f"mv {shlex.quote(f'{item.site}/{item.folder}')} {shlex.quote(f'{item.site}/{old}')}"],
+        ),
+        causes=(f"dist:{item.name}",),
+    )
+
+
+def _finding(case: Case, item: Distribution, what: str, *before: str) -> Finding:
     shown = f"{item.name} {item.version}".strip()
     return Finding(
         code=CODE,
         name=NAME,
         severity="error",
         confidence="high",
-        title=f"{shown} was installed incompletely: its dist-info has no {' and no '.join(lacking)}",
+        title=f"{shown} was installed incompletely: {what}",
         subject=item.name,
         evidence=(f"{item.site}/{item.folder}",),
         remediation=restore_or(
             case,
             f"reinstall {item.name} by force; what it should hold cannot be told from here",
-            [reinstall_command(case, [(item.name, item.version)])],
+            [*before, reinstall_command(case, [(item.name, item.version)])],
         ),
         causes=(f"dist:{item.name}",),
     )

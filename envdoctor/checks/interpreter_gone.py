@@ -1,22 +1,26 @@
-"""The venv's interpreter does not exist any more.
+"""The venv's interpreter does not exist any more, or is nothing that can be started.
 
 What it finds:
-    bin/python is missing or a dangling symlink, or `home` of pyvenv.cfg names a folder that is gone.
+    bin/python is missing, a dangling symlink, a folder, not executable or no program; the base's standard library lacks
+    a file without which Python stops. As a note: `home` of pyvenv.cfg names a folder that is gone, and Python, which
+    then goes by where bin/python leads to, starts all the same.
 
 Why it matters:
-    The folder looks like a venv and nothing in it can start: the base Python was upgraded or removed.
+    The folder looks like a venv and nothing in it can start: the base Python was upgraded or removed. Its packages are
+    whole, and come back with an interpreter of the same minor version.
 
 Example:
     bin/python -> /usr/local/python3.12.6/bin/python3.12, replaced by 3.12.7.
 
 Fix:
-    Nothing in the venv can be repaired; rebuild it.
+    `uv venv --allow-existing --python 3.12 VENV` links it anew and keeps the packages; `--clear` would delete them.
 """
 
+import shlex
 from collections.abc import Iterator
 
 from envdoctor.checks.case import Case
-from envdoctor.checks.remedies import restore_or
+from envdoctor.checks.remedies import renew_command, restore_or
 from envdoctor.model.finding import Finding
 from envdoctor.model.verdict import BREAKS_IMPORT
 from envdoctor.probes.interpreter import Interpreter
@@ -27,25 +31,66 @@ AREA = "Interpreter"
 
 
 def run(case: Case) -> Iterator[Finding]:
-    """Yield one finding when the interpreter cannot start."""
+    """Yield an error when the interpreter cannot start, or a note when only pyvenv.cfg is out of date."""
     python = case.facts[Interpreter]
-    broken = [f"{python.executable} does not lead to a file"] if not python.resolved else []
-    if python.home and not python.home_exists:
-        broken.append(f"pyvenv.cfg: home = {python.home}, which does not exist")
-    if not broken:
-        return
-    yield Finding(
-        code=CODE,
-        name=NAME,
-        severity="error",
-        confidence="high",
-        title="the interpreter of this venv cannot start",
-        subject=python.executable,
-        evidence=tuple(broken),
-        remediation=restore_or(
-            case,
-            f"rebuild the venv: create it anew for Python {python.minor} and install into it again",
-            [f"uv venv --clear --python {python.minor} {case.prefix}"],
-        ),
-        causes=("interpreter", BREAKS_IMPORT),
-    )
+    stale = (f"pyvenv.cfg: home = {python.home}, which does not exist",) if _home_is_gone(python) else ()
+    copied = python.resolved.startswith(f"{case.facts.target}/")
+    broken = tuple(_broken(python)) or (stale if copied else ())
+    if broken:
+        yield Finding(
+            code=CODE,
+            name=NAME,
+            severity="error",
+            # A copied interpreter may still find the library of the folder it was built for.
+            confidence="medium" if broken == stale else "high",
+            title="the interpreter of this venv cannot start",
+            subject=python.executable,
+            evidence=tuple(dict.fromkeys((*broken, *stale))),
+            remediation=restore_or(case, *_remedy(case)),
+            causes=("interpreter", BREAKS_IMPORT),
+        )
+    elif stale:
+        yield Finding(
+            code=CODE,
+            name=NAME,
+            severity="note",
+            confidence="high",
+            title="pyvenv.cfg names a base folder that is gone; the interpreter starts all the same",
+            subject=python.executable,
+            evidence=(*stale, f"{python.executable} leads to {python.resolved}, and Python goes by that"),
+            remediation=restore_or(case, "write pyvenv.cfg anew; the packages stay", [renew_command(case)]),
+        )
+
+
+def _home_is_gone(python: Interpreter) -> bool:
+    return bool(python.home) and not python.home_exists
+
+
+def _broken(python: Interpreter) -> Iterator[str]:
+    if not python.resolved:
+        yield f"{python.executable} does not lead to a file"
+    elif python.problem:
+        yield f"{python.executable} {python.problem}"
+    elif python.lacking:
+        yield from (f"{path} is missing: no Python starts without it" for path in python.lacking)
+
+
+def _remedy(case: Case) -> tuple[str, list[str]]:
+    python = case.facts[Interpreter]
+    version = python.folder.removeprefix("python")
+    executable = shlex.quote(python.executable)
+    if python.lacking and not python.problem and python.resolved:
+        text = f"the base Python itself is damaged: reinstall it, or move the venv to a Python {version} of uv's own"
+        return text, [
+            f"uv python install --reinstall {version}",
+            f"uv venv --allow-existing --managed-python --python {version} {case.prefix}",
+        ]
+    keeps = "link the interpreter anew; the packages stay"
+    if python.problem == "is a folder":
+        return f"{keeps}. The folder in its place is set aside", [
+            f"mv {executable} {executable}.aside",
+            renew_command(case),
+        ]
+    if python.problem.startswith("may not be executed"):
+        return "let it be executed again", [f"chmod a+x {shlex.quote(python.resolved)}"]
+    return keeps, [renew_command(case)]

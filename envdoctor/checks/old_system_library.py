@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from envdoctor.checks.case import Case
 from envdoctor.checks.damage import site_relative
 from envdoctor.checks.load_evidence import VARIABLE, faults, named, others, provider_tokens
+from envdoctor.checks.remedies import without_library_folder
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.verdict import BREAKS_IMPORT
 from envdoctor.probes.load_faults import Fault
@@ -36,10 +37,10 @@ def run(case: Case) -> Iterator[Finding]:
     for fault in faults(case, "host"):
         groups.setdefault((fault.owner, fault.name), []).append(fault)
     for items in groups.values():
-        yield _finding(items)
+        yield _finding(case, items)
 
 
-def _finding(items: list[Fault]) -> Finding:
+def _finding(case: Case, items: list[Fault]) -> Finding:
     fault = items[0]
     who = named(fault) if fault.path else "torch"
     library = fault.provider.rpartition("/")[2]
@@ -56,17 +57,17 @@ def _finding(items: list[Fault]) -> Finding:
             f"{site_relative(fault.provider)} is found via {fault.provider_via}",
             *others(items),
         ),
-        remediation=_remedy(fault),
+        remediation=_remedy(case, fault),
         causes=(f"soname:{fault.provider}", *(() if fault.path else (BREAKS_IMPORT,))),
         symptom_of=tuple(token for token in provider_tokens(fault) if token.startswith("path-variable:")),
     )
 
 
-def _remedy(fault: Fault) -> Remediation:
+def _remedy(case: Case, fault: Fault) -> Remediation:
     if fault.provider_via == VARIABLE:
         return Remediation(
             text=f"Start without {VARIABLE}, which puts this library in front of the system's own",
-            commands=(f"unset {VARIABLE}",),
+            commands=(without_library_folder(case, fault.provider),),
             safe=True,
         )
     owner = fault.owner or fault.requester_owner or "torch"

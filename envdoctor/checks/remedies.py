@@ -5,6 +5,8 @@ from collections.abc import Iterable
 
 from envdoctor.checks.case import Case
 from envdoctor.model.finding import Remediation
+from envdoctor.probes.environment import Environment
+from envdoctor.probes.interpreter import Interpreter
 
 
 def restore_command(case: Case) -> str:
@@ -30,6 +32,17 @@ def reinstall_command(case: Case, pins: Iterable[tuple[str, str]]) -> str:
     return f"uv pip install --python {case.python} --no-deps {flags} {specs}"
 
 
+def renew_command(case: Case) -> str:
+    """Return the uv line that links the venv's interpreter and writes its pyvenv.cfg anew; the packages stay.
+
+    The base is named by its path while it is there: a bare version can mean any interpreter on PATH.
+    """
+    python = case.facts[Interpreter]
+    base = shlex.quote(python.base_executable or python.folder.removeprefix("python"))
+    kept = "--system-site-packages " if python.is_venv and python.system_site_packages else ""
+    return f"uv venv --allow-existing {kept}--python {base} {case.prefix}"
+
+
 def install_command(case: Case, pins: Iterable[tuple[str, str]]) -> str:
     """Return the uv line that installs exactly those versions and nothing else."""
     specs = " ".join(shlex.quote(f"{name}=={version}" if version else name) for name, version in pins)
@@ -48,6 +61,15 @@ def restore_or(case: Case, text: str, commands: Iterable[str]) -> Remediation:
     return Remediation(text=text, commands=tuple(commands), safe=False)
 
 
+def without_library_folder(case: Case, file: str) -> str:
+    """Return the shell command that takes a file's folder out of LD_LIBRARY_PATH and leaves the other elements."""
+    environment = case.facts.get(Environment)
+    elements = ((environment.value("LD_LIBRARY_PATH") if environment else None) or "").split(":")
+    folder = file.rpartition("/")[0]
+    kept = [element for element in elements if element and element.rstrip("/") != folder.rstrip("/")]
+    return f"export LD_LIBRARY_PATH={shlex.quote(':'.join(kept))}" if kept else "unset LD_LIBRARY_PATH"
+
+
 def through_cache(case: Case, pins: Iterable[tuple[str, str]], commands: Iterable[str]) -> Remediation:
     """Return the remedy for files that uv's cache holds in the same wrong state: its copy goes first."""
     names = [name for name, _ in pins]
@@ -57,5 +79,6 @@ def through_cache(case: Case, pins: Iterable[tuple[str, str]], commands: Iterabl
         text=f"clean {', '.join(names)} out of uv's cache first: a reinstall alone links the same bytes again. Every "
         "other venv linked from that cache has them too",
         commands=(clean, *([restore] if restore else commands)),
-        safe=bool(restore),
+        # Where the wheel is not to be had again, the clean takes the last unpacked copy.
+        safe=False,
     )

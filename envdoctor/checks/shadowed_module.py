@@ -1,9 +1,9 @@
 """A module that is imported from another folder than the one it was installed into.
 
 What it finds:
-    Modules of a PYTHONPATH folder that are installed in the venv too, or bear a standard module's name; packages in the
-    current folder that bear an installed distribution's name; packages split over lib and lib64; a stale copy in
-    site-packages in front of an editable install.
+    Modules of a PYTHONPATH folder that are installed in the venv too, or bear a standard module's name; modules of
+    the current folder that bear the name of an installed distribution, or of a standard module that torch imports;
+    packages split over lib and lib64; a stale copy in site-packages in front of an editable install.
 
 Why it matters:
     The first folder on sys.path wins, whatever pip or uv say is installed: torch 2.6 runs where 2.8 is listed, and

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from envdoctor.checks.case import Case
 from envdoctor.checks.damage import site_relative
 from envdoctor.checks.load_evidence import VARIABLE
+from envdoctor.checks.remedies import without_library_folder
 from envdoctor.model.cudalibs import library_of
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.probes.libraries import Libraries, Provider
@@ -41,10 +42,10 @@ def run(case: Case) -> Iterator[Finding]:
         inside = [part for part in parts if part.owner]
         outside = [part for part in parts if not part.owner and part.path.startswith("/")]
         if inside and outside:
-            yield _finding(family, inside[0], outside)
+            yield _finding(case, family, inside[0], outside)
 
 
-def _finding(family: str, inside: Provider, outside: list[Provider]) -> Finding:
+def _finding(case: Case, family: str, inside: Provider, outside: list[Provider]) -> Finding:
     part = outside[0]
     folder = part.path.rpartition("/")[0]
     return Finding(
@@ -61,17 +62,17 @@ def _finding(family: str, inside: Provider, outside: list[Provider]) -> Finding:
             ),
             f"{site_relative(inside.path)} is {inside.owner}'s, found via {inside.found_via}",
         ),
-        remediation=_remedy(part, folder, inside),
+        remediation=_remedy(case, part, folder, inside),
         symptom_of=(f"path-variable:{part.found_via}", f"soname:{part.soname}"),
     )
 
 
-def _remedy(part: Provider, folder: str, inside: Provider) -> Remediation:
+def _remedy(case: Case, part: Provider, folder: str, inside: Provider) -> Remediation:
     rest = f"A newer {inside.owner} may bring the part itself, where torch's own pin allows one"
     if part.found_via == VARIABLE:
         return Remediation(
             text=f"Start without {VARIABLE}: what the wheel does not bring is then left unused. {rest}",
-            commands=(f"unset {VARIABLE}",),
+            commands=(without_library_folder(case, part.path),),
             safe=True,
         )
     return Remediation(

@@ -1,6 +1,7 @@
 """Code that runs at every start of the interpreter and that nothing accounts for.
 
 What it finds:
+    .pth files that are not text in UTF-8: Python reads them when it starts, and stops.
     Import lines of .pth files, and sitecustomize or usercustomize modules, that no distribution owns; and owned ones
     that decode or fetch what they run. Hooks of the base interpreter and of virtualenv itself are left out.
 
@@ -21,6 +22,8 @@ from collections.abc import Iterator
 
 from envdoctor.checks.case import Case
 from envdoctor.model.finding import Finding, Remediation
+from envdoctor.model.verdict import BREAKS_IMPORT
+from envdoctor.probes.search_path import SearchPath
 from envdoctor.probes.startup_hooks import Hook, StartupHooks
 
 CODE = "ED604"
@@ -37,7 +40,8 @@ _DEBIAN = "/lib/python3/dist-packages/"
 
 
 def run(case: Case) -> Iterator[Finding]:
-    """Yield one finding for each unaccounted hook."""
+    """Yield one finding for each file at which Python stops, and one for each unaccounted hook."""
+    yield from (_fatal(path) for path in case.facts[SearchPath].fatal)
     for hook in case.facts[StartupHooks].hooks:
         known = bool(hook.lines) and all(_KNOWN.match(line) for line in hook.lines)
         if known or hook.origin in _BASE or _DEBIAN in hook.path:
@@ -45,6 +49,27 @@ def run(case: Case) -> Iterator[Finding]:
         hidden = any(_HIDDEN.search(line) for line in hook.lines)
         if not hook.owner or hidden:
             yield _finding(hook, hidden=hidden)
+
+
+def _fatal(path: str) -> Finding:
+    name = path.rpartition("/")[2]
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="error",
+        confidence="high",
+        title=f"{name} stops this interpreter when it starts: it is not text in UTF-8",
+        subject=name,
+        evidence=(
+            f"{path}: UnicodeDecodeError in site.py",
+            "Python 3.13 goes on to try the locale's encoding, which is the same one in a UTF-8 or C locale",
+        ),
+        remediation=Remediation(
+            text="Set it aside, under a name that site.py does not read, and write it anew in UTF-8",
+            commands=(f"mv {shlex.quote(path)} {shlex.quote(path + '.aside')}",),
+        ),
+        causes=("interpreter", BREAKS_IMPORT),
+    )
 
 
 def _finding(hook: Hook, *, hidden: bool) -> Finding:

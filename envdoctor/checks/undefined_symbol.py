@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from envdoctor.checks.case import Case
 from envdoctor.checks.damage import site_relative
 from envdoctor.checks.load_evidence import VARIABLE, faults, held, named, others, provider_tokens
-from envdoctor.checks.remedies import reinstall_command, restore_or
+from envdoctor.checks.remedies import reinstall_command, restore_or, without_library_folder
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.requirements import pinned_version
 from envdoctor.model.verdict import BREAKS_IMPORT
@@ -87,7 +87,7 @@ def _remedy(case: Case, fault: Fault) -> Remediation:
     if fault.provider_via == VARIABLE:
         return Remediation(
             text=f"Start without {VARIABLE}; reinstalling changes nothing while it stands",
-            commands=(f"unset {VARIABLE}",),
+            commands=(without_library_folder(case, fault.provider),),
             safe=True,
         )
     name = fault.provider_owner

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from envdoctor.checks.case import Case
-from envdoctor.checks.remedies import install_command, reinstall_command, restore_or
+from envdoctor.checks.remedies import install_command, reinstall_command, restore_or, without_library_folder
 from envdoctor.model.cudalibs import expected_owner
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.requirements import pinned_version, required_names
@@ -106,7 +106,7 @@ def remedy(case: Case, soname: str) -> Remediation:
     if variable := _variable(case, soname):
         return Remediation(
             text=f"Start without {variable}: the library it leads to does not fit; reinstalling changes nothing",
-            commands=(f"unset {variable}",),
+            commands=(without_library_folder(case, soname) if variable == "LD_LIBRARY_PATH" else f"unset {variable}",),
             safe=True,
         )
     owner = _owner(case, soname)

@@ -32,7 +32,9 @@ def warm(profile: ProfileOption = "", venv: VenvOption = "") -> int:
     if warmed.doubts:
         raise CacheError(
             f"the cache of {_name(asked)} is not proven warm: {'; '.join(warmed.doubts)}",
-            "a graph the cache cannot hold is compiled at every start: TORCH_LOGS=+inductor names it",
+            "a graph the cache cannot hold is compiled at every start: TORCH_LOGS=+inductor names it"
+            if warmed.second.hits
+            else "look whether the warm-up compiles at all on this machine; compile.warm_command may say how it must",
         )
     purpose = Purpose(
         name=_name(asked),

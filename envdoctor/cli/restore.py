@@ -44,9 +44,7 @@ def restore(
     offline: Annotated[bool, typer.Option("--offline", help="Use uv's cache and local sources only.")] = False,
     wheelhouse: Annotated[
         list[str],
-        typer.Option(
-            "--wheelhouse", metavar="DIR", help="Folder of wheels, asked before other sources; `fetch` fills one. Can be repeated."
-        ),
+        typer.Option("--wheelhouse", metavar="DIR", help="Folder of wheels, asked first (see `fetch`). Repeatable."),
     ] = [],  # noqa: B006 - typer reads the default and never shares it
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Rebuild even when the stack is already in place.")] = False,

@@ -15,7 +15,7 @@ from envdoctor.model.codec import encode
 from envdoctor.probes.host import Host
 from envdoctor.stack import generations
 from envdoctor.stack.in_use import users
-from envdoctor.stack.restore import refuse_strange
+from envdoctor.stack.restore import refuse_no_venv
 from envdoctor.stack.transaction import recover_first
 
 
@@ -36,7 +36,7 @@ def rollback(
     as_json = json or output_format == "json"
     host = Host.current()
     store = store_of(venv, host)
-    refuse_strange(store.target)
+    refuse_no_venv(store.target)
     if not dry_run:
         recover_first(store, lambda event: say(event.text))
     wanted = generations.chosen(store, number or None)

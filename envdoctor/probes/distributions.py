@@ -5,6 +5,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from envdoctor.model.names import normalized
 from envdoctor.probes.context import Reading
@@ -41,6 +42,8 @@ class Distribution:
     editable: bool
     tags: tuple[str, ...]
     """Wheel tags of WHEEL."""
+    source_gone: bool = False
+    """Editable, and the source folder it names does not exist."""
     shadowed: bool = False
     """An earlier sys.path folder holds a distribution of the same name."""
 
@@ -135,6 +138,7 @@ def _read(site: Path, origin: str, folder: str, unreadable: list[str]) -> Distri
         requires_python=_first(headers, "requires-python"),
         direct_url=direct_url,
         editable=editable,
+        source_gone=editable and direct_url.startswith("file://") and not _source(direct_url).is_dir(),
         tags=_tags(at / "WHEEL", unreadable),
     )
 
@@ -191,6 +195,10 @@ def _direct_url(path: Path, unreadable: list[str]) -> tuple[str, bool]:
         unreadable.append(f"{path}: not a direct_url document ({type(error).__name__})")
         return "", False
     return str(url), editable
+
+
+def _source(url: str) -> Path:
+    return Path(unquote(urlsplit(url).path).replace("\0", ""))
 
 
 def _tags(path: Path, unreadable: list[str]) -> tuple[str, ...]:

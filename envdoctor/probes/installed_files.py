@@ -15,6 +15,8 @@ from envdoctor.probes.records import Fields, RecordIndex, index, recorded_size
 from envdoctor.probes.uv_cache import UvCache
 from envdoctor.probes.whose_bytes import ToldBy, WhoseBytes
 
+BYTECODE = (".pyc", "/__pycache__")
+"""Ends of paths that say nothing about a distribution: bytecode, and the folders that virtualenv lists for it."""
 _KIND_OF_FILE, _REGULAR = 0o170000, stat.S_IFREG
 Kind = Literal["missing", "resized", "not a file", "unreadable"]
 
@@ -142,9 +144,9 @@ def _owner(
     # Relative to the open site folder the kernel walks a third of each path, 25,000 times.
     site = os.open(item.site, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for path, _, recorded in rows:
+        for path, stated, recorded in rows:
             # Bytecode is rewritten by every interpreter; its absence or another size says nothing.
-            if path.endswith(".pyc"):
+            if path.endswith(BYTECODE):
                 continue
             try:
                 status = stat_at(path, dir_fd=site)
@@ -152,6 +154,9 @@ def _owner(
                 kind: Kind = "missing" if isinstance(error, FileNotFoundError | NotADirectoryError) else "unreadable"
                 counts["missing"] += kind == "missing"
                 faults.append(_fault(item, path, prefix, kind, recorded_size(recorded), -1))
+                continue
+            # virtualenv lists folders as well as the files in them; a row that states nothing can promise one.
+            if not recorded and not stated and stat.S_ISDIR(status.st_mode):
                 continue
             size = status.st_size
             total += size
@@ -196,7 +201,7 @@ def _contested(
     found: list[Contested] = []
     equal = 0
     for full, claims in records.contested.items():
-        if full.endswith(".pyc"):
+        if full.endswith(BYTECODE):
             continue
         if len({row.hash for _, row in claims}) == 1 and claims[0][1].hash:
             equal += 1

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envdoctor.errors import ProbeError
+from envdoctor.probes.base_python import base_of, lacking, minor_of, problem_of
 from envdoctor.probes.context import Reading
 from envdoctor.probes.regular_file import read_regular
 
@@ -38,6 +39,18 @@ class Interpreter:
     library: str
     """lib/python3.12 under the prefix."""
     machine: str
+    base: str = ""
+    """Folder whose lib/python3.12 is the standard library."""
+    runs: str = ""
+    """"3.13": the Python the executable really is; empty when its files do not tell."""
+    problem: str = ""
+    """Why the executable cannot be started, as the end of "it ..."; empty when nothing speaks against it."""
+    base_executable: str = ""
+    """The base's own python3.12, where it is there and can be started: what the venv's link ought to lead to."""
+    lacking: tuple[str, ...] = ()
+    """Files of the standard library without which it does not start, and that are missing."""
+    lost_config: bool = False
+    """A venv by its folders, without a pyvenv.cfg: Python takes it for its base."""
 
     @property
     def minor(self) -> str:
@@ -81,9 +94,11 @@ def probe(reading: Reading) -> Interpreter:
     base_version = _base_version(Path(home).parent if home else prefix, library.name)
     stated = config.get("version_info") or config.get("version") or ""
     version, told_by = _version(stated, base_version, library)
+    resolved = str(executable.resolve()) if executable.exists() else ""
+    base = base_of(home, resolved, prefix, library.name)
     return Interpreter(
         executable=str(executable),
-        resolved=str(executable.resolve()) if executable.exists() else "",
+        resolved=resolved,
         is_venv=bool(config),
         version=version,
         version_from=told_by,
@@ -95,7 +110,23 @@ def probe(reading: Reading) -> Interpreter:
         created_by=_creator(config),
         library=str(library),
         machine=reading.host.machine,
+        base=str(base),
+        runs=minor_of(Path(resolved)) if resolved else "",
+        problem=problem_of(executable),
+        base_executable="" if base == prefix else _startable(base / "bin" / library.name),
+        lacking=tuple(lacking(base, library.name)),
+        lost_config=not config and _is_bare_venv(prefix, resolved, library),
     )
+
+
+def _startable(executable: Path) -> str:
+    return str(executable) if executable.is_file() and not problem_of(executable) else ""
+
+
+def _is_bare_venv(prefix: Path, resolved: str, library: Path) -> bool:
+    """Tell a venv whose pyvenv.cfg is gone: packages, no standard library, and an interpreter linked from elsewhere."""
+    elsewhere = bool(resolved) and not resolved.startswith(os.path.realpath(prefix) + os.sep)
+    return elsewhere and (library / "site-packages").is_dir() and not (library / "os.py").exists()
 
 
 def _config(path: Path) -> dict[str, str]:

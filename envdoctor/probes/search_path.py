@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from envdoctor.probes.base_python import platform_library
 from envdoctor.probes.context import Reading
 from envdoctor.probes.host import Host
 from envdoctor.probes.interpreter import Interpreter
@@ -28,6 +29,8 @@ class SearchPath:
     entries: tuple[PathEntry, ...]
     unreadable: tuple[str, ...] = ()
     """.pth files that could not be read, each with its reason: Python stops, or waits for ever, at some of them."""
+    fatal: tuple[str, ...] = ()
+    """.pth files at which this Python stops when it starts, since they are not text in UTF-8."""
 
     @property
     def site_dirs(self) -> tuple[PathEntry, ...]:
@@ -43,18 +46,20 @@ def probe(reading: Reading) -> SearchPath:
     for item in environ.get("PYTHONPATH", "").split(os.pathsep) if environ.get("PYTHONPATH") else []:
         # An empty element means the current folder, as it does for every PATH-like variable.
         made.add(reading.host.cwd / item, "PYTHONPATH")
-    base = Path(python.home).parent if python.home else reading.target.prefix
-    standard = base / "lib" / python.folder
+    base = Path(python.base)
+    standard = platform_library(base, python.folder)
     made.add(standard, "standard library")
     made.add(standard / "lib-dynload", "standard library")
-    own = (_prefix_sites(reading.target.prefix, python), "site-packages")
+    # A build's sys.platlibdir comes first; a lib64 beside it is looked into by no build that does not name it.
+    libraries = ("lib64", "lib") if standard.parent.name == "lib64" else ("lib",)
+    own = (_prefix_sites(reading.target.prefix, python, libraries), "site-packages")
     user = (_user_sites(reading.host, python), "user site")
     # site.py adds a venv's own folder before the user's, an ordinary interpreter's after it.
     for folders, origin in (own, user) if python.is_venv else (user, own):
         made.add_sites(folders, origin)
     if python.is_venv and python.system_site_packages:
-        made.add_sites(_prefix_sites(base, python), "base site-packages")
-    return SearchPath(entries=tuple(made.entries), unreadable=tuple(made.unreadable))
+        made.add_sites(_prefix_sites(base, python, libraries), "base site-packages")
+    return SearchPath(entries=tuple(made.entries), unreadable=tuple(made.unreadable), fatal=tuple(made.fatal))
 
 
 def _user_sites(host: Host, python: Interpreter) -> list[Path]:
@@ -64,8 +69,8 @@ def _user_sites(host: Host, python: Interpreter) -> list[Path]:
     return [base / "lib" / python.folder / "site-packages"]
 
 
-def _prefix_sites(prefix: Path, python: Interpreter) -> list[Path]:
-    places = [prefix / folder / python.folder / "site-packages" for folder in ("lib", "lib64")]
+def _prefix_sites(prefix: Path, python: Interpreter, libraries: tuple[str, ...]) -> list[Path]:
+    places = [prefix / folder / python.folder / "site-packages" for folder in libraries]
     # Debian's system Python reads dist-packages instead; a venv never does.
     debian = [
         prefix / "local" / "lib" / python.folder / "dist-packages",
@@ -80,6 +85,7 @@ class _Path:
 
     entries: list[PathEntry] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
+    fatal: list[str] = field(default_factory=list)
 
     def add(self, folder: Path, origin: str) -> bool:
         """Add a folder that exists and is not there yet; tell whether it was added."""
@@ -103,6 +109,8 @@ class _Path:
     def _add_lines(self, folder: Path, name: str) -> None:
         try:
             lines = pth_lines(folder / name)
+            if any("\udc80" <= sign <= "\udcff" for line in lines for sign in line):
+                self.fatal.append(str(folder / name))
         except OSError as error:
             self.unreadable.append(f"{folder / name}: {error.strerror or error}")
             return

@@ -13,6 +13,19 @@ from envdoctor.probes.search_path import PathEntry, SearchPath
 
 CURRENT_FOLDER = "current folder"
 _SUFFIXES = (".py", ".so")
+_STANDARD_OF_TORCH = frozenset(
+    # As text: a list of strings would be one line for each of them.
+    """
+    argparse ast asyncio base64 bisect bz2 calendar collections concurrent contextlib contextvars copy csv ctypes
+    dataclasses datetime difflib dis email enum fnmatch functools gettext glob gzip hashlib heapq http importlib
+    inspect ipaddress json keyword linecache locale logging lzma multiprocessing numbers opcode operator pathlib
+    pickle pickletools pkgutil platform pprint queue quopri random re reprlib selectors shutil signal socket ssl
+    string struct subprocess tarfile tempfile textwrap threading timeit token tokenize traceback types typing
+    unittest urllib uuid warnings weakref zipfile
+    """.split()  # noqa: SIM905
+)
+"""Python modules of the standard library that `import torch` imports (2.13.0 on CPython 3.11), but those that are
+frozen into the interpreter or written in C: a build may hold these in itself, where no file stands in front of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +48,9 @@ class Shadowing:
     shadows: tuple[Shadow, ...]
 
 
+_STANDARD = PathEntry(path="the standard library", origin="standard library")
+
+
 def probe(reading: Reading) -> Shadowing:
     """Compare the top-level names of the folders on sys.path, pair by pair, and the current folder with them all."""
     entries = reading.fact(SearchPath).entries
@@ -54,7 +70,7 @@ def _by_entries(reading: Reading, entries: tuple[PathEntry, ...]) -> Iterator[Sh
             if holder is not None and _wins(front, name):
                 yield _shadow(name, front, holder)
             elif name in standard and _wins(front, name) and not _is_standard_library(front):
-                yield _shadow(name, front, PathEntry(path="the standard library", origin="standard library"))
+                yield _shadow(name, front, _STANDARD)
     # lib and lib64 of one venv: a package in both is split, and the part in the second is never imported. Debian's
     # dist-packages are no such pair: what the administrator installs stands before what dpkg does.
     split = [entry for entry in own if entry.path.endswith("site-packages")]
@@ -74,13 +90,18 @@ def _by_entries(reading: Reading, entries: tuple[PathEntry, ...]) -> Iterator[Sh
 def _by_current_folder(reading: Reading, entries: tuple[PathEntry, ...]) -> Iterator[Shadow]:
     """Yield the installed distributions' own modules that lie in the current folder.
 
-    Only names that a distribution bears itself: a project's `tests` or `utils` in front of somebody's is meant.
+    Only names that a distribution bears itself: a project's `tests` or `utils` in front of somebody's is meant. Modules
+    of the standard library are listed where torch needs them: `test` or `code` of a project do no harm.
     """
     cwd = reading.host.cwd
     inside = any(cwd == Path(entry.path) for entry in entries) or cwd.is_relative_to(reading.target.prefix)
     if inside or reading.host.environ.get("PYTHONSAFEPATH"):
         return
     here = PathEntry(path=str(cwd), origin=CURRENT_FOLDER)
+    if not _is_standard_library(here):
+        yield from (
+            _shadow(name, here, _STANDARD) for name in sorted(_names(here) & _STANDARD_OF_TORCH) if _wins(here, name)
+        )
     for item in reading.fact(Distributions).items:
         name = item.name.replace("-", "_")
         if not item.shadowed and not item.editable and _wins(here, name) and _is_there(item.site, name):

@@ -28,6 +28,16 @@ def resolve(named: str | Path, search_path: str | None = None) -> Target:
     if not path.is_absolute() and len(path.parts) == 1 and not os.path.lexists(path) and search_path is not None:
         path = Path(shutil.which(path.name, path=search_path) or path)
     path = Path(os.path.abspath(path))  # noqa: PTH100 - Path.absolute keeps `..`
+    try:
+        return _of(path)
+    except OSError as error:
+        raise TargetError(
+            f"{error.filename or path}: {error.strerror or error}",
+            f"run envdoctor as the owner of {path}, or let this user read it",
+        ) from error
+
+
+def _of(path: Path) -> Target:
     if path.is_dir():
         return _from_folder(path)
     if os.path.lexists(path):
@@ -38,11 +48,20 @@ def resolve(named: str | Path, search_path: str | None = None) -> Target:
     )
 
 
+def _is_there(path: Path) -> bool:
+    """Tell whether a file is there; raise OSError where that may not be looked up, which is no answer."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def _from_folder(folder: Path) -> Target:
     interpreter = next(
         (at for name in ("python", "python3") if os.path.lexists(at := folder / "bin" / name)), folder / "bin/python"
     )
-    if not (folder / "pyvenv.cfg").exists() and not os.path.lexists(interpreter):
+    if not _is_there(folder / "pyvenv.cfg") and not os.path.lexists(interpreter):
         raise TargetError(
             f"{folder} is no Python environment: it holds neither pyvenv.cfg nor bin/python",
             "name a venv folder or its interpreter: `envdoctor check path/to/.venv`",
@@ -57,7 +76,7 @@ def _from_interpreter(interpreter: Path) -> Target:
     at = interpreter
     for _ in range(40):
         prefix = at.parent.parent
-        if (prefix / "pyvenv.cfg").exists():
+        if _is_there(prefix / "pyvenv.cfg"):
             return Target(prefix=prefix, interpreter=at)
         if not at.is_symlink():
             break

@@ -40,6 +40,8 @@ class Generation:
     """When envdoctor made it, UTC; empty when it did not."""
     kept_at: str
     """When it was moved to where it is, UTC: its folder's change time."""
+    inode: int
+    """Of its folder: a number may come back, an agreed removal means this folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +73,8 @@ def describe(venv: Path, number: int) -> Generation:
     """Return what a venv is, from its files alone."""
     note = _note(venv)
     found = installed(venv)
-    changed = datetime.fromtimestamp(venv.lstat().st_ctime, UTC).isoformat(timespec="seconds")
+    status = venv.lstat()
+    changed = datetime.fromtimestamp(status.st_ctime, UTC).isoformat(timespec="seconds")
     return Generation(
         number=number,
         path=str(venv),
@@ -81,6 +84,7 @@ def describe(venv: Path, number: int) -> Generation:
         torch=found["torch"].version if "torch" in found else "",
         made_at=note.get("restored_at", ""),
         kept_at=changed if number else "",
+        inode=status.st_ino,
     )
 
 
@@ -201,7 +205,13 @@ def prune(store: Store, removed: Sequence[Generation], listen: Listener) -> tupl
         for generation in removed:
             path = Path(generation.path)
             listen(Event(phase="prune", text=f"removing generation {generation.number}"))
-            if journal.inode(path) is not None:
+            found = journal.inode(path)
+            if found not in (None, generation.inode):
+                raise RestoreError(
+                    f"generation {generation.number} is another venv than the one that was shown; it is left alone",
+                    f"`envdoctor history --venv {store.target}` lists what is kept",
+                )
+            if found is not None:
                 aside = store.builds / f"{PRUNED}{generation.number}"
                 journal.move(path, aside)
                 remove_tree(aside)

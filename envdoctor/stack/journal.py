@@ -62,6 +62,12 @@ def read(store: Store) -> Entry | None:
             f"{store.journal} cannot be read ({error}), so it is not known what an earlier restore left",
             f"look at {store.root}: {store.target} is untouched by this command; move the journal away to go on",
         ) from error
+    named = [Path(name) for name in (entry.build, entry.keep) if name]
+    if any(inode(path) is not None and path.parent not in (store.builds, store.generations) for path in named):
+        raise RestoreError(
+            f"{store.journal} names folders outside {store.root}, so it is not envdoctor's",
+            "look at it; move it away to go on",
+        )
     return entry
 
 

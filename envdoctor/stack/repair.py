@@ -42,7 +42,7 @@ from envdoctor.stack.promises import (
     verified_by,
 )
 from envdoctor.stack.repair_plan import Mending, RepairPlan, Verdict, mend
-from envdoctor.stack.restore import refuse_strange
+from envdoctor.stack.restore import refuse_no_venv
 from envdoctor.stack.settings import Sources
 from envdoctor.stack.store import Store
 from envdoctor.stack.transaction import Copying, Exchanged, exchange
@@ -102,7 +102,7 @@ class Repaired:
 def prepare(request: Request, host: Host, listen: Listener) -> Prepared:
     """Read every file of the venv and plan. Writes nothing outside uv's own cache. Raises RestoreError, TargetError."""
     store = Store.of(request.target)
-    refuse_strange(store.target)
+    refuse_no_venv(store.target)
     if not (store.target / "pyvenv.cfg").is_file():
         raise TargetError(f"there is no venv at {store.target}", "`envdoctor restore --profile P` makes one")
     uv = uv_tool.locate(host.environ, host.cwd)

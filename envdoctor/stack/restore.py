@@ -84,7 +84,8 @@ class Restored:
 def prepare(request: Request, host: Host) -> Prepared:
     """Make the plan. Reads the venv, the configuration and the sources; writes nothing outside uv's own cache."""
     store = Store.of(request.target)
-    refuse_strange(store.target)
+    refuse_no_venv(store.target)
+    refuse_strangers(store.target)
     uv = uv_tool.locate(host.environ, host.cwd)
     interpreter = interpreters.choose(
         interpreters.Wanted(
@@ -226,7 +227,7 @@ def _ownership(target: Path, host: Host) -> tuple[str, ...]:
     return tuple(told)
 
 
-def refuse_strange(target: Path) -> None:
+def refuse_no_venv(target: Path) -> None:
     """Refuse to replace what is no venv: a folder with other things in it, a conda environment, a file."""
     hint = "name a venv, or a path where there is nothing yet: `--venv PATH`"
     if not target.parent.is_dir():
@@ -246,7 +247,11 @@ def refuse_strange(target: Path) -> None:
         raise TargetError(f"{target} is a conda environment, which a lock of wheels cannot replace", hint)
     if not (target / "pyvenv.cfg").is_file() and any(target.iterdir()):
         raise TargetError(f"{target} is no venv (it has no pyvenv.cfg), so it is not replaced", hint)
-    if strange := strangers(target):
+
+
+def refuse_strangers(target: Path) -> None:
+    """Refuse to put a person's files away with the old venv."""
+    if target.is_dir() and (strange := strangers(target)):
         shown = ", ".join(strange[:4]) + (f" and {len(strange) - 4} more" if len(strange) > 4 else "")
         raise TargetError(
             f"{target} also holds what no venv has: {shown}; a restore would put it away with the old venv",

@@ -49,6 +49,25 @@ class Store:
         """Return the folder of a generation, kept or not."""
         return self.generations / f"{number:04d}"
 
+    def refuse_planted(self) -> None:
+        """Raise RestoreError where a part of the store is no real folder of ours.
+
+        What lies in it is moved and removed without a question; through a symlink, or in a folder that somebody else
+        made in a shared place, that would be files that are not envdoctor's.
+        """
+        ours = {os.getuid(), self.target.parent.stat().st_uid}
+        for path in (self.root.parent, self.root, self.builds, self.generations):
+            try:
+                status = path.lstat()
+            except FileNotFoundError:
+                continue
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid not in ours:
+                what = "belongs to another user" if stat.S_ISDIR(status.st_mode) else "is no real folder"
+                raise RestoreError(
+                    f"{path} {what}, so nothing in it is touched",
+                    f"look at what it is and move it away; envdoctor makes {self.root} itself",
+                )
+
     @property
     def journal(self) -> Path:
         """The transaction under way; absent when there is none."""
@@ -58,7 +77,11 @@ class Store:
         """Return the numbers of the kept generations, ascending."""
         if not self.generations.is_dir():
             return []
-        return sorted(int(path.name) for path in self.generations.iterdir() if path.name.isdecimal())
+        return sorted(
+            int(path.name)
+            for path in self.generations.iterdir()
+            if path.name.isdecimal() and path.is_dir() and not path.is_symlink()
+        )
 
     def next_generation(self) -> Path:
         """Return the folder the present venv would be kept in: one above the highest number."""
@@ -73,6 +96,7 @@ def locked(store: Store, waiting: Callable[[str], None]) -> Iterator[int]:
     Raises RestoreError when another restore holds it, or the folder cannot be written.
     """
     try:
+        store.refuse_planted()
         store.root.mkdir(parents=True, exist_ok=True)
         if store.root.stat().st_dev != store.target.parent.stat().st_dev:
             raise RestoreError(
@@ -146,6 +170,9 @@ def remove_tree(path: Path) -> None:
     Only permissions are changed, and only of folders: files may be hardlinked to uv's cache.
     """
     if not os.path.lexists(path):
+        return
+    if path.is_symlink():
+        path.unlink()
         return
     for folder, names, _ in os.walk(path):
         for at in (Path(folder), *(Path(folder, name) for name in names)):

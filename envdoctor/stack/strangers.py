@@ -14,12 +14,22 @@ _VENV_ENTRIES = (
 
 def strangers(venv: Path) -> list[str]:
     """Return the names at the top of a venv that are neither a venv's own, nor a compile cache's, nor empty files."""
-    known = (*_VENV_ENTRIES, *CACHE_FOLDERS)
+    known = (*_VENV_ENTRIES, *CACHE_FOLDERS, *_recorded(venv))
     return sorted(
         entry.name
         for entry in venv.iterdir()
         if not any(fnmatch(entry.name, pattern) for pattern in known) and not _empty(entry)
     )
+
+
+def _recorded(venv: Path) -> set[str]:
+    """Return the top-level names that wheels' data files brought (rows `../../../LICENSE`)."""
+    found: set[str] = set()
+    for record in venv.glob("lib/python3.*/site-packages/*.dist-info/RECORD"):
+        for line in record.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("../../../"):
+                found.add(line.removeprefix("../../../").split(",")[0].split("/")[0])
+    return found
 
 
 def _empty(entry: Path) -> bool:

@@ -85,6 +85,7 @@ def recover_first(store: Store, listen: Listener) -> tuple[str, ...]:
 
     Takes the lock only where something was left. Raises RestoreError when another command is at work.
     """
+    store.refuse_planted()
     left = store.journal.exists() or (store.builds.is_dir() and any(store.builds.iterdir()))
     if not left:
         return ()

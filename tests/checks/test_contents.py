@@ -92,7 +92,9 @@ def test_an_edit_that_changed_the_size_cleans_the_cache_too() -> None:
     fault = replace(facts.resized("torch", "torch/a.py"), cached_at=CACHED)
     files = replace(facts.FILES, owners=(facts.owner("torch", "2.10.0", resized=1),), faults=(fault,))
     (finding,) = damaged_distribution.run(facts.case(files))
-    assert finding.evidence[-1] == f"edited in place, and with it the same file in uv's cache: {CACHED}"
+    assert finding.evidence[-1] == (
+        f"the same bytes lie in uv's cache: an edit in place, or a wheel whose own RECORD is wrong: {CACHED}"
+    )
     assert finding.remediation.commands == (
         "uv cache clean torch",
         f"uv pip install {PYTHON} --no-deps --reinstall-package torch torch==2.10.0",

@@ -480,5 +480,12 @@ def test_passes_ed405_an_editable_install_beside_its_sources_egg_info() -> None:
 
 @pytest.mark.parametrize("path", ["certifi/cacert.pem", "pip/_vendor/certifi/cacert.pem"])
 def test_passes_ed202_a_ca_bundle_with_an_authority_more(path: str) -> None:
-    files = replace(facts.FILES, owners=(facts.owner("certifi"),), faults=(facts.resized("certifi", path),))
+    files = replace(facts.FILES, owners=(facts.owner("certifi"),), faults=(facts.resized("certifi", path, 100, 120),))
     assert list(damaged_distribution.run(facts.case(files))) == []
+
+
+def test_finds_ed202_a_ca_bundle_that_is_gone_or_shorter() -> None:
+    for fault in (facts.missing("certifi", "certifi/cacert.pem"), facts.resized("certifi", "certifi/cacert.pem")):
+        files = replace(facts.FILES, owners=(facts.owner("certifi", missing=1),), faults=(fault,))
+        (finding,) = damaged_distribution.run(facts.case(files))
+        assert finding.subject == "certifi"

@@ -142,7 +142,7 @@ def test_finds_ed301_once_for_a_file_that_many_stumble_over_and_names_the_variab
         f"{old} is taken because of LD_LIBRARY_PATH",
         "and 2 objects more stumble over the same file",
     )
-    assert finding.remediation.commands == ("unset LD_LIBRARY_PATH",)
+    assert finding.remediation.commands == ("export LD_LIBRARY_PATH=/x",)
 
 
 def test_finds_ed301_the_owner_of_a_damaged_file_by_its_record() -> None:

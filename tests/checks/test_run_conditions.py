@@ -28,7 +28,7 @@ def test_finds_ed101_a_dangling_interpreter() -> None:
         f"{facts.PREFIX}/bin/python does not lead to a file",
         "pyvenv.cfg: home = /opt/python3.12.6/bin, which does not exist",
     )
-    assert finding.remediation.commands == (f"uv venv --clear --python 3.12 {facts.PREFIX}",)
+    assert finding.remediation.commands == (f"uv venv --allow-existing --python 3.12 {facts.PREFIX}",)
 
 
 def test_passes_ed101_a_living_interpreter() -> None:

@@ -228,6 +228,16 @@ def test_the_profiles_launch_decides_where_the_cache_lies(tmp_path: Path, venv: 
     assert (found["state"], found["profile"], found["schema_version"]) == ("cold", "good", 1)
 
 
+def test_a_warm_up_that_compiles_nothing_is_asked_whether_it_should(tmp_path: Path, venv: Path) -> None:
+    words = json.dumps([sys.executable, "-c", "print('{\"fxgraph_cache_hit\": 0}')"])
+    make_profile(tmp_path, "good", [], lines=["[compile]", f"warm_command = {words}"])
+    done = cache(tmp_path, "warm", "--profile", "good", venv=venv)
+    assert (done.code, done.err.splitlines()[-1]) == (
+        1,
+        "hint: look whether the warm-up compiles at all on this machine; compile.warm_command may say how it must",
+    )
+
+
 def test_a_warm_up_that_is_not_proven_leaves_no_manifest(tmp_path: Path, venv: Path) -> None:
     script = tmp_path / "warm.py"
     script.write_text('print(\'{"fxgraph_cache_hit": 1, "fxgraph_cache_miss": 2}\')')

@@ -59,8 +59,9 @@ EVIL: dict[str, tuple[dict[str, bytes | str], dict[str, str], str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", EVIL)
-@pytest.mark.parametrize("served", ["folder", "index"])
+@pytest.mark.parametrize(
+    ("served", "kind"), [*(("folder", kind) for kind in EVIL), ("index", "escapes"), ("index", "symlink")]
+)
 def test_a_locked_wheel_whose_entries_leave_the_venv(stack: Stack, kind: str, served: str) -> None:
     files, symlinks, problem = EVIL[kind]
     evil = make_wheel(stack.folder / "wheels", "plain", "3.0", files=files, symlinks=symlinks)

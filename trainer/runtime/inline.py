@@ -57,7 +57,8 @@ def run(parts: Parts, session: Session) -> Outcome:
         if session.saved is not None:
             loop.restore(session.saved)
         outcome = loop.run(session.start)
-    session.trained(step.parameters.masters(), target)
+    if not outcome.interrupted:  # SIGTERM leaves seconds: the checkpoint is on disk, the export can follow later
+        session.trained(step.parameters.masters(), target)
     return outcome
 
 

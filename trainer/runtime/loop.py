@@ -136,10 +136,12 @@ class DrafterLoop:
             interrupted = self._one_step(done, sums)
             done += 1
             last = done == self.config.run.steps or interrupted
-            if last or done % self.config.run.log_every == 0:
-                sums = self._log(done, sums)
             every = self.config.run.save_every
-            if every and (last or done % every == 0):
+            saves = bool(every) and (last or done % every == 0)
+            # A log line looks for NaN: a checkpoint never replaces a good one with weights nobody has looked at.
+            if last or saves or done % self.config.run.log_every == 0:
+                sums = self._log(done, sums)
+            if saves:
                 self._save(done)
         self.source.stop()
         return self._outcome(done, interrupted=interrupted)

@@ -173,7 +173,7 @@ def run(parts: Parts, session: Session) -> Outcome | None:
             ) from error
         raise
     dist.destroy_process_group()
-    if outcome is not None and session.lead:
+    if outcome is not None and session.lead and not outcome.interrupted:
         session.trained(masters, parts.load_target(world.device))
     return outcome if session.lead else None
 

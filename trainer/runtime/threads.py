@@ -177,5 +177,6 @@ def run(parts: Parts, session: Session) -> Outcome:
         raise AssertionError("the lead drafter has no step")
     stats = threaded.gate.stats
     session.note("gate", f"{stats.alone} steps alone, {stats.together} together, {stats.demoted} demoted")
-    session.trained(lead.parameters.masters(), threaded.targets[0])
+    if not outcome.interrupted:
+        session.trained(lead.parameters.masters(), threaded.targets[0])
     return outcome

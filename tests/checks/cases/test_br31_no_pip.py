@@ -26,7 +26,7 @@ def test_br31_the_base_python_was_removed(tmp_path: Path) -> None:
     # The folder is there and looks like a venv; that is no health check.
     verdict = verdict_of(venv.prefix)
     assert first(verdict, tmp_path) == ("ED101", "the interpreter of this venv cannot start")
-    assert commands_of(verdict.findings[0], tmp_path) == [f"uv venv --clear --python {minor} [TMP]/venv"]
+    assert commands_of(verdict.findings[0], tmp_path) == [f"uv venv --allow-existing --python {minor} [TMP]/venv"]
     mend(verdict.findings[0], wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
     assert verdict_of(venv.prefix).findings == ()
 

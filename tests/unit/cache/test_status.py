@@ -112,6 +112,20 @@ def test_another_cpu_hits_but_is_named(tmp_path: Path) -> None:
     )
 
 
+def test_a_number_of_threads_seen_from_outside_is_no_proof(tmp_path: Path) -> None:
+    threads = [(*KEY, Part(name="cpu.threads", value=value)) for value in ("1", "2")]
+    found = look(tmp_path, [replace(manifest_of(filled(tmp_path)), key=threads[0])], threads[1])
+    assert (found.state, found.reasons) == (
+        "unknown",
+        (
+            "cpu.threads: was `1`, is `2`; fx graph and autograd graph entries miss, "
+            "unless the training code sets it itself",
+        ),
+    )
+    assert found.match is not None
+    assert found.key_digest == found.match.manifest.key_digest
+
+
 def test_an_unread_part_is_could_not_tell(tmp_path: Path) -> None:
     found = look(tmp_path, [manifest_of(filled(tmp_path))], changed("gpu.name", "NVML was not asked", known=False))
     assert (found.state, found.reasons) == ("unknown", ("gpu.name could not be told: NVML was not asked",))

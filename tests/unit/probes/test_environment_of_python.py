@@ -12,7 +12,7 @@ from envdoctor.probes.installed_files import InstalledFiles
 from envdoctor.probes.interpreter import Interpreter
 from envdoctor.probes.search_path import SearchPath
 from tests.factories.make_reading import bare_host, read
-from tests.factories.make_venv import make_venv, run_uv
+from tests.factories.make_venv import make_venv, rewrite, run_uv
 from tests.factories.make_wheel import make_wheel
 
 
@@ -163,3 +163,11 @@ def test_rows_of_the_base_interpreters_scripts_do_not_escape(tmp_path: Path) -> 
         "venv", "-q", "--python", Path(sys.executable).resolve(), "--system-site-packages", prefix, cache=tmp_path / "c"
     )
     assert read(prefix).fact(InstalledFiles).outside == ()
+
+
+def test_a_home_that_is_gone_gives_way_to_where_the_interpreter_leads(tmp_path: Path) -> None:
+    venv = make_venv(tmp_path / "venv")
+    config = venv.prefix / "pyvenv.cfg"
+    lines = [f"home = {tmp_path}/gone" if line.startswith("home") else line for line in config.read_text().splitlines()]
+    rewrite(config, "\n".join([*lines, ""]))
+    assert _predicted(venv.prefix, tmp_path / "home") == _sys_path(venv.python)

@@ -1,6 +1,7 @@
 """Shadowing, compared with what the interpreter itself would import."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from envdoctor.probes.shadowing import Shadowing
 from tests.factories.make_reading import bare_host, read
-from tests.factories.make_venv import Venv, install, make_venv
+from tests.factories.make_venv import Venv, install, make_venv, rewrite
 from tests.factories.make_wheel import make_wheel
 
 
@@ -111,10 +112,33 @@ def test_a_stale_copy_in_front_of_an_editable_source(tmp_path: Path) -> None:
 def test_a_package_split_over_lib_and_lib64(tmp_path: Path) -> None:
     venv = make_venv(tmp_path / "venv", make_wheel(tmp_path / "wheels", "thing", "1"))
     (venv.prefix / "lib64").unlink(missing_ok=True)
-    other = venv.prefix / "lib64" / venv.site_packages.parent.name / "site-packages"
-    other.mkdir(parents=True)
-    assert read(venv.prefix).fact(Shadowing).shadows == ()
-    (other / "thing").mkdir()
+    folder = venv.site_packages.parent.name
+    other = venv.prefix / "lib64" / folder / "site-packages"
+    (other / "thing").mkdir(parents=True)
     (other / "thing/__init__.py").touch()
+    # This build's sys.platlibdir is lib: it looks into no lib64.
+    assert read(venv.prefix).fact(Shadowing).shadows == ()
+    base = tmp_path / "base"
+    (base / "lib64" / folder).mkdir(parents=True)
+    (base / "lib64" / folder / "os.py").touch()
+    config = venv.prefix / "pyvenv.cfg"
+    rewrite(config, re.sub("(?m)^home = .*$", f"home = {base}/bin", config.read_text()))
     (shadow,) = read(venv.prefix).fact(Shadowing).shadows
-    assert (shadow.module, shadow.front, shadow.behind) == ("thing", str(venv.site_packages), str(other))
+    assert (shadow.module, shadow.front, shadow.behind) == ("thing", str(other), str(venv.site_packages))
+
+
+def test_a_local_file_in_front_of_the_standard_library(venv: Venv, tmp_path: Path) -> None:
+    host = bare_host(tmp_path / "project")
+    # A module that torch does not import, and a folder without __init__.py, stand in nobody's way.
+    (host.cwd / "code.py").touch()
+    (host.cwd / "logging").mkdir()
+    assert read(venv.prefix, host).fact(Shadowing).shadows == ()
+    (host.cwd / "queue.py").touch()
+    (shadow,) = read(venv.prefix, host).fact(Shadowing).shadows
+    assert (shadow.module, shadow.front, shadow.front_origin, shadow.behind) == (
+        "queue",
+        str(host.cwd),
+        "current folder",
+        "the standard library",
+    )
+    assert _imported(venv, "queue", host.cwd) == str(host.cwd)

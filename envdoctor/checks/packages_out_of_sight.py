@@ -1,0 +1,58 @@
+"""An interpreter that starts and sees none of the venv's packages.
+
+What it finds:
+    bin/python leads to another minor version than the one whose library folder holds the packages; or the folder has
+    lost its pyvenv.cfg, so that Python takes bin/python for its base.
+
+Why it matters:
+    Nothing is damaged and every import fails: `ModuleNotFoundError: No module named 'torch'`. What is installed by that
+    interpreter then lands in another folder, or in the base Python itself.
+
+Example:
+    `/usr/bin/python3` was 3.12 and is 3.13 since the upgrade; `.venv/lib/python3.12` holds the packages.
+
+Fix:
+    `uv venv --allow-existing --python 3.12 VENV` links the right interpreter and keeps the packages.
+"""
+
+from collections.abc import Iterator
+
+from envdoctor.checks.case import Case
+from envdoctor.checks.remedies import renew_command, restore_or
+from envdoctor.model.finding import Finding
+from envdoctor.model.verdict import BREAKS_IMPORT
+from envdoctor.probes.interpreter import Interpreter
+
+CODE = "ED105"
+NAME = "packages-out-of-sight"
+AREA = "Interpreter"
+
+
+def run(case: Case) -> Iterator[Finding]:
+    """Yield one finding when the packages lie where this interpreter does not look."""
+    python = case.facts[Interpreter]
+    holds = python.folder.removeprefix("python").rstrip("t")
+    if python.lost_config:
+        title = f"this venv has lost its pyvenv.cfg: its interpreter runs as {python.resolved} and sees none of its "
+        title += "packages"
+        evidence = (f"{case.facts.target}/pyvenv.cfg does not exist", f"the packages lie in {python.library}")
+    elif python.is_venv and python.runs and python.runs != holds:
+        title = f"bin/python is CPython {python.runs} and sees none of this venv's packages: they are for {holds}"
+        evidence = (f"{python.executable} leads to {python.resolved}", f"the packages lie in {python.library}")
+    else:
+        return
+    yield Finding(
+        code=CODE,
+        name=NAME,
+        severity="error",
+        confidence="high",
+        title=title,
+        subject=python.executable,
+        evidence=evidence,
+        remediation=restore_or(
+            case,
+            f"link the venv to a Python {holds} again; the packages stay",
+            [renew_command(case)],
+        ),
+        causes=("interpreter", BREAKS_IMPORT),
+    )

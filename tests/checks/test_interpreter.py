@@ -1,0 +1,197 @@
+"""ED101, ED105, ED205, ED412, ED604 over real venvs: what Python itself does, what is said, and that the fix mends."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.factories.make_venv import Venv, make_venv, rewrite
+from tests.factories.make_wheel import make_wheel
+from tests.factories.patient import commands_of, mend, outline, verdict_of
+
+BASE = Path(sys.executable).resolve()
+MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+@pytest.fixture
+def venv(tmp_path: Path) -> Venv:
+    return make_venv(tmp_path / "venv", make_wheel(tmp_path / "wheels", "thing", "1"))
+
+
+def _imports(venv: Venv) -> bool:
+    """Tell whether the venv's interpreter starts and finds what is installed in it."""
+    try:
+        done = subprocess.run([venv.python, "-c", "import thing"], capture_output=True, check=False, cwd="/")
+    except OSError:
+        return False
+    return done.returncode == 0
+
+
+def _mend(venv: Venv, tmp_path: Path) -> None:
+    mend(verdict_of(venv.prefix).findings[0], wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
+
+
+def _a_folder(venv: Venv) -> None:
+    venv.python.unlink()
+    venv.python.mkdir()
+
+
+def _no_program(venv: Venv) -> None:
+    venv.python.unlink()
+    venv.python.write_text("no program")
+    venv.python.chmod(0o755)
+
+
+def _not_executable(venv: Venv) -> None:
+    venv.python.unlink()
+    venv.python.write_bytes(BASE.read_bytes())
+    venv.python.chmod(0o644)
+
+
+@pytest.mark.parametrize(
+    ("damage", "evidence"),
+    [
+        (_a_folder, "is a folder"),
+        (_no_program, "is neither a program (ELF) nor a script (#!)"),
+        (_not_executable, "may not be executed by anybody (chmod +x)"),
+    ],
+)
+def test_an_interpreter_that_is_nothing_to_start(
+    venv: Venv, tmp_path: Path, damage: Callable[[Venv], None], evidence: str
+) -> None:
+    assert _imports(venv)
+    damage(venv)
+    assert not _imports(venv)
+    verdict = verdict_of(venv.prefix)
+    assert outline(verdict, tmp_path) == ["error ED101 the interpreter of this venv cannot start"]
+    assert verdict.findings[0].evidence == (f"{venv.python} {evidence}",)
+    _mend(venv, tmp_path)
+    assert _imports(venv)
+    assert verdict_of(venv.prefix).findings == ()
+
+
+def _set_home(venv: Venv, home: Path) -> None:
+    config = venv.prefix / "pyvenv.cfg"
+    rewrite(config, re.sub("(?m)^home = .*$", f"home = {home}", config.read_text()))
+
+
+def test_a_home_that_is_gone_is_no_error_while_python_starts(venv: Venv, tmp_path: Path) -> None:
+    _set_home(venv, tmp_path / "gone/bin")
+    assert _imports(venv)
+    verdict = verdict_of(venv.prefix)
+    title = "pyvenv.cfg names a base folder that is gone; the interpreter starts all the same"
+    assert outline(verdict, tmp_path) == [f"note ED101 {title}"]
+    _mend(venv, tmp_path)
+    assert _imports(venv)
+    assert verdict_of(venv.prefix).findings == ()
+
+
+@pytest.mark.parametrize("module", ["os.py", "encodings/__init__.py"])
+def test_a_base_whose_library_is_damaged(venv: Venv, tmp_path: Path, module: str) -> None:
+    base = tmp_path / "base"
+    standard = base / "lib" / f"python{MINOR}"
+    (standard / "encodings").mkdir(parents=True)
+    for name in ("os.py", "encodings/__init__.py"):
+        (standard / name).touch()
+    (base / "bin").mkdir()
+    _set_home(venv, base / "bin")
+    assert verdict_of(venv.prefix).findings == ()
+    (standard / module).unlink()
+    (finding,) = verdict_of(venv.prefix).findings
+    assert (finding.code, finding.evidence[0]) == (
+        "ED101",
+        f"{standard / module} is missing: no Python starts without it",
+    )
+    assert commands_of(finding, tmp_path) == [
+        f"uv python install --reinstall {MINOR}",
+        f"uv venv --allow-existing --managed-python --python {MINOR} [TMP]/venv",
+    ]
+
+
+def test_finds_ed105_an_interpreter_of_another_minor_version(venv: Venv, tmp_path: Path) -> None:
+    upgraded = tmp_path / "upgraded/bin/python3.9"
+    upgraded.parent.mkdir(parents=True)
+    upgraded.write_bytes(BASE.read_bytes())
+    upgraded.chmod(0o755)
+    venv.python.unlink()
+    venv.python.symlink_to(upgraded)
+    title = f"bin/python is CPython 3.9 and sees none of this venv's packages: they are for {MINOR}"
+    assert outline(verdict_of(venv.prefix), tmp_path) == [f"error ED105 {title}"]
+    _mend(venv, tmp_path)
+    assert _imports(venv)
+    assert verdict_of(venv.prefix).findings == ()
+
+
+def test_finds_ed105_a_venv_that_lost_its_config(venv: Venv, tmp_path: Path) -> None:
+    (venv.prefix / "pyvenv.cfg").unlink()
+    assert not _imports(venv)
+    assert outline(verdict_of(venv.prefix), tmp_path)[0] == (
+        f"error ED105 this venv has lost its pyvenv.cfg: its interpreter runs as {BASE} and sees none of its packages"
+    )
+    _mend(venv, tmp_path)
+    assert _imports(venv)
+    assert verdict_of(venv.prefix).findings == ()
+
+
+def test_a_pth_file_that_is_no_text_stops_python(venv: Venv, tmp_path: Path) -> None:
+    (venv.site_packages / "cafe.pth").write_bytes(b"/opt/caf\xe9\n")
+    assert not _imports(venv)
+    title = "cafe.pth stops this interpreter when it starts: it is not text in UTF-8"
+    assert outline(verdict_of(venv.prefix), tmp_path) == [f"error ED604 {title}"]
+    _mend(venv, tmp_path)
+    assert _imports(venv)
+    assert verdict_of(venv.prefix).findings == ()
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00\x01garbage\n", b"one field\n"])
+def test_a_record_without_rows_is_as_bad_as_none(venv: Venv, tmp_path: Path, content: bytes) -> None:
+    rewrite(venv.dist_info("thing") / "RECORD", content)
+    assert outline(verdict_of(venv.prefix), tmp_path)[0] == (
+        "error ED205 thing 1 was installed incompletely: the RECORD of its dist-info lists no file"
+    )
+    _mend(venv, tmp_path)
+    assert verdict_of(venv.prefix).findings == ()
+
+
+def test_a_renamed_metadata_folder_gets_its_name_back(venv: Venv, tmp_path: Path) -> None:
+    info = venv.dist_info("thing")
+    info.rename(info.with_name("thing-99.0.dist-info"))
+    title = "the metadata folder of thing 1 was renamed: pip and uv take it for another version"
+    assert outline(verdict_of(venv.prefix), tmp_path) == [f"error ED205 {title}"]
+    _mend(venv, tmp_path)
+    assert info.is_dir()
+    assert verdict_of(venv.prefix).findings == ()
+
+
+def test_an_editable_install_whose_source_is_gone(venv: Venv, tmp_path: Path) -> None:
+    source = tmp_path / "a source"
+    source.mkdir()
+    url = source.as_uri()
+    info = venv.dist_info("thing")
+    rewrite(info / "direct_url.json", json.dumps({"url": url, "dir_info": {"editable": True}}))
+    rows = (info / "RECORD").read_text().splitlines(keepends=True)
+    kept = [row for row in rows if "direct_url.json" not in row]
+    rewrite(info / "RECORD", "".join([*kept, f"{info.name}/direct_url.json,,\n"]))
+    note = "note ED412 1 distribution is imported from a source folder: thing"
+    assert outline(verdict_of(venv.prefix), tmp_path) == [note]
+    source.rmdir()
+    (finding,) = verdict_of(venv.prefix).findings
+    assert (finding.severity, finding.title, finding.evidence) == (
+        "error",
+        "thing cannot be imported: installed from a source folder that is gone",
+        (f"thing 1: {url} does not exist",),
+    )
+    _mend(venv, tmp_path)
+    assert verdict_of(venv.prefix).findings == ()
+
+
+@pytest.mark.parametrize("links", ["--symlinks", "--copies"])
+def test_passes_ed105_what_the_venv_module_makes(tmp_path: Path, links: str) -> None:
+    """A copied interpreter is named `python`: its version is told by other files, or not at all."""
+    prefix = tmp_path / "venv"
+    subprocess.run([BASE, "-m", "venv", "--without-pip", links, prefix], check=True)
+    assert verdict_of(prefix).findings == ()
