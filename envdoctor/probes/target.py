@@ -49,11 +49,14 @@ def _of(path: Path) -> Target:
 
 
 def _is_there(path: Path) -> bool:
-    """Tell whether a file is there; raise OSError where that may not be looked up, which is no answer."""
+    """Tell whether a file is there; raise PermissionError where that may not be looked up, which is no answer."""
     try:
         path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
+    except PermissionError:
+        raise
+    except OSError:
+        # A circle of symlinks is there, although nothing can be read from it.
+        return path.is_symlink()
     return True
 
 
