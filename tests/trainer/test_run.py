@@ -84,7 +84,8 @@ def test_default_run_learns_and_decodes_the_targets_own_text(learnt: Path) -> No
     steps = lines(learnt, "step")
     losses = [float(line["loss"]) for line in steps]  # type: ignore[arg-type]
     assert losses[-1] < 0.2 * losses[0]
-    assert len(steps) == 15
+    # Every ten steps, and at step 75, where a checkpoint is written: weights are looked at for NaN before.
+    assert [line["step"] for line in steps] == sorted([*range(10, 151, 10), 75])
     (found,) = lines(learnt, "evaluation")
     assert float(found["acceptance_length"]) > 2.0  # type: ignore[arg-type]
     assert found["identical"] == found["prompts"] == 8

@@ -17,11 +17,9 @@ def encode(tokenizer: Any, messages: Sequence[Message], origin: str) -> Row:
     in the generation prompt is that turn. Raises DataError when the template rewrites earlier turns, because
     the mask would then be a guess.
     """
-    if "{% generation %}" in (tokenizer.chat_template or "") or "{%- generation" in (tokenizer.chat_template or ""):
-        found = tokenizer.apply_chat_template(
-            list(messages), tokenize=True, return_dict=True, return_assistant_tokens_mask=True
-        )
-        return Row(ids=list(found["input_ids"]), wanted=list(found["assistant_masks"]), origin=origin)
+    template = tokenizer.chat_template or ""
+    if "{% generation %}" in template or "{%- generation" in template:
+        return _marked(tokenizer, messages, template, origin)
     text = tokenizer.apply_chat_template(list(messages), tokenize=False)
     spans = [
         _span(tokenizer, messages, index, text, origin)
@@ -30,6 +28,20 @@ def encode(tokenizer: Any, messages: Sequence[Message], origin: str) -> Row:
     ]
     if not spans:
         raise DataError(f"{origin}: no turn of the assistant, so nothing to learn", "remove the row")
+    return _row(tokenizer, text, spans, origin)
+
+
+def _marked(tokenizer: Any, messages: Sequence[Message], template: str, origin: str) -> Row:
+    from transformers.utils.chat_template_utils import render_jinja_template  # noqa: PLC0415 - only for marks
+
+    # transformers' own mask is not taken: 5.6.0 lets a turn that ends in a blank run on to the end of the text.
+    texts, spans = render_jinja_template(
+        [list(messages)], chat_template=template, return_assistant_tokens_mask=True, **tokenizer.special_tokens_map
+    )
+    return _row(tokenizer, texts[0], spans[0], origin)
+
+
+def _row(tokenizer: Any, text: str, spans: Sequence[tuple[int, int]], origin: str) -> Row:
     found = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
     wanted = [int(any(low <= start < high for low, high in spans)) for start, _ in found["offset_mapping"]]
     return Row(ids=list(found["input_ids"]), wanted=wanted, origin=origin)
