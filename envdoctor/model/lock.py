@@ -74,6 +74,8 @@ def _parse_line(line: str, lock: str) -> LockedPackage:
         _validate(pin["version"], marker)
     except ValueError as error:
         raise LockError(f"{lock}: `{shown}`: {error}", "correct the line") from error
+    except RecursionError as error:  # packaging before 26.4 parses parentheses by recursion
+        raise LockError(f"{lock}: `{shown}`: the marker is nested too deeply", "correct the line") from error
     return LockedPackage(name=normalized(pin["name"]), version=pin["version"], hashes=digests, marker=marker)
 
 

@@ -20,7 +20,7 @@ def parse_requirement(line: str) -> "Requirement | None":
 
     try:
         return Requirement(line)
-    except InvalidRequirement:
+    except (InvalidRequirement, RecursionError):
         return None
 
 
