@@ -18,6 +18,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from trainer.errors import ConfigError, TargetModelError
+from trainer.runtime.private_code import private
 
 UNSUPPORTED = ("final_logit_softcapping", "logits_scaling", "logit_scale", "embedding_multiplier", "scale_embedding")
 """Config keys of models that scale embeddings or logits: the shared head would then compute other logits."""
@@ -105,9 +106,9 @@ class Target:
         return self.shared.embedding.device
 
     def compile(self, backend: str) -> None:
-        """Compile the trunk's layers, one by one: all reuse the first one's code."""
-        for layer in self.layers:
-            layer.__dict__["forward"] = torch.compile(layer.forward, dynamic=False, backend=backend)
+        """Compile the trunk's layers, one by one: all reuse the first one's code, which is this target's own."""
+        for layer, forward in zip(self.layers, private(layer.forward for layer in self.layers), strict=True):
+            layer.__dict__["forward"] = torch.compile(forward, dynamic=False, backend=backend)
 
     def features(self, ids: torch.Tensor) -> torch.Tensor:
         """Return the features [B, S, F*H] of ids [B, S].

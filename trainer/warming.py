@@ -1,5 +1,7 @@
 """What `python -m trainer.warmup` does once the gate has let it through: the only part that imports torch."""
 
+from collections.abc import Callable
+
 import torch
 from transformers.utils import logging as transformers_logging
 
@@ -25,41 +27,42 @@ def warm(config: TrainConfig, rank: int | None) -> dict[str, object]:
         torch.set_num_threads(config.run.threads)
     prepare_thread()
     parts = assemble(config)
-    workers = range(topology(config.topology).world) if rank is None else [rank]
-    for worker in workers:
-        _worker(parts, worker)
+    workers = list(range(topology(config.topology).world)) if rank is None else [rank]
+    rounds = [work for worker in workers if (work := _worker(parts, worker)) is not None]
+    for work in rounds:
+        work()
     first = compile_counts()
     # Anything compiled in this second round would be compiled in a running step too.
-    for worker in workers:
-        _worker(parts, worker)
+    for work in rounds:
+        work()
     again = compile_counts().since(first)
     require_sound()
     device = choose(config.run.device, rank or 0)
     return {
-        "workers": list(workers), "device": str(device), "compiles": compiles(config.run.compile, device),
+        "workers": workers, "device": str(device), "compiles": compiles(config.run.compile, device),
         "graphs": first.graphs, "compilations": first.events, "graph_breaks": first.breaks,
         "second_round": again.graphs + again.events, "counters": _counters(),
     }  # fmt: skip
 
 
-def _worker(parts: Parts, rank: int) -> None:
+def _worker(parts: Parts, rank: int) -> Callable[[], None] | None:
+    """Return what warms the worker of this rank, or None where its device does not compile."""
     config, shape = parts.config, topology(parts.config.topology)
-    # Threads put the targets first; see ThreadedRun.
     role = shape.role(rank)
+    # Threads put the targets first; see ThreadedRun.
     place = rank if config.runtime == "processes" else role.index + (shape.targets if role.kind == "drafter" else 0)
     device = choose(config.run.device, place)
     if not compiles(config.run.compile, device):
-        return
+        return None
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    maker = parts.maker(pin=False)
+    maker, buckets = parts.maker(pin=False), config.data.buckets
     if role.kind == "target":
-        warm_target(TargetStep(parts.load_target(device), config.run, OpenDoor()), maker, config.data.buckets)
-        return
-    step = DrafterStep(
-        parts.drafter(device), parts.load_shared(device), config.drafter, parts.mask_token, config.run, OpenDoor()
-    )
-    warm_drafter(step, maker, config.data.buckets)
+        target = TargetStep(parts.load_target(device), config.run, OpenDoor())
+        return lambda: warm_target(target, maker, buckets)
+    shared = parts.load_shared(device)
+    step = DrafterStep(parts.drafter(device), shared, config.drafter, parts.mask_token, config.run, OpenDoor())
+    return lambda: warm_drafter(step, maker, buckets)
 
 
 def _counters() -> dict[str, int]:

@@ -3,6 +3,7 @@
 Neither waits for another worker, so either may run inside the compile gate.
 """
 
+import itertools
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
@@ -17,7 +18,11 @@ from trainer.model.attention import AttentionMask, needs_small_tiles, require_de
 from trainer.model.drafter import Drafter
 from trainer.model.mask import block_mask, dense_mask, noise_tokens, positions
 from trainer.optim import FlatParameters
+from trainer.runtime.private_code import private
 from trainer.target import SharedWeights, Target
+
+_workers = itertools.count()
+"""Compiled code is a worker's own, so a step known to one is new to the next: its number is part of the signature."""
 
 
 class Admission(Protocol):
@@ -40,13 +45,13 @@ class TargetStep:
 
     def __init__(self, target: Target, run: RunConfig, gate: Admission) -> None:
         """Compile the target's trunk where this device compiles."""
-        self.target, self.gate = target, gate
+        self.target, self.gate, self._worker = target, gate, next(_workers)
         if compiles(run.compile, target.device):
             target.compile(run.backend)
 
     def run(self, batch: Batch) -> torch.Tensor:
         """Return features [B, S, F*H]; `batch` is on the target's device."""
-        signature = ("target", tuple(batch.ids.shape), self.target.shared.embedding.dtype)
+        signature = ("target", self._worker, tuple(batch.ids.shape))
         with self.gate.step(signature, str(self.target.device)):
             return self.target.features(batch.ids)
 
@@ -65,6 +70,7 @@ class DrafterStep:
     ) -> None:
         """Move nothing: `model` and `shared` are on the drafter's device already."""
         self.model, self.shared, self.gate, self.mask_token = model, shared, gate, mask_token
+        self._worker = next(_workers)
         self.device = shared.embedding.device
         self.gamma = drafter.gamma or default_gamma(drafter.block)
         self.chunk = run.loss_rows
@@ -77,12 +83,12 @@ class DrafterStep:
         self.parameters = FlatParameters(model)
         if self.compiled:
             model.compile_layers(run.backend)
-            self.kernel = torch.compile(chunk_loss, fullgraph=True, dynamic=False, backend=run.backend)
+            (kernel,) = private([chunk_loss])
+            self.kernel = torch.compile(kernel, fullgraph=True, dynamic=False, backend=run.backend)
 
     def run(self, batch: Batch, features: torch.Tensor) -> LossParts:
         """Return the detached parts of one micro-batch; the gradients are in `parameters`."""
-        kind = "flex" if self.flex else "dense"
-        signature = ("drafter", tuple(batch.ids.shape), batch.shape, features.dtype, kind, "backward")
+        signature = ("drafter", self._worker, tuple(batch.ids.shape), batch.shape, features.dtype, "backward")
         with self.gate.step(signature, str(self.device)):
             parts = self._forward(batch, features)
             parts.loss_sum.backward()
