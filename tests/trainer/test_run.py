@@ -203,6 +203,25 @@ def test_threads_and_processes_train_the_bits_of_one_worker(
     assert sorted((line["worker"], line["batches"]) for line in workers) == [("target-0", STEPS), ("target-1", STEPS)]
 
 
+def test_compiled_threads_train_like_one_eager_worker(cache: Path, straight: Path, tmp_path: Path) -> None:
+    output = tmp_path / "threads"
+    # In a process of its own: dynamo hides a warning of its tracing from users, but not from a filter of "error".
+    process = start(
+        output, cache, "--runtime", "threads", "--targets", "1", "--drafters", "2", "--compile", "on",
+        "--set", "run.backend=aot_eager",
+    )  # fmt: skip
+    _, stderr = process.communicate(timeout=300)
+    assert process.returncode == 0, stderr
+    found, wanted = state(output), state(straight)
+    for name, tensor in wanted.items():
+        torch.testing.assert_close(found[name], tensor, rtol=1e-3, atol=1e-5)
+    # Every bucket was compiled in the warm-up, behind the gate, and nothing after it.
+    assert {line["compilations"] for line in lines(output, "step")} == {0}
+    assert lines(output, "end")[0]["verdict"] == [
+        {"name": "steady compiles", "met": True, "text": "0 compilations after the warm-up"}
+    ]
+
+
 def test_sigterm_to_the_launcher_saves_and_ends_every_process(cache: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
     process = start(output, cache, "--runtime", "processes", "--targets", "1", "--drafters", "2")
