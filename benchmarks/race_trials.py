@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,17 @@ LIMIT = 600
 """Seconds after which a trial counts as hung."""
 
 
-def forked(workload: str, steps: int, *, guarded: bool) -> dict[str, Any]:
-    """Run one trial in a forked child and return its fields, or what killed it."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Running:
+    """A trial in a forked child: what it is, and where its fields will come from."""
+
+    workload: str
+    guarded: bool
+    reader: int
+
+
+def fork(workload: str, steps: int, *, guarded: bool) -> tuple[int, Running]:
+    """Start one trial in a forked child; returns its process id."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -45,14 +55,32 @@ def forked(workload: str, steps: int, *, guarded: bool) -> dict[str, Any]:
             json.dump({**dataclasses.asdict(trial), "bad": trial.bad}, out)
         os._exit(0)
     os.close(writer)
-    with os.fdopen(reader) as read:
+    return child, Running(workload, guarded, reader)
+
+
+def collect(trial: Running, status: int) -> dict[str, Any]:
+    """Return an ended trial's fields, or what killed it; a trial's fields fit into the pipe."""
+    with os.fdopen(trial.reader) as read:
         told = read.read()
-    _, status = os.waitpid(child, 0)
     if told:
         return dict(json.loads(told))
     code = os.waitstatus_to_exitcode(status)
     what = "hung" if code == -signal.SIGALRM else f"ended with {code}"
-    return {"workload": workload, "guarded": guarded, "bad": True, "errors": [f"process {what}"], "steps": 0}
+    return {
+        "workload": trial.workload, "guarded": trial.guarded, "bad": True, "errors": [f"process {what}"], "steps": 0,
+    }  # fmt: skip
+
+
+def trials(workload: str, steps: int, count: int, jobs: int, *, guarded: bool) -> Iterator[dict[str, Any]]:
+    """Yield the fields of `count` trials as they end, `jobs` of them running at a time."""
+    running: dict[int, Running] = {}
+    for place in range(count + jobs):
+        if place >= jobs and running:
+            child, status = os.wait()
+            yield collect(running.pop(child), status)
+        if place < count:
+            child, trial = fork(workload, steps, guarded=guarded)
+            running[child] = trial
 
 
 def summarise(results: list[dict[str, Any]]) -> dict[str, Any]:
@@ -74,6 +102,7 @@ def main() -> None:
     parser.add_argument("--guarded", type=int, default=200, help="trials of each workload behind the gate")
     parser.add_argument("--unguarded", type=int, default=20, help="trials of each workload without it")
     parser.add_argument("--steps", type=int, default=60, help="steps of each of the three threads")
+    parser.add_argument("--jobs", type=int, default=1, help="trials at a time, each of three threads")
     parser.add_argument("--workloads", default=",".join(WORKERS))
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
@@ -82,8 +111,8 @@ def main() -> None:
     for workload in arguments.workloads.split(","):
         for guarded, count in ((False, arguments.unguarded), (True, arguments.guarded)):
             name, started, results = f"{workload}, {'gate' if guarded else 'no gate'}", time.monotonic(), []
-            for _ in range(count):
-                results.append(forked(workload, arguments.steps, guarded=guarded))
+            for result in trials(workload, arguments.steps, count, arguments.jobs, guarded=guarded):
+                results.append(result)
                 record["results"][name] = {**summarise(results), "seconds": round(time.monotonic() - started, 1)}
                 if arguments.out:
                     arguments.out.write_text(json.dumps(record, indent=1) + "\n")
