@@ -1,10 +1,11 @@
-"""The process topology over several CUDA devices: targets send features over NCCL, drafters sum gradients.
+"""Targets and drafters on several CUDA devices: as processes over NCCL, or as threads behind the compile gate.
 
-    python3 benchmarks/trainer_nccl.py --out trainer_nccl.json                  # 1 target + 1 drafter, two devices
-    python3 benchmarks/trainer_nccl.py --targets 2 --drafters 2 --out ...       # four devices
+    python3 benchmarks/trainer_topologies.py --out two.json                        # 1 target + 1 drafter, two devices
+    python3 benchmarks/trainer_topologies.py --targets 2 --drafters 2 --out ...    # four devices
+    python3 benchmarks/trainer_topologies.py --runtime threads --out ...           # one process
 
-Weights are random and of Qwen3-8B's size, the same on every device; everything else is the trainer's own process
-runtime: loader, grants, hand-over, reduction, log lines.
+Weights are random and of Qwen3-8B's size, the same on every device; everything else is the trainer's own runtime:
+loader, grants or channels, hand-over, reduction, log lines.
 """
 
 # ruff: noqa: PLC0415 - the repository root comes onto sys.path first
@@ -24,7 +25,8 @@ sys.path.insert(0, str(ROOT))
 
 
 def worker(arguments: argparse.Namespace) -> None:
-    """Be one rank; rank 0 writes the record."""
+    """Be one rank, or all workers as threads; the lead writes the record."""
+    import copy
     import dataclasses
 
     import torch
@@ -32,26 +34,30 @@ def worker(arguments: argparse.Namespace) -> None:
 
     from trainer.device import matmul_rate
     from trainer.metrics import Progress
-    from trainer.runtime import processes
+    from trainer.runtime import processes, threads
     from trainer.runtime.session import Session
-    from trainer.target import SharedWeights
+    from trainer.target import SharedWeights, Target
 
-    rank = int(os.environ["RANK"])
-    cuda = arguments.device == "cuda"
+    rank = int(os.environ.get("RANK", "0"))
+    cuda, together = arguments.device == "cuda", arguments.runtime == "threads"
     if cuda:
         torch.cuda.set_device(rank)
     device = torch.device("cuda", rank) if cuda else torch.device("cpu")
 
     @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
     class Parts(RandomParts):
+        def load_target(self, device: torch.device) -> Target:
+            here = next(self.model.parameters()).device == device
+            return Target(self.model if here else copy.deepcopy(self.model).to(device), self.layer_ids)
+
         def load_shared(self, device: torch.device) -> SharedWeights:
             embedding = self.model.get_input_embeddings().weight.detach().clone()
             head = self.model.get_output_embeddings().weight.detach().clone()
             return SharedWeights(embedding=embedding.to(device), head=head.to(device))
 
     asked = argparse.Namespace(
-        device=str(device), tiny=arguments.tiny, backend=arguments.backend, rows=arguments.rows, steps=arguments.steps,
-        sections="", out=None,
+        device=arguments.device if together else str(device), tiny=arguments.tiny, backend=arguments.backend,
+        rows=arguments.rows, steps=arguments.steps, sections="", out=None,
     )  # fmt: skip
     bench = Bench(asked)
     config = bench.config(steps=arguments.steps, backend=arguments.backend)
@@ -67,6 +73,7 @@ def worker(arguments: argparse.Namespace) -> None:
         waits = {name: round(share, 3) for name, share in progress.waits.items()}
         print(f"step {progress.step} {progress.tokens_per_second:,.0f} tok/s waits {waits}", flush=True)
 
+    started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         session = Session(
             parts=parts, output=Path(folder), saved=None, stop=lambda: False, report=report, lead=rank == 0,
@@ -74,16 +81,18 @@ def worker(arguments: argparse.Namespace) -> None:
             journal=lambda event, values: told.append({"event": event, **values}),
         )  # fmt: skip
         session._rate = matmul_rate(device, bench.dtype)  # noqa: SLF001 - measured before anybody works
-        outcome = processes.run(parts, session)
-    print(json.dumps({"rank": rank, "told": told, "peak_gb": bench.peak()}), flush=True)
+        outcome = threads.run(parts, session) if together else processes.run(parts, session)
+    print(json.dumps({"rank": rank, "told": told, "notes": session.notes, "peak_gb": bench.peak()}), flush=True)
     if outcome is None:
         return
     record = {
         "torch": torch.__version__, "nccl": str(torch.cuda.nccl.version()) if cuda else "",
+        "device": torch.cuda.get_device_name(device) if cuda else "cpu", "runtime": arguments.runtime,
         "targets": arguments.targets, "drafters": arguments.drafters, "rows": arguments.rows,
         "tokens_per_second": round(outcome.tokens_per_second), "mfu": round(outcome.utilisation, 4),
         "memory_growth": outcome.growth, "compilations_after_warm_up": outcome.compilations,
-        "rate_tflops": round(session._rate / 1e12, 1), "lines": [line.line() for line in lines],  # noqa: SLF001
+        "rate_tflops": round(session._rate / 1e12, 1), "wall_s": round(time.perf_counter() - started, 1),  # noqa: SLF001
+        "notes": session.notes, "lines": [line.line() for line in lines],
     }  # fmt: skip
     print(json.dumps({key: value for key, value in record.items() if key != "lines"}), flush=True)
     if arguments.out:
@@ -91,10 +100,11 @@ def worker(arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Start one process a device and wait for all."""
+    """Start one process a device and wait for all, or be the one process of all threads."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--targets", type=int, default=1)
     parser.add_argument("--drafters", type=int, default=1)
+    parser.add_argument("--runtime", choices=("processes", "threads"), default="processes")
     parser.add_argument("--rows", type=int, default=2)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--device", default="cuda")
@@ -102,7 +112,7 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    if "RANK" in os.environ:
+    if "RANK" in os.environ or arguments.runtime == "threads":
         worker(arguments)
         return
     world = arguments.targets + arguments.drafters
