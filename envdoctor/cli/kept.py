@@ -3,7 +3,7 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,8 +12,10 @@ from envdoctor.cli.terminal import say
 from envdoctor.errors import ProfileError, UsageError
 from envdoctor.model.wording import counted
 from envdoctor.probes.host import Host
-from envdoctor.stack.generations import Generation
 from envdoctor.stack.store import Store
+
+if TYPE_CHECKING:  # a restore asks its question without the kept venvs' own code
+    from envdoctor.stack.generations import Generation
 
 VenvOption = Annotated[str, typer.Option("--venv", metavar="VENV", help="Default: $VIRTUAL_ENV, else ./.venv.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")]
@@ -50,7 +52,7 @@ def launch_hosts(host: Host) -> tuple[Host, ...]:
     return tuple(seen)
 
 
-def line(generation: Generation) -> str:
+def line(generation: "Generation") -> str:
     """Return what a venv is, in one line without its number."""
     parts = [
         generation.profile or "not made by envdoctor",

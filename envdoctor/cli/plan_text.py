@@ -4,14 +4,18 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from envdoctor.model.plan import Change, Plan, User
 from envdoctor.model.wording import counted
-from envdoctor.stack.restore import Restored
 from envdoctor.stack.urls import shown
+
+if TYPE_CHECKING:  # prune and rollback use this too, and restore nothing
+    from envdoctor.stack.restore import Restored
 
 _LISTED = 12
 _NAMED = 3
+MEANWHILE = "what such a process has open stays the old venv's; what it imports or opens by path later is the new one's"
 
 
 def plan_text(plan: Plan) -> str:
@@ -35,7 +39,7 @@ def plan_text(plan: Plan) -> str:
     return "\n".join(lines) + "\n"
 
 
-def outcome_text(done: Restored) -> str:
+def outcome_text(done: "Restored") -> str:
     """Return what was done, and the way back."""
     verified = done.verified
     counts = f"{counted(verified.distributions, 'package')}, {counted(verified.files, 'file')} ({size(verified.bytes)})"
@@ -47,14 +51,11 @@ def outcome_text(done: Restored) -> str:
 
 def kept_lines(target: Path, kept: Path, users: Sequence[User]) -> list[str]:
     """Return where the old venv is, who still runs from it, and the way back."""
-    running = " and ".join(f"process {user.pid} ({user.command})" for user in users[:_NAMED])
-    more = f" and {len(users) - _NAMED} more" if len(users) > _NAMED else ""
-    goes = "goes" if len(users) == 1 else "go"
-    who = f"{running}{more} {goes} on with its files until started again" if users else "no running process uses it"
-    return [
-        f"the old venv is kept at {kept}; {who}",
-        f"to go back: envdoctor rollback --venv {shlex.quote(str(target))}",
-    ]
+    lines = [f"the old venv is kept at {kept}" + ("" if users else "; no running process uses it")]
+    lines += [f"in use by {user}" for user in users[:_NAMED]]
+    lines += [f"and {len(users) - _NAMED} more"] if len(users) > _NAMED else []
+    lines += [MEANWHILE] if users else []
+    return [*lines, f"to go back: envdoctor rollback --venv {shlex.quote(str(target))}"]
 
 
 def size(count: int) -> str:
@@ -69,9 +70,11 @@ def size(count: int) -> str:
 
 def _users(users: Sequence[User]) -> Iterator[str]:
     for index, user in enumerate(users[:_NAMED]):
-        yield f"  {'in use by' if not index else '':13}process {user.pid}: {user.command}"
+        yield f"  {'in use by' if not index else '':13}{user}"
     if len(users) > _NAMED:
         yield f"{'':15}and {len(users) - _NAMED} more (--format json lists all)"
+    if users:
+        yield f"{'':15}{MEANWHILE}"
 
 
 def _sources(plan: Plan) -> str:

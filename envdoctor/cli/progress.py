@@ -1,12 +1,15 @@
 """Progress of a restore on stderr: bars on a terminal, lines elsewhere."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-
+from envdoctor.cli.terminal import say
 from envdoctor.stack.events import Event, Listener, Phase
+
+if TYPE_CHECKING:  # a command without a terminal draws no bars
+    from rich.progress import Progress, TaskID
 
 _TITLES: dict[Phase, str] = {
     "plan": "Plan",
@@ -32,20 +35,21 @@ _STANDING: dict[Phase, str] = {
 @contextmanager
 def progress() -> Iterator[Listener]:
     """Give a listener that shows events until the block ends."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _Lines(console)
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield _Lines()
         return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = (TextColumn("{task.fields[title]:8}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console) as bars:
+    with Progress(*columns, console=Console(stderr=True)) as bars:
         yield _Bars(bars)
 
 
 class _Lines:
     """One line when a phase begins, and what it says that is no count."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self) -> None:
         self._phase: Phase | None = None
         self._text = ""
 
@@ -53,14 +57,14 @@ class _Lines:
         news = event.phase != self._phase or (event.phase in _TOLD and event.text != self._text)
         if news and event.text:
             text = _STANDING.get(event.phase, event.text)
-            self._console.print(f"{_TITLES[event.phase]:8} {text}", markup=False, highlight=False, soft_wrap=True)
+            say(f"{_TITLES[event.phase]:8} {text}")
         self._phase, self._text = event.phase, event.text
 
 
 class _Bars:
     """One bar a phase."""
 
-    def __init__(self, bars: Progress) -> None:
+    def __init__(self, bars: "Progress") -> None:
         self._bars = bars
         self._tasks: dict[Phase, TaskID] = {}
 

@@ -9,7 +9,7 @@ import typer
 from envdoctor import profile_store
 from envdoctor.cli.kept import HEAD, DryRunOption, VenvOption, YesOption, agreed
 from envdoctor.cli.options import FormatOption, JsonOption, ProfileOption
-from envdoctor.cli.plan_text import kept_lines, size
+from envdoctor.cli.plan_text import MEANWHILE, kept_lines, size
 from envdoctor.cli.progress import progress
 from envdoctor.cli.signals import stoppable
 from envdoctor.cli.terminal import say, write_result
@@ -110,7 +110,8 @@ def _plan_text(plan: RepairPlan) -> str:
         "  on a linked copy, which is verified, examined and swapped in in one step",
         f"  the venv as it is now is kept at {plan.keep}",
     ]
-    lines += [f"  in use by process {user.pid}: {user.command}" for user in plan.users]
+    lines += [f"  in use by {user}" for user in plan.users]
+    lines += [f"  {MEANWHILE}"] if plan.users else []
     if plan.restore_instead:
         lines += ["", f"  {plan.restore_instead}: envdoctor restore --profile {plan.profile} --venv {plan.target}"]
     return "\n".join(lines) + "\n"

@@ -47,6 +47,9 @@ def restore(
         typer.Option("--wheelhouse", metavar="DIR", help="Folder of wheels, asked first (see `fetch`). Repeatable."),
     ] = [],  # noqa: B006 - typer reads the default and never shares it
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    unless_in_use: Annotated[
+        bool, typer.Option("--unless-in-use", help="Refuse to swap while a process runs from the venv.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Rebuild even when the stack is already in place.")] = False,
     output_format: FormatOption = "text",
     json: JsonOption = False,
@@ -69,6 +72,7 @@ def restore(
         python=python,
         offline=offline or host.environ.get("UV_OFFLINE", "").lower() in {"1", "true", "yes", "on"},
         wheelhouses=wheelhouses.chosen(wheelhouse, file, host.cwd),
+        while_in_use=not unless_in_use,
     )
     recovered = () if dry_run else _recover(target)
     prepared = restoring.prepare(request, host)
@@ -142,10 +146,15 @@ def _carry_out(prepared: Prepared) -> Restored:
 
 
 def _examiner(prepared: Prepared) -> restoring.Examine:
-    from envdoctor.stack.examination import objections
-
     request = prepared.request
-    return lambda venv: objections(venv, prepared.host, request.file.profile, request.lock)
+
+    def examine(venv: Path) -> tuple[str, ...]:
+        # Every check comes with this; it is loaded while the copy's files are being hashed.
+        from envdoctor.stack.examination import objections
+
+        return objections(venv, prepared.host, request.file.profile, request.lock)
+
+    return examine
 
 
 def _state(prepared: Prepared) -> str:

@@ -46,7 +46,7 @@ def rollback(
     if store.target.is_dir():
         now = generations.describe(store.target, 0)
         lines.append(f"what is there now is kept at {store.next_generation()}: {line(now)}")
-    lines += [f"it is in use by process {user.pid}: {user.command}" for user in running]
+    lines += [f"it is in use by {user}" for user in running]
     if dry_run:
         plan = {**HEAD, "status": "planned", "generation": encode(back), "users": encode(running)}
         write_result(json_module.dumps(plan, indent=2) + "\n" if as_json else "\n".join(lines) + "\n")

@@ -47,6 +47,10 @@ def run(
     restore: Annotated[
         bool, typer.Option("--restore", help="Restore the profile's stack first when the check finds errors.")
     ] = False,
+    yes_while_in_use: Annotated[
+        bool,
+        typer.Option("--yes-while-in-use", help="Let `--restore` swap the venv although other processes run from it."),
+    ] = False,
     mode: Annotated[
         gate.Mode,
         typer.Option(
@@ -73,7 +77,7 @@ def run(
         raise UsageError("no profile to run on", "`envdoctor profiles` lists them: `envdoctor run --profile P -- CMD`")
     chosen, why = gate.choose(mode, reason, os.environ)
     if restore:
-        _restore_where_needed(venv, profile)
+        _restore_where_needed(venv, profile, while_in_use=yes_while_in_use)
     launch = prepare(venv, profile, Host.current())
     if chosen == "off":
         gate.record(profile, chosen, why, (), str(launch.prefix))
@@ -122,7 +126,7 @@ def _verdict(launch: Launch, color: Color) -> Verdict:
     return verdict
 
 
-def _restore_where_needed(venv: str, profile: str) -> None:
+def _restore_where_needed(venv: str, profile: str, *, while_in_use: bool) -> None:
     try:
         launch = prepare(venv, profile, Host.current())
         verdict = examine_request(Request(venv=launch.venv, profile=profile), launch.host)[1]
@@ -135,4 +139,4 @@ def _restore_where_needed(venv: str, profile: str) -> None:
 
         # stdout belongs to the command that is about to start.
         with contextlib.redirect_stdout(sys.stderr):
-            restore(profile=profile, venv=venv, yes=True)
+            restore(profile=profile, venv=venv, yes=True, unless_in_use=not while_in_use)

@@ -75,6 +75,15 @@ class User:
 
     pid: int
     command: str
+    how: Literal["runs", "works inside"] = "runs"
+    """runs: its program or libraries are the venv's; works inside: its working directory lies in the venv."""
+    mapped: int = 0
+    """How many files of the venv it maps."""
+
+    def __str__(self) -> str:
+        """Return "process 812: python train.py (maps 214 of its files)"."""
+        started = "started from it" if self.how == "runs" else "works inside it"
+        return f"process {self.pid}: {self.command} ({f'maps {self.mapped} of its files' if self.mapped else started})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +110,7 @@ class Plan:
     offline: bool = False
     """Nothing may be fetched."""
     users: tuple[User, ...] = ()
-    """Running processes that go on with the old venv's files."""
+    """Running processes that use the venv."""
 
     @property
     def download_bytes(self) -> int:

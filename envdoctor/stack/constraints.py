@@ -1,15 +1,16 @@
 """A configured constraint that contradicts the lock: pip would refuse what the lock pins, so it must be named."""
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from envdoctor.model.lock import LockedPackage
+from envdoctor.model.names import normalized
 
 _DEPTH = 8
+_NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*?)\s*(?:[\[(<>=!~;@]|$)")
 
 
 def contradictions(
@@ -42,12 +43,17 @@ def _of_file(path: Path, locked: Mapping[str, LockedPackage], markers: Mapping[s
 
 
 def _of_line(line: str, path: Path, locked: Mapping[str, LockedPackage], markers: Mapping[str, str]) -> Iterator[str]:
+    name = _NAME.match(line)
+    if name and normalized(name[1]) not in locked:
+        return  # most lines of a large file are about something else
+    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 - slow, and seldom needed
+
     try:
         requirement = Requirement(line.split(" --hash", maxsplit=1)[0])
     except InvalidRequirement:
         yield f"{path}: `{line}` could not be understood"
         return
-    package = locked.get(canonicalize_name(requirement.name))
+    package = locked.get(normalized(requirement.name))
     if package is None or (requirement.marker and not requirement.marker.evaluate(dict(markers))):
         return
     if not requirement.specifier.contains(Version(package.version), prereleases=True):

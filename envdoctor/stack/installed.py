@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import dataclass
-from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -45,17 +44,36 @@ def installed(venv: Path) -> dict[str, Installed]:
     if site is None:
         return {}
     found: dict[str, Installed] = {}
-    for distribution in distributions(path=[str(site)]):
-        name = distribution.metadata["Name"]
-        if name:
-            normal = canonicalize_name(name)
-            found[normal] = Installed(name=normal, version=distribution.version or "", note=_origin(distribution))
+    for info in site.iterdir() if site.is_dir() else ():
+        if info.suffix in (".dist-info", ".egg-info"):
+            headers = _headers(info)
+            if name := headers.get("name"):
+                normal = canonicalize_name(name)
+                found[normal] = Installed(name=normal, version=headers.get("version", ""), note=_origin(info))
     return dict(sorted(found.items()))
 
 
-def _origin(distribution: Distribution) -> str:
-    text = distribution.read_text("direct_url.json")
-    if not text:
+def _headers(info: Path) -> dict[str, str]:
+    """Return the metadata's first value of each header, by its name in small letters; none when it cannot be read."""
+    egg = info.suffix == ".egg-info"
+    found: dict[str, str] = {}
+    try:
+        with (info if egg and info.is_file() else info / ("PKG-INFO" if egg else "METADATA")).open("rb") as file:
+            # What follows the first blank line is the project's README, often a hundred times as long.
+            for line in file:
+                if not line.strip():
+                    break
+                key, _, value = line.decode("utf-8", "replace").partition(":")
+                found.setdefault(key.lower(), value.strip())
+    except OSError:
+        return {}
+    return found
+
+
+def _origin(info: Path) -> str:
+    try:
+        text = (info / "direct_url.json").read_text(encoding="utf-8", errors="replace")
+    except OSError:
         return ""
     try:
         told = json.loads(text)

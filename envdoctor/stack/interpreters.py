@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,8 +38,8 @@ class Wanted:
     """What the user named: a path or a version; empty to search."""
     patient: Path | None = None
     """The old venv: its base interpreter is tried first, its own never."""
-    managed: Path | None = None
-    """The folder of uv's own interpreters."""
+    managed: Callable[[], Path | None] = lambda: None
+    """Tells the folder of uv's own interpreters; asked only when it comes to them."""
 
 
 def choose(wanted: Wanted, environment: Mapping[str, str], home: Path) -> Interpreter:
@@ -103,8 +103,8 @@ def _candidates(
         pyenv = Path(environment.get("PYENV_ROOT") or home / ".pyenv") / "versions"
         for installed in _newest_first(pyenv, f"{version}.*"):
             yield installed / "bin" / f"python{version}", "pyenv"
-        if wanted.managed is not None:
-            for installed in _newest_first(wanted.managed, f"cpython-{version}.*"):
+        if (managed := wanted.managed()) is not None:
+            for installed in _newest_first(managed, f"cpython-{version}.*"):
                 yield installed / "bin" / f"python{version}", "uv's own interpreters"
 
 

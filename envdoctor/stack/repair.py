@@ -45,6 +45,7 @@ from envdoctor.stack.repair_plan import Mending, RepairPlan, Verdict, mend
 from envdoctor.stack.restore import refuse_no_venv
 from envdoctor.stack.settings import Sources
 from envdoctor.stack.store import Store
+from envdoctor.stack.swap import sync_file_system
 from envdoctor.stack.transaction import Copying, Exchanged, exchange
 from envdoctor.stack.uv import Uv
 from envdoctor.stack.verify import Verified, refuse
@@ -170,6 +171,8 @@ def _make_copy(prepared: Prepared, copying: Copying, listen: Listener) -> Repair
         )
     clock.lap("check")
     _sign(prepared, folder)
+    sync_file_system(folder)
+    clock.lap("sync")
     return Repaired(verified=verified_by(read, len(prepared.expected)), remaining=remaining)
 
 

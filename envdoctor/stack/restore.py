@@ -49,6 +49,8 @@ class Request:
     offline: bool = False
     wheelhouses: tuple[Path, ...] = ()
     """Folders of wheels to take before any other source."""
+    while_in_use: bool = True
+    """Swap under processes that run from the venv; else that is refused, also when one is started meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +80,7 @@ class Restored:
     recovered: tuple[str, ...]
     """What was done first about an earlier, interrupted restore."""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """Wall seconds of build, verify (with the checks beside it), check (what they took longer), sync, swap."""
+    """Wall seconds of build, verify (checks and writing out beside it), check (what they took longer), sync, swap."""
 
 
 def prepare(request: Request, host: Host) -> Prepared:
@@ -87,37 +89,39 @@ def prepare(request: Request, host: Host) -> Prepared:
     refuse_no_venv(store.target)
     refuse_strangers(store.target)
     uv = uv_tool.locate(host.environ, host.cwd)
-    interpreter = interpreters.choose(
-        interpreters.Wanted(
-            versions=request.file.profile.python.versions,
-            named=request.python,
-            patient=store.target,
-            managed=_managed(uv),
-        ),
-        host.environ,
-        host.home,
-    )
-    chosen = request.lock.select(interpreter.markers)
     pip = with_wheelhouses(pip_config.read(host.environ, host.home, venv=store.target), request.wheelhouses)
-    configured = settings.configured(uv, pip, host.home, interpreter.path)
-    found = sources.locate(
-        uv,
-        list(chosen.values()),
-        interpreter,
-        configured,
-        torch_backend=request.file.profile.lock.torch_backend,
-        offline=request.offline,
+    wanted = interpreters.Wanted(
+        versions=request.file.profile.python.versions,
+        named=request.python,
+        patient=store.target,
+        managed=lambda: _managed(uv),
     )
+    with ThreadPoolExecutor(3) as beside:
+        # uv and the interpreter answer as processes of their own; what is read here is read while they do.
+        asking = beside.submit(settings.configured, uv, pip, host.home, sys.executable)
+        reading = beside.submit(_present, store.target)
+        looking = beside.submit(users, store.target, host.proc)
+        interpreter = interpreters.choose(wanted, host.environ, host.home)
+        chosen = request.lock.select(interpreter.markers)
+        configured = asking.result()
+        found = sources.locate(
+            uv,
+            list(chosen.values()),
+            interpreter,
+            configured,
+            torch_backend=request.file.profile.lock.torch_backend,
+            offline=request.offline,
+        )
     plan = planning.assemble(
         target=store.target,
         keep=store.next_generation(),
         file=request.file,
         interpreter=interpreter,
-        present=_present(store.target),
+        present=reading.result(),
         locked=chosen,
         found=found,
         offline=request.offline,
-        users=users(store.target, host.proc),
+        users=looking.result(),
         warnings=(
             *configured.warnings,
             *_ownership(store.target, host),
@@ -154,17 +158,36 @@ def carry_out(prepared: Prepared, examine: Examine, listen: Listener) -> Restore
             f"{first.name} {first.version} is not to be had: {first.reason}" + (f"; and {more} more" if more else ""),
             first.hint,
         )
-    done = exchange(
-        store, "restore", plan.profile, lambda copying: _make_copy(prepared, copying, examine, listen), listen
-    )
+    using = plan.users
+    _refuse_in_use(prepared, using)
+
+    def make(copying: Copying) -> Verified:
+        nonlocal using
+        verified = _make_copy(prepared, copying, examine, listen)
+        # The build took its time: who uses the venv now?
+        using = users(store.target, prepared.host.proc)
+        _refuse_in_use(prepared, using)
+        return verified
+
+    done = exchange(store, "restore", plan.profile, make, listen)
     return Restored(
         target=store.target,
         kept=done.kept,
-        users=plan.users,
+        users=using,
         verified=done.made,
         recovered=done.recovered,
         seconds=done.seconds,
     )
+
+
+def _refuse_in_use(prepared: Prepared, using: tuple[User, ...]) -> None:
+    running = [user for user in using if user.how == "runs"]
+    if running and not prepared.request.while_in_use:
+        raise RestoreError(
+            f"{prepared.store.target} is in use, and is not swapped under {'; '.join(map(str, running))}",
+            "wait until it has ended; `run --yes-while-in-use`, or a restore without `--unless-in-use`, swaps all the "
+            "same: what it has open stays, what it imports or opens by path later is the new venv's",
+        )
 
 
 def _make_copy(prepared: Prepared, copying: Copying, examine: Examine, listen: Listener) -> Verified:
@@ -189,6 +212,7 @@ def _make_copy(prepared: Prepared, copying: Copying, examine: Examine, listen: L
         )
     clock.lap("check")
     _sign(prepared, folder)
+    clock.lap("sync")
     return verified
 
 
@@ -199,7 +223,12 @@ def _sign(prepared: Prepared, folder: Path) -> None:
         "restored_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "envdoctor": __version__,
     }
-    (folder / NOTE).write_text(json.dumps(note, indent=1) + "\n", encoding="utf-8")
+    # The one file since the copy was written out.
+    with (folder / NOTE).open("w", encoding="utf-8") as file:
+        file.write(json.dumps(note, indent=1) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    journal.sync_folder(folder)
 
 
 def _present(venv: Path) -> planning.Present:

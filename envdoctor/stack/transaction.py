@@ -17,7 +17,7 @@ from envdoctor.stack import journal
 from envdoctor.stack.events import Event, Listener
 from envdoctor.stack.journal import Command, Entry
 from envdoctor.stack.store import Store, locked, remove_tree
-from envdoctor.stack.swap import put_in_place, sync_file_system, uninterrupted
+from envdoctor.stack.swap import put_in_place, uninterrupted
 
 T = TypeVar("T")
 
@@ -98,6 +98,7 @@ def exchange(
 ) -> Exchanged[T]:
     """Let `make` build and prove a copy, then swap it in. On any failure the copy is removed and the venv is as it was.
 
+    What `make` leaves must be written out (syncfs, fsync): after a power cut it is as whole as the swap that follows.
     Raises RestoreError, and whatever `make` raises.
     """
     with opened(store, listen) as held:
@@ -117,8 +118,6 @@ def exchange(
                 journal.write(store, entry)
                 made = make(Copying(folder=folder, descriptor=held.descriptor, clock=clock))
                 listen(Event(phase="swap", text="swapping the new venv in"))
-                sync_file_system(folder)
-                clock.lap("sync")
                 with uninterrupted():
                     kept = put_in_place(store, entry)
                 clock.lap("swap")

@@ -160,6 +160,31 @@ def test_restore_mends_a_broken_venv_before_the_command_starts(tmp_path: Path) -
     assert again == Outcome(code=0, out="started\n", err="")
 
 
+def test_restore_does_not_swap_under_a_running_process_unless_told(tmp_path: Path) -> None:
+    incident = make_incident(tmp_path)
+    incident.lose()
+    extra = local_sources(tmp_path)
+    command = ("run", "-p", "small", "--restore", "--", "echo", "started")
+    with subprocess.Popen(
+        [incident.venv.prefix / "bin/python", "-c", "input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as training:
+        inode = incident.venv.prefix.stat().st_ino
+        refused = run_envdoctor(*command, folder=tmp_path, extra=extra)
+        assert (refused.code, refused.out) == (4, "")
+        assert refused.err.endswith(
+            "error: [TMP]/.venv is in use, and is not swapped under "
+            f"process {training.pid}: [TMP]/.venv/bin/python -c input() (started from it)\n"
+            "[TMP]/.venv is as it was\n\n"
+            "hint: wait until it has ended; `run --yes-while-in-use`, or a restore without `--unless-in-use`, swaps "
+            "all the same: what it has open stays, what it imports or opens by path later is the new venv's\n"
+        )
+        assert incident.venv.prefix.stat().st_ino == inode
+        told = run_envdoctor("run", "--yes-while-in-use", *command[1:], folder=tmp_path, extra=extra)
+        training.kill()
+    assert (told.code, told.out) == (0, "started\n")
+    assert incident.venv.prefix.stat().st_ino != inode
+
+
 def test_restore_makes_a_venv_that_is_not_there(tmp_path: Path) -> None:
     incident = make_incident(tmp_path)
     shutil.rmtree(incident.venv.prefix)

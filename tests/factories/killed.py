@@ -32,7 +32,13 @@ def _told(event: str, arguments: tuple[object, ...]) -> str:
     """Return a line for an event that changes something, else an empty string."""
     if event in _CHANGES:
         return f"{event} {' '.join(map(str, arguments[:2]))}"
-    if event == "open" and isinstance(arguments[2], int) and arguments[2] & _WRITES:
+    # A descriptor that becomes a file object changes nothing.
+    if (
+        event == "open"
+        and not isinstance(arguments[0], int)
+        and isinstance(arguments[2], int)
+        and arguments[2] & _WRITES
+    ):
         return f"open {arguments[0]}"
     if event == "ctypes.dlsym" and arguments[1] in _CALLS:
         return f"call {arguments[1]}"
@@ -48,8 +54,8 @@ def _watch(kill_at: int, events: str, *, exchange: bool) -> None:
         if event == "ctypes.dlsym" and arguments[1] == "renameat2" and not exchange:
             raise AttributeError(arguments[1])
         line = _told(event, arguments)
-        if not line or "__pycache__" in line or "/pycache" in line or "/dev/" in line:
-            return
+        if not line or any(part in line for part in ("__pycache__", "/pycache", "/dev/", "/.cache/envdoctor/")):
+            return  # what is kept to be faster the next time is written now and then
         if not count and "/.envdoctor/" not in line:
             return  # planning, which writes into temporary folders only
         count += 1

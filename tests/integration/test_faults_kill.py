@@ -37,7 +37,7 @@ class Case:
 
 
 CASES = (
-    Case(name="restore", command=RESTORE, least=18),
+    Case(name="restore", command=RESTORE, least=14),
     Case(name="restore, two renames", command=RESTORE, exchange=False, only_swap=True, least=4),
     Case(name="rollback", command=ROLLBACK, least=8),
     Case(name="rollback, two renames", command=ROLLBACK, exchange=False, only_swap=True, least=4),

@@ -215,14 +215,63 @@ def test_a_process_that_runs_from_the_venv_is_named(stack: Stack) -> None:
         told = stack.restore("--force")
         back = stack.run("rollback", "--venv", "venv", "-y")
         process.kill()
-    named = f"process {process.pid} (FOLDER/venv/bin/python -uc {code})"
+    named = f"process {process.pid}: FOLDER/venv/bin/python -uc {code} (started from it)"
+    meanwhile = (
+        "what such a process has open stays the old venv's; what it imports or opens by path later is the new one's"
+    )
     assert told.out.splitlines()[1:] == [
-        f"the old venv is kept at FOLDER/.envdoctor/venv/generations/0002; {named} goes on with its files until "
-        "started again",
+        "the old venv is kept at FOLDER/.envdoctor/venv/generations/0002",
+        f"in use by {named}",
+        meanwhile,
         "to go back: envdoctor rollback --venv FOLDER/venv",
     ]
-    assert f"  in use by    process {process.pid}: FOLDER/venv/bin/python -uc {code}\n" in told.err
+    assert f"  in use by    {named}\n{'':15}{meanwhile}\n" in told.err
     assert back.code == 0
+
+
+def test_what_a_running_process_then_sees_is_what_is_said(stack: Stack) -> None:
+    """An open file stays the old venv's; a file opened by its path, a module too, is the new venv's."""
+    module = next(stack.venv.glob("lib/python3.*/site-packages/torch")) / "__init__.py"
+    before = module.read_text()
+    module.unlink()
+    module.write_text("__version__ = 'changed by hand'\n")
+    code = (
+        f"kept = open({str(module)!r}); print('up'); input(); import torch; print(torch.__version__, kept.readline())"
+    )
+    with subprocess.Popen(
+        [stack.venv / "bin" / "python", "-uc", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "up\n"
+        assert stack.restore("--force").code == 0
+        told, _ = process.communicate("go on\n")
+    assert module.read_text() == before
+    assert told.split(maxsplit=1) == ["2.13.0+cpu", "__version__ = 'changed by hand'\n\n"]
+
+
+def test_a_restore_unless_in_use_looks_again_before_the_swap(stack: Stack) -> None:
+    old = tree_state(stack.venv)
+    command = stack.command("restore", "--profile", "small", "--venv", "venv", "--yes", "--force", "--unless-in-use")
+    with subprocess.Popen(
+        command, cwd=stack.folder, env=stack.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as restoring:
+        while not (stack.store / "journal.json").exists():
+            assert restoring.poll() is None
+        with subprocess.Popen([stack.venv / "bin" / "python", "-c", "input()"], stdin=subprocess.PIPE) as process:
+            out, err = restoring.communicate()
+            process.kill()
+    assert (restoring.returncode, out) == (4, "")
+    assert stack.plain(err).endswith(
+        "error: FOLDER/venv is in use, and is not swapped under "
+        f"process {process.pid}: FOLDER/venv/bin/python -c input() (started from it)\n"
+        "FOLDER/venv is as it was\n\n"
+        "hint: wait until it has ended; `run --yes-while-in-use`, or a restore without `--unless-in-use`, swaps all "
+        "the same: what it has open stays, what it imports or opens by path later is the new venv's\n"
+    )
+    assert tree_state(stack.venv) == old
 
 
 def test_what_a_crash_left_is_never_the_only_copy(stack: Stack) -> None:

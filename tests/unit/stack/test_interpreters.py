@@ -46,7 +46,7 @@ def test_a_shim_that_fails_is_passed_over(tmp_path: Path) -> None:
 def test_the_newest_patch_release_is_taken(tmp_path: Path) -> None:
     for version in ("3.9.2", "3.9.18", "3.9.7"):
         _pretends(tmp_path / "managed" / f"cpython-{version}-linux" / "bin" / f"python{OTHER}", version)
-    wanted = Wanted(versions=(OTHER,), managed=tmp_path / "managed")
+    wanted = Wanted(versions=(OTHER,), managed=lambda: tmp_path / "managed")
     found = choose(wanted, {"PATH": "/usr/bin:/bin"}, tmp_path)
     assert (found.version, found.found_via) == ("3.9.18", "uv's own interpreters")
 
