@@ -27,6 +27,14 @@ from envdoctor.stack.transaction import recover_first
 from envdoctor.stack.urls import shown
 from envdoctor.stack.verify import Verified
 
+RehearseOption = Annotated[
+    bool,
+    typer.Option("--rehearse", help="Build and verify the copy, as far as its wheels are to be had, and discard it."),
+]
+UnlessInUseOption = Annotated[
+    bool, typer.Option("--unless-in-use", help="Refuse to swap while a process runs from the venv.")
+]
+
 
 def restore(
     profile: ProfileOption = "",
@@ -35,21 +43,14 @@ def restore(
         str, typer.Option("--python", metavar="PYTHON", help="Base interpreter: a path, or a version such as 3.12.")
     ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")] = False,
-    rehearse: Annotated[
-        bool,
-        typer.Option(
-            "--rehearse", help="Build and verify the copy, as far as its wheels are to be had, and discard it."
-        ),
-    ] = False,
+    rehearse: RehearseOption = False,
     offline: Annotated[bool, typer.Option("--offline", help="Use uv's cache and local sources only.")] = False,
     wheelhouse: Annotated[
         list[str],
         typer.Option("--wheelhouse", metavar="DIR", help="Folder of wheels, asked first (see `fetch`). Repeatable."),
     ] = [],  # noqa: B006 - typer reads the default and never shares it
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    unless_in_use: Annotated[
-        bool, typer.Option("--unless-in-use", help="Refuse to swap while a process runs from the venv.")
-    ] = False,
+    unless_in_use: UnlessInUseOption = False,
     force: Annotated[bool, typer.Option("--force", help="Rebuild even when the stack is already in place.")] = False,
     output_format: FormatOption = "text",
     json: JsonOption = False,
