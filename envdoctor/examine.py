@@ -1,6 +1,5 @@
 """Read an environment, judge it: the one line from a path to a verdict."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from envdoctor.checks.case import Case
 from envdoctor.checks.registry import judge as judge_case
 from envdoctor.errors import ProbeError
 from envdoctor.model.fingerprint import Fingerprint, Unread
+from envdoctor.model.frozen import frozen
 from envdoctor.model.verdict import Verdict
 from envdoctor.probes.context import Options, Reading
 from envdoctor.probes.host import Host
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # importing a profile's and a lock's types costs more than mo
     from envdoctor.model.profile import Profile, Waiver
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Examination:
     """What was read and what it means."""
 

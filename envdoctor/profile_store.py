@@ -1,7 +1,6 @@
 """Where profiles and locks lie, and reading them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ except ModuleNotFoundError:  # the trainer's venv need not hold tomli; the compi
 from envdoctor.errors import LockError, ProfileError
 from envdoctor.model import lock as lock_model
 from envdoctor.model.codec import CodecError, decode
+from envdoctor.model.frozen import frozen
 from envdoctor.model.lock import Lock
 from envdoctor.model.profile import Profile
 from envdoctor.probes.regular_file import read_regular
@@ -23,7 +23,7 @@ _MAXIMUM_LOCK = 32 * 1024 * 1024
 _PACKAGE = Path(__file__).resolve().parent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ProfileFile:
     """A profile that was read, and where its parts lie."""
 

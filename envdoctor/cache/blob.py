@@ -10,13 +10,13 @@ import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from envdoctor.cache.damage import content_name, damage
 from envdoctor.cache.layout import OWN, CacheFile, Root, files
 from envdoctor.errors import CacheError
+from envdoctor.model.frozen import frozen
 
 _VERSION = 1
 _CHECKSUM_BYTES = 4
@@ -26,7 +26,7 @@ _AUTOTUNE = re.compile(r"[A-Za-z0-9_]{1,64}/[A-Za-z0-9_]{1,128}\.best_config")
 _KINDS = {"inductor": "fx graph", "aot_autograd": "autograd graph", "autotune": "autotune result"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Artifact:
     """One entry of a blob."""
 

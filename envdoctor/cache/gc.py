@@ -1,17 +1,17 @@
 """What may go from a cache: pure, over a listing. Protected and used entries stay whatever is asked."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from envdoctor.cache.layout import CacheFile
 from envdoctor.cache.manifest import Manifest
 from envdoctor.cache.status import Damaged
+from envdoctor.model.frozen import frozen
 
 Entry = tuple[str, str]
 """(kind of root, entry below it)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Wish:
     """What a clean-up is asked for; an entry goes when one of them wants it."""
 
@@ -23,7 +23,7 @@ class Wish:
     """Entries that only manifests of another key list."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Removal:
     """One entry that would go."""
 
@@ -37,7 +37,7 @@ class Removal:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Plan:
     """What a clean-up would do."""
 
@@ -51,7 +51,7 @@ class Plan:
         return sum(removal.bytes for removal in self.removals)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Facts:
     """What a plan is made from."""
 

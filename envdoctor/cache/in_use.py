@@ -6,10 +6,10 @@ environment that means the root: a wrapper's source is read again long after it 
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from envdoctor.cache.layout import Root
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.host import Host
 
 # Root -> the variable that names it, and those that decide where it lies when that one is not set.
@@ -20,7 +20,7 @@ _VARIABLES = {
 _TORCH = "/libtorch"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class User:
     """A process that uses a root."""
 

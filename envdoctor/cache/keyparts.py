@@ -8,7 +8,8 @@ AOTAutogradCacheDetails of torch/_functorch/_aot_autograd/autograd_cache.py, get
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from envdoctor.model.frozen import frozen
 
 GRAPHS = ("fx graph", "autograd graph")
 TRITON = ("triton kernel",)
@@ -41,7 +42,7 @@ GUESSED = frozenset({"cpu.threads"})
 _FOLDERS = frozenset({"venv.prefix", "python.base", "cache.folder", "triton.folder"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Part:
     """One part of the key."""
 
@@ -54,7 +55,7 @@ class Part:
     """Names in torch's configuration that a variable sets ("max_autotune")."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Difference:
     """One part in which a cache and the present environment differ."""
 
@@ -66,7 +67,7 @@ class Difference:
     means: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Comparison:
     """What two keys have to say about each other."""
 

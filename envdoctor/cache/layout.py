@@ -8,10 +8,10 @@ triton/runtime/cache.py.
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from envdoctor.errors import CacheError
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.compile_caches import locate
 from envdoctor.probes.host import Host
 
@@ -26,7 +26,7 @@ _OTHER_ROOTS = {"triton": "triton kernel", "torch_extensions": "extension", "fla
 _CPP = (".cpp", ".so", ".o", ".h")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Root:
     """One cache folder."""
 
@@ -37,7 +37,7 @@ class Root:
     """The variable or default that names it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CacheFile:
     """One file of a root."""
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -12,6 +12,7 @@ from envdoctor.cache.keyparts import Part, digest
 from envdoctor.cache.layout import OWN, ROOT_KINDS, kind_of
 from envdoctor.errors import CacheError
 from envdoctor.model.codec import CodecError, decode, encode
+from envdoctor.model.frozen import frozen
 
 SCHEMA = 1
 NAME = "manifest.json"
@@ -20,7 +21,7 @@ _LONGEST_PATH = 1024
 _LONGEST_NAME = 255
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StoredFile:
     """One file, as it was when it was written down."""
 
@@ -33,7 +34,7 @@ class StoredFile:
     mode: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Manifest:
     """A cache at one moment: its key, its files, where it lay."""
 

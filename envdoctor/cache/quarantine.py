@@ -8,19 +8,19 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from envdoctor.cache.layout import OWN, Root
 from envdoctor.errors import CacheError
+from envdoctor.model.frozen import frozen
 
 _FOLDER = "quarantine"
 _RECORD = "record.json"
 _STAMP = "%Y%m%dT%H%M%SZ"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Quarantine:
     """What one clean-up took out of one root."""
 

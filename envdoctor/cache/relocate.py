@@ -12,13 +12,14 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from envdoctor.cache.keyparts import Part
 from envdoctor.cache.live import run_script
 from envdoctor.cache.manifest import Manifest, StoredFile
 from envdoctor.errors import CacheError
+from envdoctor.model.frozen import frozen
 
 _SOURCE = ".main.cpp"
 _FOLDERS = ("venv.prefix", "python.base")
@@ -55,7 +56,7 @@ print(sys.argv[1] + json.dumps(found))
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Relocated:
     """What a relocation did."""
 

@@ -15,7 +15,7 @@ import stat
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -24,6 +24,7 @@ from envdoctor.cache.damage import damage
 from envdoctor.cache.layout import OWN, CacheFile
 from envdoctor.cache.manifest import Manifest, StoredFile
 from envdoctor.errors import CacheError
+from envdoctor.model.frozen import frozen
 
 Outcome = Literal["added", "replaced", "present", "newer kept"]
 _STAGING = "staging-"
@@ -31,7 +32,7 @@ _STAGING = "staging-"
 _SPARE_BYTES = 64 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Merged:
     """What a restore did."""
 

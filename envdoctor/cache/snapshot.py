@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -14,9 +13,10 @@ from envdoctor.cache.keyparts import Part
 from envdoctor.cache.layout import CacheFile, Root, count_entries, files, install_order
 from envdoctor.cache.manifest import SCHEMA, Manifest, StoredFile
 from envdoctor.errors import CacheError
+from envdoctor.model.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Purpose:
     """What a manifest is made for."""
 

@@ -10,10 +10,10 @@ import ast
 import hashlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from envdoctor.errors import ProbeError
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.regular_file import read_regular
 
 _MAXIMUM_SOURCE = 64 << 20
@@ -23,7 +23,7 @@ _KNOWN_TORCH = frozenset({"d45c4d457ae8fef6"})
 _KNOWN_TRITON = frozenset({"80cc5a7a35d3ef9e"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Suffixes:
     """File suffixes an interpreter imports, in the order it tries them."""
 

@@ -3,7 +3,6 @@
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -11,6 +10,7 @@ from envdoctor.cache.damage import damage
 from envdoctor.cache.keyparts import CPP, GRAPHS, GUESSED, Comparison, Difference, Part, compare, digest
 from envdoctor.cache.layout import CacheFile, Root, count_entries, files
 from envdoctor.cache.manifest import Manifest
+from envdoctor.model.frozen import frozen
 from envdoctor.model.profile import CompileWanted
 from envdoctor.probes.compile_caches import CompileCache
 from envdoctor.probes.mounts import NETWORK
@@ -30,7 +30,7 @@ _SWITCHES = (
 _SEVERAL_RANKS = ("NNODES", "SLURM_NNODES", "WORLD_SIZE")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Damaged:
     """One entry that cannot be used, and must go whole."""
 
@@ -42,7 +42,7 @@ class Damaged:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RootStatus:
     """One cache folder as it is now."""
 
@@ -62,7 +62,7 @@ class RootStatus:
     warnings: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Match:
     """How a manifest compares with the present environment and the files that are there."""
 
@@ -74,7 +74,7 @@ class Match:
     """Files it lists that have another size now."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Status:
     """Everything `cache status` has to say."""
 

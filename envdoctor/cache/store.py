@@ -8,12 +8,12 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from envdoctor.cache.layout import OWN
 from envdoctor.cache.manifest import Manifest, dump, load
 from envdoctor.errors import CacheError, UsageError
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.compile_caches import history_file, store_folder
 from envdoctor.probes.host import Host
 
@@ -21,7 +21,7 @@ SUFFIX = ".tar.zst"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Store:
     """The folder of one user's snapshots."""
 

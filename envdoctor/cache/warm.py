@@ -9,11 +9,11 @@ import json
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from envdoctor.cache.layout import Root, files
 from envdoctor.errors import CacheError
+from envdoctor.model.frozen import frozen
 
 DEFAULT_COMMAND = ("{python}", "-m", "trainer.warmup", "--profile", "{profile}")
 # A bypass is a graph the cache cannot hold: it is compiled at every start, so it counts as one that was compiled.
@@ -26,7 +26,7 @@ _COMPILED = (
 _HITS = ("fxgraph_cache_hit",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Run:
     """One run of the warm-up."""
 
@@ -48,7 +48,7 @@ class Run:
         return sum(self.counters.get(name, 0) for name in _HITS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Warmed:
     """Both runs."""
 

@@ -1,10 +1,10 @@
 """What a check looks at."""
 
 import shlex
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from envdoctor.model.fingerprint import Fingerprint
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.interpreter import Interpreter
 
 if TYPE_CHECKING:  # most checks of a venv are made without a profile, and its types are many
@@ -18,7 +18,7 @@ class DoesNotApplyError(Exception):
     """A check has nothing to say here (no profile was given, there is no torch): not the same as "could not tell"."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Case:
     """The facts of one environment and what it is compared with."""
 

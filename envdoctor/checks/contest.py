@@ -1,10 +1,9 @@
 """Paths with several owners, gathered by the set of their owners."""
 
-from dataclasses import dataclass
-
 from envdoctor.checks.case import Case
 from envdoctor.checks.damage import site_relative
 from envdoctor.checks.wanted_owner import wanted_owner
+from envdoctor.model.frozen import frozen
 from envdoctor.model.shared_paths import MAINTAINED, shared_module
 from envdoctor.probes.installed_files import Contested, InstalledFiles
 
@@ -13,7 +12,7 @@ _BESIDE = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Contest:
     """All contested paths of one set of owners."""
 

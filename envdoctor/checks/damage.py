@@ -1,15 +1,15 @@
 """Missing and changed files, gathered by owner, with the other wheels known to write the same paths."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from envdoctor.checks.case import Case
+from envdoctor.model.frozen import frozen
 from envdoctor.model.shared_paths import other_writers
 from envdoctor.probes.distributions import Distributions
 from envdoctor.probes.installed_files import Fault, InstalledFiles, Owner
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Damage:
     """One distribution that is not as its RECORD says."""
 

@@ -18,11 +18,11 @@ Fix:
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from envdoctor.checks.case import Case
 from envdoctor.checks.remedies import restore_or
 from envdoctor.model.finding import Finding
+from envdoctor.model.frozen import frozen
 from envdoctor.model.wording import counted
 from envdoctor.probes.distributions import Distribution, Distributions
 from envdoctor.probes.installed_files import Contested, InstalledFiles
@@ -36,7 +36,7 @@ _SEEDS = frozenset({"pip", "setuptools", "wheel", "uv"})
 _CLASSES = ("overwriting", "load-bearing", "shadowing", "harmless")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Extra:
     item: Distribution
     kind: str

@@ -3,7 +3,6 @@
 import importlib
 import pkgutil
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,6 +11,7 @@ from envdoctor.checks.areas import AREAS, summarize
 from envdoctor.checks.case import Case, DoesNotApplyError
 from envdoctor.model.finding import SEVERITY_ORDER, Finding
 from envdoctor.model.fingerprint import MissingFactError
+from envdoctor.model.frozen import frozen
 from envdoctor.model.verdict import AreaLine, AreaState, Skipped, Verdict, Waived, order_by_cause
 
 if TYPE_CHECKING:  # as in case.py
@@ -26,7 +26,7 @@ class Run(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Check:
     """One rule."""
 

@@ -2,10 +2,10 @@
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 from envdoctor.checks.case import Case
+from envdoctor.model.frozen import frozen
 from envdoctor.model.need import Need, holds, meets, parse_need
 from envdoctor.probes.distributions import Distribution, Distributions
 from envdoctor.probes.interpreter import Interpreter
@@ -14,7 +14,7 @@ from envdoctor.probes.interpreter import Interpreter
 _FOREIGN = frozenset({"base site-packages", "user site", "standard library"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Unmet:
     """One requirement that is not met."""
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +17,7 @@ from envdoctor.cache.store import Store
 from envdoctor.cli.patient import locate
 from envdoctor.cli.terminal import say
 from envdoctor.errors import UsageError
+from envdoctor.model.frozen import frozen
 from envdoctor.model.profile import Profile
 from envdoctor.probes.context import Options, Reading
 from envdoctor.probes.host import Host
@@ -33,7 +34,7 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would h
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Subject:
     """The environment whose caches are meant."""
 

@@ -3,7 +3,6 @@
 import json as json_module
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +17,7 @@ from envdoctor.exitcodes import ExitCode
 from envdoctor.model.codec import encode
 from envdoctor.model.difference import Comparison, Side, compare
 from envdoctor.model.fingerprint import Fingerprint
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.host import Host
 from envdoctor.probes.interpreter import Interpreter
 from envdoctor.sides import of_fingerprint, of_profile
@@ -25,7 +25,7 @@ from envdoctor.sides import of_fingerprint, of_profile
 _HELP = "A venv, a fingerprint (.json), a profile (name or .toml), or a former venv: VENV@N."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Named:
     """What one argument names."""
 

@@ -1,7 +1,7 @@
 """The environment a command line means, and what is found in it."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from envdoctor.errors import FingerprintError, UsageError
 from envdoctor.heading import heading
 from envdoctor.model.codec import CodecError
 from envdoctor.model.fingerprint import Fingerprint
+from envdoctor.model.frozen import frozen
 from envdoctor.model.verdict import Verdict
 from envdoctor.probes.context import Options
 from envdoctor.probes.deep_files import DeepFiles
@@ -28,7 +29,7 @@ if TYPE_CHECKING:  # a check without a profile does not pay for its types
 _MAXIMUM_FINGERPRINT = 64 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Request:
     """What one command line asks to be examined."""
 

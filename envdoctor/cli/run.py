@@ -6,7 +6,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -18,6 +18,7 @@ from envdoctor.cli.patient import Request, examine_request, locate
 from envdoctor.cli.terminal import say, style_for
 from envdoctor.errors import TargetError, UsageError
 from envdoctor.exitcodes import ExitCode
+from envdoctor.model.frozen import frozen
 from envdoctor.model.profile import Profile
 from envdoctor.model.verdict import Verdict
 from envdoctor.probes.host import Host
@@ -27,7 +28,7 @@ from envdoctor.report import as_text
 CONTEXT_SETTINGS = {"allow_interspersed_args": False}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Launch:
     """One command that is to start in one venv on one profile."""
 

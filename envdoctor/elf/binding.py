@@ -5,14 +5,14 @@ Python opens extension modules that way, and so does ctypes; what is opened lazi
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from envdoctor.elf.loaded import LoadedObject, LoadFailure
 from envdoctor.elf.symbols import SymbolTable, UndefinedSymbol, first_relocated
 from envdoctor.errors import ElfError
+from envdoctor.model.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Unbound:
     """A symbol that stays undefined."""
 

@@ -13,6 +13,7 @@ from envdoctor.elf.graph import Loader
 from envdoctor.elf.image import open_regular
 from envdoctor.elf.loaded import LoadedObject, LoadFailure, LoadResult
 from envdoctor.errors import ElfError
+from envdoctor.model.frozen import frozen
 
 NVRTC_BUILTINS = "libnvrtc-builtins.so."
 DRIVER = ("libcuda.so.", "libnvidia-")
@@ -23,7 +24,7 @@ MAX_SCANNED = 16 << 20
 """libcudnn.so.9 has 0.1 MB, libcudnn_graph.so.9 4 MB. The parts with the kernels (0.5 GB) name no others."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LazyLibrary:
     """One library that is opened by name after the import."""
 

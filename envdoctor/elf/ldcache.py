@@ -8,11 +8,12 @@ import os
 import struct
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from envdoctor.elf.image import open_regular
 from envdoctor.elf.reader import EM_386, EM_AARCH64, EM_X86_64
 from envdoctor.errors import ElfError
+from envdoctor.model.frozen import frozen
 
 OLD_MAGIC = b"ld.so-1.7.0"
 NEW_MAGIC = b"glibc-ld.so.cache1.1"
@@ -24,7 +25,7 @@ LIBRARY_FLAGS = {(64, EM_X86_64): 0x0303, (64, EM_AARCH64): 0x0A03, (32, EM_386)
 """_DL_CACHE_DEFAULT_ID by ELF class and machine: entries with other flags are for other ABIs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CacheEntry:
     """One line of `ldconfig -p`: a name, the file it stands for, and what the host must have for it."""
 
@@ -41,7 +42,7 @@ Row = tuple[int, int, str | None, int]
 """Flags, offset of the path, hardware subdirectory, legacy hardware bits."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LoaderCache:
     """The rows by name, each name's in the file's order, which is the order the loader meets them in."""
 

@@ -1,10 +1,10 @@
 """What the loader model reports: mapped objects, failures, and the result of one dlopen."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from envdoctor.elf.reader import DF_1_PIE, ET_DYN, ET_EXEC, ElfObject
 from envdoctor.elf.search import Attempt, FoundVia
+from envdoctor.model.frozen import frozen
 
 FailureKind = Literal[
     "not found", "wrong ELF class", "wrong machine", "cannot be loaded", "version not found", "undefined symbol"
@@ -12,7 +12,7 @@ FailureKind = Literal[
 NO_SUCH_FILE = "cannot open shared object file: No such file or directory"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LoadedObject:
     """One mapped object and how it came there."""
 
@@ -45,7 +45,7 @@ class LoadedObject:
         return self.elf.soname
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LoadFailure:
     """Why a dlopen fails."""
 
@@ -61,7 +61,7 @@ class LoadFailure:
     """For "version not found" and "undefined symbol": the version name, if one was asked."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LoadResult:
     """What one dlopen does."""
 

@@ -5,11 +5,11 @@ as a small one.
 """
 
 import os
-from dataclasses import dataclass
 
 from envdoctor.elf.image import PT_INTERP, Image, dynamic_entries, open_regular, read_header
 from envdoctor.elf.versions import VersionNeed, version_definitions, version_needs
 from envdoctor.errors import ElfError
+from envdoctor.model.frozen import frozen
 
 DT_NEEDED, DT_STRTAB, DT_STRSZ, DT_SONAME, DT_RPATH, DT_RUNPATH, DT_FLAGS = 1, 5, 10, 14, 15, 29, 30
 DT_VERDEF, DT_VERNEED, DT_FLAGS_1 = 0x6FFFFFFC, 0x6FFFFFFE, 0x6FFFFFFB
@@ -18,7 +18,7 @@ EM_386, EM_X86_64, EM_AARCH64 = 3, 62, 183
 ET_EXEC, ET_DYN = 2, 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ElfObject:
     """The dynamic facts of one ELF file.
 

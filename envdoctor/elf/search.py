@@ -15,13 +15,13 @@ that is no ELF object at all ends the search with an error. Nothing here reads t
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from envdoctor.elf.disk import Disk
 from envdoctor.elf.ldcache import LIBRARY_FLAGS, NO_CACHE, LoaderCache
 from envdoctor.elf.reader import DF_1_NODEFLIB, EM_X86_64, ElfObject
 from envdoctor.errors import ElfError
+from envdoctor.model.frozen import frozen
 
 FoundVia = Literal[
     "program",
@@ -39,7 +39,7 @@ FoundVia = Literal[
 Outcome = Literal["not there", "found", "wrong ELF class", "wrong machine", "not readable"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SearchRoots:
     """Everything outside the ELF files that decides a search. `envdoctor.elf.host` fills it in from a host."""
 
@@ -76,7 +76,7 @@ class Mapped(Protocol):
         """The object whose DT_NEEDED brought it in; None for the program and for what dlopen opened."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Attempt:
     """One place that was looked at for a name, and why it was passed over or taken."""
 
@@ -90,7 +90,7 @@ class Attempt:
     """The file that was looked at, where there was one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Found:
     """The result of a search: a path when something was found, and every attempt in order either way."""
 

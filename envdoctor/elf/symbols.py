@@ -6,13 +6,13 @@ with SIGBUS.
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from envdoctor.elf.image import Header, Image, dynamic_entries, layout, open_regular, read_header, sections
 from envdoctor.elf.reader import DT_STRSZ, DT_STRTAB, DT_VERDEF, DT_VERNEED
 from envdoctor.elf.symbol_hash import GnuHash, SysvHash, read_table, read_words
 from envdoctor.elf.versions import VersionNeed, version_definitions, version_needs
 from envdoctor.errors import ElfError
+from envdoctor.model.frozen import frozen
 
 DT_HASH, DT_SYMTAB, DT_GNU_HASH, DT_VERSYM = 4, 6, 0x6FFFFEF5, 0x6FFFFFF0
 DT_RELA, DT_RELASZ, DT_JMPREL, DT_PLTRELSZ = 7, 8, 23, 2
@@ -31,7 +31,7 @@ Row = tuple[int, int, int, int, int]
 """st_name, st_info, st_other, st_shndx, st_value."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class UndefinedSymbol:
     """A symbol an object expects from others."""
 
@@ -46,7 +46,7 @@ class UndefinedSymbol:
     """Its place in the object's symbol table."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ExportedSymbol:
     """A symbol an object offers."""
 

@@ -6,7 +6,6 @@ preloads is read from that very file. What torch opens later, at first use on a 
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from envdoctor.elf import lazy
@@ -20,6 +19,7 @@ from envdoctor.elf.search import SearchRoots
 from envdoctor.elf.torch_init import ImportPlan, Preload, parse_init
 from envdoctor.elf.wildcard import expand_wildcard
 from envdoctor.errors import ElfError
+from envdoctor.model.frozen import frozen
 
 FALLBACK_LIBRARIES = ("libc10.so", "libtorch_cpu.so", "libtorch_cuda.so", "libtorch_python.so")
 MAX_INIT = 4 << 20
@@ -27,7 +27,7 @@ ExceptionName = Literal["OSError", "ValueError", "ImportError", "ModuleNotFoundE
 Outcome = Literal["opened", "already loaded", "not found", "failed"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TorchTarget:
     """What the simulation is about: one torch, as one interpreter would import it."""
 
@@ -41,7 +41,7 @@ class TorchTarget:
     """torch.version.cuda, for example "12.8"; None for a CPU build."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ImportFailure:
     """What `import torch` raises."""
 
@@ -54,7 +54,7 @@ class ImportFailure:
     """The loader's side: the missing name, who asked, where it was looked for. None when a glob matched nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PreloadNote:
     """One entry of torch's preload list, and what became of it."""
 
@@ -66,7 +66,7 @@ class PreloadNote:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TorchImport:
     """The whole simulation."""
 

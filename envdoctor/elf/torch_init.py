@@ -6,7 +6,9 @@ nvidia/cu13/lib) and 2.15.0 (nothing in it is required unless libtorch_global_de
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from envdoctor.model.frozen import frozen
 
 PAIR = re.compile(r"""["'](\w+)["']\s*[:,]\s*["'](lib[\w+-]+\.so\S*?)["']""")
 CALL = re.compile(
@@ -17,7 +19,7 @@ MAPS_NEEDLE = re.compile(r"""["']([^"'\s]*libcudart\.so[^"'\s]*)["']\s*(not\s+)?
 CUDA_GATE = re.compile(r"""version\.cuda\s+in\s+[\[(]([^\])]*)[\])]""")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Preload:
     """One library that torch's `__init__` opens by absolute path: the folder and the glob it looks for."""
 
@@ -26,7 +28,7 @@ class Preload:
     required: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ImportPlan:
     """The order in which `import torch` opens shared objects, as far as its `__init__.py` decides it."""
 

@@ -1,9 +1,9 @@
 """Reads the GNU version sections: the versions an object asks for and those it defines (LSB, "Symbol Versioning")."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from envdoctor.elf.image import MAX_DYNAMIC, Image, layout
+from envdoctor.model.frozen import frozen
 
 MAX_VERSIONS = 1 << 16
 VERNEED = "HHIII"  # vn_version, vn_cnt, vn_file, vn_aux, vn_next
@@ -16,7 +16,7 @@ Text = Callable[[int], str]
 """Turns an offset in the string table into the string."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class VersionNeed:
     """One version name an object asks of a file it needs, for example GLIBC_2.34 of libc.so.6."""
 

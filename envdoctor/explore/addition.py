@@ -3,7 +3,7 @@
 import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from envdoctor.errors import ProbeError, UsageError
@@ -13,6 +13,7 @@ from envdoctor.explore.providers import Providers, changes
 from envdoctor.explore.removal import import_error, unmet_texts
 from envdoctor.explore.scratch import Scratch, scratch_copy
 from envdoctor.model.finding import Finding
+from envdoctor.model.frozen import frozen
 from envdoctor.model.impact import FindingLine, Gone, Impact, Loss, ProviderChange, Stopped, VersionChange
 from envdoctor.probes.context import Options
 from envdoctor.probes.distributions import Distribution
@@ -43,7 +44,7 @@ _OTHER_ENVIRONMENT = (
 _OF_THE_COPY = ("ED103",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Install:
     """What is to be tried."""
 

@@ -6,10 +6,10 @@ RECORD's digest and the faults against it are compared too.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from envdoctor.model.fingerprint import Fingerprint
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.compile_caches import CompileCaches
 from envdoctor.probes.distributions import Distributions
 from envdoctor.probes.environment import Environment
@@ -27,7 +27,7 @@ _OWN = frozenset(
 _DECISIVE = ("torch", "triton", "nvidia-nccl", "nvidia-nvshmem", "nvidia-cudnn", "nvidia-cublas")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Difference:
     """One thing that is not the same on both nodes."""
 

@@ -5,7 +5,7 @@ table in pytorch/vision's README; flashinfer/jit/env.py (0.6.13, 0.7.4), which c
 import; transformers/utils/import_utils.py and transformers/dependency_versions_table.py (5.6.0).
 """
 
-from dataclasses import dataclass
+from envdoctor.model.frozen import frozen
 
 TORCHVISION_OFFSET = 15
 """torchvision 0.N was built for torch 2.(N - 15): its minor versions are one to one."""
@@ -18,7 +18,7 @@ FLASHINFER = ("flashinfer-python", "flashinfer-cubin", "flashinfer-jit-cache")
 """Distributions that must have one public version; jit-cache adds a local part (+cu129)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RuntimeNeed:
     """A requirement that code states when it is called, and metadata only in an extra."""
 

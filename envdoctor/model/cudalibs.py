@@ -11,12 +11,13 @@ those the wheels of two majors own the very same paths: installing one overwrite
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from envdoctor.model.frozen import frozen
 
 MAJORS = ("11", "12", "13")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Build:
     """One library as the wheels of one CUDA major bring it."""
 
@@ -30,7 +31,7 @@ class Build:
     """File names, which are also the DT_SONAMEs; more than one where releases within the major differ."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CudaLibrary:
     """One library, in all the majors it exists for."""
 

@@ -1,8 +1,10 @@
 """Two stacks side by side: what each says of itself, subject by subject, and where they differ."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
+
+from envdoctor.model.frozen import frozen
 
 Kind = Literal["changed", "only in A", "only in B"]
 
@@ -10,7 +12,7 @@ AREAS = ("torch", "libraries", "files", "packages", "start-up", "sources", "envi
 """In the order in which they decide what runs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Trait:
     """What a side says of one subject."""
 
@@ -25,7 +27,7 @@ class Trait:
     """0 for what matters most in its area."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Area:
     """All a side says in one area."""
 
@@ -37,7 +39,7 @@ class Area:
     """Why the area could not be read; empty when it was."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Side:
     """One stack: a venv, a fingerprint, a profile, a former generation of a venv."""
 
@@ -49,7 +51,7 @@ class Side:
     """An area that is missing is one this kind of side says nothing about."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Difference:
     """One subject in which the sides differ."""
 
@@ -61,7 +63,7 @@ class Difference:
     b: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Comparison:
     """Two sides, compared."""
 

@@ -2,15 +2,15 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
 
 from envdoctor.model.codec import encode
+from envdoctor.model.frozen import frozen
 
 SCHEME = 1
 """Goes into the digest; raised when what it covers changes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Member:
     """One distribution."""
 
@@ -21,7 +21,7 @@ class Member:
     editable: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Identity:
     """What a stack is. Nothing here tells where it lies, who made it or when."""
 

@@ -1,7 +1,9 @@
 """One thing a check found."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
+
+from envdoctor.model.frozen import frozen
 
 Severity = Literal["error", "warning", "note"]
 Confidence = Literal["high", "medium", "low"]
@@ -9,7 +11,7 @@ Confidence = Literal["high", "medium", "low"]
 SEVERITY_ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Remediation:
     """What mends a finding."""
 
@@ -20,7 +22,7 @@ class Remediation:
     """True when the commands change nothing that was not shown first and can be undone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Finding:
     """One thing a check found, with its evidence and what mends it.
 

@@ -1,7 +1,8 @@
 """What the probes wrote down about one environment."""
 
-from dataclasses import dataclass
 from typing import TypeVar
+
+from envdoctor.model.frozen import frozen
 
 SCHEMA_VERSION = 1
 
@@ -18,7 +19,7 @@ class MissingFactError(LookupError):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Unread:
     """A section that could not be read, and why. "Could not read" is never the same as "absent"."""
 
@@ -26,7 +27,7 @@ class Unread:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Fingerprint:
     """All sections of one environment. A section is a frozen dataclass declared beside its probe."""
 

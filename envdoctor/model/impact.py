@@ -1,12 +1,13 @@
 """What a change would do to an environment, told before anything is touched."""
 
-from dataclasses import dataclass
 from typing import Literal
+
+from envdoctor.model.frozen import frozen
 
 Action = Literal["remove", "install"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class VersionChange:
     """One distribution before and after; empty where it is not there."""
 
@@ -15,7 +16,7 @@ class VersionChange:
     after: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Gone:
     """The files of one distribution that would go."""
 
@@ -25,7 +26,7 @@ class Gone:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Loss:
     """Files that would go or change although a distribution that stays owns them too; empty ones not counted."""
 
@@ -36,7 +37,7 @@ class Loss:
     """Whose removal takes them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ProviderChange:
     """A soname that would come from elsewhere, or from nowhere."""
 
@@ -50,7 +51,7 @@ class ProviderChange:
     """Part of `import torch` or of a first use after it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Stopped:
     """A module that could be imported and could not any more."""
 
@@ -59,7 +60,7 @@ class Stopped:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FindingLine:
     """A finding of the check, in short."""
 
@@ -68,7 +69,7 @@ class FindingLine:
     title: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Impact:
     """The whole answer."""
 

@@ -2,16 +2,16 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from envdoctor.errors import LockError
+from envdoctor.model.frozen import frozen
 from envdoctor.model.names import normalized
 
 _PIN = re.compile(r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*==\s*(?P<version>[^\s;]+)\s*(?:;\s*(?P<marker>.+))?$")
 _HASH = re.compile(r"--hash=(?P<algorithm>[a-z0-9]+):(?P<digest>[0-9a-f]+)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LockedPackage:
     """One pinned distribution: normalized name, exact version, the sha256 of every wheel that fits."""
 
@@ -30,7 +30,7 @@ class LockedPackage:
         return Marker(self.marker).evaluate(dict(environment))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Lock:
     """A parsed lock. A name stands more than once only under different markers."""
 

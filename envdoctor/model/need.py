@@ -7,8 +7,8 @@ needs it.
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
+from envdoctor.model.frozen import frozen
 from envdoctor.model.names import normalized
 
 _LINE = re.compile(
@@ -28,7 +28,7 @@ _VERSION = re.compile(r"^(?P<release>\d+(?:\.\d+)*)(?P<rest>(?:[.-]?(?:a|b|rc|po
 _NUMBERS = frozenset({"python_version", "python_full_version", "implementation_version"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Need:
     """One requirement."""
 

@@ -1,15 +1,16 @@
 """What a restore is going to do: shown before anything changes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from envdoctor.model.frozen import frozen
 
 SourceKind = Literal["find-links", "index", "backend", "configured"]
 """find-links: a configured folder or page; index: a configured index or the default one; backend: the torch backend's
 own index; configured: one of the configured sources, not told which."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Interpreter:
     """A base interpreter (never a venv's own), as it described itself when run."""
 
@@ -25,7 +26,7 @@ class Interpreter:
     """"2.36"; empty when the C library is another one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Source:
     """Where a wheel will come from."""
 
@@ -39,7 +40,7 @@ class Source:
     """Bytes to download; 0 for what lies on this machine, None when the source does not say."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PlannedPackage:
     """A locked package and its source."""
 
@@ -48,7 +49,7 @@ class PlannedPackage:
     source: Source
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Unavailable:
     """A locked package that no source has, why, and what can be done."""
 
@@ -58,7 +59,7 @@ class Unavailable:
     hint: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Change:
     """A distribution that differs between the old venv and the lock; an empty `before` means added, `after` removed."""
 
@@ -69,7 +70,7 @@ class Change:
     """What the user may want to put back ("editable from /srv/trainer")."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class User:
     """A running process that uses the venv."""
 
@@ -86,7 +87,7 @@ class User:
         return f"process {self.pid}: {self.command} ({f'maps {self.mapped} of its files' if self.mapped else started})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Plan:
     """A whole restore, before it runs."""
 

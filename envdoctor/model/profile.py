@@ -1,17 +1,19 @@
 """A known-good stack, as profiles/NAME.toml states it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from envdoctor.model.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PythonWanted:
     """The interpreter: "3.12", or several that the lock fits ("3.11" to "3.14")."""
 
     versions: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TorchWanted:
     """The torch build: `version` with its local part, as torch/version.py states it."""
 
@@ -21,7 +23,7 @@ class TorchWanted:
     git_version: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LockWanted:
     """The lock file beside the profile's folder and where its torch comes from."""
 
@@ -35,7 +37,7 @@ class LockWanted:
     """Digest of the stack the lock was captured from; empty for a lock that was resolved."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DriverWanted:
     """NVIDIA driver range; empty bounds are open."""
 
@@ -43,7 +45,7 @@ class DriverWanted:
     below: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class GpuWanted:
     """GPUs the launch topology needs."""
 
@@ -51,7 +53,7 @@ class GpuWanted:
     architectures: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EnvironmentWanted:
     """Environment variables: what the launch sets, and what must not be set."""
 
@@ -59,7 +61,7 @@ class EnvironmentWanted:
     forbidden: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CompileWanted:
     """How the training code compiles, and the cache it expects."""
 
@@ -79,7 +81,7 @@ class CompileWanted:
     """Minutes of compilation a cold start costs, from the profile's own history; 0 when unknown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ExpectedRun:
     """What a run of this stack does when all is well."""
 
@@ -88,7 +90,7 @@ class ExpectedRun:
     """Largest growth of the memory high-water after warm-up, as a fraction (0.01 is 1 %)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class GitState:
     """The repository of the training code when the profile was captured."""
 
@@ -98,7 +100,7 @@ class GitState:
     """Files that differed from that commit, relative to the profile's project root."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Waiver:
     """A finding this profile accepts, with the reason."""
 
@@ -108,7 +110,7 @@ class Waiver:
     """Only findings with this subject; empty for all of the code."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Profile:
     """A known-good stack of the training code."""
 

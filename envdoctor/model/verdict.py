@@ -1,18 +1,19 @@
 """Findings ordered by cause, and what could not be told."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from envdoctor.exitcodes import ExitCode
 from envdoctor.model.finding import SEVERITY_ORDER, Finding, Severity
+from envdoctor.model.frozen import frozen
 
 BREAKS_IMPORT = "import:torch"
 """Cause token of a finding without which `import torch` would fail."""
 AreaState = Literal["ok", "note", "warning", "error", "unknown"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Skipped:
     """A check that could not tell, and why."""
 
@@ -23,7 +24,7 @@ class Skipped:
     """False when the check does not apply (no profile was given, say): that is not "could not tell"."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AreaLine:
     """One line of the status box: an area, its state, what the facts say of it."""
 
@@ -32,7 +33,7 @@ class AreaLine:
     summary: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Waived:
     """A finding that a profile or the caller waived, with the reason given."""
 
@@ -40,7 +41,7 @@ class Waived:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Verdict:
     """The outcome of every check over one fingerprint."""
 

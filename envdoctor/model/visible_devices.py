@@ -8,12 +8,13 @@ at all (cuInit returns 101). torch.cuda's _parse_visible_devices agrees.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from envdoctor.model.frozen import frozen
 
 _ORDINAL = re.compile(r"\s*([+-]?\d+)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Visible:
     """What the variable leaves visible."""
 

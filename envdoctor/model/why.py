@@ -1,12 +1,13 @@
 """Answers to `envdoctor why`: where something of an environment comes from, and who depends on it."""
 
-from dataclasses import dataclass
 from typing import Literal
+
+from envdoctor.model.frozen import frozen
 
 LibraryState = Literal["loaded", "first use", "missing", "not used"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Holder:
     """A distribution that has a path in its RECORD."""
 
@@ -16,7 +17,7 @@ class Holder:
     """False where the bytes on disk are known to be another holder's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Place:
     """One place that was looked at for a library, in the loader's order."""
 
@@ -27,7 +28,7 @@ class Place:
     """"not there", "found", "wrong ELF class", …"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Needer:
     """A file that names a library in its DT_NEEDED (or opens it by name)."""
 
@@ -37,7 +38,7 @@ class Needer:
     """Part of `import torch`; False for another file of the environment."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Copy:
     """Another file of the environment that goes by the same soname."""
 
@@ -45,7 +46,7 @@ class Copy:
     holders: tuple[Holder, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LibraryAnswer:
     """Who provides a shared library, and who needs it."""
 
@@ -64,7 +65,7 @@ class LibraryAnswer:
     copies: tuple[Copy, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FileAnswer:
     """Whose a path is."""
 
@@ -75,7 +76,7 @@ class FileAnswer:
     """DT_NEEDED of an ELF file, in order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModulePlace:
     """A file or folder that a module's name could mean."""
 
@@ -86,7 +87,7 @@ class ModulePlace:
     holders: tuple[Holder, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModuleAnswer:
     """Which file `import NAME` takes."""
 
@@ -96,7 +97,7 @@ class ModuleAnswer:
     """What is not taken because the first stands in front; the further portions of a namespace package."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Requirer:
     """A distribution that requires another one."""
 
@@ -108,7 +109,7 @@ class Requirer:
     """False where it waits for an extra or a marker that does not hold here."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Shared:
     """Paths that another distribution owns as well."""
 
@@ -116,7 +117,7 @@ class Shared:
     paths: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DistributionAnswer:
     """What a distribution owns, and who wants it."""
 
@@ -139,7 +140,7 @@ class DistributionAnswer:
     """Sonames of `import torch`, first uses included, that are taken from it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Answer:
     """Everything a name stands for in one environment."""
 

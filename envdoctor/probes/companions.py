@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from envdoctor.errors import ProbeError
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.context import Reading
 from envdoctor.probes.regular_file import read_regular
 from envdoctor.probes.search_path import SearchPath
@@ -17,7 +17,7 @@ _MAXIMUM = 256 * 1024
 _BUILDS = ("torchvision", "torchaudio")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Window:
     """One row of transformers' table: "accelerate" -> "accelerate>=1.1.0"."""
 
@@ -25,7 +25,7 @@ class Window:
     requirement: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CompanionBuild:
     """torchvision or torchaudio, as its own version.py states it."""
 
@@ -35,7 +35,7 @@ class CompanionBuild:
     path: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Companions:
     """What the packages' own files say."""
 

@@ -9,9 +9,9 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.context import Reading
 from envdoctor.probes.host import Host
 from envdoctor.probes.mounts import NETWORK, filesystem_type
@@ -20,7 +20,7 @@ from envdoctor.probes.mounts import NETWORK, filesystem_type
 _MAXIMUM_ENTRIES = 20_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CompileCache:
     """One cache folder."""
 
@@ -50,7 +50,7 @@ class CompileCache:
         return self.filesystem in NETWORK
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ColdStart:
     """What compiling everything cost a profile, as its last warm-up from nothing measured it."""
 
@@ -60,7 +60,7 @@ class ColdStart:
     """UTC, ISO 8601."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CompileCaches:
     """All caches, present or not."""
 

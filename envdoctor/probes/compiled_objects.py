@@ -8,11 +8,11 @@ import itertools
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from envdoctor.elf.reader import read as read_elf
 from envdoctor.errors import ElfError
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.compile_caches import locate
 from envdoctor.probes.context import Reading
 from envdoctor.probes.distributions import Distributions
@@ -27,7 +27,7 @@ _INCLUDE = re.compile(r"-(?:isystem|I)\s*(\S+/torch)/include(?=\s)")
 _CUDA_MAJOR = re.compile(r"^lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.so\.(\d+)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CompiledObject:
     """One shared object in a cache."""
 
@@ -44,7 +44,7 @@ class CompiledObject:
     """False when `built_for` is another package than the environment's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CompiledObjects:
     """What this torch would load from those caches."""
 

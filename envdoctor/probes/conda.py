@@ -2,9 +2,9 @@
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
+from envdoctor.model.frozen import frozen
 from envdoctor.model.names import normalized
 from envdoctor.probes.context import Reading
 from envdoctor.probes.interpreter import Interpreter
@@ -14,7 +14,7 @@ _RECORD = re.compile(r"^(?P<name>.+)-(?P<version>[^-]+)-(?P<build>[^-]+)\.json$"
 _ALIASES = {"pytorch": "torch", "pytorch-cpu": "torch", "pytorch-gpu": "torch"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CondaPackage:
     """One package in conda-meta."""
 
@@ -24,7 +24,7 @@ class CondaPackage:
     build: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Conda:
     """Conda in and around the environment."""
 

@@ -3,8 +3,8 @@
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from envdoctor.model.frozen import frozen
 from envdoctor.model.recorded import SCRIPTS, generated_scripts, hash_field, lasting, without_interpreter
 from envdoctor.probes.context import Reading
 from envdoctor.probes.distributions import Distribution, Distributions
@@ -15,7 +15,7 @@ _MAXIMUM_SCRIPT = 1024 * 1024
 _MAXIMUM_ENTRY_POINTS = 256 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Content:
     """One distribution of the environment's own site-packages."""
 
@@ -26,7 +26,7 @@ class Content:
     editable: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Contents:
     """All of them. There is no such section unless it was asked for: a check does not pay for it."""
 

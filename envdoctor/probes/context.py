@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from envdoctor.errors import ProbeError
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.host import Host
 from envdoctor.probes.target import Target
 
@@ -13,7 +14,7 @@ Section = TypeVar("Section")
 Probe = Callable[["Reading"], Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Options:
     """What a reading may spend."""
 

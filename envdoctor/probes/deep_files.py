@@ -1,8 +1,8 @@
 """Every file's contents against its RECORD: what `--deep` adds to the sizes."""
 
 import os
-from dataclasses import dataclass
 
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.comparison import Mismatch, comparison
 from envdoctor.probes.context import Reading
 from envdoctor.probes.distributions import Distributions
@@ -10,7 +10,7 @@ from envdoctor.probes.installed_files import InstalledFiles
 from envdoctor.probes.uv_cache import UvCache
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AlteredFile:
     """A file of the recorded size whose bytes are not the recorded ones."""
 
@@ -27,7 +27,7 @@ class AlteredFile:
     """The same file in uv's cache, whose bytes are altered with it; empty when it shares none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Unverified:
     """A file with a recorded hash that could not be compared with it."""
 
@@ -36,7 +36,7 @@ class Unverified:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DeepFiles:
     """The contents of every RECORD row that states a hash. There is no such section unless it was asked for."""
 

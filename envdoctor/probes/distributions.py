@@ -3,10 +3,11 @@
 import json
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from envdoctor.model.frozen import frozen
 from envdoctor.model.names import normalized
 from envdoctor.probes.context import Reading
 from envdoctor.probes.regular_file import read_regular
@@ -18,7 +19,7 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
 _NO_NAME = re.compile(r"[^A-Za-z0-9.]+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Distribution:
     """One dist-info (or egg-info) folder."""
 
@@ -48,7 +49,7 @@ class Distribution:
     """An earlier sys.path folder holds a distribution of the same name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Leftover:
     """A folder or file that pip renamed before an uninstall (`~orch` for `torch`) and never removed."""
 
@@ -58,7 +59,7 @@ class Leftover:
     version: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Distributions:
     """All distributions on sys.path, in sys.path order, then by name."""
 
@@ -103,16 +104,11 @@ def _mark_shadowed(found: list[Distribution]) -> tuple[Distribution, ...]:
         other = best.get(item.name)
         if other is None or (other.site == item.site and _rank(item) > _rank(other)):
             best[item.name] = item
-    return tuple(item if best[item.name] is item else _shadow(item) for item in found)
+    return tuple(item if best[item.name] is item else replace(item, shadowed=True) for item in found)
 
 
 def _rank(item: Distribution) -> tuple[bool, bool]:
     return (item.has_metadata, item.has_record)
-
-
-def _shadow(item: Distribution) -> Distribution:
-    values = {name: getattr(item, name) for name in Distribution.__slots__}
-    return Distribution(**{**values, "shadowed": True})
 
 
 def _read(site: Path, origin: str, folder: str, unreadable: list[str]) -> Distribution:

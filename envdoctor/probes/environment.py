@@ -1,7 +1,6 @@
 """Environment variables that change what is loaded, compiled or seen."""
 
-from dataclasses import dataclass
-
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.context import Reading
 
 # Exact names; a family is a prefix. Sources: ld.so(8), python(1), torch's and triton's env documentation, CUDA's
@@ -47,7 +46,7 @@ NAMES = (
 PREFIXES = ("PYTHON", "TORCH", "TRITON_", "NCCL_", "ENVDOCTOR_", "UV_", "PIP_")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Variable:
     """One variable that is set."""
 
@@ -55,7 +54,7 @@ class Variable:
     value: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Environment:
     """The variables that matter and are set, by name."""
 

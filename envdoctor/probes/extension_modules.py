@@ -6,8 +6,8 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.context import Reading
 from envdoctor.probes.distributions import Distributions
 from envdoctor.probes.interpreter import Interpreter
@@ -17,7 +17,7 @@ _TAGGED = re.compile(r"^(?P<stem>.+?)\.(?P<tag>(?:cpython|pypy|graalpy)-?\w*-[\w
 _CPYTHON = re.compile(r"cpython-3(?P<minor>\d+)(?P<threads>t?)d?-(?P<machine>\w+?)-")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ForeignExtension:
     """An extension module that only another interpreter or machine can import."""
 
@@ -28,7 +28,7 @@ class ForeignExtension:
     """"cpython-310-x86_64-linux-gnu"."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ExtensionModules:
     """Tagged extension modules in RECORDs."""
 

@@ -4,10 +4,11 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.context import Reading
 from envdoctor.probes.driver_libraries import locate
 from envdoctor.probes.host import Host
@@ -20,7 +21,7 @@ _MODULE_VERSION = re.compile(r"Kernel Module\s+(?:for \S+\s+)?(\d+\.\d+(?:\.\d+)
 _CHILD = "from envdoctor.probes.nvml import main; main()"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Device:
     """One GPU as NVML sees it (CUDA_VISIBLE_DEVICES does not change that)."""
 
@@ -35,7 +36,7 @@ class Device:
     """Of its MIG instances."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Gpu:
     """Driver and devices."""
 

@@ -9,9 +9,9 @@ import mmap
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.context import Reading
 from envdoctor.probes.torch_build import TorchBuild
 
@@ -23,7 +23,7 @@ _PT_LOAD, _READ_ONLY = 1, 4
 _MAXIMUM_SEGMENTS = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class GpuCode:
     """What torch's kernels were compiled for."""
 

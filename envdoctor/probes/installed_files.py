@@ -3,9 +3,10 @@
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.comparison import comparison, link_roots
 from envdoctor.probes.context import Reading
 from envdoctor.probes.digest_memo import DigestMemo, key_of
@@ -21,7 +22,7 @@ _KIND_OF_FILE, _REGULAR = 0o170000, stat.S_IFREG
 Kind = Literal["missing", "resized", "not a file", "unreadable"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Fault:
     """A file that is not as its owner's RECORD says."""
 
@@ -36,7 +37,7 @@ class Fault:
     """The same file in uv's cache, which a change in place changes too; empty when it shares none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Claim:
     """One owner of a contested path."""
 
@@ -46,7 +47,7 @@ class Claim:
     size: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Contested:
     """A path in the RECORD of several distributions that do not agree on its bytes."""
 
@@ -57,7 +58,7 @@ class Contested:
     told_by: ToldBy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Owner:
     """How one distribution's RECORD fared."""
 
@@ -71,7 +72,7 @@ class Owner:
     """Digest of the rows that the wheel brought, so that two fingerprints can be compared by content."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class InstalledFiles:
     """RECORD truth of the environment."""
 

@@ -3,10 +3,10 @@
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from envdoctor.errors import ProbeError
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.base_python import base_of, lacking, minor_of, problem_of
 from envdoctor.probes.context import Reading
 from envdoctor.probes.regular_file import read_regular
@@ -15,7 +15,7 @@ _MAXIMUM_CONFIG = 64 * 1024
 _PATCHLEVEL = re.compile(r'^#define\s+PY_VERSION\s+"([0-9]+\.[0-9]+\.[0-9]+[a-z0-9+]*)"', re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Interpreter:
     """The Python of the environment."""
 

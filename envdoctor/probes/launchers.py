@@ -4,9 +4,9 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.context import Reading
 from envdoctor.probes.distributions import Distributions
 from envdoctor.probes.interpreter import Interpreter
@@ -21,7 +21,7 @@ _HEAD = 1024
 _TRAMPOLINE = re.compile(r"""^'''exec' (?:'([^']*)'|"([^"$]*)"|([^\s"']+)) "\$0\"""", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Launcher:
     """What one command name leads to."""
 
@@ -34,7 +34,7 @@ class Launcher:
     """The path lies in this environment's bin folder."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StrayScript:
     """A script of the environment's bin folder that starts another Python."""
 
@@ -45,7 +45,7 @@ class StrayScript:
     """The distribution whose RECORD lists it, or empty."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Launchers:
     """Commands and scripts. An environment that is no venv shares its bin folder with the system: nothing is read."""
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-from dataclasses import dataclass
 from typing import Literal
 
 from envdoctor.elf.disk import Disk
@@ -13,6 +12,7 @@ from envdoctor.elf.search import SearchRoots
 from envdoctor.elf.torch_import import TorchImport, TorchTarget, simulate_import
 from envdoctor.errors import ElfError, ProbeError
 from envdoctor.model.cudalibs import owner_major
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.context import Reading
 from envdoctor.probes.interpreter import Interpreter
 from envdoctor.probes.owners import Owners
@@ -23,7 +23,7 @@ Stage = Literal["program", "preload", "import", "lazy"]
 _TOOLKIT_FOLDER = re.compile(r"/cuda-(\d+)(?:\.\d+)?/")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Provider:
     """A shared object that would be mapped."""
 
@@ -43,7 +43,7 @@ class Provider:
     """CUDA major of those bytes ("12"), as far as owner or path tell; empty when they do not."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Unresolved:
     """A library that cannot be mapped: nothing would satisfy its soname, or what is found cannot be loaded."""
 
@@ -58,7 +58,7 @@ class Unresolved:
     """Directories in the order tried."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Libraries:
     """The loader's work for `import torch`, predicted."""
 

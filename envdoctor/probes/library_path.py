@@ -4,9 +4,9 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.context import Reading
 from envdoctor.probes.records import index
 from envdoctor.probes.regular_file import read_regular
@@ -16,7 +16,7 @@ _LIBRARY = re.compile(r"\.so(\.|$)")
 _MAXIMUM_HEADER = 2 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LibraryFolder:
     """One element of LD_LIBRARY_PATH."""
 
@@ -28,7 +28,7 @@ class LibraryFolder:
     """File names of libraries here that other files of the environment provide too."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Preload:
     """One element of LD_PRELOAD."""
 
@@ -37,7 +37,7 @@ class Preload:
     """True for a bare name, which ld.so looks up like any other library."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LibraryPath:
     """The three variables, element by element."""
 

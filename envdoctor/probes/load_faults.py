@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from envdoctor.elf.disk import Disk
 from envdoctor.elf.loaded import FailureKind, LoadedObject, LoadFailure, LoadResult
 from envdoctor.elf.symbols import SymbolTable
 from envdoctor.elf.torch_import import TorchImport
 from envdoctor.errors import ElfError
+from envdoctor.model.frozen import frozen
 from envdoctor.model.symbol_families import is_torch_symbol, library_stems, stem_of
 from envdoctor.probes.context import Reading
 from envdoctor.probes.demangle import demangle
@@ -26,7 +26,7 @@ _MAXIMUM_SOURCES = 200
 _PRELOADERS = (b"load_nvidia_dynamic_lib", b"load_library()", b"preload_dlls", b"_preload_librar")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Holder:
     """A file that defines a symbol, or that has a name."""
 
@@ -36,7 +36,7 @@ class Holder:
     owner_version: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Fault:
     """One load that fails."""
 

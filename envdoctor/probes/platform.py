@@ -1,12 +1,11 @@
 """What kind of machine this is: bare, a container, WSL."""
 
-from dataclasses import dataclass
-
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.context import Reading
 from envdoctor.probes.host import Host
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Platform:
     """The kernel and what stands between it and this process."""
 

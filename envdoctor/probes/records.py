@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.context import Reading
 from envdoctor.probes.distributions import Distribution, Distributions
 from envdoctor.probes.regular_file import read_regular
@@ -37,7 +38,7 @@ class Row(NamedTuple):
     """-1 when the row states none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RecordIndex:
     """RECORD rows by distribution, and owners by absolute path."""
 
@@ -223,7 +224,7 @@ class _Links:
     """With a final slash."""
     site: str
     known: dict[str, bool] = field(default_factory=dict)
-    """Folder that exists -> whether it, or one above it, is such a link."""
+    """Folder -> whether it, or one above it, is such a link."""
     straight: dict[int, bool] = field(default_factory=dict)
     """How often `..` -> whether it leads from the site folder to where its text says."""
 
@@ -250,22 +251,20 @@ class _Links:
 
     def lead_out(self, folder: str) -> bool:
         """Tell whether `folder`, absolute and normalized, lies behind a link out of root and site folder."""
-        if folder in self.known:
-            return self.known[folder]
-        at = self.root[:-1]
-        for part in folder[len(self.root) :].split("/"):
-            at = f"{at}/{part}"
-            leads = self.known.get(at)
-            if leads is None:
+        above: list[str] = []
+        leads = self.known.get(folder)
+        while leads is None:
+            above.append(folder)
+            folder = folder.rpartition("/")[0]
+            leads = self.known.get(folder, False if len(folder) < len(self.root) else None)
+        for below in reversed(above):
+            if not leads:
                 try:
-                    link = stat.S_ISLNK(os.lstat(at).st_mode)
+                    leads = stat.S_ISLNK(os.lstat(below).st_mode) and self._out(below)
                 except (OSError, ValueError):
-                    return False  # what does not exist leads nowhere
-                leads = self.known[at] = link and self._out(at)
-            if leads:
-                self.known[folder] = True
-                return True
-        return False
+                    leads = False  # what does not exist leads nowhere
+            self.known[below] = leads
+        return leads
 
     def _out(self, link: str) -> bool:
         # A site folder that is itself a link out is where its distributions live; what it holds is inside.

@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.base_python import platform_library
 from envdoctor.probes.context import Reading
 from envdoctor.probes.host import Host
@@ -13,7 +14,7 @@ from envdoctor.probes.regular_file import read_regular
 _MAXIMUM_PTH = 256 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PathEntry:
     """One folder of sys.path and why it is there."""
 
@@ -22,7 +23,7 @@ class PathEntry:
     """PYTHONPATH, standard library, site-packages, user site, base site-packages, or the .pth file that adds it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SearchPath:
     """Folders in the order Python looks through them; the script's own folder, which comes first, is not known here."""
 

@@ -4,9 +4,9 @@ import itertools
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.context import Reading
 from envdoctor.probes.distributions import Distributions
 from envdoctor.probes.search_path import PathEntry, SearchPath
@@ -28,7 +28,7 @@ _STANDARD_OF_TORCH = frozenset(
 frozen into the interpreter or written in C: a build may hold these in itself, where no file stands in front of them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Shadow:
     """One module that is taken from a folder in front of the one that holds its distribution."""
 
@@ -41,7 +41,7 @@ class Shadow:
     behind_origin: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Shadowing:
     """All of them. A venv in front of its own base or the user site is as it should be and not listed."""
 

@@ -1,15 +1,15 @@
 """Hashes of the training code's own files."""
 
 import hashlib
-from dataclasses import dataclass
 
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.context import Reading
 from envdoctor.probes.regular_file import read_regular
 
 _MAXIMUM_SOURCE = 16 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SourceFile:
     """One source file."""
 
@@ -21,7 +21,7 @@ class SourceFile:
     """"missing" or the reason it could not be read; empty when hashed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Sources:
     """The files a profile names."""
 

@@ -1,16 +1,16 @@
 """Code that runs at every start of the interpreter: .pth imports, sitecustomize, usercustomize. Read, never run."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.context import Reading
 from envdoctor.probes.distributions import Distribution, Distributions
 from envdoctor.probes.records import index
 from envdoctor.probes.search_path import SearchPath, pth_lines
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Hook:
     """One file that runs code at start-up."""
 
@@ -23,7 +23,7 @@ class Hook:
     """Why its folder is on sys.path."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StartupHooks:
     """All start-up hooks on sys.path."""
 

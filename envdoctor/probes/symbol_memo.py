@@ -8,11 +8,11 @@ import json
 import os
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from envdoctor.model.codec import CodecError, decode, encode
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.memo_file import write_memo
 from envdoctor.probes.regular_file import read_regular
 
@@ -23,7 +23,7 @@ _MAXIMUM_MEMO = 16 * 1024 * 1024
 _SETTLED_NANOSECONDS = 100_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SymbolMemo:
     """The memo of one environment for one question."""
 

@@ -9,7 +9,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 
 from envdoctor.elf.binding import Binder
@@ -22,6 +22,7 @@ from envdoctor.elf.torch_import import TorchImport, play_import
 from envdoctor.errors import ElfError, ProbeError
 from envdoctor.model.codec import encode
 from envdoctor.model.cudalibs import majors_of
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.context import Reading
 from envdoctor.probes.extension_modules import importable
 from envdoctor.probes.interpreter import Interpreter
@@ -41,7 +42,7 @@ _FORMAT = 1
 """Raise it when what is found in the same files changes: memos of another format are made anew."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CudaUser:
     """An object outside of torch and NVIDIA's own distributions that is linked against one CUDA major."""
 
@@ -57,7 +58,7 @@ class CudaUser:
     """True for what Python imports; False for a library that something opens."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Reached:
     """A library of this environment that an object finds through LD_LIBRARY_PATH alone."""
 
@@ -70,7 +71,7 @@ class Reached:
     """Where it is found, relative to the prefix."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Symbols:
     """What binding found."""
 

@@ -2,13 +2,13 @@
 
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 from envdoctor.errors import TargetError
+from envdoctor.model.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Target:
     """A Python environment on disk."""
 

@@ -1,14 +1,14 @@
 """What torch.compile and Triton need of the host: a C++ compiler and Python's headers."""
 
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.context import Reading
 from envdoctor.probes.interpreter import Interpreter
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Toolchain:
     """Compilers on PATH and headers of the base interpreter."""
 

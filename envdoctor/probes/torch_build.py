@@ -5,10 +5,11 @@ the file tells the CUDA flavour.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.context import Reading
 from envdoctor.probes.distributions import Distributions
 from envdoctor.probes.regular_file import read_regular
@@ -20,7 +21,7 @@ _GLOBAL_FLAG = re.compile(rb"^_is_fx_tracing_flag\s*(?::[^=\n]+)?=", re.MULTILIN
 _THREAD_LOCAL_FLAG = re.compile(rb"^_is_fx_tracing_tls\s*(?::[^=\n]+)?=\s*threading\.local\(\)", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TorchBuild:
     """The torch that `import torch` would take."""
 
@@ -71,8 +72,7 @@ def probe(reading: Reading) -> TorchBuild:
     installed = reading.fact(Distributions).active("torch")
     distribution_version = installed.version if installed else ""
     if entry is None:
-        values = {name: getattr(ABSENT, name) for name in TorchBuild.__slots__}
-        return TorchBuild(**{**values, "distribution_version": distribution_version})
+        return replace(ABSENT, distribution_version=distribution_version)
     folder = Path(entry.path) / "torch"
     stated = constants(folder / "version.py")
     flag, evidence = _fx_flag(folder / "fx/_symbolic_trace.py")

@@ -1,12 +1,11 @@
 """Findings by cause: one group for each first cause, with everything that follows from it."""
 
-from dataclasses import dataclass
-
 from envdoctor.model.finding import Finding
+from envdoctor.model.frozen import frozen
 from envdoctor.model.verdict import Verdict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Group:
     """A cause and its consequences."""
 

@@ -1,9 +1,9 @@
 """What a report says about its subject, beside the verdict."""
 
-from dataclasses import dataclass
+from envdoctor.model.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Header:
     """One examined environment, in words. Empty means there is none; `torch` then says which nothing it is."""
 

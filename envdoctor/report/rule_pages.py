@@ -2,13 +2,14 @@
 
 import inspect
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from envdoctor.model.frozen import frozen
 
 HEADS = ("What it finds", "Why it matters", "Example", "Fix")
 GENERATED = "<!-- Written by `make docs` from the check's docstring; edit that instead. -->"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Rule:
     """One check as it documents itself."""
 

@@ -2,7 +2,8 @@
 
 import re
 import textwrap
-from dataclasses import dataclass
+
+from envdoctor.model.frozen import frozen
 
 _SGR = {
     "error": "1;31",
@@ -20,7 +21,7 @@ _PLAIN_SIGNS = {"ok": "+", "note": "i", "warning": "!", "error": "x", "unknown":
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Style:
     """The reader's terminal."""
 

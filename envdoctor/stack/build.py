@@ -1,9 +1,10 @@
 """Building the new venv beside the old one with uv."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from envdoctor.model.frozen import frozen
 from envdoctor.model.lock import LockedPackage
 from envdoctor.model.plan import Plan, PlannedPackage, Source
 from envdoctor.model.wording import counted
@@ -16,7 +17,7 @@ from envdoctor.stack.uv import Uv
 _PLAIN = ("+ ", "error:", "cause:", "hint:", "Using Python", "Resolved ", "Prepared ", "Installed ")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Group:
     """Packages that uv installs in one run, from one source."""
 

@@ -1,13 +1,14 @@
 """A working venv to a profile and a lock that rebuild it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from envdoctor.errors import CaptureError
 from envdoctor.examine import judge, written_down
 from envdoctor.identity import identity_of
 from envdoctor.model.digest import digest
 from envdoctor.model.fingerprint import Fingerprint, MissingFactError
+from envdoctor.model.frozen import frozen
 from envdoctor.model.lock import Lock, LockedPackage
 from envdoctor.model.profile import LockWanted, Profile, Waiver
 from envdoctor.model.wording import counted
@@ -26,7 +27,7 @@ from envdoctor.stack.pylock_text import LockedWheel
 from envdoctor.stack.settings import Sources
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Wanted:
     """How a venv is to be captured."""
 
@@ -47,7 +48,7 @@ class Wanted:
     """Ask no index, keep every distribution as a wheel."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Captured:
     """What was captured and written."""
 

@@ -2,10 +2,10 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from envdoctor.errors import CaptureError
+from envdoctor.model.frozen import frozen
 from envdoctor.model.lock import Lock, LockedPackage
 from envdoctor.model.profile import Profile
 from envdoctor.stack import pylock_text
@@ -19,7 +19,7 @@ from envdoctor.stack.urls import shown
 from envdoctor.stack.wheelhouse import beside
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Place:
     """Where a capture is written."""
 

@@ -5,17 +5,18 @@ import csv
 import hashlib
 import io
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
+from envdoctor.model.frozen import frozen
+
 # Files a RECORD lists without a hash (packaging.python.org, "Recording installed projects").
 _UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Fault:
     """One thing that is not as the lock and the RECORDs say."""
 

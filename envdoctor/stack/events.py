@@ -1,13 +1,14 @@
 """What a running restore tells its caller, so that one place can show it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
+
+from envdoctor.model.frozen import frozen
 
 Phase = Literal["plan", "copy", "build", "verify", "check", "swap", "recover", "prune", "pin", "keep", "fetch"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Event:
     """A step of the work: its phase, a line for people, and how far it is (bytes or items)."""
 

@@ -6,12 +6,12 @@ import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Event as Flag
 from threading import Lock as Mutex
 
 from envdoctor.errors import FetchError
+from envdoctor.model.frozen import frozen
 from envdoctor.stack.download import Download, DownloadError
 from envdoctor.stack.events import Event, Listener
 from envdoctor.stack.locked_wheels import Job, Missing, Search
@@ -20,7 +20,7 @@ from envdoctor.stack.urls import Access
 _THREADS = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Fetched:
     """What the wheelhouse holds now."""
 

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from envdoctor.errors import RestoreError, UsageError
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.compile_caches import locate
 from envdoctor.probes.host import Host
 from envdoctor.stack import journal
@@ -23,7 +23,7 @@ NOTE = "envdoctor-restore.json"
 """Written into each venv that is swapped in: which lock it holds. It moves with the venv."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Generation:
     """One venv: a kept one, or the one in place."""
 
@@ -44,7 +44,7 @@ class Generation:
     """Of its folder: a number may come back, an agreed removal means this folder."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RolledBack:
     """What a rollback did."""
 
@@ -57,7 +57,7 @@ class RolledBack:
     """Wall time of the exchange, the journal's writes included."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PrunePlan:
     """What a prune would remove."""
 

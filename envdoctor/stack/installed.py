@@ -1,13 +1,14 @@
 """What a venv holds now, from its dist-info folders; nothing of it is imported or run."""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from envdoctor.model.frozen import frozen
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@frozen
 class Installed:
     """One installed distribution."""
 

@@ -3,11 +3,11 @@
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 from packaging.version import InvalidVersion, Version
 
 from envdoctor.errors import CaptureError
+from envdoctor.model.frozen import frozen
 from envdoctor.model.lock import LockedPackage
 from envdoctor.model.wording import counted
 from envdoctor.probes.contents import lasting_rows
@@ -29,7 +29,7 @@ _THREADS = 8
 _SHOWN = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Refused:
     """A distribution that cannot be locked, and why."""
 
@@ -42,7 +42,7 @@ class Refused:
         return f"{self.name} {self.version}: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToKeep:
     """A distribution that no index has: its wheel is to be made again from its files."""
 
@@ -50,7 +50,7 @@ class ToKeep:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Found:
     """What a venv holds, and where each part of it is to be had again."""
 

@@ -6,10 +6,10 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from envdoctor.errors import RestoreError, UsageError
+from envdoctor.model.frozen import frozen
 from envdoctor.model.plan import Interpreter
 
 # -I and -S keep the user's paths, .pth files and sitecustomize out: only the interpreter itself answers.
@@ -28,7 +28,7 @@ _TIMEOUT = 20.0
 _VERSION = re.compile(r"^3\.\d+$")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Wanted:
     """What is looked for, and where."""
 

@@ -2,19 +2,19 @@
 
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from envdoctor.errors import RestoreError
 from envdoctor.model.codec import CodecError, decode, encode
+from envdoctor.model.frozen import frozen
 from envdoctor.stack.store import PRUNED, Store, remove_tree
 
 Phase = Literal["building", "swapping"]
 Command = Literal["restore", "repair", "rollback"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Entry:
     """The transaction under way. Folders are told apart by inode: after a swap, paths say nothing."""
 

@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -12,6 +12,7 @@ import tomli
 from packaging.tags import Tag
 from packaging.utils import canonicalize_name
 
+from envdoctor.model.frozen import frozen
 from envdoctor.model.lock import LockedPackage
 from envdoctor.stack import wheel_tags
 from envdoctor.stack.download import sha256
@@ -25,7 +26,7 @@ from envdoctor.stack.uv import Uv, UvError
 _THREADS = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Fit:
     """The interpreter and machine the wheels are for."""
 
@@ -38,7 +39,7 @@ class Fit:
     """Asked through uv for what no configured place has; empty for none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Job:
     """One wheel to fetch."""
 
@@ -46,7 +47,7 @@ class Job:
     file: File
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Missing:
     """A locked package whose wheel is not in the wheelhouse, why, and what can be done."""
 
@@ -56,7 +57,7 @@ class Missing:
     hint: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Search:
     """Where every wheel of a lock is."""
 

@@ -2,7 +2,6 @@
 
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -14,6 +13,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from envdoctor.errors import LockError
 from envdoctor.model import lock as lock_model
+from envdoctor.model.frozen import frozen
 from envdoctor.model.lock import Lock, LockedPackage
 from envdoctor.stack import pylock_text, wheel_tags
 from envdoctor.stack.settings import Reach
@@ -23,7 +23,7 @@ from envdoctor.stack.uv import Uv
 _GLIBC_MINOR = 50
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Platform:
     """A Python and a machine the lock is to fit."""
 
@@ -54,7 +54,7 @@ class Platform:
         return frozenset(wheel_tags.supported((major, minor), self.machine, _GLIBC_MINOR))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Wanted:
     """What is to be locked."""
 

@@ -7,13 +7,13 @@ decides which of the others must be written again.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from pathlib import Path
 
+from envdoctor.model.frozen import frozen
 from envdoctor.stack.claims import Claim
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Graph:
     """Claims of every distribution, and which of them the disk keeps."""
 

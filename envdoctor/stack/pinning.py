@@ -10,6 +10,7 @@ from packaging.tags import parse_tag
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
+from envdoctor.model.frozen import frozen
 from envdoctor.model.wording import counted
 from envdoctor.probes.distributions import Distribution
 from envdoctor.stack.index import File
@@ -24,7 +25,7 @@ _SHOWN = 3
 _PAUSES = (0.3, 1.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Subject:
     """One installed distribution, its files verified."""
 
@@ -33,7 +34,7 @@ class Subject:
     """Place below site-packages -> RECORD hash, without what its installer added."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Pinned:
     """A wheel that holds exactly the installed files."""
 
@@ -45,7 +46,7 @@ class Pinned:
     """The index or find-links place that has it, as configured."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NotPinned:
     """Why no place has the wheel."""
 

@@ -7,11 +7,11 @@ section, then PIP_* variables.
 
 import configparser
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from envdoctor.errors import UsageError
+from envdoctor.model.frozen import frozen
 
 Command = Literal["install", "download"]
 _LISTS = ("extra-index-url", "find-links", "constraint", "trusted-host")
@@ -20,7 +20,7 @@ _FALSE = {"n", "no", "f", "false", "off", "0"}
 _NOT_OPTIONS = {"version", "help"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PipSettings:
     """What pip was told that matters for where wheels come from."""
 

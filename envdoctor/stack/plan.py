@@ -1,11 +1,11 @@
 """Facts to a plan: pure, so that what is shown is what was decided."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
+from envdoctor.model.frozen import frozen
 from envdoctor.model.lock import LockedPackage
 from envdoctor.model.plan import Change, Interpreter, Plan, PlannedPackage, User
 from envdoctor.model.wording import counted
@@ -14,7 +14,7 @@ from envdoctor.stack.installed import Installed
 from envdoctor.stack.sources import Found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Present:
     """The venv as it is before the restore."""
 

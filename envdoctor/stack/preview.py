@@ -3,11 +3,12 @@
 import re
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from envdoctor.model.frozen import frozen
 from envdoctor.model.lock import LockedPackage
 from envdoctor.model.plan import Interpreter
 from envdoctor.stack.settings import Reach
@@ -20,7 +21,7 @@ _CACHED = re.compile(r"(?:requirement|distribution) already cached: ([A-Za-z0-9.
 _UNCACHED = re.compile(r"Identified uncached distribution: ([A-Za-z0-9._-]+)==")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Preview:
     """Normalized names by what uv said of them."""
 

@@ -1,11 +1,11 @@
 """Every file of a venv held against every RECORD that claims it: what a repair is planned from and judged by."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from envdoctor.model.frozen import frozen
 from envdoctor.stack.claims import Claim, Fault, claims_of
 from envdoctor.stack.events import Listener
 from envdoctor.stack.installed import Installed, installed, site_packages
@@ -16,7 +16,7 @@ Mark = tuple[int, int, int]
 """(inode, size, modified)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Promises:
     """Every claim of a venv, held against the disk."""
 

@@ -1,20 +1,20 @@
 """Writing a PEP 751 lock. Read back by packaging before it is handed on, so that what is written is valid."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import tomli_w
 from packaging.pylock import Pylock
 from packaging.utils import canonicalize_name
 
+from envdoctor.model.frozen import frozen
 from envdoctor.model.lock import Lock, LockedPackage
 
 Form = Literal["requirements", "pylock"]
 """How a lock is written."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LockedWheel:
     """A distribution and the one wheel that it is."""
 

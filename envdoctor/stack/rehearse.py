@@ -1,10 +1,10 @@
 """A restore without its last step: build the copy, verify and examine it, discard it. Goes as far as can be gone."""
 
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from envdoctor.errors import RestoreError
+from envdoctor.model.frozen import frozen
 from envdoctor.stack import uv as uv_tool
 from envdoctor.stack.build import build
 from envdoctor.stack.events import Event, Listener
@@ -14,7 +14,7 @@ from envdoctor.stack.transaction import opened, system_errors
 from envdoctor.stack.verify import Verified, refuse, verify
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Rehearsed:
     """What a restore would have swapped in."""
 

@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from envdoctor.checks.contest import contests
 from envdoctor.checks.damage import site_relative
 from envdoctor.errors import RestoreError, TargetError
 from envdoctor.examine import take_fingerprint
+from envdoctor.model.frozen import frozen
 from envdoctor.model.lock import Lock, LockedPackage
 from envdoctor.model.plan import Interpreter, PlannedPackage
 from envdoctor.model.profile import Profile
@@ -55,7 +56,7 @@ from envdoctor.stack.wheelhouse import chosen, with_wheelhouses
 _MOST = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Request:
     """What is to be repaired, towards what."""
 
@@ -70,7 +71,7 @@ class Request:
         return self.file.profile if self.file else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Prepared:
     """A plan and what is needed to carry it out."""
 
@@ -91,7 +92,7 @@ class Prepared:
     """The venv as it is."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Repaired:
     """The copy that was swapped in."""
 

@@ -1,18 +1,18 @@
 """What a repair is going to do: which distributions go, which are installed again, and why; pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from packaging.version import Version
 
 from envdoctor.errors import RestoreError
+from envdoctor.model.frozen import frozen
 from envdoctor.model.lock import LockedPackage
 from envdoctor.model.plan import PlannedPackage, User
 from envdoctor.stack.installed import Installed
 from envdoctor.stack.owner_graph import Graph, cover
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Verdict:
     """One set of owners that claim the same paths with different bytes, and the one that is meant."""
 
@@ -24,7 +24,7 @@ class Verdict:
     """One of the contested paths."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Removal:
     """A distribution that goes, because another one is meant to own its paths."""
 
@@ -33,7 +33,7 @@ class Removal:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Reinstall:
     """A distribution that is installed again."""
 
@@ -48,7 +48,7 @@ class Reinstall:
     """URL of the local wheel it came from; empty for one that an index or the lock has."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Mending:
     """The changes that mend a venv; empty ones when it is whole."""
 
@@ -61,7 +61,7 @@ class Mending:
         return bool(self.removals or self.reinstalls)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RepairPlan:
     """A whole repair, before it runs."""
 

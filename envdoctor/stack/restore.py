@@ -5,13 +5,14 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
 from envdoctor import __version__
 from envdoctor.errors import RestoreError, TargetError
+from envdoctor.model.frozen import frozen
 from envdoctor.model.lock import Lock, LockedPackage
 from envdoctor.model.plan import Plan, User
 from envdoctor.probes.host import Host
@@ -37,7 +38,7 @@ Examine = Callable[[Path], tuple[str, ...]]
 """Examines a built venv and returns what speaks against it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Request:
     """What is to be restored, where."""
 
@@ -53,7 +54,7 @@ class Request:
     """Swap under processes that run from the venv; else that is refused, also when one is started meanwhile."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Prepared:
     """A plan and what is needed to carry it out."""
 
@@ -67,7 +68,7 @@ class Prepared:
     """Inode of the venv when the plan was made; None when there was none. Tells afterwards whether it was swapped."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Restored:
     """What a restore did."""
 

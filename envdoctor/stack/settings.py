@@ -1,9 +1,10 @@
 """The sources a restore may use: uv's own configuration, completed by pip's, as uv itself then sees it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from envdoctor.model.frozen import frozen
 from envdoctor.stack.pip_config import PipSettings
 from envdoctor.stack.urls import Access, is_local, local_path
 from envdoctor.stack.uv import Uv
@@ -12,7 +13,7 @@ _TRANSPORT = ("UV_INSECURE_HOST", "SSL_CERT_FILE", "ALL_PROXY")
 _PLACES = ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_INDEX_URL", "UV_FIND_LINKS")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Reach:
     """How one run of uv is told where to look."""
 
@@ -21,7 +22,7 @@ class Reach:
     arguments: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Sources:
     """Every configured source, in the order in which uv asks them."""
 

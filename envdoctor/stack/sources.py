@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from packaging.tags import Tag
 
+from envdoctor.model.frozen import frozen
 from envdoctor.model.lock import LockedPackage
 from envdoctor.model.plan import Interpreter, Source, SourceKind, Unavailable
 from envdoctor.stack import wheel_tags
@@ -21,7 +22,7 @@ from envdoctor.stack.wheel_safety import unsafe
 _THREADS = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Found:
     """The outcome: a source for each package, or why it has none."""
 

@@ -4,9 +4,10 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+
+from envdoctor.model.frozen import frozen
 
 
 class _Inode(NamedTuple):
@@ -14,7 +15,7 @@ class _Inode(NamedTuple):
     number: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Tree:
     """The inodes of one folder."""
 
@@ -24,7 +25,7 @@ class Tree:
     """(bytes on disk, links in all)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Space:
     """Bytes on disk of some folders, every inode once."""
 

@@ -8,17 +8,17 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from envdoctor.errors import RestoreError
+from envdoctor.model.frozen import frozen
 
 _WAIT_FOR_ORPHAN = 60.0
 PRUNED = "pruned-"
 """Begins the name, in `builds`, of a generation that is being removed: half of one is no generation any more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Store:
     """`<parent>/.envdoctor/<venv name>`: on the venv's file system, and no sibling that a listing would pick up."""
 

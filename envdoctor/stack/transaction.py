@@ -7,12 +7,13 @@ import errno
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from envdoctor.errors import RestoreError
+from envdoctor.model.frozen import frozen
 from envdoctor.stack import journal
 from envdoctor.stack.events import Event, Listener
 from envdoctor.stack.journal import Command, Entry
@@ -37,7 +38,7 @@ class Clock:
         self._since = now
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Opened:
     """The store, held alone."""
 
@@ -47,7 +48,7 @@ class Opened:
     """What was done about an earlier, interrupted command."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Copying:
     """What the maker of a copy is given."""
 
@@ -57,7 +58,7 @@ class Copying:
     clock: Clock
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Exchanged(Generic[T]):
     """A finished exchange."""
 

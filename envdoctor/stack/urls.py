@@ -1,12 +1,13 @@
 """URLs: as people may see them, and how they are reached."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from envdoctor.model.frozen import frozen
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@frozen
 class Access:
     """How indexes are reached: the user's proxies, certificates and stored credentials."""
 

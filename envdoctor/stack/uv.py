@@ -4,10 +4,11 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from envdoctor.errors import RestoreError
+from envdoctor.model.frozen import frozen
 from envdoctor.stack.uv_errors import explain
 
 # What would point uv at another environment, loosen the lock, or hide what it pins. The user's indexes, cache, proxies,
@@ -58,7 +59,7 @@ class UvError(RestoreError):
         self.output = output
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Output:
     """What uv printed."""
 
@@ -66,7 +67,7 @@ class Output:
     stderr: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Uv:
     """A uv binary, and the environment it is run in."""
 

@@ -3,12 +3,12 @@
 import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.version import Version
 
 from envdoctor.errors import RestoreError
+from envdoctor.model.frozen import frozen
 from envdoctor.model.lock import LockedPackage
 from envdoctor.stack.claims import Claim, Fault, claims_of, problem_of
 from envdoctor.stack.events import Event, Listener
@@ -19,7 +19,7 @@ _SHOWN = 5
 _UV_OWN = {"_virtualenv.py", "_virtualenv.pth", "_virtualenv.pyc"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Verified:
     """What was verified."""
 

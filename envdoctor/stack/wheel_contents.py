@@ -8,9 +8,9 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import IO, BinaryIO
 
+from envdoctor.model.frozen import frozen
 from envdoctor.model.recorded import SCRIPTS, generated_scripts, hash_field, lasting, without_interpreter
 
 _MAXIMUM_RECORD = 32 * 1024 * 1024
@@ -23,7 +23,7 @@ class WheelError(Exception):
     """A file is not a wheel that can be read; the text says why."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Wheel:
     """An open wheel."""
 
