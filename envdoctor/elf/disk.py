@@ -1,7 +1,7 @@
 """What one simulation has seen of the disk, remembered, so that each file is looked at once."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from envdoctor.elf.reader import ElfObject, read
 from envdoctor.errors import ElfError
@@ -80,6 +80,10 @@ class Disk:
         if isinstance(found, ElfError):
             raise found
         return found
+
+    def parsed(self) -> Iterator[ElfObject]:
+        """Yield every object that was read."""
+        return (found for found in self._elf.values() if not isinstance(found, ElfError))
 
     def looked_at(self) -> frozenset[str]:
         """Return the paths whose state decided every answer: as long as none of them changes, no answer does.

@@ -41,7 +41,7 @@ class SymbolMemo:
             document = json.loads(body)
             if document["question"] != self.question or document["cwd"] not in ("", self.cwd):
                 return None
-            if any(_signature(path) != signature for path, signature in document["seen"]):
+            if any(self._signature(path) != signature for path, signature in document["seen"]):
                 return None
             return decode(kind, document["found"])  # type: ignore[no-any-return]
         except (OSError, ValueError, TypeError, KeyError, RecursionError, CodecError):
@@ -49,12 +49,12 @@ class SymbolMemo:
             return None
 
     def save(self, found: object, paths: Iterable[str], started_ns: int, *, anywhere: bool) -> None:
-        """Remember it, for every current folder if it holds anywhere.
+        """Remember it, for every current folder if it holds anywhere; relative paths are then of the folder at hand.
 
         It is not when a file changed just before it was looked at, or when the cache cannot be written.
         Then the next run looks again: nothing is lost but its time.
         """
-        seen = [(path, _signature(path)) for path in sorted(paths)]
+        seen = [(path, self._signature(path)) for path in sorted(paths)]
         newest = max((max(signature[3:]) for _, signature in seen if signature), default=0)
         if newest > started_ns - _SETTLED_NANOSECONDS:
             return
@@ -66,10 +66,9 @@ class SymbolMemo:
         except (OSError, UnicodeError):
             return
 
-
-def _signature(path: str) -> Signature:
-    try:
-        status = os.stat(path)  # noqa: PTH116 - hundreds of string paths
-    except (OSError, ValueError):
-        return None
-    return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+    def _signature(self, path: str) -> Signature:
+        try:
+            status = os.stat(os.path.join(self.cwd, path))  # noqa: PTH116, PTH118 - hundreds of string paths
+        except (OSError, ValueError):
+            return None
+        return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]

@@ -126,8 +126,8 @@ def probe(reading: Reading) -> Symbols:
         made = opening.all(paths)
     except ElfError as error:
         raise ProbeError(f"the loader could not be simulated: {error.message}") from error
-    seen = {*disk.looked_at(), *paths, *_read_beside(reading)}
-    memo.save(made, seen, started, anywhere=not opening.depends_on_cwd())
+    seen, anywhere = opening.decided_by({*paths, *_read_beside(reading)})
+    memo.save(made, seen, started, anywhere=anywhere)
     return made
 
 
@@ -177,7 +177,6 @@ class _Opening:
         self.unreadable: list[str] = []
         self.modules: dict[str, bool] = {}
         self.left_out = 0
-        self.mapped: list[ElfObject] = []
         self.roots = loader_roots(reading, disk)
 
     def all(self, paths: list[str]) -> Symbols:
@@ -205,7 +204,6 @@ class _Opening:
                 if not plain:
                     plain.append(self._start(replace(self.roots, library_path=()), None)[1])
                 reached += self._by_variable(path, plain[0])
-        self.mapped = [item.elf for item in loader.objects] + list(objects.values())
         return Symbols(
             looked=True,
             reason="",
@@ -218,15 +216,27 @@ class _Opening:
             unreadable=(*self.unreadable, *self.binder.unreadable.values()),
         )
 
-    def depends_on_cwd(self) -> bool:
-        """Tell whether a relative element of a search path made the current folder matter."""
-        searched = {
-            element
-            for elf in self.mapped
-            for element in (*(elf.rpath or ()), *(elf.runpath or ()), *_paths(elf.needed))
-        }
-        searched |= {*self.roots.library_path, *_paths(self.roots.preload)}
-        return any(not element.startswith(("/", "$")) for element in searched)
+    def decided_by(self, beside: set[str]) -> tuple[set[str], bool]:
+        """Return the paths that decided the answer, and whether it holds in every current folder.
+
+        Five of NVIDIA's libraries have the current folder in their RUNPATH, as an empty element. Where nothing was
+        found in it, the names themselves count, relative to wherever the next check runs, and not the folder: every
+        log file written there changes that.
+        """
+        seen = {*self.disk.looked_at(), *beside}
+        relative = {element for element in self._searched() if not element.startswith(("/", "$"))}
+        here = self.roots.cwd.rstrip("/")
+        named = {path for path in seen if path == here or path.rpartition("/")[0] == here} - {f"{here}/"}
+        if relative - {""} or (relative and any(map(self.disk.identity, named))):
+            return seen, False
+        if relative:
+            seen = seen - {f"{here}/"} | {path.rpartition("/")[2] for path in named}
+        return seen, True
+
+    def _searched(self) -> Iterator[str]:
+        for elf in self.disk.parsed():
+            yield from (*(elf.rpath or ()), *(elf.runpath or ()), *_paths(elf.needed))
+        yield from (*self.roots.library_path, *_paths(self.roots.preload))
 
     def _start(self, roots: SearchRoots, binder: Binder | None) -> tuple[TorchImport | None, Loader]:
         target = torch_target(self.reading)

@@ -66,6 +66,42 @@ def test_what_loads_is_no_fault_and_is_remembered(venv: Venv, host: Host) -> Non
     assert _symbols(venv, replace(host, cwd=venv.prefix), only_remembered=True) == found
 
 
+@pytest.fixture
+def looking_here(tmp_path: Path, host: Host) -> tuple[Venv, Host]:
+    """Make a module that looks in the current folder first, as libcusparseLt does; the host stands in a project."""
+    module = object_bytes("_thing.so", stubs={"libhelper.so.1": ()}, runpath=":$ORIGIN")
+    files = {"thing/__init__.py": "", MODULE: module, "thing/libhelper.so.1": object_bytes("libhelper.so.1")}
+    venv = make_venv(tmp_path / "venv", make_wheel(tmp_path / "wheels", "thing", "1.0", files=files))
+    for folder in ("project", "other"):
+        (tmp_path / folder).mkdir()
+    time.sleep(0.2)
+    return venv, replace(host, cwd=tmp_path / "project")
+
+
+def test_a_file_written_in_the_current_folder_changes_nothing(looking_here: tuple[Venv, Host]) -> None:
+    venv, host = looking_here
+    (host.cwd / "before.log").write_text("written as the check starts")
+    found = _symbols(venv, host)
+    (host.cwd / "train.log").write_text("step 1")
+    assert _symbols(venv, host, only_remembered=True) == found
+    assert _symbols(venv, replace(host, cwd=host.cwd.parent / "other"), only_remembered=True) == found
+    # Relative to the venv's own folder: there the name is taken.
+    assert _symbols(venv, replace(host, cwd=venv.site_packages / "thing"), only_remembered=True).reason == GONE
+
+
+def test_a_library_of_that_name_in_the_current_folder_counts_there_alone(looking_here: tuple[Venv, Host]) -> None:
+    venv, host = looking_here
+    other = replace(host, cwd=host.cwd.parent / "other")
+    assert _symbols(venv, host).faults == ()
+    rewrite(other.cwd / "libhelper.so.1", b"a note")
+    assert _symbols(venv, other, only_remembered=True).reason == GONE
+    time.sleep(0.2)
+    (fault,) = _symbols(venv, other).faults
+    assert fault.message == f"{other.cwd}/libhelper.so.1: file too short"
+    assert _symbols(venv, other, only_remembered=True).faults == (fault,)
+    assert _symbols(venv, host, only_remembered=True).reason == GONE
+
+
 def _edit(venv: Venv) -> None:
     rewrite(venv.site_packages / "thing/lib/libhelper.so.1", object_bytes("libhelper.so.1", exports=["other"]))
 
