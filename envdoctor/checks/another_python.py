@@ -3,6 +3,7 @@
 What it finds:
     Extension modules whose file name carries another Python's tag and that have no sibling for this one; wheels none of
     whose tags fit this interpreter; distributions whose Requires-Python excludes it.
+    A wheel for this Python of which some module is for another one only is worth a note.
 
 Why it matters:
     The metadata looks well and the import fails, or finds nothing at all: `ModuleNotFoundError: No module named
@@ -20,7 +21,7 @@ from collections.abc import Iterator
 
 from envdoctor.checks.case import Case
 from envdoctor.checks.remedies import reinstall_command, restore_or
-from envdoctor.model.finding import Finding
+from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.need import meets
 from envdoctor.model.wording import counted
 from envdoctor.probes.distributions import Distribution, Distributions
@@ -42,9 +43,14 @@ def run(case: Case) -> Iterator[Finding]:
         foreign.setdefault(extension.owner, []).append(extension)
     # A base interpreter's folders are its own affair, and conda's and Debian's distributions carry no tags.
     items = [item for item in case.facts[Distributions].items if not item.shadowed and item.origin == "site-packages"]
+    of_wheel = [item for item in items if item.name in foreign and item.tags and _any_fits(item.tags, python)]
+    partly = [item for item in of_wheel if foreign[item.name][0].beside]
     unfit = [item for item in items if item.name in foreign or (item.tags and not _any_fits(item.tags, python))]
+    unfit = [item for item in unfit if item not in partly]
     if unfit:
         yield _cannot_work(case, unfit, foreign)
+    for item in partly:
+        yield _partly(case, item, foreign[item.name])
     unwelcome = [item for item in items if item not in unfit and not meets(python.version, item.requires_python)]
     if unwelcome and python.version.count(".") > 1:
         yield _asks_for_another(case, unwelcome)
@@ -101,6 +107,30 @@ def _cannot_work(case: Case, unfit: list[Distribution], foreign: dict[str, list[
             [reinstall_command(case, [(item.name, item.version) for item in unfit])],
         ),
         causes=tuple(f"dist:{item.name}" for item in unfit),
+    )
+
+
+def _partly(case: Case, item: Distribution, extensions: list[ForeignExtension]) -> Finding:
+    """Return the finding of a wheel that is for this Python and has some module that is not: it was published so."""
+    python = case.facts[Interpreter]
+    first = extensions[0]
+    more = f" and {counted(len(extensions) - 1, 'more file')}" if len(extensions) > 1 else ""
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="note",
+        confidence="high",
+        title=f"{first.path}{more} of {item.name} {item.version} cannot be imported by CPython {python.minor}: built "
+        f"for {first.tag}",
+        subject=item.name,
+        evidence=(
+            f"the wheel is for this Python: {' or '.join(item.tags[:3])}",
+            f"{counted(first.beside, 'other extension module')} of it can be imported",
+        ),
+        remediation=Remediation(
+            text="The wheel was published so, and a reinstall changes nothing. If what needs that module is used, take "
+            "another version of it, or a Python that it was built for"
+        ),
     )
 
 

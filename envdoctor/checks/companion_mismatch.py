@@ -15,6 +15,7 @@ Fix:
     Take the torch that is in front away, or align the trio: torch 2.11, torchvision 0.26, torchaudio 2.11.
 """
 
+import shlex
 from collections.abc import Iterator, Sequence
 
 from envdoctor.checks.case import Case
@@ -84,18 +85,29 @@ def _finding(case: Case, build: TorchBuild, companion: CompanionBuild, title: st
 
 
 def _of_release(case: Case, build: TorchBuild, companion: CompanionBuild) -> list[str]:
-    series, _, minor = ".".join(build.version.split(".")[:2]).partition(".")
-    fitting = ""
-    if series == "2" and minor.isdecimal():
-        fitting = torchvision_for(int(minor)) if companion.name == "torchvision" else f"2.{minor}"
+    fitting = _fitting(build, companion)
     return [install_command(case, [(companion.name, f"{fitting}.*")])] if fitting else []
 
 
+def _fitting(build: TorchBuild, companion: CompanionBuild) -> str:
+    """Return the companion's series for this torch ("0.26"), or empty where no one belongs to it alone."""
+    series, _, minor = ".".join(build.version.split(".")[:2]).partition(".")
+    if series != "2" or not minor.isdecimal():
+        return ""
+    return torchvision_for(int(minor)) if companion.name == "torchvision" else f"2.{minor}"
+
+
 def _of_flavour(case: Case, build: TorchBuild, companion: CompanionBuild) -> list[str]:
-    # With the local part: a public version is satisfied by the flavour that is already there.
     local = build.version.partition("+")[2]
-    spec = f"{companion.name}=={companion.version.partition('+')[0]}+{local}"
-    return [f"uv pip install --python {case.python} --no-deps --torch-backend {local} {spec}"]
+    fitting = _fitting(build, companion)
+    install = f"uv pip install --python {case.python} --no-deps"
+    if not fitting:
+        # With the local part: a public version is satisfied by the flavour that is already there.
+        spec = f"{companion.name}=={companion.version.partition('+')[0]}+{local}"
+        return [f"{install} --torch-backend {local} {spec}"]
+    # An index whose torch has no local part in its version has one flavour of each release.
+    backend = f" --torch-backend {local}" if "+" in build.distribution_version else ""
+    return [f"{install}{backend} --reinstall-package {companion.name} {shlex.quote(f'{companion.name}=={fitting}.*')}"]
 
 
 def _flashinfer(case: Case) -> Iterator[Finding]:

@@ -1,7 +1,10 @@
 """Paths with several owners, gathered by the set of their owners."""
 
+from dataclasses import replace
+
 from envdoctor.checks.case import Case
 from envdoctor.checks.damage import site_relative
+from envdoctor.checks.unmet import required_by_others
 from envdoctor.checks.wanted_owner import wanted_owner
 from envdoctor.model.frozen import frozen
 from envdoctor.model.shared_paths import MAINTAINED, shared_module
@@ -22,6 +25,14 @@ class Contest:
     paths: tuple[Contested, ...]
     wanted: str
     told_by: str
+    required: tuple[tuple[str, str], ...] = ()
+    """(unwanted owner, distribution that requires it) where one does: its uninstall would break that one."""
+
+    @property
+    def unused(self) -> bool:
+        """Tell a stray file beside the packages (a build's helper packed by mistake) that no code of theirs imports."""
+        known = shared_module([name for name, _ in self.owners])
+        return not known and all("/" not in site_relative(at.path) and not at.imported_by for at in self.paths)
 
     @property
     def unwanted(self) -> tuple[str, ...]:
@@ -54,7 +65,12 @@ def contests(case: Case) -> list[Contest]:
         if not wanted and MAINTAINED.get(module) in dict(owners):
             wanted, told_by = MAINTAINED[module], "the only one of them that is maintained"
         found.append(Contest(module=module, owners=owners, paths=tuple(paths), wanted=wanted, told_by=told_by))
-    return found
+    unwanted = {name for contest in found if contest.wanted for name in contest.unwanted}
+    required = required_by_others(case, unwanted) if unwanted else {}
+    return [
+        replace(contest, required=tuple((name, required[name]) for name in contest.unwanted if name in required))
+        for contest in found
+    ]
 
 
 def _incidental(path: str) -> bool:

@@ -2,7 +2,8 @@
 
 What it finds:
     Installed distributions that write the same importable module with different contents, and the deprecated `pynvml`
-    distribution, which patches the import of the module `pynvml` at every start.
+    distribution, which patches the import of the module `pynvml` at every start. A single file that no code of its
+    owners imports (a build backend packed by mistake) is worth a note.
 
 Why it matters:
     Which of them is imported depends on which was installed last; in one transaction it is random. Uninstalling any of
@@ -52,13 +53,15 @@ def _contested(case: Case, contest: Contest) -> Finding:
     return Finding(
         code=CODE,
         name=NAME,
-        severity="error" if foreign else "warning",
-        confidence="high" if contest.wanted else "low",
+        severity="note" if contest.unused else "error" if foreign else "warning",
+        confidence="high" if contest.wanted or contest.unused else "low",
         title=f"the module {contest.module} is installed by {owners} at once{whose}",
         subject=contest.module,
         evidence=(
             *((f"{contest.wanted} is meant: {contest.told_by}",) if contest.wanted else ()),
             *(f"{site_relative(path.path)}: {_bytes(path)}" for path in contest.paths[:_SHOWN]),
+            *(f"imported by {site_relative(path.imported_by)}" for path in contest.paths if path.imported_by),
+            *(("no Python file of theirs imports it",) if contest.unused else ()),
             f"{counted(len(contest.paths), 'file')} with more than one owner",
         ),
         remediation=_remedy(case, contest),
@@ -73,6 +76,12 @@ def _bytes(path: Contested) -> str:
 
 
 def _remedy(case: Case, contest: Contest) -> Remediation:
+    if contest.unused:
+        return Remediation(
+            text="Nothing is broken: a file that both pack beside their packages. Only code of "
+            "your own that imports it would get the wrong one",
+            safe=True,
+        )
     if not contest.wanted:
         names = " and ".join(name for name, _ in contest.owners)
         return Remediation(

@@ -19,6 +19,10 @@ class Damage:
     missing: tuple[str, ...]
     changed: tuple[str, ...]
     """Paths with another size, or that are no regular file."""
+    published: tuple[str, ...]
+    """Paths with another size that have it since the wheel was unpacked: its own RECORD is wrong about them."""
+    published_at: str
+    """One of those in uv's cache."""
     cached_at: str
     """One of the changed files in uv's cache, changed with it; empty when none is linked from there."""
     other_writers: tuple[str, ...]
@@ -36,6 +40,7 @@ def damage_by_owner(case: Case) -> list[Damage]:
     totals = {owner.name: owner for owner in files.owners}
     by_owner: dict[str, dict[str, list[str]]] = {}
     cached: dict[str, str] = {}
+    published: dict[str, str] = {}
     for fault in files.faults:
         if fault.path in contested or (fault.kind == "missing" and _expendable(fault.path)):
             continue
@@ -43,13 +48,19 @@ def damage_by_owner(case: Case) -> list[Damage]:
             continue
         if fault.kind == "unreadable" or _kept_by_others(fault):
             continue
-        kind = "changed" if fault.kind in ("resized", "not a file") else fault.kind
+        kind: str = "changed" if fault.kind in ("resized", "not a file") else fault.kind
+        if fault.published_at:
+            kind = "published"
+            published.setdefault(fault.owner, fault.published_at)
         if fault.cached_at:
             cached.setdefault(fault.owner, fault.cached_at)
         by_owner.setdefault(fault.owner, {}).setdefault(kind, []).append(fault.path)
     # A fingerprint that was edited may name owners it does not list.
     known = {name: kinds for name, kinds in by_owner.items() if name in totals}
-    return [_damage(totals[name], kinds, present, cached.get(name, "")) for name, kinds in sorted(known.items())]
+    return [
+        _damage(totals[name], kinds, present, cached.get(name, ""), published.get(name, ""))
+        for name, kinds in sorted(known.items())
+    ]
 
 
 def renamed(case: Case) -> dict[str, str]:
@@ -71,7 +82,7 @@ def renamed(case: Case) -> dict[str, str]:
     return found
 
 
-def _damage(owner: Owner, kinds: dict[str, list[str]], present: set[str], cached_at: str) -> Damage:
+def _damage(owner: Owner, kinds: dict[str, list[str]], present: set[str], cached_at: str, published_at: str) -> Damage:
     missing = sorted(kinds.get("missing", []), key=_libraries_first)
     writers = {path: other_writers(site_relative(path), owner.name) - present for path in missing}
     return Damage(
@@ -80,6 +91,8 @@ def _damage(owner: Owner, kinds: dict[str, list[str]], present: set[str], cached
         files=owner.files,
         missing=tuple(missing),
         changed=tuple(sorted(kinds.get("changed", []), key=_libraries_first)),
+        published=tuple(sorted(kinds.get("published", []), key=_libraries_first)),
+        published_at=published_at,
         cached_at=cached_at,
         other_writers=tuple(sorted(set().union(*writers.values()))),
         unshared_missing=any(not found for found in writers.values()),

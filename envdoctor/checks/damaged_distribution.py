@@ -2,7 +2,8 @@
 
 What it finds:
     Files listed in a RECORD that are missing, have another size, or are no regular files, without another wheel that
-    is known to write the same paths. Bytecode and console scripts are not counted.
+    is known to write the same paths. Bytecode and console scripts are not counted. A file that has its size since uv
+    unpacked the wheel is worth a note: the wheel's own RECORD is wrong.
 
 Why it matters:
     An install that was killed half-way leaves complete metadata over missing files; pip and uv then call it satisfied
@@ -34,6 +35,8 @@ def run(case: Case) -> Iterator[Finding]:
     for found in damage_by_owner(case):
         # What another's uninstall took is told as one cause of its own.
         damage = replace(found, missing=()) if found.other_writers and not found.unshared_missing else found
+        if damage.published:
+            yield _published(damage)
         broken = damage.missing + damage.changed
         if not broken:
             continue
@@ -48,6 +51,27 @@ def run(case: Case) -> Iterator[Finding]:
             remediation=_remedy(case, damage),
             causes=(*(token for path in broken for token in file_tokens(path)), f"dist:{damage.owner}"),
         )
+
+
+def _published(damage: Damage) -> Finding:
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="note",
+        confidence="high",
+        title=f"{damage.owner} {damage.version} was published with a RECORD that is wrong about "
+        f"{counted(len(damage.published), 'file')}",
+        subject=damage.owner,
+        evidence=(
+            f"another size than RECORD says: {listed(damage.published)}",
+            f"uv's cache has it at this size since it unpacked that wheel: {damage.published_at}",
+        ),
+        remediation=Remediation(
+            text=f"Nothing is damaged, and a reinstall changes nothing. What the wheel's RECORD says of these files "
+            f"cannot be verified; tell the project that publishes {damage.owner}",
+            safe=True,
+        ),
+    )
 
 
 def _remedy(case: Case, damage: Damage) -> Remediation:

@@ -1,8 +1,9 @@
 """An extension that was built for another torch, or for the other C++ string.
 
 What it finds:
-    Extension modules and libraries that ask for a symbol in torch's own namespaces (c10, at, torch, caffe2) that the
-    installed torch does not export.
+    Extension modules and libraries that ask for a symbol in torch's own namespaces (c10, at, torch, caffe2), or of its
+    C interface (aoti_torch_, torch_), that the installed torch does not export. A package that brings a file for each
+    of several torches, none of which this one can load, is worth a note.
 
 Why it matters:
     torch's C++ interface is not stable: a wheel fits one torch minor version, one CUDA and one std::string. Metadata
@@ -21,7 +22,7 @@ import re
 from collections.abc import Iterator
 
 from envdoctor.checks.case import Case
-from envdoctor.checks.load_evidence import faults, held, named, others
+from envdoctor.checks.load_evidence import faults, named, others
 from envdoctor.checks.remedies import restore_or
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.symbol_families import wanted_abi
@@ -32,8 +33,8 @@ from envdoctor.probes.torch_build import TorchBuild
 
 CODE = "ED309"
 NAME = "foreign-torch-extension"
-_NAMED_BUILD = re.compile(r"torch_?\d{2,3}")
 AREA = "Shared libraries"
+_NAMED_BUILD = re.compile(r"torch_?(?P<major>[12])[._]?(?P<minor>\d{1,2})(?!\d)")
 _ABIS = {"cxx11": "the new std::string (cxx11 ABI)", "pre-cxx11": "the old std::string (pre-cxx11 ABI)"}
 
 
@@ -43,7 +44,44 @@ def run(case: Case) -> Iterator[Finding]:
     for fault in faults(case, "torch"):
         groups.setdefault(fault.owner or fault.path, []).append(fault)
     for items in groups.values():
-        yield _finding(case, items)
+        built_for = {_series(item.path) for item in items}
+        if "" in built_for or _of(case.facts[TorchBuild]) in built_for:
+            yield _finding(case, items)
+        else:
+            yield _one_for_each(case, items, sorted(built_for, key=lambda text: int(text.partition(".")[2])))
+
+
+def _of(build: TorchBuild) -> str:
+    """Return "2.11", the series of a torch."""
+    return ".".join(build.version.partition("+")[0].split(".")[:2])
+
+
+def _series(path: str) -> str:
+    """Return the torch that a file is named after ("2.11" of lib_torch211.so), or empty."""
+    match = _NAMED_BUILD.search(path.rpartition("/")[2])
+    return f"{match['major']}.{match['minor']}" if match else ""
+
+
+def _one_for_each(case: Case, items: list[Fault], built_for: list[str]) -> Finding:
+    """Return the finding of a package that brings a file for each of several torches and opens the one that fits."""
+    owner = f"{items[0].owner} {items[0].owner_version}".strip() or items[0].path
+    # One that brings a file for each torch has a way for a torch without one; of a lone build that is not known.
+    alone = len(built_for) == 1
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="warning" if alone else "note",
+        confidence="medium" if alone else "high",
+        title=f"{owner} was built for torch {', '.join(built_for)}, and torch {case.facts[TorchBuild].version} "
+        + ("cannot load it" if alone else "can load none of its builds"),
+        subject=items[0].owner or items[0].path,
+        evidence=(f"the loader says: {items[0].message}", *others(items)),
+        remediation=Remediation(
+            text="The files are named after the torch that each is for, and the package chooses one at run time: what "
+            "it does without one is for its documentation to say. A newer version may bring a build for this torch"
+        ),
+        symptom_of=(f"companion:{items[0].owner}:torch", "shadow:torch", "version:torch", "torch-build", "dist:torch"),
+    )
 
 
 def _finding(case: Case, items: list[Fault]) -> Finding:
@@ -55,8 +93,7 @@ def _finding(case: Case, items: list[Fault]) -> Finding:
     return Finding(
         code=CODE,
         name=NAME,
-        # A file named after a torch is one of several builds, of which the package chooses; it has ways without any.
-        severity="note" if all(_NAMED_BUILD.search(item.path.rpartition("/")[2]) for item in items) else "error",
+        severity="error",
         confidence="high",
         title=f"{named(fault)} was built for {built_for}; torch here is {build.version}",
         subject=fault.owner or fault.path,
@@ -64,7 +101,7 @@ def _finding(case: Case, items: list[Fault]) -> Finding:
             f"the loader says: {fault.message}",
             f"the symbol is {fault.declaration}",
             *((f"this torch was compiled with {_ABIS[has]}",) if has else ()),
-            f"torch's own files that have it: {held(fault.has_it)}" if fault.has_it else "no file of this torch has it",
+            "no file of this torch has it",
             *others(items),
         ),
         remediation=_remedy(case, fault, build, wants=has or wants),
@@ -74,7 +111,7 @@ def _finding(case: Case, items: list[Fault]) -> Finding:
 
 def _remedy(case: Case, fault: Fault, build: TorchBuild, *, wants: str) -> Remediation:
     python = "cp" + case.facts[Interpreter].minor.replace(".", "")
-    torch = ".".join(build.version.partition("+")[0].split(".")[:2])
+    torch = _of(build)
     cuda = f"CUDA {build.cuda_major}" if build.cuda_major else "no CUDA"
     abi = f", cxx11abi{'TRUE' if wants == 'cxx11' else 'FALSE'}" if wants else ""
     return restore_or(

@@ -35,7 +35,7 @@ def kind_of(case: Case, fault: Fault) -> str:
     """Return "host", "torch", "symbol", "major", "reach" or "" (the driver's own libraries)."""
     if fault.kind == "version not found" and _HOST_LIBRARY.fullmatch(fault.provider.rpartition("/")[2]):
         return "host"
-    if fault.kind == "undefined symbol" and fault.path and is_torch_symbol(fault.name):
+    if fault.kind == "undefined symbol" and fault.path and is_torch_symbol(fault.name) and not fault.has_it:
         return "torch"
     if fault.kind in ("undefined symbol", "version not found"):
         return "symbol"

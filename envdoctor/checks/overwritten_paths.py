@@ -17,7 +17,7 @@ Fix:
     force, because the first step deletes the shared files. `envdoctor restore` does both on a copy.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from envdoctor.checks.case import Case
 from envdoctor.checks.contest import Contest, contests
@@ -51,7 +51,9 @@ def run(case: Case) -> Iterator[Finding]:
         title = (
             f"{counted(count, 'file')} of {_names(at_risk)} also owned by {others}, whose uninstall would delete them"
         )
-        yield _finding(case, at_risk, "warning", "high", title)
+        # Where something requires every one of the others, there is nothing to be done about it.
+        kept = all(len(pair.required) == len(pair.unwanted) for pair in at_risk)
+        yield _finding(case, at_risk, "note" if kept else "warning", "high", title)
     for pair in unknown:
         owned = counted(len(pair.paths), "file", "is", "are")
         title = f"{owned} owned by {' and '.join(name for name, _ in pair.owners)} at once"
@@ -110,10 +112,31 @@ def _remedy(case: Case, pairs: Sequence[Contest]) -> Remediation:
             "the one you keep by force, because the uninstall deletes the shared files",
         )
     wanted = [(pair.wanted, pair.version(pair.wanted)) for pair in pairs]
-    others = sorted({name for pair in pairs for name in pair.unwanted})
+    required = {name: by for pair in pairs for name, by in pair.required}
+    others = sorted({name for pair in pairs for name in pair.unwanted} - required.keys())
+    if not others:
+        return _keep(case, pairs, wanted, required)
     return restore_or(
         case,
         "first uninstall the distributions that are not meant to be here, then reinstall the owners by force: the "
         "uninstall deletes the shared files, so the second step must follow",
         [uninstall_command(case, others), reinstall_command(case, wanted)],
+    )
+
+
+def _keep(
+    case: Case, pairs: Sequence[Contest], wanted: Sequence[tuple[str, str]], required: Mapping[str, str]
+) -> Remediation:
+    """Return the remedy where each of the other owners has to stay: the wanted files are written last."""
+    name, by = next(iter(required.items()))
+    stays = f"{name} stays, since {by} requires it; another version of it may leave these paths alone"
+    if not any(pair.foreign for pair in pairs):
+        return Remediation(
+            text=f"Nothing is wrong as it is. {stays}. After an uninstall of either, reinstall the other by force",
+            safe=True,
+        )
+    return restore_or(
+        case,
+        f"reinstall {', '.join(owner for owner, _ in wanted)} by force, which writes its files last. {stays}",
+        [reinstall_command(case, wanted)],
     )

@@ -48,21 +48,34 @@ def run(case: Case) -> Iterator[Finding]:
 
 def _finding(case: Case, items: list[Fault]) -> Finding:
     fault = items[0]
-    if fault.path:
+    # Told from the files alone, this one may well work: its package opens the holder for all to see before it.
+    unlinked = bool(fault.path and fault.has_it and not fault.provider)
+    if unlinked:
+        title = f"{named(fault)} is not linked against {site_relative(fault.has_it[0].path)}, whose symbols it needs"
+    elif fault.path:
         title = f"{named(fault)} cannot be imported: {_problem(fault)}"
     else:
         title = f"`import torch` fails: {fault.message}" if fault.first else f"and then: {fault.message}"
     return Finding(
         code=CODE,
         name=NAME,
-        severity="error" if fault.provider or not fault.path else "warning",
+        severity="note" if unlinked else "error" if fault.provider or not fault.path else "warning",
         confidence="high" if fault.provider else "medium",
         title=title,
         subject=fault.name,
         evidence=(*_evidence(fault), *others(items)),
-        remediation=_remedy(case, fault),
+        remediation=_opened_before(fault) if unlinked else _remedy(case, fault),
         causes=() if fault.path else (BREAKS_IMPORT,),
         symptom_of=provider_tokens(fault),
+    )
+
+
+def _opened_before(fault: Fault) -> Remediation:
+    holder = fault.has_it[0]
+    return Remediation(
+        text=f"Nothing is damaged: it can be imported once something has opened {site_relative(holder.path)} with "
+        f"RTLD_GLOBAL, as {fault.owner or 'its package'} may do itself where it needs it",
+        safe=True,
     )
 
 

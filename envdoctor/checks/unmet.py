@@ -1,7 +1,7 @@
 """Which declared requirements of the installed distributions are not met, extras followed to the end."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 
 from envdoctor.checks.case import Case
@@ -65,6 +65,20 @@ def unmet_requirements(case: Case) -> list[Unmet]:
                 asked[need.name].update(need.extras)
                 waiting.append(need.name)
     return list(found.values())
+
+
+def required_by_others(case: Case, names: Collection[str]) -> dict[str, str]:
+    """Return name -> the first distribution, itself not among `names`, that requires it without any extra."""
+    environment = case.facts[Interpreter].markers()
+    found: dict[str, str] = {}
+    for item in case.facts[Distributions].items:
+        if item.shadowed or item.name in names or item.origin in _FOREIGN:
+            continue
+        for line in item.requires:
+            need = _parsed(line) if "extra ==" not in line else None
+            if need is not None and need.name in names and holds(need.marker, environment):
+                found.setdefault(need.name, item.name)
+    return found
 
 
 def _applicable(line: str, environment: Mapping[str, str], extras: set[str], plain: dict[str, bool]) -> Need | None:

@@ -32,6 +32,8 @@ _TORCH_LIBRARIES = {
     "3c10": ("libc10", "libtorch_cpu", "libtorch"),
     "3c104cuda": ("libc10_cuda", "libc10", "libtorch_cuda", "libtorch"),
 }
+# torch/csrc/inductor/aoti_torch/c/shim.h and torch/csrc/stable/c/shim.h, exported by libtorch_cpu.
+_TORCH_C = ("aoti_torch_", "torch_")
 _TORCH_REST = ("libtorch_cpu", "libtorch_cuda", "libtorch_python", "libtorch", "libc10")
 _CXX11 = "std::__cxx11::"
 _OLD_STRING = re.compile(r"std::(?:string|basic_string<char|list<)")
@@ -41,12 +43,14 @@ def library_stems(symbol: str) -> tuple[str, ...]:
     """Return the names of the libraries ("libnccl") that a symbol could come from, likeliest first; () if not known."""
     if match := _TORCH.match(symbol):
         return _TORCH_LIBRARIES.get(match["first"] + (match["second"] or ""), _TORCH_REST)
+    if symbol.startswith(_TORCH_C):
+        return _TORCH_REST
     return next((stems for prefix, stems in _C_PREFIXES if symbol.startswith(prefix)), ())
 
 
 def is_torch_symbol(symbol: str) -> bool:
-    """Tell whether a mangled name lies in one of torch's namespaces."""
-    return _TORCH.match(symbol) is not None
+    """Tell whether a name lies in one of torch's C++ namespaces, or is of its C interface for extensions."""
+    return _TORCH.match(symbol) is not None or symbol.startswith(_TORCH_C)
 
 
 def stem_of(name: str) -> str:

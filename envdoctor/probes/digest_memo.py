@@ -18,6 +18,7 @@ from envdoctor.probes.regular_file import read_regular
 
 _MAGIC = b"envdoctor digests 1\n"
 _KEY = struct.Struct("<QQqqq")
+_TIME = struct.Struct("<q")
 _MAXIMUM_MEMO = 256 * 1024 * 1024
 # ext4 and xfs stamp times by the timer tick, at most 10 ms; a change in the same tick leaves no trace in them.
 _SETTLED_NANOSECONDS = 100_000_000
@@ -45,6 +46,11 @@ def key_of(status: os.stat_result) -> bytes:
 def size_of(key: bytes) -> int:
     """Return the size in a key."""
     return int(_KEY.unpack(key)[2])
+
+
+def same_contents(key: bytes, other: bytes) -> bool:
+    """Tell whether two keys differ in the inode's time at most, which a new link to the file moves as well."""
+    return len(key) == len(other) and key[: -_TIME.size] == other[: -_TIME.size]
 
 
 def settled(key: bytes, read_ns: int) -> bool:

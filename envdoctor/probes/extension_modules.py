@@ -26,6 +26,8 @@ class ForeignExtension:
     """Relative to its site folder."""
     tag: str
     """"cpython-310-x86_64-linux-gnu"."""
+    beside: int = 0
+    """How many extension modules of the same distribution this interpreter can import."""
 
 
 @frozen
@@ -51,12 +53,17 @@ def probe(reading: Reading) -> ExtensionModules:
         unfit = [(path, match) for path, match in matches if not _fits(match["tag"], python)]
         if unfit:
             stems = _importable_stems((path for path, _, _ in rows), python)
+            beside = sum(importable(path.rpartition("/")[2], python) for path, _, _ in rows if _is_module(path))
             foreign += [
-                ForeignExtension(owner=items[at].name, path=path, tag=match["tag"])
+                ForeignExtension(owner=items[at].name, path=path, tag=match["tag"], beside=beside)
                 for path, match in unfit
                 if match["stem"] not in stems
             ]
     return ExtensionModules(tagged=tagged, foreign=tuple(foreign))
+
+
+def _is_module(path: str) -> bool:
+    return path.endswith(".so") and not path.rpartition("/")[2].startswith("lib")
 
 
 def importable(name: str, python: Interpreter) -> bool:

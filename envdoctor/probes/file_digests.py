@@ -23,6 +23,7 @@ Progress = Callable[[int, int], None]
 _TICK_SECONDS = 0.1
 _MAXIMUM_THREADS = 32
 _LARGE = 1024 * 1024
+_TRIES = 5
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 # The lengths of their base64 text, unpadded, as RECORD writes it.
 _LENGTHS = {
@@ -183,6 +184,19 @@ class _Work:
         return None
 
     def _digest(self, item: Wanted, buffer: memoryview) -> bytes:
+        before = item.key
+        for _ in range(_TRIES):
+            digest, after = self._read(item, buffer)
+            if after == before:
+                return binascii.b2a_base64(digest, newline=False).rstrip(b"=").translate(_URL_SAFE)
+            if not digest_memo.same_contents(after, item.key):
+                break
+            # Somebody linked it anew, as uv does for another venv: the inode's time moved, the contents' did not.
+            before = after
+        raise OSError(errno.ESTALE, "it changed while it was read", item.path)
+
+    def _read(self, item: Wanted, buffer: memoryview) -> tuple[bytes, bytes]:
+        """Return the digest of a file and its key afterwards: anything that happened in between shows in it."""
         descriptor = _open(item.path, self.into.roots)
         try:
             hasher = _hasher(item.algorithm).copy()
@@ -194,13 +208,10 @@ class _Work:
                 hasher.update(buffer[:count])
                 left -= count
                 self.done += count
-            # Looked at afterwards, against what was seen before: anything that happened in between shows.
             status = os.fstat(descriptor)
         finally:
             os.close(descriptor)
-        if not stat.S_ISREG(status.st_mode) or key_of(status) != item.key:
-            raise OSError(errno.ESTALE, "it changed while it was read", item.path)
-        return binascii.b2a_base64(hasher.digest(), newline=False).rstrip(b"=").translate(_URL_SAFE)
+        return hasher.digest(), key_of(status) if stat.S_ISREG(status.st_mode) else b""
 
 
 @cache

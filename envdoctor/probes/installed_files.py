@@ -12,6 +12,7 @@ from envdoctor.probes.context import Reading
 from envdoctor.probes.digest_memo import DigestMemo, key_of
 from envdoctor.probes.distributions import Distribution, Distributions
 from envdoctor.probes.file_digests import FileDigests, Hashing
+from envdoctor.probes.importers import importer_of, lone_module
 from envdoctor.probes.records import Fields, RecordIndex, index, recorded_size
 from envdoctor.probes.uv_cache import UvCache
 from envdoctor.probes.whose_bytes import ToldBy, WhoseBytes
@@ -35,6 +36,8 @@ class Fault:
     """-1 when there is none."""
     cached_at: str = ""
     """The same file in uv's cache, which a change in place changes too; empty when it shares none."""
+    published_at: str = ""
+    """uv's cache has the file at this size since it unpacked that wheel: its own RECORD is wrong. Empty: not known."""
 
 
 @frozen
@@ -56,6 +59,8 @@ class Contested:
     on_disk: tuple[str, ...]
     """Owners whose RECORD the bytes on disk match; empty when none does or it could not be told."""
     told_by: ToldBy
+    imported_by: str = ""
+    """For a module that is one file beside the packages: a file of its owners that imports it; empty for none."""
 
 
 @frozen
@@ -187,8 +192,13 @@ def _with_twins(faults: Sequence[Fault], reading: Reading) -> Iterator[Fault]:
     cache = UvCache(host=reading.host)
     for fault in faults:
         owner = items.get(fault.owner) if fault.kind == "resized" else None
-        twin = cache.twin(str(reading.target.prefix / fault.path), owner.site, owner.folder) if owner else ""
-        yield replace(fault, cached_at=twin) if twin else fault
+        if owner is None:
+            yield fault
+            continue
+        full = str(reading.target.prefix / fault.path)
+        published = cache.published(full, owner.site, owner.folder, fault.recorded_size)
+        twin = "" if published else cache.twin(full, owner.site, owner.folder)
+        yield replace(fault, cached_at=twin, published_at=published)
 
 
 def _fault(item: Distribution, path: str, prefix: str, kind: Kind, recorded: int, size: int) -> Fault:
@@ -208,6 +218,8 @@ def _contested(
             equal += 1
             continue
         on_disk, told_by = whose.of(full, claims)
+        module = lone_module(full, {items[at].site for at, _ in claims})
+        importer = importer_of(module, (at for at, _ in claims), records, items) if module else ""
         found.append(
             Contested(
                 path=full.removeprefix(prefix),
@@ -217,6 +229,7 @@ def _contested(
                 ),
                 on_disk=tuple(items[at].name for at in on_disk),
                 told_by=told_by,
+                imported_by=importer.removeprefix(prefix),
             )
         )
     return tuple(found), equal

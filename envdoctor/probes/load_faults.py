@@ -153,6 +153,8 @@ class FaultMaker:
         asked = next((item.elf.needed for item in mapped if item.path == requester), ())
         for stem in library_stems(failure.name):
             found = [item for item in mapped if stem_of(item.soname or item.path.rpartition("/")[2]) == stem]
+            # One that has the symbol is only out of the object's scope: it was opened for others, not linked against.
+            found = [item for item in found if not _defines(item.path, failure)]
             # An object linked against it comes first; a library that is only mapped is the next best guess.
             found.sort(key=lambda item: item.soname not in asked)
             if found:
@@ -190,7 +192,7 @@ class FaultMaker:
             return torch
         if stems:
             return [path for path in everywhere if ".so" in path and stem_of(path.rpartition("/")[2]) in stems]
-        return [*self._objects, *torch][:_MAXIMUM_SEARCHED]
+        return [*torch, *self._objects][:_MAXIMUM_SEARCHED]
 
     def _preloader(self, path: str, failure: LoadFailure) -> str:
         """Return a Python file of the object's own distribution that mentions the missing library."""

@@ -38,7 +38,7 @@ _SHARED = re.compile(r"\.so(?:\.\d+)*$")
 _LINKS_TORCH = re.compile(r"lib(?:c10|torch|c10_cuda|torch_\w+)\.so$")
 _DIGITS = re.compile(r"\d+")
 _MAXIMUM_OBJECTS = 4000
-_FORMAT = 1
+_FORMAT = 2
 """Raise it when what is found in the same files changes: memos of another format are made anew."""
 
 

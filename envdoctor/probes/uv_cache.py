@@ -11,10 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from envdoctor.probes.host import Host
+from envdoctor.probes.regular_file import read_regular
 
 # A cache holds one archive for each wheel ever unpacked, and a wheel some thousand files.
 _MAXIMUM_ARCHIVES = 50_000
 _MAXIMUM_FILES = 100_000
+_MAXIMUM_RECORD = 32 * 1024 * 1024
+# Between the entry of the last file in its folder and the end of writing it.
+_LAST_FILE_NANOSECONDS = 60 * 10**9
 
 
 def folder(host: Host) -> Path:
@@ -50,6 +54,22 @@ class UvCache:
             for candidate in self._candidates(archive, relative):
                 if _identity(candidate) == identity:
                     return candidate
+        return ""
+
+    def published(self, path: str, site: str, dist_info: str, recorded: int) -> str:
+        """Return the cache's copy of `path` that has its size since uv unpacked the wheel; empty when none is known to.
+
+        `recorded` is the other size that RECORD states, and that the wheel's own RECORD has to state too. What was
+        edited later, in the venv or in the cache, was written after the archive was put in its place, which is the
+        last change of its folder's inode; in a cache that was copied, long after every folder in it was filled.
+        """
+        size = _size(path)
+        relative = os.path.relpath(path, site)
+        for archive in self._archives().get(dist_info, ()):
+            candidate = f"{archive}/{relative}"
+            stated = _stated_size(f"{archive}/{dist_info}/RECORD", relative)
+            if _size(candidate) == size and stated == str(recorded) and _unpacked(candidate, archive):
+                return candidate
         return ""
 
     def _archives(self) -> dict[str, list[str]]:
@@ -94,3 +114,30 @@ def _identity(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def _size(path: str) -> int | None:
+    try:
+        return os.stat(path).st_size  # noqa: PTH116 - a string path
+    except OSError:
+        return None
+
+
+def _stated_size(record: str, path: str) -> str:
+    """Return the size that a RECORD states for a path, as written; empty when it states none."""
+    try:
+        rows = read_regular(record, _MAXIMUM_RECORD).decode("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return ""
+    return next((row.rpartition(",")[2] for row in rows if row.startswith(f"{path},")), "")
+
+
+def _unpacked(path: str, archive: str) -> bool:
+    """Tell whether a file of an archive was last written while the archive was unpacked."""
+    try:
+        written = os.stat(path).st_mtime_ns  # noqa: PTH116 - a string path
+        in_place = os.stat(archive).st_ctime_ns  # noqa: PTH116 - as above
+        filled = max(os.stat(at).st_mtime_ns for at, _, _ in os.walk(archive))  # noqa: PTH116 - as above
+    except (OSError, ValueError):
+        return False
+    return written <= min(in_place, filled + _LAST_FILE_NANOSECONDS)

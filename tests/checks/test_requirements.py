@@ -168,7 +168,7 @@ def _build(name: str, version: str) -> CompanionBuild:
 
 
 def _companions(torch: str, *builds: CompanionBuild, cuda: str = "12.8") -> list[Finding]:
-    build = replace(facts.TORCH, version=torch, cuda=cuda)
+    build = replace(facts.TORCH, version=torch, distribution_version=torch, cuda=cuda)
     section = Companions(windows=(), windows_from="", builds=builds)
     return list(companion_mismatch.run(facts.case(build, section)))
 
@@ -213,14 +213,14 @@ def test_passes_ed408_the_pairs_of_one_release(torch: str, name: str, version: s
             "torchvision",
             "0.26.0+cu130",
             "torchvision 0.26.0+cu130 was built for another CUDA major than torch 2.11.0+cu128",
-            f"{PREFIX} --no-deps --torch-backend cu128 torchvision==0.26.0+cu128",
+            f"{PREFIX} --no-deps --torch-backend cu128 --reinstall-package torchvision 'torchvision==0.26.*'",
         ),
         (
             "2.11.0+cu128",
             "torchvision",
             "0.26.0+cpu",
             "torchvision 0.26.0+cpu was built for another CUDA major than torch 2.11.0+cu128",
-            f"{PREFIX} --no-deps --torch-backend cu128 torchvision==0.26.0+cu128",
+            f"{PREFIX} --no-deps --torch-backend cu128 --reinstall-package torchvision 'torchvision==0.26.*'",
         ),
     ],
 )
@@ -228,6 +228,14 @@ def test_finds_ed408_another_release_or_flavour(torch: str, name: str, version: 
     (finding,) = _companions(torch, _build(name, version))
     assert (finding.severity, finding.title) == ("error", title)
     assert finding.remediation.commands == (command,)
+
+
+def test_finds_ed408_another_flavour_from_an_index_that_has_one_of_each_release() -> None:
+    build = replace(facts.TORCH, version="2.10.0+cu128", distribution_version="2.10.0")
+    section = Companions(windows=(), windows_from="", builds=(_build("torchaudio", "2.11.0+cu130"),))
+    (finding,) = companion_mismatch.run(facts.case(build, section))
+    assert finding.title == "torchaudio 2.11.0+cu130 was built for another CUDA major than torch 2.10.0+cu128"
+    assert finding.remediation.commands == (f"{PREFIX} --no-deps --reinstall-package torchaudio 'torchaudio==2.10.*'",)
 
 
 def test_finds_ed408_flashinfers_companions_of_another_version() -> None:

@@ -37,7 +37,7 @@ def object_bytes(name: str, *, stubs: Mapping[str, tuple[str, ...]] | None = Non
     A symbol "name@VERSION" is asked in that version.
     """
     with tempfile.TemporaryDirectory() as folder:
-        needed, undefined = [], []
+        needed, undefined = [], [*options.pop("undefined", ())]  # type: ignore[call-overload]
         for soname, symbols in (stubs or {}).items():
             version = next((symbol.partition("@")[2] for symbol in symbols if "@" in symbol), None)
             names = [symbol.partition("@")[0] for symbol in symbols]

@@ -24,6 +24,7 @@ def make_wheel(
     scripts: Mapping[str, str] | None = None,
     metadata_lines: Iterable[str] = (),
     record_says: Mapping[str, str | None] | None = None,
+    record_sizes: Mapping[str, int] | None = None,
     symlinks: Mapping[str, str] | None = None,
 ) -> Path:
     """Write a wheel into `folder` and return its path.
@@ -31,6 +32,7 @@ def make_wheel(
     files: path inside the wheel -> content; default is one module `<name>/__init__.py` that states the version.
     scripts: console script name -> "module:function".
     record_says: path -> RECORD's hash field for it ("sha256=…"; None leaves the row out), for wheels that lie.
+    record_sizes: path -> the size RECORD states for it.
     symlinks: path -> link target, stored as zip symlink members (uv refuses such wheels).
     """
     module = name.replace("-", "_").replace(".", "_")
@@ -45,7 +47,7 @@ def make_wheel(
     if scripts:
         lines = [f"{script} = {target}" for script, target in scripts.items()]
         members[f"{info}/entry_points.txt"] = ("[console_scripts]\n" + "\n".join(lines) + "\n").encode()
-    members[f"{info}/RECORD"] = _record(members, f"{info}/RECORD", record_says or {})
+    members[f"{info}/RECORD"] = _record(members, f"{info}/RECORD", record_says or {}, record_sizes or {})
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "-".join(part for part in (module, escaped, build_tag, tag) if part)
     path = path.with_name(path.name + ".whl")
@@ -94,13 +96,15 @@ def _wheel_file(tag: str) -> bytes:
     return ("\n".join([*head, *tags]) + "\n").encode()
 
 
-def _record(members: Mapping[str, bytes], record: str, says: Mapping[str, str | None]) -> bytes:
+def _record(
+    members: Mapping[str, bytes], record: str, says: Mapping[str, str | None], sizes: Mapping[str, int]
+) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for path, content in members.items():
         field = says.get(path, record_hash(content))
         if field is not None:
-            writer.writerow([path, field, len(content)])
+            writer.writerow([path, field, sizes.get(path, len(content))])
     writer.writerow([record, "", ""])
     return text.getvalue().encode()
 

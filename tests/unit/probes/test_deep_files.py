@@ -265,6 +265,26 @@ def test_a_file_that_changes_while_it_is_read_is_not_compared(venv: Venv) -> Non
     ]
 
 
+def test_a_file_that_gets_a_new_link_while_it_is_read_is_compared(venv: Venv, tmp_path: Path) -> None:
+    # uv links the same file into another venv: only the inode's time moves.
+    at = venv.site_packages / "thing/lib/libthing.so"
+    reading = read(venv.prefix, _host(venv), DEEP)
+    original = os.readv
+    links: list[Path] = []
+
+    def linked(descriptor: int, buffers: list[memoryview]) -> int:
+        if os.fstat(descriptor).st_size > 1 << 20 and not links:
+            links.append(tmp_path / "link")
+            links[0].hardlink_to(at)
+        return original(descriptor, buffers)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "readv", linked)
+        found = reading.fact(DeepFiles)
+    assert links
+    assert (found.unverified, found.altered) == ((), ())
+
+
 def _say_of(venv: Venv, path: str, stated: str) -> None:
     record = venv.dist_info("thing") / "RECORD"
     rows = [row.rsplit(",", 2) for row in record.read_text().splitlines()]
