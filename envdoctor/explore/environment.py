@@ -13,7 +13,7 @@ from envdoctor.probes.context import Options, Reading
 from envdoctor.probes.distributions import Distribution, Distributions
 from envdoctor.probes.host import Host
 from envdoctor.probes.installed_files import InstalledFiles
-from envdoctor.probes.libraries import loader_roots, torch_target
+from envdoctor.probes.loader import loader_roots, torch_target
 from envdoctor.probes.records import RecordIndex, index
 from envdoctor.probes.registry import PROBES
 from envdoctor.probes.target import Target

@@ -19,7 +19,7 @@ _ATOM = re.compile(
     r"""^\s*(?P<name>\w+)\s*(?P<operator>===?|!=|<=?|>=?)\s*(?P<quote>["'])(?P<value>[^"']*)(?P=quote)\s*$"""
 )
 _CLAUSE = re.compile(
-    r"^\s*(?P<operator>~=|==|!=|<=|>=|<|>)\s*(?P<release>\d+(?:\.\d+)*)(?P<pre>(?:a|b|rc)\d+)?(?P<prefix>\.\*)?\s*$"
+    r"^\s*(?P<operator>~=|==|!=|<=|>=|<|>)\s*(?P<release>\d+(?:\.\d+)*)(?P<pre>[._-]?(?:a|b|rc)[._-]?\d+)?(?P<prefix>\.\*)?\s*$"
 )
 _EXTRA = re.compile(r"""\bextra\s*==\s*["']([^"']*)["']""")
 _OR = re.compile(r"\bor\b")

@@ -1,6 +1,5 @@
 """C++ names in words, by this process's own libstdc++ (the Itanium C++ ABI's `__cxa_demangle`)."""
 
-import ctypes
 from collections.abc import Callable
 from functools import cache
 
@@ -10,6 +9,8 @@ def demangle(symbol: str) -> str:
     runtime = _runtime() if symbol.startswith("_Z") else None
     if runtime is None:
         return symbol
+    import ctypes  # noqa: PLC0415 - a healthy environment has nothing to demangle
+
     function, free = runtime
     status = ctypes.c_int()
     pointer = function(symbol.encode("utf-8", "surrogateescape"), None, None, ctypes.byref(status))
@@ -23,6 +24,8 @@ def demangle(symbol: str) -> str:
 
 @cache
 def _runtime() -> tuple[Callable[..., int | None], Callable[[int], None]] | None:
+    import ctypes  # noqa: PLC0415 - as above
+
     try:
         library = ctypes.CDLL("libstdc++.so.6")
         function, free = library["__cxa_demangle"], library["free"]

@@ -16,6 +16,7 @@ from envdoctor.probes.search_path import SearchPath
 _MAXIMUM_METADATA = 4 * 1024 * 1024
 _MAXIMUM_SMALL = 256 * 1024
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
+_BLANK_LINE = re.compile(rb"\r?\n\r?\n")
 _NO_NAME = re.compile(r"[^A-Za-z0-9.]+")
 
 
@@ -80,9 +81,10 @@ def probe(reading: Reading) -> Distributions:
     leftovers: list[Leftover] = []
     unreadable: list[str] = []
     for entry in reading.fact(SearchPath).site_dirs:
-        site = Path(entry.path)
+        # Paths are strings here: of five small files for each distribution, making the Paths cost as much as reading.
+        site = str(Path(entry.path))
         names = sorted(os.listdir(site))  # noqa: PTH208 - names only, and fast
-        leftovers += [_leftover(site / name, unreadable) for name in names if name.startswith("~")]
+        leftovers += [_leftover(Path(site, name), unreadable) for name in names if name.startswith("~")]
         found += [
             _read(site, entry.origin, name, unreadable)
             for name in names
@@ -92,7 +94,7 @@ def probe(reading: Reading) -> Distributions:
 
 
 def _leftover(path: Path, unreadable: list[str]) -> Leftover:
-    headers, _ = _headers(path / "METADATA", unreadable) if path.suffix == ".dist-info" else ([], False)
+    headers, _ = _headers(f"{path}/METADATA", unreadable) if path.suffix == ".dist-info" else ([], False)
     name = _first(headers, "name")
     return Leftover(path=str(path), name=normalized(name) if name else "", version=_first(headers, "version"))
 
@@ -111,35 +113,36 @@ def _rank(item: Distribution) -> tuple[bool, bool]:
     return (item.has_metadata, item.has_record)
 
 
-def _read(site: Path, origin: str, folder: str, unreadable: list[str]) -> Distribution:
-    at = site / folder
+def _read(site: str, origin: str, folder: str, unreadable: list[str]) -> Distribution:
+    at = f"{site}/{folder}"
     egg = folder.endswith(".egg-info")
     headers, has_metadata = _headers(
-        at if egg and at.is_file() else at / ("PKG-INFO" if egg else "METADATA"), unreadable
+        at if egg and os.path.isfile(at) else f"{at}/{'PKG-INFO' if egg else 'METADATA'}",  # noqa: PTH113
+        unreadable,
     )
     stem = folder.rpartition(".")[0]
     stem_name, _, stem_version = stem.partition("-")
-    direct_url, editable = _direct_url(at / "direct_url.json", unreadable)
+    direct_url, editable = _direct_url(f"{at}/direct_url.json", unreadable)
     return Distribution(
         name=_name(_first(headers, "name"), stem_name, at, unreadable),
         version=_first(headers, "version") or ("" if has_metadata else stem_version),
-        site=str(site),
+        site=site,
         origin=origin,
         folder=folder,
         has_metadata=has_metadata,
         # One that is no file is said where it is read; that is not the same as having none.
-        has_record=os.path.lexists(at / "RECORD"),
-        installer=_small(at / "INSTALLER", unreadable).strip(),
+        has_record=os.path.lexists(f"{at}/RECORD"),
+        installer=_small(f"{at}/INSTALLER", unreadable).strip(),
         requires=tuple(value for key, value in headers if key == "requires-dist"),
         requires_python=_first(headers, "requires-python"),
         direct_url=direct_url,
         editable=editable,
         source_gone=editable and direct_url.startswith("file://") and not _source(direct_url).is_dir(),
-        tags=_tags(at / "WHEEL", unreadable),
+        tags=_tags(f"{at}/WHEEL", unreadable),
     )
 
 
-def _name(stated: str, stem: str, at: Path, unreadable: list[str]) -> str:
+def _name(stated: str, stem: str, at: str, unreadable: list[str]) -> str:
     if _NAME.match(stated):
         return normalized(stated)
     if stated:
@@ -152,9 +155,9 @@ def _first(headers: list[tuple[str, str]], wanted: str) -> str:
     return next((value for key, value in headers if key == wanted), "")
 
 
-def _headers(path: Path, unreadable: list[str]) -> tuple[list[tuple[str, str]], bool]:
+def _headers(path: str, unreadable: list[str]) -> tuple[list[tuple[str, str]], bool]:
     try:
-        data = read_regular(path, _MAXIMUM_METADATA).replace(b"\r\n", b"\n")
+        data = read_regular(path, _MAXIMUM_METADATA)
     except FileNotFoundError:
         return [], False
     except OSError as error:
@@ -162,14 +165,15 @@ def _headers(path: Path, unreadable: list[str]) -> tuple[list[tuple[str, str]], 
         return [], False
     headers: list[tuple[str, str]] = []
     # What follows the first blank line is the project's README, often a hundred times as long.
-    for line in data.partition(b"\n\n")[0].decode("utf-8-sig", "replace").split("\n"):
+    head = _BLANK_LINE.split(data, 1)[0].replace(b"\r\n", b"\n")
+    for line in head.decode("utf-8-sig", "replace").split("\n"):
         if line and line[0] not in " \t":
             key, _, value = line.partition(":")
             headers.append((key.strip().lower(), value.strip()))
     return headers, any(key == "name" for key, _ in headers)
 
 
-def _small(path: Path, unreadable: list[str]) -> str:
+def _small(path: str, unreadable: list[str]) -> str:
     try:
         return read_regular(path, _MAXIMUM_SMALL).decode("utf-8", "replace")
     except (FileNotFoundError, NotADirectoryError):
@@ -179,7 +183,7 @@ def _small(path: Path, unreadable: list[str]) -> str:
         return ""
 
 
-def _direct_url(path: Path, unreadable: list[str]) -> tuple[str, bool]:
+def _direct_url(path: str, unreadable: list[str]) -> tuple[str, bool]:
     text = _small(path, unreadable)
     if not text:
         return "", False
@@ -197,6 +201,6 @@ def _source(url: str) -> Path:
     return Path(unquote(urlsplit(url).path).replace("\0", ""))
 
 
-def _tags(path: Path, unreadable: list[str]) -> tuple[str, ...]:
+def _tags(path: str, unreadable: list[str]) -> tuple[str, ...]:
     lines = _small(path, unreadable).splitlines()
     return tuple(line.partition(":")[2].strip() for line in lines if line.lower().startswith("tag:"))

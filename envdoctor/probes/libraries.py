@@ -1,22 +1,23 @@
-"""Which file would satisfy each shared library of `import torch`, and whose bytes those are."""
+"""Which file would satisfy each shared library of `import torch`, and whose bytes those are.
+
+What was found is remembered for as long as no file or folder that decided it changes.
+"""
 
 import os
 import re
+import time
 from typing import Literal
 
 from envdoctor.elf.disk import Disk
-from envdoctor.elf.host import search_roots
 from envdoctor.elf.lazy import LazyLibrary
 from envdoctor.elf.loaded import LoadedObject, LoadFailure
-from envdoctor.elf.search import SearchRoots
-from envdoctor.elf.torch_import import TorchImport, TorchTarget, simulate_import
+from envdoctor.elf.torch_import import TorchImport, simulate_import
 from envdoctor.errors import ElfError, ProbeError
 from envdoctor.model.cudalibs import owner_major
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.context import Reading
-from envdoctor.probes.interpreter import Interpreter
+from envdoctor.probes.loader import decided_by, loader_memo, loader_roots, read_beside, torch_target
 from envdoctor.probes.owners import Owners
-from envdoctor.probes.search_path import SearchPath
 from envdoctor.probes.torch_build import TorchBuild
 
 Stage = Literal["program", "preload", "import", "lazy"]
@@ -79,49 +80,24 @@ def probe(reading: Reading) -> Libraries:
     if target is None:
         reason = "the interpreter does not exist" if reading.fact(TorchBuild).present else "torch is not installed"
         return Libraries(simulated=False, reason=reason, import_error="", providers=(), unresolved=(), notes=())
+    started = time.time_ns()
+    memo = loader_memo(reading, "libraries")
+    remembered = memo.load(Libraries)
+    if remembered is not None:
+        return remembered
     disk = Disk()
     try:
-        played = simulate_import(target, loader_roots(reading, disk), disk)
+        roots = loader_roots(reading, disk)
+        played = simulate_import(target, roots, disk)
     except ElfError as error:
         raise ProbeError(f"the loader could not be simulated: {error.message}") from error
-    return _Section(reading).of(played)
-
-
-def torch_target(reading: Reading) -> TorchTarget | None:
-    """Return whose `import torch` is played; None where there is no torch, or no interpreter to import it."""
-    build = reading.fact(TorchBuild)
-    python = reading.fact(Interpreter)
-    if not build.present or not python.resolved:
-        return None
-    return TorchTarget(
-        torch=build.folder,
-        sys_path=tuple(entry.path for entry in reading.fact(SearchPath).entries),
-        executable=python.executable,
-        cuda=build.cuda or None,
-    )
-
-
-def loader_roots(reading: Reading, disk: Disk) -> SearchRoots:
-    """Return what decides the loader's searches for the environment's interpreter on this host. Raises ElfError."""
-    host = reading.host
-    return search_roots(
-        reading.fact(Interpreter).executable,
-        library_path=host.environ.get("LD_LIBRARY_PATH", ""),
-        preload=host.environ.get("LD_PRELOAD", ""),
-        cpu_flags=_cpu_flags(reading),
-        cache_path=str(host.ld_so_cache),
-        cwd=str(host.cwd),
-        disk=disk,
-    )
-
-
-def _cpu_flags(reading: Reading) -> frozenset[str]:
-    try:
-        with (reading.host.proc / "cpuinfo").open(errors="replace") as file:
-            line = next((line for line in file if line.startswith("flags")), "")
-    except OSError:
-        return frozenset()
-    return frozenset(line.partition(":")[2].split())
+    made = _Section(reading).of(played)
+    if not reading.options.only_remembered:
+        seen, anywhere = decided_by(disk, roots, read_beside(reading))
+        # What is unresolved names the folders that were searched; the current one is another next time.
+        named = {folder.rstrip("/") for item in made.unresolved for folder in item.searched}
+        memo.save(made, seen, started, anywhere=anywhere and roots.cwd.rstrip("/") not in named)
+    return made
 
 
 class _Section:

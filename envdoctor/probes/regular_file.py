@@ -17,10 +17,17 @@ def read_regular(path: Path | str, maximum: int) -> bytes:
         size = os.fstat(descriptor).st_size
         if size > maximum:
             raise OSError(errno.EFBIG, f"{size} bytes, more than the {maximum} it can hold", str(path))
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read(maximum)
+        return _read(descriptor, size, maximum)
     finally:
         os.close(descriptor)
+
+
+def _read(descriptor: int, size: int, maximum: int) -> bytes:
+    # A read of one byte more than there was tells, by being short, that this was all of it.
+    data = os.read(descriptor, size + 1)
+    while size < len(data) < maximum and (more := os.read(descriptor, maximum - len(data))):
+        data, size = data + more, len(data)
+    return data[:maximum]
 
 
 def read_prefix(path: Path | str, size: int) -> bytes:

@@ -5,12 +5,10 @@ bound at once. Nothing is executed. What was found is remembered for as long as 
 changes, so that the next check costs a stat for each.
 """
 
-import json
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from hashlib import sha256
 
 from envdoctor.elf.binding import Binder
 from envdoctor.elf.disk import Disk
@@ -20,26 +18,21 @@ from envdoctor.elf.search import SearchRoots
 from envdoctor.elf.symbols import SymbolTable
 from envdoctor.elf.torch_import import TorchImport, play_import
 from envdoctor.errors import ElfError, ProbeError
-from envdoctor.model.codec import encode
 from envdoctor.model.cudalibs import majors_of
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.context import Reading
 from envdoctor.probes.extension_modules import importable
 from envdoctor.probes.interpreter import Interpreter
-from envdoctor.probes.libraries import loader_roots, torch_target
 from envdoctor.probes.load_faults import Fault, FaultMaker
-from envdoctor.probes.memo_file import memo_path
+from envdoctor.probes.loader import decided_by, loader_memo, loader_roots, read_beside, torch_target
 from envdoctor.probes.owners import Owners
 from envdoctor.probes.records import index
-from envdoctor.probes.symbol_memo import SymbolMemo
 from envdoctor.probes.torch_build import TorchBuild
 
 _SHARED = re.compile(r"\.so(?:\.\d+)*$")
 _LINKS_TORCH = re.compile(r"lib(?:c10|torch|c10_cuda|torch_\w+)\.so$")
 _DIGITS = re.compile(r"\d+")
 _MAXIMUM_OBJECTS = 4000
-_FORMAT = 2
-"""Raise it when what is found in the same files changes: memos of another format are made anew."""
 
 
 @frozen
@@ -110,11 +103,7 @@ def probe(reading: Reading) -> Symbols:
         return replace(NOTHING, reason="the interpreter does not exist")
     started = time.time_ns()
     paths = _candidates(reading)
-    memo = SymbolMemo(
-        path=memo_path("symbols", reading.target.prefix, reading.host),
-        question=_question(reading, paths),
-        cwd=str(reading.host.cwd),
-    )
+    memo = loader_memo(reading, "symbols")
     remembered = memo.load(Symbols)
     if remembered is not None:
         return remembered
@@ -126,7 +115,7 @@ def probe(reading: Reading) -> Symbols:
         made = opening.all(paths)
     except ElfError as error:
         raise ProbeError(f"the loader could not be simulated: {error.message}") from error
-    seen, anywhere = opening.decided_by({*paths, *_read_beside(reading)})
+    seen, anywhere = decided_by(disk, opening.roots, {*paths, *read_beside(reading)})
     memo.save(made, seen, started, anywhere=anywhere)
     return made
 
@@ -136,33 +125,6 @@ def _candidates(reading: Reading) -> list[str]:
     torch = reading.fact(TorchBuild).folder + "/"
     found = [path for path in index(reading).owners if ".so" in path and _SHARED.search(path)]
     return sorted(path for path in found if torch == "/" or not path.startswith(torch))
-
-
-def _read_beside(reading: Reading) -> Iterator[str]:
-    yield str(reading.host.ld_so_cache)
-    build = reading.fact(TorchBuild)
-    if build.present:
-        yield f"{build.folder}/__init__.py"
-        yield f"{build.folder}/lib/libc10.so"
-
-
-def _question(reading: Reading, paths: list[str]) -> str:
-    """Return a digest of everything but file contents that the answer depends on."""
-    owners = Owners(reading)
-    items = [(path, owner.name, owner.version) for path in paths if (owner := owners.of(path))]
-    environ = reading.host.environ
-    # The kernel resolves the interpreter's links, so bin/python and bin/python3 ask the same.
-    resolved = reading.fact(Interpreter).resolved
-    target = torch_target(reading)
-    asked = [
-        _FORMAT,
-        encode(replace(target, executable=resolved)) if target else None,
-        resolved,
-        str(reading.host.ld_so_cache),
-        [environ.get(name, "") for name in ("LD_LIBRARY_PATH", "LD_PRELOAD")],
-        items,
-    ]
-    return sha256(json.dumps(asked).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 class _Opening:
@@ -215,28 +177,6 @@ class _Opening:
             by_variable=tuple(reached),
             unreadable=(*self.unreadable, *self.binder.unreadable.values()),
         )
-
-    def decided_by(self, beside: set[str]) -> tuple[set[str], bool]:
-        """Return the paths that decided the answer, and whether it holds in every current folder.
-
-        Five of NVIDIA's libraries have the current folder in their RUNPATH, as an empty element. Where nothing was
-        found in it, the names themselves count, relative to wherever the next check runs, and not the folder: every
-        log file written there changes that.
-        """
-        seen = {*self.disk.looked_at(), *beside}
-        relative = {element for element in self._searched() if not element.startswith(("/", "$"))}
-        here = self.roots.cwd.rstrip("/")
-        named = {path for path in seen if path == here or path.rpartition("/")[0] == here} - {f"{here}/"}
-        if relative - {""} or (relative and any(map(self.disk.identity, named))):
-            return seen, False
-        if relative:
-            seen = seen - {f"{here}/"} | {path.rpartition("/")[2] for path in named}
-        return seen, True
-
-    def _searched(self) -> Iterator[str]:
-        for elf in self.disk.parsed():
-            yield from (*(elf.rpath or ()), *(elf.runpath or ()), *_paths(elf.needed))
-        yield from (*self.roots.library_path, *_paths(self.roots.preload))
 
     def _start(self, roots: SearchRoots, binder: Binder | None) -> tuple[TorchImport | None, Loader]:
         target = torch_target(self.reading)
@@ -317,10 +257,6 @@ def _defines(path: str, symbol: str) -> bool:
         return SymbolTable(path).defines(symbol)
     except ElfError:
         return False
-
-
-def _paths(names: Iterable[str]) -> Iterator[str]:
-    return (name for name in names if "/" in name)
 
 
 def _without_variants(faults: list[Fault], opened: list[str]) -> Iterator[Fault]:

@@ -1,4 +1,4 @@
-"""Remembers what binding an environment's symbols found, for as long as nothing that decided it changes.
+"""Remembers what the model of the loader found in an environment, for as long as nothing that decided it changes.
 
 A memo names every file and folder that was looked at with its device, inode, size and times; a folder's time tells of
 files that came or went in it. One of them changed, or another question, and the memo counts for nothing.
@@ -24,7 +24,7 @@ _SETTLED_NANOSECONDS = 100_000_000
 
 
 @frozen
-class SymbolMemo:
+class LoaderMemo:
     """The memo of one environment for one question."""
 
     path: Path
