@@ -9,13 +9,17 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+import jsonschema
 import pytest
 
+import envdoctor.report
 from tests.factories.make_cuda_stack import CudaWheels, make_cuda_wheels
 from tests.factories.make_venv import Venv, install, make_venv, tree_state
 from tests.factories.make_wheel import make_wheel
 from tests.factories.run_envdoctor import COMMAND, Outcome, environment, run_envdoctor
+from tests.factories.schemas import closed
 
+SCHEMA = json.loads((Path(envdoctor.report.__file__).parent / "schema/impact-1.json").read_text())
 NCCL = "nvidia/nccl/lib/libnccl.so.2"
 LARGE = bytes(range(256)) * 4096
 
@@ -84,7 +88,9 @@ def _impact(venv: Venv, *arguments: str | Path, extra: Mapping[str, str] | None 
 def _document(venv: Venv, *arguments: str, extra: Mapping[str, str] | None = None) -> tuple[int, dict[str, object]]:
     outcome = _impact(venv, *arguments, "--json", extra=extra)
     assert outcome.out, outcome.err
-    return outcome.code, json.loads(outcome.out.replace("[TMP]", str(venv.prefix.parent)))
+    document = json.loads(outcome.out.replace("[TMP]", str(venv.prefix.parent)))
+    jsonschema.validate(document, closed(SCHEMA))
+    return outcome.code, document
 
 
 def _inodes(venv: Venv) -> dict[str, tuple[int, int, int, int]]:

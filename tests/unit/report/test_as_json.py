@@ -13,16 +13,9 @@ import envdoctor.report
 from envdoctor.model.verdict import Verdict
 from envdoctor.report.as_json import SCHEMA_VERSION, document, dump
 from tests.factories.make_verdict import incident, make_finding, make_header, make_verdict
+from tests.factories.schemas import closed
 
 SCHEMA = json.loads((Path(envdoctor.report.__file__).parent / f"schema/check-{SCHEMA_VERSION}.json").read_text())
-
-
-def closed(schema: Any) -> Any:
-    """Return the schema without room for a key it does not name: readers may meet new keys, this version has none."""
-    if isinstance(schema, dict):
-        inner = {key: closed(value) for key, value in schema.items()}
-        return inner | {"additionalProperties": False} if "properties" in schema else inner
-    return [closed(item) for item in schema] if isinstance(schema, list) else schema
 
 
 def test_the_schema_is_a_schema() -> None:
