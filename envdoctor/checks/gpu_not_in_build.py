@@ -2,7 +2,8 @@
 
 What it finds:
     Devices whose compute capability is served neither by machine code (same major, minor not newer) nor by PTX (not
-    newer) of the architectures compiled into torch, read from libtorch_python.so without loading it.
+    newer) of the architectures compiled into torch, read from libtorch_python.so without loading it; where that one
+    cannot be read, from the headers of libtorch_cuda.so's kernels.
 
 Why it matters:
     `torch.cuda.is_available()` is True; the first kernel fails: "no kernel image is available for execution on the

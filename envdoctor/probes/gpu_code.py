@@ -2,7 +2,7 @@
 
 torch.cuda.get_arch_list() splits one string that the build compiles into libtorch_python.so (CUDA_ARCH_FLAGS in
 torch/csrc/cuda/Module.cpp): "sm_75 sm_80 sm_86 sm_90 sm_100 sm_120", a "compute_90" for PTX. It is looked for in the
-read-only segments alone.
+read-only segments alone. Where it cannot be read, the headers of libtorch_cuda.so's kernels tell the same.
 """
 
 import mmap
@@ -11,6 +11,8 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from envdoctor.elf.fatbin import architectures
+from envdoctor.errors import ElfError
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.context import Reading
 from envdoctor.probes.torch_build import TorchBuild
@@ -34,18 +36,26 @@ class GpuCode:
 
 
 def probe(reading: Reading) -> GpuCode:
-    """Search torch/lib/libtorch_python.so of a CUDA build."""
+    """Search torch/lib/libtorch_python.so of a CUDA build, else read the headers in libtorch_cuda.so."""
     build = reading.fact(TorchBuild)
     if not build.present or not build.cuda:
         return GpuCode(architectures=(), told_from="")
     library = Path(build.folder) / "lib/libtorch_python.so"
     try:
         found = _architectures(library)
+        problem = f"{library} names no architectures"
     except (OSError, ValueError, struct.error) as error:
-        return GpuCode(architectures=(), told_from=f"{library}: {error}")
+        found, problem = (), f"{library}: {error}"
+    if found:
+        return GpuCode(architectures=found, told_from=str(library))
+    kernels = Path(build.folder) / "lib/libtorch_cuda.so"
+    try:
+        found = architectures(str(kernels))
+    except ElfError as error:
+        return GpuCode(architectures=(), told_from=f"{problem}; {error.message}")
     if not found:
-        return GpuCode(architectures=(), told_from=f"{library} names no architectures")
-    return GpuCode(architectures=found, told_from=str(library))
+        return GpuCode(architectures=(), told_from=f"{problem}; {kernels} holds no GPU code")
+    return GpuCode(architectures=found, told_from=f"{kernels} ({problem})")
 
 
 def _architectures(library: Path) -> tuple[str, ...]:

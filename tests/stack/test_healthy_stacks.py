@@ -14,6 +14,10 @@ from typing import Any
 import pytest
 import uv
 
+from envdoctor.elf.fatbin import architectures
+from envdoctor.probes.gpu_code import GpuCode
+from tests.factories.make_reading import read
+
 pytestmark = pytest.mark.stack
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,6 +83,14 @@ def test_the_verdict_is_clean(tmp_path: Path, environ: dict[str, str], name: str
     assert _check(prefix, environ)["findings"] == []
     assert _check(prefix, environ, "--deep")["findings"] == []
     _note_down(name, CLEAN[name], prefix, environ)
+
+
+def test_the_kernels_headers_tell_what_torch_lists(tmp_path: Path, environ: dict[str, str]) -> None:
+    prefix = tmp_path / "venv"
+    _make(prefix, ("--no-deps", "torch==2.10.0"), environ)
+    listed = read(prefix).fact(GpuCode)
+    assert listed.told_from.endswith("/libtorch_python.so")
+    assert architectures(listed.told_from.replace("torch_python", "torch_cuda")) == listed.architectures
 
 
 def test_every_error_about_vllm_is_true_and_its_command_mends(tmp_path: Path, environ: dict[str, str]) -> None:

@@ -16,6 +16,7 @@ from envdoctor.probes.gpu_code import GpuCode
 from envdoctor.probes.library_path import LibraryPath, Preload
 from envdoctor.probes.startup_hooks import Hook, StartupHooks
 from tests.factories.make_elf import make_shared, make_stub
+from tests.factories.make_fatbin import PTX, SM, make_fat
 from tests.factories.make_reading import bare_host, read
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import Venv, make_venv
@@ -95,15 +96,37 @@ def test_what_could_not_be_told_is_said(tmp_path: Path, content: bytes | None, r
     found = read(venv.prefix).fact(GpuCode)
     assert found.architectures == ()
     library = f"{venv.site_packages}/torch/lib/libtorch_python.so"
+    kernels = f"{venv.site_packages}/torch/lib/libtorch_cuda.so"
     assert found.told_from.startswith(f"{library}: {reason}")
+    assert found.told_from.endswith(f"; {kernels}: cannot open shared object file: No such file or directory")
 
 
 def test_a_library_that_names_none_and_a_cpu_build(tmp_path: Path) -> None:
     venv = _torch_with(tmp_path, "int nothing;")
     library = f"{venv.site_packages}/torch/lib/libtorch_python.so"
-    assert read(venv.prefix).fact(GpuCode).told_from == f"{library} names no architectures"
+    assert read(venv.prefix).fact(GpuCode).told_from.startswith(f"{library} names no architectures; ")
     cpu = _torch_with(tmp_path / "cpu", f'const char *flags(void) {{ return "{LIST}"; }}', cuda=None)
     assert read(cpu.prefix).fact(GpuCode) == GpuCode(architectures=(), told_from="")
+
+
+def test_where_the_list_is_gone_the_kernels_tell(tmp_path: Path) -> None:
+    kernels = make_fat(tmp_path / "libtorch_cuda.so", [[(SM, 90), (PTX, 120)]])
+    files = {"torch/lib/libtorch_cuda.so": kernels.read_bytes(), "torch/lib/libtorch_python.so": b""}
+    venv = make_venv(tmp_path / "venv", make_torch(tmp_path / "wheels", "2.10.0", "12.8", files=files))
+    found = read(venv.prefix).fact(GpuCode)
+    lib = f"{venv.site_packages}/torch/lib"
+    assert found.architectures == ("sm_90", "compute_120")
+    assert found.told_from == f"{lib}/libtorch_cuda.so ({lib}/libtorch_python.so: cannot mmap an empty file)"
+
+
+def test_kernels_that_hold_no_code(tmp_path: Path) -> None:
+    files = {"torch/lib/libtorch_cuda.so": make_shared(tmp_path / "libtorch_cuda.so").read_bytes()}
+    venv = make_venv(tmp_path / "venv", make_torch(tmp_path / "wheels", "2.10.0", "12.8", files=files))
+    lib = f"{venv.site_packages}/torch/lib"
+    assert read(venv.prefix).fact(GpuCode) == GpuCode(
+        architectures=(),
+        told_from=f"{lib}/libtorch_python.so: no such file; {lib}/libtorch_cuda.so holds no GPU code",
+    )
 
 
 def _extension(folder: Path, *needed: str, ninja: str = "") -> Path:
