@@ -111,7 +111,8 @@ def _verify(reading: Reading, items: Sequence[tuple[int, Distribution]], listen:
         for _, item in items
         if _is_version(item.version)
     }
-    return verify(reading.target.prefix, expected, listen)
+    # A venv whose files are links into uv's cache is captured by its contents like any other.
+    return verify(reading.target.prefix, expected, listen, self_contained=False)
 
 
 def _is_version(text: str) -> bool:

@@ -77,7 +77,10 @@ def configured(uv: Uv, pip: PipSettings, home: Path, python: str) -> Sources:
         find_links=of("--find-links"),
         everywhere=everywhere,
         access=access,
-        warnings=tuple(f"pip's find-links place {place} does not exist and is passed over" for place in gone),
+        warnings=(
+            *(f"pip's find-links place {place} does not exist and is passed over" for place in gone),
+            *(f"uv's setting {name} is not followed: it would change what is built" for name in uv.config.ignored),
+        ),
     )
 
 

@@ -1,52 +1,39 @@
 """The only place that runs uv."""
 
+import os
+import re
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
 
 from envdoctor.errors import RestoreError
 from envdoctor.model.frozen import frozen
+from envdoctor.stack.uv_config import LINK_MODES, NOTHING, UvConfig, read
 from envdoctor.stack.uv_errors import explain
 
-# What would point uv at another environment, loosen the lock, or hide what it pins. The user's indexes, cache, proxies,
-# certificates, credentials and link mode stay: those are theirs to say.
-SCRUBBED = (
-    "VIRTUAL_ENV",
-    "VIRTUAL_ENV_PROMPT",
-    "CONDA_PREFIX",
-    "CONDA_DEFAULT_ENV",
-    "PYTHONHOME",
-    "PYTHONPATH",
-    "PYTHONSTARTUP",
-    "PYTHONUSERBASE",
-    "__PYVENV_LAUNCHER__",
-    "UV_BREAK_SYSTEM_PACKAGES",
-    "UV_BUILD_CONSTRAINT",
-    "UV_CONSTRAINT",
-    "UV_EXCLUDE",
-    "UV_EXCLUDE_NEWER",
-    "UV_EXCLUDE_NEWER_PACKAGE",
-    "UV_NO_BINARY",
-    "UV_NO_BINARY_PACKAGE",
-    "UV_NO_BUILD",
-    "UV_NO_INSTALLER_METADATA",
-    "UV_NO_VERIFY_HASHES",
-    "UV_OVERRIDE",
-    "UV_PRERELEASE",
-    "UV_PROJECT",
-    "UV_PROJECT_ENVIRONMENT",
-    "UV_PYTHON",
-    "UV_RESOLUTION",
-    "UV_SYSTEM_PYTHON",
-    "UV_TORCH_BACKEND",
-    "UV_VENV_CLEAR",
-    "UV_VENV_SEED",
-    "UV_WORKING_DIR",
-    "UV_WORKING_DIRECTORY",
-)
+# Of the variables that uv reads, those that say where wheels come from and how they are reached. Whatever else a shell
+# or a later uv may have would point it at another environment, loosen the lock, or change what is built: UV_TARGET,
+# UV_SYSTEM_PYTHON, UV_CONSTRAINT, UV_OVERRIDE, UV_NO_VERIFY_HASHES, and UV_COMPILE_BYTECODE, whose bytecode would name
+# the folder that the copy was built in.
+_KEPT = {
+    "UV_AZURE_ENDPOINT_URL", "UV_CACHE_DIR", "UV_CONCURRENT_BUILDS", "UV_CONCURRENT_DOWNLOADS",
+    "UV_CONCURRENT_INSTALLS", "UV_CREDENTIALS_DIR", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS",
+    "UV_GCS_ENDPOINT_URL",
+    "UV_HTTP_CONNECT_TIMEOUT", "UV_HTTP_RETRIES", "UV_HTTP_TIMEOUT", "UV_INDEX", "UV_INDEX_URL", "UV_INSECURE_HOST",
+    "UV_KEYRING_PROVIDER", "UV_LOCK_TIMEOUT", "UV_NATIVE_TLS", "UV_NO_CACHE", "UV_NO_HF_TOKEN", "UV_NO_INDEX",
+    "UV_OFFLINE", "UV_PYTHON_INSTALL_DIR", "UV_REQUEST_TIMEOUT", "UV_S3_ENDPOINT_URL", "UV_STACK_SIZE",
+    "UV_SYSTEM_CERTS",
+}  # fmt: skip
+# A login of a named index: UV_INDEX_<NAME>_USERNAME and _PASSWORD.
+_LOGIN = re.compile(r"UV_INDEX_.+_(USERNAME|PASSWORD)")
+_NOT_FOR_UV = {
+    "VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYTHONHOME", "PYTHONPATH",
+    "PYTHONSTARTUP", "PYTHONUSERBASE", "__PYVENV_LAUNCHER__", "FORCE_COLOR",
+}  # fmt: skip
 LineListener = Callable[[str], None]
 
 
@@ -74,6 +61,8 @@ class Uv:
     binary: str
     environment: Mapping[str, str]
     cwd: Path
+    config: UvConfig = NOTHING
+    """What it is told in place of the user's configuration files."""
     keep_open: tuple[int, ...] = field(default=())
     """File descriptors the child inherits: a uv whose parent was killed goes on holding the parent's lock."""
 
@@ -92,18 +81,21 @@ class Uv:
         """
         command = [self.binary, *map(str, arguments)]
         environment = {name: value for name, value in {**self.environment, **(extra or {})}.items() if value}
-        with subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment,
-            cwd=self.cwd,
-            pass_fds=self.keep_open,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-        ) as process:
+        with (
+            _config_file(self.config) as (told, descriptors),
+            subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env={**environment, **told},
+                cwd=self.cwd,
+                pass_fds=(*self.keep_open, *descriptors),
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+            ) as process,
+        ):
             try:
                 output = _talk(process, stdin, listen)
             except BaseException:
@@ -121,11 +113,31 @@ def locate(environment: Mapping[str, str], cwd: Path, keep_open: tuple[int, ...]
     binary = _own_binary() or shutil.which("uv", path=environment.get("PATH"))
     if binary is None:
         raise RestoreError("uv is neither installed beside envdoctor nor on PATH", "pip install uv")
-    kept = {name: value for name, value in environment.items() if name not in SCRUBBED}
+    kept = {name: value for name, value in environment.items() if _harmless(name, value)}
     # Downloading an interpreter would be a change nobody was shown.
     kept |= {"UV_PYTHON_DOWNLOADS": "never", "NO_COLOR": "1", "UV_NO_PROGRESS": "1"}
-    kept.pop("FORCE_COLOR", None)
-    return Uv(binary=binary, environment=kept, cwd=cwd, keep_open=keep_open)
+    home = Path(environment.get("HOME") or Path.home())
+    return Uv(binary=binary, environment=kept, cwd=cwd, config=read(environment, home, cwd), keep_open=keep_open)
+
+
+def _harmless(name: str, value: str) -> bool:
+    if name == "UV_LINK_MODE":
+        return value in LINK_MODES
+    return name not in _NOT_FOR_UV and (not name.startswith("UV_") or name in _KEPT or bool(_LOGIN.fullmatch(name)))
+
+
+@contextmanager
+def _config_file(config: UvConfig) -> Iterator[tuple[dict[str, str], tuple[int, ...]]]:
+    """Give the variables that name a configuration to a child, and the descriptors it inherits: no file to clean up."""
+    if not config.settings:
+        yield {"UV_NO_CONFIG": "1"}, ()
+        return
+    descriptor = os.memfd_create("uv.toml")
+    try:
+        os.write(descriptor, config.text().encode())
+        yield {"UV_CONFIG_FILE": f"/proc/self/fd/{descriptor}"}, (descriptor,)
+    finally:
+        os.close(descriptor)
 
 
 def _own_binary() -> str | None:

@@ -1,6 +1,7 @@
 """Proving that a built venv is exactly the lock: every file by its hash, nothing missing, nothing more."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +17,7 @@ from envdoctor.stack.installed import Installed, installed, site_packages
 
 _SHOWN = 5
 # What uv itself puts into a new venv's site-packages, in no RECORD.
+_INTERPRETER = re.compile(r"bin/python[0-9.t]*")
 _UV_OWN = {"_virtualenv.py", "_virtualenv.pth", "_virtualenv.pyc"}
 
 
@@ -29,11 +31,19 @@ class Verified:
     faults: tuple[Fault, ...]
 
 
-def verify(venv: Path, locked: Mapping[str, LockedPackage], listen: Listener, *, strict: bool = True) -> Verified:
+def verify(
+    venv: Path,
+    locked: Mapping[str, LockedPackage],
+    listen: Listener,
+    *,
+    strict: bool = True,
+    self_contained: bool = True,
+) -> Verified:
     """Hash every file of every RECORD and compare the distributions with the lock.
 
     strict: a file in site-packages that no RECORD lists is a fault too (a venv in use gathers such files, a new one
-    does not). Reads everything: about one second a gigabyte and core.
+    does not). self_contained: so is a link whose file lies outside the venv. Reads everything: about one second a
+    gigabyte and core.
     """
     site = site_packages(venv)
     if site is None:
@@ -41,6 +51,7 @@ def verify(venv: Path, locked: Mapping[str, LockedPackage], listen: Listener, *,
         return Verified(distributions=0, files=0, bytes=0, faults=(fault,))
     claims: list[Claim] = []
     faults = list(_against_lock(installed(venv), locked))
+    faults += _leading_out(venv) if self_contained else []
     infos = sorted(site.glob("*.dist-info"))
     for info in infos:
         claims_of(info, site, venv, claims, faults)
@@ -76,6 +87,22 @@ def _against_lock(present: Mapping[str, Installed], locked: Mapping[str, LockedP
     for name, found in present.items():
         if name not in locked:
             yield Fault(owner=name, path="", problem=f"{found.version} is not in the lock")
+
+
+def _leading_out(venv: Path) -> Iterator[Fault]:
+    """Find links whose file lies outside: what is verified there may change without the venv."""
+    inside = os.path.realpath(venv) + os.sep
+    folders = [str(venv)]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    goal = os.path.realpath(entry.path)
+                    shown = os.path.relpath(entry.path, venv)
+                    if not f"{goal}{os.sep}".startswith(inside) and not _INTERPRETER.fullmatch(shown):
+                        yield Fault(owner="", path=shown, problem=f"is a link out of the venv, to {goal}")
+                elif entry.is_dir():
+                    folders.append(entry.path)
 
 
 def _unclaimed(site: Path, claimed: set[Path]) -> Iterator[Fault]:

@@ -286,3 +286,59 @@ def test_a_persons_files_in_the_venvs_folder_are_named_and_left_where_they_are(t
         "venv\n\nhint: move it out of the venv first, or restore into another folder: `--venv PATH`\n"
     )
     assert tree_state(stack.venv) == before
+
+
+def test_no_setting_of_uvs_changes_what_is_built(tmp_path: Path) -> None:
+    """Every one that could, at once: in the shell, in the project's file and in the user's."""
+    stack = make_stack(tmp_path / "stack")
+    plain = stack.restore()
+    assert plain.code == 0, plain.err
+    expected = {path: told for path, told in tree_state(stack.venv).items() if "envdoctor-restore" not in path}
+    elsewhere = tmp_path / "elsewhere"
+    (tmp_path / "pins.txt").write_text("torch==1.0\n")
+    names = (
+        "UV_NO_BINARY", "UV_SYSTEM_PYTHON", "UV_COMPILE_BYTECODE", "UV_BREAK_SYSTEM_PACKAGES", "UV_VENV_SEED",
+        "UV_NO_INSTALLER_METADATA", "UV_NO_VERIFY_HASHES", "UV_REINSTALL", "UV_NO_CACHE", "UV_PREVIEW", "UV_ISOLATED",
+        "UV_NO_BUILD_ISOLATION", "UV_REQUIRE_HASHES", "UV_NO_SOURCES", "UV_VENV_CLEAR",
+    )  # fmt: skip
+    hostile = dict.fromkeys(names, "1") | {
+        "UV_LINK_MODE": "symlink",
+        "UV_TARGET": str(elsewhere),
+        "UV_PREFIX": str(elsewhere),
+        "UV_CONSTRAINT": str(tmp_path / "pins.txt"),
+        "UV_OVERRIDE": str(tmp_path / "pins.txt"),
+        "UV_EXTRA_INDEX_URL": "http://127.0.0.1:9/simple",
+        "UV_EXCLUDE_NEWER": "2001-01-01",
+        "UV_PYTHON": "/nowhere/python",
+        "UV_PROJECT_ENVIRONMENT": str(elsewhere),
+        "UV_RESOLUTION": "lowest",
+        "UV_TORCH_BACKEND": "cu118",
+        "UV_NO_CONFIG": "",
+    }
+    settings = (
+        'link-mode = "symlink"\ncompile-bytecode = true\nno-binary = true\nexclude-newer = "2001-01-01T00:00:00Z"\n'
+    )
+    settings += 'override-dependencies = ["torch==1.0"]\nconstraint-dependencies = ["torch==1.0"]\n'
+    pip = f'[pip]\ntarget = "{elsewhere}"\npython-platform = "windows"\npython-version = "3.9"\nlink-mode = "symlink"\n'
+    (stack.folder / "uv.toml").write_text(settings + pip)
+    answer = stack.restore("--force", extra=hostile)
+    assert answer.code == 0, answer.err
+    assert {path: told for path, told in tree_state(stack.venv).items() if "envdoctor-restore" not in path} == expected
+    assert not elsewhere.exists()
+    assert (
+        "warning: uv's setting link-mode (FOLDER/uv.toml) is not followed: it would change what is built" in answer.err
+    )
+
+
+def test_a_venv_whose_files_lie_in_uvs_cache_is_not_taken_for_restored(tmp_path: Path) -> None:
+    stack = make_stack(tmp_path)
+    assert stack.restore().code == 0
+    module = next(stack.venv.glob("lib/python3.*/site-packages/torch")) / "__init__.py"
+    module.rename(tmp_path / "elsewhere.py")
+    module.symlink_to(tmp_path / "elsewhere.py")
+    answer = stack.restore()
+    assert (answer.code, answer.out.splitlines()[0]) == (
+        0,
+        "restored FOLDER/venv: 3 packages, 24 files (1 kB) verified by sha256",
+    )
+    assert not module.is_symlink()
