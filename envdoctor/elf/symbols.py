@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from envdoctor.elf.image import Header, Image, dynamic_entries, layout, open_regular, read_header, sections
 from envdoctor.elf.reader import DT_STRSZ, DT_STRTAB, DT_VERDEF, DT_VERNEED
+from envdoctor.elf.strings import StringTable
 from envdoctor.elf.symbol_hash import GnuHash, SysvHash, read_table, read_words
 from envdoctor.elf.versions import VersionNeed, version_definitions, version_needs
 from envdoctor.errors import ElfError
@@ -57,7 +58,7 @@ class ExportedSymbol:
 
 
 class SymbolTable:
-    """The symbols of one object. Holds its symbol and string tables in memory (8 MB for libtorch_cpu.so)."""
+    """The symbols of one object. Holds its tables in memory (8 MB for libtorch_cpu.so), no string table over 16 MB."""
 
     __slots__ = ("_data", "_definitions", "_hash", "_layout", "_needs", "_strings", "_versions", "count", "path")
 
@@ -82,7 +83,7 @@ class SymbolTable:
                 continue
             need = self._needs.get(self._versions[index] & ~VERSYM_HIDDEN) if self._versions else None
             yield UndefinedSymbol(
-                name=self._name(name).decode("utf-8", "surrogateescape"),
+                name=self._text(name),
                 version=need.name if need else None,
                 file=need.file if need else None,
                 weak=info >> 4 == STB_WEAK,
@@ -96,7 +97,7 @@ class SymbolTable:
             if _is_definition(row):
                 mark = self._versions[index] if self._versions else 1
                 yield ExportedSymbol(
-                    name=self._name(row[0]).decode("utf-8", "surrogateescape"),
+                    name=self._text(row[0]),
                     version=self._definitions.get(mark & ~VERSYM_HIDDEN),
                     default=not mark & VERSYM_HIDDEN,
                 )
@@ -132,9 +133,7 @@ class SymbolTable:
 
     def _is_named(self, index: int, raw: bytes) -> bool:
         row = self._row(index)
-        start = row[0]
-        end = start + len(raw)
-        return self._strings[start:end] == raw and self._strings[end : end + 1] == b"\0" and _is_definition(row)
+        return self._strings.piece(row[0], len(raw) + 1) == raw + b"\0" and _is_definition(row)
 
     def _row(self, index: int) -> Row:
         fields = self._layout.unpack_from(self._data, index * self._layout.size)
@@ -144,12 +143,8 @@ class SymbolTable:
             name, info, other, section, value, _ = fields
         return name, info, other, section, value
 
-    def _name(self, offset: int) -> bytes:
-        end = self._strings.find(b"\0", offset)
-        return self._strings[offset:end] if end >= 0 else b""
-
     def _text(self, offset: int) -> str:
-        return self._name(offset).decode("utf-8", "surrogateescape")
+        return self._strings.name(offset).decode("utf-8", "surrogateescape")
 
     def _read(self, image: Image) -> None:
         header = read_header(image)
@@ -158,7 +153,7 @@ class SymbolTable:
             image.refuse("object file has no dynamic symbol table")
         wide = header.bits == 64
         self._layout = layout(image.endian + ("IBBHQQ" if wide else "IIIBBH"))
-        self._strings = read_table(image, image.offset(tags[DT_STRTAB]), tags[DT_STRSZ])
+        self._strings = StringTable(image, image.offset(tags[DT_STRTAB]), tags[DT_STRSZ])
         self._hash: GnuHash | SysvHash | None = None
         if DT_GNU_HASH in tags:
             self._hash = GnuHash(image, tags[DT_GNU_HASH], wide=wide)

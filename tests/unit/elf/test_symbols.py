@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from envdoctor.elf import strings
 from envdoctor.elf.symbol_hash import gnu_hash, sysv_hash
 from envdoctor.elf.symbols import SymbolTable, first_relocated
 from envdoctor.errors import ElfError
@@ -49,6 +50,32 @@ def test_every_exported_symbol_is_found_by_its_hash(path: Path) -> None:
         if symbol.default:
             assert table.defines(symbol.name), symbol
     assert not table.defines("no_such_symbol_anywhere")
+
+
+@pytest.mark.parametrize("path", SAMPLE[::4], ids=lambda path: path.name)
+def test_a_string_table_that_is_too_large_to_hold_says_the_same(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = SymbolTable(str(path))
+    monkeypatch.setattr(strings, "HELD", 64)
+    pieced = SymbolTable(str(path))
+    assert list(pieced.undefined()) == list(held.undefined())
+    exported = list(islice(held.exported(), 1000))
+    assert list(islice(pieced.exported(), 1000)) == exported
+    assert all(pieced.defines(symbol.name, symbol.version) for symbol in exported)
+    assert not pieced.defines("no_such_symbol_anywhere")
+
+
+def test_a_large_string_table_whose_file_goes_or_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["e" * 60_000, "b"]
+    made = make_shared(tmp_path / "liblong.so", exports=names)
+    monkeypatch.setattr(strings, "HELD", 64)
+    assert sorted(symbol.name for symbol in SymbolTable(str(made)).exported()) == sorted(names)
+    table = SymbolTable(str(made))
+    made.write_bytes(b"")
+    assert not table.defines(names[0])
+    made.unlink()
+    with pytest.raises(ElfError) as caught:
+        table.defines(names[0])
+    assert caught.value.message == f"{made}: cannot open shared object file: No such file or directory"
 
 
 def test_lookups_in_libc_are_those_of_dlsym_and_dlvsym() -> None:
