@@ -32,9 +32,33 @@ class Examination:
 
 
 def take_fingerprint(target: Target, host: Host, options: Options | None = None) -> Fingerprint:
-    """Run every probe over the target. A probe that fails leaves its reason; nothing of the target is run."""
+    """Run every probe over the target. A probe that fails leaves its reason; nothing of the target is run.
+
+    A venv that is exchanged meanwhile (restore, rollback) is read once more: facts of two would be facts of none.
+    Raises ProbeError when it happens again.
+    """
     options = options or Options()
-    return written_down(Reading(target=target, host=host, options=options, probes=chosen(options)))
+    for _ in range(2):
+        before = _identity(target.prefix)
+        found = written_down(Reading(target=target, host=host, options=options, probes=chosen(options)))
+        if _identity(target.prefix) == before:
+            return found
+    raise ProbeError(
+        f"{target.prefix} was exchanged for another venv while it was being read, twice",
+        "a restore, a repair or a rollback is at work on it: run this again when it is done",
+    )
+
+
+def _identity(prefix: Path) -> tuple[tuple[int, int], ...]:
+    """Return what a swap changes: the folder, or, of a mount point, what is in it."""
+    found = []
+    for path in (prefix, prefix / "pyvenv.cfg"):
+        try:
+            status = path.stat()
+            found.append((status.st_dev, status.st_ino))
+        except OSError:
+            found.append((0, 0))
+    return tuple(found)
 
 
 def written_down(reading: Reading) -> Fingerprint:

@@ -18,7 +18,7 @@ from envdoctor.exitcodes import ExitCode
 from envdoctor.model.codec import encode
 from envdoctor.model.wording import counted
 from envdoctor.probes.host import Host
-from envdoctor.stack import journal
+from envdoctor.stack import durable
 from envdoctor.stack import repair as repairing
 from envdoctor.stack.repair import Prepared, Repaired, Request
 from envdoctor.stack.repair_plan import RepairPlan
@@ -54,7 +54,7 @@ def repair(
     with progress() as listen, stoppable():
         if not dry_run:
             recover_first(Store.of(target), listen)
-        identity = journal.inode(Store.of(target).target)
+        identity = durable.inode(Store.of(target).witness)
         prepared = repairing.prepare(request, host, listen)
     if not prepared.plan.mending.needed:
         _write(as_json, _whole(prepared), prepared.plan, {"status": "nothing to repair"})
@@ -76,7 +76,8 @@ def _carry_out(prepared: Prepared, identity: int | None) -> Exchanged[Repaired]:
     target = prepared.store.target
 
     def state() -> str:
-        return f"{target} is as it was" if journal.inode(target) == identity else f"{target} holds the repaired stack"
+        same = durable.inode(prepared.store.witness) == identity
+        return f"{target} is as it was" if same else f"{target} holds the repaired stack"
 
     try:
         with progress() as listen, stoppable():

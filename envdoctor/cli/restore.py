@@ -20,7 +20,7 @@ from envdoctor.model.wording import counted
 from envdoctor.probes.host import Host
 from envdoctor.stack import restore as restoring
 from envdoctor.stack import wheelhouse as wheelhouses
-from envdoctor.stack.journal import inode
+from envdoctor.stack.durable import inode
 from envdoctor.stack.restore import Prepared, Restored
 from envdoctor.stack.store import Store
 from envdoctor.stack.transaction import recover_first
@@ -161,7 +161,7 @@ def _examiner(prepared: Prepared) -> restoring.Examine:
 def _state(prepared: Prepared) -> str:
     """Say what became of the venv, from the disk and not from where the command thinks it was."""
     target = prepared.store.target
-    if inode(target) == prepared.identity:
+    if inode(prepared.store.witness) == prepared.identity:
         return f"{target} is as it was" if prepared.identity else f"{target} was not created"
     return f"{target} holds the restored stack"
 

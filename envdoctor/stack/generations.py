@@ -9,7 +9,7 @@ from envdoctor.errors import RestoreError, UsageError
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.compile_caches import locate
 from envdoctor.probes.host import Host
-from envdoctor.stack import journal
+from envdoctor.stack import durable, journal
 from envdoctor.stack.events import Event, Listener
 from envdoctor.stack.installed import installed, version_of
 from envdoctor.stack.journal import Entry
@@ -205,7 +205,7 @@ def prune(store: Store, removed: Sequence[Generation], listen: Listener) -> tupl
         for generation in removed:
             path = Path(generation.path)
             listen(Event(phase="prune", text=f"removing generation {generation.number}"))
-            found = journal.inode(path)
+            found = durable.inode(path)
             if found not in (None, generation.inode):
                 raise RestoreError(
                     f"generation {generation.number} is another venv than the one that was shown; it is left alone",
@@ -213,7 +213,7 @@ def prune(store: Store, removed: Sequence[Generation], listen: Listener) -> tupl
                 )
             if found is not None:
                 aside = store.builds / f"{PRUNED}{generation.number}"
-                journal.move(path, aside)
+                durable.move(path, aside)
                 remove_tree(aside)
         return held.recovered
 

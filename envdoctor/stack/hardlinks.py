@@ -11,6 +11,8 @@ import shutil
 import stat
 from pathlib import Path
 
+from envdoctor.stack.store import STORE
+
 # Not ours to link (fs.protected_hardlinks), another file system, too many links, no hard links at all.
 _CANNOT_LINK = {errno.EPERM, errno.EACCES, errno.EXDEV, errno.EMLINK, errno.EOPNOTSUPP}
 
@@ -27,6 +29,8 @@ def _copy(source: str, destination: str, *, copied: bool) -> None:
     os.mkdir(destination)  # noqa: PTH102 - 26,000 files: Path costs more than the calls
     with os.scandir(source) as entries:
         for entry in entries:
+            if entry.name == STORE:
+                continue  # of a mount point: the copy is being made in there
             target = f"{destination}/{entry.name}"
             if entry.is_dir(follow_symlinks=False):
                 _copy(entry.path, target, copied=False)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from envdoctor.model.plan import User
+from envdoctor.stack.store import STORE
 
 
 def users(venv: Path, proc: Path) -> tuple[User, ...]:
@@ -45,7 +46,8 @@ def _mapped(process: Path, venv: Path) -> int:
     if inside not in maps:
         return 0
     paths = (line.split(maxsplit=5)[-1] for line in maps.splitlines())
-    return len({path for path in paths if path.startswith(inside)})
+    kept = inside + os.fsencode(STORE) + b"/"
+    return len({path for path in paths if path.startswith(inside) and not path.startswith(kept)})
 
 
 def _started_from(process: Path, program: bytes, venv: Path) -> bool:
@@ -82,7 +84,7 @@ def _inside(process: Path, venv: Path) -> bool:
         here = (process / "cwd").readlink()
     except OSError:
         return False
-    return here == venv or venv in here.parents
+    return here == venv or (venv in here.parents and venv / STORE not in (here, *here.parents))
 
 
 def _strings(file: Path) -> list[bytes]:

@@ -8,9 +8,12 @@ from typing import Literal
 from envdoctor.errors import RestoreError
 from envdoctor.model.codec import CodecError, decode, encode
 from envdoctor.model.frozen import frozen
+from envdoctor.stack.contents import move_all, remove_empty
+from envdoctor.stack.durable import inode, move, sync_folder
 from envdoctor.stack.store import PRUNED, Store, remove_tree
 
-Phase = Literal["building", "swapping"]
+Phase = Literal["building", "swapping", "emptying", "filling"]
+"""building: the copy; swapping: two folders change places; emptying, filling: their contents do (stack/contents.py)."""
 Command = Literal["restore", "repair", "rollback"]
 
 
@@ -83,12 +86,25 @@ def recover(store: Store) -> tuple[str, ...]:
     told: list[str] = []
     if entry is not None and entry.phase == "swapping":
         told.append(_recover_swap(store, entry))
+    elif entry is not None and entry.phase == "emptying":
+        move_all(Path(entry.keep), store.target)
+        remove_empty(Path(entry.keep))
+        told.append(f"an earlier {entry} was stopped while it put the old venv aside; the old venv was put back")
+    elif entry is not None and entry.phase == "filling":
+        complete(store, entry)
+        told.append(f"an earlier {entry} was stopped inside its swap; the swap was completed")
     elif entry is not None:
         told.append(f"an earlier {entry} was stopped while it built its copy; nothing had been changed")
     told += _drop_builds(store, told=entry is not None)
     if entry is not None:
         clear(store)
     return tuple(told)
+
+
+def complete(store: Store, entry: Entry) -> None:
+    """Move what the copy still has into the venv's folder, which can itself not be renamed."""
+    move_all(Path(entry.build), store.target)
+    remove_empty(Path(entry.build))
 
 
 def _recover_swap(store: Store, entry: Entry) -> str:
@@ -114,31 +130,6 @@ def _is_old(store: Store, build: Path, entry: Entry) -> bool:
     """
     found = inode(build)
     return found == entry.old_inode or (build.parent == store.builds and found not in (None, entry.new_inode))
-
-
-def inode(path: Path) -> int | None:
-    """Return the folder's inode number, or None when there is nothing."""
-    try:
-        return path.lstat().st_ino
-    except FileNotFoundError:
-        return None
-
-
-def move(source: Path, destination: Path) -> None:
-    """Rename durably within one file system."""
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    source.rename(destination)
-    sync_folder(source.parent)
-    sync_folder(destination.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames and unlinks in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _drop_builds(store: Store, *, told: bool) -> list[str]:

@@ -19,6 +19,8 @@ class Present:
     """The venv as it is before the restore."""
 
     exists: bool
+    in_place: bool = False
+    """Its folder cannot be renamed; what is in it is exchanged."""
     version: str = ""
     """Of its interpreter."""
     system_site_packages: bool = False
@@ -112,7 +114,13 @@ def _steps(target: Path, keep: Path, present: Present, count: int) -> tuple[str,
         "compare the sha256 of every file with its RECORD, and the packages with the lock",
         "examine the copy as `envdoctor check` does",
     ]
-    if present.exists:
+    if present.in_place:
+        kept = f", what is in it now is kept at {keep}" if present.exists else ""
+        steps.append(
+            f"move it into {target}{kept}; that folder cannot be renamed (a mount point, or its parent may not be "
+            "written), so the venv is incomplete for a moment, and a journal knows the way on"
+        )
+    elif present.exists:
         steps.append(f"swap it in, in one step; the old venv is kept at {keep}")
     else:
         steps.append(f"move it to {target}")

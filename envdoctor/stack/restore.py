@@ -17,7 +17,7 @@ from envdoctor.model.lock import Lock, LockedPackage
 from envdoctor.model.plan import Plan, User
 from envdoctor.probes.host import Host
 from envdoctor.profile_store import ProfileFile
-from envdoctor.stack import constraints, interpreters, journal, pip_config, settings, sources
+from envdoctor.stack import constraints, durable, interpreters, pip_config, settings, sources
 from envdoctor.stack import plan as planning
 from envdoctor.stack import uv as uv_tool
 from envdoctor.stack.build import build
@@ -26,7 +26,7 @@ from envdoctor.stack.generations import NOTE, compile_cache_in
 from envdoctor.stack.in_use import users
 from envdoctor.stack.installed import installed, version_of
 from envdoctor.stack.settings import Sources
-from envdoctor.stack.store import Store
+from envdoctor.stack.store import STORE, Store
 from envdoctor.stack.strangers import strangers
 from envdoctor.stack.swap import sync_file_system
 from envdoctor.stack.transaction import Copying, exchange
@@ -65,7 +65,7 @@ class Prepared:
     locked: Mapping[str, LockedPackage]
     sources: Sources
     identity: int | None
-    """Inode of the venv when the plan was made; None when there was none. Tells afterwards whether it was swapped."""
+    """Inode of the store's witness when the plan was made, None when there was none: tells whether it was swapped."""
 
 
 @frozen
@@ -100,7 +100,7 @@ def prepare(request: Request, host: Host) -> Prepared:
     with ThreadPoolExecutor(3) as beside:
         # uv and the interpreter answer as processes of their own; what is read here is read while they do.
         asking = beside.submit(settings.configured, uv, pip, host.home, sys.executable)
-        reading = beside.submit(_present, store.target)
+        reading = beside.submit(_present, store)
         looking = beside.submit(users, store.target, host.proc)
         interpreter = interpreters.choose(wanted, host.environ, host.home)
         chosen = request.lock.select(interpreter.markers)
@@ -136,7 +136,7 @@ def prepare(request: Request, host: Host) -> Prepared:
         plan=plan,
         locked=chosen,
         sources=configured,
-        identity=journal.inode(store.target),
+        identity=durable.inode(store.witness),
     )
 
 
@@ -229,15 +229,18 @@ def _sign(prepared: Prepared, folder: Path) -> None:
         file.write(json.dumps(note, indent=1) + "\n")
         file.flush()
         os.fsync(file.fileno())
-    journal.sync_folder(folder)
+    durable.sync_folder(folder)
 
 
-def _present(venv: Path) -> planning.Present:
+def _present(store: Store) -> planning.Present:
+    venv = store.target
     if not (venv / "pyvenv.cfg").is_file():
-        return planning.Present(exists=venv.is_dir(), installed={})
+        exists = venv.is_dir() and not (store.inside and all(path.name == STORE for path in venv.iterdir()))
+        return planning.Present(exists=exists, in_place=store.inside, installed={})
     text = (venv / "pyvenv.cfg").read_text(encoding="utf-8", errors="replace").lower().replace(" ", "")
     return planning.Present(
         exists=True,
+        in_place=store.inside,
         version=version_of(venv),
         system_site_packages="include-system-site-packages=true" in text,
         installed=installed(venv),
@@ -262,7 +265,7 @@ def refuse_no_venv(target: Path) -> None:
     hint = "name a venv, or a path where there is nothing yet: `--venv PATH`"
     if not target.parent.is_dir():
         raise TargetError(f"{target.parent} does not exist", hint)
-    if not os.access(target.parent, os.W_OK | os.X_OK):
+    if not Store.of(target).inside and not os.access(target.parent, os.W_OK | os.X_OK):
         raise RestoreError(
             f"{target.parent} cannot be written, and the new venv is built beside the old one",
             f"run it as the owner of {target.parent}, or restore into another folder: `--venv PATH`",
@@ -271,11 +274,9 @@ def refuse_no_venv(target: Path) -> None:
         return
     if not target.is_dir():
         raise TargetError(f"{target} is no folder", hint)
-    if target.is_mount():
-        raise TargetError(f"{target} is a mount point, which cannot be swapped for another folder", hint)
     if (target / "conda-meta").is_dir():
         raise TargetError(f"{target} is a conda environment, which a lock of wheels cannot replace", hint)
-    if not (target / "pyvenv.cfg").is_file() and any(target.iterdir()):
+    if not (target / "pyvenv.cfg").is_file() and any(path.name != STORE for path in target.iterdir()):
         raise TargetError(f"{target} is no venv (it has no pyvenv.cfg), so it is not replaced", hint)
 
 

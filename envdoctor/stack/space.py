@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from envdoctor.model.frozen import frozen
+from envdoctor.stack.store import STORE
 
 
 class _Inode(NamedTuple):
@@ -52,6 +53,8 @@ def _scan(folder: str, tree: Tree) -> None:
     except OSError:
         return
     for entry in entries:
+        if entry.name == STORE:
+            continue  # inside a mount point; what is kept there is counted by itself
         try:
             status = entry.stat(follow_symlinks=False)
         except FileNotFoundError:

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import re
 import shutil
 import stat
 import time
@@ -14,6 +15,8 @@ from envdoctor.errors import RestoreError
 from envdoctor.model.frozen import frozen
 
 _WAIT_FOR_ORPHAN = 60.0
+STORE = ".envdoctor"
+"""Name of the hidden folder."""
 PRUNED = "pruned-"
 """Begins the name, in `builds`, of a generation that is being removed: half of one is no generation any more."""
 
@@ -24,16 +27,35 @@ class Store:
 
     target: Path
     """The venv, symlinks resolved."""
+    inside: bool = False
+    """The venv's folder cannot be renamed (a mount point, a parent that one may not write): the store lies in it."""
 
     @classmethod
     def of(cls, venv: Path) -> "Store":
         """Return the store of a venv; of a symlinked one, the store beside the real folder."""
-        return cls(target=venv.parent.resolve() / venv.name if not venv.is_symlink() else venv.resolve())
+        target = venv.parent.resolve() / venv.name if not venv.is_symlink() else venv.resolve()
+        # One that lies inside is found again whatever has become of the mount or the permissions meanwhile.
+        inside = (target / STORE / target.name).is_dir() or (
+            target.is_dir()
+            and (is_mount_point(target) or not os.access(target.parent, os.W_OK | os.X_OK))
+            and os.access(target, os.W_OK | os.X_OK)
+        )
+        return cls(target=target, inside=inside)
+
+    @property
+    def beside(self) -> Path:
+        """The folder that the store is made in."""
+        return self.target if self.inside else self.target.parent
 
     @property
     def root(self) -> Path:
         """Where everything of this venv is kept."""
-        return self.target.parent / ".envdoctor" / self.target.name
+        return self.beside / STORE / self.target.name
+
+    @property
+    def witness(self) -> Path:
+        """Return the path whose inode changes with a swap, and with nothing else."""
+        return self.target / "pyvenv.cfg" if self.inside else self.target
 
     @property
     def builds(self) -> Path:
@@ -55,7 +77,7 @@ class Store:
         What lies in it is moved and removed without a question; through a symlink, or in a folder that somebody else
         made in a shared place, that would be files that are not envdoctor's.
         """
-        ours = {os.getuid(), self.target.parent.stat().st_uid}
+        ours = {os.getuid(), self.beside.stat().st_uid}
         for path in (self.root.parent, self.root, self.builds, self.generations):
             try:
                 status = path.lstat()
@@ -88,6 +110,17 @@ class Store:
         return self.generation(max(self.numbers(), default=0) + 1)
 
 
+def is_mount_point(folder: Path) -> bool:
+    """Tell whether something is mounted there; a bind mount on its own file system shows in mountinfo only, proc(5)."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
+    except OSError:
+        return folder.is_mount()
+    # The kernel writes blanks, line feeds and backslashes of a path as \040, \012 and \134.
+    written = re.sub(rb"[ \t\n\\]", lambda match: b"\\%03o" % match[0][0], os.fsencode(folder))
+    return any(line.split(b" ", 5)[4] == written for line in lines)
+
+
 @contextmanager
 def locked(store: Store, waiting: Callable[[str], None]) -> Iterator[int]:
     """Hold the store's lock, creating the store, and give the lock's file descriptor.
@@ -98,7 +131,7 @@ def locked(store: Store, waiting: Callable[[str], None]) -> Iterator[int]:
     try:
         store.refuse_planted()
         store.root.mkdir(parents=True, exist_ok=True)
-        if store.root.stat().st_dev != store.target.parent.stat().st_dev:
+        if store.root.stat().st_dev != store.beside.stat().st_dev:
             raise RestoreError(
                 f"{store.root} lies on another file system than {store.target}, so nothing can be swapped between them",
                 f"replace {store.root.parent} by a folder of the same file system",

@@ -3,12 +3,14 @@
 from fnmatch import fnmatch
 from pathlib import Path
 
+from envdoctor.stack.store import STORE
+
 CACHE_FOLDERS = ("fxgraph", "aotautograd", "torchinductor*", ".triton", "torch_extensions")
 """Folders a compiler's cache has (torch/_inductor/codecache.py, triton/runtime/cache.py), wherever it lies."""
 # What venv, virtualenv, uv, wheels' data files and envdoctor itself put at the top of a venv.
 _VENV_ENTRIES = (
     "bin", "lib", "lib64", "include", "share", "etc", "man", "doc", "pyvenv.cfg", ".gitignore", ".lock", "CACHEDIR.TAG",
-    "envdoctor-restore.json", "__pycache__", "nvvm",
+    "envdoctor-restore.json", "__pycache__", "nvvm", STORE,
 )  # fmt: skip
 
 

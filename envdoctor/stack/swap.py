@@ -11,9 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from envdoctor.errors import RestoreError
-from envdoctor.stack import journal
+from envdoctor.stack import durable, journal
+from envdoctor.stack.contents import move_all
 from envdoctor.stack.journal import Entry
-from envdoctor.stack.store import Store
+from envdoctor.stack.store import STORE, Store
 
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
@@ -29,6 +30,8 @@ def put_in_place(store: Store, entry: Entry) -> Path | None:
     `entry` is the journal's entry of the build. Raises RestoreError, with everything as it was, when it cannot be done.
     """
     build, target = Path(entry.build), store.target
+    if store.inside:
+        return _contents(store, entry)
     exists = os.path.lexists(target)
     keep = store.next_generation() if exists else None
     if keep is not None:
@@ -39,8 +42,8 @@ def put_in_place(store: Store, entry: Entry) -> Path | None:
             entry,
             phase="swapping",
             keep=str(keep or ""),
-            new_inode=journal.inode(build) or 0,
-            old_inode=journal.inode(target) or 0,
+            new_inode=durable.inode(build) or 0,
+            old_inode=durable.inode(target) or 0,
         ),
     )
     try:
@@ -53,7 +56,25 @@ def put_in_place(store: Store, entry: Entry) -> Path | None:
     except OSError as error:
         raise _refused(target, error) from error
     for folder in {target.parent, build.parent, *([keep.parent] if keep else [])}:
-        journal.sync_folder(folder)
+        durable.sync_folder(folder)
+    journal.clear(store)
+    return keep
+
+
+def _contents(store: Store, entry: Entry) -> Path | None:
+    """Swap what is in the two folders, in two steps; on an error the caller's recovery puts the old contents back."""
+    exists = any(path.name != STORE for path in store.target.iterdir())
+    keep = store.next_generation() if exists else None
+    try:
+        if keep is not None:
+            entry = replace(entry, phase="emptying", keep=str(keep))
+            journal.write(store, entry)
+            move_all(store.target, keep)
+        entry = replace(entry, phase="filling")
+        journal.write(store, entry)
+        journal.complete(store, entry)
+    except OSError as error:
+        raise _refused(Path(str(error.filename or store.target)), error) from error
     journal.clear(store)
     return keep
 

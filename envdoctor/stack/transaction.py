@@ -147,7 +147,7 @@ def system_errors() -> Iterator[None]:
 def _undo(store: Store, folder: Path) -> None:
     """Remove the copy, unless the swap got so far that the folder is the old venv: then recovery puts it right."""
     entry = journal.read(store)
-    if entry is not None and entry.phase == "swapping":
+    if entry is not None and entry.phase != "building":
         journal.recover(store)
         return
     remove_tree(folder)

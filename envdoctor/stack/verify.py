@@ -14,6 +14,7 @@ from envdoctor.model.lock import LockedPackage
 from envdoctor.stack.claims import Claim, Fault, claims_of, problem_of
 from envdoctor.stack.events import Event, Listener
 from envdoctor.stack.installed import Installed, installed, site_packages
+from envdoctor.stack.store import STORE
 
 _SHOWN = 5
 # What uv itself puts into a new venv's site-packages, in no RECORD.
@@ -101,7 +102,7 @@ def _leading_out(venv: Path) -> Iterator[Fault]:
                     shown = os.path.relpath(entry.path, venv)
                     if not f"{goal}{os.sep}".startswith(inside) and not _INTERPRETER.fullmatch(shown):
                         yield Fault(owner="", path=shown, problem=f"is a link out of the venv, to {goal}")
-                elif entry.is_dir():
+                elif entry.is_dir() and entry.name != STORE:
                     folders.append(entry.path)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from envdoctor.errors import RestoreError
-from envdoctor.stack import journal, swap
+from envdoctor.stack import durable, journal, swap
 from envdoctor.stack.journal import Entry
 from envdoctor.stack.store import Store, locked, remove_tree
 
@@ -106,8 +106,8 @@ def _swapping(store: Store, entry: Entry) -> Entry:
         entry,
         phase="swapping",
         keep=str(store.next_generation()) if store.target.exists() else "",
-        new_inode=journal.inode(Path(entry.build)) or 0,
-        old_inode=journal.inode(store.target) or 0,
+        new_inode=durable.inode(Path(entry.build)) or 0,
+        old_inode=durable.inode(store.target) or 0,
     )
     journal.write(store, made)
     return made
@@ -146,7 +146,7 @@ def test_a_crash_after_everything_but_the_journal_changes_nothing_more(tmp_path:
     store, entry = _store(tmp_path)
     made = _swapping(store, entry)
     swap._exchange(Path(entry.build), store.target)
-    journal.move(Path(entry.build), Path(made.keep))
+    durable.move(Path(entry.build), Path(made.keep))
     journal.recover(store)
     assert (_mark(store.target), _mark(Path(made.keep)), journal.read(store)) == ("new", "old", None)
     assert journal.recover(store) == ()
@@ -155,7 +155,7 @@ def test_a_crash_after_everything_but_the_journal_changes_nothing_more(tmp_path:
 def test_a_crash_between_the_two_renames_is_carried_forward(tmp_path: Path) -> None:
     store, entry = _store(tmp_path)
     made = _swapping(store, entry)
-    journal.move(store.target, Path(made.keep))
+    durable.move(store.target, Path(made.keep))
     assert journal.recover(store) == ("an earlier restore (p) was stopped inside its swap; the swap was completed",)
     assert (_mark(store.target), _mark(Path(made.keep))) == ("new", "old")
 

@@ -1,0 +1,98 @@
+"""A venv exchanged while it is read: no report ever mixes two venvs."""
+
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from envdoctor.errors import ProbeError
+from envdoctor.examine import take_fingerprint
+from envdoctor.model.codec import encode
+from envdoctor.model.fingerprint import Fingerprint
+from envdoctor.probes.context import Options
+from envdoctor.probes.host import Host
+from envdoctor.probes.target import Target
+from envdoctor.stack.swap import _exchange
+from tests.factories.make_venv import install, make_venv
+from tests.factories.make_wheel import make_wheel
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[Path, Path]:
+    """Two venvs of the same distributions in other versions."""
+    made = []
+    for version in ("1.0", "2.0"):
+        venv = make_venv(tmp_path / f"v{version}", cache=tmp_path / "cache")
+        for name in ("alpha", "beta", "gamma"):
+            files = {f"{name}/part{number}.py": f"{version}{number}" * 50 for number in range(40)}
+            install(venv, make_wheel(tmp_path / "wheels", name, version, files=files), cache=tmp_path / "cache")
+        made.append(venv.prefix)
+    return made[0], made[1]
+
+
+def _read(prefix: Path, options: Options | None = None) -> Fingerprint:
+    host = replace(Host.current(), environ={})
+    target = Target(prefix=prefix, interpreter=prefix / "bin" / "python")
+    return take_fingerprint(target, host, options or Options(ask_nvml=False))
+
+
+def _facts(found: Fingerprint) -> object:
+    return encode(replace(found, taken_at=""))
+
+
+def test_exchanged_once_it_is_read_again(two: tuple[Path, Path]) -> None:
+    here, other = two
+    calls = []
+
+    def meanwhile(done: int, total: int) -> None:
+        del done, total
+        if not calls:
+            calls.append(_exchange(here, other))
+
+    found = _read(here, Options(ask_nvml=False, deep=True, progress=meanwhile))
+    assert calls == [True]
+    assert _facts(found) == _facts(_read(here, Options(ask_nvml=False, deep=True)))
+
+
+def test_exchanged_again_and_again_it_says_so(two: tuple[Path, Path]) -> None:
+    here, other = two
+
+    def meanwhile(done: int, total: int) -> None:
+        if done == total:
+            _exchange(here, other)
+
+    with pytest.raises(ProbeError) as caught:
+        _read(here, Options(ask_nvml=False, deep=True, progress=meanwhile))
+    assert caught.value.message == f"{here} was exchanged for another venv while it was being read, twice"
+
+
+def test_in_a_loop_of_swaps_every_report_is_of_one_venv(two: tuple[Path, Path]) -> None:
+    here, other = two
+    one, two_ = _facts(_read(here)), _facts(replace(_read(other), target=str(here)))
+    loop = (
+        f"import sys, time; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from pathlib import Path; from envdoctor.stack import swap\n"
+        "while True: swap._exchange(Path(sys.argv[1]), Path(sys.argv[2])); time.sleep(0.15)"
+    )
+    seen, refused = [], 0
+    with subprocess.Popen([sys.executable, "-c", loop, here, other]) as swapping:
+        until = time.monotonic() + 6
+        while time.monotonic() < until or not seen:
+            try:
+                seen.append(_facts(_read(here)))
+            except ProbeError:
+                refused += 1
+        swapping.kill()
+    assert refused + len(seen) >= 5
+    mixed = [facts for facts in seen if _without_paths(facts) not in (_without_paths(one), _without_paths(two_))]
+    assert mixed == []
+
+
+def _without_paths(facts: object) -> object:
+    # Each venv's pyvenv.cfg names its own prompt.
+    return str(facts).replace("v2.0", "v1.0")
