@@ -4,7 +4,8 @@
 #   make test        lint, type-check and test
 #   make lint        ruff and mypy alone
 #   make test-stack  the incident on the real CUDA stack, and healthy ones that must be clean (downloads about 9 GB)
-#   make bench       envdoctor beside pip, uv and torch's own collect_env; VENV=path names another venv
+#   make bench       envdoctor beside pip, uv and torch's own collect_env; VENV=path names another venv, PROFILE=name
+#                    times the launch gate too
 #   make docs        write docs/checks from the checks themselves
 #   make clean       remove what the targets above made
 
@@ -80,7 +81,7 @@ test-stack: $(TEST)/.made
 	$(TEST)/bin/python -m pytest -m stack tests/stack
 
 bench: $(TOOL)/.made
-	$(TOOL)/bin/python benchmarks/check_against_peers.py $(VENV)
+	$(TOOL)/bin/python benchmarks/check_against_peers.py $(VENV) $(if $(PROFILE),--gate $(PROFILE))
 
 docs: $(TEST)/.made
 	$(TEST)/bin/python -m envdoctor.cli.check_pages docs/checks

@@ -1,12 +1,14 @@
 """envdoctor beside what else one would ask about a venv: wall time, exit code, what each noticed.
 
-    python benchmarks/check_against_peers.py VENV [--rounds N] [--contaminate]
+    python benchmarks/check_against_peers.py VENV [--rounds N] [--gate PROFILE] [--contaminate]
 
-Every command is a whole process, started from nothing, in interleaved rounds; the table shows medians. A row marked
-"no bytecode" compiles what it imports, as on the first start in a fresh venv; the others find theirs, written in an
-unmeasured first round to a folder beside the venv, not into it. With --contaminate a copy of the venv is broken as
-the incident broke it (the other CUDA major's wheels installed over the venv's own, then uninstalled) and everything is
-asked again about the copy. The venv itself is never changed.
+Every command is a whole process, started from nothing, in interleaved rounds; the table shows medians, the least
+processor time and the largest peak of memory. A row marked "no bytecode" compiles what it imports, as on the first
+start in a fresh venv; the others find theirs, written in an unmeasured first round to a folder beside the venv, not
+into it. "nothing remembered" is the first check of a venv, which binds every symbol anew. With --gate PROFILE the
+venv's own Python calls `gate.require(PROFILE)`, as a train script does. With --contaminate a copy of the venv is
+broken as the incident broke it (the other CUDA major's wheels installed over the venv's own, then uninstalled) and
+everything is asked again about the copy. The venv itself is never changed.
 """
 
 import argparse
@@ -20,6 +22,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parent.parent
 # The wheels of the other CUDA major that torch 2.11.0 from the default index pins: they write the same paths.
 FOREIGN = {
     "12": (
@@ -45,20 +48,32 @@ class Tool:
     command: tuple[str, ...]
     bytecode: bool = True
     """False: compiled anew each time."""
+    remembers: bool = True
+    """False: no earlier run's notes are there."""
     absent: str = ""
     """Why it cannot be asked; empty when it can."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What one process took."""
+
+    wall: float
+    cpu: float
+    peak: int
+    """Bytes of memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """What a tool said, and how long it took each time."""
 
-    seconds: tuple[float, ...]
+    runs: tuple["Run", ...]
     code: int
     output: str
 
 
-def tools(venv: Path) -> list[Tool]:
+def tools(venv: Path, gate: str) -> list[Tool]:
     """Return the commands; pip is asked through `pip --python`, because a uv venv holds no pip."""
     python = str(venv / "bin/python")
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
@@ -68,7 +83,14 @@ def tools(venv: Path) -> list[Tool]:
     collect = (python, "-m", "torch.utils.collect_env")
     return [
         Tool(name="envdoctor check", command=check),
+        Tool(name="envdoctor check, nothing remembered", command=check, remembers=False),
         Tool(name="envdoctor check, no bytecode", command=check, bytecode=False),
+        Tool(
+            name="import gate; gate.require",
+            command=(python, "-c", f"from envdoctor import gate; gate.require({gate!r})"),
+            absent="" if gate else "no --gate PROFILE",
+        ),
+        Tool(name="python -c pass", command=(python, "-c", "pass")),
         Tool(
             name="pip check",
             command=(here, "-m", "pip", "--python", python, "check"),
@@ -84,25 +106,33 @@ def tools(venv: Path) -> list[Tool]:
 
 def ask(asked: list[Tool], rounds: int, folder: Path) -> dict[str, Answer]:
     """Run every tool `rounds` times in turns, after one unmeasured turn that warms page cache and bytecode for all."""
-    seconds: dict[str, list[float]] = {tool.name: [] for tool in asked}
+    runs: dict[str, list[Run]] = {tool.name: [] for tool in asked}
     last: dict[str, tuple[int, str]] = {}
     for turn in range(rounds + 1):
         for tool in asked:
-            environ = _environment(tool, folder)
-            started = time.perf_counter()
-            done = subprocess.run(
-                tool.command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-            )
+            run, code, output = _run(tool, _environment(tool, folder, turn))
             if turn:
-                seconds[tool.name].append(time.perf_counter() - started)
-            last[tool.name] = (done.returncode, done.stdout)
-    return {
-        name: Answer(seconds=tuple(times), code=last[name][0], output=last[name][1]) for name, times in seconds.items()
-    }
+                runs[tool.name].append(run)
+            last[tool.name] = (code, output)
+    return {name: Answer(runs=tuple(made), code=last[name][0], output=last[name][1]) for name, made in runs.items()}
 
 
-def _environment(tool: Tool, folder: Path) -> dict[str, str]:
+def _run(tool: Tool, environ: dict[str, str]) -> tuple[Run, int, str]:
+    started = time.perf_counter()
+    process = subprocess.Popen(
+        tool.command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT
+    )
+    assert process.stdout is not None
+    output = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    wall = time.perf_counter() - started
+    run = Run(wall=wall, cpu=usage.ru_utime + usage.ru_stime, peak=usage.ru_maxrss * 1024)
+    return run, os.waitstatus_to_exitcode(status), output
+
+
+def _environment(tool: Tool, folder: Path, turn: int) -> dict[str, str]:
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environ["XDG_CACHE_HOME"] = str(folder / ("cache" if tool.remembers else f"cache{turn}"))
     # Python looks for bytecode under the prefix alone: there it is written once, or never.
     environ["PYTHONPYCACHEPREFIX"] = str(folder / ("bytecode" if tool.bytecode else "none"))
     return environ if tool.bytecode else environ | {"PYTHONDONTWRITEBYTECODE": "1"}
@@ -116,13 +146,15 @@ def judged(answer: Answer, owner: str) -> tuple[str, str]:
 
 def table(answers: dict[str, Answer], owner: str) -> str:
     """Return the table; the ratio is to `envdoctor check`."""
-    base = statistics.median(answers["envdoctor check"].seconds)
-    lines = [f"{'command':32}{'median s':>10}{'min s':>8}{'ratio':>8}{'exit':>6}  noticed  names the owner"]
+    base = statistics.median(run.wall for run in answers["envdoctor check"].runs)
+    heads = f"{'median s':>10}{'min s':>8}{'ratio':>8}{'cpu s':>8}{'peak MB':>9}{'exit':>6}"
+    lines = [f"{'command':36}{heads}  noticed  names the owner"]
     for name, answer in answers.items():
-        median = statistics.median(answer.seconds)
+        walls = [run.wall for run in answer.runs]
+        median, peak = statistics.median(walls), max(run.peak for run in answer.runs)
         noticed, named = judged(answer, owner)
-        figures = f"{median:10.3f}{min(answer.seconds):8.3f}{median / base:8.1f}{answer.code:6}"
-        lines.append(f"{name:32}{figures}  {noticed:7}  {named}")
+        figures = f"{median:10.3f}{min(walls):8.3f}{median / base:8.2f}{min(run.cpu for run in answer.runs):8.3f}"
+        lines.append(f"{name:36}{figures}{peak / 1e6:9.0f}{answer.code:6}  {noticed:7}  {named}")
     return "\n".join(lines)
 
 
@@ -154,7 +186,7 @@ def contaminated(venv: Path, folder: Path) -> tuple[Path, str]:
 
 def report(title: str, venv: Path, options: argparse.Namespace, folder: Path, owner: str) -> None:
     """Ask everything about one venv and print the table."""
-    asked = tools(venv)
+    asked = tools(venv, options.gate)
     for tool in asked:
         if tool.absent:
             print(f"not asked: {tool.name} ({tool.absent})")
@@ -168,6 +200,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("venv", type=Path)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--gate", metavar="PROFILE", default="")
     parser.add_argument("--contaminate", action="store_true")
     options = parser.parse_args()
     venv = options.venv.absolute()
