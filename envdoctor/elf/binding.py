@@ -37,6 +37,7 @@ class Binder:
         self._tables: dict[tuple[int, int], SymbolTable | None] = {}
         self._hits: Counter[tuple[int, int]] = Counter()
         self._known: dict[tuple[str, str | None], tuple[int, int]] = {}
+        self._served: dict[tuple[int, int], set[tuple[int, int] | None]] = {}
 
     def table(self, item: LoadedObject) -> SymbolTable | None:
         """Return an object's symbols, or None when they cannot be read."""
@@ -54,18 +55,31 @@ class Binder:
         table = self.table(item)
         if table is None:
             return ()
-        by_name = {name: other for other in reversed(scope) for name in (other.soname, other.requested_as) if name}
         identities = {other.elf.identity for other in scope}
+        # A library that many modules need is bound in each one's scope; where those that served it are, they serve it.
+        served = self._served.get(item.elf.identity)
+        if served is not None and served <= identities:
+            return ()
+        by_name = {name: other for other in reversed(scope) for name in (other.soname, other.requested_as) if name}
         # Whether a symbol is defined does not depend on the order, and most are defined by the same few objects.
         ranked = sorted(scope, key=lambda other: -self._hits[other.elf.identity])
         missing: list[Unbound] = []
+        servers: set[tuple[int, int] | None] = set()
         for symbol in table.undefined():
-            key = symbol.name, symbol.version
-            if symbol.weak or self._known.get(key) in identities:
+            key = symbol[:2]
+            if symbol.weak:
+                continue
+            known = self._known.get(key)
+            if known in identities:
+                servers.add(known)
                 continue
             expected = by_name.get(symbol.file) if symbol.file else None
             if not self._find(key, [expected, *ranked] if expected else ranked):
                 missing.append(Unbound(symbol=symbol, requester=item, expected=expected))
+            # Of one that cannot be read nothing is known, and this is asked anew.
+            servers.add(self._known.get(key))
+        if not missing:
+            self._served[item.elf.identity] = servers
         return tuple(missing)
 
     def first_failure(self, order: Sequence[LoadedObject], scope: Sequence[LoadedObject]) -> LoadFailure | None:
@@ -73,8 +87,8 @@ class Binder:
         for item in order:
             missing = self.unbound(item, scope)
             if missing:
-                first = first_relocated(item.path, (unbound.symbol.index for unbound in missing))
-                chosen = next((unbound for unbound in missing if unbound.symbol.index == first), missing[0])
+                first = first_relocated(item.path, (unbound.symbol.row for unbound in missing))
+                chosen = next((unbound for unbound in missing if unbound.symbol.row == first), missing[0])
                 expected = chosen.expected
                 return LoadFailure(
                     kind="undefined symbol",

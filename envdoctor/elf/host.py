@@ -5,7 +5,7 @@ The host's values are arguments, so that a test or a recorded host can supply th
 
 import itertools
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from envdoctor.elf.disk import Disk
@@ -21,8 +21,10 @@ X86_64_LEVELS: tuple[tuple[str, frozenset[str]], ...] = (
     ("x86-64-v3", frozenset({"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"})),
     ("x86-64-v4", frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"})),
 )
-HASWELL = frozenset({"avx2", "bmi1", "bmi2", "abm", "movbe", "popcnt", "fma"})
-AVX512_1 = frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"})
+# glibc's init_cpu_features (sysdeps/x86/cpu-features.c) names these two for Intel's processors alone.
+INTEL = "GenuineIntel"
+HASWELL = frozenset({INTEL, "avx2", "bmi1", "bmi2", "abm", "movbe", "popcnt", "fma"})
+AVX512_1 = frozenset({INTEL, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"})
 # Two or more in a row. It begins with a literal, so that the search for it runs at memory speed.
 SYSTEM_DIRECTORIES = re.compile(rb"/(?:usr/)?lib[\w./+-]{0,60}/\0(?:/(?:usr/)?lib[\w./+-]{0,60}/\0)+")
 MAX_INTERPRETER = 8 << 20
@@ -40,8 +42,8 @@ def search_roots(
 ) -> SearchRoots:
     """Return the roots for processes of `program` (a path; symlinks are followed).
 
-    `library_path` and `preload` are the values of LD_LIBRARY_PATH and LD_PRELOAD, `cpu_flags` the "flags" words of
-    /proc/cpuinfo. Raise ElfError when the program, its ld.so or the cache cannot be read.
+    `library_path` and `preload` are the values of LD_LIBRARY_PATH and LD_PRELOAD, `cpu_flags` what `cpu_flags_of` takes
+    from /proc/cpuinfo. Raise ElfError when the program, its ld.so or the cache cannot be read.
     """
     memo = disk or Disk()
     elf = memo.elf(program)
@@ -67,6 +69,18 @@ def search_roots(
         hwcaps=hardware_subdirectories(cpu_flags, version),
         platform="haswell" if haswell else "x86_64",
     )
+
+
+def cpu_flags_of(cpuinfo: Iterable[str]) -> frozenset[str]:
+    """Return the "flags" and the "vendor_id" of the first processor in the lines of /proc/cpuinfo."""
+    words: set[str] = set()
+    for line in cpuinfo:
+        key, _, values = line.partition(":")
+        if key.rstrip() in ("vendor_id", "flags"):
+            words.update(values.split())
+        if key.rstrip() == "flags":
+            break
+    return frozenset(words)
 
 
 def system_directories(interpreter: str) -> tuple[str, ...]:

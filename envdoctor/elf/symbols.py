@@ -6,6 +6,7 @@ with SIGBUS.
 
 import os
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from envdoctor.elf.image import Header, Image, dynamic_entries, layout, open_regular, read_header, sections
 from envdoctor.elf.reader import DT_STRSZ, DT_STRTAB, DT_VERDEF, DT_VERNEED
@@ -25,6 +26,8 @@ TYPES = frozenset({0, 1, 2, 5, 6, 10})  # NOTYPE, OBJECT, FUNC, COMMON, TLS, GNU
 STT_TLS = 6
 HIDDEN = frozenset({1, 2})  # STV_INTERNAL, STV_HIDDEN
 VERSYM_HIDDEN = 0x8000
+WIDE_ROW = 24
+"""Bytes of a symbol in a 64-bit object."""
 FIRST_OWN_VERSION = 2
 """Indices 0 and 1 in DT_VERSYM mean "no version"."""
 
@@ -32,9 +35,8 @@ Row = tuple[int, int, int, int, int]
 """st_name, st_info, st_other, st_shndx, st_value."""
 
 
-@frozen
-class UndefinedSymbol:
-    """A symbol an object expects from others."""
+class UndefinedSymbol(NamedTuple):
+    """A symbol an object expects from others. A plain tuple: a stack has over 100,000."""
 
     name: str
     version: str | None
@@ -43,7 +45,7 @@ class UndefinedSymbol:
     """The needed file that version was taken from when the object was linked."""
     weak: bool
     """A weak one may stay undefined."""
-    index: int
+    row: int
     """Its place in the object's symbol table."""
 
 
@@ -77,18 +79,18 @@ class SymbolTable:
         """Yield what the object asks of others, in the order of its symbol table."""
         # A GNU hash table covers the tail of the symbol table, and only what is defined stands there.
         hashed = self._hash.offset if isinstance(self._hash, GnuHash) and self._hash.chains else self.count
-        for index in range(1, min(hashed, self.count)):
-            name, info, other, section, _ = self._row(index)
-            if section != SHN_UNDEF or info >> 4 not in BINDINGS or other & 3 in HIDDEN or not name:
+        name_at, name_of = self._strings.name, {number: (need.name, need.file) for number, need in self._needs.items()}
+        versions, nothing = self._versions, (None, None)
+        rows = memoryview(self._data)[: min(hashed, self.count) * self._layout.size]
+        wide = self._layout.size == WIDE_ROW
+        for index, fields in enumerate(self._layout.iter_unpack(rows)):
+            name, info, other, section = fields[:4] if wide else (fields[0], *fields[3:])
+            # Row 0 is nobody's.
+            if section != SHN_UNDEF or info >> 4 not in BINDINGS or other & 3 in HIDDEN or not name or not index:
                 continue
-            need = self._needs.get(self._versions[index] & ~VERSYM_HIDDEN) if self._versions else None
-            yield UndefinedSymbol(
-                name=self._text(name),
-                version=need.name if need else None,
-                file=need.file if need else None,
-                weak=info >> 4 == STB_WEAK,
-                index=index,
-            )
+            version, file = name_of.get(versions[index] & ~VERSYM_HIDDEN, nothing) if versions else nothing
+            text = name_at(name).decode("utf-8", "surrogateescape")
+            yield UndefinedSymbol(text, version, file, info >> 4 == STB_WEAK, index)
 
     def exported(self) -> Iterator[ExportedSymbol]:
         """Yield what the object offers, in the order of its symbol table."""
@@ -137,10 +139,10 @@ class SymbolTable:
 
     def _row(self, index: int) -> Row:
         fields = self._layout.unpack_from(self._data, index * self._layout.size)
-        if len(fields) == 6 and self._layout.size == 16:
-            name, value, _, info, other, section = fields
-        else:
+        if self._layout.size == WIDE_ROW:
             name, info, other, section, value, _ = fields
+        else:
+            name, value, _, info, other, section = fields
         return name, info, other, section, value
 
     def _text(self, offset: int) -> str:

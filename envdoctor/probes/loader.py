@@ -6,7 +6,7 @@ from dataclasses import replace
 from hashlib import sha256
 
 from envdoctor.elf.disk import Disk
-from envdoctor.elf.host import search_roots
+from envdoctor.elf.host import cpu_flags_of, search_roots
 from envdoctor.elf.search import SearchRoots
 from envdoctor.elf.torch_import import TorchTarget
 from envdoctor.model.codec import encode
@@ -55,10 +55,9 @@ def loader_roots(reading: Reading, disk: Disk) -> SearchRoots:
 def _cpu_flags(reading: Reading) -> frozenset[str]:
     try:
         with (reading.host.proc / "cpuinfo").open(errors="replace") as file:
-            line = next((line for line in file if line.startswith("flags")), "")
+            return cpu_flags_of(file)
     except OSError:
         return frozenset()
-    return frozenset(line.partition(":")[2].split())
 
 
 def loader_memo(reading: Reading, kind: str) -> LoaderMemo:

@@ -11,7 +11,7 @@ from pathlib import Path
 from envdoctor.elf.binding import Binder
 from envdoctor.elf.disk import Disk
 from envdoctor.elf.graph import Loader
-from envdoctor.elf.host import search_roots
+from envdoctor.elf.host import cpu_flags_of, search_roots
 from envdoctor.elf.loaded import LoadResult
 from envdoctor.elf.search import SearchRoots
 
@@ -114,8 +114,5 @@ def host_roots(env: Mapping[str, str], cwd: Path, disk: Disk) -> SearchRoots:
 
 
 def cpu_flags() -> frozenset[str]:
-    """Return this machine's CPU flags as /proc/cpuinfo words them."""
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("flags"):
-            return frozenset(line.partition(":")[2].split())
-    return frozenset()
+    """Return this machine's CPU flags and vendor as /proc/cpuinfo words them."""
+    return cpu_flags_of(Path("/proc/cpuinfo").read_text().splitlines())

@@ -192,7 +192,7 @@ def origin_in_braces_and_with_dots(at: Path) -> Scene:
 @case
 def lib_and_platform_are_expanded(at: Path) -> Scene:
     lib = "lib/x86_64-linux-gnu" if Path("/lib/x86_64-linux-gnu").is_dir() else "lib64"
-    platform = "haswell" if {"avx2", "bmi2", "fma", "movbe", "abm"} <= cpu_flags() else "x86_64"
+    platform = "haswell" if {"GenuineIntel", "avx2", "bmi2", "fma", "movbe", "abm"} <= cpu_flags() else "x86_64"
     one = make_shared(at / lib / "libone.so")
     two = make_shared(at / platform / "libtwo.so")
     top = make_shared(at / "libtop.so", needed=[one, two], runpath="$ORIGIN/$LIB:$ORIGIN/$PLATFORM")

@@ -154,7 +154,7 @@ def test_the_first_relocated_symbol_is_the_one_the_loader_names(tmp_path: Path) 
     path = make_shared(tmp_path / "libtop.so", needed=[stub], undefined=["zeta", "alpha", "middle"], runpath="$ORIGIN")
     with pytest.raises(OSError, match="undefined symbol") as caught:
         ctypes.CDLL(str(path))
-    missing = {item.index: item.name for item in SymbolTable(str(path)).undefined() if not item.weak}
+    missing = {item.row: item.name for item in SymbolTable(str(path)).undefined() if not item.weak}
     first = first_relocated(
         str(path), [index for index, name in missing.items() if name in {"zeta", "alpha", "middle"}]
     )
