@@ -22,6 +22,10 @@ from envdoctor.stack.transaction import recover_first
 
 def prune(
     keep: Annotated[int, typer.Option("--keep", metavar="K", help="How many of the newest generations stay.")] = -1,
+    with_unrecorded: Annotated[
+        bool,
+        typer.Option("--with-unrecorded", help="Remove also those that hold files no RECORD lists: a person's."),
+    ] = False,
     venv: VenvOption = "",
     dry_run: DryRunOption = False,
     yes: YesOption = False,
@@ -41,7 +45,7 @@ def prune(
     store = store_of(venv, host)
     if not dry_run:
         recover_first(store, lambda event: say(event.text))
-    plan = generations.plan_prune(store, keep, launch_hosts(host))
+    plan = generations.plan_prune(store, keep, launch_hosts(host), with_unrecorded=with_unrecorded)
     if dry_run:
         _write(as_json, _text(plan, keep), plan, "planned")
         return ExitCode.OK
@@ -51,7 +55,8 @@ def prune(
         return ExitCode.INTERRUPTED
     if plan.removed:
         with stoppable():
-            generations.prune(store, plan.removed, lambda event: say(event.text))
+            told = lambda event: say(event.text)  # noqa: E731
+            generations.prune(store, plan.removed, told, with_unrecorded=with_unrecorded)
     freed = f"{counted(len(plan.removed), 'generation')} removed, {size(plan.space.frees)} freed\n"
     _write(as_json, freed if plan.removed else "nothing to remove\n", plan, "pruned")
     return ExitCode.OK
@@ -60,9 +65,17 @@ def prune(
 def _text(plan: PrunePlan, keep: int) -> str:
     lines = [f"  - {item.number:<4} {line(item)}   kept {item.kept_at}" for item in plan.removed]
     lines += [f"    {item.number:<4} {line(item)}   stays" for item in reversed(plan.kept)]
-    lines += [f"    {item.number:<4} {line(item)}   stays: it holds {kept}" for item, kept in plan.spared]
+    lines += [
+        f"    {item.generation.number:<4} {line(item.generation)}   stays: it holds {item.holds}"
+        for item in plan.spared
+    ]
+    if any(item.unrecorded for item in plan.spared):
+        lines.append("move those files to where they belong, or add --with-unrecorded to remove them too")
     if not plan.removed:
-        return "\n".join([*lines, f"nothing to remove: no more than {keep} to be had"]) + "\n"
+        return (
+            "\n".join([*lines, "nothing to remove" + ("" if plan.spared else f": no more than {keep} to be had")])
+            + "\n"
+        )
     lines.append(
         f"removing {counted(len(plan.removed), 'generation')} frees {size(plan.space.frees)}; "
         f"{size(plan.space.shared)} more is shared with the venv, uv's cache or other venvs and stays"
@@ -74,7 +87,15 @@ def _write(as_json: bool, text: str, plan: PrunePlan, status: str) -> None:
     if not as_json:
         write_result(text)
         return
-    spared = [{**encode(item), "holds": kept} for item, kept in plan.spared]
+    spared = [
+        {
+            **encode(item.generation),
+            "holds": item.holds,
+            "compile_cache": item.compile_cache or None,
+            "unrecorded": list(item.unrecorded),
+        }
+        for item in plan.spared
+    ]
     room = {"bytes": plan.space.bytes, "frees": plan.space.frees, "shared": plan.space.shared}
     document = {
         **HEAD,

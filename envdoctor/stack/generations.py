@@ -15,10 +15,11 @@ from envdoctor.stack.installed import installed, version_of
 from envdoctor.stack.journal import Entry
 from envdoctor.stack.space import Space, Tree, scan, space
 from envdoctor.stack.store import PRUNED, Store, remove_tree
-from envdoctor.stack.strangers import CACHE_FOLDERS, strangers
+from envdoctor.stack.strangers import CACHE_FOLDERS, unrecorded
 from envdoctor.stack.swap import put_in_place, uninterrupted
 from envdoctor.stack.transaction import Clock, opened, system_errors
 
+_SHOWN = 4
 NOTE = "envdoctor-restore.json"
 """Written into each venv that is swapped in: which lock it holds. It moves with the venv."""
 
@@ -58,6 +59,25 @@ class RolledBack:
 
 
 @frozen
+class Spared:
+    """A generation that would have gone, but holds what must not be lost."""
+
+    generation: Generation
+    compile_cache: str = ""
+    """Path of one that lies in it."""
+    unrecorded: tuple[str, ...] = ()
+    """Files that no RECORD lists: a person's."""
+
+    @property
+    def holds(self) -> str:
+        """Return what that is."""
+        if self.compile_cache:
+            return f"a compile cache, {self.compile_cache}"
+        more = f" and {len(self.unrecorded) - _SHOWN} more" if len(self.unrecorded) > _SHOWN else ""
+        return f"files that no RECORD lists, {', '.join(self.unrecorded[:_SHOWN])}{more}"
+
+
+@frozen
 class PrunePlan:
     """What a prune would remove."""
 
@@ -65,8 +85,7 @@ class PrunePlan:
     kept: tuple[Generation, ...]
     space: Space
     """Of the removed ones together."""
-    spared: tuple[tuple[Generation, str], ...]
-    """Would have gone, but holds what must not be lost: (generation, what that is)."""
+    spared: tuple[Spared, ...]
 
 
 def describe(venv: Path, number: int) -> Generation:
@@ -157,22 +176,22 @@ def roll_back(store: Store, number: int | None, listen: Listener) -> RolledBack:
         )
 
 
-def plan_prune(store: Store, keep: int, hosts: Sequence[Host]) -> PrunePlan:
-    """Return what `prune --keep` would remove: all but the newest `keep`.
+def plan_prune(store: Store, keep: int, hosts: Sequence[Host], *, with_unrecorded: bool = False) -> PrunePlan:
+    """Return what `prune --keep` would remove: all but the newest `keep`, and none that holds a compile cache.
 
-    None that holds a compile cache or a person's files goes.
+    Nor one that holds a person's files, unless `with_unrecorded` says that they may go.
 
     `hosts` is the machine as each launch sees it: its variables say where caches lie.
     """
     found = listed(store)
     going: list[Generation] = []
-    spared: list[tuple[Generation, str]] = []
+    spared: list[Spared] = []
     for generation in found[keep:]:
         path = Path(generation.path)
         if cache := next(filter(None, (compile_cache_in(path, store.target, host) for host in hosts)), ""):
-            spared.append((generation, f"a compile cache, {cache}"))
-        elif strange := strangers(path):
-            spared.append((generation, f"what no venv has: {', '.join(strange[:4])}"))
+            spared.append(Spared(generation=generation, compile_cache=cache))
+        elif not with_unrecorded and (mine := unrecorded(path)):
+            spared.append(Spared(generation=generation, unrecorded=tuple(mine)))
         else:
             going.append(generation)
     return PrunePlan(
@@ -198,8 +217,13 @@ def compile_cache_in(generation: Path, target: Path, host: Host) -> str:
     return ""
 
 
-def prune(store: Store, removed: Sequence[Generation], listen: Listener) -> tuple[str, ...]:
-    """Remove those generations; return what was recovered first. Half a generation never looks like a whole one."""
+def prune(
+    store: Store, removed: Sequence[Generation], listen: Listener, *, with_unrecorded: bool = False
+) -> tuple[str, ...]:
+    """Remove those generations; return what was recovered first. Half a generation never looks like a whole one.
+
+    Raises RestoreError for a generation that is not the one that was shown, or holds what was not shown.
+    """
     with opened(store, listen) as held, system_errors():
         store.builds.mkdir(exist_ok=True)
         for generation in removed:
@@ -210,6 +234,11 @@ def prune(store: Store, removed: Sequence[Generation], listen: Listener) -> tupl
                 raise RestoreError(
                     f"generation {generation.number} is another venv than the one that was shown; it is left alone",
                     f"`envdoctor history --venv {store.target}` lists what is kept",
+                )
+            if found is not None and not with_unrecorded and (mine := unrecorded(path)):
+                raise RestoreError(
+                    f"generation {generation.number} has gained a file since it was shown, {mine[0]}; it is left alone",
+                    "look at it, then run this again",
                 )
             if found is not None:
                 aside = store.builds / f"{PRUNED}{generation.number}"

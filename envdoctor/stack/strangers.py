@@ -1,5 +1,8 @@
 """What a person has put into a venv's folder: a restore must not put it away, a prune must not delete it."""
 
+import csv
+import os
+import stat
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -12,6 +15,13 @@ _VENV_ENTRIES = (
     "bin", "lib", "lib64", "include", "share", "etc", "man", "doc", "pyvenv.cfg", ".gitignore", ".lock", "CACHEDIR.TAG",
     "envdoctor-restore.json", "__pycache__", "nvvm", STORE,
 )  # fmt: skip
+# What they put further down, in no RECORD.
+_MADE = (
+    "bin/python*", "bin/activate*", "bin/Activate.ps1", "bin/deactivate*", "bin/pydoc.bat", "bin/activate_this.py",
+    "lib/python3.*/site-packages/_virtualenv.p*", "lib/python3.*/site-packages/*.dist-info/*",
+    # What pip could not finish removing.
+    "lib/python3.*/site-packages/~*",
+)  # fmt: skip
 
 
 def strangers(venv: Path) -> list[str]:
@@ -22,6 +32,39 @@ def strangers(venv: Path) -> list[str]:
         for entry in venv.iterdir()
         if not any(fnmatch(entry.name, pattern) for pattern in known) and not _empty(entry)
     )
+
+
+def unrecorded(venv: Path) -> list[str]:
+    """Return the files, as paths in the venv, that no RECORD lists and neither uv, pip, venv nor Python makes.
+
+    Links and empty files are left out: there is nothing in them to lose.
+    """
+    listed = _listed(venv)
+    found = []
+    for folder, folders, files in os.walk(venv):
+        folders[:] = [name for name in folders if name not in ("__pycache__", STORE)]
+        for name in files:
+            path = os.path.join(folder, name)  # noqa: PTH118 - 26,000 of them
+            if path in listed:
+                continue
+            inner = os.path.relpath(path, venv)
+            status = os.lstat(path)
+            known = inner in _VENV_ENTRIES or any(fnmatch(inner, pattern) for pattern in _MADE)
+            if not known and stat.S_ISREG(status.st_mode) and status.st_size:
+                found.append(inner)
+    return sorted(found)
+
+
+def _listed(venv: Path) -> set[str]:
+    found: set[str] = set()
+    for record in venv.glob("lib/python3.*/site-packages/*.dist-info/RECORD"):
+        site = str(record.parent.parent)
+        try:
+            with record.open(encoding="utf-8", errors="replace", newline="") as file:
+                found.update(os.path.normpath(f"{site}/{row[0]}") for row in csv.reader(file) if row)
+        except (OSError, csv.Error):
+            continue  # what a torn RECORD would list counts as a person's: rather kept than lost
+    return found
 
 
 def _recorded(venv: Path) -> set[str]:

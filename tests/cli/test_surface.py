@@ -53,7 +53,15 @@ SURFACE = {
     ],
     "history": ["--venv", "--format (ENVDOCTOR_FORMAT)", "--json"],
     "rollback": ["NUMBER", "--venv", "--dry-run", "--yes/-y", "--format (ENVDOCTOR_FORMAT)", "--json"],
-    "prune": ["--keep", "--venv", "--dry-run", "--yes/-y", "--format (ENVDOCTOR_FORMAT)", "--json"],
+    "prune": [
+        "--keep",
+        "--with-unrecorded",
+        "--venv",
+        "--dry-run",
+        "--yes/-y",
+        "--format (ENVDOCTOR_FORMAT)",
+        "--json",
+    ],
     "run": [
         "COMMAND",
         "--profile/-p (ENVDOCTOR_PROFILE)",

@@ -205,6 +205,33 @@ def test_a_generation_that_holds_a_compile_cache_stays(stack: Stack, where: str)
     }
 
 
+@pytest.mark.parametrize(
+    "where", ["notes.txt", "share/results.csv", "etc/mine/a.cfg", "lib/python{}/site-packages/torch/mine.py"]
+)
+def test_a_generation_that_holds_a_persons_files_stays(stack: Stack, where: str) -> None:
+    inner = where.format(f"{sys.version_info[0]}.{sys.version_info[1]}")
+    mine = _kept(stack, 1) / inner
+    mine.parent.mkdir(parents=True, exist_ok=True)
+    mine.write_text("hours of work")
+    # Made by Python, uv and a Makefile: nobody's.
+    (mine.parent / "__pycache__").mkdir(exist_ok=True)
+    (mine.parent / "__pycache__" / "x.pyc").write_bytes(b"x")
+    (mine.parent / "stamp").touch()
+    before = tree_state(_kept(stack, 1))
+    answer = stack.run("prune", "--venv", "venv", "--keep", "0", "-y")
+    assert (answer.code, answer.out) == (0, "nothing to remove\n")
+    assert f"stays: it holds files that no RECORD lists, {inner}\n" in answer.err
+    assert "move those files to where they belong, or add --with-unrecorded to remove them too\n" in answer.err
+    told = json.loads(stack.run("prune", "--venv", "venv", "--keep", "0", "--dry-run", "--json").out)
+    (spared,) = told["spared"]
+    assert (told["removed"], spared["number"], spared["compile_cache"], spared["unrecorded"], spared["holds"]) == (
+        [], 1, None, [inner], f"files that no RECORD lists, {inner}",
+    )  # fmt: skip
+    assert tree_state(_kept(stack, 1)) == before
+    answer = stack.run("prune", "--venv", "venv", "--keep", "0", "-y", "--with-unrecorded")
+    assert (answer.code, _kept(stack, 1).exists()) == (0, False)
+
+
 def test_a_process_that_runs_from_the_venv_is_named(stack: Stack) -> None:
     code = "print('up'); input()"
     with subprocess.Popen(
