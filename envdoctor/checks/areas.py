@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from envdoctor.checks.case import Case
+from envdoctor.checks.damage import harmless
 from envdoctor.model.fingerprint import MissingFactError
 from envdoctor.probes.compile_caches import CompileCaches
 from envdoctor.probes.deep_files import DeepFiles
@@ -41,15 +42,19 @@ def _torch(case: Case) -> str:
 def _files(case: Case) -> str:
     files = case.facts[InstalledFiles]
     total = sum(owner.files for owner in files.owners)
-    missing = sum(owner.missing for owner in files.owners)
-    changed = sum(owner.resized for owner in files.owners)
+    unfit = [fault for fault in files.faults if not harmless(fault)]
+    missing = sum(fault.kind == "missing" for fault in unfit)
+    changed = sum(fault.kind in ("resized", "not a file") for fault in unfit)
+    unread = sum(fault.kind == "unreadable" for fault in unfit)
     deep = case.facts.get(DeepFiles)
     altered = len(deep.altered) if deep else 0
     how = f"by hash ({deep.without_hash + deep.bytecode} without one)" if deep else "by size"
-    if not missing and not changed and not altered and not files.contested:
-        return f"{total} files as their RECORDs say, {how}"
+    if not unfit and not altered and not files.contested:
+        aside = f", but for {aside} that no import needs" if (aside := len(files.faults)) else ""
+        return f"{total} files as their RECORDs say, {how}{aside}"
     parts = [f"{missing} missing"] if missing else []
     parts += [f"{changed} of another size"] if changed else []
+    parts += [f"{unread} that could not be looked at"] if unread else []
     parts += [f"{altered} of other contents"] if altered else []
     parts += [f"{len(files.contested)} with two owners"] if files.contested else []
     return f"{total} files: {', '.join(parts)}"

@@ -42,11 +42,9 @@ def damage_by_owner(case: Case) -> list[Damage]:
     cached: dict[str, str] = {}
     published: dict[str, str] = {}
     for fault in files.faults:
-        if fault.path in contested or (fault.kind == "missing" and _expendable(fault.path)):
+        if fault.path in contested or fault.kind == "unreadable" or harmless(fault):
             continue
         if fault.kind == "missing" and any(folder in fault.path for folder in elsewhere):
-            continue
-        if fault.kind == "unreadable" or _kept_by_others(fault):
             continue
         kind: str = "changed" if fault.kind in ("resized", "not a file") else fault.kind
         if fault.published_at:
@@ -97,6 +95,11 @@ def _damage(owner: Owner, kinds: dict[str, list[str]], present: set[str], cached
         other_writers=tuple(sorted(set().union(*writers.values()))),
         unshared_missing=any(not found for found in writers.values()),
     )
+
+
+def harmless(fault: Fault) -> bool:
+    """Tell a file that is not as recorded for a good reason, or that nothing needs."""
+    return (fault.kind == "missing" and _expendable(fault.path)) or _kept_by_others(fault)
 
 
 def _expendable(path: str) -> bool:

@@ -2,7 +2,8 @@
 
 What it finds:
     Elements of LD_LIBRARY_PATH that hold libraries the environment provides too; empty elements, which mean the current
-    folder; LD_PRELOAD files that do not exist; a CUDA_HOME of another CUDA major than torch's.
+    folder; elements whose copy of a system library (libstdc++) lacks what is asked of it; LD_PRELOAD files that do not
+    exist; a CUDA_HOME of another CUDA major than torch's.
 
 Why it matters:
     torch's own libraries have an RPATH and win; what they need in turn, and what cuDNN opens later, has a RUNPATH and
@@ -23,6 +24,8 @@ from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
 from envdoctor.probes.libraries import Libraries
 from envdoctor.probes.library_path import LibraryFolder, LibraryPath
+from envdoctor.probes.load_faults import Fault
+from envdoctor.probes.symbols import Symbols
 from envdoctor.probes.torch_build import TorchBuild
 
 CODE = "ED602"
@@ -38,6 +41,7 @@ def run(case: Case) -> Iterator[Finding]:
     shadowing = [folder for folder in facts.folders if folder.shadows and folder.element]
     if shadowing:
         yield _shadowing(case, facts, shadowing)
+    yield from _unfit(case, facts, shadowing)
     empty = [folder for folder in facts.folders if not folder.element]
     if empty and not shadowing:
         yield _current_folder(facts, empty[0])
@@ -81,6 +85,40 @@ def _shadowing(case: Case, facts: LibraryPath, folders: Sequence[LibraryFolder])
             *(f"provider:{taken[name]}" for name in hit),
         ),
     )
+
+
+def _unfit(case: Case, facts: LibraryPath, told: Sequence[LibraryFolder]) -> Iterator[Finding]:
+    """Yield one finding for the folders whose library, the system's by name, does not fit what is here."""
+    symbols = case.facts.get(Symbols)
+    by_file: dict[str, list[Fault]] = {}
+    for fault in symbols.faults if symbols else ():
+        if fault.provider_via == _VARIABLE:
+            by_file.setdefault(fault.provider, []).append(fault)
+    known = {folder.path.rstrip("/") for folder in told}
+    by_file = {file: faults for file, faults in by_file.items() if file.rpartition("/")[0] not in known}
+    if not by_file:
+        return
+    first, *_ = by_file
+    name = first.rpartition("/")[2]
+    folders = {file.rpartition("/")[0] for file in by_file}
+    yield Finding(
+        code=CODE,
+        name=NAME,
+        severity="error",
+        confidence="high",
+        title=f"{name} is taken from {_VARIABLE} ({first}) and lacks what this environment needs of it",
+        subject=", ".join(sorted(folders)),
+        evidence=tuple(_lacking(file, faults) for file, faults in by_file.items()),
+        remediation=_without(facts, {folder.element for folder in facts.folders if folder.path.rstrip("/") in folders}),
+        causes=(f"path-variable:{_VARIABLE}",),
+    )
+
+
+def _lacking(file: str, faults: Sequence[Fault]) -> str:
+    names = list(dict.fromkeys(fault.declaration for fault in faults))
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    users = {fault.path or "import torch" for fault in faults}
+    return f"{file} lacks {', '.join(names[:3])}{more}; asked for by {counted(len(users), 'load')} that fail"
 
 
 def _taken(case: Case) -> dict[str, str]:

@@ -83,7 +83,7 @@ def judge(case: Case, waivers: "Iterable[Waiver]" = ()) -> Verdict:
         consequences=consequences,
         skipped=tuple(skipped),
         waived=waived,
-        areas=_areas(case, ordered, areas_in_doubt),
+        areas=_areas(case, ordered, taken_out, areas_in_doubt),
     )
 
 
@@ -91,13 +91,18 @@ def _waives(waiver: "Waiver", finding: Finding) -> bool:
     return waiver.code in (finding.code, finding.name) and waiver.subject in ("", finding.subject)
 
 
-def _areas(case: Case, findings: Iterable[Finding], in_doubt: set[str]) -> tuple[AreaLine, ...]:
+def _areas(
+    case: Case, findings: Iterable[Finding], waived: Iterable[Finding], in_doubt: set[str]
+) -> tuple[AreaLine, ...]:
     area_of: Mapping[str, str] = {check.code: check.area for check in all_checks()}
     worst: dict[str, str] = {}
     for finding in findings:
         area = area_of[finding.code]
         if area not in worst or SEVERITY_ORDER[finding.severity] < SEVERITY_ORDER[worst[area]]:  # type: ignore[index]
             worst[area] = finding.severity
+    # What was waived is still so: its area is not as good as one without a finding.
+    for finding in waived:
+        worst.setdefault(area_of[finding.code], "note")
     lines = []
     for area in AREAS:
         state: AreaState = worst.get(area, "unknown" if area in in_doubt else "ok")  # type: ignore[assignment]

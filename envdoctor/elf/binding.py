@@ -20,12 +20,20 @@ class Unbound:
     requester: LoadedObject
     expected: LoadedObject | None
     """The mapped file it was linked against, which lacks it; None when the symbol names no version and so no file."""
+    fatal: bool = False
+    """The file has the symbol and no table of versions: ld.so ends the process at a request for a version of it."""
 
     @property
     def message(self) -> str:
-        """What dlerror() says when this one is met first."""
+        """What dlerror() says when this one is met first; of a fatal one what ld.so says (without its source line)."""
+        if self.fatal:
+            return f"Inconsistency detected by ld.so: check_match: Assertion `{_ASSERTED}' failed!"
         version = f", version {self.symbol.version}" if self.symbol.version else ""
         return f"{self.requester.path}: undefined symbol: {self.symbol.name}{version}"
+
+
+# glibc's elf/dl-lookup.c, check_match().
+_ASSERTED = "version->filename == NULL || ! _dl_name_match_p (version->filename, map)"
 
 
 class Binder:
@@ -74,7 +82,9 @@ class Binder:
                 servers.add(known)
                 continue
             expected = by_name.get(symbol.file) if symbol.file else None
-            if not self._find(key, [expected, *ranked] if expected else ranked):
+            if expected is not None and self._ends_the_process(key, expected, scope):
+                missing.append(Unbound(symbol=symbol, requester=item, expected=expected, fatal=True))
+            elif not self._find(key, [expected, *ranked] if expected else ranked):
                 missing.append(Unbound(symbol=symbol, requester=item, expected=expected))
             # Of one that cannot be read nothing is known, and this is asked anew.
             servers.add(self._known.get(key))
@@ -91,14 +101,24 @@ class Binder:
                 chosen = next((unbound for unbound in missing if unbound.symbol.row == first), missing[0])
                 expected = chosen.expected
                 return LoadFailure(
-                    kind="undefined symbol",
-                    name=chosen.symbol.name,
+                    kind="version not found" if chosen.fatal else "undefined symbol",
+                    name=expected.path if expected and chosen.fatal else chosen.symbol.name,
                     requester=item.path,
                     message=chosen.message,
                     tried=expected.tried if expected else (),
                     version=chosen.symbol.version or "",
                 )
         return None
+
+    def _ends_the_process(
+        self, key: tuple[str, str | None], expected: LoadedObject, scope: Sequence[LoadedObject]
+    ) -> bool:
+        """Tell whether the lookup ends at the file that a version is asked of, and that has no table of versions."""
+        table = self.table(expected)
+        if table is None or table.versioned or not table.defines(*key):
+            return False
+        before = scope[: next((at for at, other in enumerate(scope) if other is expected), 0)]
+        return not self._find(key, before)
 
     def _find(self, key: tuple[str, str | None], scope: Sequence[LoadedObject]) -> bool:
         for other in scope:

@@ -92,6 +92,11 @@ class SymbolTable:
             text = name_at(name).decode("utf-8", "surrogateescape")
             yield UndefinedSymbol(text, version, file, info >> 4 == STB_WEAK, index)
 
+    @property
+    def versioned(self) -> bool:
+        """Whether the object has a table of versions, its own or those it asks of others (DT_VERSYM)."""
+        return self._versions is not None
+
     def exported(self) -> Iterator[ExportedSymbol]:
         """Yield what the object offers, in the order of its symbol table."""
         for index in range(1, self.count):
