@@ -5,18 +5,26 @@ import os
 import sys
 from typing import NoReturn
 
-from envdoctor.cli.app import main as run_command_line
+_INTERRUPTED = 130  # ExitCode.INTERRUPTED, before anything of ours is imported
 
 
 def main() -> NoReturn:
     """Run the command line of this process and exit with its code."""
     # A check makes 100,000 small objects that live to its end; looking for cycles among them finds none.
     gc.set_threshold(100_000, 50, 50)
-    code = run_command_line()
-    # Nothing is left to do, and taking those objects apart one by one is a tenth of a check's time.
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            stream.flush()
+    try:
+        # Imported here, since most of a short command's time is its imports: Ctrl-C may come while they go on.
+        from envdoctor.cli.app import main as run_command_line  # noqa: PLC0415
+
+        code = run_command_line()
+        # Nothing is left to do, and taking those objects apart one by one is a tenth of a check's time.
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    except KeyboardInterrupt:
+        code = _INTERRUPTED
+        if sys.stderr is not None:
+            print("error: interrupted", file=sys.stderr, flush=True)  # noqa: T201 - as cli.app says it
     os._exit(code)
 
 

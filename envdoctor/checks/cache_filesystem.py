@@ -47,7 +47,7 @@ def run(case: Case) -> Iterator[Finding]:
     if wanted is not None and (wanted.cache_minimum_entries or wanted.cache_bytes):
         passing = [cache for cache in caches if cache.kind in ("inductor", "triton") and _passing(cache)]
         if passing:
-            yield _does_not_last(passing)
+            yield _does_not_last(passing, nodes)
 
 
 def _nodes(environment: Environment) -> tuple[int, str]:
@@ -95,7 +95,10 @@ def _shared(caches: Sequence[CompileCache], nodes: int, told_by: str) -> Finding
     )
 
 
-def _does_not_last(caches: Sequence[CompileCache]) -> Finding:
+def _does_not_last(caches: Sequence[CompileCache], nodes: int) -> Finding:
+    # Which folder of each node lasts and is its own is not known here: HOME is often shared by all of them.
+    commands = [f'export {_VARIABLES[cache.kind]}="$HOME/.cache/{cache.kind}"' for cache in caches]
+    of_each = " of each node, which no other node writes to" if nodes > 1 else ""
     names = ", ".join(cache.kind for cache in caches)
     return Finding(
         code=CODE,
@@ -109,8 +112,8 @@ def _does_not_last(caches: Sequence[CompileCache]) -> Finding:
             for cache in caches
         ),
         remediation=Remediation(
-            text="Keep it on a local disk that lasts; deleting entries has no use, a stale one is never taken",
-            commands=tuple(f'export {_VARIABLES[cache.kind]}="$HOME/.cache/{cache.kind}"' for cache in caches),
+            text=f"Keep it on a local disk that lasts{of_each}; deleting entries has no use, a stale one is never taken",
+            commands=tuple(commands if nodes == 1 else ()),
             safe=True,
         ),
     )

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from envdoctor.checks.case import Case
 from envdoctor.checks.damage import renamed
-from envdoctor.checks.remedies import reinstall_command, restore_or
+from envdoctor.checks.remedies import reinstall_command, restore_or, unparsable_record
 from envdoctor.model.finding import Finding
 from envdoctor.probes.distributions import Distribution, Distributions
 from envdoctor.probes.installed_files import InstalledFiles
@@ -41,14 +41,20 @@ def run(case: Case) -> Iterator[Finding]:
     without_rows = set(_without_rows(case))
     for item in items:
         own = item.origin == "site-packages" and item.folder.endswith(".dist-info")
-        if not own or item.shadowed:
+        # What could not be looked at is told by the check of that; nothing is known to be missing.
+        if not own or item.shadowed or item.unreadable:
             continue
-        if not (item.has_metadata and item.has_record):
+        if item.no_folder:
+            # uv stops at what it finds there.
+            path = shlex.quote(f"{item.site}/{item.folder}")
+            yield _finding(case, item, "its dist-info is no folder", f"rm {path}")
+        elif not (item.has_metadata and item.has_record):
             yield _finding(case, item, _lacking(item))
         elif item.name in without_rows:
             record = shlex.quote(f"{item.site}/{item.folder}/RECORD")
-            # uv refuses to replace what has a RECORD that it cannot parse, and goes on without one.
-            yield _finding(case, item, "the RECORD of its dist-info lists no file", f"rm {record}")
+            # An empty one, too, is more than uv can replace; the command takes away one that it cannot parse.
+            before = () if unparsable_record(case, item.name) else (f"rm {record}",)
+            yield _finding(case, item, "the RECORD of its dist-info lists no file", *before)
         elif item.name in old_names:
             yield _renamed(case, item, old_names[item.name])
 

@@ -1,4 +1,4 @@
-"""Files taken away by another distribution's uninstall.
+"""Files missing at paths that another wheel writes too, as an uninstall of that one leaves them.
 
 What it finds:
     A distribution whose RECORD lists files that are gone, where those are paths that another wheel is known to write
@@ -40,10 +40,12 @@ def run(case: Case) -> Iterator[Finding]:
         name=NAME,
         severity="error",
         confidence="high",
-        title=f"files of {counted(len(lost), 'distribution')} were deleted when another that writes the same paths was "
-        "uninstalled",
+        title=f"files of {counted(len(lost), 'distribution')} are missing, each at a path that another wheel writes too",
         subject=names,
-        evidence=tuple(line for damage in lost for line in _evidence(damage)),
+        evidence=(
+            *(line for damage in lost for line in _evidence(damage)),
+            "an uninstall deletes every path of its RECORD, whoever else owns it",
+        ),
         remediation=restore_or(
             case,
             "reinstall the surviving owners by force; a plain install changes nothing, since their metadata says "

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 from envdoctor.checks.altered_contents import deep_files
 from envdoctor.checks.case import Case, DoesNotApplyError
-from envdoctor.checks.remedies import restore_or
+from envdoctor.checks.remedies import reinstall_command, restore_or, unparsable_record
 from envdoctor.model.finding import Finding
 from envdoctor.model.wording import counted
 from envdoctor.probes.distributions import Distributions
@@ -47,9 +47,18 @@ def run(case: Case) -> Iterator[Finding]:
         subject="environment",
         evidence=(*gaps[:_SHOWN], *more),
         remediation=restore_or(
-            case, "run envdoctor as the owner of the venv; reinstall by force what is damaged, or rebuild the venv", []
+            case,
+            "run envdoctor as the owner of the venv; reinstall by force what is damaged, or rebuild the venv",
+            list(_reinstalls(case)),
         ),
     )
+
+
+def _reinstalls(case: Case) -> Iterator[str]:
+    """Yield the command for distributions with a RECORD that no installer can read either."""
+    items = [item for item in case.facts[Distributions].items if not item.shadowed]
+    if pins := [(item.name, item.version) for item in items if unparsable_record(case, item.name)]:
+        yield reinstall_command(case, pins)
 
 
 def _gaps(case: Case) -> Iterator[str]:

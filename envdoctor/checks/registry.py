@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import envdoctor.checks
 from envdoctor.checks.areas import AREAS, summarize
 from envdoctor.checks.case import Case, DoesNotApplyError
+from envdoctor.errors import ProfileError
 from envdoctor.model.finding import SEVERITY_ORDER, Finding
 from envdoctor.model.fingerprint import MissingFactError
 from envdoctor.model.frozen import frozen
@@ -58,7 +59,12 @@ def all_checks() -> tuple[Check, ...]:
 
 
 def judge(case: Case, waivers: "Iterable[Waiver]" = ()) -> Verdict:
-    """Run every check over the case. The profile's waivers and the given ones take findings out, with their reason."""
+    """Run every check over the case. The profile's waivers and the given ones take findings out, with their reason.
+
+    Raises ProfileError for a waiver of the profile that names no check: it would accept nothing.
+    """
+    if case.profile is not None:
+        _refuse_unknown(case.profile.name, case.profile.waivers)
     findings: list[Finding] = []
     skipped: list[Skipped] = []
     areas_in_doubt: set[str] = set()
@@ -85,6 +91,20 @@ def judge(case: Case, waivers: "Iterable[Waiver]" = ()) -> Verdict:
         waived=waived,
         areas=_areas(case, ordered, taken_out, areas_in_doubt),
     )
+
+
+def _refuse_unknown(profile: str, waivers: "Iterable[Waiver]") -> None:
+    known = {key: check.code for check in all_checks() for key in (check.code, check.name)}
+    for at, waiver in enumerate(waivers):
+        if waiver.code not in known:
+            import difflib  # noqa: PLC0415 - for the message alone
+
+            near = difflib.get_close_matches(waiver.code, known, 1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise ProfileError(
+                f"profile {profile}: waivers[{at}].code: there is no check `{waiver.code}`",
+                f"{hint}`envdoctor checks` lists the codes",
+            )
 
 
 def _waives(waiver: "Waiver", finding: Finding) -> bool:

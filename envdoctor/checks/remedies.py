@@ -5,7 +5,9 @@ from collections.abc import Iterable
 
 from envdoctor.checks.case import Case
 from envdoctor.model.finding import Remediation
+from envdoctor.probes.distributions import Distributions
 from envdoctor.probes.environment import Environment
+from envdoctor.probes.installed_files import InstalledFiles
 from envdoctor.probes.interpreter import Interpreter
 
 
@@ -24,12 +26,26 @@ def uninstall_command(case: Case, names: Iterable[str]) -> str:
 def reinstall_command(case: Case, pins: Iterable[tuple[str, str]]) -> str:
     """Return the uv line that puts those distributions' files back.
 
-    A plain install would do nothing: the metadata says they are there. Dependencies are left alone.
+    A plain install would do nothing: the metadata says they are there. Dependencies are left alone. A RECORD with rows
+    that are none goes first: uv refuses to replace what has one, and goes on without one.
     """
     chosen = list(pins)
+    bad = [record for name, _ in chosen if (record := unparsable_record(case, name))]
+    first = f"rm {' '.join(map(shlex.quote, bad))} && " if bad else ""
     flags = " ".join(f"--reinstall-package {shlex.quote(name)}" for name, _ in chosen)
     specs = " ".join(shlex.quote(f"{name}=={version}" if version else name) for name, version in chosen)
-    return f"uv pip install --python {case.python} --no-deps {flags} {specs}"
+    return f"{first}uv pip install --python {case.python} --no-deps {flags} {specs}"
+
+
+def unparsable_record(case: Case, name: str) -> str:
+    """Return the path of a distribution's RECORD where some of its rows are none; else empty."""
+    installed, files = case.facts.get(Distributions), case.facts.get(InstalledFiles)
+    item = installed.active(name) if installed else None
+    if item is None or files is None:
+        return ""
+    record = f"{item.site}/{item.folder}/RECORD"
+    start = f"{name}: {record}:"
+    return record if any(line.startswith(start) and line[len(start)].isdecimal() for line in files.malformed) else ""
 
 
 def renew_command(case: Case) -> str:

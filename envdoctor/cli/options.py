@@ -66,9 +66,13 @@ IgnoreOption = Annotated[
 
 
 def waivers(ignored: list[str]) -> "tuple[Waiver, ...]":
-    """Return the waivers that `--ignore CODE=REASON` asks for; raise UsageError for one without a reason."""
+    """Return the waivers that `--ignore CODE=REASON` asks for, where CODE may be a check's name too.
+
+    Raises UsageError for one without a reason, or of no check.
+    """
     if not ignored:
         return ()
+    from envdoctor.cli.rules import find_rule
     from envdoctor.model.profile import Waiver
 
     parsed: list[Waiver] = []
@@ -79,5 +83,5 @@ def waivers(ignored: list[str]) -> "tuple[Waiver, ...]":
                 f"`--ignore {item}` gives no reason",
                 f'say why it is accepted: `--ignore {code.strip() or "ED000"}="the reason"`',
             )
-        parsed.append(Waiver(code=code.strip().upper(), reason=reason.strip()))
+        parsed.append(Waiver(code=find_rule(code.strip()).code, reason=reason.strip()))
     return tuple(parsed)

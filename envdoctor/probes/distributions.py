@@ -1,8 +1,10 @@
 """Installed distributions, from the headers of their dist-info folders."""
 
+import errno
 import json
 import os
 import re
+import stat
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -15,6 +17,7 @@ from envdoctor.probes.search_path import SearchPath
 
 _MAXIMUM_METADATA = 4 * 1024 * 1024
 _MAXIMUM_SMALL = 256 * 1024
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
 _BLANK_LINE = re.compile(rb"\r?\n\r?\n")
 _NO_NAME = re.compile(r"[^A-Za-z0-9.]+")
@@ -44,6 +47,10 @@ class Distribution:
     editable: bool
     tags: tuple[str, ...]
     """Wheel tags of WHEEL."""
+    unreadable: bool = False
+    """Its METADATA or RECORD may be there: looking was refused, or the disk failed."""
+    no_folder: bool = False
+    """There is something else where its metadata folder should be: a file, or a link that leads nowhere."""
     source_gone: bool = False
     """Editable, and the source folder it names does not exist."""
     shadowed: bool = False
@@ -123,6 +130,9 @@ def _read(site: str, origin: str, folder: str, unreadable: list[str]) -> Distrib
     stem = folder.rpartition(".")[0]
     stem_name, _, stem_version = stem.partition("-")
     direct_url, editable = _direct_url(f"{at}/direct_url.json", unreadable)
+    has_record = os.path.lexists(f"{at}/RECORD")
+    incomplete = not egg and not (has_metadata and has_record)
+    refused = incomplete and (_is_refused(f"{at}/RECORD") or _is_refused(f"{at}/METADATA"))
     return Distribution(
         name=_name(_first(headers, "name"), stem_name, at, unreadable),
         version=_first(headers, "version") or ("" if has_metadata else stem_version),
@@ -131,7 +141,9 @@ def _read(site: str, origin: str, folder: str, unreadable: list[str]) -> Distrib
         folder=folder,
         has_metadata=has_metadata,
         # One that is no file is said where it is read; that is not the same as having none.
-        has_record=os.path.lexists(f"{at}/RECORD"),
+        has_record=has_record,
+        unreadable=refused,
+        no_folder=incomplete and not refused and not os.path.isdir(at),  # noqa: PTH112 - a string path
         installer=_small(f"{at}/INSTALLER", unreadable).strip(),
         requires=tuple(value for key, value in headers if key == "requires-dist"),
         requires_python=_first(headers, "requires-python"),
@@ -140,6 +152,14 @@ def _read(site: str, origin: str, folder: str, unreadable: list[str]) -> Distrib
         source_gone=editable and direct_url.startswith("file://") and not _source(direct_url).is_dir(),
         tags=_tags(f"{at}/WHEEL", unreadable),
     )
+
+
+def _is_refused(path: str) -> bool:
+    """Tell whether nothing can be said of a file, not even whether it is there."""
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode) and not os.access(path, os.R_OK)  # noqa: PTH116 - a string path
+    except OSError as error:
+        return error.errno not in _NOT_THERE
 
 
 def _name(stated: str, stem: str, at: str, unreadable: list[str]) -> str:

@@ -2,7 +2,6 @@
 
 import csv
 import hashlib
-import io
 import os
 import re
 import stat
@@ -150,16 +149,16 @@ class _Indexer:
         return list(self._as_csv(at, path, text))
 
     def _as_csv(self, at: int, path: str, text: str) -> Iterator[Fields]:
-        number = 0
-        try:
-            for number, fields in enumerate(csv.reader(io.StringIO(text, newline="")), 1):
-                if len(fields) == 3 and (not fields[2] or recorded_size(fields[2]) >= 0):
-                    yield fields
-                elif fields:
-                    self.made.malformed.append((at, f"{path}:{number}: not a RECORD row"))
-        except csv.Error as error:
-            problem = f"{path}:{number + 1}: not a RECORD row ({error}); nothing after it was read"
-            self.made.malformed.append((at, problem))
+        # Line by line: a quotation mark that is never closed must not swallow every row after it.
+        for number, line in enumerate(text.split("\n"), 1):
+            try:
+                fields = next(csv.reader([line.rstrip("\r")]), [])
+            except csv.Error:
+                fields = ["not a row"]
+            if len(fields) == 3 and (not fields[2] or recorded_size(fields[2]) >= 0):
+                yield fields
+            elif fields:
+                self.made.malformed.append((at, f"{path}:{number}: not a RECORD row"))
 
     def _inside(self, at: int, item: Distribution, rows: list[Fields]) -> tuple[list[Fields], list[str]]:
         """Return the rows that stay inside and their absolute paths; the others are noted."""

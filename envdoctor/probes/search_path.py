@@ -93,6 +93,10 @@ class _Path:
         try:
             if not folder.is_dir() or any(_same(folder, Path(entry.path)) for entry in self.entries):
                 return False
+            # The environment's own packages are another matter: without them nothing can be told.
+            if origin != "site-packages" and not os.access(folder, os.R_OK | os.X_OK):
+                self.unreadable.append(f"{folder} ({origin}): Permission denied; Python passes over it")
+                return False
         except (OSError, ValueError):
             return False  # a line of a .pth file that is no path: Python finds nothing there either
         self.entries.append(PathEntry(path=str(folder), origin=origin))

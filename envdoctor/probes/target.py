@@ -60,6 +60,13 @@ def _is_there(path: Path) -> bool:
     return True
 
 
+def _was_a_venv(prefix: Path) -> bool:
+    """Tell a venv that has lost its pyvenv.cfg: an activate script, and packages without a standard library."""
+    if not _is_there(prefix / "bin" / "activate"):
+        return False
+    return any(not _is_there(site.parent / "os.py") for site in prefix.glob("lib/python3.*/site-packages"))
+
+
 def _from_folder(folder: Path) -> Target:
     interpreter = next(
         (at for name in ("python", "python3") if os.path.lexists(at := folder / "bin" / name)), folder / "bin/python"
@@ -79,7 +86,7 @@ def _from_interpreter(interpreter: Path) -> Target:
     at = interpreter
     for _ in range(40):
         prefix = at.parent.parent
-        if _is_there(prefix / "pyvenv.cfg"):
+        if _is_there(prefix / "pyvenv.cfg") or _was_a_venv(prefix):
             return Target(prefix=prefix, interpreter=at)
         if not at.is_symlink():
             break

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 
 from envdoctor.model.finding import Finding, Severity
-from envdoctor.model.verdict import Verdict
+from envdoctor.model.verdict import Skipped, Verdict
 from envdoctor.report.groups import Group, by_cause, primary
 from envdoctor.report.header import Header
 from envdoctor.report.style import Style, printable
 
 _SUBJECTS_SHOWN = 3
 _PRIMARY_COLUMN = 88
+_CODES_SHOWN = 6
 
 
 def render(header: Header, verdict: Verdict, style: Style, *, fail_on: Severity = "error") -> str:
@@ -98,13 +99,29 @@ def _could_not_tell(verdict: Verdict, style: Style) -> Iterator[str]:
     skipped = [skip for skip in verdict.skipped if skip.matters]
     if skipped:
         yield style.paint("unknown", "could not tell:")
-    for skip in skipped:
-        yield from style.wrap(f"{skip.code} {skip.name}: {skip.reason}", "  ", "    ")
+    for reason, skips in _by_reason(skipped).items():
+        first, *more = skips
+        if not more:
+            yield from style.wrap(f"{first.code} {first.name}: {first.reason}", "  ", "    ")
+            continue
+        limit = len(skips) if style.verbosity >= 1 else _CODES_SHOWN
+        left = f" and {len(skips) - limit} more" if len(skips) > limit else ""
+        codes = ", ".join(skip.code for skip in skips[:limit])
+        yield from style.wrap(f"{len(skips)} checks ({codes}{left}): {reason}", "  ", "    ")
     beside = [skip for skip in verdict.skipped if not skip.matters and style.verbosity >= 1]
     if beside:
         yield style.paint("dim", "does not apply:")
     for skip in beside:
         yield from style.wrap(f"{skip.code} {skip.name}: {skip.reason}", "  ", "    ")
+
+
+def _by_reason(skipped: list[Skipped]) -> dict[str, list[Skipped]]:
+    """Return reason -> checks: one unreadable file keeps many checks from telling, through several families of facts."""
+    found: dict[str, list[Skipped]] = {}
+    for skip in skipped:
+        section, _, rest = skip.reason.partition(": ")
+        found.setdefault(rest if rest and section.isidentifier() else skip.reason, []).append(skip)
+    return found
 
 
 def _waived(verdict: Verdict, style: Style) -> Iterator[str]:

@@ -29,9 +29,7 @@ def test_finds_ed201_one_cause_for_all_that_was_taken() -> None:
         ),
     )
     (finding,) = lost_files.run(facts.case(files))
-    assert (
-        finding.title == "files of 2 distributions were deleted when another that writes the same paths was uninstalled"
-    )
+    assert finding.title == "files of 2 distributions are missing, each at a path that another wheel writes too"
     assert finding.subject == "nvidia-cudnn-cu12, nvidia-nccl-cu12"
     assert (finding.severity, finding.confidence) == ("error", "high")
     assert finding.evidence == (
@@ -39,6 +37,7 @@ def test_finds_ed201_one_cause_for_all_that_was_taken() -> None:
         "the same paths are written by nvidia-cudnn-cu11 and nvidia-cudnn-cu13, not installed now",
         f"nvidia-nccl-cu12 2.27.5: 1 of 9 files in its RECORD are missing: {NCCL}",
         "the same paths are written by nvidia-nccl-cu11 and nvidia-nccl-cu13, not installed now",
+        "an uninstall deletes every path of its RECORD, whoever else owns it",
     )
     assert finding.remediation == Remediation(
         text="reinstall the surviving owners by force; a plain install changes nothing, since their metadata says they "

@@ -95,6 +95,25 @@ def test_finds_ed502_a_cache_that_does_not_last(filesystem: str, path: str) -> N
     )
 
 
+def test_ed502_gives_no_two_opposite_commands() -> None:
+    # Several nodes, one cache shared and the other under /tmp: HOME, where the second would last, is what they share.
+    both = replace(
+        _cache("triton", "nfs4"),
+        caches=(*_cache("triton", "nfs4").caches, *_cache("inductor", "ext4", "/tmp/torchinductor_me").caches),
+    )
+    shared, passing = cache_filesystem.run(facts.case(both, facts.variables(NNODES="2"), profile=COMPILING))
+    assert [finding.remediation.commands for finding in (shared, passing)] == [
+        ('export TRITON_CACHE_DIR="/tmp/triton-$USER-${SLURM_JOB_ID:-local}"',),
+        (),
+    ]
+    assert passing.remediation.text == (
+        "Keep it on a local disk that lasts of each node, which no other node writes to; deleting entries has no use, "
+        "a stale one is never taken"
+    )
+    (alone,) = cache_filesystem.run(facts.case(both, profile=COMPILING))
+    assert alone.remediation.commands == ('export TORCHINDUCTOR_CACHE_DIR="$HOME/.cache/inductor"',)
+
+
 def test_passes_ed502_local_caches_and_single_nodes() -> None:
     local = facts.case(_cache("triton", "ext4"), facts.variables(NNODES="4"), profile=COMPILING)
     assert list(cache_filesystem.run(local)) == []

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from envdoctor.probes.target import resolve
 from tests.factories.make_venv import Venv, make_venv, rewrite
 from tests.factories.make_wheel import make_wheel
 from tests.factories.patient import commands_of, mend, outline, verdict_of
@@ -195,3 +197,42 @@ def test_passes_ed105_what_the_venv_module_makes(tmp_path: Path, links: str) -> 
     prefix = tmp_path / "venv"
     subprocess.run([BASE, "-m", "venv", "--without-pip", links, prefix], check=True)
     assert verdict_of(prefix).findings == ()
+
+
+@pytest.mark.parametrize("kind", ["file", "loop", "dangling"])
+def test_what_stands_in_a_metadata_folders_place_goes_first(venv: Venv, tmp_path: Path, kind: str) -> None:
+    info = venv.dist_info("thing")
+    shutil.rmtree(info)
+    if kind == "file":
+        info.write_text("not a folder")
+    else:
+        info.symlink_to(info.name if kind == "loop" else "nowhere")
+    (finding, *_) = verdict_of(venv.prefix).findings
+    assert finding.title == "thing 1 was installed incompletely: its dist-info is no folder"
+    # uv alone ends with "File exists".
+    assert finding.remediation.commands[0] == f"rm {info}"
+    _mend(venv, tmp_path)
+    assert info.is_dir()
+    assert verdict_of(venv.prefix).findings == ()
+
+
+def test_rows_that_are_none_hide_no_other_row_and_no_installer_can_read_them(venv: Venv, tmp_path: Path) -> None:
+    record = venv.dist_info("thing") / "RECORD"
+    text = record.read_text()
+    rewrite(record, '"never closed,\n' + text)
+    (venv.site_packages / "thing/__init__.py").unlink()
+    damaged, unread = verdict_of(venv.prefix).findings
+    assert (damaged.code, damaged.title) == ("ED202", "thing 1: 1 of 8 files missing")
+    assert unread.evidence == (f"thing: {record}:1: not a RECORD row",)
+    (command,) = damaged.remediation.commands
+    assert command.startswith(f"rm {record} && uv pip install ")
+    assert unread.remediation.commands == (command,)
+    _mend(venv, tmp_path)
+    assert verdict_of(venv.prefix).findings == ()
+
+
+def test_a_venv_without_its_config_named_by_its_interpreter_is_not_taken_for_its_base(venv: Venv) -> None:
+    (venv.prefix / "pyvenv.cfg").unlink()
+    assert resolve(venv.python) == resolve(venv.prefix)
+    (venv.prefix / "bin/activate").unlink()
+    assert resolve(venv.python).prefix != venv.prefix, "a link beside no activate script is somebody's own"

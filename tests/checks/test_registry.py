@@ -2,6 +2,7 @@
 
 import ast
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from envdoctor.checks.areas import AREAS
 from envdoctor.checks.case import Case
 from envdoctor.checks.registry import Check, all_checks, judge
+from envdoctor.errors import ProfileError
 from envdoctor.model.fingerprint import Unread
 from envdoctor.model.profile import Waiver
 from tests.factories import make_facts as facts
@@ -83,3 +85,38 @@ def test_a_waiver_takes_a_finding_out_and_shows_its_reason(waiver: Waiver, left:
     verdict = judge(facts.case(profile=profile, pins=("torch==2.10.0",)), [waiver])
     assert len(verdict.findings) == left
     assert [entry.reason for entry in verdict.waived] == ["measured on this build"] * (1 - left)
+
+
+@pytest.mark.parametrize(
+    ("code", "hint"),
+    [
+        ("ED4031", "did you mean ED403? `envdoctor checks` lists the codes"),
+        ("anything", "`envdoctor checks` lists the codes"),
+    ],
+)
+def test_a_waiver_of_no_check_is_refused(code: str, hint: str) -> None:
+    profile = replace(facts.PROFILE, waivers=(Waiver(code="ED403", reason="x"), Waiver(code=code, reason="x")))
+    with pytest.raises(ProfileError) as caught:
+        judge(facts.case(profile=profile, pins=("torch==2.10.0",)))
+    assert caught.value.message == f"profile good: waivers[1].code: there is no check `{code}`"
+    assert caught.value.hint == hint
+
+
+def test_an_area_is_not_shown_as_whole_for_what_was_waived_or_is_missing() -> None:
+    def line(*sections: object, waivers: tuple[Waiver, ...] = ()) -> tuple[str, str]:
+        verdict = judge(facts.case(*sections), waivers)
+        return next((item.state, item.summary) for item in verdict.areas if item.area == "Installed files")
+
+    gone = replace(
+        facts.FILES,
+        owners=(facts.owner("numpy", files=10, missing=1),),
+        faults=(facts.missing("numpy", "numpy/__init__.py"),),
+    )
+    assert line(gone) == ("error", "10 files: 1 missing")
+    assert line(gone, waivers=(Waiver(code="ED202", reason="known"),)) == ("note", "10 files: 1 missing")
+    launcher = replace(
+        facts.FILES,
+        owners=(facts.owner("tqdm", files=10, missing=1),),
+        faults=(replace(facts.missing("tqdm", "x"), path="bin/tqdm"),),
+    )
+    assert line(launcher) == ("ok", "10 files as their RECORDs say, by size, but for 1 that no import needs")

@@ -43,10 +43,11 @@ envdoctor check  [TMP]/.venv   profile small   torch 2.11.0+cu128 (not imported)
 [✓] Driver / GPU        no NVIDIA kernel module, device file or driver library
 [✓] Sources             the profile names no sources
 
-error[ED201]: files of 1 distribution were deleted when another that writes the same paths was uninstalled
+error[ED201]: files of 1 distribution are missing, each at a path that another wheel writes too
   nvidia-cudnn-cu12 9.19.0.56: 1 of [N] files in its RECORD are missing:
     nvidia/cudnn/lib/libcudnn.so.9
   the same paths are written by nvidia-cudnn-cu11 and nvidia-cudnn-cu13, not installed now
+  an uninstall deletes every path of its RECORD, whoever else owns it
   help: Rebuild the profile's stack beside this one and swap it in; or, by hand: reinstall the
         surviving owners by force; a plain install changes nothing, since their metadata says they
         are there
@@ -57,7 +58,7 @@ For more about a finding, run `envdoctor explain ED201`.
 """
 
 QUIET = """\
-error[ED201]: files of 1 distribution were deleted when another that writes the same paths was uninstalled
+error[ED201]: files of 1 distribution are missing, each at a path that another wheel writes too
 
 Found 1 error (1 cause).   exit 1
 """
@@ -112,6 +113,7 @@ def test_every_way_to_name_the_venv_means_the_same(broken: Incident, named: str,
         ([], {"ENVDOCTOR_FAIL_ON": "warning"}, 1),
         (["--ignore", "ED201=known, the owner was told"], {}, 0),
         (["--ignore", "ed201=known", "--json"], {}, 0),
+        (["--ignore", "files-lost-to-another-uninstall=known"], {}, 0),
     ],
 )
 def test_exit_codes_are_the_same_in_every_format(
@@ -135,8 +137,8 @@ def test_a_waived_finding_is_shown_with_its_reason(broken: Incident) -> None:
     outcome = run_envdoctor("check", "-p", "small", "--ignore", "ED201=the owner was told", folder=broken.root)
     assert outcome.out.splitlines()[-5:] == [
         "waived:",
-        "  error[ED201] files of 1 distribution were deleted when another that writes the same paths was",
-        "    uninstalled (nvidia-cudnn-cu12), because: the owner was told",
+        "  error[ED201] files of 1 distribution are missing, each at a path that another wheel writes too",
+        "    (nvidia-cudnn-cu12), because: the owner was told",
         "",
         "Nothing found; 1 waived.   exit 0",
     ]

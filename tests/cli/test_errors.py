@@ -65,6 +65,16 @@ CASES: dict[str, tuple[list[str], str, str]] = {
         "`--ignore ED201` gives no reason",
         'say why it is accepted: `--ignore ED201="the reason"`',
     ),
+    "a waiver of no check": (
+        ["check", "--ignore", "ED999=known"],
+        "no check is called `ED999`",
+        "`envdoctor checks` lists them all",
+    ),
+    "a waiver of a misspelt check": (
+        ["check", "--ignore", "cold-compile-cach=known"],
+        "no check is called `cold-compile-cach`; near it: ED501 cold-compile-cache",
+        "`envdoctor checks` lists them all",
+    ),
     "waiver with an empty reason": (
         ["check", "--ignore", "ED201= "],
         "`--ignore ED201= ` gives no reason",
@@ -180,3 +190,12 @@ def test_a_bug_of_ours_is_not_a_finding(
         "error: envdoctor itself failed, so nothing can be told about the venv\n\n"
         "hint: this is a bug; report the lines above with the output of `envdoctor --version`\n"
     )
+
+
+def test_ctrl_c_while_it_is_still_importing_says_one_line(folder: Path) -> None:
+    (folder / "early").mkdir()
+    (folder / "early/typer.py").write_text(
+        "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n"
+    )
+    outcome = run_envdoctor("check", folder=folder, extra={"PYTHONPATH": str(folder / "early")})
+    assert outcome == Outcome(code=130, out="", err="error: interrupted\n")

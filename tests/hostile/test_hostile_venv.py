@@ -289,7 +289,7 @@ def test_a_file_that_everything_hangs_on_is_could_not_tell(venv: Venv, place: st
         (b'"a.py,sha256=x,1\nb.py,,\n', ("{record}:1: not a RECORD row",)),
         (
             b'"' + b"a" * 200_000 + b'",,\nb.py,,\n',
-            ("{record}:1: not a RECORD row (field larger than field limit (131072)); nothing after it was read",),
+            ("{record}:1: not a RECORD row",),
         ),
         (b"\n" * 600_000, ("{record}: not read, there are more than 500000 rows in all",)),
     ],

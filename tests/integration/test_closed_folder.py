@@ -4,11 +4,75 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.factories.make_venv import make_venv
+import pytest
+
+from tests.factories.make_venv import Venv, make_venv
+from tests.factories.make_wheel import make_wheel
 from tests.factories.run_envdoctor import environment
 
 ROOT = Path(__file__).resolve().parents[2]
 UNPRIVILEGED = ROOT / "tests" / "factories" / "unprivileged.py"
+
+
+def _check(venv: Venv, folder: Path, *options: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Check as somebody whom permissions bind, and return what it said."""
+    return subprocess.run(
+        [sys.executable, UNPRIVILEGED, "check", venv.prefix, *options],
+        cwd=ROOT,
+        env=environment(folder) | environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def venv(tmp_path: Path) -> Venv:
+    wheels = [make_wheel(tmp_path / "wheels", name, "1") for name in ("thing", "other")]
+    return make_venv(tmp_path / "venv", *wheels)
+
+
+def test_one_closed_metadata_folder_blinds_no_other_check(venv: Venv, tmp_path: Path) -> None:
+    info = venv.dist_info("thing")
+    (venv.site_packages / "other/__init__.py").unlink()
+    info.chmod(0)
+    try:
+        done = _check(venv, tmp_path / "user")
+    finally:
+        info.chmod(0o755)
+    # Not known to be missing: no error says that the distribution lacks its metadata.
+    heads = [line for line in done.stdout.splitlines() if line.startswith(("error", "warning", "note"))]
+    assert heads == [
+        "error[ED202]: other 1: 1 of 8 files missing",
+        "warning[ED208]: 4 things of the environment could not be read",
+    ]
+    assert f"{info}/METADATA: Permission denied" in done.stdout
+    assert done.returncode == 1
+
+
+def test_a_closed_folder_on_the_import_path_is_passed_over_as_python_does(venv: Venv, tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0)
+    try:
+        done = _check(venv, tmp_path / "user", PYTHONPATH=str(closed))
+    finally:
+        closed.chmod(0o755)
+    assert f"{closed} (PYTHONPATH): Permission denied; Python passes over it" in " ".join(done.stdout.split())
+    assert "could not tell" not in done.stdout
+    assert done.returncode == 0
+
+
+def test_one_reason_for_many_checks_is_said_once(venv: Venv, tmp_path: Path) -> None:
+    config = venv.prefix / "pyvenv.cfg"
+    config.chmod(0)
+    try:
+        done, verbose = _check(venv, tmp_path / "user"), _check(venv, tmp_path / "user", "-v")
+    finally:
+        config.chmod(0o644)
+    (line,) = [line for line in done.stdout.splitlines() if "checks (" in line]
+    assert line.startswith("  35 checks (ED101, ED103, ED104, ED105, ED201, ED202 and 29 more):")
+    assert "ED704" in verbose.stdout
+    assert done.returncode == 3
 
 
 def test_a_folder_without_permission_is_said_with_its_reason(tmp_path: Path) -> None:

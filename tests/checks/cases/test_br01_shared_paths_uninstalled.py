@@ -28,7 +28,7 @@ def test_br01_the_survivor_is_reinstalled_by_force(tmp_path: Path) -> None:
     assert real_error(venv, "import torch", host) == f"ImportError: {ERROR}"
     verdict = verdict_of(venv.prefix, host)
     assert outline(verdict, tmp_path) == [
-        "error ED201 files of 1 distribution were deleted when another that writes the same paths was uninstalled",
+        "error ED201 files of 1 distribution are missing, each at a path that another wheel writes too",
         f"  error ED301 `import torch` fails: {ERROR}",
     ]
     assert verdict.findings[0].subject == "nvidia-nvshmem-cu13"

@@ -59,7 +59,7 @@ def test_br25_the_forks_uninstall_took_the_module_along(tmp_path: Path) -> None:
     verdict = verdict_of(venv.prefix)
     assert first(verdict, tmp_path) == (
         "ED201",
-        "files of 1 distribution were deleted when another that writes the same paths was uninstalled",
+        "files of 1 distribution are missing, each at a path that another wheel writes too",
     )
     mend(verdict.findings[0], wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
     assert verdict_of(venv.prefix).findings == ()
