@@ -112,7 +112,8 @@ def _does_not_last(caches: Sequence[CompileCache], nodes: int) -> Finding:
             for cache in caches
         ),
         remediation=Remediation(
-            text=f"Keep it on a local disk that lasts{of_each}; deleting entries has no use, a stale one is never taken",
+            text=f"Keep it on a local disk that lasts{of_each}; deleting entries has no use, a stale one is never "
+            "taken",
             commands=tuple(commands if nodes == 1 else ()),
             safe=True,
         ),

@@ -40,7 +40,8 @@ def run(case: Case) -> Iterator[Finding]:
         name=NAME,
         severity="error",
         confidence="high",
-        title=f"files of {counted(len(lost), 'distribution')} are missing, each at a path that another wheel writes too",
+        title=f"files of {counted(len(lost), 'distribution')} are missing, each at a path that another wheel writes "
+        "too",
         subject=names,
         evidence=(
             *(line for damage in lost for line in _evidence(damage)),

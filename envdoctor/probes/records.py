@@ -250,6 +250,8 @@ class _Links:
 
     def lead_out(self, folder: str) -> bool:
         """Tell whether `folder`, absolute and normalized, lies behind a link out of root and site folder."""
+        if len(folder) > _MAXIMUM_PATH:
+            return False  # no such folder can exist, and its parts are not worth their memory
         above: list[str] = []
         leads = self.known.get(folder)
         while leads is None:

@@ -116,7 +116,7 @@ def _could_not_tell(verdict: Verdict, style: Style) -> Iterator[str]:
 
 
 def _by_reason(skipped: list[Skipped]) -> dict[str, list[Skipped]]:
-    """Return reason -> checks: one unreadable file keeps many checks from telling, through several families of facts."""
+    """Return reason -> checks: one unreadable file keeps many checks from telling, through several kinds of facts."""
     found: dict[str, list[Skipped]] = {}
     for skip in skipped:
         section, _, rest = skip.reason.partition(": ")
