@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envdoctor.model.plan import Change, Plan, User
+from envdoctor.model.plan import Change, Plan, SourceChange, User
 from envdoctor.model.wording import counted
 from envdoctor.stack.urls import shown
 
@@ -30,6 +30,7 @@ def plan_text(plan: Plan) -> str:
     ]
     lines += _changes(plan.changes) if plan.exists else []
     lines += _users(plan.users)
+    lines += source_lines(plan.sources)
     for warning in plan.warnings:
         lines += ["", f"warning: {warning}"]
     for missing in plan.unavailable:
@@ -66,6 +67,15 @@ def size(count: int) -> str:
             return f"{value:.0f} {unit}" if unit in ("bytes", "kB") else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.1f} TB"
+
+
+def source_lines(changes: Sequence[SourceChange]) -> list[str]:
+    """Return which source files come back, and from where."""
+    return [
+        f"  {'sources' if not index else '':13}{change.path} from commit {change.commit[:12]}"
+        + ("" if change.before else ", which is missing now")
+        for index, change in enumerate(changes)
+    ]
 
 
 def _users(users: Sequence[User]) -> Iterator[str]:

@@ -10,7 +10,7 @@ import typer
 from envdoctor import __version__, profile_store
 from envdoctor.cli.kept import agreed
 from envdoctor.cli.options import FormatOption, JsonOption, ProfileOption
-from envdoctor.cli.plan_text import outcome_text, plan_text, size
+from envdoctor.cli.plan_text import outcome_text, plan_text, size, source_lines
 from envdoctor.cli.signals import stoppable
 from envdoctor.cli.terminal import say, write_result
 from envdoctor.errors import RestoreError, UsageError
@@ -31,6 +31,9 @@ RehearseOption = Annotated[
     bool,
     typer.Option("--rehearse", help="Build and verify the copy, as far as its wheels are to be had, and discard it."),
 ]
+SourcesOption = Annotated[
+    bool, typer.Option("--sources", help="Put the profile's source files back too, from git, never over other work.")
+]
 UnlessInUseOption = Annotated[
     bool, typer.Option("--unless-in-use", help="Refuse to swap while a process runs from the venv.")
 ]
@@ -50,6 +53,7 @@ def restore(
         typer.Option("--wheelhouse", metavar="DIR", help="Folder of wheels, asked first (see `fetch`). Repeatable."),
     ] = [],  # noqa: B006 - typer reads the default and never shares it
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    sources: SourcesOption = False,
     unless_in_use: UnlessInUseOption = False,
     force: Annotated[bool, typer.Option("--force", help="Rebuild even when the stack is already in place.")] = False,
     output_format: FormatOption = "text",
@@ -73,6 +77,7 @@ def restore(
         python=python,
         offline=offline or host.environ.get("UV_OFFLINE", "").lower() in {"1", "true", "yes", "on"},
         wheelhouses=wheelhouses.chosen(wheelhouse, file, host.cwd),
+        sources=sources,
         while_in_use=not unless_in_use,
     )
     recovered = () if dry_run else _recover(target)
@@ -82,14 +87,14 @@ def restore(
     if rehearse:
         return _rehearse(prepared, as_json=as_json)
     if not force and (verified := _in_place(prepared)):
-        return _say_in_place(prepared, verified, as_json=as_json)
+        return _say_in_place(prepared, verified, yes=yes, as_json=as_json)
     say(plan_text(prepared.plan))
     if not prepared.plan.unavailable and not yes and not agreed(f"Restore {prepared.plan.target}?"):
         say(_state(prepared))
         return ExitCode.INTERRUPTED
     done = _carry_out(prepared)
     done = replace(done, recovered=(*recovered, *done.recovered))
-    _write(as_json, outcome_text(done), prepared, {"status": "restored", "result": _result(done)})
+    _write(as_json, outcome_text(done) + _put_back(prepared), prepared, {"status": "restored", "result": _result(done)})
     return ExitCode.OK
 
 
@@ -124,13 +129,29 @@ def _in_place(prepared: Prepared) -> Verified | None:
         return restoring.already_in_place(prepared, _examiner(prepared), listen)
 
 
-def _say_in_place(prepared: Prepared, verified: Verified, *, as_json: bool) -> int:
+def _say_in_place(prepared: Prepared, verified: Verified, *, yes: bool, as_json: bool) -> int:
+    changes = prepared.plan.sources
+    if changes:
+        say("\n".join(source_lines(changes)))
+        if not yes and not agreed(f"Put back {counted(len(changes), 'source file')}?"):
+            return ExitCode.INTERRUPTED
     text = (
         f"{prepared.plan.target} already holds {prepared.plan.profile}: {counted(verified.distributions, 'package')}, "
-        f"{counted(verified.files, 'file')} ({size(verified.bytes)}) verified by sha256; nothing to do\n"
+        f"{counted(verified.files, 'file')} ({size(verified.bytes)}) verified by sha256"
+        + ("" if changes else "; nothing to do")
+        + "\n"
     )
-    _write(as_json, text, prepared, {"status": "already in place"})
+    _write(as_json, text + _put_back(prepared), prepared, {"status": "already in place"})
     return ExitCode.OK
+
+
+def _put_back(prepared: Prepared) -> str:
+    if not prepared.plan.sources:
+        return ""
+    from envdoctor.stack.source_files import put_back
+
+    put_back(prepared.request.file, prepared.plan.sources, prepared.host.environ)
+    return f"{counted(len(prepared.plan.sources), 'source file')} put back from git\n"
 
 
 def _carry_out(prepared: Prepared) -> Restored:

@@ -88,6 +88,19 @@ class User:
 
 
 @frozen
+class SourceChange:
+    """One file that is to be put back."""
+
+    path: str
+    """Relative to the project's folder, as the profile names it."""
+    commit: str
+    """The newest commit that has it as the profile wants it."""
+    before: str
+    """sha256 of what is there now; empty when it is missing."""
+    sha256: str
+
+
+@frozen
 class Plan:
     """A whole restore, before it runs."""
 
@@ -112,6 +125,8 @@ class Plan:
     """Nothing may be fetched."""
     users: tuple[User, ...] = ()
     """Running processes that use the venv."""
+    sources: tuple[SourceChange, ...] = ()
+    """Files of the training code that are to be put back from git; only when that was asked for."""
 
     @property
     def download_bytes(self) -> int:

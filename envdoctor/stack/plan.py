@@ -7,7 +7,7 @@ from packaging.version import InvalidVersion, Version
 
 from envdoctor.model.frozen import frozen
 from envdoctor.model.lock import LockedPackage
-from envdoctor.model.plan import Change, Interpreter, Plan, PlannedPackage, User
+from envdoctor.model.plan import Change, Interpreter, Plan, PlannedPackage, SourceChange, User
 from envdoctor.model.wording import counted
 from envdoctor.profile_store import ProfileFile
 from envdoctor.stack.installed import Installed
@@ -39,6 +39,7 @@ def assemble(  # noqa: PLR0913 - the facts a plan is made of
     warnings: Sequence[str],
     offline: bool = False,
     users: tuple[User, ...] = (),
+    sources: tuple[SourceChange, ...] = (),
 ) -> Plan:
     """Put the facts together. `keep` is where the old venv would go."""
     packages = tuple(
@@ -63,6 +64,7 @@ def assemble(  # noqa: PLR0913 - the facts a plan is made of
         steps=_steps(target, keep, present, len(packages)),
         offline=offline,
         users=users,
+        sources=sources,
     )
 
 

@@ -26,6 +26,7 @@ from envdoctor.stack.generations import NOTE, compile_cache_in
 from envdoctor.stack.in_use import users
 from envdoctor.stack.installed import installed, version_of
 from envdoctor.stack.settings import Sources
+from envdoctor.stack.source_files import plan_sources
 from envdoctor.stack.store import STORE, Store
 from envdoctor.stack.strangers import strangers
 from envdoctor.stack.swap import sync_file_system
@@ -50,6 +51,8 @@ class Request:
     offline: bool = False
     wheelhouses: tuple[Path, ...] = ()
     """Folders of wheels to take before any other source."""
+    sources: bool = False
+    """Put the profile's source files back too, from git."""
     while_in_use: bool = True
     """Swap under processes that run from the venv; else that is refused, also when one is started meanwhile."""
 
@@ -89,6 +92,7 @@ def prepare(request: Request, host: Host) -> Prepared:
     store = Store.of(request.target)
     refuse_no_venv(store.target)
     refuse_strangers(store.target)
+    sources_changed = plan_sources(request.file, host.environ) if request.sources else ()
     uv = uv_tool.locate(host.environ, host.cwd)
     pip = with_wheelhouses(pip_config.read(host.environ, host.home, venv=store.target), request.wheelhouses)
     wanted = interpreters.Wanted(
@@ -123,6 +127,7 @@ def prepare(request: Request, host: Host) -> Prepared:
         found=found,
         offline=request.offline,
         users=looking.result(),
+        sources=sources_changed,
         warnings=(
             *configured.warnings,
             *_ownership(store.target, host),

@@ -37,6 +37,7 @@ SURFACE = {
         "--offline",
         "--wheelhouse",
         "--yes/-y",
+        "--sources",
         "--unless-in-use",
         "--force",
         "--format (ENVDOCTOR_FORMAT)",
