@@ -9,8 +9,9 @@ from typing import NoReturn
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Raise KeyboardInterrupt in the block for SIGTERM and SIGHUP, as Ctrl-C does."""
-    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    """Raise KeyboardInterrupt in the block for SIGTERM and SIGHUP, as Ctrl-C does; what nohup ignores stays ignored."""
+    wanted = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, _interrupt) for number in wanted}
     try:
         yield
     finally:

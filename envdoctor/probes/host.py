@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 
+from envdoctor.errors import UsageError
 from envdoctor.model.frozen import frozen
 
 _TRIPLETS = {"x86_64": "x86_64-linux-gnu", "aarch64": "aarch64-linux-gnu"}
@@ -43,7 +44,7 @@ class Host:
             home=Path(os.path.expanduser("~")),  # noqa: PTH111 - Path.home() raises where ~ cannot be told
             user=_user(),
             uid=os.getuid(),
-            cwd=Path.cwd(),
+            cwd=_working_folder(),
             machine=machine,
             tmp=Path(tempfile.gettempdir()),
             library_dirs=default_library_dirs(machine),
@@ -55,6 +56,15 @@ def default_library_dirs(machine: str) -> tuple[str, ...]:
     triplet = _TRIPLETS.get(machine)
     multiarch = (f"/lib/{triplet}", f"/usr/lib/{triplet}") if triplet else ()
     return (*multiarch, "/lib64", "/usr/lib64", "/lib", "/usr/lib")
+
+
+def _working_folder() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise UsageError(
+            "the folder that this command was started in does not exist any more", "change to one that does: `cd`"
+        ) from error
 
 
 def _user() -> str:

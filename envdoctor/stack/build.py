@@ -55,8 +55,7 @@ def build(
             "--no-project",
             "--python",
             plan.interpreter.path,
-            "--prompt",
-            prompt,
+            f"--prompt={prompt}",
             folder,
         )
     )

@@ -67,6 +67,8 @@ class Prepared:
     plan: Plan
     locked: Mapping[str, LockedPackage]
     sources: Sources
+    lock_sha256: str
+    """Of the lock's file as it was when the plan was made."""
     identity: int | None
     """Inode of the store's witness when the plan was made, None when there was none: tells whether it was swapped."""
 
@@ -92,6 +94,7 @@ def prepare(request: Request, host: Host) -> Prepared:
     store = Store.of(request.target)
     refuse_no_venv(store.target)
     refuse_strangers(store.target)
+    lock_sha256 = sha256(request.file.lock_path.read_bytes()).hexdigest()
     sources_changed = plan_sources(request.file, host.environ) if request.sources else ()
     uv = uv_tool.locate(host.environ, host.cwd)
     pip = with_wheelhouses(pip_config.read(host.environ, host.home, venv=store.target), request.wheelhouses)
@@ -141,6 +144,7 @@ def prepare(request: Request, host: Host) -> Prepared:
         plan=plan,
         locked=chosen,
         sources=configured,
+        lock_sha256=lock_sha256,
         identity=durable.inode(store.witness),
     )
 
@@ -225,7 +229,7 @@ def _make_copy(prepared: Prepared, copying: Copying, examine: Examine, listen: L
 def _sign(prepared: Prepared, folder: Path) -> None:
     note = {
         "profile": prepared.plan.profile,
-        "lock_sha256": sha256(prepared.request.file.lock_path.read_bytes()).hexdigest(),
+        "lock_sha256": prepared.lock_sha256,
         "restored_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "envdoctor": __version__,
     }

@@ -129,7 +129,8 @@ def uninterrupted() -> Iterator[None]:
         return
     came: list[int] = []
     # Not a signal mask: another thread would take the signal, and Python would still raise in this one.
-    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _STOPS}
+    wanted = [number for number in _STOPS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in wanted}
     try:
         yield
     finally:
