@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from envdoctor.checks.case import Case
 from envdoctor.checks.contest import Contest, contests
 from envdoctor.checks.damage import file_tokens, site_relative
-from envdoctor.checks.remedies import reinstall_command, restore_or, uninstall_command
+from envdoctor.checks.remedies import reinstall_command, repair_or, restore_or, uninstall_command
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
 from envdoctor.probes.distributions import Distributions
@@ -88,7 +88,7 @@ def _remedy(case: Case, contest: Contest) -> Remediation:
             text=f"Decide which of {names} this environment needs, uninstall the others, then reinstall that one by "
             "force: the uninstall deletes the module"
         )
-    return restore_or(
+    return repair_or(
         case,
         f"first uninstall all but {contest.wanted}, then reinstall it by force: the uninstall deletes the module",
         [

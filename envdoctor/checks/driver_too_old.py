@@ -61,17 +61,19 @@ def run(case: Case) -> Iterator[Finding]:
 
 
 def _other_build(case: Case, build: TorchBuild) -> list[str]:
-    """Return the commands that swap the build for the driver's CUDA major.
+    """Return the command that swaps the build for the driver's CUDA major.
 
-    The libraries of the present major go first: uninstalled later they would take shared files of the new ones along.
+    The libraries of the present major go before the new build comes: uninstalled later they would take shared files of
+    it along. They go only once uv has found that build.
     """
     items = case.facts[Distributions].items
     libraries = [item.name for item in items if owner_major(item.name, item.version) == build.cuda_major]
     public = build.version.partition("+")[0]
-    return [
-        *([uninstall_command(case, libraries)] if libraries else []),
-        f"uv pip install --python {case.python} --torch-backend auto --reinstall-package torch torch=={public}",
-    ]
+    options = f"--python {case.python} --torch-backend auto --reinstall-package torch torch=={public}"
+    if not libraries:
+        return [f"uv pip install {options}"]
+    steps = (f"uv pip install --dry-run {options}", uninstall_command(case, libraries), f"uv pip install {options}")
+    return [" && ".join(steps)]
 
 
 def _finding(case: Case, title: str, gpu: Gpu, commands: Sequence[str] = ()) -> Finding:

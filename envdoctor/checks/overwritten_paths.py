@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from envdoctor.checks.case import Case
 from envdoctor.checks.contest import Contest, contests
 from envdoctor.checks.damage import file_tokens, site_relative
-from envdoctor.checks.remedies import reinstall_command, restore_or, uninstall_command
+from envdoctor.checks.remedies import reinstall_command, repair_or, restore_or, uninstall_command
 from envdoctor.model.finding import Confidence, Finding, Remediation, Severity
 from envdoctor.model.wording import counted
 from envdoctor.probes.installed_files import Contested
@@ -116,7 +116,7 @@ def _remedy(case: Case, pairs: Sequence[Contest]) -> Remediation:
     others = sorted({name for pair in pairs for name in pair.unwanted} - required.keys())
     if not others:
         return _keep(case, pairs, wanted, required)
-    return restore_or(
+    return (restore_or if required else repair_or)(
         case,
         "first uninstall the distributions that are not meant to be here, then reinstall the owners by force: the "
         "uninstall deletes the shared files, so the second step must follow",

@@ -77,6 +77,30 @@ def restore_or(case: Case, text: str, commands: Iterable[str]) -> Remediation:
     return Remediation(text=text, commands=tuple(commands), safe=False)
 
 
+def repair_or(case: Case, text: str, commands: Iterable[str]) -> Remediation:
+    """Return the repair on a copy for several steps between which the venv would be broken, where repair can do it.
+
+    Unlike uv's lines it takes the sources that pip is configured with, and takes nothing away before the rest is there.
+    """
+    steps = tuple(commands)
+    if case.profile is not None or not _can_repair(case):
+        return restore_or(case, text, steps)
+    return Remediation(
+        text=f"Mend it on a copy, which is verified and then swapped in; or, by hand: {text}",
+        commands=(f"envdoctor repair --venv {case.prefix}",),
+        safe=True,
+        by_hand=steps,
+    )
+
+
+def _can_repair(case: Case) -> bool:
+    """Tell whether `envdoctor repair` would not refuse: a venv, and no wheel whose own RECORD its files do not fit."""
+    files, installed = case.facts.get(InstalledFiles), case.facts.get(Distributions)
+    if not case.facts[Interpreter].is_venv or files is None or installed is None:
+        return False
+    return not any(fault.published_at for fault in files.faults)
+
+
 def without_library_folder(case: Case, file: str) -> str:
     """Return the shell command that takes a file's folder out of LD_LIBRARY_PATH and leaves the other elements."""
     environment = case.facts.get(Environment)

@@ -20,6 +20,8 @@ class Remediation:
     """Shell commands that can be pasted as they stand, in order."""
     safe: bool = False
     """True when the commands change nothing that was not shown first and can be undone."""
+    by_hand: tuple[str, ...] = ()
+    """Shell commands that do the same in the venv itself, in order: while they run, the venv is broken."""
 
 
 @frozen

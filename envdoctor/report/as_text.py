@@ -93,6 +93,9 @@ def _help(finding: Finding, style: Style, indent: str) -> Iterator[str]:
     yield from style.wrap(remedy.text, lead, " " * len(lead))
     # A command is data to paste: it is never wrapped, whatever the width.
     yield from (" " * len(lead) + style.paint("command", printable(command)) for command in remedy.commands)
+    if remedy.by_hand:
+        yield " " * len(lead) + "or, by hand:"
+    yield from (" " * len(lead) + style.paint("command", printable(command)) for command in remedy.by_hand)
 
 
 def _could_not_tell(verdict: Verdict, style: Style) -> Iterator[str]:

@@ -241,6 +241,8 @@ def _verdicts(request: Request, host: Host, target: Path) -> list[Verdict]:
             path=site_relative(contest.paths[0].path),
         )
         for contest in contests(case)
+        # A stray file that no code of its owners imports is nobody's harm; what something requires stays.
+        if not contest.unused and not contest.required
     ]
 
 

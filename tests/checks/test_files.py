@@ -139,10 +139,27 @@ def test_finds_ed203_whose_bytes_lie_there_and_mends_in_two_steps() -> None:
         f"{NCCL}: owned by nvidia-nccl-cu12 2.27.5 and nvidia-nccl-cu13 2.28.9; the bytes on disk are of "
         "nvidia-nccl-cu13 (told by size)",
     )
-    assert finding.remediation.commands == (
+    assert finding.remediation.commands == (f"envdoctor repair --venv {facts.PREFIX}",)
+    assert finding.remediation.text == (
+        "Mend it on a copy, which is verified and then swapped in; or, by hand: first uninstall the distributions that "
+        "are not meant to be here, then reinstall the owners by force: the uninstall deletes the shared files, so the "
+        "second step must follow"
+    )
+    assert finding.remediation.by_hand == (
         f"uv pip uninstall {PYTHON} nvidia-cudnn-cu13 nvidia-nccl-cu13",
         f"uv pip install {PYTHON} --no-deps --reinstall-package nvidia-cudnn-cu12 --reinstall-package nvidia-nccl-cu12 "
         "nvidia-cudnn-cu12==9.10 nvidia-nccl-cu12==2.27.5",
+    )
+
+
+def test_ed203_names_no_repair_that_would_refuse() -> None:
+    fault = replace(facts.resized("thing", "thing/x.so"), published_at="/cache/thing/x.so")
+    claims = (("nvidia-nccl-cu12", "2.27.5"), ("nvidia-nccl-cu13", "2.28.9"))
+    files = _files(contested=(facts.contested(NCCL, *claims, on_disk=("nvidia-nccl-cu13",)),), faults=(fault,))
+    (finding,) = overwritten_paths.run(facts.case(files))
+    assert finding.remediation.commands == (
+        f"uv pip uninstall {PYTHON} nvidia-nccl-cu13",
+        f"uv pip install {PYTHON} --no-deps --reinstall-package nvidia-nccl-cu12 nvidia-nccl-cu12==2.27.5",
     )
 
 

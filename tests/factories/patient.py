@@ -1,6 +1,7 @@
 """Examining an environment in a test, and running the commands a finding gives exactly as they stand."""
 
 import os
+import shlex
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from envdoctor.model.verdict import Verdict
 from envdoctor.probes.host import Host
 from tests.factories.make_reading import bare_host
 from tests.factories.make_venv import uv_environment
+from tests.factories.run_envdoctor import COMMAND
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,15 +51,26 @@ def commands_of(finding: Finding, root: Path) -> list[str]:
     return [command.replace(str(root), "[TMP]") for command in finding.remediation.commands]
 
 
-def mend(finding: Finding, *, wheels: Path, cache: Path) -> None:
-    """Run the finding's commands in a shell, one after the other, with `wheels` as uv's only source."""
+def by_hand(finding: Finding, root: Path) -> list[str]:
+    """Return the lines that do the same by hand, the test's folder written as [TMP]."""
+    return [command.replace(str(root), "[TMP]") for command in finding.remediation.by_hand]
+
+
+def mend(finding: Finding, *, wheels: Path, cache: Path, hands: bool = False) -> None:
+    """Run the finding's commands in a shell, one after the other, with `wheels` as uv's only source.
+
+    `hands` takes the lines that do it by hand. A command of ours gets the `--yes` that a person would say.
+    """
     environment = uv_environment(cache) | {
         "UV_FIND_LINKS": str(wheels),
         "UV_NO_INDEX": "1",
         "PATH": f"{Path(uv.find_uv_bin()).parent}:{os.environ['PATH']}",
     }
-    assert finding.remediation.commands, "the finding gives no command"
-    for command in finding.remediation.commands:
+    commands = finding.remediation.by_hand if hands else finding.remediation.commands
+    assert commands, "the finding gives no command"
+    for command in commands:
+        if command.startswith("envdoctor repair "):
+            command = f"{shlex.join(COMMAND)} {command.removeprefix('envdoctor ')} --yes"  # noqa: PLW2901
         done = subprocess.run(
             ["bash", "-ec", command], env=environment, capture_output=True, text=True, check=False, cwd=wheels.parent
         )

@@ -2,14 +2,17 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.factories.make_cuda import host_without_cache, make_library, make_linked_torch, real_error
 from tests.factories.make_venv import install, make_venv
-from tests.factories.patient import commands_of, mend, outline, verdict_of
+from tests.factories.patient import by_hand, commands_of, mend, outline, verdict_of
 
 LIBRARY = "nvidia/nccl/lib/libnccl.so.2"
 
 
-def test_br05_two_steps_in_one_plan(tmp_path: Path) -> None:
+@pytest.mark.parametrize("hands", [False, True], ids=["on a copy", "by hand"])
+def test_br05_two_steps_in_one_plan(tmp_path: Path, *, hands: bool) -> None:
     wheels = tmp_path / "wheels"
     cu13 = make_library(
         wheels, "nvidia-nccl-cu13", "2.29.7", LIBRARY, exports=["ncclCommInitRank", "ncclCommResume"]
@@ -36,14 +39,15 @@ def test_br05_two_steps_in_one_plan(tmp_path: Path) -> None:
         f"{LIBRARY} lacks it: found via RPATH, of nvidia-nccl-cu12 2.29.3",
         "no other file of this environment has it",
     )
-    # Uninstalling alone would take the shared file away.
-    assert commands_of(verdict.findings[0], tmp_path) == [
+    # Uninstalling alone would take the shared file away; the repair does both on a copy.
+    assert commands_of(verdict.findings[0], tmp_path) == ["envdoctor repair --venv [TMP]/venv"]
+    assert by_hand(verdict.findings[0], tmp_path) == [
         "uv pip uninstall --python [TMP]/venv/bin/python nvidia-nccl-cu12",
         "uv pip install --python [TMP]/venv/bin/python --no-deps --reinstall-package nvidia-nccl-cu13 "
         "nvidia-nccl-cu13==2.29.7",
     ]
 
-    mend(verdict.findings[0], wheels=wheels, cache=tmp_path / ".uv-cache")
+    mend(verdict.findings[0], wheels=wheels, cache=tmp_path / ".uv-cache", hands=hands)
     assert real_error(venv, "import torch", host) == ""
     assert verdict_of(venv.prefix, host).findings == ()
 

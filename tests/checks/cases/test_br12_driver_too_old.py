@@ -8,7 +8,7 @@ from tests.factories.make_driver import FakeGpu, host_with, make_driver
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import install, make_venv, uninstall
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import commands_of, first, verdict_of
+from tests.factories.patient import commands_of, first, mend, verdict_of
 
 EIGHT = tuple(FakeGpu(uuid=f"GPU-{at}") for at in range(8))
 
@@ -31,12 +31,19 @@ def test_br12_the_build_is_too_new_for_the_driver(tmp_path: Path) -> None:
         "the driver supports CUDA up to 12.8",
     )
     # CUDA 13's libraries go first: uninstalled later they would delete the files they share with CUDA 12's.
+    # They stay until uv has found the other build.
+    build = "--python [TMP]/venv/bin/python --torch-backend auto --reinstall-package torch torch==2.11.0"
     assert commands_of(verdict.findings[0], tmp_path) == [
-        "uv pip uninstall --python [TMP]/venv/bin/python nvidia-cudnn-cu13",
-        "uv pip install --python [TMP]/venv/bin/python --torch-backend auto --reinstall-package torch torch==2.11.0",
+        f"uv pip install --dry-run {build} && "
+        "uv pip uninstall --python [TMP]/venv/bin/python nvidia-cudnn-cu13 && "
+        f"uv pip install {build}"
     ]
+    (tmp_path / "nothing").mkdir()
+    with pytest.raises(AssertionError, match="no solution found|No solution found|not found"):
+        mend(verdict.findings[0], wheels=tmp_path / "nothing", cache=tmp_path / "empty-cache")
+    assert (venv.site_packages / "nvidia/cudnn/lib/libcudnn.so.9").exists()
 
-    # The second command asks torch's own index; what it would bring is put in by hand.
+    # The command asks torch's own index; what it would bring is put in by hand.
     uninstall(venv, "nvidia-cudnn-cu13")
     install(venv, make_torch(wheels, "2.11.0+cu128", "12.8"))
     assert verdict_of(venv.prefix, host).findings == ()

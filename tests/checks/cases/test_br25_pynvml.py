@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.factories.make_venv import Venv, install, make_venv, uninstall
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import commands_of, first, mend, verdict_of
+from tests.factories.patient import by_hand, commands_of, first, mend, verdict_of
 
 REDIRECTOR = "import sys, warnings\nclass Finder:\n    def find_spec(self, name, path=None, target=None): pass\n"
 
@@ -31,7 +33,8 @@ def _venv(root: Path) -> tuple[Venv, tuple[Path, Path, Path]]:
     return make_venv(root / "venv", wheels[0]), wheels
 
 
-def test_br25_the_fork_lies_over_the_official_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("hands", [False, True], ids=["on a copy", "by hand"])
+def test_br25_the_fork_lies_over_the_official_one(tmp_path: Path, *, hands: bool) -> None:
     venv, (_, fork, _) = _venv(tmp_path)
     install(venv, fork)
     verdict = verdict_of(venv.prefix)
@@ -40,13 +43,14 @@ def test_br25_the_fork_lies_over_the_official_one(tmp_path: Path) -> None:
         "the module pynvml is installed by nvidia-ml-py 12.570.86 and nvidia-ml-py3 7.352.0 at once; "
         "the one on disk is nvidia-ml-py3's",
     )
-    # Both steps: the uninstall alone would leave no pynvml at all.
-    assert commands_of(verdict.findings[0], tmp_path) == [
+    # Between the two lines by hand there is no pynvml at all; the repair does both on a copy.
+    assert commands_of(verdict.findings[0], tmp_path) == ["envdoctor repair --venv [TMP]/venv"]
+    assert by_hand(verdict.findings[0], tmp_path) == [
         "uv pip uninstall --python [TMP]/venv/bin/python nvidia-ml-py3",
         "uv pip install --python [TMP]/venv/bin/python --no-deps --reinstall-package nvidia-ml-py "
         "nvidia-ml-py==12.570.86",
     ]
-    mend(verdict.findings[0], wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
+    mend(verdict.findings[0], wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache", hands=hands)
     assert verdict_of(venv.prefix).findings == ()
     assert (venv.site_packages / "pynvml.py").read_text() == "V = 'official'\n"
 

@@ -45,7 +45,7 @@ def test_the_whole_document() -> None:
         "evidence": ["asked for by torch/lib/libtorch_cuda.so"],
         "explains": [],
         "caused_by": 0,
-        "remediation": {"text": "mend the cause", "commands": [], "safe": False},
+        "remediation": {"text": "mend the cause", "commands": [], "safe": False, "by_hand": []},
     }
     del value["findings"]
     assert value == {
@@ -83,7 +83,7 @@ def test_the_whole_document() -> None:
                     "evidence": [],
                     "explains": [],
                     "caused_by": None,
-                    "remediation": {"text": "reinstall the owner", "commands": [], "safe": False},
+                    "remediation": {"text": "reinstall the owner", "commands": [], "safe": False, "by_hand": []},
                 },
                 "reason": "empty file",
             }
