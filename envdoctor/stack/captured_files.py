@@ -1,6 +1,7 @@
 """Writing what a capture found: the wheels that are kept, the lock, the profile. The profile comes last."""
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from envdoctor.model.lock import Lock, LockedPackage
 from envdoctor.model.profile import Profile
 from envdoctor.stack import pylock_text
 from envdoctor.stack.captured_profile import profile_toml
+from envdoctor.stack.durable import sync_folder
 from envdoctor.stack.events import Event, Listener
 from envdoctor.stack.installed_wheels import Found, ToKeep
 from envdoctor.stack.locking import text_of
@@ -114,8 +116,12 @@ def write(place: Place, wheels: Sequence[LockedWheel], profile: Profile, machine
         temporary = path.with_name(f".{path.name}.part")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_text(text, encoding="utf-8")
+            with temporary.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
             temporary.replace(path)
+            sync_folder(path.parent)
         except OSError as error:
             temporary.unlink(missing_ok=True)
             raise CaptureError(

@@ -1,5 +1,6 @@
 """Facts to a plan: pure, so that what is shown is what was decided."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -60,7 +61,7 @@ def assemble(  # noqa: PLR0913 - the facts a plan is made of
         changes=differing,
         unchanged=sum(name in present.installed for name in locked)
         - sum(bool(c.before and c.after) for c in differing),
-        warnings=(*warnings, *_losses(present, locked)),
+        warnings=(*warnings, *_losses(target, present, locked)),
         steps=_steps(target, keep, present, len(packages)),
         offline=offline,
         users=users,
@@ -92,10 +93,11 @@ def _equal(before: str, after: str) -> bool:
         return before == after
 
 
-def _losses(present: Present, locked: Mapping[str, LockedPackage]) -> list[str]:
+def _losses(target: Path, present: Present, locked: Mapping[str, LockedPackage]) -> list[str]:
+    python = shlex.quote(str(target / "bin" / "python"))
     told = [
         f"{item.name} {item.version} ({item.note}) is not in the lock and will be in the old venv only; "
-        f"put it back with `uv pip install --no-deps {_back(item)}`"
+        f"put it back with `uv pip install --python {python} --no-deps {_back(item)}`"
         for item in present.installed.values()
         if item.note and item.name not in locked
     ]
@@ -107,7 +109,7 @@ def _losses(present: Present, locked: Mapping[str, LockedPackage]) -> list[str]:
 def _back(item: Installed) -> str:
     place = item.note.split(" from ")[-1].removeprefix("from ")
     local = place.removeprefix("file://")
-    return f"-e {local}" if item.note.startswith("editable") else local
+    return f"-e {shlex.quote(local)}" if item.note.startswith("editable") else shlex.quote(local)
 
 
 def _steps(target: Path, keep: Path, present: Present, count: int) -> tuple[str, ...]:

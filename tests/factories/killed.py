@@ -2,8 +2,9 @@
 
 Run as a program in place of `python -m envdoctor`. An audit hook (PEP 578) sees each change before it happens: opens
 for writing, renames, links, removals, folders made, modes changed, children started, and the look-up of renameat2 and
-syncfs that comes right before their calls. They count from the first one in the venv's store on. With
-ENVDOCTOR_TEST_KILL_AT=N the process ends at the N-th; each one before it is written to the file ENVDOCTOR_TEST_EVENTS.
+syncfs that comes right before their calls. They count from the first one in the venv's store on, or in the folder that
+ENVDOCTOR_TEST_FROM names. With ENVDOCTOR_TEST_KILL_AT=N the process ends at the N-th; each one before it is written to
+the file ENVDOCTOR_TEST_EVENTS.
 With ENVDOCTOR_TEST_NO_EXCHANGE renameat2 is not found in the C library, as with an old one.
 """
 
@@ -45,7 +46,7 @@ def _told(event: str, arguments: tuple[object, ...]) -> str:
     return ""
 
 
-def _watch(kill_at: int, events: str, *, exchange: bool) -> None:
+def _watch(kill_at: int, events: str, begins: str, *, exchange: bool) -> None:
     descriptor = os.open(events, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     count = 0
 
@@ -56,7 +57,7 @@ def _watch(kill_at: int, events: str, *, exchange: bool) -> None:
         line = _told(event, arguments)
         if not line or any(part in line for part in ("__pycache__", "/pycache", "/dev/", "/.cache/envdoctor/")):
             return  # what is kept to be faster the next time is written now and then
-        if not count and "/.envdoctor/" not in line:
+        if not count and begins not in line:
             return  # planning, which writes into temporary folders only
         count += 1
         if count == kill_at:
@@ -72,6 +73,7 @@ if __name__ == "__main__":
     _watch(
         int(os.environ.pop("ENVDOCTOR_TEST_KILL_AT", "0")),
         os.environ.pop("ENVDOCTOR_TEST_EVENTS"),
+        os.environ.pop("ENVDOCTOR_TEST_FROM", "/.envdoctor/"),
         exchange=not os.environ.pop("ENVDOCTOR_TEST_NO_EXCHANGE", ""),
     )
     main()

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from tests.factories.make_stack import Stack, make_stack
 from tests.factories.make_venv import Venv, make_venv, tree_state
 from tests.factories.make_wheel import make_wheel, record_hash, sha256
 
+KILLED = Path(__file__).parents[1] / "factories" / "killed.py"
 DATA = {
     "odd/__init__.py": "x = 1\n",
     "odd-1.0.data/scripts/odd-tool": "#!python\nprint('odd')\n",
@@ -221,6 +223,42 @@ def test_offline_every_package_becomes_a_wheel(stack: Stack) -> None:
     fresh = {"UV_CACHE_DIR": str(stack.folder / "fresh"), "PIP_FIND_LINKS": ""}
     assert stack.run("restore", "-p", "mine", "--venv", "other", "-y", "--offline", extra=fresh).code == 0
     assert _digest(stack, "other") == _digest(stack, "venv")
+
+
+def test_killed_at_every_point_it_leaves_no_profile_or_a_whole_one(stack: Stack, tmp_path: Path) -> None:
+    shutil.rmtree(stack.folder / "wheels")
+    command = ("capture", "mine", "--venv", "venv", "--offline", "--json")
+    written = [stack.folder / name for name in ("profiles/mine.toml", "lockfiles/mine.txt", "lockfiles/mine.wheels")]
+    events = tmp_path / "events"
+
+    def run(at: int) -> int:
+        extra = {"ENVDOCTOR_TEST_KILL_AT": str(at), "ENVDOCTOR_TEST_EVENTS": str(events)}
+        extra["ENVDOCTOR_TEST_FROM"] = f"{stack.folder}/lockfiles"
+        done = subprocess.run(
+            [sys.executable, KILLED, *command],
+            cwd=stack.folder, env=stack.environment | extra, capture_output=True, check=False,
+        )  # fmt: skip
+        return done.returncode
+
+    venv = tree_state(stack.venv)
+    assert run(0) == 0
+    whole = [path.read_text() for path in written[:2]]
+    points = len(events.read_text().splitlines())
+    assert points >= 12
+    for at in range(1, points + 1):
+        for path in written:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        assert run(at) == -signal.SIGKILL, at
+        if written[0].exists():
+            assert [path.read_text() for path in written[:2]] == whole, at
+        else:
+            for path in written:
+                assert not path.is_file() or path.read_text() == whole[1], at
+        assert tree_state(stack.venv) == venv
+        answer = stack.run(*command, "--force")
+        assert answer.code == 0, answer.err
+        assert [path.read_text() for path in written[:2]] == whole, at
+        assert list(stack.folder.rglob("*.part")) == [], at
 
 
 def test_of_two_builds_of_one_version_the_installed_one_is_pinned(stack: Stack, index: Index) -> None:

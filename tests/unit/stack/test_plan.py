@@ -80,7 +80,7 @@ def test_a_contaminated_venv_and_four_kinds_of_sources() -> None:
         "warning: a constraint contradicts\n"
         "\n"
         "warning: trainer 0.1 (editable from file:///srv/trainer) is not in the lock and will be in the old venv only; "
-        "put it back with `uv pip install --no-deps -e /srv/trainer`\n"
+        "put it back with `uv pip install --python /srv/venv/bin/python --no-deps -e /srv/trainer`\n"
         "\n"
         "warning: the old venv also sees the system's site-packages; the new one sees its own packages only\n"
         "\n"
