@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.factories.make_scene import Scene, State, make_scene, state
-from tests.factories.small_disk import small_disk
+from tests.factories.small_disk import leave, roomy, small_disk
 
 RESTORE = ("restore", "--profile", "small", "--venv", "venv", "--yes")
 REPAIR = ("repair", "--profile", "small", "--venv", "venv", "--yes")
@@ -232,6 +232,33 @@ def test_a_mount_inside_the_venv_stops_the_swap_and_all_is_as_it_was(scene: Scen
             made.settled()
         finally:
             subprocess.run(["umount", share], check=True)
+
+
+@pytest.mark.parametrize(
+    ("command", "pages"),
+    [*((ROLLBACK, pages) for pages in range(6)), *((RESTORE, pages) for pages in range(0, 160, 16))],
+)
+def test_a_full_disk(scene: Scene, tmp_path: Path, command: tuple[str, ...], pages: int) -> None:
+    made = Mounted(scene=scene.again(tmp_path / "work"))
+    made.folder.rename(tmp_path / "aside")
+    try:
+        with small_disk(made.folder) as disk:
+            shutil.copytree(tmp_path / "aside", disk, symlinks=True, dirs_exist_ok=True)
+            shutil.copytree(made.scene.folder / ".envdoctor", disk / ".envdoctor", symlinks=True)
+            leave(disk, pages)
+            answer = made.scene.stack.run(*command)
+            assert answer.code in (0, 4), answer.err
+            assert "Traceback" not in answer.err
+            assert (made.venv() == scene.old) is (answer.code == 4), answer.err
+            roomy(disk)
+            look = made.scene.stack.run(*LOOK)
+            assert look.code == 0, look.err
+            assert (made.venv() == scene.old) is (answer.code == 4), answer.err
+            assert scene.old in (made.venv(), *made.kept())
+            assert scene.kept in (made.venv(), *made.kept())
+            made.settled()
+    except OSError as error:
+        pytest.skip(str(error))
 
 
 def test_a_venv_in_a_folder_of_somebody_elses(scene: Scene, tmp_path: Path) -> None:
