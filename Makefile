@@ -67,7 +67,7 @@ $(TEST)/.made: $(SMOKE) pyproject.toml $(TOOL)/.made
 
 run: $(TRAIN)/.made
 	$(TOOL)/bin/envdoctor check $(TRAIN) --profile cpu-smoke
-	$(TRAIN)/bin/python -m trainer --profile cpu-smoke $(RUN_ARGUMENTS)
+	$(TOOL)/bin/envdoctor run --profile cpu-smoke --venv $(TRAIN) -- python -m trainer --profile cpu-smoke $(RUN_ARGUMENTS)
 
 lint: $(TEST)/.made
 	$(TEST)/bin/python -m ruff check .

@@ -2,7 +2,7 @@
 
 What a person writes first: the target keeps all hidden states, the drafter's layers run eagerly but for the compiled
 flex_attention, the logits of a micro-batch exist at once. The maths is the trainer's. create_block_mask is called as it
-is: compiled for these sizes (2 x 8,192 x 12,288), Triton alone was still busy with its kernel after 110 s on torch 2.11.
+is: compiled for these sizes (2 x 8,192 x 12,288), Triton was still busy with its kernel after 110 s on torch 2.11.
 """
 
 from typing import Any

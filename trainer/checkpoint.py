@@ -39,10 +39,16 @@ class Checkpoint:
 
 
 def save(root: Path, checkpoint: Checkpoint, keep: int) -> Path:
-    """Write a checkpoint under `root` and remove all but the newest `keep` + 1; returns its folder."""
+    """Write a checkpoint under `root` and remove all but the newest `keep` + 1; returns its folder.
+
+    One of the same step that is there already is kept: a run resumes from the newest, so it is this very state,
+    stopped again before another step.
+    """
     root.mkdir(parents=True, exist_ok=True)
     _sweep(root)
     place = root / f"{_PREFIX}{checkpoint.step:06d}"
+    if place.exists():
+        return place
     made = root / f".{place.name}.partial"
     made.mkdir()
     save_file(_plain(checkpoint.masters), made / "drafter.safetensors")
@@ -56,9 +62,6 @@ def save(root: Path, checkpoint: Checkpoint, keep: int) -> Path:
     for file in made.iterdir():
         _sync(file)
     _sync(made)
-    if place.exists():
-        # The same step again, after a resume from an older one: the new state replaces it.
-        shutil.rmtree(place)
     made.rename(place)
     _sync(root)
     for old in steps(root)[: -(keep + 1)]:

@@ -5,6 +5,8 @@ configs/qwen3-8b-dflash.json.
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -57,8 +59,21 @@ def published_config(
 
 
 def export(place: Path, weights: dict[str, torch.Tensor], config: dict[str, object], dtype: torch.dtype) -> None:
-    """Write config.json and model.safetensors under `place`."""
+    """Write model.safetensors and config.json under `place`, each in one step: half of one is never there.
+
+    The weights come first, so that a config.json whose weights are missing is never there either.
+    """
     place.mkdir(parents=True, exist_ok=True)
     plain = {name: tensor.detach().to("cpu", dtype, copy=True).contiguous() for name, tensor in weights.items()}
-    save_file(plain, place / "model.safetensors", metadata={"format": "pt"})
-    (place / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    described = json.dumps(config, indent=2, sort_keys=True) + "\n"
+    with _whole(place / "model.safetensors") as partial:
+        save_file(plain, partial, metadata={"format": "pt"})
+    with _whole(place / "config.json") as partial:
+        partial.write_text(described, encoding="utf-8")
+
+
+@contextmanager
+def _whole(file: Path) -> Iterator[Path]:
+    partial = file.with_name(f".{file.name}.partial")
+    yield partial
+    partial.replace(file)

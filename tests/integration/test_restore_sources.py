@@ -21,7 +21,7 @@ def _git(folder: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Stack:
-    """A restored stack whose profile names two source files, of which git has two versions."""
+    """Return a restored stack whose profile names two source files, of which git has two versions."""
     made = make_stack(tmp_path)
     (tmp_path / "src").mkdir()
     train, util = tmp_path / "train.py", tmp_path / "src" / "util.py"

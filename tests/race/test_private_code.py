@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from trainer.errors import ConfigError
 from trainer.model.drafter import Drafter, DrafterShape
 from trainer.runtime.private_code import private
 
@@ -41,5 +42,9 @@ def test_closures_keep_what_they_close_over() -> None:
 
 
 def test_what_has_no_code_is_refused() -> None:
-    with pytest.raises(TypeError, match="has no code object to copy"):
+    with pytest.raises(ConfigError) as caught:
         private([len])
+    assert (caught.value.message, caught.value.hint) == (
+        "run.compile: <built-in function len> is no Python function, so it cannot be compiled for one worker alone",
+        "load the model without what wraps its layers (quantisation or offload hooks), or use --compile off",
+    )

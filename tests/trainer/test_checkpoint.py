@@ -47,6 +47,14 @@ def test_views_of_one_buffer_are_saved_each_by_itself(tmp_path: Path) -> None:
     assert (loaded.masters["a"].tolist(), loaded.masters["b"].tolist()) == ([0.0, 1.0], [2.0, 3.0, 4.0, 5.0])
 
 
+def test_the_same_step_again_leaves_what_is_there(tmp_path: Path) -> None:
+    place = checkpoint.save(tmp_path, made(10), keep=1)
+    before = {path.name: path.stat() for path in place.iterdir()}
+    assert checkpoint.save(tmp_path, made(10), keep=1) == place
+    assert {path.name: path.stat() for path in place.iterdir()} == before
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000010"]
+
+
 WRITER = """
 import sys, torch
 from pathlib import Path

@@ -1,6 +1,10 @@
 """The exported folder: published weight names and config keys, and the same outputs once loaded elsewhere."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import torch
@@ -10,6 +14,7 @@ from transformers import AutoConfig, Qwen3Config
 from trainer.export import export, published_config
 from trainer.model.drafter import Drafter, DrafterShape
 
+ROOT = Path(__file__).resolve().parents[2]
 SHAPE = DrafterShape(
     hidden=32, layers=2, heads=4, key_value_heads=2, head_dim=8, intermediate=48, features=3, rope_theta=5e5
 )
@@ -44,6 +49,41 @@ def test_folder_has_the_published_names_and_keys(tmp_path: Path) -> None:
         "rope_theta": 500000.0, "sliding_window": None, "tie_word_embeddings": False, "use_cache": True,
         "use_sliding_window": False, "vocab_size": 100,
     }  # fmt: skip
+
+
+EXPORTER = """
+import sys, torch
+from pathlib import Path
+from trainer.export import export
+print("ready", flush=True)
+fill = 0
+while True:
+    fill += 1
+    weights = {f"layer{i}": torch.full((64, 1024), float(fill)) for i in range(8)}
+    export(Path(sys.argv[1]), weights, {"fill": fill}, torch.float32)
+"""
+
+
+def test_stopped_at_any_moment_each_file_is_whole(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", EXPORTER, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"ready\n"
+        seen = 0
+        while seen < 20:
+            time.sleep(0.01)
+            writer.send_signal(signal.SIGSTOP)
+            if (tmp_path / "config.json").exists():
+                described = json.loads((tmp_path / "config.json").read_text())
+                fills = {
+                    float(value)
+                    for tensor in load_file(tmp_path / "model.safetensors").values()
+                    for value in tensor.unique()
+                }
+                # The weights are those of the config, or the next ones that it has not followed yet.
+                assert fills in ({described["fill"]}, {described["fill"] + 1})
+                seen += 1
+            writer.send_signal(signal.SIGCONT)
+        writer.kill()
 
 
 def test_transformers_reads_the_config_back(tmp_path: Path) -> None:

@@ -203,6 +203,21 @@ def test_threads_and_processes_train_the_bits_of_one_worker(
     assert sorted((line["worker"], line["batches"]) for line in workers) == [("target-0", STEPS), ("target-1", STEPS)]
 
 
+def test_compiled_threads_are_refused_where_torch_would_crash(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cache.is_dir()
+    # What a CUDA build says of itself; no CUDA device is seen here in any case.
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    flags = ["--runtime", "threads", "--targets", "1", "--drafters", "2", "--compile", "on"]
+    assert main([*SHORT, "--output", str(tmp_path / "run"), *flags]) == 2
+    assert [line for line in capsys.readouterr().err.splitlines() if line.startswith(("error", "hint"))] == [
+        f"error: topology.runtime: threads with compiled code, but this torch {torch.__version__} was built for CUDA"
+        " and sees no CUDA device: it crashes when one thread traces while another computes",
+        "hint: use --runtime processes or inline, --compile off, or a CPU build of torch",
+    ]
+
+
 def test_compiled_threads_train_like_one_eager_worker(cache: Path, straight: Path, tmp_path: Path) -> None:
     output = tmp_path / "threads"
     # In a process of its own: dynamo hides a warning of its tracing from users, but not from a filter of "error".
@@ -262,7 +277,7 @@ def test_a_killed_worker_ends_the_run_with_an_error(cache: Path, tmp_path: Path)
     assert not any(alive(worker) for worker in workers)
     told = [line for line in stderr.splitlines() if line.startswith("error: ")]
     assert told
-    assert all(line.startswith("error: the connection to another worker of this run broke: ") for line in told)
+    assert all(line.startswith("error: this worker could not go on with the others: ") for line in told)
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,24 @@ class Channel(Generic[Item]):
             return self._items.popleft()
 
 
+class Meeting:
+    """Where some of a run's threads wait until all of them have come."""
+
+    def __init__(self, threads: int, crew: Crew) -> None:
+        """Wait for this many."""
+        self._barrier = threading.Barrier(threads)
+        self._crew = crew
+        crew.on_failure(self._barrier.abort)
+
+    def wait(self) -> None:
+        """Return once all have come; raises WorkerFailedError when one has died."""
+        try:
+            self._barrier.wait()
+        except threading.BrokenBarrierError as error:
+            self._crew.require_alive()
+            raise WorkerFailedError("another worker of this run ended early") from error
+
+
 class ThreadExchange:
     """Sums over the drafter threads of one process, always added in the order of the drafters."""
 
@@ -109,7 +127,7 @@ class ThreadExchange:
                 total += other[place].to(buffer.device, non_blocking=True)
             summed.append(total)
         # Nobody may overwrite a buffer that another drafter still reads.
-        self._table.meet()
+        self._table.meeting.wait()
         for buffer, total in zip(buffers, summed, strict=True):
             buffer.copy_(total)
 
@@ -124,26 +142,16 @@ class ExchangeTable:
     def __init__(self, drafters: int, crew: Crew) -> None:
         """Set a table for this many drafters."""
         self._shown: list[object] = [None] * drafters
-        self._barrier = threading.Barrier(drafters)
-        self._crew = crew
-        crew.on_failure(self._barrier.abort)
+        self.meeting = Meeting(drafters, crew)
         self.waited = [0.0] * drafters
-
-    def meet(self) -> None:
-        """Wait for all drafters; raises WorkerFailedError when one has died."""
-        try:
-            self._barrier.wait()
-        except threading.BrokenBarrierError as error:
-            self._crew.require_alive()
-            raise WorkerFailedError("another drafter of this run ended early") from error
 
     def show(self, index: int, value: object) -> list:  # type: ignore[type-arg]
         """Show a value and return everyone's, in the order of the drafters."""
         before = time.perf_counter()
         self._shown[index] = value
-        self.meet()
+        self.meeting.wait()
         everyone = list(self._shown)
         # A second meeting, so that the next value cannot be shown before everyone has read this one.
-        self.meet()
+        self.meeting.wait()
         self.waited[index] += time.perf_counter() - before
         return everyone

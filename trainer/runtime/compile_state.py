@@ -7,6 +7,7 @@ import sys
 import threading
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 
 from trainer.errors import CompileStateError
@@ -65,6 +66,16 @@ class _Events:
 
 
 _events = _Events()
+
+
+def traces_beside_eager_code() -> bool:
+    """Return whether one thread may trace while another computes, on this build of torch and this machine.
+
+    A CUDA build that sees no CUDA device replaces the process's device guard whenever a trace begins (FakeTensorMode's
+    _ensureCUDADeviceGuardSet), under the feet of every other thread, inside a gate or not: two of twenty trials
+    behind the gate ended in a segmentation fault there (torch 2.11.0+cu130, no GPU; 2.14.1 had none in forty).
+    """
+    return torch.version.cuda is None or torch.cuda.is_available()
 
 
 def prepare_thread() -> None:

@@ -12,18 +12,24 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from trainer.errors import ConfigError
+
 
 def private(functions: Iterable[Callable[..., Any]]) -> list[Callable[..., Any]]:
     """Return the functions with fresh code objects; those that shared one share the copy.
 
-    Bound methods stay bound: the layers of one model are many bindings of one function, compiled once.
+    Bound methods stay bound: the layers of one model are many bindings of one function, compiled once. Raises
+    ConfigError for what is no Python function, such as a forward that another library has wrapped.
     """
     copies: dict[types.FunctionType, types.FunctionType] = {}
     made: list[Callable[..., Any]] = []
     for function in functions:
         plain = function.__func__ if isinstance(function, types.MethodType) else function
         if not isinstance(plain, types.FunctionType):
-            raise TypeError(f"{function!r} is no Python function, so it has no code object to copy")
+            raise ConfigError(
+                f"run.compile: {function!r} is no Python function, so it cannot be compiled for one worker alone",
+                "load the model without what wraps its layers (quantisation or offload hooks), or use --compile off",
+            )
         if plain not in copies:
             copies[plain] = _copy(plain)
         copy = copies[plain]

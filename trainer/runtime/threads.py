@@ -13,9 +13,10 @@ import torch
 from trainer.assemble import Parts, flops_of
 from trainer.data.loader import Batch, Loader
 from trainer.device import choose, compiles
-from trainer.runtime.channels import Channel, Crew, ExchangeTable, ThreadExchange
+from trainer.errors import ConfigError
+from trainer.runtime.channels import Channel, Crew, ExchangeTable, Meeting, ThreadExchange
 from trainer.runtime.compile_gate import CompileGate
-from trainer.runtime.compile_state import prepare_thread
+from trainer.runtime.compile_state import prepare_thread, traces_beside_eager_code
 from trainer.runtime.loop import DrafterLoop, LoopSettings, Outcome
 from trainer.runtime.session import Session
 from trainer.runtime.steps import DrafterStep, TargetStep
@@ -67,7 +68,15 @@ class ThreadedRun:
             [Channel[Parcel](room, self.crew) for _ in range(self.shape.drafters)] for _ in range(self.shape.targets)
         ]
         self.table = ExchangeTable(self.shape.drafters, self.crew)
+        self.warmed = Meeting(self.shape.world, self.crew)
         self.devices = [choose(self.config.run.device, worker) for worker in range(self.shape.world)]
+        compiled = any(compiles(self.config.run.compile, device) for device in self.devices)
+        if compiled and not traces_beside_eager_code():
+            raise ConfigError(
+                f"topology.runtime: threads with compiled code, but this torch {torch.__version__} was built for CUDA"
+                " and sees no CUDA device: it crashes when one thread traces while another computes",
+                "use --runtime processes or inline, --compile off, or a CPU build of torch",
+            )
         models: dict[torch.device, Target] = {}
         for device in self.devices[: self.shape.targets]:
             models.setdefault(device, parts.load_target(device))
@@ -89,6 +98,7 @@ class ThreadedRun:
         maker = self.parts.maker(pin=device.type == "cuda")
         if self.config.run.warm and compiles(self.config.run.compile, device):
             warm_target(step, maker, self.config.data.buckets)
+        self.warmed.wait()
         mine = self.numbers(lambda number: self.shape.target_of(number) == index)
         made, waited, started = 0, 0.0, time.perf_counter()
         with Loader(maker, mine, self.config.data.prefetch) as loader:
@@ -123,7 +133,8 @@ class ThreadedRun:
         )  # fmt: skip
         if self.session.saved is not None:
             loop.restore(self.session.saved)
-        self.table.meet()
+        # All of them, targets too: what is compiled from here on is counted against the run.
+        self.warmed.wait()
         self.outcomes[index] = loop.run(self.session.start)
 
     def _settings(self, device: torch.device, index: int) -> LoopSettings:
