@@ -128,9 +128,9 @@ def against_openssl(venv: Path, rounds: int, environment: Mapping[str, str]) -> 
     for name, run in (("--deep", first), ("--deep and symbols", cold)):
         by_cpu, by_wall = total / run.cpu / rate, total / run.wall / (yardstick / openssl.wall)
         title = f"{name} against {CORES} x openssl"
-        print(f"{title:34} {by_wall:.2f} by the clock, {by_cpu:.2f} by processor time (0.9)")
+        print(f"{title:38} {by_wall:.2f} by the clock, {by_cpu:.2f} by processor time (0.9)")
     print(
-        f"second --deep against check        {second.wall / fast.wall:.2f} by the clock, "
+        f"second --deep against check            {second.wall / fast.wall:.2f} by the clock, "
         f"{second.cpu / fast.cpu:.2f} by processor time (1.3)"
     )
 
