@@ -52,6 +52,7 @@ def _used(process: Path, roots: Sequence[Root], host: Host) -> Iterator[str]:
         maps = (process / "maps").read_text(errors="replace")
         links = [str(link.readlink()) for link in (process / "fd").iterdir()]
         raw = (process / "environ").read_bytes()
+        current = (process / "cwd").readlink()
         own = process.stat().st_uid == host.uid
     except OSError:
         # Gone meanwhile, or another user's: the kernel lets nobody look.
@@ -61,17 +62,18 @@ def _used(process: Path, roots: Sequence[Root], host: Host) -> Iterator[str]:
     for root in roots:
         inside = os.path.realpath(root.path) + "/"
         opened = inside in maps or any(link.startswith(inside) for link in links)
-        if opened or (_TORCH in maps and _means(environ, root, host, own=own)):
+        if opened or (_TORCH in maps and _means(environ, current, root, host, own=own)):
             yield root.kind
 
 
-def _means(environ: Mapping[str, str], root: Root, host: Host, *, own: bool) -> bool:
-    """Say whether a process with this environment that compiles would do so in that root."""
+def _means(environ: Mapping[str, str], current: Path, root: Root, host: Host, *, own: bool) -> bool:
+    """Say whether a process with this environment and current folder, if it compiles, does so in that root."""
     if root.kind not in _VARIABLES:
         return False
     variable, deciding = _VARIABLES[root.kind]
     if variable in environ:
-        return environ[variable] == str(root.path)
+        # Written as people write paths: relative, through a link, with a slash at the end.
+        return os.path.realpath(current / environ[variable]) == os.path.realpath(root.path)
     same = all(environ.get(name) == host.environ.get(name) for name in deciding)
     return own and root.found_via == "default" and same
 

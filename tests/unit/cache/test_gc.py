@@ -243,8 +243,14 @@ def test_a_process_with_torch_and_the_folder_in_its_environment_uses_it(tmp_path
         write(proc / pid / "environ", environ.encode())
         write(proc / pid / "cmdline", b"python\0train.py\0")
         (proc / pid / "fd").mkdir()
+        (proc / pid / "cwd").symlink_to(tmp_path)
     host = replace(Host.current(), proc=proc)
     assert [(user.pid, user.command) for user in in_use.users([root], host, 1)] == [(7, "python train.py")]
+    # The same folder, written in other ways.
+    (tmp_path / "link").symlink_to(root.path)
+    for spelt in (f"{root.path}/", "cache", "./cache/", f"{tmp_path}/link", f"{tmp_path}/link/../cache"):
+        write(proc / "9/environ", f"TORCHINDUCTOR_CACHE_DIR={spelt}\0".encode())
+        assert [user.pid for user in in_use.users([root], host, 1)] == [7, 9]
     # Where the folder is the default, a process that names none means it.
     host = replace(host, environ={"TMPDIR": "/scratch"})
     default = replace(root, found_via="default")
