@@ -7,7 +7,7 @@ from envdoctor.checks.case import Case, DoesNotApplyError
 from envdoctor.checks.damage import site_relative
 from envdoctor.model.cudalibs import majors_of
 from envdoctor.model.symbol_families import is_torch_symbol
-from envdoctor.probes.load_faults import Fault, Holder
+from envdoctor.probes.load_faults import UNLOADABLE, Fault, Holder
 from envdoctor.probes.symbols import Symbols
 from envdoctor.probes.torch_build import TorchBuild
 
@@ -31,8 +31,10 @@ def faults(case: Case, kind: str) -> Iterator[Fault]:
     return (fault for fault in bound(case).faults if kind_of(case, fault) == kind)
 
 
-def kind_of(case: Case, fault: Fault) -> str:
-    """Return "host", "torch", "symbol", "major", "reach" or "" (the driver's own libraries)."""
+def kind_of(case: Case, fault: Fault) -> str:  # noqa: PLR0911 - one line for each kind
+    """Return "object", "host", "torch", "symbol", "major", "reach" or "" (the driver's own libraries)."""
+    if fault.kind in (*UNLOADABLE, "not found") and fault.provider:
+        return "object"
     if fault.kind == "version not found" and _HOST_LIBRARY.fullmatch(fault.provider.rpartition("/")[2]):
         return "host"
     if fault.kind == "undefined symbol" and fault.path and is_torch_symbol(fault.name) and not fault.has_it:

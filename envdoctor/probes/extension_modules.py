@@ -72,6 +72,11 @@ def importable(name: str, python: Interpreter) -> bool:
     return _fits(match["tag"], python) if match else name.endswith(".so")
 
 
+def is_tagged(name: str, python: Interpreter) -> bool:
+    """Tell whether a file's name says that it is an extension module, and one for this interpreter."""
+    return (name.endswith(".abi3.so") or _TAGGED.match(name) is not None) and importable(name, python)
+
+
 def _fits(tag: str, python: Interpreter) -> bool:
     match = _CPYTHON.match(tag)
     if match is None:

@@ -18,6 +18,8 @@ from envdoctor.probes.records import index
 from envdoctor.probes.regular_file import read_prefix
 from envdoctor.probes.torch_build import TorchBuild
 
+UNLOADABLE = ("cannot be loaded", "wrong ELF class", "wrong machine")
+"""Kinds of failures of which the file itself is the reason."""
 _HOLDERS = 3
 _MAXIMUM_SEARCHED = 400
 _MAXIMUM_SOURCE = 256 * 1024
@@ -116,6 +118,8 @@ class FaultMaker:
         asking = self._owners.of(requester) if requester else None
         lacking = self._provider(failure, requester, mapped)
         lacking_owner = self._owners.of(lacking.path, lacking.real) if lacking else None
+        bad = self._bad(failure)
+        bad_owner = self._owners.of(bad) if bad else None
         symbol = failure.kind == "undefined symbol"
         name = failure.version if failure.kind == "version not found" else failure.name
         return Fault(
@@ -131,10 +135,10 @@ class FaultMaker:
             version=failure.version,
             requester=self._owners.relative(requester) if requester != path else "",
             requester_owner=asking.name if asking else "",
-            provider=self._owners.relative(lacking.path) if lacking else "",
-            provider_owner=lacking_owner.name if lacking_owner else "",
-            provider_version=lacking_owner.version if lacking_owner else "",
-            provider_via=lacking.found_via if lacking else "",
+            provider=self._owners.relative(bad or (lacking.path if lacking else "")),
+            provider_owner=next((item.name for item in (bad_owner, lacking_owner) if item), ""),
+            provider_version=next((item.version for item in (bad_owner, lacking_owner) if item), ""),
+            provider_via=lacking.found_via if lacking else failure.tried[-1].via if bad and failure.tried else "",
             provider_offers=_newest_like(name, lacking) if failure.kind == "version not found" else "",
             has_it=tuple(self._holders(failure, lacking, requester)),
             preloader=self._preloader(path, failure) if failure.kind == "not found" and path else "",
@@ -160,6 +164,19 @@ class FaultMaker:
             if found:
                 return found[0]
         return None
+
+    def _bad(self, failure: LoadFailure) -> str:
+        """Return the file that could not be mapped, where that is what failed; else empty."""
+        # A search passes over what is for another machine, and then says that there is no such file.
+        foreign = (os.path.normpath(at.path) for at in failure.tried if at.outcome.startswith("wrong "))
+        if own := next((path for path in foreign if self._owners.of(path)), ""):
+            return own
+        if failure.kind not in UNLOADABLE:
+            return ""
+        named = failure.tried[-1].path if failure.tried else failure.message.rpartition(": ")[0]
+        # "FILE: cannot read file data: No such device": the file is the first of the parts.
+        paths = [named, named.partition(": ")[0], failure.name]
+        return next((os.path.normpath(at) for at in paths if at.startswith("/") and self._disk.identity(at)), "")
 
     def _holders(self, failure: LoadFailure, lacking: LoadedObject | None, requester: str) -> Iterator[Holder]:
         found = 0

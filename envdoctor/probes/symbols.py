@@ -21,7 +21,7 @@ from envdoctor.errors import ElfError, ProbeError
 from envdoctor.model.cudalibs import majors_of
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.context import Reading
-from envdoctor.probes.extension_modules import importable
+from envdoctor.probes.extension_modules import importable, is_tagged
 from envdoctor.probes.interpreter import Interpreter
 from envdoctor.probes.load_faults import Fault, FaultMaker
 from envdoctor.probes.loader import decided_by, loader_memo, loader_roots, read_beside, torch_target
@@ -148,12 +148,15 @@ class _Opening:
         faults = [] if played is None else [maker.of_import(item, played) for item in _symbolic(played)]
         broken = played is not None and played.failure is not None
         chosen = [path for path, elf in objects.items() if self._is_opened(path, elf)]
+        # By its name Python would import it, and the loader would refuse it: no object, or one for another machine.
+        refused = [path for path in paths if path not in objects and self._is_ours(path)]
+        chosen += refused
         self.left_out = max(0, len(chosen) - _MAXIMUM_OBJECTS)
         reached: list[Reached] = []
         opened = 0
         plain: list[Loader] = []
         for path in chosen[:_MAXIMUM_OBJECTS]:
-            if broken and _links(objects[path]):
+            if broken and path in objects and _links(objects[path]):
                 self.left_out += 1
                 continue
             opened += 1
@@ -196,6 +199,9 @@ class _Opening:
             self.unreadable.append(error.message)
             return None
         return elf if elf.dynamic and (elf.bits, elf.machine) == (self.roots.bits, self.roots.machine) else None
+
+    def _is_ours(self, path: str) -> bool:
+        return is_tagged(path.rpartition("/")[2], self.python) and self.disk.identity(path) is not None
 
     def _is_module(self, path: str) -> bool:
         if path not in self.modules:
