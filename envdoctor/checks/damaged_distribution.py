@@ -23,11 +23,13 @@ from envdoctor.checks.case import Case
 from envdoctor.checks.damage import Damage, damage_by_owner, file_tokens, listed
 from envdoctor.checks.remedies import reinstall_command, restore_or, through_cache
 from envdoctor.model.finding import Finding, Remediation
+from envdoctor.model.verdict import BREAKS_IMPORT
 from envdoctor.model.wording import counted
 
 CODE = "ED202"
 NAME = "damaged-distribution"
 AREA = "Installed files"
+_READ_FIRST = ("/site-packages/torch/__init__.py", "/site-packages/torch/version.py")
 
 
 def run(case: Case) -> Iterator[Finding]:
@@ -43,13 +45,18 @@ def run(case: Case) -> Iterator[Finding]:
         yield Finding(
             code=CODE,
             name=NAME,
-            severity="error",
+            # A launcher is rewritten by whoever moves a venv; no import reads it.
+            severity="warning" if all(path.startswith("bin/") for path in broken) else "error",
             confidence="high",
             title=f"{damage.owner} {damage.version}: {_what(damage)}",
             subject=damage.owner,
             evidence=tuple(_evidence(damage)),
             remediation=_remedy(case, damage),
-            causes=(*(token for path in broken for token in file_tokens(path)), f"dist:{damage.owner}"),
+            causes=(
+                *(token for path in broken for token in file_tokens(path)),
+                f"dist:{damage.owner}",
+                *((BREAKS_IMPORT,) if any(path.endswith(_READ_FIRST) for path in damage.missing) else ()),
+            ),
         )
 
 

@@ -32,6 +32,7 @@ from envdoctor.probes.load_faults import Fault
 CODE = "ED305"
 NAME = "undefined-symbol"
 AREA = "Shared libraries"
+_OF_PYTHON = ("Py", "_Py")
 
 
 def run(case: Case) -> Iterator[Finding]:
@@ -66,7 +67,8 @@ def _finding(case: Case, items: list[Fault]) -> Finding:
         evidence=(*_evidence(fault), *others(items)),
         remediation=_opened_before(fault) if unlinked else _remedy(case, fault),
         causes=() if fault.path else (BREAKS_IMPORT,),
-        symptom_of=provider_tokens(fault),
+        # Another Python under the venv lacks what its extension modules ask of Python itself.
+        symptom_of=(*provider_tokens(fault), *(("interpreter",) if fault.name.startswith(_OF_PYTHON) else ())),
     )
 
 
@@ -104,6 +106,10 @@ def _remedy(case: Case, fault: Fault) -> Remediation:
             safe=True,
         )
     name = fault.provider_owner
+    if not name and fault.owner and fault.name.startswith(_OF_PYTHON):
+        command = reinstall_command(case, [(fault.owner, fault.owner_version)])
+        text = f"{fault.owner} was built for another Python; reinstall it by force with this interpreter"
+        return restore_or(case, text, [command])
     if not name:
         lacking = site_relative(fault.provider) or "the library in place"
         return restore_or(case, f"{lacking} is not the build that was linked against; install the one that was", [])

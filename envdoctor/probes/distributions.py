@@ -163,6 +163,11 @@ def _is_refused(path: str) -> bool:
 
 
 def _name(stated: str, stem: str, at: str, unreadable: list[str]) -> str:
+    folder = normalized(stem) if _NAME.match(stem) and at.endswith(".dist-info") else ""
+    if folder and _NAME.match(stated) and normalized(stated) != folder:
+        # Installers write the wheel's name into both; a reinstall of the other name may bring somebody else's package.
+        unreadable.append(f"{at}: its METADATA names {stated!r:.80}, its folder {stem!r}; the folder is believed")
+        return folder
     if _NAME.match(stated):
         return normalized(stated)
     if stated:

@@ -104,6 +104,12 @@ def test_passes_ed202_for_scripts_removed_by_hand() -> None:
     assert list(damaged_distribution.run(facts.case(files))) == []
 
 
+def test_finds_ed202_only_a_warning_for_rewritten_launchers() -> None:
+    fault = replace(facts.resized("tqdm", "x"), path="bin/tqdm")
+    (finding,) = damaged_distribution.run(facts.case(_files(owners=(facts.owner("tqdm", resized=1),), faults=(fault,))))
+    assert (finding.severity, finding.title) == ("warning", "tqdm 1.0: 1 of 10 files changed")
+
+
 def test_restore_is_the_remedy_when_there_is_a_profile() -> None:
     files = _files(owners=(facts.owner("numpy", missing=1),), faults=(facts.missing("numpy", "numpy/__init__.py"),))
     (finding,) = damaged_distribution.run(facts.case(files, profile=facts.PROFILE, pins=("numpy==1.0",)))

@@ -236,3 +236,22 @@ def test_a_venv_without_its_config_named_by_its_interpreter_is_not_taken_for_its
     assert resolve(venv.python) == resolve(venv.prefix)
     (venv.prefix / "bin/activate").unlink()
     assert resolve(venv.python).prefix != venv.prefix, "a link beside no activate script is somebody's own"
+
+
+def test_a_metadata_that_names_another_distribution_is_not_believed(venv: Venv, tmp_path: Path) -> None:
+    metadata = venv.dist_info("thing") / "METADATA"
+    rewrite(metadata, metadata.read_text().replace("Name: thing", "Name: another"))
+    damaged, unread = verdict_of(venv.prefix).findings
+    assert (damaged.title, unread.code) == ("thing 1: 1 of 8 files changed", "ED208")
+    # Reinstalling `another` would bring somebody else's package.
+    assert damaged.remediation.commands[0].endswith("--reinstall-package thing thing==1")
+    assert unread.evidence == (
+        f"{metadata.parent}: its METADATA names 'another', its folder 'thing'; the folder is believed",
+    )
+    _mend(venv, tmp_path)
+    assert verdict_of(venv.prefix).findings == ()
+
+
+def test_who_installed_it_is_nobodys_damage(venv: Venv) -> None:
+    rewrite(venv.dist_info("thing") / "INSTALLER", "another installer\n")
+    assert verdict_of(venv.prefix).findings == ()

@@ -230,6 +230,22 @@ def test_passes_ed309_a_symbol_that_is_not_torchs() -> None:
     assert finding.severity == "warning"
 
 
+def test_what_an_extension_asks_of_python_hangs_under_the_other_python() -> None:
+    fault = facts.load_fault("_PyUnicode_Ready")
+    (finding,) = undefined_symbol.run(facts.case(facts.symbols(fault)))
+    assert "interpreter" in finding.symptom_of
+    assert finding.remediation.text == (
+        "flash-attn was built for another Python; reinstall it by force with this interpreter"
+    )
+    assert finding.remediation.commands == (
+        f"uv pip install --python {facts.PREFIX}/bin/python --no-deps --reinstall-package flash-attn flash-attn==2.7.4",
+    )
+    python = replace(facts.PYTHON, runs="3.13", is_venv=True)
+    verdict = judge(facts.case(python, facts.symbols(fault)))
+    assert [item.code for item in verdict.findings] == ["ED105", "ED305"]
+    assert verdict.consequences == {1: 0}
+
+
 GLIBC = facts.load_fault(
     "GLIBC_2.38",
     kind="version not found",

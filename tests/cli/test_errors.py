@@ -199,3 +199,17 @@ def test_ctrl_c_while_it_is_still_importing_says_one_line(folder: Path) -> None:
     )
     outcome = run_envdoctor("check", folder=folder, extra={"PYTHONPATH": str(folder / "early")})
     assert outcome == Outcome(code=130, out="", err="error: interrupted\n")
+
+
+@pytest.mark.parametrize("name", ["typing", "random", "json"])
+def test_a_file_in_front_of_pythons_own_is_named_and_is_no_bug_of_ours(folder: Path, name: str) -> None:
+    front = folder / f"front-{name}"
+    front.mkdir()
+    (front / f"{name}.py").write_text("x = 1\n")
+    outcome = run_envdoctor("check", folder, folder=folder, extra={"PYTHONPATH": str(front)})
+    assert outcome == Outcome(
+        code=3,
+        out="",
+        err=f"error: envdoctor cannot start: [TMP]/front-{name}/{name}.py stands in front of Python's own module\n\n"
+        "hint: unset PYTHONPATH, or start from another folder: no program of this Python works there\n",
+    )
