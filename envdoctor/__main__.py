@@ -4,6 +4,8 @@ import gc
 import os
 import sys
 
+from envdoctor.shadowed import in_front_of_python, message
+
 # ExitCode.INTERRUPTED and UNKNOWN, before anything of ours is imported.
 _INTERRUPTED, _UNKNOWN = 130, 3
 
@@ -26,25 +28,13 @@ def main() -> None:
         _say("error: interrupted")
     except Exception:
         # The command line handles its own; here an import of ours failed.
-        stranger = _in_front_of_python()
+        stranger = in_front_of_python()
         if not stranger:
             raise
         code = _UNKNOWN
-        _say(
-            f"error: envdoctor cannot start: {stranger} stands in front of Python's own module\n\n"
-            "hint: unset PYTHONPATH, or start from another folder: no program of this Python works there"
-        )
+        text, hint = message(stranger)
+        _say(f"error: {text}\n\nhint: {hint}")
     os._exit(code)
-
-
-def _in_front_of_python() -> str:
-    """Return a file that was imported under a standard module's name from elsewhere; empty when there is none."""
-    own = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120 - pathlib may be what is shadowed
-    for name in sorted(sys.stdlib_module_names & sys.modules.keys()):
-        file = getattr(sys.modules[name], "__file__", None)
-        if file and not os.path.realpath(file).startswith((own, os.path.realpath(own) + os.sep)):
-            return str(file)
-    return ""
 
 
 def _say(text: str) -> None:

@@ -13,6 +13,7 @@ from envdoctor import __version__
 from envdoctor.cli.plain_values import PlainCommand, PlainGroup
 from envdoctor.errors import EnvdoctorError, ProbeError, UsageError
 from envdoctor.exitcodes import ExitCode
+from envdoctor.shadowed import in_front_of_python, message
 
 # Command -> its module; the function has the command's name. Nothing here is imported before it is asked for.
 COMMANDS = {
@@ -129,6 +130,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         outcome = ExitCode.INTERRUPTED
     except Exception:  # noqa: BLE001 - Python would exit with 1, which says that something was found in the venv
+        if stranger := in_front_of_python():
+            return _say(ProbeError(*message(stranger)))
         import traceback
 
         traceback.print_exc()

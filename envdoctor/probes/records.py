@@ -2,6 +2,7 @@
 
 import csv
 import hashlib
+import io
 import os
 import re
 import stat
@@ -149,13 +150,20 @@ class _Indexer:
         return list(self._as_csv(at, path, text))
 
     def _as_csv(self, at: int, path: str, text: str) -> Iterator[Fields]:
+        try:
+            whole = [fields for fields in csv.reader(io.StringIO(text, newline="")) if fields]
+        except csv.Error:
+            whole = [[]]
+        if all(_is_row(fields) for fields in whole):
+            yield from whole
+            return
         # Line by line: a quotation mark that is never closed must not swallow every row after it.
         for number, line in enumerate(text.split("\n"), 1):
             try:
                 fields = next(csv.reader([line.rstrip("\r")]), [])
             except csv.Error:
                 fields = ["not a row"]
-            if len(fields) == 3 and (not fields[2] or recorded_size(fields[2]) >= 0):
+            if _is_row(fields):
                 yield fields
             elif fields:
                 self.made.malformed.append((at, f"{path}:{number}: not a RECORD row"))
@@ -199,6 +207,10 @@ class _Indexer:
                     firsts[first] = {os.path.normpath(base + one[0]): one for one in self.made.rows[first]}
                 self.made.contested[path] = [(first, _as_row(firsts[first][path]))]
             self.made.contested[path].append((at, _as_row(row)))
+
+
+def _is_row(fields: Fields) -> bool:
+    return len(fields) == 3 and (not fields[2] or recorded_size(fields[2]) >= 0)
 
 
 def _root_of(site: str) -> str:

@@ -1,0 +1,22 @@
+"""Files that stand in front of Python's own modules, so that no program of this Python works."""
+
+import os
+import sys
+
+
+def in_front_of_python() -> str:
+    """Return a file that was imported under a standard module's name from elsewhere; empty when there is none."""
+    own = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120 - pathlib may be what is shadowed
+    for name in sorted(sys.stdlib_module_names & sys.modules.keys()):
+        file = getattr(sys.modules[name], "__file__", None)
+        if file and not os.path.realpath(file).startswith((own, os.path.realpath(own) + os.sep)):
+            return str(file)
+    return ""
+
+
+def message(file: str) -> tuple[str, str]:
+    """Return what to say of such a file, and the hint."""
+    return (
+        f"envdoctor cannot start: {file} stands in front of Python's own module",
+        "unset PYTHONPATH, or start from another folder: no program of this Python works there",
+    )
