@@ -126,9 +126,15 @@ def _mismatch(case: Case, unmet: Sequence[Unmet], severity: Severity, consequenc
 def _align(case: Case, unmet: Sequence[Unmet]) -> Remediation:
     wanted = {item.name: item.pin for item in unmet if item.pin and item.name != "torch"}
     text = "install the version that is asked for, or a requirer that accepts what is there"
-    if len(wanted) < len({item.name for item in unmet}):
+    names = {item.name for item in unmet}
+    if len(wanted) == len(names):
+        return restore_or(case, text, [install_command(case, wanted.items())])
+    if "torch" in names:
+        # A range would bring the default index's build of torch, of whatever CUDA major that is today.
         return restore_or(case, text, [])
-    return restore_or(case, text, [install_command(case, wanted.items())])
+    ranges = {name: dict.fromkeys(item.specifier for item in unmet if item.name == name) for name in sorted(names)}
+    specs = " ".join(shlex.quote(f"{name}{','.join(asked)}") for name, asked in ranges.items())
+    return restore_or(case, text, [f"uv pip install --python {case.python} {specs}"])
 
 
 def _evidence(unmet: Sequence[Unmet]) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from envdoctor.probes.records import index
 from envdoctor.probes.search_path import SearchPath
 from envdoctor.probes.torch_build import TorchBuild
 
-_FORMAT = 6
+_FORMAT = 7
 """Raise it when what is found in the same files changes: memos of another format are made anew."""
 
 

@@ -25,6 +25,7 @@ from envdoctor.probes.extension_modules import importable, is_tagged
 from envdoctor.probes.interpreter import Interpreter
 from envdoctor.probes.load_faults import Fault, FaultMaker
 from envdoctor.probes.loader import decided_by, loader_memo, loader_roots, read_beside, torch_target
+from envdoctor.probes.numpy_abi import NumpyUser, compiled_for_numpy_1
 from envdoctor.probes.owners import Owners
 from envdoctor.probes.records import index
 from envdoctor.probes.torch_build import TorchBuild
@@ -81,6 +82,8 @@ class Symbols:
     cuda_users: tuple[CudaUser, ...]
     by_variable: tuple[Reached, ...]
     unreadable: tuple[str, ...]
+    numpy_1: tuple[NumpyUser, ...] = ()
+    """Extension modules compiled for numpy 1, where numpy 2 or newer is installed."""
 
 
 NOTHING = Symbols(
@@ -179,6 +182,7 @@ class _Opening:
             cuda_users=tuple(self._cuda_users(objects)),
             by_variable=tuple(reached),
             unreadable=(*self.unreadable, *self.binder.unreadable.values()),
+            numpy_1=tuple(compiled_for_numpy_1(self.reading, filter(self._is_module, objects), self.owners)),
         )
 
     def _start(self, roots: SearchRoots, binder: Binder | None) -> tuple[TorchImport | None, Loader]:

@@ -251,3 +251,15 @@ def test_finds_ed408_flashinfers_companions_of_another_version() -> None:
     assert finding.remediation.commands == (f"{PREFIX} --no-deps flashinfer-cubin==0.6.13",)
     off = facts.variables(FLASHINFER_DISABLE_VERSION_CHECK="1")
     assert list(companion_mismatch.run(facts.case(facts.distributions(*items), off))) == []
+
+
+def test_ed406_asks_for_the_range_where_no_one_version_is_asked_for() -> None:
+    items = [
+        facts.distribution("numpy", "1.24.4"),
+        facts.distribution("pandas", "3.0.2", requires=("numpy>=1.26.0",)),
+        facts.distribution("scipy", "1.17", requires=("numpy<2.7,>=1.26.4",)),
+    ]
+    (finding,) = unmet_requirement.run(facts.case(facts.distributions(*items)))
+    assert finding.remediation.commands == (
+        f"uv pip install --python {facts.PREFIX}/bin/python 'numpy>=1.26.0,<2.7,>=1.26.4'",
+    )

@@ -1,0 +1,80 @@
+"""An extension that was compiled for numpy 1, beside numpy 2.
+
+What it finds:
+    Extension modules of distributions that require numpy, compiled with numpy 1's headers, where numpy 2 or newer is
+    installed: told from the words that the headers put into every such module.
+
+Why it matters:
+    Their metadata often asks for any numpy; the import raises. A module compiled for numpy 2 runs with numpy 1 as well.
+
+Example:
+    pandas 1.5.3 with numpy 2.4: `ValueError: numpy.dtype size changed, may indicate binary incompatibility`.
+
+Fix:
+    Take a version of the distribution that was built for numpy 2, or a numpy before 2 where everything else allows it.
+"""
+
+from collections.abc import Iterator
+
+from envdoctor.checks.case import Case
+from envdoctor.checks.damage import site_relative
+from envdoctor.checks.load_evidence import bound
+from envdoctor.checks.remedies import restore_or
+from envdoctor.model.finding import Finding
+from envdoctor.model.need import meets, parse_need
+from envdoctor.model.wording import counted
+from envdoctor.probes.distributions import Distributions
+from envdoctor.probes.numpy_abi import NumpyUser
+
+CODE = "ED312"
+NAME = "compiled-for-numpy-1"
+AREA = "Shared libraries"
+_LAST_OF_1 = "1.26.4"
+_SHOWN = 3
+
+
+def run(case: Case) -> Iterator[Finding]:
+    """Yield one finding for each distribution with such modules."""
+    groups: dict[tuple[str, str], list[NumpyUser]] = {}
+    for user in bound(case).numpy_1:
+        groups.setdefault((user.owner, user.owner_version), []).append(user)
+    for (owner, version), users in groups.items():
+        yield _finding(case, owner, version, users)
+
+
+def _finding(case: Case, owner: str, version: str, users: list[NumpyUser]) -> Finding:
+    numpy = case.facts[Distributions].active("numpy")
+    against = _needs_numpy_2(case)
+    more = f" and {len(users) - _SHOWN} more" if len(users) > _SHOWN else ""
+    command = f"uv pip install --python {case.python} 'numpy<2'"
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="error",
+        confidence="high",
+        title=f"{owner} {version} was compiled for numpy 1, and numpy {numpy.version if numpy else '2'} is installed: "
+        f"{counted(len(users), 'module')} of it cannot be imported",
+        subject=owner,
+        evidence=(
+            f"compiled with numpy 1's headers: {', '.join(site_relative(user.path) for user in users[:_SHOWN])}{more}",
+            *((f"{against} needs numpy 2",) if against else ()),
+        ),
+        remediation=restore_or(
+            case,
+            f"install a version of {owner} that was built for numpy 2"
+            + ("" if against else "; or go back to numpy 1, which everything here accepts"),
+            [] if against else [command],
+        ),
+        causes=(f"dist:{owner}",),
+        symptom_of=("version:numpy", f"version:{owner}"),
+    )
+
+
+def _needs_numpy_2(case: Case) -> str:
+    """Return the first distribution whose requirement shuts numpy 1 out, or empty."""
+    for item in case.facts[Distributions].items:
+        for line in item.requires:
+            need = parse_need(line) if line[:5].lower() == "numpy" and "extra ==" not in line else None
+            if need is not None and need.name == "numpy" and not meets(_LAST_OF_1, need.specifier):
+                return item.name
+    return ""
