@@ -46,6 +46,7 @@ def _files(case: Case) -> str:
     missing = sum(fault.kind == "missing" for fault in unfit)
     changed = sum(fault.kind in ("resized", "not a file") for fault in unfit)
     unread = sum(fault.kind == "unreadable" for fault in unfit)
+    locked = sum(fault.kind == "not executable" for fault in unfit)
     deep = case.facts.get(DeepFiles)
     altered = len(deep.altered) if deep else 0
     how = f"by hash ({deep.without_hash + deep.bytecode} without one)" if deep else "by size"
@@ -55,6 +56,7 @@ def _files(case: Case) -> str:
     parts = [f"{missing} missing"] if missing else []
     parts += [f"{changed} of another size"] if changed else []
     parts += [f"{unread} that could not be looked at"] if unread else []
+    parts += [f"{locked} not executable"] if locked else []
     parts += [f"{altered} of other contents"] if altered else []
     parts += [f"{len(files.contested)} with two owners"] if files.contested else []
     return f"{total} files: {', '.join(parts)}"

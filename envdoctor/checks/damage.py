@@ -19,6 +19,8 @@ class Damage:
     missing: tuple[str, ...]
     changed: tuple[str, ...]
     """Paths with another size, or that are no regular file."""
+    locked: tuple[str, ...]
+    """Programs that nobody may execute; absolute or relative to the prefix."""
     published: tuple[str, ...]
     """Paths with another size that have it since the wheel was unpacked: its own RECORD is wrong about them."""
     published_at: str
@@ -47,6 +49,8 @@ def damage_by_owner(case: Case) -> list[Damage]:
         if fault.kind == "missing" and any(folder in fault.path for folder in elsewhere):
             continue
         kind: str = "changed" if fault.kind in ("resized", "not a file") else fault.kind
+        if fault.kind == "not executable":
+            kind = "locked"
         if fault.published_at:
             kind = "published"
             published.setdefault(fault.owner, fault.published_at)
@@ -54,11 +58,23 @@ def damage_by_owner(case: Case) -> list[Damage]:
             cached.setdefault(fault.owner, fault.cached_at)
         by_owner.setdefault(fault.owner, {}).setdefault(kind, []).append(fault.path)
     # A fingerprint that was edited may name owners it does not list.
-    known = {name: kinds for name, kinds in by_owner.items() if name in totals}
+    known = _told_once({name: kinds for name, kinds in by_owner.items() if name in totals})
     return [
         _damage(totals[name], kinds, present, cached.get(name, ""), published.get(name, ""))
         for name, kinds in sorted(known.items())
     ]
+
+
+def _told_once(by_owner: dict[str, dict[str, list[str]]]) -> dict[str, dict[str, list[str]]]:
+    """Leave a path that several own with equal bytes (nvidia/__init__.py) to the first of them: it puts it back."""
+    told: set[str] = set()
+    found: dict[str, dict[str, list[str]]] = {}
+    for name in sorted(by_owner):
+        kinds = {kind: [path for path in paths if path not in told] for kind, paths in by_owner[name].items()}
+        told.update(path for paths in kinds.values() for path in paths)
+        if kinds := {kind: paths for kind, paths in kinds.items() if paths}:
+            found[name] = kinds
+    return found
 
 
 def renamed(case: Case) -> dict[str, str]:
@@ -89,6 +105,7 @@ def _damage(owner: Owner, kinds: dict[str, list[str]], present: set[str], cached
         files=owner.files,
         missing=tuple(missing),
         changed=tuple(sorted(kinds.get("changed", []), key=_libraries_first)),
+        locked=tuple(sorted(kinds.get("locked", []))),
         published=tuple(sorted(kinds.get("published", []), key=_libraries_first)),
         published_at=published_at,
         cached_at=cached_at,

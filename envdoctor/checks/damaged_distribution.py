@@ -3,7 +3,8 @@
 What it finds:
     Files listed in a RECORD that are missing, have another size, or are no regular files, without another wheel that
     is known to write the same paths. Bytecode and console scripts are not counted. A file that has its size since uv
-    unpacked the wheel is worth a note: the wheel's own RECORD is wrong.
+    unpacked the wheel is worth a note: the wheel's own RECORD is wrong. Programs below a `bin` folder that nobody may
+    execute are told too.
 
 Why it matters:
     An install that was killed half-way leaves complete metadata over missing files; pip and uv then call it satisfied
@@ -16,6 +17,7 @@ Fix:
     Reinstall the distribution by force (`--reinstall-package`); or restore the profile.
 """
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -39,6 +41,8 @@ def run(case: Case) -> Iterator[Finding]:
         damage = replace(found, missing=()) if found.other_writers and not found.unshared_missing else found
         if damage.published:
             yield _published(damage)
+        if damage.locked:
+            yield _locked(case, damage)
         broken = damage.missing + damage.changed
         if not broken:
             continue
@@ -58,6 +62,25 @@ def run(case: Case) -> Iterator[Finding]:
                 *((BREAKS_IMPORT,) if any(path.endswith(_READ_FIRST) for path in damage.missing) else ()),
             ),
         )
+
+
+def _locked(case: Case, damage: Damage) -> Finding:
+    programs = counted(len(damage.locked), "program")
+    full = [path if path.startswith("/") else f"{case.facts.target}/{path}" for path in damage.locked]
+    return Finding(
+        code=CODE,
+        name=NAME,
+        # Some package may set the permission itself before it starts its program.
+        severity="warning",
+        confidence="high",
+        title=f"{damage.owner} {damage.version}: {programs} of it may not be executed by anybody",
+        subject=damage.owner,
+        evidence=(f"no execute permission: {listed(damage.locked)}",),
+        # Where uv linked it from its cache, a reinstall would link the same file again.
+        remediation=Remediation(
+            text="let it be executed again", commands=(f"chmod a+x {' '.join(map(shlex.quote, full))}",), safe=True
+        ),
+    )
 
 
 def _published(damage: Damage) -> Finding:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from envdoctor.elf import reader
+from envdoctor.errors import ElfError
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.comparison import comparison, link_roots
 from envdoctor.probes.context import Reading
@@ -19,8 +21,8 @@ from envdoctor.probes.whose_bytes import ToldBy, WhoseBytes
 
 BYTECODE = (".pyc", "/__pycache__")
 """Ends of paths that say nothing about a distribution: bytecode, and the folders that virtualenv lists for it."""
-_KIND_OF_FILE, _REGULAR = 0o170000, stat.S_IFREG
-Kind = Literal["missing", "resized", "not a file", "unreadable"]
+_KIND_OF_FILE, _REGULAR, _ANYBODY = 0o170000, stat.S_IFREG, 0o111
+Kind = Literal["missing", "resized", "not a file", "unreadable", "not executable"]
 
 
 @frozen
@@ -171,8 +173,11 @@ def _owner(
                 faults.append(_fault(item, path, prefix, "resized", recorded_size(recorded), size))
             elif status.st_mode & _KIND_OF_FILE != _REGULAR:
                 faults.append(_fault(item, path, prefix, "not a file", recorded_size(recorded), -1))
-            elif keys is not None:
-                keys[path] = key_of(status)
+            else:
+                if "/bin/" in path and not status.st_mode & _ANYBODY and _is_program(item.site, path):
+                    faults.append(_fault(item, path, prefix, "not executable", recorded_size(recorded), size))
+                if keys is not None:
+                    keys[path] = key_of(status)
     finally:
         os.close(site)
     owner = Owner(
@@ -185,6 +190,14 @@ def _owner(
         record_sha256=digest,
     )
     return owner, faults
+
+
+def _is_program(site: str, path: str) -> bool:
+    """Tell an ELF program, which names the loader that starts it, from a library or data in a folder called bin."""
+    try:
+        return reader.read(f"{site}/{path}").interpreter is not None
+    except (ElfError, OSError):
+        return False
 
 
 def _with_twins(faults: Sequence[Fault], reading: Reading) -> Iterator[Fault]:

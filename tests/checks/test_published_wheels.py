@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import sys
 import sysconfig
 import time
@@ -9,9 +10,9 @@ from pathlib import Path
 
 from envdoctor.probes.host import Host
 from tests.factories.make_cuda import host_without_cache, make_linked_torch, object_bytes, real_error
-from tests.factories.make_elf import make_shared, make_stub
+from tests.factories.make_elf import make_program, make_shared, make_stub
 from tests.factories.make_torch_loader import make_torch
-from tests.factories.make_venv import Venv, edit_in_place, install, make_venv, run_uv
+from tests.factories.make_venv import Venv, edit_in_place, install, make_venv, run_uv, uninstall
 from tests.factories.make_wheel import make_wheel
 from tests.factories.patient import commands_of, mend, outline, verdict_of
 
@@ -178,3 +179,37 @@ def test_a_module_for_another_python_in_a_wheel_for_this_one_was_published_so(tm
     built = "built for cpython-310-x86_64-linux-gnu"
     assert outline_of(tag, "kernel/_ops.abi3.so") == [f"note ED104 {part}: {built}"]
     assert outline_of(tag) == [f"error ED104 {whole}: {built}"]
+
+
+def test_a_file_that_many_own_alike_is_told_once_and_put_back_by_one(tmp_path: Path) -> None:
+    """As nvidia/__init__.py, which eleven of NVIDIA's wheels own: uninstalling one of them deletes it for all."""
+    wheels = [
+        make_wheel(tmp_path / "wheels", name, "1", files={"vendor/__init__.py": "", f"vendor/{name}.py": ""})
+        for name in ("one", "two", "three", "four")
+    ]
+    venv = make_venv(tmp_path / "venv", *wheels)
+    uninstall(venv, "three")
+    verdict = verdict_of(venv.prefix)
+    assert outline(verdict, tmp_path) == ["error ED202 four 1: 1 of 9 files missing"]
+    mend(verdict.findings[0], wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
+    assert verdict_of(venv.prefix).findings == ()
+
+
+def test_a_program_that_nobody_may_execute_is_told_and_let_run(tmp_path: Path) -> None:
+    """As triton's ptxas: kernels are compiled by starting it, and RECORD knows no modes."""
+    program = make_program(tmp_path / "made")
+    files = {
+        "tool/__init__.py": "",
+        "tool/bin/tool": program.read_bytes(),
+        "tool/bin/data.txt": "x",
+        "tool/bin/libx.so": object_bytes("libx.so"),
+    }
+    venv = make_venv(tmp_path / "venv", make_wheel(tmp_path / "wheels", "tool", "1", files=files))
+    at = venv.site_packages / "tool/bin/tool"
+    at.chmod(0o644)
+    verdict = verdict_of(venv.prefix)
+    assert outline(verdict, tmp_path) == ["warning ED202 tool 1: 1 program of it may not be executed by anybody"]
+    assert verdict.findings[0].remediation.commands == (f"chmod a+x {at}",)
+    mend(verdict.findings[0], wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
+    subprocess.run([at], check=True)
+    assert verdict_of(venv.prefix).findings == ()
