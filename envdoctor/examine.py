@@ -44,20 +44,23 @@ def take_fingerprint(target: Target, host: Host, options: Options | None = None)
         if _identity(target.prefix) == before:
             return found
     raise ProbeError(
-        f"{target.prefix} was exchanged for another venv while it was being read, twice",
+        f"{target.prefix} was exchanged, or names were moved in it, while it was being read, twice",
         "a restore, a repair or a rollback is at work on it: run this again when it is done",
     )
 
 
-def _identity(prefix: Path) -> tuple[tuple[int, int], ...]:
-    """Return what a swap changes: the folder, or, of a mount point, what is in it."""
+def _identity(prefix: Path) -> tuple[tuple[int, int, int], ...]:
+    """Return what a swap changes: the folder, or, of a mount point, what is in it.
+
+    A rename sets the change time of what it moves, so that two swaps, there and back, are seen too.
+    """
     found = []
     for path in (prefix, prefix / "pyvenv.cfg"):
         try:
             status = path.stat()
-            found.append((status.st_dev, status.st_ino))
+            found.append((status.st_dev, status.st_ino, status.st_ctime_ns))
         except OSError:
-            found.append((0, 0))
+            found.append((0, 0, 0))
     return tuple(found)
 
 

@@ -126,8 +126,8 @@ def test_stopped_and_continued(work: Scene, command: tuple[str, ...]) -> None:
     ("variables", "code"),
     [
         ({"HOME": "UNSET"}, 0),
-        ({"HOME": "/nowhere/at/all"}, 0),
-        ({"TMPDIR": "/nowhere/at/all"}, 0),
+        ({"HOME": "/proc/nowhere/at/all"}, 0),
+        ({"TMPDIR": "/proc/nowhere/at/all"}, 0),
         ({"PATH": "UNSET"}, 0),
         ({"PATH": ""}, 0),
         ({"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, 0),
