@@ -2,7 +2,7 @@
 
 What it finds:
     A Triton, inductor or extension cache on a network filesystem while the job runs on several nodes; with a profile
-    that expects a filled cache also one in memory (tmpfs) or under /tmp.
+    that expects a filled cache also one in memory (tmpfs) or under /tmp. A cache that this user cannot write.
 
 Why it matters:
     Ranks that compile the same kernel replace each other's files: `Stale file handle` or `Device or resource busy` on
@@ -43,6 +43,8 @@ def run(case: Case) -> Iterator[Finding]:
     shared = [cache for cache in caches if cache.shared and cache.kind != "cuda"]
     if nodes > 1 and shared:
         yield _shared(shared, nodes, told_by)
+    if closed := [cache for cache in caches if cache.present and not cache.writable and cache.kind != "cuda"]:
+        yield _closed(closed, nodes)
     wanted = case.profile.compile if case.profile else None
     if wanted is not None and (wanted.cache_minimum_entries or wanted.cache_bytes):
         passing = [cache for cache in caches if cache.kind in ("inductor", "triton") and _passing(cache)]
@@ -90,6 +92,29 @@ def _shared(caches: Sequence[CompileCache], nodes: int, told_by: str) -> Finding
                 f'export {_VARIABLES[cache.kind]}="/tmp/{cache.kind}-$USER-${{SLURM_JOB_ID:-local}}"'
                 for cache in caches
             ),
+            safe=True,
+        ),
+    )
+
+
+def _closed(caches: Sequence[CompileCache], nodes: int) -> Finding:
+    # As below: on several nodes HOME may be what they share.
+    commands = [f'export {_VARIABLES[cache.kind]}="$HOME/.cache/{cache.kind}"' for cache in caches]
+    names = ", ".join(cache.kind for cache in caches)
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="warning",
+        confidence="high",
+        title=f"the {names} cache cannot be written by this user: what is compiled is not kept, or the compile raises",
+        subject=names,
+        evidence=tuple(
+            f"{cache.kind}: {cache.path} ({cache.found_via}), of the user with uid {cache.owner_uid}"
+            for cache in caches
+        ),
+        remediation=Remediation(
+            text="Name a folder of your own, or let its owner open it to you",
+            commands=tuple(commands if nodes == 1 else ()),
             safe=True,
         ),
     )

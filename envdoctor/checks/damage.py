@@ -19,6 +19,8 @@ class Damage:
     missing: tuple[str, ...]
     changed: tuple[str, ...]
     """Paths with another size, or that are no regular file."""
+    in_the_way: tuple[str, ...]
+    """Files where the missing ones' folders should be."""
     locked: tuple[str, ...]
     """Programs that nobody may execute; absolute or relative to the prefix."""
     published: tuple[str, ...]
@@ -57,6 +59,8 @@ def damage_by_owner(case: Case) -> list[Damage]:
         if fault.cached_at:
             cached.setdefault(fault.owner, fault.cached_at)
         by_owner.setdefault(fault.owner, {}).setdefault(kind, []).append(fault.path)
+        if fault.in_the_way and fault.in_the_way not in by_owner[fault.owner].setdefault("in the way", []):
+            by_owner[fault.owner]["in the way"].append(fault.in_the_way)
     # A fingerprint that was edited may name owners it does not list.
     known = _told_once({name: kinds for name, kinds in by_owner.items() if name in totals})
     return [
@@ -105,6 +109,7 @@ def _damage(owner: Owner, kinds: dict[str, list[str]], present: set[str], cached
         files=owner.files,
         missing=tuple(missing),
         changed=tuple(sorted(kinds.get("changed", []), key=_libraries_first)),
+        in_the_way=tuple(sorted(kinds.get("in the way", []))),
         locked=tuple(sorted(kinds.get("locked", []))),
         published=tuple(sorted(kinds.get("published", []), key=_libraries_first)),
         published_at=published_at,

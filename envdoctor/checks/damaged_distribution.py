@@ -108,10 +108,15 @@ def _remedy(case: Case, damage: Damage) -> Remediation:
     pins = [(damage.owner, damage.version)]
     if damage.cached_at:
         return through_cache(case, pins, [reinstall_command(case, pins)])
+    command = reinstall_command(case, pins)
+    if damage.in_the_way:
+        # uv stops at a file where it wants to remove a folder's contents.
+        full = [path if path.startswith("/") else f"{case.facts.target}/{path}" for path in damage.in_the_way]
+        command = f"rm {' '.join(map(shlex.quote, full))} && {command}"
     return restore_or(
         case,
         f"reinstall {damage.owner} by force; a plain install changes nothing, as its metadata says it is there",
-        [reinstall_command(case, pins)],
+        [command],
     )
 
 
@@ -127,6 +132,8 @@ def _what(damage: Damage) -> str:
 def _evidence(damage: Damage) -> Iterator[str]:
     if damage.missing:
         yield f"missing: {listed(damage.missing)}"
+    if damage.in_the_way:
+        yield f"a file stands where a folder should be: {listed(damage.in_the_way)}"
     if damage.changed:
         yield f"another size than RECORD says: {listed(damage.changed)}"
     if damage.cached_at:

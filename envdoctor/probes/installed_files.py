@@ -40,6 +40,8 @@ class Fault:
     """The same file in uv's cache, which a change in place changes too; empty when it shares none."""
     published_at: str = ""
     """uv's cache has the file at this size since it unpacked that wheel: its own RECORD is wrong. Empty: not known."""
+    in_the_way: str = ""
+    """For a missing file: what stands where one of its folders should be, relative to the prefix; empty for nothing."""
 
 
 @frozen
@@ -161,7 +163,9 @@ def _owner(
             except OSError as error:
                 kind: Kind = "missing" if isinstance(error, FileNotFoundError | NotADirectoryError) else "unreadable"
                 counts["missing"] += kind == "missing"
-                faults.append(_fault(item, path, prefix, kind, recorded_size(recorded), -1))
+                fault = _fault(item, path, prefix, kind, recorded_size(recorded), -1)
+                blocked = isinstance(error, NotADirectoryError)
+                faults.append(replace(fault, in_the_way=_in_the_way(item.site, path, prefix)) if blocked else fault)
                 continue
             # virtualenv lists folders as well as the files in them; a row that states nothing can promise one.
             if not recorded and not stated and stat.S_ISDIR(status.st_mode):
@@ -190,6 +194,16 @@ def _owner(
         record_sha256=digest,
     )
     return owner, faults
+
+
+def _in_the_way(site: str, path: str, prefix: str) -> str:
+    """Return the first part of a path that is no folder, relative to the prefix; it exists, or ENOENT would be said."""
+    at = site
+    for part in path.split("/")[:-1]:
+        at = os.path.normpath(f"{at}/{part}")
+        if not os.path.isdir(at):  # noqa: PTH112 - a string path
+            return at.removeprefix(prefix)
+    return ""
 
 
 def _is_program(site: str, path: str) -> bool:

@@ -114,6 +114,19 @@ def test_ed502_gives_no_two_opposite_commands() -> None:
     assert alone.remediation.commands == ('export TORCHINDUCTOR_CACHE_DIR="$HOME/.cache/inductor"',)
 
 
+def test_finds_ed502_a_cache_of_somebody_else() -> None:
+    caches = _cache("triton", "ext4")
+    closed = replace(caches, caches=(replace(caches.caches[0], present=True, writable=False, owner_uid=7),))
+    (finding,) = cache_filesystem.run(facts.case(closed))
+    assert (finding.severity, finding.title) == (
+        "warning",
+        "the triton cache cannot be written by this user: what is compiled is not kept, or the compile raises",
+    )
+    assert finding.remediation.commands == ('export TRITON_CACHE_DIR="$HOME/.cache/triton"',)
+    gone = replace(caches, caches=(replace(caches.caches[0], present=False, writable=False),))
+    assert list(cache_filesystem.run(facts.case(gone))) == []
+
+
 def test_passes_ed502_local_caches_and_single_nodes() -> None:
     local = facts.case(_cache("triton", "ext4"), facts.variables(NNODES="4"), profile=COMPILING)
     assert list(cache_filesystem.run(local)) == []

@@ -255,3 +255,15 @@ def test_a_metadata_that_names_another_distribution_is_not_believed(venv: Venv, 
 def test_who_installed_it_is_nobodys_damage(venv: Venv) -> None:
     rewrite(venv.dist_info("thing") / "INSTALLER", "another installer\n")
     assert verdict_of(venv.prefix).findings == ()
+
+
+def test_a_file_in_a_packages_place_goes_before_the_reinstall(venv: Venv, tmp_path: Path) -> None:
+    at = venv.site_packages / "thing"
+    shutil.rmtree(at)
+    at.write_text("not a folder")
+    (finding,) = verdict_of(venv.prefix).findings
+    assert "a file stands where a folder should be: thing" in finding.evidence
+    # uv alone ends with "Not a directory".
+    assert finding.remediation.commands[0].startswith(f"rm {at} && uv pip install ")
+    _mend(venv, tmp_path)
+    assert verdict_of(venv.prefix).findings == ()
