@@ -11,7 +11,7 @@ from tests.factories.make_reading import bare_host
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import install, make_venv
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import commands_of, first, mend, verdict_of
+from tests.factories.patient import by_hand, commands_of, first, mend, verdict_of
 
 PIN = 'triton==3.6.0; platform_system == "Linux"'
 TITLE = "torch 2.11.0 requires triton==3.6.0, and 2.3.1 is installed"
@@ -57,7 +57,8 @@ def test_br21_two_distributions_own_triton(tmp_path: Path) -> None:
         "the module triton is installed by pytorch-triton 3.7.0+git1234 and triton 3.6.0 at once; "
         "the one on disk is pytorch-triton's",
     )
-    assert commands_of(verdict.findings[0], tmp_path) == [
+    assert commands_of(verdict.findings[0], tmp_path) == ["envdoctor repair --venv [TMP]/venv"]
+    assert by_hand(verdict.findings[0], tmp_path) == [
         "uv pip uninstall --python [TMP]/venv/bin/python pytorch-triton",
         "uv pip install --python [TMP]/venv/bin/python --no-deps --reinstall-package triton triton==3.6.0",
     ]
