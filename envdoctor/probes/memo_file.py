@@ -1,7 +1,9 @@
 """Where what was read is remembered between runs: one small file an environment, below $XDG_CACHE_HOME/envdoctor."""
 
+import contextlib
 import os
 import tempfile
+from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 
@@ -30,7 +32,14 @@ def write_memo(path: Path, data: bytes) -> None:
     except BaseException:
         os.unlink(written)  # noqa: PTH108 - as above
         raise
-    with os.scandir(path.parent) as entries:
-        ages = sorted((entry.stat().st_mtime, entry.path) for entry in entries if entry.name.endswith(".memo"))
-    for _, old in ages[:-_KEPT]:
-        Path(old).unlink(missing_ok=True)
+    # Only whole memos: the temporary one of another process may be gone between its listing and a look at it.
+    for old in _by_age(path.parent.glob("[!.]*.memo"))[:-_KEPT]:
+        old.unlink(missing_ok=True)
+
+
+def _by_age(memos: Iterable[Path]) -> list[Path]:
+    aged = []
+    for memo in memos:
+        with contextlib.suppress(FileNotFoundError):  # another process made room, too
+            aged.append((memo.stat().st_mtime, memo))
+    return [memo for _, memo in sorted(aged)]
