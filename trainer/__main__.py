@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from envdoctor.gate import require
 from trainer.arguments import parse
 from trainer.errors import TrainerError
-from trainer.launch import launch, under_launcher
+from trainer.launch import launch, require_one_process, under_launcher
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the trainer; returns the exit code."""
     try:
         arguments = parse(argv)
+        require_one_process(arguments.config)
         require(arguments.config.profile, mode=arguments.gate, reason=arguments.gate_reason)
         if arguments.config.runtime == "processes" and not under_launcher():
             return launch(arguments)

@@ -21,6 +21,7 @@ from trainer.flops import drafter_step, target_cost
 from trainer.model.drafter import Drafter, DrafterShape
 from trainer.shared_weights import load_shared
 from trainer.target import SharedWeights, Target, choose_layer_ids, decoder_layers, read_config
+from trainer.target_files import target_digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +63,7 @@ class Parts:
         """Return what must be the same for a checkpoint to be this run's."""
         config = self.config
         return {
+            "target_files": target_digest(self.target_path),
             "target": f"{self.target_config.model_type} {self.shape.hidden}x{self.target_config.num_hidden_layers}",
             "layer_ids": list(self.layer_ids),
             "drafter": dataclasses.asdict(self.shape),
@@ -72,6 +74,8 @@ class Parts:
             "rows": self.rows.digest,
             "buckets": list(config.data.buckets),
             "tokens": config.data.tokens,
+            "overlong": config.data.overlong,
+            "held_out": len(self.held_out),
             "micro_batches": config.micro_batches,
             "optim": {key: value for key, value in dataclasses.asdict(config.optim).items() if key != "accumulate"},
             "steps": config.run.steps,

@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -39,16 +40,10 @@ class Checkpoint:
 
 
 def save(root: Path, checkpoint: Checkpoint, keep: int) -> Path:
-    """Write a checkpoint under `root` and remove all but the newest `keep` + 1; returns its folder.
-
-    One of the same step that is there already is kept: a run resumes from the newest, so it is this very state,
-    stopped again before another step.
-    """
+    """Write a checkpoint under `root` and remove all but the newest `keep` + 1; returns its folder."""
     root.mkdir(parents=True, exist_ok=True)
     _sweep(root)
     place = root / f"{_PREFIX}{checkpoint.step:06d}"
-    if place.exists():
-        return place
     made = root / f".{place.name}.partial"
     made.mkdir()
     save_file(_plain(checkpoint.masters), made / "drafter.safetensors")
@@ -77,7 +72,28 @@ def steps(root: Path) -> list[int]:
     return sorted(int(name.removeprefix(_PREFIX)) for name in names if name.startswith(_PREFIX))
 
 
-def load(root: Path, step: int | None = None) -> Checkpoint:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """A checkpoint on disk, whole by its sizes; its tensors are not read yet."""
+
+    place: Path
+    state: Mapping[str, Any]
+
+    @property
+    def step(self) -> int:
+        """Optimizer steps done."""
+        return int(self.state["step"])
+
+    def load(self) -> Checkpoint:
+        """Read it."""
+        return Checkpoint(
+            step=self.step, batches=self.state["batches"], optimizer_steps=self.state["optimizer_steps"],
+            identity=self.state["identity"], masters=load_file(self.place / "drafter.safetensors"),
+            moments=load_file(self.place / "moments.safetensors"),
+        )  # fmt: skip
+
+
+def find(root: Path, step: int | None = None) -> Saved:
     """Return the newest checkpoint under `root`, or that of `step`; raises CheckpointError naming what is wrong."""
     found = steps(root)
     if not found or (step is not None and step not in found):
@@ -102,11 +118,7 @@ def load(root: Path, step: int | None = None) -> Checkpoint:
                 f"{place / name}: {'missing' if actual is None else f'{actual} bytes'}, {size} bytes were written",
                 f"remove {place} to resume from the one before",
             )
-    return Checkpoint(
-        step=state["step"], batches=state["batches"], optimizer_steps=state["optimizer_steps"],
-        identity=state["identity"], masters=load_file(place / "drafter.safetensors"),
-        moments=load_file(place / "moments.safetensors"),
-    )  # fmt: skip
+    return Saved(place=place, state=state)
 
 
 def require_same(saved: Mapping[str, object], wanted: Mapping[str, object], root: Path) -> None:

@@ -1,6 +1,8 @@
 """What a device is and has: its kind, its memory, the matmul rate it reaches."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +42,43 @@ def free_bytes(device: torch.device) -> int:
     table = Path("/proc/meminfo").read_text(encoding="ascii")
     found = next(line for line in table.splitlines() if line.startswith("MemAvailable:"))
     return int(found.split()[1]) * 1024
+
+
+class Stall:
+    """Time for which a device had to wait for others between two points of its work.
+
+    On CUDA the host runs ahead and its clock says nothing: events are recorded in the current stream on both sides
+    of the wait, and what lies between them is the wait, the transfer included. On CPU it is the host's clock.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        """Start with no time."""
+        self._timed = device.type == "cuda"
+        self._pairs: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
+        self._seconds = 0.0
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Count what the body takes of the device's time."""
+        if not self._timed:
+            before = time.perf_counter()
+            yield
+            self._seconds += time.perf_counter() - before
+            return
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        yield
+        end.record()
+        self._pairs.append((begin, end))
+
+    def read(self) -> float:
+        """Return the seconds since the last reading; on CUDA this waits for the last of the waits to end."""
+        for begin, end in self._pairs:
+            end.synchronize()
+            self._seconds += begin.elapsed_time(end) / 1e3
+        self._pairs.clear()
+        found, self._seconds = self._seconds, 0.0
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

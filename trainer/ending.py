@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,11 @@ class Ending:
 
     parts: Parts
     output: Path
+    stop: Callable[[], bool]
+    """Asked before each prompt of the evaluation."""
     evaluation: Evaluation | None = None
+    cut: bool = False
+    """Whether a stop request left the evaluation out."""
 
     def trained(self, masters: dict[str, torch.Tensor], target: Target) -> None:
         """Export these weights and, where asked for, evaluate them with `target`."""
@@ -43,9 +48,13 @@ class Ending:
             mask_token=parts.mask_token,
             stop=stop_tokens(parts),
         )
-        self.evaluation = evaluate(decoder, prompts(parts), parts.config.run.evaluate_tokens)
-        found = json.dumps(dataclasses.asdict(self.evaluation), indent=1) + "\n"
-        (self.output / "evaluation.json").write_text(found, encoding="utf-8")
+        found = evaluate(decoder, prompts(parts), parts.config.run.evaluate_tokens, self.stop)
+        if found is None:
+            self.cut = True
+            return
+        self.evaluation = found
+        told = json.dumps(dataclasses.asdict(self.evaluation), indent=1) + "\n"
+        (self.output / "evaluation.json").write_text(told, encoding="utf-8")
         (self.output / "acceptance.svg").write_text(acceptance_svg(self.evaluation), encoding="utf-8")
 
 

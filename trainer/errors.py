@@ -8,8 +8,7 @@ TrainerError                  message + hint + exit code
 ├── DenseAttentionError       the dense path would not fit: exit 2
 ├── NonFiniteError            a loss or gradient is NaN or infinite: exit 1
 ├── CompileStateError         torch's compile state is damaged, or a fallback was taken: exit 1
-├── WorkerFailedError         another worker of the run died: exit 1
-└── VerdictError              the run missed what its profile expects: exit 1
+└── WorkerFailedError         another worker of the run died: exit 1
 """
 
 
@@ -65,7 +64,3 @@ class CompileStateError(TrainerError):
 
 class WorkerFailedError(TrainerError):
     """Another worker of this run died, so this one cannot go on."""
-
-
-class VerdictError(TrainerError):
-    """The run finished, but missed what its profile expects."""

@@ -5,7 +5,7 @@ equal its own choice are accepted together with the choice that follows them. So
 text whatever the drafter says; the drafter decides only how many passes it takes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,11 +126,15 @@ class _Passes:
             self._cache.crop(-count)
 
 
-def evaluate(decoder: SpeculativeDecoder, prompts: Sequence[Sequence[int]], count: int) -> Evaluation:
-    """Return how the drafter does on these prompts, `count` new tokens each."""
+def evaluate(
+    decoder: SpeculativeDecoder, prompts: Sequence[Sequence[int]], count: int, stop: Callable[[], bool]
+) -> Evaluation | None:
+    """Return how the drafter does on these prompts, `count` new tokens each; None once `stop` says so."""
     identical = tokens = 0
     accepted: list[int] = []
     for prompt in prompts:
+        if stop():
+            return None
         decoded = decoder.speculative(prompt, count)
         identical += decoded.ids == decoder.plain(prompt, count)
         tokens += len(decoded.ids)

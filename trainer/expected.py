@@ -50,9 +50,12 @@ def _folders() -> Iterator[Path]:
 
 
 def judge(outcome: Outcome, expected: Expected) -> list[Judgement]:
-    """Return a line for everything the profile expects, and one for compiling after the warm-up."""
+    """Return a line for everything the profile expects, and for compiling after the warm-up and graph breaks."""
     count = outcome.compilations
     lines = [Judgement(name="steady compiles", met=count == 0, text=f"{count} compilations after the warm-up")]
+    if outcome.breaks:
+        text = f"{outcome.breaks}: parts of a compiled layer run uncompiled"
+        lines.append(Judgement(name="graph breaks", met=False, text=text))
     wanted = expected.tokens_per_second
     if wanted:
         share = outcome.tokens_per_second / wanted

@@ -46,7 +46,7 @@ def drafter_step(shape: DrafterShape, block: BlockShape, rows: int, visible: int
     layers = 6.0 * shape.layers * (queries * each_query + context * 2 * shape.hidden * narrow)
     # The first layer's queries come from frozen embeddings.
     layers -= 2.0 * queries * shape.hidden * wide
-    # Two products forward, five backward, each 2 a visible pair and channel.
-    attention = 14.0 * visible * wide * shape.layers
+    # Two products forward, four backward, each 2 a visible pair and channel; the fifth is the scores once more.
+    attention = 12.0 * visible * wide * shape.layers
     head = 4.0 * rows * block.blocks * (block.width - 1) * shape.hidden * vocabulary
     return project + layers + attention + head

@@ -12,6 +12,8 @@ import time
 from types import FrameType
 
 from trainer.arguments import Arguments
+from trainer.config import TrainConfig
+from trainer.errors import ConfigError
 
 PARENT = "DFLASH_LAUNCHER_PID"
 GRACE = 20.0
@@ -21,6 +23,16 @@ GRACE = 20.0
 def under_launcher() -> bool:
     """Return whether a launcher (this one or torchrun) has given this process a rank."""
     return "RANK" in os.environ and "WORLD_SIZE" in os.environ
+
+
+def require_one_process(config: TrainConfig) -> None:
+    """Raise ConfigError when a launcher has started several processes of a runtime that is one process."""
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if under_launcher() and world > 1 and config.runtime != "processes":
+        raise ConfigError(
+            f"topology.runtime: {config.runtime} is one process, and a launcher has started {world} (WORLD_SIZE)",
+            "start it without the launcher, or with --runtime processes",
+        )
 
 
 def orphaned() -> bool:

@@ -40,7 +40,7 @@ class Progress:
     """MFU: useful FLOP/s over the measured matmul rate of the devices in use."""
     seconds: float
     waits: Mapping[str, float]
-    """Share of the time spent waiting: for features, for the other drafters, at the gate."""
+    """Share of the time for which the device waited: for features, for the other drafters."""
     memory: Memory
     compilations: int
     """Compilations since the run's warm-up ended, all of this process."""

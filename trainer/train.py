@@ -42,11 +42,11 @@ def train(arguments: Arguments) -> int:
     parts = assemble(config)
     saved = _resume(arguments, output, parts)
     start = saved.step if saved else 0
-    ending = Ending(parts=parts, output=output)
     with (
         Journal(output / ("metrics.jsonl" if rank == 0 else f"workers/rank-{rank}.jsonl")) as journal,
         StopRequest() as stop,
     ):
+        ending = Ending(parts=parts, output=output, stop=stop)
         journal.write("start", {"step": start, "config": dataclasses.asdict(config)})
         with (
             Tracker(config, output if rank == 0 else None) as tracker,
@@ -67,7 +67,7 @@ def train(arguments: Arguments) -> int:
             outcome = RUNNERS[config.runtime](parts, session)
         if outcome is not None:
             _conclude(config, output, journal, ending, session, outcome)
-    return stop.exit_code if outcome is not None and outcome.interrupted else 0
+    return stop.exit_code if outcome is not None and (outcome.interrupted or ending.cut) else 0
 
 
 def _conclude(
@@ -82,11 +82,11 @@ def _conclude(
     summary(outcome, ending.evaluation, judged, [*session.notes, ("output", str(output))])
 
 
-def _resume(arguments: Arguments, output: Path, parts: Parts) -> checkpoint.Checkpoint | None:
+def _resume(arguments: Arguments, output: Path, parts: Parts) -> checkpoint.Saved | None:
     root = output / "checkpoints"
     if arguments.resume:
-        saved = checkpoint.load(root)
-        checkpoint.require_same(saved.identity, parts.identity(), root)
+        saved = checkpoint.find(root)
+        checkpoint.require_same(saved.state["identity"], parts.identity(), root)
         return saved
     if checkpoint.steps(root):
         raise ConfigError(

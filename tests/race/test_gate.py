@@ -6,9 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+import torch
+from torch import nn
+from torch.fx import symbolic_trace
 
 from trainer.errors import CompileStateError
 from trainer.runtime.compile_gate import CompileGate
+from trainer.runtime.compile_state import damage
 
 PATIENCE = 20.0
 
@@ -210,3 +214,57 @@ def test_who_holds_the_gate_is_named_when_patience_ends() -> None:
     holder.join()
     assert caught.value.message == "step ('cuda:1', 'other') stood 0.2 s at the gate, which ('cuda:0', 'slow') holds"
     assert gate.queued == 0
+
+
+def test_a_look_at_the_compile_state_waits_for_a_trace_behind_the_gate() -> None:
+    gate = CompileGate()
+    inside, go_on = threading.Event(), threading.Event()
+
+    class Traced(nn.Module):
+        def forward(self, states: torch.Tensor) -> torch.Tensor:
+            inside.set()
+            assert go_on.wait(60)
+            return states + 1
+
+    def trace() -> None:
+        with gate.step(("target", 64)):
+            symbolic_trace(Traced())
+
+    seen: list[list[str]] = []
+
+    def look() -> None:
+        with gate.look():
+            seen.append(damage())
+
+    tracing, looking = threading.Thread(target=trace), threading.Thread(target=look)
+    tracing.start()
+    assert inside.wait(60)
+    assert damage() != []
+    looking.start()
+    looking.join(0.3)
+    assert seen == []
+    go_on.set()
+    looking.join(60)
+    tracing.join(60)
+    assert seen == [[]]
+
+
+def test_a_look_keeps_steps_out_until_it_is_over() -> None:
+    gate = CompileGate()
+    with gate.step("known"):
+        pass
+    started, entered = threading.Event(), threading.Event()
+
+    def steps() -> None:
+        started.set()
+        for signature in ("known", "new"):
+            with gate.step(signature):
+                entered.set()
+
+    thread = threading.Thread(target=steps)
+    with gate.look():
+        thread.start()
+        assert started.wait(60)
+        assert not entered.wait(0.2)
+    thread.join(60)
+    assert entered.is_set()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,14 +12,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer, Qwen3ForCausalLM
 
 from trainer.__main__ import main
+from trainer.arguments import parse
+from trainer.assemble import assemble
 from trainer.data.corpus import conversation, conversations
+from trainer.ending import Ending
 from trainer.evaluate import SpeculativeDecoder
 from trainer.model.drafter import Drafter, DrafterShape
 from trainer.target import Target
+from trainer.target_files import target_digest
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = 24
@@ -203,6 +208,31 @@ def test_threads_and_processes_train_the_bits_of_one_worker(
     assert sorted((line["worker"], line["batches"]) for line in workers) == [("target-0", STEPS), ("target-1", STEPS)]
 
 
+def test_three_drafters_train_the_bits_of_one_worker_too(cache: Path, tmp_path: Path) -> None:
+    assert cache.is_dir()
+    # Of three sums the order matters, of two it does not.
+    shared = ["--steps", "5", "--output"]
+    three = ["--targets", "1", "--drafters", "3", "--runtime"]
+    assert main([*SHORT, *shared, str(tmp_path / "one"), "--set", "optim.accumulate=3"]) == 0
+    for runtime in ("threads", "processes"):
+        assert main([*SHORT, *shared, str(tmp_path / runtime), *three, runtime]) == 0
+        assert same(state(tmp_path / runtime, 5), state(tmp_path / "one", 5))
+
+
+@pytest.mark.parametrize("runtime", ["inline", "threads"])
+def test_a_launcher_of_several_processes_needs_their_runtime(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], runtime: str
+) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert main([*SHORT, "--output", str(tmp_path / "run"), "--runtime", runtime]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        f"error: topology.runtime: {runtime} is one process, and a launcher has started 2 (WORLD_SIZE)",
+        "hint: start it without the launcher, or with --runtime processes",
+    ]
+    assert not (tmp_path / "run").exists()
+
+
 def test_compiled_threads_are_refused_where_torch_would_crash(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -315,9 +345,61 @@ def test_output_and_resume_are_not_mixed_up(
         f"error: {tmp_path}/checkpoints: no checkpoint",
         "hint: start without --resume, or give the --output of an earlier run",
     ]
-    assert list(said("--output", str(straight), "--resume", "--set", "optim.accumulate=2", "--seed", "5"))[:1] == [
+    again = ("--output", str(straight), "--resume", "--set", "optim.accumulate=2")
+    assert list(said(*again, "--seed", "5"))[:1] == [
         f"error: {root} belongs to another run: rows: saved {rows(0)!r}, now {rows(5)!r}; seed: saved 0, now 5"
     ]
+    # Rows that were held out would be trained on, and rows that were left out would come back.
+    assert list(said(*again, "--set", "run.evaluate=3", "--set", "data.overlong=drop"))[:1] == [
+        f"error: {root} belongs to another run: held_out: saved 0, now 3; overlong: saved 'truncate', now 'drop'"
+    ]
+
+
+def test_another_target_of_the_same_size_is_not_resumed_with(
+    cache: Path, straight: Path, target_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cache.is_dir()
+    tuned = tmp_path / "tuned"
+    shutil.copytree(target_folder, tuned)
+    weights = load_file(tuned / "model.safetensors")
+    weights["model.layers.1.mlp.up_proj.weight"] *= 1.5
+    save_file(weights, tuned / "model.safetensors", metadata={"format": "pt"})
+    again = ["--output", str(straight), "--resume", "--set", "optim.accumulate=2", "--target", str(tuned)]
+    assert main([*SHORT, *again]) == 2
+    before, after = target_digest(target_folder), target_digest(tuned)
+    assert capsys.readouterr().err.splitlines()[1] == (
+        f"error: {straight}/checkpoints belongs to another run: target_files: saved {before!r}, now {after!r}"
+    )
+
+
+def test_a_stop_before_the_evaluation_leaves_the_export_and_no_evaluation(cache: Path, tmp_path: Path) -> None:
+    assert cache.is_dir()
+    parts = assemble(parse(["--profile", "cpu-smoke"]).config)
+    asked: list[bool] = []
+    ending = Ending(parts=parts, output=tmp_path, stop=lambda: not asked.append(True) and len(asked) > 2)
+    ending.trained(dict(parts.drafter(CPU).named_parameters()), parts.load_target(CPU))
+    # Two of the eight prompts were decoded.
+    assert (len(asked), ending.cut, ending.evaluation) == (3, True, None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["drafter"]
+
+
+def test_the_second_signal_ends_the_process_where_it_stands() -> None:
+    code = (
+        "import time\nfrom trainer.runtime.shutdown import StopRequest\n"
+        "with StopRequest() as stop:\n    print('ready', flush=True)\n    time.sleep(60)\n"
+    )
+    for second, wanted in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
+        process = subprocess.Popen(
+            [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+        process.send_signal(second)
+        assert process.communicate(timeout=30) == ("", "")
+        assert process.returncode == wanted
 
 
 def rows(seed: int) -> str:

@@ -1,7 +1,6 @@
 """Bounded hand-over between threads, and how one thread's death reaches all the others."""
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -143,15 +142,12 @@ class ExchangeTable:
         """Set a table for this many drafters."""
         self._shown: list[object] = [None] * drafters
         self.meeting = Meeting(drafters, crew)
-        self.waited = [0.0] * drafters
 
     def show(self, index: int, value: object) -> list:  # type: ignore[type-arg]
         """Show a value and return everyone's, in the order of the drafters."""
-        before = time.perf_counter()
         self._shown[index] = value
         self.meeting.wait()
         everyone = list(self._shown)
         # A second meeting, so that the next value cannot be shown before everyone has read this one.
         self.meeting.wait()
-        self.waited[index] += time.perf_counter() - before
         return everyone

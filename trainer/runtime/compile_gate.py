@@ -73,6 +73,7 @@ class CompileGate:
         self._running: Counter[str] = Counter()
         self._alone: dict[str, Key] = {}
         self._queue: defaultdict[str, set[int]] = defaultdict(set)
+        self._looking = 0
         self._exclusive_total = 0
         self._together = self._demoted = 0
         self._waited = 0.0
@@ -121,6 +122,19 @@ class CompileGate:
             self._inside.step = None
             self._leave(key, alone=alone, completed=completed, before=before, exclusive_before=exclusive_before)
 
+    @contextmanager
+    def look(self) -> Iterator[None]:
+        """Run the body while no step runs on any device, so that nothing of a step is half done: no trace, no patch."""
+        with self._condition:
+            self._looking += 1
+            try:
+                while self._alone or any(self._running.values()):
+                    self._condition.wait()
+                yield
+            finally:
+                self._looking -= 1
+                self._condition.notify_all()
+
     def _scope(self, device: str) -> str:
         return device if self._by_device else _ANYWHERE
 
@@ -148,10 +162,10 @@ class CompileGate:
                 # What it queued for has been done by another thread: it must not keep known steps out any more.
                 self._unqueue(scope)
                 # A queued new step goes first; otherwise known ones could keep it out for ever.
-                if scope not in self._alone and not self._queue[scope]:
+                if scope not in self._alone and not self._queue[scope] and not self._looking:
                     return False
             else:
-                if scope not in self._alone and not self._running[scope]:
+                if scope not in self._alone and not self._running[scope] and not self._looking:
                     return True
                 self._queue[scope].add(threading.get_ident())
             self._stand(key, started)

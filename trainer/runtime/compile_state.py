@@ -38,11 +38,6 @@ class CompileCounts:
             breaks=self.breaks - earlier.breaks,
         )
 
-    @property
-    def none(self) -> bool:
-        """Whether nothing was compiled."""
-        return self.graphs == 0 and self.events == 0
-
 
 class _Events:
     """Counts compilations through dynamo's start callback, which runs for lazy backwards too."""

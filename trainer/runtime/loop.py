@@ -11,7 +11,7 @@ import torch
 from trainer import checkpoint
 from trainer.config import TrainConfig
 from trainer.data.loader import Batch
-from trainer.device import Memory, read_memory, wait_for
+from trainer.device import Memory, Stall, read_memory, wait_for
 from trainer.errors import NonFiniteError
 from trainer.metrics import Flatness, Progress, Sums
 from trainer.optim import Optimizer, learning_rate
@@ -22,8 +22,8 @@ from trainer.runtime.steps import DrafterStep
 class Source(Protocol):
     """Where a drafter's micro-batches come from, in the order of its plan."""
 
-    waited: float
-    """Seconds spent waiting for others so far."""
+    stall: Stall
+    """The device's time spent waiting for features."""
 
     def take(self) -> tuple[Batch, torch.Tensor]:
         """Return the next batch and its features, both on the drafter's device."""
@@ -73,6 +73,8 @@ class Outcome:
     """Growth of the memory high-water after the first log line, as a fraction."""
     compilations: int
     """Compilations after the warm-up."""
+    breaks: int
+    """Graph breaks of this process: places where compiled code falls back to Python."""
     tokens_per_second: float
     """Over all log lines but the first."""
     utilisation: float
@@ -113,7 +115,7 @@ class DrafterLoop:
         self.config = settings.config
         self._stop, self._report = stop, report
         self.optimizer = Optimizer(step.parameters, self.config.optim, self.config.run.steps)
-        self._waited_features = self._exchanged = 0.0
+        self._exchange_stall = Stall(step.device)
         self._flat = Flatness()
         self._norm: torch.Tensor | None = None
         self._lines: list[Progress] = []
@@ -156,10 +158,9 @@ class DrafterLoop:
         if self.step.device.type == "cpu":
             # Looking costs nothing here; on CUDA it would stall the queue, so there it waits for the log line.
             sums.require_finite(index + 1)
-        before = time.perf_counter()
-        pooled, stop = self.exchange.pool(weight, self._stop())
-        self.exchange.reduce(self.step.parameters.gradients())
-        self._exchanged += time.perf_counter() - before
+        with self._exchange_stall.waiting():
+            pooled, stop = self.exchange.pool(weight, self._stop())
+            self.exchange.reduce(self.step.parameters.gradients())
         self._norm = self.optimizer.step(index, max(pooled, 1e-9))
         return stop
 
@@ -171,7 +172,9 @@ class DrafterLoop:
                 f"step {done}: the gradient's norm is {norm} and every loss of this drafter is finite",
                 "resume from the last checkpoint with a lower optim.learning_rate; see what the other drafters say",
             )
-        require_sound()
+        # Behind the gate: while another thread traces, its state is not damage.
+        with self.step.gate.look():
+            require_sound()
         wait_for(self.step.device)
         seconds = time.perf_counter() - sums.started
         work = torch.tensor([sums.tokens, sums.positions, sums.flops], dtype=torch.float64, device=sums.vector.device)
@@ -187,8 +190,8 @@ class DrafterLoop:
             tokens_per_second=tokens / seconds, positions_per_second=positions / seconds,
             utilisation=flops / seconds / (self.settings.rate * self.settings.devices), seconds=seconds,
             waits={
-                "features": (self.source.waited - self._waited_features) / seconds,
-                "exchange": self._exchanged / seconds,
+                "features": self.source.stall.read() / seconds,
+                "exchange": self._exchange_stall.read() / seconds,
             },
             memory=memory, compilations=counts.graphs + counts.events - self._compiled_before,
         )  # fmt: skip
@@ -196,7 +199,6 @@ class DrafterLoop:
         return Sums(self.config.drafter.block, self.step.device)
 
     def _keep(self, progress: Progress, tokens: float, flops: float) -> None:
-        self._waited_features, self._exchanged = self.source.waited, 0.0
         if self._lines:
             for place, value in enumerate((tokens, flops, progress.seconds)):
                 self._totals[place] += value
@@ -221,6 +223,7 @@ class DrafterLoop:
         return Outcome(
             step=done, interrupted=interrupted, first=self._lines[0] if self._lines else None, last=only,
             growth=self._flat.growth, compilations=only.compilations if only else 0,
+            breaks=compile_counts().breaks,
             tokens_per_second=tokens / seconds if steady else (only.tokens_per_second if only else 0.0),
             utilisation=flops / seconds / (self.settings.rate * self.settings.devices)
             if steady

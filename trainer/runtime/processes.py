@@ -20,7 +20,7 @@ import torch.distributed as dist
 from trainer.assemble import Parts, flops_of
 from trainer.data.buckets import Plan
 from trainer.data.loader import Batch, Loader
-from trainer.device import choose, compiles, wait_for, working_dtype
+from trainer.device import Stall, choose, compiles, wait_for, working_dtype
 from trainer.errors import WorkerFailedError
 from trainer.runtime.compile_state import prepare_thread
 from trainer.runtime.loop import DrafterLoop, Outcome
@@ -87,15 +87,22 @@ class GroupExchange:
         return float(told[0]), bool(told[1] > 0)
 
     def reduce(self, buffers: list[torch.Tensor]) -> None:
-        """Sum each buffer over all drafters, in place."""
+        """Sum each buffer over all drafters, in place; on CPU in the order of the drafters, as one worker would."""
         for buffer in buffers:
-            dist.all_reduce(buffer, group=self._group)
+            if buffer.device.type == "cpu":
+                buffer.copy_(self.total(buffer))
+            else:
+                dist.all_reduce(buffer, group=self._group)
 
     def total(self, vector: torch.Tensor) -> torch.Tensor:
-        """Return the sum of a small vector over all drafters, on the CPU."""
+        """Return the sum of a vector over all drafters, added in their order, on the CPU."""
         held = vector.cpu()
-        dist.all_reduce(held, group=self._group)
-        return held
+        everyone = [torch.empty_like(held) for _ in range(dist.get_world_size(self._group))]
+        dist.all_gather(everyone, held, group=self._group)
+        summed = torch.zeros_like(held)
+        for each in everyone:
+            summed += each
+        return summed
 
 
 class RemoteSource:
@@ -104,7 +111,7 @@ class RemoteSource:
     def __init__(self, world: World, loader: Loader, plan: Plan, numbers: Iterator[int], wide: int, ahead: int) -> None:
         """Grant the first `ahead` batches; `wide` is the last axis of the features."""
         self._world, self._loader, self._plan, self._numbers, self._wide = world, loader, plan, numbers, wide
-        self.waited = 0.0
+        self.stall = Stall(world.device)
         self._coming: deque[tuple[int, torch.Tensor, Any]] = deque()
         self._grants: deque[tuple[torch.Tensor, Any]] = deque()
         for _ in range(ahead):
@@ -133,15 +140,14 @@ class RemoteSource:
     def take(self) -> tuple[Batch, torch.Tensor]:
         """Return the next batch of this drafter's plan with its features."""
         number, features, work = self._coming.popleft()
-        before = time.perf_counter()
-        # On CUDA this makes the stream wait, not the host: the time shows up where the host next waits for both.
-        work.wait()
-        self._grant()
-        batch = next(self._loader)
-        self.waited += time.perf_counter() - before
-        if batch.index != number:
-            raise AssertionError(f"batch {batch.index} was read where {number} was received")
-        return batch.to(self._world.device), features
+        with self.stall.waiting():
+            # On CUDA this makes the stream wait, not the host.
+            work.wait()
+            self._grant()
+            batch = next(self._loader)
+            if batch.index != number:
+                raise AssertionError(f"batch {batch.index} was read where {number} was received")
+            return batch.to(self._world.device), features
 
     def stop(self) -> None:
         """Receive what was granted and grant no more."""
@@ -185,21 +191,16 @@ def _between_workers(error: Exception) -> bool:
     return isinstance(error, dist.DistError) or any(sign in str(error) for sign in signs)
 
 
-def _numbers(parts: Parts, start: int) -> range:
-    per_step = parts.config.micro_batches
-    return range(start * per_step, parts.config.run.steps * per_step)
-
-
 def _target(parts: Parts, session: Session, world: World) -> None:
     config, shape, index = parts.config, world.shape, world.role.index
     step = TargetStep(parts.load_target(world.device), config.run, OpenDoor())
     maker = parts.maker(pin=world.device.type == "cuda")
     if config.run.warm and compiles(config.run.compile, world.device):
         warm_target(step, maker, config.data.buckets)
-    mine = [number for number in _numbers(parts, session.start) if shape.target_of(number) == index]
+    mine = [number for number in session.numbers() if shape.target_of(number) == index]
     stopped: set[int] = set()
     under_way: deque[tuple[torch.Tensor, Any]] = deque()
-    made, waited, started = 0, 0.0, time.perf_counter()
+    made, stall, started = 0, Stall(world.device), time.perf_counter()
     with Loader(maker, iter(mine), config.data.prefetch) as loader:
         for batch in loader:
             drafter = shape.drafter_of(batch.index)
@@ -208,22 +209,23 @@ def _target(parts: Parts, session: Session, world: World) -> None:
                     break
                 continue
             rank = shape.rank(Role(kind="drafter", index=drafter))
-            before = time.perf_counter()
-            if _granted(rank, batch.index):
-                waited += time.perf_counter() - before
+            with stall.waiting():
+                granted = _granted(rank, batch.index)
+            if granted:
                 features = step.run(batch.to(world.device))
                 under_way.append((features, dist.isend(features, rank)))
                 made += 1
             else:
                 stopped.add(drafter)
             while len(under_way) > config.topology.queue * shape.drafters:
-                under_way.popleft()[1].wait()
+                with stall.waiting():
+                    under_way.popleft()[1].wait()
     while under_way:
         under_way.popleft()[1].wait()
     for drafter in set(range(shape.drafters)) - stopped:
         if _granted(shape.rank(Role(kind="drafter", index=drafter)), STOP):
             raise AssertionError("a grant came after the plan's end")
-    session.worker(f"target-{index}", batches=made, waited=waited, seconds=time.perf_counter() - started)
+    session.worker(f"target-{index}", batches=made, waited=stall.read(), seconds=time.perf_counter() - started)
 
 
 def _granted(rank: int, number: int) -> bool:
@@ -243,14 +245,14 @@ def _drafter(parts: Parts, session: Session, world: World) -> tuple[Outcome, dic
     if config.run.warm and step.compiled:
         warm_drafter(step, maker, config.data.buckets)
     settings = session.settings(world.device, flops_of(parts, None), devices=_devices(world), lead=session.lead)
-    mine = [number for number in _numbers(parts, session.start) if shape.drafter_of(number) == index]
+    mine = [number for number in session.numbers() if shape.drafter_of(number) == index]
     wide = parts.shape.features * parts.shape.hidden
     with Loader(maker, iter(mine), config.data.prefetch) as loader:
         source = RemoteSource(world, loader, parts.plan, iter(mine), wide, config.topology.queue)
         exchange = GroupExchange(world.drafters)
         loop = DrafterLoop(settings, step, source, exchange, stop=session.stop, report=session.report)
         if session.saved is not None:
-            loop.restore(session.saved)
+            loop.restore(session.saved.load())
         outcome = loop.run(session.start)
     return outcome, step.parameters.masters()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from trainer.assemble import Parts
-from trainer.checkpoint import Checkpoint
+from trainer.checkpoint import Saved
 from trainer.data.loader import Batch
 from trainer.device import matmul_rate, working_dtype
 from trainer.metrics import Progress
@@ -21,8 +21,8 @@ class Session:
 
     parts: Parts
     output: Path
-    saved: Checkpoint | None
-    """Where to resume; None for a fresh start."""
+    saved: Saved | None
+    """Where to resume; None for a fresh start. Drafters read its tensors, and keep no copy."""
     stop: Callable[[], bool]
     report: Callable[[Progress], None]
     after: Callable[[dict[str, torch.Tensor], Target], None]
@@ -37,6 +37,11 @@ class Session:
     def start(self) -> int:
         """The optimizer step to start from."""
         return self.saved.step if self.saved is not None else 0
+
+    def numbers(self) -> range:
+        """Return the numbers of the batches from the optimizer step to start from to the end."""
+        config = self.parts.config
+        return range(self.start * config.micro_batches, config.run.steps * config.micro_batches)
 
     def settings(
         self, device: torch.device, flops: Callable[[Batch], float], *, devices: int, lead: bool = True

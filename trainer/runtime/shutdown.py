@@ -1,4 +1,7 @@
-"""SIGTERM and Ctrl-C become a request that the loop sees between two steps: it saves, then the run ends."""
+"""SIGTERM and Ctrl-C become a request that the loop sees between two steps: it saves, then the run ends.
+
+A second one ends the process where it stands: in a warm-up, say, or in a wait for a worker that does not come.
+"""
 
 import signal
 from types import FrameType, TracebackType
@@ -6,7 +9,7 @@ from typing import Self
 
 
 class StopRequest:
-    """Catches the signals while it is entered; a second Ctrl-C stops at once."""
+    """Catches the signals while it is entered."""
 
     def __init__(self) -> None:
         """Nothing is asked for yet."""
@@ -31,11 +34,11 @@ class StopRequest:
             signal.signal(number, handler)  # type: ignore[arg-type]
 
     def _asked(self, number: int, _frame: FrameType | None) -> None:
-        if self.signal is not None and number == signal.SIGINT:
-            raise KeyboardInterrupt
+        if self.signal is not None:
+            raise SystemExit(128 + number)
         self.signal = number
 
     @property
     def exit_code(self) -> int:
-        """128 + the signal, as a shell reports it: 143 after SIGTERM, 130 after Ctrl-C."""
-        return 128 + (self.signal or 0)
+        """128 + the signal, as a shell reports it: 143 after SIGTERM or a vanished launcher, 130 after Ctrl-C."""
+        return 128 + (self.signal or signal.SIGTERM)

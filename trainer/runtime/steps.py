@@ -31,6 +31,9 @@ class Admission(Protocol):
     def step(self, signature: tuple[object, ...], device: str) -> AbstractContextManager[bool]:
         """Return a context that the step runs in."""
 
+    def look(self) -> AbstractContextManager[None]:
+        """Return a context in which nothing of this process compiles."""
+
 
 class OpenDoor:
     """Admission where nothing else compiles in the process."""
@@ -38,6 +41,10 @@ class OpenDoor:
     def step(self, signature: tuple[object, ...], device: str) -> AbstractContextManager[bool]:  # noqa: ARG002
         """Let the step in."""
         return nullcontext(enter_result=False)
+
+    def look(self) -> AbstractContextManager[None]:
+        """Nothing else compiles here."""
+        return nullcontext()
 
 
 class TargetStep:

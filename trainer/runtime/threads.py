@@ -12,7 +12,7 @@ import torch
 
 from trainer.assemble import Parts, flops_of
 from trainer.data.loader import Batch, Loader
-from trainer.device import choose, compiles
+from trainer.device import Stall, choose, compiles
 from trainer.errors import ConfigError
 from trainer.runtime.channels import Channel, Crew, ExchangeTable, Meeting, ThreadExchange
 from trainer.runtime.compile_gate import CompileGate
@@ -35,17 +35,16 @@ class ChannelSource:
     ) -> None:
         """Bind the channels, one a target."""
         self._shape, self._numbers, self._channels, self._device = shape, numbers, channels, device
-        self.waited = 0.0
+        self.stall = Stall(device)
 
     def take(self) -> Parcel:
         """Return the next batch of this drafter's plan."""
         number = next(self._numbers)
-        before = time.perf_counter()
-        batch, features = self._channels[self._shape.target_of(number)].get()
-        self.waited += time.perf_counter() - before
-        if batch.index != number:
-            raise AssertionError(f"batch {batch.index} came where {number} was due")
-        return batch.to(self._device), features.to(self._device, non_blocking=True)
+        with self.stall.waiting():
+            batch, features = self._channels[self._shape.target_of(number)].get()
+            if batch.index != number:
+                raise AssertionError(f"batch {batch.index} came where {number} was due")
+            return batch.to(self._device), features.to(self._device, non_blocking=True)
 
     def stop(self) -> None:
         """Close the channels: targets stop making features nobody will take."""
@@ -85,12 +84,6 @@ class ThreadedRun:
         self.outcomes: list[Outcome | None] = [None] * self.shape.drafters
         self.steps: list[DrafterStep | None] = [None] * self.shape.drafters
 
-    def numbers(self, belongs: Callable[[int], bool]) -> Iterator[int]:
-        """Return the batch numbers of this run that belong to one worker, ascending."""
-        per_step = self.config.micro_batches
-        every = range(self.session.start * per_step, self.config.run.steps * per_step)
-        return (number for number in every if belongs(number))
-
     def target(self, index: int) -> None:
         """Be target `index`: make features until the plan ends or nobody takes them."""
         device = self.devices[index]
@@ -99,19 +92,19 @@ class ThreadedRun:
         if self.config.run.warm and compiles(self.config.run.compile, device):
             warm_target(step, maker, self.config.data.buckets)
         self.warmed.wait()
-        mine = self.numbers(lambda number: self.shape.target_of(number) == index)
-        made, waited, started = 0, 0.0, time.perf_counter()
+        mine = (number for number in self.session.numbers() if self.shape.target_of(number) == index)
+        made, stall, started = 0, Stall(device), time.perf_counter()
         with Loader(maker, mine, self.config.data.prefetch) as loader:
             for held in loader:
                 batch = held.to(device)
                 features = step.run(batch)
-                before = time.perf_counter()
-                taken = self.channels[index][self.shape.drafter_of(batch.index)].put((batch, features))
-                waited += time.perf_counter() - before
+                with stall.waiting():
+                    taken = self.channels[index][self.shape.drafter_of(batch.index)].put((batch, features))
                 if not taken:
                     break
                 made += 1
-        self.session.worker(f"target-{index}", batches=made, waited=waited, seconds=time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        self.session.worker(f"target-{index}", batches=made, waited=stall.read(), seconds=seconds)
 
     def drafter(self, index: int) -> None:
         """Be drafter `index`."""
@@ -124,7 +117,7 @@ class ThreadedRun:
         if self.config.run.warm and step.compiled:
             warm_drafter(step, self.parts.maker(pin=False), self.config.data.buckets)
         source = ChannelSource(
-            self.shape, self.numbers(lambda number: self.shape.drafter_of(number) == index),
+            self.shape, (number for number in self.session.numbers() if self.shape.drafter_of(number) == index),
             [self.channels[target][index] for target in range(self.shape.targets)], device,
         )  # fmt: skip
         loop = DrafterLoop(
@@ -132,7 +125,7 @@ class ThreadedRun:
             report=self.session.report,
         )  # fmt: skip
         if self.session.saved is not None:
-            loop.restore(self.session.saved)
+            loop.restore(self.session.saved.load())
         # All of them, targets too: what is compiled from here on is counted against the run.
         self.warmed.wait()
         self.outcomes[index] = loop.run(self.session.start)
