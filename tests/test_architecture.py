@@ -97,6 +97,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "transformers",
         "accelerate",
         "datasets",
+        "jinja2",
         "safetensors",
         "rich",
         "numpy",

@@ -1,7 +1,6 @@
 """From a config to the parts of a run: target, tokenizer, rows, plan, drafter sizes, identity."""
 
 import dataclasses
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +90,7 @@ def assemble(config: TrainConfig) -> Parts:
     tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
     if config.target.chat_template:
         tokenizer.chat_template = _template(Path(config.target.chat_template))
-    rows = _rows(config, tokenizer)
+    rows = _rows(config, tokenizer, target_config.vocab_size)
     held_out = _held_out(config, len(rows.lengths))
     kept = len(rows.lengths) - len(held_out)
     layers = choose_layer_ids(config.target.layer_ids, config.target.features, target_config.num_hidden_layers)
@@ -167,13 +166,12 @@ def _template(path: Path) -> str:
         raise ConfigError(f"target.chat_template: {path}: {error.strerror}", "give a readable Jinja file") from error
 
 
-def _rows(config: TrainConfig, tokenizer: Any) -> Rows:
+def _rows(config: TrainConfig, tokenizer: Any, vocabulary: int) -> Rows:
     if not config.data.path:
         return toy.rows(tokenizer, config.run.seed + 1)
     from trainer.data.dataset import read_rows  # noqa: PLC0415 - datasets is needed for files only
 
-    template = hashlib.sha256((tokenizer.chat_template or "").encode()).hexdigest()[:12]
-    return read_rows(Path(config.data.path), tokenizer, template)
+    return read_rows(Path(config.data.path), tokenizer, vocabulary)
 
 
 def _held_out(config: TrainConfig, count: int) -> tuple[int, ...]:

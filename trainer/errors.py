@@ -64,3 +64,9 @@ class CompileStateError(TrainerError):
 
 class WorkerFailedError(TrainerError):
     """Another worker of this run died, so this one cannot go on."""
+
+
+def not_utf8(error: UnicodeDecodeError) -> str:
+    """Say which byte of the text that was decoded is no UTF-8."""
+    line = error.object[: error.start].rpartition(b"\n")[2]
+    return f"byte 0x{error.object[error.start]:02x} at column {len(line) + 1} is not UTF-8"

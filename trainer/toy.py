@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
 
-from trainer.data.chat import encode
+from trainer.data.chat import encode, encoding_digest
 from trainer.data.corpus import MARKS, TEMPLATE, conversations, vocabulary
 from trainer.data.rows import RowList
 
@@ -66,7 +66,7 @@ def rows(tokenizer: Any, seed: int) -> RowList:
         encode(tokenizer, talk, f"embedded corpus:{line}")
         for line, talk in enumerate(conversations(CONVERSATIONS, seed), start=1)
     ]
-    return RowList(rows=tuple(made), digest=f"embedded-{digest()}-{seed}")
+    return RowList(rows=tuple(made), digest=f"embedded-{digest()}-{seed}-{encoding_digest(tokenizer)}")
 
 
 def _tokenizer(place: Path) -> Any:

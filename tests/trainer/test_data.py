@@ -3,6 +3,7 @@
 # ruff: noqa: E501 - tables of whole messages
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from transformers import AutoTokenizer
 
 from trainer.config import DataConfig, DrafterConfig
 from trainer.data.buckets import Plan, derive
-from trainer.data.chat import encode
+from trainer.data.chat import encode, encoding_digest
 from trainer.data.corpus import TEMPLATE, VERSES, conversation, conversations
 from trainer.data.dataset import read_rows
 from trainer.data.loader import BatchMaker, Loader, choose_anchors
@@ -33,6 +34,9 @@ FORGETFUL = (
 SHAPE_HINT = (
     'a row is {"conversations": [{"role": "user", "content": ".."}, ..]} or {"input_ids": [..], "loss_mask": [..]}'
 )
+
+
+FOREIGN = "tokenise the row with the target's own tokenizer"
 
 
 @pytest.fixture
@@ -164,7 +168,7 @@ def test_jsonl_and_parquet_files_are_read_alike(tokenizer: Any, tmp_path: Path, 
         tmp_path / "a.jsonl", [{"id": 1, "conversations": talks[0]}, "", {"id": 2, "conversations": talks[1]}]
     )
     datasets.Dataset.from_list([{"messages": talk} for talk in talks]).to_parquet(str(tmp_path / "b.parquet"))
-    alone, both = read_rows(plain, tokenizer, "t"), read_rows(tmp_path, tokenizer, "t")
+    alone, both = read_rows(plain, tokenizer, len(tokenizer)), read_rows(tmp_path, tokenizer, len(tokenizer))
     wanted = [encode(tokenizer, talk, "") for talk in (talks[0], talks[1], *talks)]
     assert [(both[i].ids, both[i].wanted) for i in range(5)] == [(row.ids, row.wanted) for row in wanted]
     assert [both[i].origin for i in range(5)] == ["a.jsonl:1", "a.jsonl:3", "b.parquet:1", "b.parquet:2", "b.parquet:3"]
@@ -173,10 +177,100 @@ def test_jsonl_and_parquet_files_are_read_alike(tokenizer: Any, tmp_path: Path, 
     assert alone.digest != both.digest
 
 
+def test_another_tokenizer_is_not_served_the_first_ones_tokens(
+    tokenizer: Any, target_folder: Path, tmp_path: Path, cache: Path
+) -> None:
+    assert cache.is_dir()
+    place = write(tmp_path / "chats.jsonl", [GOOD])
+    twin = tmp_path / "twin"
+    shutil.copytree(target_folder, twin)
+    told = json.loads((twin / "tokenizer.json").read_text())
+    words = sorted(set(told["model"]["vocab"]) - {mark["content"] for mark in told["added_tokens"]})
+    numbers = [told["model"]["vocab"][word] for word in words]
+    told["model"]["vocab"].update(zip(words, reversed(numbers), strict=True))
+    (twin / "tokenizer.json").write_text(json.dumps(told))
+    other = AutoTokenizer.from_pretrained(twin)
+    first, second = read_rows(place, tokenizer, len(tokenizer)), read_rows(place, other, len(other))
+    assert first[0].ids != second[0].ids
+    assert tokenizer.decode(first[0].ids) == other.decode(second[0].ids)
+    assert first.digest != second.digest
+    # What a call sets in a tokenizer is no part of its identity, its special tokens and its template are.
+    before = encoding_digest(other)
+    other("river", truncation=True, max_length=3, padding="max_length")
+    assert encoding_digest(other) == before
+    other.add_special_tokens({"bos_token": "<user>"})
+    marked = encoding_digest(other)
+    other.chat_template = MARKED
+    assert len({before, marked, encoding_digest(other)}) == 3
+
+
+@pytest.mark.parametrize("mark", ["{%generation%}", "{%- generation -%}", "{%-generation+%}", "{%  generation %}"])
+def test_generation_marks_are_seen_however_they_are_written(tokenizer: Any, mark: str) -> None:
+    tokenizer.chat_template = MARKED.replace("{% generation %}", mark)
+    row = encode(tokenizer, conversation(["river"]), "x:1")
+    assert spoken(tokenizer, row) == f"{VERSES['river']} <end>"
+    # Only marks let a conversation start with the assistant: by prefixes there is none to compare with.
+    assert spoken(tokenizer, encode(tokenizer, conversation(["stone"])[1:], "x:2")) == f"{VERSES['stone']} <end>"
+
+
+@pytest.mark.parametrize(
+    ("template", "kind", "message", "hint"),
+    [
+        (None, ConfigError, "target.chat_template: the target's tokenizer has no chat template", "give one: --set target.chat_template=FILE"),
+        ("x\n{{ messages }", ConfigError, "target.chat_template: line 2: unexpected '}'", "mend the Jinja template, or give another one: --set target.chat_template=FILE"),
+        ("{{ raise_exception('roles must alternate') }}", DataError, "chats.jsonl:1: the chat template fails on this conversation: roles must alternate", "mend or remove the row, or give another template: --set target.chat_template=FILE"),
+        ("{{ messages[0].content + 1 }}", DataError, 'chats.jsonl:1: the chat template fails on this conversation: can only concatenate str (not "int") to str', "mend or remove the row, or give another template: --set target.chat_template=FILE"),
+    ],
+    ids=["none", "syntax", "refuses", "type"],
+)  # fmt: skip
+def test_a_template_that_cannot_be_used(
+    tokenizer: Any, tmp_path: Path, cache: Path, template: str | None, kind: type, message: str, hint: str
+) -> None:
+    assert cache.is_dir()
+    tokenizer.chat_template = template
+    with pytest.raises(kind) as caught:
+        read_rows(write(tmp_path / "chats.jsonl", [GOOD]), tokenizer, len(tokenizer))
+    assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
+@pytest.mark.parametrize("content", ["", "\n  \n"])
+def test_a_file_without_a_row_is_named(tokenizer: Any, tmp_path: Path, cache: Path, content: str) -> None:
+    assert cache.is_dir()
+    place = tmp_path / "chats.jsonl"
+    place.write_text(content)
+    with pytest.raises(DataError) as caught:
+        read_rows(place, tokenizer, len(tokenizer))
+    assert (caught.value.message, caught.value.hint) == (
+        f"{place}: holds no row", "give a file with conversations, or remove this one",
+    )  # fmt: skip
+
+
+def test_a_byte_that_is_not_utf8_is_named_by_line_and_column(tokenizer: Any, tmp_path: Path, cache: Path) -> None:
+    assert cache.is_dir()
+    place = write(tmp_path / "chats.jsonl", [GOOD, GOOD])
+    place.write_bytes(place.read_bytes() + b'{"conversations": "\xfc"}\n')
+    with pytest.raises(DataError) as caught:
+        read_rows(place, tokenizer, len(tokenizer))
+    assert (caught.value.message, caught.value.hint) == (
+        "chats.jsonl:3: byte 0xfc at column 20 is not UTF-8", "save the file as UTF-8",
+    )  # fmt: skip
+
+
+def test_a_tokenizer_of_another_target_is_refused(tokenizer: Any, tmp_path: Path, cache: Path) -> None:
+    assert cache.is_dir()
+    with pytest.raises(DataError) as caught:
+        read_rows(write(tmp_path / "chats.jsonl", [GOOD]), tokenizer, 6)
+    most = max(encode(tokenizer, GOOD["conversations"], "").ids)
+    assert (caught.value.message, caught.value.hint) == (
+        f"chats.jsonl:1: the tokenizer makes token {most}, and the target's tokens are 0 to 5",
+        "give the target the tokenizer it was trained with",
+    )
+
+
 def test_rows_that_are_tokens_already(tokenizer: Any, tmp_path: Path, cache: Path) -> None:
     assert cache.is_dir()
     place = write(tmp_path / "tokens.jsonl", [{"input_ids": [3, 4, 5], "loss_mask": [0, 1, 1]}])
-    row = read_rows(place, tokenizer, "t")[0]
+    row = read_rows(place, tokenizer, len(tokenizer))[0]
     assert (row.ids, row.wanted, row.origin) == ([3, 4, 5], [0, 1, 1], "tokens.jsonl:1")
 
 
@@ -194,8 +288,14 @@ GOOD = {"conversations": conversation(["river"])}
         ({"conversations": [{"role": "user", "content": None}]}, "turn 1 has no text but NoneType", SHAPE_HINT),
         ({"conversations": "hello"}, "no conversation in the keys ['conversations']", SHAPE_HINT),
         ({"input_ids": [1, 2], "loss_mask": [1]}, "2 input_ids and 1 loss_mask", SHAPE_HINT),
+        ({"input_ids": [1, 79], "loss_mask": [0, 1]}, "input_ids[1] is 79, and the target's tokens are 0 to 78", FOREIGN),
+        ({"input_ids": [-1], "loss_mask": [1]}, "input_ids[0] is -1, and the target's tokens are 0 to 78", FOREIGN),
+        ({"input_ids": ["a"], "loss_mask": [1]}, "input_ids[0] is 'a', and the target's tokens are 0 to 78", FOREIGN),
+        ({"input_ids": [1.5], "loss_mask": [1]}, "input_ids[0] is 1.5, and the target's tokens are 0 to 78", FOREIGN),
+        ({"input_ids": [1], "loss_mask": ["0"]}, "loss_mask[0] is '0'", "use 1 for the assistant's tokens, else 0"),
+        ({"conversations": [{"role": "assistant", "content": "a"}]}, "turn 1 is the assistant's, so no prompt comes before it", "start the conversation with a turn of the system or the user"),
     ],
-    ids=["json", "list", "keys", "role", "silent", "text", "string", "tokens"],
+    ids=["json", "list", "keys", "role", "silent", "text", "string", "tokens", "vocabulary", "negative", "word", "float", "flag", "first"],
 )  # fmt: skip
 def test_a_bad_row_is_named_by_file_and_line(
     tokenizer: Any, tmp_path: Path, cache: Path, bad: object, message: str, hint: str
@@ -203,7 +303,7 @@ def test_a_bad_row_is_named_by_file_and_line(
     assert cache.is_dir()
     place = write(tmp_path / "chats.jsonl", [GOOD, "", GOOD, bad, GOOD])
     with pytest.raises(DataError) as caught:
-        read_rows(place, tokenizer, "t")
+        read_rows(place, tokenizer, len(tokenizer))
     assert (caught.value.message, caught.value.hint) == (f"chats.jsonl:4: {message}", hint)
 
 
@@ -213,5 +313,5 @@ def test_no_file_to_read(tokenizer: Any, tmp_path: Path, cache: Path, name: str)
     (tmp_path / "empty").mkdir()
     told = "no .jsonl or .parquet file" if name == "empty" else "no such file or folder"
     with pytest.raises(DataError) as caught:
-        read_rows(tmp_path / name, tokenizer, "t")
+        read_rows(tmp_path / name, tokenizer, len(tokenizer))
     assert caught.value.message == f"data.path {tmp_path / name}: {told}"
