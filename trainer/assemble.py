@@ -15,10 +15,10 @@ from trainer.data.buckets import Plan
 from trainer.data.loader import Batch, BatchMaker
 from trainer.data.rows import Rows
 from trainer.device import working_dtype
-from trainer.errors import ConfigError
+from trainer.errors import ConfigError, TargetModelError, not_utf8
 from trainer.flops import drafter_step, target_cost
 from trainer.model.drafter import Drafter, DrafterShape
-from trainer.shared_weights import load_shared
+from trainer.shared_weights import load_shared, weights_index
 from trainer.target import SharedWeights, Target, choose_layer_ids, decoder_layers, read_config
 from trainer.target_files import target_digest
 
@@ -87,9 +87,8 @@ def assemble(config: TrainConfig) -> Parts:
     builtin = not config.target.path
     path = toy.folder(toy.cache_folder()) if builtin else Path(config.target.path)
     target_config = read_config(path)
-    tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
-    if config.target.chat_template:
-        tokenizer.chat_template = _template(Path(config.target.chat_template))
+    weights_index(path)
+    tokenizer = _tokenizer(path, config.target.chat_template)
     rows = _rows(config, tokenizer, target_config.vocab_size)
     held_out = _held_out(config, len(rows.lengths))
     kept = len(rows.lengths) - len(held_out)
@@ -159,9 +158,32 @@ def flops_of(parts: Parts, target: Target | None) -> Callable[[Batch], float]:
     return count
 
 
+def _tokenizer(path: Path, template: str) -> Any:
+    # Without files of one, transformers makes an empty tokenizer of the model's type and says nothing.
+    names = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
+    if not any((path / name).is_file() for name in names):
+        raise TargetModelError(f"{path} holds no tokenizer", "save the target's tokenizer there with save_pretrained")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TargetModelError(
+            f"{path}: its tokenizer cannot be read: {str(error).splitlines()[0]}", "fetch the target's folder again"
+        ) from error
+    if not tokenizer.is_fast:
+        raise TargetModelError(
+            f"{path}: {type(tokenizer).__name__} does not tell which text a token stands for",
+            "save the target with a fast tokenizer (tokenizer.json)",
+        )
+    if template:
+        tokenizer.chat_template = _template(Path(template))
+    return tokenizer
+
+
 def _template(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"target.chat_template: {path}: {not_utf8(error)}", "save the file as UTF-8") from error
     except OSError as error:
         raise ConfigError(f"target.chat_template: {path}: {error.strerror}", "give a readable Jinja file") from error
 

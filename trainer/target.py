@@ -7,6 +7,7 @@ Shapes: B rows, S positions, H hidden, F selected layers.
 
 import copy
 import inspect
+import json
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,16 +15,26 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from trainer.errors import ConfigError, TargetModelError
 from trainer.runtime.private_code import private
 
-UNSUPPORTED = ("final_logit_softcapping", "logits_scaling", "logit_scale", "embedding_multiplier", "scale_embedding")
+UNSUPPORTED = (
+    "final_logit_softcapping", "logits_scaling", "logit_scale", "lm_head_multiplier", "embedding_multiplier",
+    "scale_embedding", "scale_emb",
+)  # fmt: skip
 """Config keys of models that scale embeddings or logits: the shared head would then compute other logits."""
+SCALING_TYPES = frozenset({"gemma", "gemma2", "recurrent_gemma", "vaultgemma"})
+"""Model types that scale embeddings in a forward, in some transformers releases, without a config key that says so."""
 PREPARED_MASKS = frozenset({"qwen2", "qwen3"})
 """Model types whose forward takes an already prepared mask; the others look at a tensor's values to make one."""
+
+
+LOCAL_MODEL = "give the folder of a local Hugging Face model"
+UNSCALED = "choose a target without scaled embeddings or logits"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,17 +66,49 @@ def choose_layer_ids(configured: tuple[int, ...], count: int, layers: int) -> tu
 
 
 def read_config(path: Path) -> Any:
-    """Return the config of a local model folder; raises TargetModelError when there is none or it is unsupported."""
-    if not (path / "config.json").is_file():
-        raise TargetModelError(f"{path} holds no config.json", "give the folder of a local Hugging Face model")
-    config = AutoConfig.from_pretrained(path, local_files_only=True)
-    scaled = [key for key in UNSUPPORTED if getattr(config, key, None) not in (None, 1, 1.0)]
+    """Return the text model's config of a local folder; that of a composite model (text and vision) is inside its own.
+
+    Raises TargetModelError when there is none, when this transformers release cannot read it, or when its maths is
+    not reproduced here.
+    """
+    config = _text_config(path)
+    scaled = [key for key in UNSUPPORTED if _scales(getattr(config, key, None))]
     if scaled:
         raise TargetModelError(
-            f"{path} is a {config.model_type} with {', '.join(scaled)}: its logits are not hidden @ head",
-            "choose a target without scaled embeddings or logits",
+            f"{path} is a {config.model_type} with {', '.join(scaled)}: its logits are not hidden @ head", UNSCALED
         )
+    if config.model_type in SCALING_TYPES:
+        raise TargetModelError(f"{path} is a {config.model_type}, which scales its embeddings", UNSCALED)
     return config
+
+
+def _text_config(path: Path) -> Any:
+    place = path / "config.json"
+    if not place.is_file():
+        raise TargetModelError(f"{path} holds no config.json", LOCAL_MODEL)
+    try:
+        told = json.loads(place.read_text(encoding="utf-8"))
+        if isinstance(told, dict) and told.get("model_type"):
+            return AutoConfig.from_pretrained(path, local_files_only=True).get_text_config()
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TargetModelError(
+            f"{place}: transformers {transformers.__version__} cannot read it: {str(error).splitlines()[0]}",
+            LOCAL_MODEL,
+        ) from error
+    raise TargetModelError(f"{place} names no model_type", LOCAL_MODEL)
+
+
+def _scales(value: object) -> bool:
+    return value if isinstance(value, bool) else value not in (None, 1, 1.0)
+
+
+def require_plain_embedding(model: nn.Module) -> None:
+    """Raise TargetModelError when the model's embedding does more than look a row up: the drafter would not."""
+    found = type(model.get_input_embeddings())
+    if found is not nn.Embedding:
+        raise TargetModelError(
+            f"{type(model).__name__}: its embedding is a {found.__name__}, not a plain table", UNSCALED
+        )
 
 
 class Target:
@@ -73,9 +116,10 @@ class Target:
 
     def __init__(self, model: nn.Module, layer_ids: tuple[int, ...]) -> None:
         """Wrap a loaded model; its own modules stay untouched and eager, for evaluation."""
+        require_plain_embedding(model)
         self.model = model.eval().requires_grad_(requires_grad=False)
         self.layer_ids = layer_ids
-        self.config = model.config
+        self.config = model.config.get_text_config()
         self._sink: torch.Tensor | None = None
         self.trunk, self.layers = _trunk(_decoder(model), max(layer_ids) + 1)
         for place, layer in enumerate(layer_ids):

@@ -1,13 +1,29 @@
 """The target's features against transformers' own hidden states, and what kinds of target are refused."""
 
+# ruff: noqa: E501 - tables of whole messages
+
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen3ForCausalLM
+import transformers
+from transformers import (
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    GemmaConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Qwen3_5Config,
+    Qwen3_5ForConditionalGeneration,
+    Qwen3ForCausalLM,
+)
 
+from trainer.__main__ import main
+from trainer.assemble import assemble
+from trainer.config import build
 from trainer.errors import ConfigError, TargetModelError
 from trainer.shared_weights import load_shared
 from trainer.target import Target, choose_layer_ids, published_layer_ids, read_config
@@ -71,14 +87,116 @@ def test_another_family_and_its_shared_weights(tmp_path: Path, *, tied: bool) ->
     assert (shared.head is shared.embedding) == tied
 
 
-def test_a_target_that_scales_its_logits_is_refused(target_folder: Path, tmp_path: Path) -> None:
-    place = tmp_path / "scaled"
-    shutil.copytree(target_folder, place)
+@pytest.fixture
+def composite(tmp_path: Path) -> Path:
+    """Return the folder of a tiny model of text and vision, its text part under a prefix of its own."""
+    text = {
+        "vocab_size": 96, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 2,
+        "linear_key_head_dim": 16, "linear_value_head_dim": 16, "eos_token_id": 5,
+    }  # fmt: skip
+    vision = {"depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2, "out_hidden_size": 64}
+    place = tmp_path / "composite"
+    torch.manual_seed(0)
+    Qwen3_5ForConditionalGeneration(Qwen3_5Config(text_config=text, vision_config=vision)).save_pretrained(place)
+    return place
+
+
+def test_the_text_part_of_a_composite_model(composite: Path) -> None:
+    config = read_config(composite)
+    assert (config.model_type, config.vocab_size, config.num_hidden_layers) == ("qwen3_5_text", 96, 4)
+    whole = Qwen3_5ForConditionalGeneration.from_pretrained(composite).eval()
+    target = Target.load(composite, (1, 2), CPU, torch.float32)
+    assert target.config.num_hidden_layers == 4
+    ids = torch.randint(6, 90, (2, 12), generator=torch.Generator().manual_seed(3))
+    with torch.no_grad():
+        states = whole(input_ids=ids, output_hidden_states=True).hidden_states
+    torch.testing.assert_close(target.features(ids), torch.cat([states[2], states[3]], -1), rtol=1e-5, atol=1e-6)
+    shared = load_shared(composite, CPU, torch.float32)
+    assert torch.equal(shared.embedding, whole.get_input_embeddings().weight)
+    assert torch.equal(shared.head, whole.get_output_embeddings().weight)
+    assert torch.equal(shared.embedding, target.shared.embedding)
+
+
+def test_a_run_on_a_composite_model(composite: Path, target_folder: Path, cache: Path, tmp_path: Path) -> None:
+    assert cache.is_dir()
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(target_folder / name, composite / name)
+    output = tmp_path / "run"
+    arguments = [
+        "--profile",
+        "cpu-smoke",
+        "--target",
+        str(composite),
+        "--steps",
+        "1",
+        "--output",
+        str(output),
+        "--quiet",
+    ]
+    assert main([*arguments, "--set", "run.evaluate=1", "--set", "run.evaluate_tokens=4"]) == 0
+    found = json.loads((output / "evaluation.json").read_text())
+    assert (found["prompts"], found["identical"]) == (1, 1)
+
+
+UNSCALED = "choose a target without scaled embeddings or logits"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "refused"),
+    [
+        ("final_logit_softcapping", 30.0, True), ("logits_scaling", 8, True), ("scale_embedding", True, True),
+        ("scale_embedding", False, False), ("logit_scale", 1.0, False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("part", ["alone", "composite"])
+def test_a_target_that_scales_its_logits_is_refused(
+    target_folder: Path, composite: Path, tmp_path: Path, part: str, key: str, value: object, *, refused: bool
+) -> None:
+    place = composite
+    if part == "alone":
+        place = tmp_path / "alone"
+        shutil.copytree(target_folder, place)
     config = json.loads((place / "config.json").read_text())
-    (place / "config.json").write_text(json.dumps({**config, "final_logit_softcapping": 30.0}))
+    (config if part == "alone" else config["text_config"])[key] = value
+    (place / "config.json").write_text(json.dumps(config))
+    if not refused:
+        assert read_config(place).model_type in ("qwen3", "qwen3_5_text")
+        return
     with pytest.raises(TargetModelError) as caught:
         read_config(place)
-    assert caught.value.message == f"{place} is a qwen3 with final_logit_softcapping: its logits are not hidden @ head"
+    kind = "qwen3" if part == "alone" else "qwen3_5_text"
+    assert (caught.value.message, caught.value.hint) == (
+        f"{place} is a {kind} with {key}: its logits are not hidden @ head", UNSCALED,
+    )  # fmt: skip
+
+
+GEMMA = {
+    "vocab_size": 50, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 2,
+    "num_key_value_heads": 1, "head_dim": 16,
+}  # fmt: skip
+
+
+def test_a_type_that_scales_its_embeddings_is_refused_by_its_config(tmp_path: Path) -> None:
+    GemmaConfig(**GEMMA).save_pretrained(tmp_path)
+    with pytest.raises(TargetModelError) as caught:
+        read_config(tmp_path)
+    assert (caught.value.message, caught.value.hint) == (
+        f"{tmp_path} is a gemma, which scales its embeddings", UNSCALED,
+    )  # fmt: skip
+
+
+def test_an_embedding_that_is_no_plain_table_is_refused_in_both_places(tmp_path: Path) -> None:
+    Gemma3ForCausalLM(Gemma3TextConfig(**GEMMA)).save_pretrained(tmp_path)
+    for load in (
+        lambda: load_shared(tmp_path, CPU, torch.float32),
+        lambda: Target.load(tmp_path, (1,), CPU, torch.float32),
+    ):
+        with pytest.raises(TargetModelError) as caught:
+            load()
+        assert (caught.value.message, caught.value.hint) == (
+            "Gemma3ForCausalLM: its embedding is a Gemma3TextScaledWordEmbedding, not a plain table", UNSCALED,
+        )  # fmt: skip
 
 
 def test_a_folder_without_a_model(tmp_path: Path) -> None:
@@ -87,3 +205,39 @@ def test_a_folder_without_a_model(tmp_path: Path) -> None:
     assert (caught.value.message, caught.value.hint) == (
         f"{tmp_path} holds no config.json", "give the folder of a local Hugging Face model",
     )  # fmt: skip
+
+
+LOCAL_MODEL = "give the folder of a local Hugging Face model"
+AGAIN = "fetch the target's folder again"
+
+
+def _write(place: Path, text: str) -> None:
+    place.write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message", "hint"),
+    [
+        (lambda place: _write(place / "config.json", "{}"), "{place}/config.json names no model_type", LOCAL_MODEL),
+        (lambda place: _write(place / "config.json", "[1]"), "{place}/config.json names no model_type", LOCAL_MODEL),
+        (lambda place: _write(place / "config.json", "{"), f"{{place}}/config.json: transformers {transformers.__version__} cannot read it: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)", LOCAL_MODEL),
+        (lambda place: (place / "model.safetensors").unlink(), "{place} holds no safetensors weights", "save the target with save_pretrained (safetensors)"),
+        (lambda place: _write(place / "model.safetensors", "x"), "{place}/model.safetensors cannot be read: Error while deserializing header: header too small", AGAIN),
+        (lambda place: _write(place / "model.safetensors.index.json", '{"weight_map": {"a": "b.safetensors"}}'), "{place} lacks b.safetensors, which model.safetensors.index.json lists", AGAIN),
+        (lambda place: [(place / name).unlink() for name in ("tokenizer.json", "tokenizer_config.json")], "{place} holds no tokenizer", "save the target's tokenizer there with save_pretrained"),
+        (lambda place: _write(place / "tokenizer.json", "{"), "{place}: its tokenizer cannot be read: ", AGAIN),
+    ],
+    ids=["empty", "list", "json", "no weights", "weights", "shard", "no tokenizer", "tokenizer"],
+)  # fmt: skip
+def test_a_folder_that_is_not_whole(
+    target_folder: Path, tmp_path: Path, spoil: Callable[[Path], object], message: str, hint: str
+) -> None:
+    place = tmp_path / "target"
+    shutil.copytree(target_folder, place)
+    spoil(place)
+    with pytest.raises(TargetModelError) as caught:
+        assemble(build("cpu-smoke", [{"target": {"path": str(place)}}]))
+    wanted = message.format(place=place)
+    # What the tokenizers library says of half a file is its own.
+    told = caught.value.message[: len(wanted)] if wanted.endswith(": ") else caught.value.message
+    assert (told, caught.value.hint) == (wanted, hint)

@@ -19,12 +19,9 @@ _TEMPLATE_CURE = "--set target.chat_template=FILE"
 
 def encoding_digest(tokenizer: Any) -> str:
     """Return the identity of what `encode` does with this tokenizer: its tables, special tokens and template."""
-    if tokenizer.is_fast:
-        tables = json.loads(tokenizer.backend_tokenizer.to_str())
-        # Set by each call, and none of ours pads or truncates.
-        tables.update(padding=None, truncation=None)
-    else:
-        tables = [type(tokenizer).__name__, tokenizer.get_vocab()]
+    tables = json.loads(tokenizer.backend_tokenizer.to_str())
+    # Set by each call, and none of ours pads or truncates.
+    tables.update(padding=None, truncation=None)
     told = [ENCODING, tables, tokenizer.special_tokens_map, tokenizer.chat_template]
     return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
