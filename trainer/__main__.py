@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from envdoctor.gate import require
-from trainer.arguments import parse
+from trainer.arguments import make_output, parse
 from trainer.errors import TrainerError
 from trainer.launch import launch, require_one_process, under_launcher
 
@@ -15,6 +15,7 @@ def main(argv: Sequence[str]) -> int:
         arguments = parse(argv)
         require_one_process(arguments.config)
         require(arguments.config.profile, mode=arguments.gate, reason=arguments.gate_reason)
+        make_output(arguments.output)
         if arguments.config.runtime == "processes" and not under_launcher():
             return launch(arguments)
         # Only now: a stack that the gate refuses may not even import.

@@ -1,6 +1,7 @@
 """The command line: flags for what is changed often, --set for every other key. No torch here."""
 
 import argparse
+import errno
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -82,3 +83,15 @@ def parse(argv: Sequence[str]) -> Arguments:
         resume=found.resume, quiet=found.quiet,
         gate=cast("GateMode | None", found.gate), gate_reason=found.gate_reason,
     )  # fmt: skip
+
+
+def make_output(place: Path) -> None:
+    """Make the run's folder; raises ConfigError when it cannot be made or written."""
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        if not os.access(place, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise ConfigError(
+            f"--output {place}: {error.strerror}", "give a folder that can be made and written"
+        ) from error

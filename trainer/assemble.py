@@ -14,7 +14,7 @@ from trainer.config import TrainConfig
 from trainer.data.buckets import Plan
 from trainer.data.loader import Batch, BatchMaker
 from trainer.data.rows import Rows
-from trainer.device import working_dtype
+from trainer.device import require_backend, working_dtype
 from trainer.errors import ConfigError, TargetModelError, not_utf8
 from trainer.flops import drafter_step, target_cost
 from trainer.model.drafter import Drafter, DrafterShape
@@ -84,6 +84,7 @@ class Parts:
 
 def assemble(config: TrainConfig) -> Parts:
     """Return the parts; the built-in target is taught first when it is asked for and not there yet."""
+    require_backend(config.run.backend)
     builtin = not config.target.path
     path = toy.folder(toy.cache_folder()) if builtin else Path(config.target.path)
     target_config = read_config(path)
@@ -183,7 +184,8 @@ def _template(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"target.chat_template: {path}: {not_utf8(error)}", "save the file as UTF-8") from error
+        line, told = not_utf8(error)
+        raise ConfigError(f"target.chat_template: {path}: line {line}: {told}", "save the file as UTF-8") from error
     except OSError as error:
         raise ConfigError(f"target.chat_template: {path}: {error.strerror}", "give a readable Jinja file") from error
 

@@ -10,6 +10,7 @@ No random state is kept because none is carried: every draw is made from (seed, 
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from trainer.errors import CheckpointError
 
 SCHEMA = 1
 _PREFIX = "step-"
+_NAME = re.compile(r"step-(\d{6}|[1-9]\d{6,})")
+"""What `save` names a folder; anything else under the root is somebody's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +71,8 @@ def steps(root: Path) -> list[int]:
     """Return the steps that have a whole checkpoint under `root`, ascending."""
     if not root.is_dir():
         return []
-    names = (entry.name for entry in root.iterdir())
-    return sorted(int(name.removeprefix(_PREFIX)) for name in names if name.startswith(_PREFIX))
+    found = (_NAME.fullmatch(entry.name) for entry in root.iterdir())
+    return sorted(int(name[1]) for name in found if name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from trainer.errors import ConfigError
+from trainer.errors import ConfigError, not_utf8
+from trainer.ranges import require_ranges
 
 Device = Literal["auto", "cpu", "cuda"]
 RuntimeName = Literal["auto", "inline", "threads", "processes"]
@@ -39,7 +40,7 @@ class TargetConfig:
 
     def __post_init__(self) -> None:
         """Check what needs no model."""
-        _require(self.features >= 1, "target.features", f"{self.features} layers", "select at least 1")
+        require_ranges("target", self)
         _require(
             len(set(self.layer_ids)) == len(self.layer_ids),
             "target.layer_ids",
@@ -76,10 +77,7 @@ class DrafterConfig:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        _require(self.layers >= 1, "drafter.layers", f"{self.layers} layers", "use at least 1")
-        _require(self.block >= 2, "drafter.block", f"width {self.block} predicts nothing", "use at least 2")
-        _require(self.anchors >= 1, "drafter.anchors", f"{self.anchors} blocks a row", "use at least 1")
-        _require(self.gamma >= 0, "drafter.gamma", f"{self.gamma} is negative", "use 0 for the published value")
+        require_ranges("drafter", self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,15 +97,13 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         """Check the buckets."""
-        _require(bool(self.buckets), "data.buckets", "no bucket", "give at least one length")
+        require_ranges("data", self)
         _require(
-            list(self.buckets) == sorted(set(self.buckets)) and min(self.buckets) >= 8,
-            "data.buckets",
-            f"{list(self.buckets)} is not ascending from at least 8",
-            "list each length once, shortest first",
+            self.tokens >= self.buckets[0],
+            "data.tokens",
+            f"{self.tokens} positions, and the shortest bucket has {self.buckets[0]}",
+            "use at least the shortest bucket",
         )
-        _require(self.tokens >= 1, "data.tokens", f"{self.tokens} positions", "use at least the shortest bucket")
-        _require(self.prefetch >= 1, "data.prefetch", f"{self.prefetch} batches", "use at least 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,10 +124,7 @@ class OptimConfig:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        _require(self.learning_rate > 0, "optim.learning_rate", f"{self.learning_rate}", "use a positive rate")
-        _require(0 <= self.warmup < 1, "optim.warmup", f"{self.warmup} is no share of the steps", "use 0 to 0.99")
-        _require(self.clip > 0, "optim.clip", f"{self.clip}", "use a positive norm (1.0)")
-        _require(self.accumulate >= 1, "optim.accumulate", f"{self.accumulate}", "use at least 1")
+        require_ranges("optim", self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,11 +160,7 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        _require(self.steps >= 1, "run.steps", f"{self.steps}", "use at least 1")
-        _require(self.log_every >= 1, "run.log_every", f"{self.log_every}", "use at least 1")
-        _require(self.save_every >= 0, "run.save_every", f"{self.save_every}", "use 0 for no checkpoints at all")
-        _require(self.keep >= 0, "run.keep", f"{self.keep}", "use 0 or more")
-        _require(self.loss_rows >= 1, "run.loss_rows", f"{self.loss_rows}", "use at least 1")
+        require_ranges("run", self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,9 +176,7 @@ class TopologyConfig:
 
     def __post_init__(self) -> None:
         """Check the counts."""
-        _require(self.targets >= 1, "topology.targets", f"{self.targets}", "use at least 1")
-        _require(self.drafters >= 1, "topology.drafters", f"{self.drafters}", "use at least 1")
-        _require(self.queue >= 1, "topology.queue", f"{self.queue}", "use at least 1")
+        require_ranges("topology", self)
         _require(
             self.runtime != "inline" or (self.targets, self.drafters) == (1, 1),
             "topology.runtime",
@@ -276,6 +263,9 @@ def read_file(path: Path) -> Mapping[str, Mapping[str, object]]:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"--config {path}: {error.strerror}", "give a readable TOML file") from error
+    except UnicodeDecodeError as error:
+        line, told = not_utf8(error)
+        raise ConfigError(f"--config {path}: line {line}: {told}", "save the file as UTF-8") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"--config {path}: {error}", "mend the TOML at that line") from error
     for section, values in found.items():

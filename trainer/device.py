@@ -35,6 +35,17 @@ def compiles(switch: Switch, device: torch.device) -> bool:
     return switch == "on" or (switch == "auto" and device.type == "cuda")
 
 
+def require_backend(name: str) -> None:
+    """Raise ConfigError when torch.compile has no backend of this name, as a run that compiles nothing would not."""
+    if name == "inductor":
+        return
+    known = torch.compiler.list_backends(exclude_tags=())
+    if name not in known:
+        raise ConfigError(
+            f"run.backend: this torch {torch.__version__} has no backend {name!r}", f"use one of {', '.join(known)}"
+        )
+
+
 def free_bytes(device: torch.device) -> int:
     """Return the memory of `device` that is free now."""
     if device.type == "cuda":

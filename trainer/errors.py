@@ -66,7 +66,8 @@ class WorkerFailedError(TrainerError):
     """Another worker of this run died, so this one cannot go on."""
 
 
-def not_utf8(error: UnicodeDecodeError) -> str:
-    """Say which byte of the text that was decoded is no UTF-8."""
-    line = error.object[: error.start].rpartition(b"\n")[2]
-    return f"byte 0x{error.object[error.start]:02x} at column {len(line) + 1} is not UTF-8"
+def not_utf8(error: UnicodeDecodeError) -> tuple[int, str]:
+    """Return the line of the first byte that is no UTF-8, and what to say of it."""
+    before = error.object[: error.start]
+    column = len(before.rpartition(b"\n")[2]) + 1
+    return before.count(b"\n") + 1, f"byte 0x{error.object[error.start]:02x} at column {column} is not UTF-8"

@@ -37,6 +37,16 @@ def test_what_was_saved_is_loaded_and_older_ones_go(tmp_path: Path) -> None:
     assert torch.equal(older.moments["exp_avg.fc.weight"], torch.full((3, 2), 31.0))
 
 
+def test_a_folder_of_another_name_is_no_checkpoint(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, made(10), keep=0)
+    for name in ("step-old", "step-7", "step-000020.bak", "step-", "other"):
+        (tmp_path / name).mkdir()
+    assert checkpoint.steps(tmp_path) == [10]
+    checkpoint.save(tmp_path, made(1_000_000), keep=0)
+    assert checkpoint.steps(tmp_path) == [1_000_000]
+    assert (tmp_path / "step-old").is_dir()
+
+
 def test_views_of_one_buffer_are_saved_each_by_itself(tmp_path: Path) -> None:
     flat = torch.arange(6.0)
     held = Checkpoint(

@@ -8,11 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+from trainer.__main__ import main
 from trainer.arguments import parse, parser
+from trainer.assemble import assemble
 from trainer.config import SECTIONS, TopologyConfig, build
 from trainer.errors import ConfigError
 from trainer.presets import PRESETS
+from trainer.ranges import RANGES
 from trainer.topology import Role, Topology, topology
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,6 +61,20 @@ def test_layers_win_in_order(tmp_path: Path) -> None:
         (["--set", "optim.warmup=1.5"], "optim.warmup: 1.5 is no share of the steps", "use 0 to 0.99"),
         (["--set", "target.layer_ids=[1, 1]"], "target.layer_ids: a layer is listed twice in [1, 1]", "list each layer once"),
         (["--runtime", "inline", "--drafters", "3"], "topology.runtime: inline holds one worker of each kind, not 1 + 3", "use --runtime processes, or --runtime threads for one process"),
+        (["--set", "run.threads=-1"], "run.threads: -1", "use 0 for torch's choice"),
+        (["--set", "run.evaluate=-3"], "run.evaluate: -3", "use 0 for no evaluation"),
+        (["--set", "run.dense_limit_gb=nan"], "run.dense_limit_gb: nan", "use a positive size"),
+        (["--seed", "99999999999999999999"], "run.seed: 99999999999999999999", "use 0 to 2**63 - 1"),
+        (["--seed", "-1"], "run.seed: -1", "use 0 to 2**63 - 1"),
+        (["--set", "optim.betas=[0.9]"], "optim.betas: [0.9] is no pair of rates", "use two rates from 0 to below 1, such as [0.9, 0.999]"),
+        (["--set", "optim.betas=[0.9, 1.0]"], "optim.betas: [0.9, 1.0] is no pair of rates", "use two rates from 0 to below 1, such as [0.9, 0.999]"),
+        (["--set", "optim.epsilon=-1"], "optim.epsilon: -1.0", "use 0 or more (1e-8)"),
+        (["--set", "optim.weight_decay=-1.0"], "optim.weight_decay: -1.0", "use 0 or more"),
+        (["--set", "optim.learning_rate=inf"], "optim.learning_rate: inf", "use a positive rate"),
+        (["--set", "drafter.head_dim=7"], "drafter.head_dim: 7 cannot be halved for rotary positions", "use an even size, or 0 for the target's own"),
+        (["--set", "drafter.heads=-4"], "drafter.heads: -4", "use 0 for the target's own"),
+        (["--set", "data.buckets=[]"], "data.buckets: [] is not ascending from at least 8", "list each length once, shortest first"),
+        (["--set", "data.tokens=3"], "data.tokens: 3 positions, and the shortest bucket has 48", "use at least the shortest bucket"),
         (["--config", "/nowhere.toml"], "--config /nowhere.toml: No such file or directory", "give a readable TOML file"),
     ],
 )  # fmt: skip
@@ -65,6 +83,64 @@ def test_a_wrong_value_names_its_key_and_the_cure(arguments: list[str], message:
     with pytest.raises(ConfigError) as caught:
         parse(given)
     assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
+@pytest.mark.parametrize(
+    "key", sorted(f"{section}.{field.name}" for section, kind in SECTIONS.items() for field in dataclasses.fields(kind))
+)
+def test_every_number_has_a_range_and_nan_is_in_none(key: str) -> None:
+    section, name = key.split(".")
+    default = getattr(SECTIONS[section](), name)
+    numbers = default if isinstance(default, tuple) and name != "layer_ids" else (default,)
+    if not all(type(number) in (int, float) for number in numbers):
+        assert key not in RANGES
+        return
+    worst = float("nan") if any(type(number) is float for number in numbers) else -2
+    holds, _, _ = RANGES[key]
+    assert holds(default)
+    assert not holds(tuple(worst for _ in numbers) if isinstance(default, tuple) else worst)
+
+
+def test_a_config_file_that_is_not_utf8(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_bytes(b'[optim]\nx = "\xff"\n')
+    with pytest.raises(ConfigError) as caught:
+        parse(["--profile", "cpu-smoke", "--config", str(file)])
+    assert (caught.value.message, caught.value.hint) == (
+        f"--config {file}: line 2: byte 0xff at column 6 is not UTF-8", "save the file as UTF-8",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [("file/run", "Not a directory"), ("file", "File exists"), ("/proc/run", "No such file or directory")],
+)
+def test_an_output_that_cannot_be_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str, told: str
+) -> None:
+    (tmp_path / "file").touch()
+    output = tmp_path / place
+    assert main(["--profile", "cpu-smoke", "--output", str(output)]) == 2
+    assert capsys.readouterr().err.splitlines()[-2:] == [
+        f"error: --output {output}: {told}", "hint: give a folder that can be made and written",
+    ]  # fmt: skip
+
+
+def test_a_backend_that_torch_does_not_have() -> None:
+    with pytest.raises(ConfigError) as caught:
+        assemble(build("cpu-smoke", [{"run": {"backend": "nonsense"}}]))
+    assert caught.value.message == f"run.backend: this torch {torch.__version__} has no backend 'nonsense'"
+    assert {"eager", "inductor"} < set(caught.value.hint.removeprefix("use one of ").split(", "))
+
+
+def test_a_template_that_is_not_utf8(target_folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "chat.jinja"
+    file.write_bytes(b"\xe4")
+    with pytest.raises(ConfigError) as caught:
+        assemble(build("cpu-smoke", [{"target": {"path": str(target_folder), "chat_template": str(file)}}]))
+    assert (caught.value.message, caught.value.hint) == (
+        f"target.chat_template: {file}: line 1: byte 0xe4 at column 1 is not UTF-8", "save the file as UTF-8",
+    )  # fmt: skip
 
 
 def test_errors_leave_with_exit_code_2_and_no_traceback() -> None:
@@ -92,9 +168,13 @@ def test_the_gate_refuses_before_torch_is_imported(monkeypatch: pytest.MonkeyPat
 def test_every_key_has_a_default_and_sections_are_frozen() -> None:
     config = build("cpu-smoke", [])
     for name, kind in SECTIONS.items():
-        assert kind() == getattr(config, name)
+        section = getattr(config, name)
+        assert kind() == section
+        for field in dataclasses.fields(section):
+            with pytest.raises(dataclasses.FrozenInstanceError):
+                setattr(section, field.name, getattr(section, field.name))
         with pytest.raises(dataclasses.FrozenInstanceError):
-            config.run.steps = 3  # type: ignore[misc]
+            setattr(config, name, section)
 
 
 @pytest.mark.parametrize(("targets", "drafters", "nodes"), [(1, 1, 1), (5, 3, 1), (10, 6, 2), (3, 2, 2), (1, 4, 1)])

@@ -47,7 +47,7 @@ def tokenizer(target_folder: Path) -> Any:
 @pytest.mark.property
 @settings(max_examples=50, deadline=None)
 @given(
-    st.lists(st.integers(1, 70), min_size=1, max_size=40), st.integers(8, 90), st.integers(0, 5),
+    st.lists(st.integers(1, 70), min_size=1, max_size=40), st.integers(16, 90), st.integers(0, 5),
     st.sampled_from(["truncate", "drop"]),
 )  # fmt: skip
 def test_an_epoch_holds_every_row_once_in_buckets_that_fit(

@@ -18,6 +18,7 @@ from transformers import AutoTokenizer, Qwen3ForCausalLM
 from trainer.__main__ import main
 from trainer.arguments import parse
 from trainer.assemble import assemble
+from trainer.data.chat import encoding_digest
 from trainer.data.corpus import conversation, conversations
 from trainer.ending import Ending
 from trainer.evaluate import SpeculativeDecoder
@@ -347,7 +348,8 @@ def test_output_and_resume_are_not_mixed_up(
     ]
     again = ("--output", str(straight), "--resume", "--set", "optim.accumulate=2")
     assert list(said(*again, "--seed", "5"))[:1] == [
-        f"error: {root} belongs to another run: rows: saved {rows(0)!r}, now {rows(5)!r}; seed: saved 0, now 5"
+        f"error: {root} belongs to another run: rows: saved {rows(cache, 0)!r}, now {rows(cache, 5)!r};"
+        " seed: saved 0, now 5"
     ]
     # Rows that were held out would be trained on, and rows that were left out would come back.
     assert list(said(*again, "--set", "run.evaluate=3", "--set", "data.overlong=drop"))[:1] == [
@@ -402,10 +404,11 @@ def test_the_second_signal_ends_the_process_where_it_stands() -> None:
         assert process.returncode == wanted
 
 
-def rows(seed: int) -> str:
+def rows(cache: Path, seed: int) -> str:
     from trainer import toy  # noqa: PLC0415
 
-    return f"embedded-{toy.digest()}-{seed + 1}"
+    tokenizer = AutoTokenizer.from_pretrained(toy.folder(cache / "envdoctor"))
+    return f"embedded-{toy.digest()}-{seed + 1}-{encoding_digest(tokenizer)}"
 
 
 def test_a_run_over_files_with_a_local_target(cache: Path, target_folder: Path, tmp_path: Path) -> None:

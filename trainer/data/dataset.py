@@ -178,7 +178,7 @@ def _bad(line: bytes, vocabulary: int, origin: str) -> DataError | None:
     try:
         parsed = json.loads(line.decode("utf-8").rstrip("\r\n"))
     except UnicodeDecodeError as bad:
-        return DataError(f"{origin}: {not_utf8(bad)}", "save the file as UTF-8")
+        return DataError(f"{origin}: {not_utf8(bad)[1]}", "save the file as UTF-8")
     except json.JSONDecodeError as bad:
         return DataError(f"{origin}: no JSON: {bad.msg} at column {bad.colno}", _SHAPE)
     if not isinstance(parsed, dict):
