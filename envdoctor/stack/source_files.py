@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,12 +9,10 @@ from pathlib import Path
 from envdoctor.errors import RestoreError
 from envdoctor.model.plan import SourceChange
 from envdoctor.profile_store import ProfileFile
+from envdoctor.stack.git import ask_git
 
-_TIMEOUT = 60.0
 # A file with more versions than that is looked for in the newest ones only.
 _MOST_COMMITS = 1000
-# A repository's own configuration may name programs that git would run.
-_QUIET = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
 
 
 def plan_sources(file: ProfileFile, environment: Mapping[str, str]) -> tuple[SourceChange, ...]:
@@ -35,7 +32,7 @@ def plan_sources(file: ProfileFile, environment: Mapping[str, str]) -> tuple[Sou
         before = hashlib.sha256(present).hexdigest() if present is not None else ""
         if before == digest:
             continue
-        if present is not None and _git(root, environment, "show", f"HEAD:./{name}") != present:
+        if present is not None and ask_git(root, environment, "show", f"HEAD:./{name}") != present:
             refused.append(f"{name} holds work that is not committed")
         elif commit := next(_commits_with(root, environment, name, digest), ""):
             found.append(SourceChange(path=name, commit=commit, before=before, sha256=digest))
@@ -55,7 +52,7 @@ def put_back(file: ProfileFile, changes: tuple[SourceChange, ...], environment: 
     root = file.path.parent.parent
     for change in changes:
         path = root / change.path
-        content = _git(root, environment, "show", f"{change.commit}:./{change.path}") or b""
+        content = ask_git(root, environment, "show", f"{change.commit}:./{change.path}") or b""
         present = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
         if hashlib.sha256(content).hexdigest() != change.sha256 or present != change.before:
             raise RestoreError(
@@ -73,23 +70,10 @@ def put_back(file: ProfileFile, changes: tuple[SourceChange, ...], environment: 
 
 
 def _commits_with(root: Path, environment: Mapping[str, str], name: str, digest: str) -> Iterator[str]:
-    listed = _git(root, environment, "log", "--all", "--format=%H", f"--max-count={_MOST_COMMITS}", "--", name) or b""
+    listed = (
+        ask_git(root, environment, "log", "--all", "--format=%H", f"--max-count={_MOST_COMMITS}", "--", name) or b""
+    )
     for commit in listed.decode("ascii").split():
-        content = _git(root, environment, "show", f"{commit}:./{name}")
+        content = ask_git(root, environment, "show", f"{commit}:./{name}")
         if content is not None and hashlib.sha256(content).hexdigest() == digest:
             yield commit
-
-
-def _git(root: Path, environment: Mapping[str, str], *arguments: str) -> bytes | None:
-    kept = {name: value for name, value in environment.items() if not name.startswith("GIT_")}
-    try:
-        done = subprocess.run(
-            ["git", *_QUIET, "-C", root, *arguments],
-            capture_output=True,
-            timeout=_TIMEOUT,
-            env={**kept, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"},
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None

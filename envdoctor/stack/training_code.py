@@ -1,18 +1,15 @@
 """The training code of a capture: hashes of its files, and what git says of it. Read-only."""
 
 import hashlib
-import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from envdoctor.errors import UsageError
 from envdoctor.model.profile import GitState
+from envdoctor.stack.git import ask_git
 
-_TIMEOUT = 20.0
 # More source files than that make a profile nobody reads; they are then to be named.
 _MOST_TRACKED = 200
-# A repository's own configuration may name programs that git runs for a status.
-_QUIET = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
 
 
 def git_state(root: Path, environment: Mapping[str, str]) -> GitState:
@@ -69,15 +66,5 @@ def _changed(status: str, prefix: str) -> set[str]:
 
 
 def _git(root: Path, environment: Mapping[str, str], *arguments: str) -> str | None:
-    kept = {name: value for name, value in environment.items() if not name.startswith("GIT_")}
-    try:
-        done = subprocess.run(
-            ["git", *_QUIET, "-C", root, *arguments],
-            capture_output=True,
-            timeout=_TIMEOUT,
-            env={**kept, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"},
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.decode("utf-8", "surrogateescape") if done.returncode == 0 else None
+    told = ask_git(root, environment, *arguments)
+    return None if told is None else told.decode("utf-8", "surrogateescape")
