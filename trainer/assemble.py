@@ -14,8 +14,9 @@ from trainer.config import TrainConfig
 from trainer.data.buckets import Plan
 from trainer.data.loader import Batch, BatchMaker
 from trainer.data.rows import Rows
+from trainer.data.usable import prompts, require_learnable
 from trainer.device import require_backend, working_dtype
-from trainer.errors import ConfigError, TargetModelError, not_utf8
+from trainer.errors import ConfigError, DataError, TargetModelError, not_utf8
 from trainer.flops import drafter_step, target_cost
 from trainer.model.drafter import Drafter, DrafterShape
 from trainer.shared_weights import load_shared, weights_index
@@ -39,6 +40,11 @@ class Parts:
     shape: DrafterShape
     mask_token: int
     pad_token: int
+
+    def prompts(self) -> list[list[int]]:
+        """Return the prompts of the closing evaluation: of held-out rows, or where none are spared of the first."""
+        first = range(min(self.config.run.evaluate, len(self.rows.lengths)))
+        return prompts(self.rows, self.held_out or first)
 
     def maker(self, *, pin: bool) -> BatchMaker:
         """Return a maker of this run's batches."""
@@ -95,12 +101,19 @@ def assemble(config: TrainConfig) -> Parts:
     kept = len(rows.lengths) - len(held_out)
     layers = choose_layer_ids(config.target.layer_ids, config.target.features, target_config.num_hidden_layers)
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-    return Parts(
+    parts = Parts(
         config=config, target_path=path, target_config=target_config, layer_ids=layers, tokenizer=tokenizer, rows=rows,
         plan=Plan(rows.lengths[:kept], config.data, config.run.seed), held_out=held_out,
         shape=drafter_shape(config, target_config, len(layers)),
         mask_token=mask_token(config.drafter.mask_token, tokenizer, target_config.vocab_size), pad_token=int(pad or 0),
     )  # fmt: skip
+    require_learnable(rows, parts.plan)
+    if config.run.evaluate and not parts.prompts():
+        raise DataError(
+            "run.evaluate: in none of the rows for the closing evaluation does a prompt come before the assistant",
+            "set run.evaluate=0, or give rows whose loss_mask starts with 0",
+        )
+    return parts
 
 
 def drafter_shape(config: TrainConfig, target: Any, features: int) -> DrafterShape:

@@ -48,7 +48,7 @@ class Ending:
             mask_token=parts.mask_token,
             stop=stop_tokens(parts),
         )
-        found = evaluate(decoder, prompts(parts), parts.config.run.evaluate_tokens, self.stop)
+        found = evaluate(decoder, parts.prompts(), parts.config.run.evaluate_tokens, self.stop)
         if found is None:
             self.cut = True
             return
@@ -56,13 +56,6 @@ class Ending:
         told = json.dumps(dataclasses.asdict(self.evaluation), indent=1) + "\n"
         (self.output / "evaluation.json").write_text(told, encoding="utf-8")
         (self.output / "acceptance.svg").write_text(acceptance_svg(self.evaluation), encoding="utf-8")
-
-
-def prompts(parts: Parts) -> list[list[int]]:
-    """Return the held-out conversations up to where the assistant first speaks."""
-    chosen = parts.held_out or tuple(range(min(parts.config.run.evaluate, len(parts.rows.lengths))))
-    rows = [parts.rows[index] for index in chosen]
-    return [list(row.ids[: list(row.wanted).index(1)]) for row in rows if 1 in row.wanted]
 
 
 def stop_tokens(parts: Parts) -> tuple[int, ...]:

@@ -13,14 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from trainer.config import DataConfig, DrafterConfig
+from trainer.assemble import Parts, assemble
+from trainer.config import DataConfig, DrafterConfig, build
 from trainer.data.buckets import Plan, derive
 from trainer.data.chat import encode, encoding_digest
 from trainer.data.corpus import TEMPLATE, VERSES, conversation, conversations
 from trainer.data.dataset import read_rows
 from trainer.data.loader import BatchMaker, Loader, choose_anchors
 from trainer.data.rows import Row, RowList
+from trainer.data.usable import require_learnable
 from trainer.errors import ConfigError, DataError
+from trainer.presets import preset
 
 MARKED = (
     "{% for message in messages %}{{ '<' + message.role + '> ' }}{% if message.role == 'assistant' %}"
@@ -76,6 +79,51 @@ def test_overlong_rows_can_be_an_error() -> None:
     with pytest.raises(ConfigError) as caught:
         Plan([4, 70], DataConfig(buckets=(16, 64), overlong="error"), 0)
     assert caught.value.message == "data.buckets: row 1 has 70 tokens, the last bucket 64"
+
+
+@pytest.mark.parametrize(("overlong", "done"), [("truncate", "truncated"), ("drop", "dropped")])
+def test_what_became_of_overlong_rows_is_said(overlong: Any, done: str) -> None:
+    config = DataConfig(buckets=(16, 64), tokens=64, overlong=overlong)
+    plan = Plan([4, 70, 20, 99], config, 0)
+    assert plan.overlong == f"data.overlong: 2 of 4 rows are longer than the last bucket (64) and are {done}"
+    assert sorted(plan.placed()) == [(0, 16), (1, 64), (2, 64), (3, 64)][:: 2 if overlong == "drop" else 1]
+    assert Plan([4, 64], config, 0).overlong == ""
+
+
+@pytest.mark.parametrize("overlong", ["truncate", "drop"])
+def test_rows_that_leave_nothing_to_learn_stop_the_run(overlong: Any) -> None:
+    config = DataConfig(buckets=(8,), tokens=8, overlong=overlong)
+
+    def made(*wanted: list[int]) -> RowList:
+        return RowList(rows=tuple(Row(ids=flags, wanted=flags, origin="") for flags in wanted), digest="")
+
+    far, apart, near = [0] * 7 + [1, 1], [1, 0, 1, 0], [0] * 6 + [1, 1]
+    kept = 3 if overlong == "truncate" else 2
+    rows = made(far, apart, [0, 0])
+    with pytest.raises(DataError) as caught:
+        require_learnable(rows, Plan(rows.lengths, config, 0))
+    assert (caught.value.message, caught.value.hint) == (
+        f"data.buckets: none of {kept} rows, cut to 8 tokens, has two of the assistant's in a row to learn from",
+        "add a longer bucket to data.buckets, or give rows whose loss_mask marks the assistant's tokens",
+    )
+    rows = made(far, apart, near)
+    require_learnable(rows, Plan(rows.lengths, config, 0))
+
+
+@pytest.mark.property
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=14), min_size=1, max_size=3))
+def test_rows_are_learnable_when_some_batch_has_an_anchor(flags: list[list[int]]) -> None:
+    rows = RowList(rows=tuple(Row(ids=wanted, wanted=wanted, origin="") for wanted in flags), digest="")
+    plan = Plan(rows.lengths, DataConfig(buckets=(8, 10), tokens=8), 0)
+    maker = BatchMaker(rows, plan, DrafterConfig(block=2, anchors=4), 0, pin=False)
+    learnable = any(maker.make(plan.batch(number)).weight for number in range(plan.batches_per_epoch))
+    try:
+        require_learnable(rows, plan)
+    except DataError:
+        assert not learnable
+    else:
+        assert learnable
 
 
 def test_streams_of_one_seed_differ_by_purpose() -> None:
@@ -305,6 +353,27 @@ def test_a_bad_row_is_named_by_file_and_line(
     with pytest.raises(DataError) as caught:
         read_rows(place, tokenizer, len(tokenizer))
     assert (caught.value.message, caught.value.hint) == (f"chats.jsonl:4: {message}", hint)
+
+
+def test_rows_without_a_prompt_are_found_before_training(tmp_path: Path, cache: Path) -> None:
+    assert cache.is_dir()
+    silent = {"input_ids": [6, 7, 8], "loss_mask": [1, 1, 1]}
+    place = write(tmp_path / "tokens.jsonl", [silent] * 3)
+
+    def parts(evaluate: int) -> Parts:
+        return assemble(
+            build("cpu-smoke", [preset("cpu-smoke"), {"data": {"path": str(place)}, "run": {"evaluate": evaluate}}])
+        )
+
+    with pytest.raises(DataError) as caught:
+        parts(2)
+    assert (caught.value.message, caught.value.hint) == (
+        "run.evaluate: in none of the rows for the closing evaluation does a prompt come before the assistant",
+        "set run.evaluate=0, or give rows whose loss_mask starts with 0",
+    )
+    assert parts(0).prompts() == []
+    write(place, [silent, {"input_ids": [9, 7, 8], "loss_mask": [0, 1, 1]}, {"input_ids": [9], "loss_mask": [0]}])
+    assert parts(3).prompts() == [[9]]
 
 
 @pytest.mark.parametrize("name", ["gone.jsonl", "empty"])

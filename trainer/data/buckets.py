@@ -5,7 +5,7 @@ and one worker, many threads and many processes see the same batches.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -58,6 +58,22 @@ class Plan:
             self.truncated += 1
             fitting = self.config.buckets[-1]
         self._rows[fitting].append(row)
+
+    @property
+    def overlong(self) -> str:
+        """What became of the rows longer than the last bucket, in words; empty when there are none."""
+        count, done = (self.dropped, "dropped") if self.dropped else (self.truncated, "truncated")
+        if not count:
+            return ""
+        total = self.dropped + sum(len(rows) for rows in self._rows.values())
+        last = self.config.buckets[-1]
+        return f"data.overlong: {count} of {total} rows are longer than the last bucket ({last}) and are {done}"
+
+    def placed(self) -> Iterator[tuple[int, int]]:
+        """Yield each row that is kept, with the length of its bucket."""
+        for length, rows in self._rows.items():
+            for row in rows:
+                yield row, length
 
     @property
     def batches_per_epoch(self) -> int:
