@@ -47,11 +47,14 @@ def train(arguments: Arguments) -> int:
         StopRequest() as stop,
     ):
         ending = Ending(parts=parts, output=output, stop=stop)
-        journal.write("start", {"step": start, "config": dataclasses.asdict(config)})
+        cut = {"truncated": parts.plan.truncated, "dropped": parts.plan.dropped}
+        journal.write("start", {"step": start, "config": dataclasses.asdict(config), **cut})
         with (
             Tracker(config, output if rank == 0 else None) as tracker,
             Display(config.run.steps, start, quiet=arguments.quiet or rank > 0) as display,
         ):
+            if parts.plan.overlong:
+                display.say(parts.plan.overlong)
 
             def report(progress: Progress) -> None:
                 journal.write("step", progress.line())

@@ -328,6 +328,24 @@ def test_a_loss_that_is_no_number_stops_and_names_its_rows(
     assert not (output / "checkpoints").exists()
 
 
+@pytest.mark.parametrize("done", ["truncated", "dropped"])
+def test_overlong_rows_are_told_at_the_start(
+    cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], done: str
+) -> None:
+    assert cache.is_dir()
+    settings = ["data.buckets=[32]", "data.tokens=64", f"data.overlong={'drop' if done == 'dropped' else 'truncate'}"]
+    arguments = ["--profile", "cpu-smoke", "--steps", "1", "--set", "run.evaluate=0", "--output", str(tmp_path / "run")]
+    assert main([*arguments, *(word for setting in settings for word in ("--set", setting))]) == 0
+    (start,) = lines(tmp_path / "run", "start")
+    count = start[done]
+    assert isinstance(count, int)
+    assert 0 < count < 384
+    assert {start["truncated"], start["dropped"]} == {count, 0}
+    # A narrow console breaks the line.
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"data.overlong: {count} of 384 rows are longer than the last bucket (32) and are {done} step" in told
+
+
 def test_output_and_resume_are_not_mixed_up(
     cache: Path, straight: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
