@@ -4,8 +4,7 @@
 #   make test        lint, type-check and test
 #   make lint        ruff and mypy alone
 #   make test-stack  the incident on the real CUDA stack, and healthy ones that must be clean (downloads about 9 GB)
-#   make bench       envdoctor beside pip, uv and torch's own collect_env; VENV=path names another venv, PROFILE=name
-#                    times the launch gate too
+#   make bench       envdoctor beside pip, uv and collect_env; VENV=path names another venv, PROFILE=name adds the gate
 #   make docs        write docs/checks from the checks themselves
 #   make clean       remove what the targets above made
 

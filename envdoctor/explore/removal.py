@@ -150,11 +150,11 @@ class _WhatIf:
                 yield Stopped(module=module, owner=owner, reason=f"{self.environment.shown(path)} would go")
 
     def _empties(self, folder: str) -> bool:
-        try:
-            names = os.listdir(folder)
-        except OSError:
-            return True
-        return not any(f"{folder}/{name}" not in self.hidden for name in names if name != "__pycache__")
+        for place, folders, names in os.walk(folder):
+            folders[:] = [name for name in folders if name != "__pycache__"]
+            if any(f"{place}/{name}" not in self.hidden for name in names):
+                return False
+        return True
 
     def _claims(self, path: str) -> Sequence[tuple[int, Row]]:
         return self.environment.records.contested.get(path, ())

@@ -1,5 +1,6 @@
 """A venv that this user may not look into."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -70,7 +71,9 @@ def test_one_reason_for_many_checks_is_said_once(venv: Venv, tmp_path: Path) -> 
     finally:
         config.chmod(0o644)
     (line,) = [line for line in done.stdout.splitlines() if "checks (" in line]
-    assert line.startswith("  35 checks (ED101, ED103, ED104, ED105, ED201, ED202 and 29 more):")
+    found = re.match(r"  (\d+) checks \(ED101, ED103, ED104, ED105, ED201, ED202 and (\d+) more\):", line)
+    assert found is not None, line
+    assert int(found[1]) == int(found[2]) + 6 > 30
     assert "ED704" in verbose.stdout
     assert done.returncode == 3
 

@@ -102,7 +102,7 @@ def test_restore_rollback_and_prune_work(scene: Scene, tmp_path: Path) -> None:
         assert (made.folder.stat().st_ino, made.scene.others()) == (inode, scene.mine)
         code = "import sys, torch; print(torch.__version__, sys.prefix)"
         told = subprocess.run(
-            [made.folder / "bin/python", "-c", code], capture_output=True, text=True, check=True
+            [made.folder / "bin/python", "-B", "-c", code], capture_output=True, text=True, check=True
         ).stdout
         assert told == f"2.13.0+cpu {made.folder}\n"
         assert stack.run(*RESTORE).out.startswith("FOLDER/venv already holds small")

@@ -164,6 +164,12 @@ def test_a_package_that_keeps_other_files_stays_importable(tmp_path: Path) -> No
     assert [stop.module for stop in _foretell(venv, "one", "two").stops] == ["shared", "alone"]
 
 
+def test_a_package_with_subpackages_stops_when_all_of_it_goes(tmp_path: Path) -> None:
+    files = {"nested/__init__.py": "x = 1\n", "nested/inner/__init__.py": "", "nested/inner/deep.py": "y = 1\n"}
+    venv = make_venv(tmp_path / "venv", make_wheel(tmp_path / "w", "nested", "1", files=files))
+    assert [stop.module for stop in _foretell(venv, "nested").stops] == ["nested"]
+
+
 def test_rows_that_lead_out_are_told_and_not_counted(venv: Venv, tmp_path: Path) -> None:
     outside = tmp_path / "precious.txt"
     outside.write_text("mine")
