@@ -16,7 +16,7 @@ Fix:
 """
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from envdoctor.checks.case import Case
 from envdoctor.checks.remedies import install_command, restore_or
@@ -92,12 +92,9 @@ def _install(case: Case, missing: Sequence[Unmet]) -> Remediation:
     if any(item.name == "torch" for item in missing):
         # A bare `torch` would be the default index's build, of whatever CUDA major that is today.
         return restore_or(case, "install the torch build that this stack was made with, local part included", [])
-    wanted = {item.name: item for item in missing}
-    if all(item.pin for item in wanted.values()):
-        command = install_command(case, [(item.name, item.pin) for item in wanted.values()])
-    else:
-        specs = " ".join(shlex.quote(f"{item.name}{item.specifier}") for item in wanted.values())
-        command = f"uv pip install --python {case.python} {specs}"
+    asked = _asked(missing)
+    pins = {item.name: item.pin for item in missing if item.pin and len(asked[item.name]) == 1}
+    command = install_command(case, pins.items()) if len(pins) == len(asked) else _ranges(case, asked)
     return restore_or(case, "install what is missing", [command])
 
 
@@ -132,9 +129,20 @@ def _align(case: Case, unmet: Sequence[Unmet]) -> Remediation:
     if "torch" in names:
         # A range would bring the default index's build of torch, of whatever CUDA major that is today.
         return restore_or(case, text, [])
-    ranges = {name: dict.fromkeys(item.specifier for item in unmet if item.name == name) for name in sorted(names)}
-    specs = " ".join(shlex.quote(f"{name}{','.join(asked)}") for name, asked in ranges.items())
-    return restore_or(case, text, [f"uv pip install --python {case.python} {specs}"])
+    return restore_or(case, text, [_ranges(case, _asked(unmet))])
+
+
+def _asked(unmet: Sequence[Unmet]) -> dict[str, list[str]]:
+    """Return name -> all that is asked of it, sorted; of several requirers none may be forgotten."""
+    asked: dict[str, set[str]] = {item.name: set() for item in unmet}
+    for item in unmet:
+        asked[item.name].update(clause.strip() for clause in item.specifier.split(",") if clause.strip())
+    return {name: sorted(clauses) for name, clauses in asked.items()}
+
+
+def _ranges(case: Case, asked: Mapping[str, Sequence[str]]) -> str:
+    specs = " ".join(shlex.quote(f"{name}{','.join(ranges)}") for name, ranges in sorted(asked.items()))
+    return f"uv pip install --python {case.python} {specs}"
 
 
 def _evidence(unmet: Sequence[Unmet]) -> tuple[str, ...]:

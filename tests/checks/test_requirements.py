@@ -63,6 +63,16 @@ def test_ed406_extras_are_followed_in_any_order_and_through_several() -> None:
         assert finding.remediation.commands == (f"{PREFIX} 'leaf>=2'",)
 
 
+def test_ed406_all_requirers_of_a_missing_one_are_heard() -> None:
+    one = facts.distribution("one", "1", requires=("leaf>=2,<9", "bare"))
+    two = facts.distribution("two", "1", requires=("leaf!=2.5", "leaf>=2,<9", "bare"))
+    (finding,) = _unmet(two, one)
+    assert finding.remediation.commands == (f"{PREFIX} bare 'leaf!=2.5,<9,>=2'",)
+    exact = facts.distribution("exact", "1", requires=("leaf==2.4",))
+    (finding,) = _unmet(exact, facts.distribution("two", "1", requires=("leaf!=2.5",)))
+    assert finding.remediation.commands == (f"{PREFIX} 'leaf!=2.5,==2.4'",)
+
+
 def test_ed406_circular_extras_come_to_an_end() -> None:
     one = facts.distribution("one", "1", requires=('two[x]; extra == "x"', "two[x]"))
     two = facts.distribution("two", "1", requires=('one[x]; extra == "x"',))
@@ -261,5 +271,5 @@ def test_ed406_asks_for_the_range_where_no_one_version_is_asked_for() -> None:
     ]
     (finding,) = unmet_requirement.run(facts.case(facts.distributions(*items)))
     assert finding.remediation.commands == (
-        f"uv pip install --python {facts.PREFIX}/bin/python 'numpy>=1.26.0,<2.7,>=1.26.4'",
+        f"uv pip install --python {facts.PREFIX}/bin/python 'numpy<2.7,>=1.26.0,>=1.26.4'",
     )
