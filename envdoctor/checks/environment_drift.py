@@ -10,11 +10,11 @@ Example:
     The profile forbids LD_LIBRARY_PATH, and it is /usr/local/cuda-12.1/lib64.
 
 Fix:
-    Launch through `envdoctor run`, which sets the profile's environment.
+    Unset what the profile forbids; launch through `envdoctor run`, which sets the rest of the profile's environment.
 """
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from envdoctor.checks.case import Case
 from envdoctor.model.finding import Finding, Remediation
@@ -31,15 +31,13 @@ def run(case: Case) -> Iterator[Finding]:
     profile = case.wanted()
     environment = case.facts[Environment]
     lines = []
+    forbidden = [name for name in profile.environment.forbidden if environment.value(name) is not None]
     for name, value in sorted(profile.environment.set.items()):
         actual = environment.value(name)
         if actual != value:
             lines.append(f"{name} is {'not set' if actual is None else repr(actual)}; the profile sets {value!r}")
-    lines += [
-        f"{name} is {actual!r}; the profile forbids it"
-        for name in profile.environment.forbidden
-        if (actual := environment.value(name)) is not None
-    ]
+    others = bool(lines)
+    lines += [f"{name} is {environment.value(name)!r}; the profile forbids it" for name in forbidden]
     if lines:
         yield Finding(
             code=CODE,
@@ -49,11 +47,17 @@ def run(case: Case) -> Iterator[Finding]:
             title=f"{counted(len(lines), 'environment variable', 'differs', 'differ')} from the profile",
             subject="environment",
             evidence=tuple(lines),
-            remediation=Remediation(
-                text="Launch through `envdoctor run`, which sets the profile's environment",
-                commands=(
-                    f"envdoctor run --profile {shlex.quote(profile.name)} --venv {case.prefix} -- python -m trainer",
-                ),
-                safe=True,
-            ),
+            remediation=_remedy(case, profile.name, forbidden, others=others),
         )
+
+
+def _remedy(case: Case, profile: str, forbidden: Sequence[str], *, others: bool) -> Remediation:
+    """Return the lines for what is forbidden, which `envdoctor run` refuses, and for what it sets."""
+    texts, commands = [], []
+    if forbidden:
+        texts.append("Unset what the profile forbids: `envdoctor run` refuses it")
+        commands.append(f"unset {' '.join(map(shlex.quote, forbidden))}")
+    if others:
+        texts.append("Launch through `envdoctor run`, which sets the profile's environment")
+        commands.append(f"envdoctor run --profile {shlex.quote(profile)} --venv {case.prefix} -- python -m trainer")
+    return Remediation(text=". ".join(texts), commands=tuple(commands), safe=True)

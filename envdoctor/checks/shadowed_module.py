@@ -70,7 +70,12 @@ def _finding(case: Case, origin: str, front: str, shadows: Sequence[Shadow]) -> 
 
 
 def _severity(case: Case, origin: str, shadows: Sequence[Shadow]) -> Severity:
-    # A source tree on PYTHONPATH may be meant, another environment's packages are not.
+    if origin == "current folder":
+        return "warning"
+    # A source tree on PYTHONPATH may be meant; another environment's packages are not, and another torch is another
+    # stack than the one that is installed here, however it was made.
+    if any(shadow.module == "torch" for shadow in shadows):
+        return "error"
     installed = any(_version(case, shadow.front, shadow) for shadow in shadows)
     standard = any(shadow.behind_origin == "standard library" for shadow in shadows)
     return "error" if origin == "PYTHONPATH" and (installed or standard) else "warning"

@@ -21,6 +21,7 @@ from envdoctor.checks.case import Case
 from envdoctor.checks.remedies import restore_or
 from envdoctor.checks.version_drift import same_version
 from envdoctor.model.finding import Finding
+from envdoctor.probes.shadowing import Shadowing
 from envdoctor.probes.torch_build import TorchBuild
 
 if TYPE_CHECKING:  # as in case.py
@@ -55,8 +56,17 @@ def run(case: Case) -> Iterator[Finding]:
         evidence=tuple(differences),
         remediation=restore_or(case, f"install torch {wanted.version}", []),
         causes=("dist:torch", "version:torch", "torch-build"),
-        symptom_of=() if build.present else ("dist:torch",),
+        symptom_of=_symptom_of(case, build),
     )
+
+
+def _symptom_of(case: Case, build: TorchBuild) -> tuple[str, ...]:
+    if not build.present:
+        return ("dist:torch",)
+    shadowing = case.facts.get(Shadowing)
+    # A torch of the current folder is not the one that was read here.
+    in_front = {f"{shadow.front}/torch" for shadow in shadowing.shadows} if shadowing else set()
+    return ("shadow:torch",) if build.folder in in_front else ()
 
 
 def _shown(build: TorchBuild) -> str:

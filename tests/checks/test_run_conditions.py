@@ -134,6 +134,16 @@ def test_finds_ed601_unset_other_and_forbidden_variables() -> None:
         "B is '3'; the profile sets '2'",
         "LD_LIBRARY_PATH is '/usr/local/cuda-12.1/lib64'; the profile forbids it",
     )
+    launch = f"envdoctor run --profile good --venv {facts.PREFIX} -- python -m trainer"
+    assert finding.remediation.commands == ("unset LD_LIBRARY_PATH", launch)
+
+
+def test_ed601_what_is_forbidden_is_unset_and_not_launched_through_run_which_refuses_it() -> None:
+    wanted = EnvironmentWanted(set={"A": "1"}, forbidden=("LD_LIBRARY_PATH", "PYTHONPATH"))
+    given = facts.variables(A="1", LD_LIBRARY_PATH="/old", PYTHONPATH="/leak")
+    (finding,) = environment_drift.run(facts.case(given, profile=replace(facts.PROFILE, environment=wanted)))
+    assert finding.remediation.text == "Unset what the profile forbids: `envdoctor run` refuses it"
+    assert finding.remediation.commands == ("unset LD_LIBRARY_PATH PYTHONPATH",)
 
 
 def test_passes_ed601_the_profiles_environment() -> None:

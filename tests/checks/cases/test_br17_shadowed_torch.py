@@ -1,7 +1,10 @@
 """operator torchvision::nms does not exist: an older torch stands in front (pytorch/vision issue 9174)."""
 
+from dataclasses import replace
 from pathlib import Path
 
+from envdoctor.model.profile import TorchWanted
+from tests.factories.make_facts import PROFILE
 from tests.factories.make_reading import bare_host
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import Venv, install, make_venv, run_uv
@@ -53,8 +56,25 @@ def test_br17_the_rest_of_pythonpath_stays(tmp_path: Path) -> None:
     host = bare_host(tmp_path / "home", PYTHONPATH=f"{shadow}:{sources}")
     finding = verdict_of(venv.prefix, host).findings[0]
     assert commands_of(finding, tmp_path) == ["export PYTHONPATH='[TMP]/src tree'"]
-    # A source tree may be meant: it is a warning, and an installed torch in front is an error.
-    assert (finding.code, finding.severity) == ("ED410", "warning")
+    # No metadata, no version.py: still another torch than the one that was installed.
+    assert (finding.code, finding.severity) == ("ED410", "error")
+
+
+def test_br17_comes_before_what_the_profile_says_of_that_torch(tmp_path: Path) -> None:
+    venv = make_venv(tmp_path / "venv", make_torch(tmp_path / "wheels", "2.8.0", "12.8"))
+    shadow = tmp_path / "shadow"
+    (shadow / "torch").mkdir(parents=True)
+    (shadow / "torch/__init__.py").touch()
+    host = bare_host(tmp_path / "home", PYTHONPATH=str(shadow))
+    wanted = TorchWanted(version="2.8.0+cu128", cuda="12.8")
+    verdict = verdict_of(venv.prefix, host, profile=replace(PROFILE, torch=wanted))
+    site = str(venv.site_packages).replace(str(tmp_path), "[TMP]")
+    lines = outline(verdict, tmp_path)
+    assert lines[:2] == [
+        f"error ED410 torch would be imported from [TMP]/shadow (PYTHONPATH) instead of {site} 2.8.0",
+        "  error ED404 torch is of unknown version; the profile wants 2.8.0+cu128",
+    ]
+    assert commands_of(verdict.findings[0], tmp_path) == ["unset PYTHONPATH"]
 
 
 def test_br17_with_one_torch_it_is_the_plain_mismatch(tmp_path: Path) -> None:
