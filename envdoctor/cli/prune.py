@@ -21,7 +21,12 @@ from envdoctor.stack.transaction import recover_first
 
 
 def prune(
-    keep: Annotated[int, typer.Option("--keep", metavar="K", help="How many of the newest generations stay.")] = -1,
+    keep: Annotated[
+        int,
+        typer.Option(
+            "--keep", metavar="K", help="How many of the newest generations stay; required.", show_default=False
+        ),
+    ] = -1,
     with_unrecorded: Annotated[
         bool,
         typer.Option("--with-unrecorded", help="Remove also those that hold files no RECORD lists: a person's."),

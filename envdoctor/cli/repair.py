@@ -38,8 +38,8 @@ def repair(
     """Mend a venv with the fewest reinstalls, on a copy that is verified and swapped in; the old venv is kept.
 
     With a profile its pinned versions are put back; without one each package stays at its version. What the lock does
-    not have is left alone. Exit codes: 0 repaired or nothing to repair, 2 bad input, 4 failed or it cannot be told what
-    is meant, the venv as it was, 130 declined or interrupted.
+    not have is left alone. Exit codes: 0 repaired or nothing to repair, 2 bad input, 4 failed, no reinstall mends it or
+    it cannot be told what is meant, the venv as it was, 130 declined or interrupted.
     """
     as_json = json or output_format == "json"
     host = Host.current()
@@ -57,8 +57,7 @@ def repair(
         identity = durable.inode(Store.of(target).witness)
         prepared = repairing.prepare(request, host, listen)
     if not prepared.plan.mending.needed:
-        _write(as_json, _whole(prepared), prepared.plan, {"status": "nothing to repair"})
-        return ExitCode.OK
+        return _nothing_to_reinstall(prepared, as_json=as_json)
     if dry_run:
         _write(as_json, _plan_text(prepared.plan), prepared.plan, {"status": "planned"})
         return ExitCode.OK
@@ -89,12 +88,20 @@ def _carry_out(prepared: Prepared, identity: int | None) -> Exchanged[Repaired]:
         raise
 
 
-def _whole(prepared: Prepared) -> str:
+def _nothing_to_reinstall(prepared: Prepared, *, as_json: bool) -> int:
     verified = prepared.verified
     counts = f"{counted(verified.distributions, 'package')}, {counted(verified.files, 'file')} ({size(verified.bytes)})"
-    lines = [f"{prepared.plan.target} needs no repair: {counts} are as recorded"]
-    lines += [f"no reinstall mends this: {text}" for text in sorted(prepared.objected)]
-    return "\n".join(lines) + "\n"
+    plan, remaining = prepared.plan, sorted(prepared.objected)
+    if not remaining:
+        text = f"{plan.target} needs no repair: {counts} are as recorded\n"
+        _write(as_json, text, plan, {"status": "nothing to repair"})
+        return ExitCode.OK
+    named = f" --profile {plan.profile}" if plan.profile else ""
+    lines = [f"{plan.target} is not mended: {counts} are as recorded, and still"]
+    lines += [f"no reinstall mends this: {text}" for text in remaining]
+    lines += [f"what mends it: envdoctor check {plan.target}{named}"]
+    _write(as_json, "\n".join(lines) + "\n", plan, {"status": "not mended", "remaining": remaining})
+    return ExitCode.RESTORE_FAILED
 
 
 def _plan_text(plan: RepairPlan) -> str:

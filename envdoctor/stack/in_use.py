@@ -12,9 +12,23 @@ from envdoctor.model.plan import User
 from envdoctor.stack.store import STORE
 
 
-def users(venv: Path, proc: Path) -> tuple[User, ...]:
-    """Return the processes that use the venv (its path with symlinks resolved); this process itself is left out."""
-    return tuple(user for user in _users(venv, proc) if user.pid != os.getpid())
+def users(venv: Path, proc: Path, own: int | None = None) -> tuple[User, ...]:
+    """Return the processes that use the venv (its path with symlinks resolved).
+
+    `own` (this process unless given) is left out, and what it started: uv and the interpreters that are asked.
+    """
+    mine = os.getpid() if own is None else own
+    return tuple(user for user in _users(venv, proc) if not _descends(user.pid, mine, proc))
+
+
+def _descends(pid: int, ancestor: int, proc: Path) -> bool:
+    while pid and pid != ancestor:
+        try:
+            # The name, in parentheses, may hold any character; then the state and the parent follow (proc(5)).
+            pid = int((proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[1])
+        except (OSError, IndexError):
+            return False  # it has ended
+    return pid == ancestor
 
 
 def _users(venv: Path, proc: Path) -> Iterator[User]:

@@ -19,6 +19,7 @@ from envdoctor.model.frozen import frozen
 from envdoctor.model.lock import Lock, LockedPackage
 from envdoctor.model.plan import Interpreter, PlannedPackage
 from envdoctor.model.profile import Profile
+from envdoctor.model.wording import counted
 from envdoctor.probes.host import Host
 from envdoctor.probes.target import resolve
 from envdoctor.profile_store import ProfileFile
@@ -273,7 +274,8 @@ def _restore_instead(request: Request, mending: Mending, total: int, packages: i
     many = len(mending.reinstalls)
     if request.profile is None or (again <= total * _MOST and many <= packages * _MOST):
         return ""
-    return f"{many} of {packages} packages are to be installed again, so a full restore is cheaper"
+    most = counted(many, "package", "is", "are") if many > packages * _MOST else "more than half of its bytes are"
+    return f"{most} to be installed again, so a full restore is cheaper"
 
 
 def _objections(request: Request, host: Host, venv: Path, target: Path) -> tuple[str, ...]:

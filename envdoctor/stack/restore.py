@@ -111,6 +111,7 @@ def prepare(request: Request, host: Host) -> Prepared:
         looking = beside.submit(users, store.target, host.proc)
         interpreter = interpreters.choose(wanted, host.environ, host.home)
         chosen = request.lock.select(interpreter.markers)
+        _refuse_own(store.target, reading.result(), chosen)
         configured = asking.result()
         found = sources.locate(
             uv,
@@ -264,8 +265,6 @@ def _ownership(target: Path, host: Host) -> tuple[str, ...]:
         told.append(
             f"the compile cache {cache} lies inside the venv and will be in the old one only; nothing deletes it"
         )
-    if Path(sys.prefix).resolve() == target:
-        told.append("envdoctor itself runs from this venv and will be in the old one only, unless the lock has it")
     return tuple(told)
 
 
@@ -296,6 +295,16 @@ def refuse_strangers(target: Path) -> None:
         raise TargetError(
             f"{target} also holds what no venv has: {shown}; a restore would put it away with the old venv",
             "move it out of the venv first, or restore into another folder: `--venv PATH`",
+        )
+
+
+def _refuse_own(target: Path, present: planning.Present, chosen: Mapping[str, LockedPackage]) -> None:
+    """Refuse to put the running envdoctor away: nobody would be left to roll back."""
+    if Path(sys.prefix).resolve() == target and "envdoctor" in present.installed and "envdoctor" not in chosen:
+        raise TargetError(
+            f"{target} is the venv that envdoctor itself runs from, and the lock does not have envdoctor: "
+            "a restore would put it away with the old venv, and a rollback would need it",
+            "name the venv to restore: `--venv PATH`; to restore this one, run an envdoctor installed elsewhere",
         )
 
 

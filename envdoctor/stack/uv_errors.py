@@ -13,6 +13,11 @@ _MISMATCH = re.compile(
 )
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 _REQUIRED = re.compile(r"you\s+require\s+([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==([^\s,]+)")
+_UNKNOWN = re.compile(
+    r"([A-Za-z0-9][A-Za-z0-9._-]*) was not found in the (?:package registry|provided package locations)"
+    r"|there (?:are no versions|is no version) of ([A-Za-z0-9][A-Za-z0-9._-]*)"
+    r"|only (?:the following versions of )?([A-Za-z0-9][A-Za-z0-9._-]*)[^ ]* (?:is|are) available"
+)
 _URL = re.compile(r"[Ff]ailed to fetch:? `?(https?://[^`\s]+)")
 _NETWORK = (
     "dns error",
@@ -91,7 +96,18 @@ def _unresolved(stderr: str) -> Explained | None:
     name, version = absent
     return (
         f"no configured source has {name} {version} for this interpreter",
-        f"put its wheel into a folder and name it: `envdoctor restore --wheelhouse FOLDER …` ({name}=={version})",
+        "look at its name and version, or name a folder that has its wheel: `envdoctor restore --wheelhouse FOLDER …`",
+    )
+
+
+def _unknown(stderr: str) -> Explained | None:
+    words = " ".join(stderr.split())
+    found = _UNKNOWN.search(words) if "No solution found" in words else None
+    if found is None:
+        return None
+    return (
+        f"no configured source has {found[1] or found[2] or found[3]} as it is asked for: {_first_error(stderr)}",
+        "look at its name and version; the sources are those of uv's and pip's configuration (UV_INDEX, pip.conf)",
     )
 
 
@@ -158,6 +174,7 @@ _RULES: tuple[Callable[[str], Explained | None], ...] = (
     _permission,
     _offline,
     _unresolved,
+    _unknown,
     _credentials,
     _gone,
     _network,

@@ -12,7 +12,7 @@ import pytest
 
 from tests.factories.make_scene import Scene, make_scene, state, workers
 from tests.factories.make_stack import Stack, make_stack
-from tests.factories.make_venv import Venv, install, rewrite, tree_state, uninstall
+from tests.factories.make_venv import Venv, install, make_venv, rewrite, tree_state, uninstall
 from tests.factories.make_wheel import make_wheel
 
 NCCL = "nvidia/nccl/lib/libnccl.so.2"
@@ -212,6 +212,36 @@ def test_it_says_when_a_restore_is_cheaper(stack: Stack) -> None:
     assert answer.out.endswith(
         "installed again, so a full restore is cheaper: envdoctor restore --profile small --venv FOLDER/venv\n"
     )
+
+
+def test_one_big_package_is_told_by_its_bytes(tmp_path: Path) -> None:
+    stack = make_stack(tmp_path, make_wheel(tmp_path / "wheels", "big", "1", files={"big/data": "x" * 100_000}))
+    assert stack.restore().code == 0
+    rewrite(Venv(prefix=stack.venv).site_packages / "big/data", "y")
+    answer = stack.run("repair", "--venv", "venv", "-p", "small", "--dry-run")
+    assert answer.out.endswith(
+        "\n  more than half of its bytes are to be installed again, so a full restore is cheaper: "
+        "envdoctor restore --profile small --venv FOLDER/venv\n"
+    )
+
+
+def test_what_no_reinstall_mends_is_not_called_whole(tmp_path: Path) -> None:
+    stack = make_stack(tmp_path)
+    needy = make_wheel(tmp_path / "wheels", "needy", "1", requires=["absent>=1"])
+    make_venv(stack.venv, *stack.wheels, needy, cache=stack.cache)
+    before = tree_state(stack.venv)
+    answer = stack.run(*REPAIR)
+    assert answer.code == 4, answer.err
+    first, *rest = answer.out.splitlines()
+    assert first.startswith("FOLDER/venv is not mended: 4 packages, ")
+    assert first.endswith(" are as recorded, and still")
+    assert rest == [
+        "no reinstall mends this: ED406 absent is not installed; needy 1 requires absent>=1 (absent)",
+        "what mends it: envdoctor check FOLDER/venv",
+    ]
+    document = json.loads(stack.run(*REPAIR, "--json").out)
+    assert (document["status"], len(document["remaining"])) == ("not mended", 1)
+    assert tree_state(stack.venv) == before
 
 
 def test_files_changed_in_the_cache_are_refused(stack: Stack) -> None:

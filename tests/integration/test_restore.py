@@ -3,12 +3,13 @@
 import json
 import os
 import subprocess
+import sysconfig
 from pathlib import Path
 
 import pytest
 
 from tests.factories.make_index import make_index
-from tests.factories.make_stack import Stack, make_stack, make_torch, profile_text
+from tests.factories.make_stack import ROOT, Stack, make_stack, make_torch, profile_text
 from tests.factories.make_venv import Venv, install, make_venv, tree_state, uninstall
 from tests.factories.make_wheel import make_wheel
 
@@ -54,6 +55,33 @@ def test_a_venv_that_is_right_is_left_alone(restored: Stack) -> None:
     )
     assert tree_state(restored.venv) == before
     assert not (restored.store / "generations").exists()
+
+
+def test_the_venv_that_envdoctor_runs_from_is_not_put_away(tmp_path: Path) -> None:
+    stack = make_stack(tmp_path)
+    own = make_wheel(tmp_path / "other", "envdoctor", "0", files={"nothing.py": ""})
+    venv = make_venv(stack.venv, own, cache=stack.cache)
+    before = tree_state(stack.venv)
+    libraries = os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")])
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [venv.prefix / "bin/python", "-m", "envdoctor", "restore", "-p", "small", *arguments]
+        environ = {**stack.environment, "PYTHONPATH": libraries, "VIRTUAL_ENV": str(stack.venv)}
+        return subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+
+    for how in ("--yes", "--dry-run"):
+        refused = run(how)
+        assert (refused.returncode, refused.stdout, stack.plain(refused.stderr)) == (
+            2,
+            "",
+            "error: FOLDER/venv is the venv that envdoctor itself runs from, and the lock does not have envdoctor: "
+            "a restore would put it away with the old venv, and a rollback would need it\n\n"
+            "hint: name the venv to restore: `--venv PATH`; "
+            "to restore this one, run an envdoctor installed elsewhere\n",
+        )
+    assert tree_state(stack.venv) == before
+    stack.lock(*stack.wheels, own)
+    assert run("--dry-run", "--wheelhouse", "other").returncode == 0
 
 
 def test_a_dry_run_shows_the_plan_on_stdout_and_changes_nothing(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from tests.factories.make_venv import make_venv
 
 PROC = Path("/proc")
 BASE = os.path.realpath(sys.executable)
+NOBODY = -1
+"""The tests start the users themselves: none is to be left out as theirs."""
 WAIT = "print('up', flush=True); input()"
 
 
@@ -42,7 +44,7 @@ def running(*command: str | Path, cwd: Path, **environ: str) -> Iterator[int]:
 
 
 def _of(pid: int, venv: Path) -> list[tuple[str, int]]:
-    return [(user.how, user.mapped) for user in users(venv, PROC) if user.pid == pid]
+    return [(user.how, user.mapped) for user in users(venv, PROC, own=NOBODY) if user.pid == pid]
 
 
 def test_every_way_to_start_its_interpreter_is_seen(venv: Path) -> None:
@@ -71,7 +73,7 @@ def test_one_that_maps_a_file_is_seen_whatever_it_is_called(venv: Path) -> None:
     library.write_bytes(b"x" * 4096)
     code = f"import mmap; f = open({str(library)!r}, 'rb'); m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ); {WAIT}"
     with running(BASE, "-c", code, cwd=venv.parent) as pid:
-        (user,) = (user for user in users(venv, PROC) if user.pid == pid)
+        (user,) = (user for user in users(venv, PROC, own=NOBODY) if user.pid == pid)
         library.unlink()
         assert _of(pid, venv) == [("runs", 1)], "deleted since, and still mapped"
     assert user == User(pid=pid, command=f"{BASE} -c {code}"[:120], how="runs", mapped=1)
@@ -92,7 +94,7 @@ def test_what_only_names_it_is_not_counted(venv: Path) -> None:
         running("sh", "-c", "echo up; read line", cwd=beside, **environ) as shell,
         running(BASE, "-c", WAIT, cwd=beside, PATH=str(venv.with_name("venv2") / "bin")) as other,
     ):
-        found = {user.pid for user in users(venv, PROC)}
+        found = {user.pid for user in users(venv, PROC, own=NOBODY)}
     assert not {named, shell, other} & found
 
 
@@ -105,3 +107,12 @@ def test_this_process_is_left_out(venv: Path) -> None:
     root = str(Path(__file__).parents[3])
     done = subprocess.run([venv / "bin/python", "-c", code, root, venv], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_what_this_process_started_is_left_out(venv: Path) -> None:
+    inner = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {WAIT!r}])"
+    with running(venv / "bin/python", "-c", inner, cwd=venv.parent) as pid:
+        child, grandchild = users(venv, PROC, own=NOBODY)
+        assert child.pid == pid
+        assert users(venv, PROC) == ()
+        assert users(venv, PROC, own=grandchild.pid) == (child,)

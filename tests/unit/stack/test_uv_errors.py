@@ -92,6 +92,29 @@ def test_each_error_has_its_words_and_a_next_step(stderr: str, message: str) -> 
     assert hint
 
 
+@pytest.mark.parametrize(
+    ("cause", "name"),
+    [
+        ("no-such was not found in the package registry and you require no-such", "no-such"),
+        ("no-such was not found in the provided package locations and you require no-such", "no-such"),
+        ("only numpy<=2.5.5 is available and you require numpy>99", "numpy"),
+        ("there are no versions of no.such and you require no.such", "no.such"),
+    ],
+)
+def test_a_package_that_no_index_has_is_a_matter_of_its_name_and_version(cause: str, name: str) -> None:
+    cause = f"Because {cause}, we can conclude that your requirements are unsatisfiable."
+    assert explain(f"error: No solution found when resolving dependencies\n  cause: {cause}\n", 1) == (
+        f"no configured source has {name} as it is asked for: No solution found when resolving dependencies: {cause}",
+        "look at its name and version; the sources are those of uv's and pip's configuration (UV_INDEX, pip.conf)",
+    )
+
+
+def test_a_conflict_is_no_missing_package() -> None:
+    conflict = "Because a==1 depends on b==2 and you require b>=3, we can conclude that"
+    told, _ = explain(f"error: No solution found when resolving dependencies\n  cause: {conflict}\n", 1)
+    assert told.startswith("uv ended with code 1: No solution found")
+
+
 def test_the_package_the_resolver_misses_is_read_from_wrapped_text() -> None:
     assert missing(OFFLINE) == ("boto3", "1.42.94")
     assert missing(ABSENT) == ("thing", "1.0+cpu")
