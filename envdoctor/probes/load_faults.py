@@ -163,6 +163,20 @@ class FaultMaker:
             found.sort(key=lambda item: item.soname not in asked)
             if found:
                 return found[0]
+        return self._namesake(failure, [item for item in mapped if item.soname in asked])
+
+    def _namesake(self, failure: LoadFailure, linked: Sequence[LoadedObject]) -> LoadedObject | None:
+        """Return what was mapped in the place of a file of the environment that has the symbol, told by the name.
+
+        `linked` are the mapped objects that the asking one names as needed.
+        """
+        by_name = {item.soname: item for item in linked if not _defines(item.path, failure)}
+        for path in index(self._reading).owners if by_name else ():
+            item = by_name.get(path[path.rfind("/") + 1 :])
+            if item is None or self._disk.identity(path) in {None, self._disk.identity(item.path)}:
+                continue
+            if _defines(path, failure):
+                return item
         return None
 
     def _bad(self, failure: LoadFailure) -> str:

@@ -64,6 +64,34 @@ def test_one_cause_for_all_that_it_breaks(
     assert verdict_of(venv.prefix, mended).findings == ()
 
 
+def test_a_stub_of_the_same_name_lacks_a_symbol_whose_name_tells_no_library(tmp_path: Path) -> None:
+    wheels, linked = tmp_path / "wheels", {"libcusparse.so.12": ()}
+    stubs = {NAME: ("FLAGS_level",)}
+    cusparse = object_bytes("libcusparse.so.12", stubs=stubs, runpath="$ORIGIN")
+    files = {
+        "thing/__init__.py": "",
+        "thing/_one.so": object_bytes("_one.so", stubs=stubs, runpath="$ORIGIN/../nvidia/cusparse/lib"),
+        "nvidia/cusparse/lib/libcusparse.so.12": cusparse,
+        f"nvidia/cusparse/lib/{NAME}": object_bytes(NAME, exports=["FLAGS_level"]),
+    }
+    torch = make_linked_torch(wheels, "2.11.0", "12.8", needs=linked)
+    venv = make_venv(tmp_path / "venv", torch, make_wheel(wheels, "thing", "1.0", files=files))
+    stub = make_shared(tmp_path / "stub" / NAME, exports=["nothing"])
+    host = host_without_cache(tmp_path / "home", LD_LIBRARY_PATH=str(stub.parent))
+    raised = real_error(venv, "import torch", host)
+    assert raised.endswith("/libcusparse.so.12: undefined symbol: FLAGS_level")
+    verdict = verdict_of(venv.prefix, host)
+    assert outline(verdict, tmp_path) == [
+        f"error ED602 {NAME} is taken from LD_LIBRARY_PATH ([TMP]/stub/{NAME}) instead of this environment",
+        raised.replace("ImportError: ", "  error ED305 `import torch` fails: ").replace(str(tmp_path), "[TMP]"),
+        "  error ED305 thing/_one.so of thing 1.0 cannot be imported: undefined symbol FLAGS_level",
+    ]
+    assert commands_of(verdict.findings[0], tmp_path) == ["unset LD_LIBRARY_PATH"]
+    mended = environment_after(host, *verdict.findings[0].remediation.commands)
+    assert real_error(venv, "import torch", mended) == ""
+    assert verdict_of(venv.prefix, mended).findings == ()
+
+
 def test_an_unversioned_library_that_is_looked_into_later_breaks_nothing(venv: Venv, tmp_path: Path) -> None:
     make_shared(tmp_path / "old" / NAME, exports=["helped"], flags=["-nostdlib"])
     first = _library(tmp_path, "first", version="HELPER_2")
