@@ -23,7 +23,7 @@ from dataclasses import replace
 
 from envdoctor.checks.case import Case
 from envdoctor.checks.damage import Damage, damage_by_owner, file_tokens, listed
-from envdoctor.checks.remedies import reinstall_command, restore_or, through_cache
+from envdoctor.checks.remedies import reinstall_command, repair_or, restore_or, through_cache
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.verdict import BREAKS_IMPORT
 from envdoctor.model.wording import counted
@@ -113,11 +113,10 @@ def _remedy(case: Case, damage: Damage) -> Remediation:
         # uv stops at a file where it wants to remove a folder's contents.
         full = [path if path.startswith("/") else f"{case.facts.target}/{path}" for path in damage.in_the_way]
         command = f"rm {' '.join(map(shlex.quote, full))} && {command}"
-    return restore_or(
-        case,
-        f"reinstall {damage.owner} by force; a plain install changes nothing, as its metadata says it is there",
-        [command],
-    )
+    # "2.13.0+cpu" may come from a folder that only pip's configuration names, which uv does not read.
+    choose = repair_or if "+" in damage.version and not damage.in_the_way else restore_or
+    text = f"reinstall {damage.owner} by force; a plain install changes nothing, as its metadata says it is there"
+    return choose(case, text, [command])
 
 
 def _what(damage: Damage) -> str:

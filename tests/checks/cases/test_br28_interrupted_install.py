@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import Venv, install, make_venv
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import commands_of, first, mend, verdict_of
+from tests.factories.patient import by_hand, commands_of, first, mend, verdict_of
 
 
 def _yaml(root: Path) -> Path:
@@ -24,6 +24,19 @@ def test_br28_the_payload_did_not_land(tmp_path: Path) -> None:
     assert first(verdict, tmp_path) == ("ED202", f"pyyaml 6.0.2: 1 of {rows} files missing")
     assert commands_of(verdict.findings[0], tmp_path) == [
         "uv pip install --python [TMP]/venv/bin/python --no-deps --reinstall-package pyyaml pyyaml==6.0.2"
+    ]
+    mend(verdict.findings[0], wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
+    assert verdict_of(venv.prefix).findings == ()
+
+
+def test_br28_a_local_version_is_repaired_from_the_sources_of_pip(tmp_path: Path) -> None:
+    venv = make_venv(tmp_path / "venv", make_torch(tmp_path / "wheels", "2.10.0+cpu", None))
+    (venv.site_packages / "torch/version.py").unlink()
+    verdict = verdict_of(venv.prefix)
+    assert verdict.findings[0].code == "ED202"
+    assert commands_of(verdict.findings[0], tmp_path) == ["envdoctor repair --venv [TMP]/venv"]
+    assert by_hand(verdict.findings[0], tmp_path) == [
+        "uv pip install --python [TMP]/venv/bin/python --no-deps --reinstall-package torch torch==2.10.0+cpu"
     ]
     mend(verdict.findings[0], wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
     assert verdict_of(venv.prefix).findings == ()
