@@ -26,13 +26,13 @@ def main() -> None:
     except KeyboardInterrupt:
         code = _INTERRUPTED
         _say("error: interrupted")
-    except Exception:
+    except Exception as error:
         # The command line handles its own; here an import of ours failed.
         stranger = in_front_of_python()
         if not stranger:
             raise
         code = _UNKNOWN
-        text, hint = message(stranger)
+        text, hint = message(stranger, error)
         _say(f"error: {text}\n\nhint: {hint}")
     os._exit(code)
 

@@ -14,9 +14,9 @@ def in_front_of_python() -> str:
     return ""
 
 
-def message(file: str) -> tuple[str, str]:
-    """Return what to say of such a file, and the hint."""
+def message(file: str, error: Exception) -> tuple[str, str]:
+    """Return what to say of such a file and of the error that came of it, and the hint."""
     return (
-        f"envdoctor cannot start: {file} stands in front of Python's own module",
+        f"envdoctor cannot run: {file} stands in front of Python's own module ({type(error).__name__}: {error})",
         "unset PYTHONPATH, or start from another folder: no program of this Python works there",
     )

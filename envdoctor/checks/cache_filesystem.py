@@ -97,9 +97,14 @@ def _shared(caches: Sequence[CompileCache], nodes: int, told_by: str) -> Finding
     )
 
 
+def _at_home(caches: Sequence[CompileCache], nodes: int) -> tuple[str, ...]:
+    # Which folder of each node lasts and is its own is not known here: HOME is often shared by all of them.
+    if nodes > 1:
+        return ()
+    return tuple(f'export {_VARIABLES[cache.kind]}="$HOME/.cache/{cache.kind}"' for cache in caches)
+
+
 def _closed(caches: Sequence[CompileCache], nodes: int) -> Finding:
-    # As below: on several nodes HOME may be what they share.
-    commands = [f'export {_VARIABLES[cache.kind]}="$HOME/.cache/{cache.kind}"' for cache in caches]
     names = ", ".join(cache.kind for cache in caches)
     return Finding(
         code=CODE,
@@ -114,15 +119,13 @@ def _closed(caches: Sequence[CompileCache], nodes: int) -> Finding:
         ),
         remediation=Remediation(
             text="Name a folder of your own, or let its owner open it to you",
-            commands=tuple(commands if nodes == 1 else ()),
+            commands=_at_home(caches, nodes),
             safe=True,
         ),
     )
 
 
 def _does_not_last(caches: Sequence[CompileCache], nodes: int) -> Finding:
-    # Which folder of each node lasts and is its own is not known here: HOME is often shared by all of them.
-    commands = [f'export {_VARIABLES[cache.kind]}="$HOME/.cache/{cache.kind}"' for cache in caches]
     of_each = " of each node, which no other node writes to" if nodes > 1 else ""
     names = ", ".join(cache.kind for cache in caches)
     return Finding(
@@ -139,7 +142,7 @@ def _does_not_last(caches: Sequence[CompileCache], nodes: int) -> Finding:
         remediation=Remediation(
             text=f"Keep it on a local disk that lasts{of_each}; deleting entries has no use, a stale one is never "
             "taken",
-            commands=tuple(commands if nodes == 1 else ()),
+            commands=_at_home(caches, nodes),
             safe=True,
         ),
     )

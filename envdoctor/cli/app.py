@@ -129,9 +129,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _say(_usage(error, given))
     except (KeyboardInterrupt, typer.Abort):
         outcome = ExitCode.INTERRUPTED
-    except Exception:  # noqa: BLE001 - Python would exit with 1, which says that something was found in the venv
+    except Exception as error:  # noqa: BLE001 - Python would exit with 1, which says that something was found in the venv
         if stranger := in_front_of_python():
-            return _say(ProbeError(*message(stranger)))
+            return _say(ProbeError(*message(stranger, error)))
         import traceback
 
         traceback.print_exc()
