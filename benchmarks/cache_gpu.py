@@ -24,18 +24,18 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from envdoctor.cache import archive, restore, snapshot  # noqa: E402 - the repository comes onto sys.path first
-from envdoctor.cache.keyparts import Part  # noqa: E402
+from envdoctor.cache.key_parts import Part  # noqa: E402
 from envdoctor.cache.layout import Root, count_entries, files  # noqa: E402
-from envdoctor.cache.present import key_parts  # noqa: E402
 from envdoctor.cache.snapshot import Purpose  # noqa: E402
+from envdoctor.cache.static_key import key_parts  # noqa: E402
 from envdoctor.cache.status import examine  # noqa: E402
 from envdoctor.cache.store import label, labels  # noqa: E402
 from envdoctor.errors import EnvdoctorError  # noqa: E402
-from envdoctor.probes.compile_caches import CompileCaches  # noqa: E402
-from envdoctor.probes.context import Options, Reading  # noqa: E402
-from envdoctor.probes.host import Host  # noqa: E402
+from envdoctor.facts.context import Options, Reading  # noqa: E402
+from envdoctor.facts.host import Host  # noqa: E402
+from envdoctor.facts.target import resolve  # noqa: E402
+from envdoctor.probes.caches.compile_caches import CompileCaches  # noqa: E402
 from envdoctor.probes.registry import PROBES  # noqa: E402
-from envdoctor.probes.target import resolve  # noqa: E402
 
 # Runs the trainer and writes torch's counters when it ends.
 TRAINER = """

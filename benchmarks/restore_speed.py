@@ -27,7 +27,7 @@ from pathlib import Path
 
 from uv import find_uv_bin
 
-from envdoctor import profile_store
+from envdoctor.documents import profile_store
 
 # The CUDA 13 builds that torch 2.11.0 pins, which write the paths of their CUDA 12 siblings.
 INCIDENT = (

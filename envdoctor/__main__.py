@@ -4,7 +4,7 @@ import gc
 import os
 import sys
 
-from envdoctor.shadowed import in_front_of_python, message
+from envdoctor.cli.shadowed import in_front_of_python, message
 
 # ExitCode.INTERRUPTED and UNKNOWN, before anything of ours is imported.
 _INTERRUPTED, _UNKNOWN = 130, 3

@@ -25,7 +25,7 @@ OTHER_TORCH = "torch-from-elsewhere"
 """Stands among the codes let through when the process would import another torch than the one examined."""
 
 if typing.TYPE_CHECKING:
-    from envdoctor.examine import Examination
+    from envdoctor.doctor.examine import Examination
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,10 +134,11 @@ def record(profile: str, mode: Mode, reason: str, found: tuple[str, ...], prefix
 
 
 def _examine(profile: str) -> "Examination":
-    from envdoctor import examine, profile_store  # noqa: PLC0415
-    from envdoctor.probes.context import Options  # noqa: PLC0415
-    from envdoctor.probes.host import Host  # noqa: PLC0415
-    from envdoctor.probes.target import Target  # noqa: PLC0415
+    from envdoctor.doctor import examine  # noqa: PLC0415
+    from envdoctor.documents import profile_store  # noqa: PLC0415
+    from envdoctor.facts.context import Options  # noqa: PLC0415
+    from envdoctor.facts.host import Host  # noqa: PLC0415
+    from envdoctor.facts.target import Target  # noqa: PLC0415
 
     found = profile_store.find(profile, Path.cwd())
     # The driver is asked through NVML in a child process, which costs more than the whole gate may; so does binding
@@ -156,7 +157,7 @@ def _examine(profile: str) -> "Examination":
 
 def _other_torch(examination: "Examination") -> str:
     """Say which torch this process would import when it is not the examined one; empty when it is."""
-    from envdoctor.probes.torch_build import TorchBuild  # noqa: PLC0415
+    from envdoctor.probes.loading.torch_build import TorchBuild  # noqa: PLC0415
 
     # sys.path as it is now, script folder and later insertions included; a top-level spec is found without importing.
     spec = importlib.util.find_spec("torch")
@@ -171,7 +172,7 @@ def _other_torch(examination: "Examination") -> str:
 
 
 def _report(examination: "Examination", profile: str, elsewhere: str) -> None:
-    from envdoctor.heading import heading  # noqa: PLC0415
+    from envdoctor.doctor.heading import heading  # noqa: PLC0415
     from envdoctor.report import as_text, style  # noqa: PLC0415
 
     if examination.verdict.exit_code():

@@ -11,83 +11,73 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("envdoctor", "trainer")
 STDLIB = set(sys.stdlib_module_names)
 
+# The rooms of diagnosis from the lowest floor up; each may import itself and what stands below.
+FLOORS = (
+    "exitcodes",
+    "errors",
+    "model",
+    "standards",
+    "catalog",
+    "elf",
+    "loader",
+    "facts",
+    "probes",
+    "analysis",
+    "checks",
+    "compare",
+    "documents",
+    "doctor",
+)
+_CHANGE = ("envdoctor.wheels", "envdoctor.swap")
+
+
+def _up_to(room: str, without: str = "") -> tuple[str, ...]:
+    return tuple(f"envdoctor.{floor}" for floor in FLOORS[: FLOORS.index(room) + 1] if floor != without)
+
+
 # Layer -> first-party prefixes and third-party roots it may import. The longest matching prefix is its layer.
 LAYERS: dict[str, tuple[str, ...]] = {
     "envdoctor": ("envdoctor",),
-    "envdoctor.__main__": ("envdoctor", "typer"),
+    "envdoctor.__main__": ("envdoctor.cli", "typer"),
     "envdoctor.exitcodes": (),
     "envdoctor.errors": ("envdoctor.exitcodes",),
-    "envdoctor.model": ("envdoctor.model", "envdoctor.errors", "envdoctor.exitcodes", "packaging"),
-    "envdoctor.elf": ("envdoctor.elf", "envdoctor.model", "envdoctor.errors"),
-    "envdoctor.probes": (
-        "envdoctor.probes",
-        "envdoctor.elf",
-        "envdoctor.model",
-        "envdoctor.errors",
-        "packaging",
-        "pynvml",
-    ),
-    "envdoctor.checks": ("envdoctor.checks", "envdoctor.probes", "envdoctor.model", "envdoctor.errors", "packaging"),
-    "envdoctor.profile_store": ("envdoctor.model", "envdoctor.errors", "envdoctor.probes.regular_file", "tomli"),
-    "envdoctor.examine": (
-        "envdoctor.model",
-        "envdoctor.probes",
-        "envdoctor.checks",
-        "envdoctor.errors",
-        "envdoctor.profile_store",
-    ),
-    "envdoctor.gate": (
-        "envdoctor.model",
-        "envdoctor.elf",
-        "envdoctor.probes",
-        "envdoctor.checks",
-        "envdoctor.errors",
-        "envdoctor.exitcodes",
-        "envdoctor.profile_store",
-        "envdoctor.examine",
-        "envdoctor.heading",
-        "envdoctor.report",
-    ),
-    "envdoctor.identity": ("envdoctor.model", "envdoctor.probes"),
-    "envdoctor.sides": ("envdoctor.model", "envdoctor.probes", "envdoctor.identity", "packaging"),
-    "envdoctor.heading": ("envdoctor.model", "envdoctor.probes", "envdoctor.report"),
-    "envdoctor.stack": (
-        "envdoctor.stack",
-        "envdoctor.model",
-        "envdoctor.probes",
-        "envdoctor.checks",
-        "envdoctor.errors",
-        "envdoctor.profile_store",
-        "envdoctor.examine",
-        "envdoctor.identity",
+    "envdoctor.model": (*_up_to("model"), "packaging"),
+    "envdoctor.standards": (*_up_to("standards"), "packaging"),
+    "envdoctor.catalog": _up_to("catalog"),
+    "envdoctor.elf": _up_to("elf"),
+    "envdoctor.loader": _up_to("loader"),
+    "envdoctor.facts": _up_to("facts"),
+    "envdoctor.probes": (*_up_to("probes"), "packaging", "pynvml"),
+    "envdoctor.analysis": (*_up_to("analysis"), "packaging"),
+    "envdoctor.checks": (*_up_to("checks"), "packaging"),
+    "envdoctor.compare": (*_up_to("compare"), "packaging"),
+    "envdoctor.documents": (*_up_to("documents"), "tomli"),
+    "envdoctor.doctor": _up_to("doctor"),
+    "envdoctor.gate": (*_up_to("doctor"), "envdoctor.report"),
+    "envdoctor.cache": (*_up_to("doctor"), "envdoctor.cache", "packaging", "zstandard"),
+    # Where wheels come from and how a venv is replaced know no rule.
+    "envdoctor.wheels": (
+        *_up_to("probes"),
+        "envdoctor.documents",
+        "envdoctor.wheels",
         "packaging",
         "tomli",
         "tomli_w",
         "uv",
     ),
-    "envdoctor.cache": (
-        "envdoctor.cache",
-        "envdoctor.model",
-        "envdoctor.probes",
-        "envdoctor.checks",
-        "envdoctor.errors",
-        "envdoctor.profile_store",
-        "envdoctor.examine",
-        "packaging",
-        "zstandard",
-    ),
-    "envdoctor.fleet": ("envdoctor.fleet", "envdoctor.model", "envdoctor.probes", "envdoctor.errors"),
-    "envdoctor.report": ("envdoctor.report", "envdoctor.model", "envdoctor.errors", "envdoctor.exitcodes", "rich"),
-    "envdoctor.explore": (
-        "envdoctor.explore",
-        "envdoctor.model",
-        "envdoctor.elf",
-        "envdoctor.probes",
-        "envdoctor.checks",
+    "envdoctor.swap": (*_up_to("probes"), "envdoctor.swap", "packaging"),
+    "envdoctor.stack": (*_up_to("doctor", without="checks"), *_CHANGE, "envdoctor.stack", "packaging"),
+    "envdoctor.capture": (
+        *_up_to("doctor", without="checks"),
+        *_CHANGE,
         "envdoctor.stack",
-        "envdoctor.examine",
-        "envdoctor.errors",
+        "envdoctor.capture",
+        "packaging",
+        "tomli_w",
     ),
+    "envdoctor.explore": (*_up_to("doctor", without="checks"), *_CHANGE, "envdoctor.explore"),
+    # Renderers read results: the types of any room, never a function that looks or changes.
+    "envdoctor.report": ("envdoctor", "rich"),
     "envdoctor.cli": ("envdoctor", "typer", "rich", "packaging"),
     "trainer": (
         "trainer",
@@ -108,13 +98,17 @@ LAYERS: dict[str, tuple[str, ...]] = {
 # Standard modules that a pure layer must not touch: facts and paths are passed in.
 FORBIDDEN_STDLIB: dict[str, set[str]] = {
     "envdoctor.model": {"os", "subprocess", "pathlib", "socket"},
+    "envdoctor.standards": {"os", "subprocess", "socket"},
+    "envdoctor.catalog": {"os", "subprocess", "pathlib", "socket"},
     "envdoctor.elf": {"subprocess"},
+    "envdoctor.loader": {"subprocess"},
+    "envdoctor.analysis": {"os", "subprocess", "socket"},
     "envdoctor.checks": {"os", "subprocess", "socket"},
 }
 GATE_TOP_LEVEL = STDLIB
 LINE_CAP = 350
 # Files that are one table, not code.
-TABLES = {"envdoctor/model/cudalibs.py"}
+TABLES = {"envdoctor/catalog/cudalibs.py"}
 
 
 def _modules() -> list[Path]:

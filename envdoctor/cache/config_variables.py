@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from envdoctor.errors import ProbeError
-from envdoctor.probes.regular_file import read_regular
+from envdoctor.facts.regular_file import read_regular
 
 _MAXIMUM_SOURCE = 8 << 20
 _MODULES = ("_inductor/config.py", "_inductor/config_comms.py", "_functorch/config.py")

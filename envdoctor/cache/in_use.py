@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from envdoctor.cache.layout import Root
+from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen
-from envdoctor.probes.host import Host
 
 # Root -> the variable that names it, and those that decide where it lies when that one is not set.
 _VARIABLES = {

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from envdoctor.errors import CacheError
+from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen
-from envdoctor.probes.compile_caches import locate
-from envdoctor.probes.host import Host
+from envdoctor.probes.caches.compile_caches import locate
 
 OWN = ".envdoctor"
 """Our folder inside a root: manifests of what filled it, and the quarantine. No compiler looks into it."""

@@ -8,7 +8,7 @@ from dataclasses import field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from envdoctor.cache.keyparts import Part, digest
+from envdoctor.cache.key_parts import Part, digest
 from envdoctor.cache.layout import OWN, ROOT_KINDS, kind_of
 from envdoctor.errors import CacheError
 from envdoctor.model.codec import CodecError, decode, encode

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from envdoctor.cache.keyparts import Part
-from envdoctor.cache.live import run_script
+from envdoctor.cache.key_parts import Part
 from envdoctor.cache.manifest import Manifest, StoredFile
+from envdoctor.cache.runtime_key import run_script
 from envdoctor.errors import CacheError
 from envdoctor.model.frozen import frozen
 

@@ -9,7 +9,7 @@ from typing import BinaryIO
 from envdoctor import __version__
 from envdoctor.cache import archive
 from envdoctor.cache.damage import damage
-from envdoctor.cache.keyparts import Part
+from envdoctor.cache.key_parts import Part
 from envdoctor.cache.layout import CacheFile, Root, count_entries, files, install_order
 from envdoctor.cache.manifest import SCHEMA, Manifest, StoredFile
 from envdoctor.errors import CacheError

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from envdoctor.errors import ProbeError
+from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.frozen import frozen
-from envdoctor.probes.regular_file import read_regular
 
 _MAXIMUM_SOURCE = 64 << 20
 # Digests of those functions (see function_digest). build_code_hash and torch_key: torch 2.10 to 2.13;

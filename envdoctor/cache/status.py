@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Literal
 
 from envdoctor.cache.damage import damage
-from envdoctor.cache.keyparts import CPP, GRAPHS, GUESSED, Comparison, Difference, Part, compare, digest
+from envdoctor.cache.key_parts import CPP, GRAPHS, GUESSED, Comparison, Difference, Part, compare, digest
 from envdoctor.cache.layout import CacheFile, Root, count_entries, files
 from envdoctor.cache.manifest import Manifest
 from envdoctor.model.frozen import frozen
 from envdoctor.model.profile import CompileWanted
-from envdoctor.probes.compile_caches import CompileCache
-from envdoctor.probes.mounts import NETWORK
+from envdoctor.probes.caches.compile_caches import CompileCache
+from envdoctor.probes.machine.mounts import NETWORK
 
 State = Literal["hit", "partial", "miss", "cold", "unknown"]
 _VOLATILE = frozenset({"tmpfs", "ramfs"})

@@ -13,9 +13,9 @@ from pathlib import Path
 from envdoctor.cache.layout import OWN
 from envdoctor.cache.manifest import Manifest, dump, load
 from envdoctor.errors import CacheError, UsageError
+from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen
-from envdoctor.probes.compile_caches import history_file, store_folder
-from envdoctor.probes.host import Host
+from envdoctor.probes.caches.compile_caches import history_file, store_folder
 
 SUFFIX = ".tar.zst"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")

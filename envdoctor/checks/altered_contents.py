@@ -18,13 +18,13 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case, DoesNotApplyError
-from envdoctor.checks.damage import file_tokens, listed
-from envdoctor.checks.remedies import reinstall_command, restore_or, through_cache
+from envdoctor.analysis.context import Case, DoesNotApplyError
+from envdoctor.analysis.damage import file_tokens, listed
+from envdoctor.analysis.remedies import reinstall_command, restore_or, through_cache
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
-from envdoctor.probes.deep_files import AlteredFile, DeepFiles
-from envdoctor.probes.distributions import Distributions
+from envdoctor.probes.venv.deep_files import AlteredFile, DeepFiles
+from envdoctor.probes.venv.distributions import Distributions
 
 CODE = "ED207"
 NAME = "altered-contents"

@@ -19,14 +19,14 @@ Fix:
 import re
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.remedies import reinstall_command, restore_or
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.remedies import reinstall_command, restore_or
 from envdoctor.model.finding import Finding, Remediation
-from envdoctor.model.need import meets
 from envdoctor.model.wording import counted
-from envdoctor.probes.distributions import Distribution, Distributions
-from envdoctor.probes.extension_modules import ExtensionModules, ForeignExtension
-from envdoctor.probes.interpreter import Interpreter
+from envdoctor.probes.loading.extension_modules import ExtensionModules, ForeignExtension
+from envdoctor.probes.venv.distributions import Distribution, Distributions
+from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.standards.need import meets
 
 CODE = "ED104"
 NAME = "built-for-another-python"

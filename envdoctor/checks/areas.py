@@ -2,19 +2,19 @@
 
 from collections.abc import Callable
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.damage import harmless
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.damage import harmless
 from envdoctor.model.fingerprint import MissingFactError
-from envdoctor.probes.compile_caches import CompileCaches
-from envdoctor.probes.deep_files import DeepFiles
-from envdoctor.probes.distributions import Distributions
-from envdoctor.probes.environment import Environment
-from envdoctor.probes.gpu import Gpu
-from envdoctor.probes.installed_files import InstalledFiles
-from envdoctor.probes.interpreter import Interpreter
-from envdoctor.probes.libraries import Libraries
-from envdoctor.probes.sources import Sources
-from envdoctor.probes.torch_build import TorchBuild
+from envdoctor.probes.caches.compile_caches import CompileCaches
+from envdoctor.probes.loading.libraries import Libraries
+from envdoctor.probes.loading.torch_build import TorchBuild
+from envdoctor.probes.machine.environment import Environment
+from envdoctor.probes.machine.gpu import Gpu
+from envdoctor.probes.venv.deep_files import DeepFiles
+from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.probes.venv.installed_files import InstalledFiles
+from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.probes.venv.training_sources import Sources
 
 
 def _interpreter(case: Case) -> str:

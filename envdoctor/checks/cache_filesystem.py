@@ -18,10 +18,10 @@ Fix:
 
 from collections.abc import Iterator, Sequence
 
-from envdoctor.checks.case import Case
+from envdoctor.analysis.context import Case
 from envdoctor.model.finding import Finding, Remediation
-from envdoctor.probes.compile_caches import CompileCache, CompileCaches
-from envdoctor.probes.environment import Environment
+from envdoctor.probes.caches.compile_caches import CompileCache, CompileCaches
+from envdoctor.probes.machine.environment import Environment
 
 CODE = "ED502"
 NAME = "cache-on-unfit-filesystem"

@@ -18,9 +18,9 @@ Fix:
 import shlex
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case, DoesNotApplyError
+from envdoctor.analysis.context import Case, DoesNotApplyError
 from envdoctor.model.finding import Finding, Remediation
-from envdoctor.probes.compile_caches import CompileCache, CompileCaches
+from envdoctor.probes.caches.compile_caches import CompileCache, CompileCaches
 
 CODE = "ED501"
 NAME = "cold-compile-cache"

@@ -18,19 +18,19 @@ Fix:
 import shlex
 from collections.abc import Iterator, Sequence
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.remedies import install_command, restore_or
-from envdoctor.model.companion_versions import (
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.remedies import install_command, restore_or
+from envdoctor.catalog.companion_versions import (
     FLASHINFER,
     torch_for_torchaudio,
     torch_for_torchvision,
     torchvision_for,
 )
 from envdoctor.model.finding import Finding
-from envdoctor.probes.companions import CompanionBuild, Companions
-from envdoctor.probes.distributions import Distributions
-from envdoctor.probes.environment import Environment
-from envdoctor.probes.torch_build import TorchBuild
+from envdoctor.probes.loading.torch_build import TorchBuild
+from envdoctor.probes.machine.environment import Environment
+from envdoctor.probes.venv.companions import CompanionBuild, Companions
+from envdoctor.probes.venv.distributions import Distributions
 
 CODE = "ED408"
 NAME = "companion-mismatch"

@@ -17,11 +17,11 @@ Fix:
 import shlex
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case, DoesNotApplyError
-from envdoctor.checks.remedies import uninstall_command
+from envdoctor.analysis.context import Case, DoesNotApplyError
+from envdoctor.analysis.remedies import uninstall_command
 from envdoctor.model.finding import Finding, Remediation
-from envdoctor.probes.conda import Conda
-from envdoctor.probes.distributions import Distributions
+from envdoctor.probes.venv.conda import Conda
+from envdoctor.probes.venv.distributions import Distributions
 
 CODE = "ED605"
 NAME = "conda-beside-pip"

@@ -18,15 +18,15 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.contest import Contest, contests
-from envdoctor.checks.damage import file_tokens, site_relative
-from envdoctor.checks.remedies import reinstall_command, repair_or, restore_or, uninstall_command
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.damage import file_tokens, site_relative
+from envdoctor.analysis.file_conflicts import Contest, contests
+from envdoctor.analysis.remedies import reinstall_command, repair_or, restore_or, uninstall_command
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
-from envdoctor.probes.distributions import Distributions
-from envdoctor.probes.installed_files import Contested
-from envdoctor.probes.startup_hooks import StartupHooks
+from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.probes.venv.installed_files import Contested
+from envdoctor.probes.venv.startup_hooks import StartupHooks
 
 CODE = "ED409"
 NAME = "contested-module"

@@ -16,12 +16,12 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case, DoesNotApplyError
-from envdoctor.checks.remedies import restore_or
+from envdoctor.analysis.context import Case, DoesNotApplyError
+from envdoctor.analysis.remedies import restore_or
 from envdoctor.model.finding import Finding
 from envdoctor.model.wording import counted
-from envdoctor.probes.gpu import Gpu
-from envdoctor.probes.torch_build import TorchBuild
+from envdoctor.probes.loading.torch_build import TorchBuild
+from envdoctor.probes.machine.gpu import Gpu
 
 CODE = "ED411"
 NAME = "cpu-build-beside-gpu"

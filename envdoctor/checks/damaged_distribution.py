@@ -21,9 +21,9 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.damage import Damage, damage_by_owner, file_tokens, listed
-from envdoctor.checks.remedies import reinstall_command, repair_or, restore_or, through_cache
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.damage import Damage, damage_by_owner, file_tokens, listed
+from envdoctor.analysis.remedies import reinstall_command, repair_or, restore_or, through_cache
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.verdict import BREAKS_IMPORT
 from envdoctor.model.wording import counted

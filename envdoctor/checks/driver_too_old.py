@@ -17,20 +17,19 @@ Fix:
 
 from collections.abc import Iterator, Sequence
 
-from envdoctor.checks.case import Case, DoesNotApplyError
-from envdoctor.checks.remedies import restore_or, uninstall_command
-from envdoctor.model.cudalibs import owner_major
+from envdoctor.analysis.context import Case, DoesNotApplyError
+from envdoctor.analysis.remedies import restore_or, uninstall_command
+from envdoctor.catalog.cudalibs import owner_major
+from envdoctor.catalog.minimum_drivers import MINIMUM_DRIVER
 from envdoctor.model.finding import Finding
-from envdoctor.model.need import meets
-from envdoctor.probes.distributions import Distributions
-from envdoctor.probes.gpu import Gpu
-from envdoctor.probes.torch_build import TorchBuild
+from envdoctor.probes.loading.torch_build import TorchBuild
+from envdoctor.probes.machine.gpu import Gpu
+from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.standards.need import meets
 
 CODE = "ED701"
 NAME = "driver-out-of-range"
 AREA = "Driver / GPU"
-# Oldest Linux driver of each CUDA major: CUDA Toolkit release notes, minor-version compatibility table.
-MINIMUM_DRIVER = {"11": "450.80.02", "12": "525.60.13", "13": "580.65.06"}
 
 
 def run(case: Case) -> Iterator[Finding]:

@@ -20,12 +20,12 @@ Fix:
 import shlex
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.remedies import reinstall_command, restore_or
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.remedies import reinstall_command, restore_or
 from envdoctor.model.finding import Finding, Remediation
-from envdoctor.probes.distributions import Distribution, Distributions
-from envdoctor.probes.installed_files import InstalledFiles
-from envdoctor.probes.torch_build import TorchBuild
+from envdoctor.probes.loading.torch_build import TorchBuild
+from envdoctor.probes.venv.distributions import Distribution, Distributions
+from envdoctor.probes.venv.installed_files import InstalledFiles
 
 CODE = "ED405"
 NAME = "duplicate-distribution"

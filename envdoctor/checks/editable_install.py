@@ -17,11 +17,11 @@ Fix:
 
 from collections.abc import Iterator, Sequence
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.remedies import restore_or, uninstall_command
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.remedies import restore_or, uninstall_command
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
-from envdoctor.probes.distributions import Distribution, Distributions
+from envdoctor.probes.venv.distributions import Distribution, Distributions
 
 CODE = "ED412"
 NAME = "editable-install"

@@ -16,10 +16,10 @@ Fix:
 import shlex
 from collections.abc import Iterator, Sequence
 
-from envdoctor.checks.case import Case
+from envdoctor.analysis.context import Case
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
-from envdoctor.probes.environment import Environment
+from envdoctor.probes.machine.environment import Environment
 
 CODE = "ED601"
 NAME = "environment-drift"

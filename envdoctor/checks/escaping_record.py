@@ -16,11 +16,11 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.remedies import restore_or
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.remedies import restore_or
 from envdoctor.model.finding import Finding
 from envdoctor.model.wording import counted
-from envdoctor.probes.installed_files import InstalledFiles
+from envdoctor.probes.venv.installed_files import InstalledFiles
 
 CODE = "ED204"
 NAME = "record-leads-outside"

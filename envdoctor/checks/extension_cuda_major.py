@@ -18,16 +18,16 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case, DoesNotApplyError
-from envdoctor.checks.damage import site_relative
-from envdoctor.checks.load_evidence import bound, faults
-from envdoctor.checks.remedies import restore_or
-from envdoctor.model.cudalibs import owner_major
+from envdoctor.analysis.context import Case, DoesNotApplyError
+from envdoctor.analysis.damage import site_relative
+from envdoctor.analysis.load_evidence import bound, faults
+from envdoctor.analysis.remedies import restore_or
+from envdoctor.catalog.cudalibs import owner_major
 from envdoctor.model.finding import Finding
-from envdoctor.model.requirements import required_names
-from envdoctor.probes.distributions import Distributions
-from envdoctor.probes.symbols import CudaUser
-from envdoctor.probes.torch_build import TorchBuild
+from envdoctor.probes.loading.symbols import CudaUser
+from envdoctor.probes.loading.torch_build import TorchBuild
+from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.standards.requirements import required_names
 
 CODE = "ED306"
 NAME = "extension-of-another-cuda"

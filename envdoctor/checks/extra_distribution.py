@@ -19,14 +19,14 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.remedies import restore_or
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.remedies import restore_or
 from envdoctor.model.finding import Finding
 from envdoctor.model.frozen import frozen
 from envdoctor.model.wording import counted
-from envdoctor.probes.distributions import Distribution, Distributions
-from envdoctor.probes.installed_files import Contested, InstalledFiles
-from envdoctor.probes.libraries import Libraries, Provider
+from envdoctor.probes.loading.libraries import Libraries, Provider
+from envdoctor.probes.venv.distributions import Distribution, Distributions
+from envdoctor.probes.venv.installed_files import Contested, InstalledFiles
 
 CODE = "ED403"
 NAME = "extra-distribution"

@@ -19,10 +19,10 @@ import shlex
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from envdoctor.checks.case import Case
+from envdoctor.analysis.context import Case
 from envdoctor.model.finding import Finding, Remediation
-from envdoctor.probes.compiled_objects import CompiledObject, CompiledObjects
-from envdoctor.probes.torch_build import TorchBuild
+from envdoctor.probes.caches.compiled_objects import CompiledObject, CompiledObjects
+from envdoctor.probes.loading.torch_build import TorchBuild
 
 CODE = "ED503"
 NAME = "foreign-compiled-object"

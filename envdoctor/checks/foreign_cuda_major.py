@@ -17,11 +17,11 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case, DoesNotApplyError
-from envdoctor.checks.remedies import restore_or
+from envdoctor.analysis.context import Case, DoesNotApplyError
+from envdoctor.analysis.remedies import restore_or
 from envdoctor.model.finding import Finding
-from envdoctor.probes.libraries import Libraries, Provider
-from envdoctor.probes.torch_build import TorchBuild
+from envdoctor.probes.loading.libraries import Libraries, Provider
+from envdoctor.probes.loading.torch_build import TorchBuild
 
 CODE = "ED302"
 NAME = "foreign-cuda-major"

@@ -21,15 +21,15 @@ Fix:
 import re
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.load_evidence import faults, named, others
-from envdoctor.checks.remedies import restore_or
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.load_evidence import faults, named, others
+from envdoctor.analysis.remedies import restore_or
+from envdoctor.catalog.symbol_families import wanted_abi
 from envdoctor.model.finding import Finding, Remediation
-from envdoctor.model.symbol_families import wanted_abi
-from envdoctor.probes.interpreter import Interpreter
-from envdoctor.probes.load_faults import Fault
-from envdoctor.probes.symbols import Symbols
-from envdoctor.probes.torch_build import TorchBuild
+from envdoctor.probes.loading.load_faults import Fault
+from envdoctor.probes.loading.symbols import Symbols
+from envdoctor.probes.loading.torch_build import TorchBuild
+from envdoctor.probes.venv.interpreter import Interpreter
 
 CODE = "ED309"
 NAME = "foreign-torch-extension"

@@ -19,12 +19,12 @@ Fix:
 import re
 from collections.abc import Iterator, Sequence
 
-from envdoctor.checks.case import Case, DoesNotApplyError
-from envdoctor.checks.remedies import restore_or
+from envdoctor.analysis.context import Case, DoesNotApplyError
+from envdoctor.analysis.remedies import restore_or
 from envdoctor.model.finding import Finding
-from envdoctor.probes.gpu import Device, Gpu
-from envdoctor.probes.gpu_code import GpuCode
-from envdoctor.probes.torch_build import TorchBuild
+from envdoctor.probes.loading.gpu_code import GpuCode
+from envdoctor.probes.loading.torch_build import TorchBuild
+from envdoctor.probes.machine.gpu import Device, Gpu
 
 CODE = "ED704"
 NAME = "gpu-not-in-build"

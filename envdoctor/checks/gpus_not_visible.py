@@ -18,12 +18,12 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case, DoesNotApplyError
+from envdoctor.analysis.context import Case, DoesNotApplyError
 from envdoctor.model.finding import Finding, Remediation, Severity
 from envdoctor.model.visible_devices import Visible, parse_visible
 from envdoctor.model.wording import counted
-from envdoctor.probes.environment import Environment
-from envdoctor.probes.gpu import Gpu
+from envdoctor.probes.machine.environment import Environment
+from envdoctor.probes.machine.gpu import Gpu
 
 CODE = "ED606"
 NAME = "gpus-not-visible"

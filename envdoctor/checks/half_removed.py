@@ -18,11 +18,11 @@ Fix:
 import shlex
 from collections.abc import Iterator, Sequence
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.remedies import install_command, restore_or
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.remedies import install_command, restore_or
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
-from envdoctor.probes.distributions import Distributions, Leftover
+from envdoctor.probes.venv.distributions import Distributions, Leftover
 
 CODE = "ED206"
 NAME = "half-removed-distribution"

@@ -16,14 +16,14 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case
+from envdoctor.analysis.context import Case
 from envdoctor.checks.shadowed_module import without_folder
 from envdoctor.model.finding import Finding, Remediation, Severity
 from envdoctor.model.wording import counted
-from envdoctor.probes.distributions import Distribution, Distributions
-from envdoctor.probes.environment import Environment
-from envdoctor.probes.interpreter import Interpreter
-from envdoctor.probes.shadowing import Shadowing
+from envdoctor.probes.machine.environment import Environment
+from envdoctor.probes.venv.distributions import Distribution, Distributions
+from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.probes.venv.shadowing import Shadowing
 
 CODE = "ED603"
 NAME = "import-path-leak"

@@ -19,13 +19,13 @@ Fix:
 import shlex
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.damage import renamed
-from envdoctor.checks.remedies import reinstall_command, restore_or, unparsable_record
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.damage import renamed
+from envdoctor.analysis.remedies import reinstall_command, restore_or, unparsable_record
 from envdoctor.model.finding import Finding
-from envdoctor.probes.distributions import Distribution, Distributions
-from envdoctor.probes.installed_files import InstalledFiles
-from envdoctor.probes.interpreter import Interpreter
+from envdoctor.probes.venv.distributions import Distribution, Distributions
+from envdoctor.probes.venv.installed_files import InstalledFiles
+from envdoctor.probes.venv.interpreter import Interpreter
 
 CODE = "ED205"
 NAME = "incomplete-metadata"

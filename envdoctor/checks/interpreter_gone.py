@@ -19,11 +19,11 @@ Fix:
 import shlex
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.remedies import renew_command, restore_or
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.remedies import renew_command, restore_or
 from envdoctor.model.finding import Finding
 from envdoctor.model.verdict import BREAKS_IMPORT
-from envdoctor.probes.interpreter import Interpreter
+from envdoctor.probes.venv.interpreter import Interpreter
 
 CODE = "ED101"
 NAME = "interpreter-gone"

@@ -16,11 +16,11 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case
+from envdoctor.analysis.context import Case
 from envdoctor.checks.unresolved_library import evidence, remedy
 from envdoctor.model.finding import Finding
-from envdoctor.probes.gpu import Gpu
-from envdoctor.probes.libraries import Libraries
+from envdoctor.probes.loading.libraries import Libraries
+from envdoctor.probes.machine.gpu import Gpu
 
 CODE = "ED303"
 NAME = "unresolved-lazy-library"

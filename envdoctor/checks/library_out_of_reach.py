@@ -19,15 +19,15 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.damage import site_relative
-from envdoctor.checks.load_evidence import VARIABLE, bound, faults, held, named, others
-from envdoctor.checks.remedies import install_command
-from envdoctor.model.cudalibs import expected_owner, majors_of
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.damage import site_relative
+from envdoctor.analysis.load_evidence import VARIABLE, bound, faults, held, named, others
+from envdoctor.analysis.remedies import install_command
+from envdoctor.catalog.cudalibs import expected_owner, majors_of
 from envdoctor.model.finding import Finding, Remediation
-from envdoctor.probes.load_faults import Fault
-from envdoctor.probes.symbols import Reached
-from envdoctor.probes.torch_build import TorchBuild
+from envdoctor.probes.loading.load_faults import Fault
+from envdoctor.probes.loading.symbols import Reached
+from envdoctor.probes.loading.torch_build import TorchBuild
 
 CODE = "ED307"
 NAME = "library-out-of-reach"

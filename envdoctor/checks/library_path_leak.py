@@ -19,14 +19,14 @@ Fix:
 import shlex
 from collections.abc import Iterator, Sequence
 
-from envdoctor.checks.case import Case
+from envdoctor.analysis.context import Case
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
-from envdoctor.probes.libraries import Libraries
-from envdoctor.probes.library_path import LibraryFolder, LibraryPath
-from envdoctor.probes.load_faults import Fault
-from envdoctor.probes.symbols import Symbols
-from envdoctor.probes.torch_build import TorchBuild
+from envdoctor.probes.loading.libraries import Libraries
+from envdoctor.probes.loading.load_faults import Fault
+from envdoctor.probes.loading.symbols import Symbols
+from envdoctor.probes.loading.torch_build import TorchBuild
+from envdoctor.probes.machine.library_path import LibraryFolder, LibraryPath
 
 CODE = "ED602"
 NAME = "library-path-leak"

@@ -18,9 +18,9 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.damage import Damage, damage_by_owner, file_tokens, listed
-from envdoctor.checks.remedies import reinstall_command, restore_or
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.damage import Damage, damage_by_owner, file_tokens, listed
+from envdoctor.analysis.remedies import reinstall_command, restore_or
 from envdoctor.model.finding import Finding
 from envdoctor.model.wording import counted
 

@@ -16,10 +16,10 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.remedies import install_command, restore_or
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.remedies import install_command, restore_or
 from envdoctor.model.finding import Finding
-from envdoctor.probes.distributions import Distributions
+from envdoctor.probes.venv.distributions import Distributions
 
 CODE = "ED402"
 NAME = "missing-distribution"

@@ -17,10 +17,10 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case, DoesNotApplyError
+from envdoctor.analysis.context import Case, DoesNotApplyError
 from envdoctor.model.finding import Finding, Remediation
-from envdoctor.probes.interpreter import Interpreter
-from envdoctor.probes.toolchain import Toolchain
+from envdoctor.probes.machine.toolchain import Toolchain
+from envdoctor.probes.venv.interpreter import Interpreter
 
 CODE = "ED705"
 NAME = "missing-toolchain"

@@ -17,14 +17,14 @@ Fix:
 
 from collections.abc import Iterator
 
+from envdoctor.analysis.context import Case, DoesNotApplyError
+from envdoctor.analysis.remedies import reinstall_command, restore_or, unparsable_record
 from envdoctor.checks.altered_contents import deep_files
-from envdoctor.checks.case import Case, DoesNotApplyError
-from envdoctor.checks.remedies import reinstall_command, restore_or, unparsable_record
 from envdoctor.model.finding import Finding
 from envdoctor.model.wording import counted
-from envdoctor.probes.distributions import Distributions
-from envdoctor.probes.installed_files import InstalledFiles
-from envdoctor.probes.search_path import SearchPath
+from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.probes.venv.installed_files import InstalledFiles
+from envdoctor.probes.venv.search_path import SearchPath
 
 CODE = "ED208"
 NAME = "could-not-be-read"

@@ -16,15 +16,15 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.damage import site_relative
-from envdoctor.checks.load_evidence import bound
-from envdoctor.checks.remedies import restore_or
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.damage import site_relative
+from envdoctor.analysis.load_evidence import bound
+from envdoctor.analysis.remedies import restore_or
 from envdoctor.model.finding import Finding
-from envdoctor.model.need import meets, parse_need
 from envdoctor.model.wording import counted
-from envdoctor.probes.distributions import Distributions
-from envdoctor.probes.numpy_abi import NumpyUser
+from envdoctor.probes.loading.numpy_abi import NumpyUser
+from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.standards.need import meets, parse_need
 
 CODE = "ED312"
 NAME = "compiled-for-numpy-1"

@@ -16,10 +16,10 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case
+from envdoctor.analysis.context import Case
 from envdoctor.model.finding import Finding, Remediation
-from envdoctor.probes.gpu import Gpu
-from envdoctor.probes.platform import Platform
+from envdoctor.probes.machine.gpu import Gpu
+from envdoctor.probes.machine.platform import Platform
 
 CODE = "ED706"
 NAME = "nvml-failed"

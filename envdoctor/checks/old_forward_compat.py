@@ -17,11 +17,11 @@ Fix:
 import shlex
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case
+from envdoctor.analysis.context import Case
 from envdoctor.model.finding import Finding, Remediation
-from envdoctor.model.need import meets
-from envdoctor.probes.gpu import Gpu
-from envdoctor.probes.library_path import LibraryPath
+from envdoctor.probes.machine.gpu import Gpu
+from envdoctor.probes.machine.library_path import LibraryPath
+from envdoctor.standards.need import meets
 
 CODE = "ED703"
 NAME = "old-forward-compat"

@@ -18,13 +18,13 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.damage import site_relative
-from envdoctor.checks.load_evidence import VARIABLE, faults, named, others, provider_tokens
-from envdoctor.checks.remedies import without_library_folder
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.damage import site_relative
+from envdoctor.analysis.load_evidence import VARIABLE, faults, named, others, provider_tokens
+from envdoctor.analysis.remedies import without_library_folder
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.verdict import BREAKS_IMPORT
-from envdoctor.probes.load_faults import Fault
+from envdoctor.probes.loading.load_faults import Fault
 
 CODE = "ED310"
 NAME = "system-library-too-old"

@@ -15,10 +15,10 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.remedies import restore_or
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.remedies import restore_or
 from envdoctor.model.finding import Finding
-from envdoctor.probes.interpreter import Interpreter
+from envdoctor.probes.venv.interpreter import Interpreter
 
 CODE = "ED102"
 NAME = "python-drift"

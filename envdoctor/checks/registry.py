@@ -7,8 +7,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 import envdoctor.checks
+from envdoctor.analysis.context import Case, DoesNotApplyError
 from envdoctor.checks.areas import AREAS, summarize
-from envdoctor.checks.case import Case, DoesNotApplyError
 from envdoctor.errors import ProfileError
 from envdoctor.model.finding import SEVERITY_ORDER, Finding
 from envdoctor.model.fingerprint import MissingFactError

@@ -18,13 +18,13 @@ Fix:
 import shlex
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.remedies import restore_or
-from envdoctor.model.companion_versions import RUNTIME_NEEDS, RuntimeNeed
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.remedies import restore_or
+from envdoctor.catalog.companion_versions import RUNTIME_NEEDS, RuntimeNeed
 from envdoctor.model.finding import Finding, Severity
-from envdoctor.model.need import meets, parse_need
-from envdoctor.probes.companions import Companions
-from envdoctor.probes.distributions import Distribution, Distributions
+from envdoctor.probes.venv.companions import Companions
+from envdoctor.probes.venv.distributions import Distribution, Distributions
+from envdoctor.standards.need import meets, parse_need
 
 CODE = "ED407"
 NAME = "unmet-runtime-requirement"

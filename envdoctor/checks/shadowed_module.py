@@ -19,13 +19,13 @@ Fix:
 import shlex
 from collections.abc import Iterator, Sequence
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.remedies import reinstall_command, restore_or
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.remedies import reinstall_command, restore_or
 from envdoctor.model.finding import Finding, Remediation, Severity
-from envdoctor.model.names import normalized
-from envdoctor.probes.distributions import Distributions
-from envdoctor.probes.environment import Environment
-from envdoctor.probes.shadowing import Shadow, Shadowing
+from envdoctor.probes.machine.environment import Environment
+from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.probes.venv.shadowing import Shadow, Shadowing
+from envdoctor.standards.names import normalized
 
 CODE = "ED410"
 NAME = "shadowed-module"

@@ -15,10 +15,10 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case, DoesNotApplyError
+from envdoctor.analysis.context import Case, DoesNotApplyError
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
-from envdoctor.probes.sources import Sources
+from envdoctor.probes.venv.training_sources import Sources
 
 CODE = "ED801"
 NAME = "source-drift"

@@ -18,13 +18,13 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.damage import site_relative
-from envdoctor.checks.load_evidence import VARIABLE
-from envdoctor.checks.remedies import without_library_folder
-from envdoctor.model.cudalibs import library_of
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.damage import site_relative
+from envdoctor.analysis.load_evidence import VARIABLE
+from envdoctor.analysis.remedies import without_library_folder
+from envdoctor.catalog.cudalibs import library_of
 from envdoctor.model.finding import Finding, Remediation
-from envdoctor.probes.libraries import Libraries, Provider
+from envdoctor.probes.loading.libraries import Libraries, Provider
 
 CODE = "ED308"
 NAME = "split-library-family"

@@ -20,14 +20,14 @@ Fix:
 import shlex
 from collections.abc import Iterator, Sequence
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.remedies import reinstall_command, restore_or
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.remedies import reinstall_command, restore_or
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
-from envdoctor.probes.distributions import Distributions
-from envdoctor.probes.interpreter import Interpreter
-from envdoctor.probes.launchers import Launcher, Launchers, StrayScript
-from envdoctor.probes.torch_build import TorchBuild
+from envdoctor.probes.loading.torch_build import TorchBuild
+from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.probes.venv.launchers import Launcher, Launchers, StrayScript
 
 CODE = "ED103"
 NAME = "stale-launcher"

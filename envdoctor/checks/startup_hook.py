@@ -20,11 +20,11 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case
+from envdoctor.analysis.context import Case
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.verdict import BREAKS_IMPORT
-from envdoctor.probes.search_path import SearchPath
-from envdoctor.probes.startup_hooks import Hook, StartupHooks
+from envdoctor.probes.venv.search_path import SearchPath
+from envdoctor.probes.venv.startup_hooks import Hook, StartupHooks
 
 CODE = "ED604"
 NAME = "startup-hook"

@@ -17,12 +17,12 @@ Fix:
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.remedies import restore_or
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.remedies import restore_or
 from envdoctor.checks.version_drift import same_version
 from envdoctor.model.finding import Finding
-from envdoctor.probes.shadowing import Shadowing
-from envdoctor.probes.torch_build import TorchBuild
+from envdoctor.probes.loading.torch_build import TorchBuild
+from envdoctor.probes.venv.shadowing import Shadowing
 
 if TYPE_CHECKING:  # as in case.py
     from envdoctor.model.profile import TorchWanted

@@ -20,9 +20,9 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case, DoesNotApplyError
+from envdoctor.analysis.context import Case, DoesNotApplyError
 from envdoctor.model.finding import Finding, Remediation
-from envdoctor.probes.torch_build import TorchBuild
+from envdoctor.probes.loading.torch_build import TorchBuild
 
 CODE = "ED510"
 NAME = "fx-tracing-race"

@@ -19,15 +19,15 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.damage import site_relative
-from envdoctor.checks.load_evidence import VARIABLE, faults, held, named, others, provider_tokens
-from envdoctor.checks.remedies import reinstall_command, restore_or, without_library_folder
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.damage import site_relative
+from envdoctor.analysis.load_evidence import VARIABLE, faults, held, named, others, provider_tokens
+from envdoctor.analysis.remedies import reinstall_command, restore_or, without_library_folder
 from envdoctor.model.finding import Finding, Remediation
-from envdoctor.model.requirements import pinned_version
 from envdoctor.model.verdict import BREAKS_IMPORT
-from envdoctor.probes.distributions import Distributions
-from envdoctor.probes.load_faults import Fault
+from envdoctor.probes.loading.load_faults import Fault
+from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.standards.requirements import pinned_version
 
 CODE = "ED305"
 NAME = "undefined-symbol"

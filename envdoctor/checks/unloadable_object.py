@@ -17,12 +17,12 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.damage import file_tokens, site_relative
-from envdoctor.checks.load_evidence import VARIABLE, faults
-from envdoctor.checks.remedies import reinstall_command, restore_or, without_library_folder
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.damage import file_tokens, site_relative
+from envdoctor.analysis.load_evidence import VARIABLE, faults
+from envdoctor.analysis.remedies import reinstall_command, restore_or, without_library_folder
 from envdoctor.model.finding import Finding, Remediation
-from envdoctor.probes.load_faults import Fault
+from envdoctor.probes.loading.load_faults import Fault
 
 CODE = "ED311"
 NAME = "unloadable-object"

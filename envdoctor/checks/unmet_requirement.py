@@ -18,14 +18,14 @@ Fix:
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.remedies import install_command, restore_or
-from envdoctor.checks.unmet import Unmet, unmet_requirements
-from envdoctor.model.cudalibs import expected_owner
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.remedies import install_command, restore_or
+from envdoctor.analysis.unmet import Unmet, unmet_requirements
+from envdoctor.catalog.cudalibs import expected_owner
 from envdoctor.model.finding import Finding, Remediation, Severity
 from envdoctor.model.wording import counted
-from envdoctor.probes.libraries import Libraries
-from envdoctor.probes.torch_build import TorchBuild
+from envdoctor.probes.loading.libraries import Libraries
+from envdoctor.probes.loading.torch_build import TorchBuild
 
 CODE = "ED406"
 NAME = "unmet-requirement"

@@ -17,18 +17,18 @@ Fix:
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.remedies import install_command, reinstall_command, restore_or, without_library_folder
-from envdoctor.model.cudalibs import expected_owner
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.remedies import install_command, reinstall_command, restore_or, without_library_folder
+from envdoctor.catalog.cudalibs import expected_owner
 from envdoctor.model.finding import Finding, Remediation
-from envdoctor.model.requirements import pinned_version, required_names
 from envdoctor.model.verdict import BREAKS_IMPORT
 from envdoctor.model.wording import counted
-from envdoctor.probes.distributions import Distributions
-from envdoctor.probes.environment import Environment
-from envdoctor.probes.installed_files import InstalledFiles
-from envdoctor.probes.libraries import Libraries, Unresolved
-from envdoctor.probes.torch_build import TorchBuild
+from envdoctor.probes.loading.libraries import Libraries, Unresolved
+from envdoctor.probes.loading.torch_build import TorchBuild
+from envdoctor.probes.machine.environment import Environment
+from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.probes.venv.installed_files import InstalledFiles
+from envdoctor.standards.requirements import pinned_version, required_names
 
 CODE = "ED301"
 NAME = "unresolved-library"

@@ -15,11 +15,11 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.remedies import install_command, restore_or
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.remedies import install_command, restore_or
 from envdoctor.model.finding import Finding
 from envdoctor.model.wording import counted
-from envdoctor.probes.distributions import Distributions
+from envdoctor.probes.venv.distributions import Distributions
 
 CODE = "ED401"
 NAME = "version-drift"

@@ -16,10 +16,10 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.remedies import restore_or
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.remedies import restore_or
 from envdoctor.model.finding import Finding
-from envdoctor.probes.libraries import Libraries
+from envdoctor.probes.loading.libraries import Libraries
 
 CODE = "ED304"
 NAME = "wrong-provider"

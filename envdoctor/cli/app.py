@@ -11,13 +11,13 @@ import typer.main
 
 from envdoctor import __version__
 from envdoctor.cli.plain_values import PlainCommand, PlainGroup
+from envdoctor.cli.shadowed import in_front_of_python, message
 from envdoctor.errors import EnvdoctorError, ProbeError, UsageError
 from envdoctor.exitcodes import ExitCode
-from envdoctor.shadowed import in_front_of_python, message
 
 # Command -> its module; the function has the command's name. Nothing here is imported before it is asked for.
 COMMANDS = {
-    name: f"envdoctor.cli.{name}"
+    name: f"envdoctor.cli.commands.{name}"
     for name in (
         "check",
         "restore",

@@ -8,19 +8,19 @@ from typing import Annotated
 
 import typer
 
-from envdoctor import profile_store
-from envdoctor.cache import live as live_key
-from envdoctor.cache.keyparts import Part
+from envdoctor.cache import runtime_key as live_key
+from envdoctor.cache.key_parts import Part
 from envdoctor.cache.layout import PORTABLE, Root, roots
-from envdoctor.cache.present import key_parts
+from envdoctor.cache.static_key import key_parts
 from envdoctor.cache.store import Store
 from envdoctor.cli.patient import locate
 from envdoctor.cli.terminal import say
+from envdoctor.documents import profile_store
 from envdoctor.errors import UsageError
+from envdoctor.facts.context import Options, Reading
+from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen
 from envdoctor.model.profile import Profile
-from envdoctor.probes.context import Options, Reading
-from envdoctor.probes.host import Host
 from envdoctor.probes.registry import PROBES
 
 VenvOption = Annotated[

@@ -5,24 +5,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envdoctor import examine, fingerprint_file
 from envdoctor.cli.terminal import say
+from envdoctor.doctor import examine
+from envdoctor.doctor.heading import heading
+from envdoctor.documents import fingerprint_file
 from envdoctor.errors import FingerprintError, UsageError
-from envdoctor.heading import heading
+from envdoctor.facts.context import Options
+from envdoctor.facts.host import Host
+from envdoctor.facts.target import Target, resolve
 from envdoctor.model.codec import CodecError
 from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.model.frozen import frozen
+from envdoctor.model.header import Header
 from envdoctor.model.verdict import Verdict
-from envdoctor.probes.context import Options
-from envdoctor.probes.deep_files import DeepFiles
-from envdoctor.probes.host import Host
-from envdoctor.probes.target import Target, resolve
-from envdoctor.report.header import Header
+from envdoctor.probes.venv.deep_files import DeepFiles
 
 if TYPE_CHECKING:  # a check without a profile does not pay for its types
-    from envdoctor.model.lock import Lock
+    from envdoctor.documents.profile_store import ProfileFile
     from envdoctor.model.profile import Waiver
-    from envdoctor.profile_store import ProfileFile
+    from envdoctor.standards.lock import Lock
 
 
 # A stack of 100 distributions makes 100 KB, one with 10,000 damaged files 2 MB.
@@ -103,13 +104,13 @@ def _deeply(target: Target, host: Host, options: Options, request: Request) -> F
 def _profile(request: Request, host: Host) -> "ProfileFile | None":
     if not request.profile:
         return None
-    from envdoctor import profile_store
+    from envdoctor.documents import profile_store
 
     return profile_store.find(request.profile, host.cwd)
 
 
 def _lock(found: "ProfileFile") -> "Lock":
-    from envdoctor import profile_store
+    from envdoctor.documents import profile_store
 
     return profile_store.load_lock(found)
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from envdoctor.cli.terminal import say
-from envdoctor.stack.events import Event, Listener, Phase
+from envdoctor.model.events import Event, Listener, Phase
 
 if TYPE_CHECKING:  # a command without a terminal draws no bars
     from rich.progress import Progress, TaskID

@@ -6,24 +6,24 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from envdoctor.doctor.examine import judge, take_fingerprint
 from envdoctor.errors import ProbeError, UsageError
-from envdoctor.examine import judge, take_fingerprint
 from envdoctor.explore.environment import Environment, explore
 from envdoctor.explore.providers import Providers, changes
 from envdoctor.explore.removal import import_error, unmet_texts
 from envdoctor.explore.scratch import Scratch, scratch_copy
+from envdoctor.facts.context import Options
+from envdoctor.facts.host import Host
+from envdoctor.facts.target import Target, resolve
 from envdoctor.model.finding import Finding
 from envdoctor.model.frozen import frozen
 from envdoctor.model.impact import FindingLine, Gone, Impact, Loss, ProviderChange, Stopped, VersionChange
-from envdoctor.probes.context import Options
-from envdoctor.probes.distributions import Distribution
-from envdoctor.probes.host import Host
-from envdoctor.probes.installed_files import InstalledFiles
-from envdoctor.probes.interpreter import Interpreter
-from envdoctor.probes.target import Target, resolve
-from envdoctor.stack import pip_config, settings
-from envdoctor.stack import uv as uv_tool
-from envdoctor.stack.uv import UvError
+from envdoctor.probes.venv.distributions import Distribution
+from envdoctor.probes.venv.installed_files import InstalledFiles
+from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.wheels import index_config, pip_config
+from envdoctor.wheels import uv as uv_tool
+from envdoctor.wheels.uv import UvError
 
 Listen = Callable[[str], None]
 # Where another environment is meant, or its Python; what else the user tells uv stays as it would be for an install.
@@ -86,7 +86,7 @@ def _install(scratch: Scratch, host: Host, wanted: Install) -> None:
     tool = replace(tool, environment={**kept, **tool.environment})
     try:
         pip = pip_config.read(host.environ, host.home, venv=Path(scratch.source))
-        reach = settings.configured(tool, pip, host.home, python).everywhere
+        reach = index_config.configured(tool, pip, host.home, python).everywhere
         # Links into uv's cache: nothing is copied, and what is there already is replaced by renaming.
         linked = ("--link-mode", "symlink")
         tool.run(

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from envdoctor.errors import UsageError
 from envdoctor.explore.environment import Environment
 from envdoctor.explore.extras import requested_extras
-from envdoctor.model.names import normalized
-from envdoctor.model.need import holds, parse_need
 from envdoctor.model.why import DistributionAnswer, Requirer, Shared
-from envdoctor.probes.distributions import Distribution
-from envdoctor.probes.installed_files import InstalledFiles
-from envdoctor.probes.interpreter import Interpreter
+from envdoctor.probes.venv.distributions import Distribution
+from envdoctor.probes.venv.installed_files import InstalledFiles
+from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.standards.names import normalized
+from envdoctor.standards.need import holds, parse_need
 
 _SUGGESTED = 3
 

@@ -4,19 +4,19 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from envdoctor.elf.disk import Disk
 from envdoctor.elf.reader import ElfObject
-from envdoctor.elf.torch_import import TorchImport, simulate_import
 from envdoctor.errors import ElfError, ProbeError
+from envdoctor.facts.context import Options, Reading
+from envdoctor.facts.host import Host
+from envdoctor.facts.target import Target
+from envdoctor.loader.disk import Disk
+from envdoctor.loader.torch_import import TorchImport, simulate_import
 from envdoctor.model.why import Holder
-from envdoctor.probes.context import Options, Reading
-from envdoctor.probes.distributions import Distribution, Distributions
-from envdoctor.probes.host import Host
-from envdoctor.probes.installed_files import InstalledFiles
-from envdoctor.probes.loader import loader_roots, torch_target
-from envdoctor.probes.records import RecordIndex, index
+from envdoctor.probes.loading.loader import loader_roots, torch_target
 from envdoctor.probes.registry import PROBES
-from envdoctor.probes.target import Target
+from envdoctor.probes.venv.distributions import Distribution, Distributions
+from envdoctor.probes.venv.installed_files import InstalledFiles
+from envdoctor.probes.venv.records import RecordIndex, index
 
 
 @dataclass(slots=True, kw_only=True)

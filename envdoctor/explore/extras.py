@@ -3,8 +3,8 @@
 from collections import deque
 
 from envdoctor.explore.environment import Environment
-from envdoctor.model.need import holds, parse_need
-from envdoctor.probes.interpreter import Interpreter
+from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.standards.need import holds, parse_need
 
 
 def requested_extras(environment: Environment) -> dict[str, set[str]]:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Collection
 
-from envdoctor.elf.disk import Disk
+from envdoctor.loader.disk import Disk
 
 
 class HidingDisk(Disk):

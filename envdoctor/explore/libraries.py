@@ -3,10 +3,10 @@
 import os
 from collections.abc import Iterator
 
-from envdoctor.elf.lazy import LazyLibrary
-from envdoctor.elf.loaded import LoadedObject, LoadFailure
-from envdoctor.elf.search import Attempt
 from envdoctor.explore.environment import Environment
+from envdoctor.loader.lazy import LazyLibrary
+from envdoctor.loader.loaded import LoadedObject, LoadFailure
+from envdoctor.loader.search import Attempt
 from envdoctor.model.why import Copy, LibraryAnswer, LibraryState, Needer, Place
 
 

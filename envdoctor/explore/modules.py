@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from envdoctor.explore.environment import Environment
 from envdoctor.model.why import ModuleAnswer, ModulePlace
-from envdoctor.probes.interpreter import Interpreter
-from envdoctor.probes.search_path import SearchPath
+from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.probes.venv.search_path import SearchPath
 
 _Kind = tuple[str, str]
 

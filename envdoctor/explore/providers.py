@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from envdoctor.elf.reader import ElfObject
-from envdoctor.elf.torch_import import TorchImport
 from envdoctor.explore.environment import Environment
+from envdoctor.loader.torch_import import TorchImport
 from envdoctor.model.impact import ProviderChange
 
 

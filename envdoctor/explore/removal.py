@@ -5,20 +5,20 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from envdoctor.checks.case import Case
-from envdoctor.checks.unmet import unmet_requirements
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.unmet import unmet_requirements
 from envdoctor.elf.reader import ElfObject
-from envdoctor.elf.torch_import import TorchImport
 from envdoctor.explore.distributions import distribution_named
 from envdoctor.explore.environment import Environment, play
 from envdoctor.explore.hidden import HidingDisk
 from envdoctor.explore.providers import Providers, changes
+from envdoctor.loader.torch_import import TorchImport
 from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.model.impact import Gone, Impact, Loss, ProviderChange, Stopped, VersionChange
-from envdoctor.probes.distributions import Distributions
-from envdoctor.probes.interpreter import Interpreter
-from envdoctor.probes.records import Row
-from envdoctor.probes.torch_build import TorchBuild
+from envdoctor.probes.loading.torch_build import TorchBuild
+from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.probes.venv.records import Row
 
 
 def removal(environment: Environment, asked: Sequence[str]) -> Impact:

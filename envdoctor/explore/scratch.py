@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from envdoctor.errors import ProbeError, UsageError
-from envdoctor.stack.store import Store, remove_tree
+from envdoctor.swap.store import Store, remove_tree
 
 _FICLONE = 0x40049409
 _IN_PACKAGE = re.compile(r"/(?:site|dist)-packages/(?![^/]+\.(?:dist|egg)-info/)[^/]+/")

@@ -9,7 +9,7 @@ from envdoctor.explore.environment import Environment
 from envdoctor.explore.libraries import library_answer
 from envdoctor.explore.modules import find_module
 from envdoctor.model.why import Answer, FileAnswer
-from envdoctor.probes.search_path import SearchPath
+from envdoctor.probes.venv.search_path import SearchPath
 
 _SUGGESTED = 3
 

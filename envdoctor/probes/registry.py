@@ -2,33 +2,24 @@
 
 from collections.abc import Mapping
 
-from envdoctor.probes import (
+from envdoctor.facts.context import Options, Probe
+from envdoctor.probes.caches import compile_caches, compiled_objects
+from envdoctor.probes.loading import extension_modules, gpu_code, libraries, symbols, torch_build
+from envdoctor.probes.machine import environment, gpu, library_path, platform, toolchain
+from envdoctor.probes.venv import (
     companions,
-    compile_caches,
-    compiled_objects,
     conda,
-    contents,
     deep_files,
+    distribution_digests,
     distributions,
-    environment,
-    extension_modules,
-    gpu,
-    gpu_code,
     installed_files,
     interpreter,
     launchers,
-    libraries,
-    library_path,
-    platform,
     search_path,
     shadowing,
-    sources,
     startup_hooks,
-    symbols,
-    toolchain,
-    torch_build,
+    training_sources,
 )
-from envdoctor.probes.context import Options, Probe
 
 PROBES: dict[type, Probe] = {
     interpreter.Interpreter: interpreter.probe,
@@ -52,14 +43,17 @@ PROBES: dict[type, Probe] = {
     platform.Platform: platform.probe,
     gpu.Gpu: gpu.probe,
     toolchain.Toolchain: toolchain.probe,
-    sources.Sources: sources.probe,
+    training_sources.Sources: training_sources.probe,
 }
 """In the order a fingerprint shows them."""
-ON_REQUEST: dict[type, Probe] = {contents.Contents: contents.probe, deep_files.DeepFiles: deep_files.probe}
+ON_REQUEST: dict[type, Probe] = {
+    distribution_digests.Contents: distribution_digests.probe,
+    deep_files.DeepFiles: deep_files.probe,
+}
 """Only read when the options ask for them."""
 
 
 def chosen(options: Options) -> Mapping[type, Probe]:
     """Return the probes that a reading with those options runs."""
-    asked = {contents.Contents: options.contents, deep_files.DeepFiles: options.deep}
+    asked = {distribution_digests.Contents: options.contents, deep_files.DeepFiles: options.deep}
     return PROBES | {kind: probe for kind, probe in ON_REQUEST.items() if asked[kind]}

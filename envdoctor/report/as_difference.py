@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from envdoctor.model.difference import AREAS, Comparison, Difference, Side
+from envdoctor.compare.difference import AREAS, Comparison, Difference, Side
 from envdoctor.model.wording import counted
 from envdoctor.report.style import Style, printable
 

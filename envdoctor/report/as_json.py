@@ -5,9 +5,9 @@ from typing import Any
 
 from envdoctor.model.codec import encode
 from envdoctor.model.finding import Finding, Severity
+from envdoctor.model.header import Header
 from envdoctor.model.verdict import Verdict
 from envdoctor.report.groups import Group, by_cause
-from envdoctor.report.header import Header
 
 SCHEMA_VERSION = 1
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from envdoctor.model.finding import Finding, Severity
+from envdoctor.model.header import Header
 from envdoctor.model.verdict import Skipped, Verdict
 from envdoctor.report.groups import Group, by_cause, primary
-from envdoctor.report.header import Header
 from envdoctor.report.style import Style, printable
 
 _SUBJECTS_SHOWN = 3

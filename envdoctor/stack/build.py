@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
-from envdoctor.model.lock import LockedPackage
 from envdoctor.model.plan import Plan, PlannedPackage, Source
 from envdoctor.model.wording import counted
-from envdoctor.stack.events import Event, Listener
-from envdoctor.stack.preview import requirements
-from envdoctor.stack.settings import Reach, Sources
-from envdoctor.stack.urls import shown
-from envdoctor.stack.uv import Uv
+from envdoctor.standards.lock import LockedPackage
+from envdoctor.wheels.index_config import Reach, Sources
+from envdoctor.wheels.preview import requirements
+from envdoctor.wheels.urls import shown
+from envdoctor.wheels.uv import Uv
 
 _PLAIN = ("+ ", "error:", "cause:", "hint:", "Using Python", "Resolved ", "Prepared ", "Installed ")
 

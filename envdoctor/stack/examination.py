@@ -3,10 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
-from envdoctor.examine import examine
-from envdoctor.model.lock import Lock
+from envdoctor.doctor.examine import examine
+from envdoctor.facts.host import Host
 from envdoctor.model.profile import Profile
-from envdoctor.probes.host import Host
+from envdoctor.standards.lock import Lock
 
 # Findings about the venv itself (ED1xx interpreter to ED4xx distributions). A cold cache, a missing GPU, a drifted
 # source file are the machine's and the project's: a new venv neither causes nor mends them.

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
+from envdoctor.documents.profile_store import ProfileFile
 from envdoctor.model.frozen import frozen
-from envdoctor.model.lock import LockedPackage
 from envdoctor.model.plan import Change, Interpreter, Plan, PlannedPackage, SourceChange, User
 from envdoctor.model.wording import counted
-from envdoctor.profile_store import ProfileFile
-from envdoctor.stack.installed import Installed
-from envdoctor.stack.sources import Found
+from envdoctor.standards.lock import LockedPackage
+from envdoctor.swap.installed import Installed
+from envdoctor.wheels.wheel_origins import Found
 
 
 @frozen

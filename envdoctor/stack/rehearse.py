@@ -4,14 +4,14 @@ import time
 from datetime import UTC, datetime
 
 from envdoctor.errors import RestoreError
+from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
-from envdoctor.stack import uv as uv_tool
 from envdoctor.stack.build import build
-from envdoctor.stack.events import Event, Listener
 from envdoctor.stack.restore import Examine, Prepared
-from envdoctor.stack.store import remove_tree
-from envdoctor.stack.transaction import opened, system_errors
 from envdoctor.stack.verify import Verified, refuse, verify
+from envdoctor.swap.store import remove_tree
+from envdoctor.swap.transaction import opened, system_errors
+from envdoctor.wheels import uv as uv_tool
 
 
 @frozen

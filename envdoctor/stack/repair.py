@@ -10,31 +10,25 @@ from pathlib import Path
 from packaging.version import Version
 
 from envdoctor import __version__
-from envdoctor.checks.case import Case
-from envdoctor.checks.contest import contests
-from envdoctor.checks.damage import site_relative
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.damage import site_relative
+from envdoctor.analysis.file_conflicts import contests
+from envdoctor.doctor.examine import take_fingerprint
+from envdoctor.documents.profile_store import ProfileFile
 from envdoctor.errors import RestoreError, TargetError
-from envdoctor.examine import take_fingerprint
+from envdoctor.facts.host import Host
+from envdoctor.facts.target import resolve
+from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
-from envdoctor.model.lock import Lock, LockedPackage
 from envdoctor.model.plan import Interpreter, PlannedPackage
 from envdoctor.model.profile import Profile
 from envdoctor.model.wording import counted
-from envdoctor.probes.host import Host
-from envdoctor.probes.target import resolve
-from envdoctor.profile_store import ProfileFile
-from envdoctor.stack import interpreters, pip_config, settings, sources
-from envdoctor.stack import uv as uv_tool
+from envdoctor.stack import interpreters
 from envdoctor.stack.build import install
 from envdoctor.stack.claims import Fault
-from envdoctor.stack.events import Event, Listener
 from envdoctor.stack.examination import objections
-from envdoctor.stack.generations import NOTE
-from envdoctor.stack.hardlinks import linked_copy
-from envdoctor.stack.in_use import users
-from envdoctor.stack.installed import installed, site_packages, version_of
 from envdoctor.stack.plan import same
-from envdoctor.stack.promises import (
+from envdoctor.stack.record_audit import (
     Mark,
     Promises,
     distribution_of,
@@ -45,13 +39,20 @@ from envdoctor.stack.promises import (
 )
 from envdoctor.stack.repair_plan import Mending, RepairPlan, Verdict, mend
 from envdoctor.stack.restore import refuse_no_venv
-from envdoctor.stack.settings import Sources
-from envdoctor.stack.store import Store
-from envdoctor.stack.swap import sync_file_system
-from envdoctor.stack.transaction import Copying, Exchanged, exchange
-from envdoctor.stack.uv import Uv
 from envdoctor.stack.verify import Verified, refuse
-from envdoctor.stack.wheelhouse import chosen, with_wheelhouses
+from envdoctor.standards.lock import Lock, LockedPackage
+from envdoctor.swap.generations import NOTE
+from envdoctor.swap.hardlinks import linked_copy
+from envdoctor.swap.in_use import users
+from envdoctor.swap.installed import installed, site_packages, version_of
+from envdoctor.swap.store import Store
+from envdoctor.swap.swap import sync_file_system
+from envdoctor.swap.transaction import Copying, Exchanged, exchange
+from envdoctor.wheels import index_config, pip_config, wheel_origins
+from envdoctor.wheels import uv as uv_tool
+from envdoctor.wheels.index_config import Sources
+from envdoctor.wheels.uv import Uv
+from envdoctor.wheels.wheelhouse import chosen, with_wheelhouses
 
 # From here on a restore writes about as much, and leaves nothing of the old venv's history behind.
 _MOST = 0.5
@@ -115,7 +116,7 @@ def prepare(request: Request, host: Host, listen: Listener) -> Prepared:
     present = present_in(store.target, read)
     pip = pip_config.read(host.environ, host.home, venv=store.target)
     pip = with_wheelhouses(pip, chosen((), request.file, host.cwd) if request.file else ())
-    configured = settings.configured(uv, pip, host.home, interpreter.path)
+    configured = index_config.configured(uv, pip, host.home, interpreter.path)
     found = read.graph
     mending = mend(found, _verdicts(request, host, store.target), present, pins, read.torn)
     packages = _located(request, uv, mending, pins, interpreter, configured)
@@ -259,7 +260,7 @@ def _located(
     if not wanted:
         return ()
     backend = request.profile.lock.torch_backend if request.profile else ""
-    found = sources.locate(uv, wanted, interpreter, configured, torch_backend=backend, offline=request.offline)
+    found = wheel_origins.locate(uv, wanted, interpreter, configured, torch_backend=backend, offline=request.offline)
     if found.unavailable:
         first = found.unavailable[0]
         raise RestoreError(f"{first.name} {first.version} is not to be had: {first.reason}", first.hint)

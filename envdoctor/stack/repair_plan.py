@@ -6,10 +6,10 @@ from packaging.version import Version
 
 from envdoctor.errors import RestoreError
 from envdoctor.model.frozen import frozen
-from envdoctor.model.lock import LockedPackage
 from envdoctor.model.plan import PlannedPackage, User
-from envdoctor.stack.installed import Installed
 from envdoctor.stack.owner_graph import Graph, cover
+from envdoctor.standards.lock import LockedPackage
+from envdoctor.swap.installed import Installed
 
 
 @frozen

@@ -11,29 +11,31 @@ from hashlib import sha256
 from pathlib import Path
 
 from envdoctor import __version__
+from envdoctor.documents.profile_store import ProfileFile
 from envdoctor.errors import RestoreError, TargetError
+from envdoctor.facts.host import Host
+from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
-from envdoctor.model.lock import Lock, LockedPackage
 from envdoctor.model.plan import Plan, User
-from envdoctor.probes.host import Host
-from envdoctor.profile_store import ProfileFile
-from envdoctor.stack import constraints, durable, interpreters, pip_config, settings, sources
+from envdoctor.stack import interpreters
 from envdoctor.stack import plan as planning
-from envdoctor.stack import uv as uv_tool
 from envdoctor.stack.build import build
-from envdoctor.stack.events import Event, Listener
-from envdoctor.stack.generations import NOTE, compile_cache_in
-from envdoctor.stack.in_use import users
-from envdoctor.stack.installed import installed, version_of
-from envdoctor.stack.settings import Sources
-from envdoctor.stack.source_files import plan_sources
-from envdoctor.stack.store import STORE, Store
-from envdoctor.stack.strangers import strangers
-from envdoctor.stack.swap import sync_file_system
-from envdoctor.stack.transaction import Copying, exchange
-from envdoctor.stack.uv import Uv
+from envdoctor.stack.restore_sources import plan_sources
 from envdoctor.stack.verify import Verified, refuse, verify
-from envdoctor.stack.wheelhouse import with_wheelhouses
+from envdoctor.standards.lock import Lock, LockedPackage
+from envdoctor.swap import durable
+from envdoctor.swap.generations import NOTE, compile_cache_in
+from envdoctor.swap.in_use import users
+from envdoctor.swap.installed import installed, version_of
+from envdoctor.swap.store import STORE, Store
+from envdoctor.swap.swap import sync_file_system
+from envdoctor.swap.transaction import Copying, exchange
+from envdoctor.swap.unmanaged_files import strangers
+from envdoctor.wheels import constraints, index_config, pip_config, wheel_origins
+from envdoctor.wheels import uv as uv_tool
+from envdoctor.wheels.index_config import Sources
+from envdoctor.wheels.uv import Uv
+from envdoctor.wheels.wheelhouse import with_wheelhouses
 
 Examine = Callable[[Path], tuple[str, ...]]
 """Examines a built venv and returns what speaks against it."""
@@ -106,14 +108,14 @@ def prepare(request: Request, host: Host) -> Prepared:
     )
     with ThreadPoolExecutor(3) as beside:
         # uv and the interpreter answer as processes of their own; what is read here is read while they do.
-        asking = beside.submit(settings.configured, uv, pip, host.home, sys.executable)
+        asking = beside.submit(index_config.configured, uv, pip, host.home, sys.executable)
         reading = beside.submit(_present, store)
         looking = beside.submit(users, store.target, host.proc)
         interpreter = interpreters.choose(wanted, host.environ, host.home)
         chosen = request.lock.select(interpreter.markers)
         _refuse_own(store.target, reading.result(), chosen)
         configured = asking.result()
-        found = sources.locate(
+        found = wheel_origins.locate(
             uv,
             list(chosen.values()),
             interpreter,

@@ -9,12 +9,12 @@ from pathlib import Path
 from packaging.version import Version
 
 from envdoctor.errors import RestoreError
+from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
-from envdoctor.model.lock import LockedPackage
 from envdoctor.stack.claims import Claim, Fault, claims_of, problem_of
-from envdoctor.stack.events import Event, Listener
-from envdoctor.stack.installed import Installed, installed, site_packages
-from envdoctor.stack.store import STORE
+from envdoctor.standards.lock import LockedPackage
+from envdoctor.swap.installed import Installed, installed, site_packages
+from envdoctor.swap.store import STORE
 
 _SHOWN = 5
 # What uv itself puts into a new venv's site-packages, in no RECORD.

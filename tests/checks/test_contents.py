@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from envdoctor.analysis.context import DoesNotApplyError
 from envdoctor.checks import altered_contents, damaged_distribution, not_read
-from envdoctor.checks.case import DoesNotApplyError
 from envdoctor.checks.registry import judge
 from envdoctor.model.finding import Remediation
 from envdoctor.model.fingerprint import MissingFactError, Unread
-from envdoctor.probes.deep_files import AlteredFile, DeepFiles, Unverified
+from envdoctor.probes.venv.deep_files import AlteredFile, DeepFiles, Unverified
 from tests.factories import make_facts as facts
 
 PYTHON = f"--python {facts.PREFIX}/bin/python"

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from envdoctor.analysis.context import DoesNotApplyError
 from envdoctor.checks import (
     duplicate_distribution,
     extra_distribution,
@@ -11,9 +12,8 @@ from envdoctor.checks import (
     torch_build_drift,
     version_drift,
 )
-from envdoctor.checks.case import DoesNotApplyError
 from envdoctor.model.profile import TorchWanted
-from envdoctor.probes.torch_build import ABSENT
+from envdoctor.probes.loading.torch_build import ABSENT
 from tests.factories import make_facts as facts
 
 NCCL = "nvidia/nccl/lib/libnccl.so.2"

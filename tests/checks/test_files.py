@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from envdoctor.checks import damaged_distribution, escaping_record, lost_files, overwritten_paths
 from envdoctor.model.finding import Remediation
-from envdoctor.probes.installed_files import InstalledFiles
+from envdoctor.probes.venv.installed_files import InstalledFiles
 from tests.factories import make_facts as facts
 
 CUDNN = "nvidia/cudnn/lib/libcudnn.so.9"

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from envdoctor.analysis.context import DoesNotApplyError
 from envdoctor.checks import (
     cache_filesystem,
     cpu_build,
@@ -16,15 +17,14 @@ from envdoctor.checks import (
     nvml_failed,
     old_forward_compat,
 )
-from envdoctor.checks.case import DoesNotApplyError
 from envdoctor.model.profile import CompileWanted, GpuWanted
-from envdoctor.probes.compile_caches import CompileCaches
-from envdoctor.probes.compiled_objects import CompiledObject, CompiledObjects
-from envdoctor.probes.gpu import Device, Gpu
-from envdoctor.probes.gpu_code import GpuCode
-from envdoctor.probes.library_path import LibraryFolder
-from envdoctor.probes.platform import Platform
-from envdoctor.probes.toolchain import Toolchain
+from envdoctor.probes.caches.compile_caches import CompileCaches
+from envdoctor.probes.caches.compiled_objects import CompiledObject, CompiledObjects
+from envdoctor.probes.loading.gpu_code import GpuCode
+from envdoctor.probes.machine.gpu import Device, Gpu
+from envdoctor.probes.machine.library_path import LibraryFolder
+from envdoctor.probes.machine.platform import Platform
+from envdoctor.probes.machine.toolchain import Toolchain
 from tests.factories import make_facts as facts
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.probes.target import resolve
+from envdoctor.facts.target import resolve
 from tests.factories.make_venv import Venv, make_venv, rewrite
 from tests.factories.make_wheel import make_wheel
 from tests.factories.patient import commands_of, mend, outline, verdict_of

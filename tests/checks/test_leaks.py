@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from envdoctor.analysis.context import DoesNotApplyError
 from envdoctor.checks import (
     another_python,
     conda_beside_pip,
@@ -19,15 +20,14 @@ from envdoctor.checks import (
     stale_launcher,
     startup_hook,
 )
-from envdoctor.checks.case import DoesNotApplyError
-from envdoctor.probes.conda import Conda, CondaPackage
-from envdoctor.probes.distributions import Leftover
-from envdoctor.probes.extension_modules import ExtensionModules, ForeignExtension
-from envdoctor.probes.launchers import Launcher, Launchers, StrayScript
-from envdoctor.probes.libraries import Libraries
-from envdoctor.probes.library_path import LibraryFolder, Preload
-from envdoctor.probes.shadowing import Shadow, Shadowing
-from envdoctor.probes.startup_hooks import Hook, StartupHooks
+from envdoctor.probes.loading.extension_modules import ExtensionModules, ForeignExtension
+from envdoctor.probes.loading.libraries import Libraries
+from envdoctor.probes.machine.library_path import LibraryFolder, Preload
+from envdoctor.probes.venv.conda import Conda, CondaPackage
+from envdoctor.probes.venv.distributions import Leftover
+from envdoctor.probes.venv.launchers import Launcher, Launchers, StrayScript
+from envdoctor.probes.venv.shadowing import Shadow, Shadowing
+from envdoctor.probes.venv.startup_hooks import Hook, StartupHooks
 from tests.factories import make_facts as facts
 
 PREFIX = f"uv pip install --python {facts.PREFIX}/bin/python"

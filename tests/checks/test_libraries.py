@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from envdoctor.analysis.context import DoesNotApplyError
 from envdoctor.checks import foreign_cuda_major, lazy_library, unresolved_library, wrong_provider
-from envdoctor.checks.case import DoesNotApplyError
 from envdoctor.checks.registry import judge
 from envdoctor.model.finding import Remediation
 from tests.factories import make_facts as facts

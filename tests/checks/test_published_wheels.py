@@ -8,7 +8,7 @@ import sysconfig
 import time
 from pathlib import Path
 
-from envdoctor.probes.host import Host
+from envdoctor.facts.host import Host
 from tests.factories.make_cuda import host_without_cache, make_linked_torch, object_bytes, real_error
 from tests.factories.make_elf import make_program, make_shared, make_stub
 from tests.factories.make_torch_loader import make_torch

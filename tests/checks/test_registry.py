@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from envdoctor.analysis.context import Case
 from envdoctor.checks.areas import AREAS
-from envdoctor.checks.case import Case
 from envdoctor.checks.registry import Check, all_checks, judge
 from envdoctor.errors import ProfileError
 from envdoctor.model.fingerprint import Unread

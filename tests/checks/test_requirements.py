@@ -8,7 +8,7 @@ from envdoctor.checks import companion_mismatch, runtime_requirement, unmet_requ
 from envdoctor.model.finding import Finding
 from envdoctor.model.profile import CompileWanted
 from envdoctor.model.verdict import order_by_cause
-from envdoctor.probes.companions import CompanionBuild, Companions, Window
+from envdoctor.probes.venv.companions import CompanionBuild, Companions, Window
 from tests.factories import make_facts as facts
 
 TOOLKIT = facts.distribution(

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from envdoctor.analysis.context import DoesNotApplyError
 from envdoctor.checks import (
     cold_cache,
     driver_too_old,
@@ -13,10 +14,9 @@ from envdoctor.checks import (
     source_drift,
     tracing_race,
 )
-from envdoctor.checks.case import DoesNotApplyError
 from envdoctor.model.profile import CompileWanted, DriverWanted, EnvironmentWanted, PythonWanted
-from envdoctor.probes.compile_caches import ColdStart, CompileCaches
-from envdoctor.probes.sources import SourceFile, Sources
+from envdoctor.probes.caches.compile_caches import ColdStart, CompileCaches
+from envdoctor.probes.venv.training_sources import SourceFile, Sources
 from tests.factories import make_facts as facts
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from envdoctor.analysis.context import DoesNotApplyError
 from envdoctor.checks import (
     extension_cuda_major,
     foreign_torch_extension,
@@ -12,7 +13,6 @@ from envdoctor.checks import (
     split_library_family,
     undefined_symbol,
 )
-from envdoctor.checks.case import DoesNotApplyError
 from envdoctor.checks.registry import judge
 from envdoctor.model.finding import Remediation
 from tests.factories import make_facts as facts

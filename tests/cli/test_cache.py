@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from envdoctor.cache import snapshot
-from envdoctor.cache.keyparts import Part
+from envdoctor.cache.key_parts import Part
 from envdoctor.cache.manifest import Manifest
 from tests.factories.make_cache import KEY, filled, manifest_of
 from tests.factories.make_profile import make_profile

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from envdoctor.cli import impact
 from envdoctor.cli.app import COMMANDS, build
-from envdoctor.cli.cache import SUBCOMMANDS
+from envdoctor.cli.commands import impact
+from envdoctor.cli.commands.cache import SUBCOMMANDS
 from envdoctor.cli.rules import all_rules
 from envdoctor.report.rule_pages import pages
 from tests.factories.run_envdoctor import ROOT, run_envdoctor

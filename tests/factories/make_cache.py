@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from envdoctor.cache.damage import content_name
-from envdoctor.cache.keyparts import Part
+from envdoctor.cache.key_parts import Part
 from envdoctor.cache.layout import Root
 from envdoctor.cache.manifest import Manifest
 from envdoctor.cache.snapshot import Purpose, describe

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from envdoctor.probes.host import Host
+from envdoctor.facts.host import Host
 from tests.factories.make_elf import make_shared, make_stub
 from tests.factories.make_reading import bare_host
 from tests.factories.make_torch import make_torch

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from envdoctor.probes.host import Host
+from envdoctor.facts.host import Host
 from tests.factories.make_reading import bare_host
 
 

@@ -2,34 +2,34 @@
 
 from dataclasses import replace
 
-from envdoctor.checks.case import Case
+from envdoctor.analysis.context import Case
 from envdoctor.model.fingerprint import Fingerprint, Unread
-from envdoctor.model.lock import Lock, parse
 from envdoctor.model.profile import LockWanted, Profile, PythonWanted, TorchWanted
-from envdoctor.probes.companions import Companions
-from envdoctor.probes.compile_caches import CompileCache, CompileCaches
-from envdoctor.probes.compiled_objects import CompiledObjects
-from envdoctor.probes.conda import Conda
-from envdoctor.probes.distributions import Distribution, Distributions
-from envdoctor.probes.environment import Environment, Variable
-from envdoctor.probes.extension_modules import ExtensionModules
-from envdoctor.probes.gpu import Gpu
-from envdoctor.probes.gpu_code import GpuCode
-from envdoctor.probes.installed_files import Claim, Contested, Fault, InstalledFiles, Owner
-from envdoctor.probes.interpreter import Interpreter
-from envdoctor.probes.launchers import Launchers
-from envdoctor.probes.libraries import Libraries, Provider, Unresolved
-from envdoctor.probes.library_path import LibraryPath
-from envdoctor.probes.load_faults import Fault as LoadFault
-from envdoctor.probes.load_faults import Holder
-from envdoctor.probes.platform import Platform
-from envdoctor.probes.search_path import PathEntry, SearchPath
-from envdoctor.probes.shadowing import Shadowing
-from envdoctor.probes.sources import Sources
-from envdoctor.probes.startup_hooks import StartupHooks
-from envdoctor.probes.symbols import NOTHING, CudaUser, Reached, Symbols
-from envdoctor.probes.toolchain import Toolchain
-from envdoctor.probes.torch_build import TorchBuild
+from envdoctor.probes.caches.compile_caches import CompileCache, CompileCaches
+from envdoctor.probes.caches.compiled_objects import CompiledObjects
+from envdoctor.probes.loading.extension_modules import ExtensionModules
+from envdoctor.probes.loading.gpu_code import GpuCode
+from envdoctor.probes.loading.libraries import Libraries, Provider, Unresolved
+from envdoctor.probes.loading.load_faults import Fault as LoadFault
+from envdoctor.probes.loading.load_faults import Holder
+from envdoctor.probes.loading.symbols import NOTHING, CudaUser, Reached, Symbols
+from envdoctor.probes.loading.torch_build import TorchBuild
+from envdoctor.probes.machine.environment import Environment, Variable
+from envdoctor.probes.machine.gpu import Gpu
+from envdoctor.probes.machine.library_path import LibraryPath
+from envdoctor.probes.machine.platform import Platform
+from envdoctor.probes.machine.toolchain import Toolchain
+from envdoctor.probes.venv.companions import Companions
+from envdoctor.probes.venv.conda import Conda
+from envdoctor.probes.venv.distributions import Distribution, Distributions
+from envdoctor.probes.venv.installed_files import Claim, Contested, Fault, InstalledFiles, Owner
+from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.probes.venv.launchers import Launchers
+from envdoctor.probes.venv.search_path import PathEntry, SearchPath
+from envdoctor.probes.venv.shadowing import Shadowing
+from envdoctor.probes.venv.startup_hooks import StartupHooks
+from envdoctor.probes.venv.training_sources import Sources
+from envdoctor.standards.lock import Lock, parse
 
 PREFIX = "/srv/venv"
 SITE = f"{PREFIX}/lib/python3.12/site-packages"

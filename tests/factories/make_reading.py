@@ -3,10 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
-from envdoctor.probes.context import Options, Reading
-from envdoctor.probes.host import Host
+from envdoctor.facts.context import Options, Reading
+from envdoctor.facts.host import Host
+from envdoctor.facts.target import resolve
 from envdoctor.probes.registry import chosen
-from envdoctor.probes.target import resolve
 
 
 def bare_host(home: Path, **environ: str) -> Host:

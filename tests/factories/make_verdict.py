@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from envdoctor.model.finding import Confidence, Finding, Remediation, Severity
+from envdoctor.model.header import Header
 from envdoctor.model.verdict import AreaLine, Skipped, Verdict, Waived, order_by_cause
-from envdoctor.report.header import Header
 
 CUDNN = "nvidia/cudnn/lib/libcudnn.so.9"
 

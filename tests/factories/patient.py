@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import uv
 
-from envdoctor.examine import examine
+from envdoctor.doctor.examine import examine
+from envdoctor.facts.host import Host
 from envdoctor.model.finding import Finding
-from envdoctor.model.lock import Lock
 from envdoctor.model.profile import Profile
 from envdoctor.model.verdict import Verdict
-from envdoctor.probes.host import Host
+from envdoctor.standards.lock import Lock
 from tests.factories.make_reading import bare_host
 from tests.factories.make_venv import uv_environment
 from tests.factories.run_envdoctor import COMMAND

@@ -11,15 +11,15 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from envdoctor.errors import ProbeError
-from envdoctor.probes.context import Options
-from envdoctor.probes.deep_files import DeepFiles
-from envdoctor.probes.distributions import Distributions
-from envdoctor.probes.installed_files import InstalledFiles
-from envdoctor.probes.interpreter import Interpreter
-from envdoctor.probes.records import _Indexer
-from envdoctor.probes.search_path import SearchPath
-from envdoctor.probes.startup_hooks import StartupHooks
-from envdoctor.probes.torch_build import TorchBuild
+from envdoctor.facts.context import Options
+from envdoctor.probes.loading.torch_build import TorchBuild
+from envdoctor.probes.venv.deep_files import DeepFiles
+from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.probes.venv.installed_files import InstalledFiles
+from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.probes.venv.records import _Indexer
+from envdoctor.probes.venv.search_path import SearchPath
+from envdoctor.probes.venv.startup_hooks import StartupHooks
 from tests.factories import make_facts
 from tests.factories.make_reading import bare_host, read
 

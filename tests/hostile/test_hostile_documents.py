@@ -11,17 +11,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envdoctor import fingerprint_file, profile_store
 from envdoctor.cli.patient import read_back
+from envdoctor.doctor.examine import judge, take_fingerprint
+from envdoctor.doctor.heading import heading
+from envdoctor.documents import fingerprint_file, profile_store
 from envdoctor.errors import FingerprintError, LockError, ProfileError
-from envdoctor.examine import judge, take_fingerprint
-from envdoctor.heading import heading
-from envdoctor.model import lock as lock_model
+from envdoctor.facts.context import Options
+from envdoctor.facts.target import resolve
 from envdoctor.model.codec import CodecError
-from envdoctor.probes.context import Options
-from envdoctor.probes.target import resolve
 from envdoctor.report import as_json, as_text
 from envdoctor.report.style import Style
+from envdoctor.standards import lock as lock_model
 from tests.factories.forked import forked
 from tests.factories.make_cuda_stack import make_cuda_wheels
 from tests.factories.make_reading import bare_host

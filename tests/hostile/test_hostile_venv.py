@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor import fingerprint_file
-from envdoctor.examine import judge, take_fingerprint
+from envdoctor.doctor.examine import judge, take_fingerprint
+from envdoctor.doctor.heading import heading
+from envdoctor.documents import fingerprint_file
 from envdoctor.explore.environment import explore
 from envdoctor.explore.removal import removal
 from envdoctor.explore.why import why
-from envdoctor.heading import heading
+from envdoctor.facts.context import Options
+from envdoctor.facts.target import resolve
 from envdoctor.model.codec import encode
-from envdoctor.probes.context import Options
-from envdoctor.probes.target import resolve
 from envdoctor.report import as_json, as_text
 from envdoctor.report.style import Style
 from tests.factories.forked import forked

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.examine import take_fingerprint
-from envdoctor.identity import digest_of
-from envdoctor.model.lock import parse
-from envdoctor.probes.context import Options
-from envdoctor.probes.host import Host
-from envdoctor.probes.target import resolve
+from envdoctor.compare.identity import digest_of
+from envdoctor.doctor.examine import take_fingerprint
+from envdoctor.facts.context import Options
+from envdoctor.facts.host import Host
+from envdoctor.facts.target import resolve
+from envdoctor.standards.lock import parse
 from tests.factories.make_index import Index, make_index
 from tests.factories.make_stack import Stack, make_stack
 from tests.factories.make_venv import Venv, make_venv, tree_state

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from envdoctor.doctor.examine import take_fingerprint
 from envdoctor.errors import ProbeError
-from envdoctor.examine import take_fingerprint
+from envdoctor.facts.context import Options
+from envdoctor.facts.host import Host
+from envdoctor.facts.target import Target
 from envdoctor.model.codec import encode
 from envdoctor.model.fingerprint import Fingerprint
-from envdoctor.probes.context import Options
-from envdoctor.probes.host import Host
-from envdoctor.probes.target import Target
-from envdoctor.stack.swap import _exchange
+from envdoctor.swap.swap import _exchange
 from tests.factories.make_venv import install, make_venv
 from tests.factories.make_wheel import make_wheel
 

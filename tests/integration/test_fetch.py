@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.model.lock import LockedPackage
-from envdoctor.stack.download import Download, DownloadError
-from envdoctor.stack.index import File
-from envdoctor.stack.locked_wheels import jobs_of
-from envdoctor.stack.urls import Access
+from envdoctor.standards.lock import LockedPackage
+from envdoctor.wheels.download import Download, DownloadError
+from envdoctor.wheels.index import File
+from envdoctor.wheels.locked_wheels import jobs_of
+from envdoctor.wheels.urls import Access
 from tests.factories.make_index import Fault, Index, make_index
 from tests.factories.make_stack import PYTHON, Stack, make_stack
 from tests.factories.make_wheel import make_wheel, sha256

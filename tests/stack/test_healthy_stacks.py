@@ -15,7 +15,7 @@ import pytest
 import uv
 
 from envdoctor.elf.fatbin import architectures
-from envdoctor.probes.gpu_code import GpuCode
+from envdoctor.probes.loading.gpu_code import GpuCode
 from tests.factories.make_reading import read
 
 pytestmark = pytest.mark.stack

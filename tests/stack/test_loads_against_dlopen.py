@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.elf.binding import Binder
-from envdoctor.elf.disk import Disk
-from envdoctor.elf.host import search_roots
-from envdoctor.elf.torch_import import TorchTarget, play_import
-from tests.unit.elf.real_loader import cpu_flags
+from envdoctor.loader.binding import Binder
+from envdoctor.loader.disk import Disk
+from envdoctor.loader.host import search_roots
+from envdoctor.loader.torch_import import TorchTarget, play_import
+from tests.unit.loader.real_loader import cpu_flags
 
 PYTHONS = [item for item in os.environ.get("ENVDOCTOR_STACK_PYTHON", "").split(":") if item]
 # Each object is opened in a fork of the process that has imported torch, so that none sees what another brought in.

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from envdoctor import profile_store
-from envdoctor.model.lock import Lock
-from envdoctor.stack.locking import Platform
+from envdoctor.documents import profile_store
+from envdoctor.standards.lock import Lock
+from envdoctor.wheels.locking import Platform
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("21k-toks", "cpu-smoke", "pypi-cu128")

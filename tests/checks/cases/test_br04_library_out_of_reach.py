@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.probes.host import Host
+from envdoctor.facts.host import Host
 from tests.factories.make_cuda import host_without_cache, make_linked_torch, object_bytes, real_error
 from tests.factories.make_venv import Venv, install, make_venv
 from tests.factories.make_wheel import make_wheel

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from envdoctor.model.lock import parse
+from envdoctor.standards.lock import parse
 from tests.factories import make_facts as facts
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import Venv, install, make_venv, run_uv

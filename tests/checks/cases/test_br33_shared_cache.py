@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.probes.host import Host
+from envdoctor.facts.host import Host
 from tests.factories.make_reading import bare_host
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import Venv, make_venv

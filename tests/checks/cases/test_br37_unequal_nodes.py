@@ -4,12 +4,12 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from envdoctor.examine import take_fingerprint
-from envdoctor.fingerprint_file import document, parse
-from envdoctor.fleet.compare import Difference, compare
+from envdoctor.compare.ranks import Difference, compare
+from envdoctor.doctor.examine import take_fingerprint
+from envdoctor.documents.fingerprint_file import document, parse
+from envdoctor.facts.context import Options
+from envdoctor.facts.target import resolve
 from envdoctor.model.fingerprint import Fingerprint
-from envdoctor.probes.context import Options
-from envdoctor.probes.target import resolve
 from tests.factories.make_driver import host_with, make_driver
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import Venv, install, make_venv

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from envdoctor.errors import LockError
-from envdoctor.model.lock import parse
+from envdoctor.standards.lock import parse
 from tests.factories.make_stack import make_stack
 from tests.factories.make_venv import Venv, tree_state, uninstall
 from tests.factories.make_wheel import sha256

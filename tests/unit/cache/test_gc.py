@@ -11,12 +11,12 @@ import pytest
 
 from envdoctor.cache import in_use, quarantine
 from envdoctor.cache.gc import Facts, Plan, Wish, plan
-from envdoctor.cache.keyparts import Part
+from envdoctor.cache.key_parts import Part
 from envdoctor.cache.layout import Root, files
 from envdoctor.cache.manifest import Manifest
 from envdoctor.cache.status import damaged_entries
 from envdoctor.errors import CacheError
-from envdoctor.probes.host import Host
+from envdoctor.facts.host import Host
 from tests.factories.make_cache import filled, graph, kernel, manifest_of, shared_object, write
 from tests.factories.make_venv import tree_state
 

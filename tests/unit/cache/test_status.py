@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from envdoctor.cache.keyparts import Part
+from envdoctor.cache.key_parts import Part
 from envdoctor.cache.manifest import Manifest
 from envdoctor.cache.status import Status, examine
 from envdoctor.model.profile import CompileWanted
-from envdoctor.probes.compile_caches import CompileCache
+from envdoctor.probes.caches.compile_caches import CompileCache
 from tests.factories.make_cache import KEY, cpp_kernel, filled, graph, manifest_of, write
 
 

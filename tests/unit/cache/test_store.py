@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from envdoctor.cache.manifest import StoredFile, _wrong
 from envdoctor.cache.store import Store, label, labels
 from envdoctor.errors import CacheError, UsageError
-from envdoctor.probes.compile_caches import ColdStart, CompileCaches, probe
+from envdoctor.probes.caches.compile_caches import ColdStart, CompileCaches, probe
 from tests.factories.make_cache import filled, manifest_of, write
 from tests.factories.make_reading import bare_host, read
 from tests.factories.make_venv import make_venv

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.cache import live, relocate
-from envdoctor.cache.keyparts import Part
+from envdoctor.cache import relocate, runtime_key
+from envdoctor.cache.key_parts import Part
 from envdoctor.cache.layout import Root
 from envdoctor.cache.warm import Run, Warmed, command, warm
 from envdoctor.errors import CacheError
@@ -122,8 +122,8 @@ def test_what_torch_says_replaces_what_was_read(tmp_path: Path) -> None:
         "gpu": "NVIDIA H100",
         "config": {"inductor.max_autotune": "False", "inductor.pass": "<function f at 0x7f00>"},
     }
-    told = live.ask(fake_torch(tmp_path, answer, "a banner"), {}, tmp_path)
-    parts = {part.name: part.value for part in live.merged(KEY, told)}
+    told = runtime_key.ask(fake_torch(tmp_path, answer, "a banner"), {}, tmp_path)
+    parts = {part.name: part.value for part in runtime_key.merged(KEY, told)}
     assert (parts["torch.sources"], parts["gpu.name"]) == ("cd" * 32, "NVIDIA H100")
     assert parts["config.inductor.max_autotune"] == "False"
     # An address differs from one process to the next and is no part of anything.
@@ -132,12 +132,14 @@ def test_what_torch_says_replaces_what_was_read(tmp_path: Path) -> None:
 
 def test_a_torch_that_cannot_be_asked(tmp_path: Path) -> None:
     with pytest.raises(CacheError) as caught:
-        live.run_script(Path(sys.executable), "raise ImportError('libcudnn.so.9: cannot open')", (), {}, tmp_path)
+        runtime_key.run_script(
+            Path(sys.executable), "raise ImportError('libcudnn.so.9: cannot open')", (), {}, tmp_path
+        )
     assert caught.value.message == (
         f"{sys.executable}: the patient's torch could not be asked (exit 1): ImportError: libcudnn.so.9: cannot open"
     )
     with pytest.raises(CacheError) as caught:
-        live.ask(tmp_path / "absent", {}, tmp_path)
+        runtime_key.ask(tmp_path / "absent", {}, tmp_path)
     assert caught.value.message == f"{tmp_path}/absent cannot be run: No such file or directory"
 
 

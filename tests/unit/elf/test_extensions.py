@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.elf.binding import Binder
-from envdoctor.elf.disk import Disk
-from envdoctor.elf.graph import Loader
-from envdoctor.elf.torch_import import TorchTarget, play_import
+from envdoctor.loader.binding import Binder
+from envdoctor.loader.disk import Disk
+from envdoctor.loader.graph import Loader
+from envdoctor.loader.torch_import import TorchTarget, play_import
 from tests.factories.make_elf import make_shared, make_stub
 from tests.factories.make_torch_loader import make_nvidia, make_torch
-from tests.unit.elf.real_loader import host_roots
+from tests.unit.loader.real_loader import host_roots
 
 SUFFIX = str(sysconfig.get_config_var("EXT_SUFFIX"))
 NOT_FOUND = "cannot open shared object file: No such file or directory"

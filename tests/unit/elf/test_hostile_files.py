@@ -12,15 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envdoctor.elf.binding import Binder
-from envdoctor.elf.disk import Disk
-from envdoctor.elf.graph import Loader
-from envdoctor.elf.ldcache import parse_cache
 from envdoctor.elf.reader import read
-from envdoctor.elf.search import SearchRoots
 from envdoctor.elf.symbols import SymbolTable, first_relocated
-from envdoctor.elf.torch_init import parse_init
 from envdoctor.errors import ElfError
+from envdoctor.loader.binding import Binder
+from envdoctor.loader.disk import Disk
+from envdoctor.loader.graph import Loader
+from envdoctor.loader.ldcache import parse_cache
+from envdoctor.loader.search import SearchRoots
+from envdoctor.loader.torch_init import parse_init
 from tests.factories.make_elf import dynamic_slots, make_shared, patched
 
 MANY = settings(

@@ -10,8 +10,8 @@ import pytest
 from envdoctor.errors import UsageError
 from envdoctor.explore.environment import explore
 from envdoctor.explore.removal import removal
+from envdoctor.facts.target import resolve
 from envdoctor.model.impact import Gone, Impact, Loss, ProviderChange, Stopped, VersionChange
-from envdoctor.probes.target import resolve
 from tests.factories.make_cuda_stack import CudaWheels, make_cuda_wheels
 from tests.factories.make_reading import bare_host
 from tests.factories.make_venv import Venv, install, make_venv, rewrite, tree_state, uninstall

@@ -9,6 +9,7 @@ import pytest
 from envdoctor.errors import UsageError
 from envdoctor.explore.environment import explore
 from envdoctor.explore.why import why
+from envdoctor.facts.target import resolve
 from envdoctor.model.why import (
     Answer,
     Copy,
@@ -21,7 +22,6 @@ from envdoctor.model.why import (
     Requirer,
     Shared,
 )
-from envdoctor.probes.target import resolve
 from tests.factories.make_cuda_stack import EXTENSION, CudaWheels, make_cuda_wheels
 from tests.factories.make_reading import bare_host
 from tests.factories.make_venv import Venv, install, make_venv, uninstall

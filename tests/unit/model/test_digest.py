@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from envdoctor.identity import digest_of, identity_of
+from envdoctor.compare.identity import digest_of, identity_of
 from envdoctor.model.digest import Identity, Member, digest
 from envdoctor.model.fingerprint import Fingerprint, Unread
-from envdoctor.probes.contents import Content, Contents
-from envdoctor.probes.deep_files import AlteredFile, DeepFiles
-from envdoctor.probes.installed_files import InstalledFiles
-from envdoctor.probes.startup_hooks import Hook, StartupHooks
+from envdoctor.probes.venv.deep_files import AlteredFile, DeepFiles
+from envdoctor.probes.venv.distribution_digests import Content, Contents
+from envdoctor.probes.venv.installed_files import InstalledFiles
+from envdoctor.probes.venv.startup_hooks import Hook, StartupHooks
 from tests.factories import make_facts as facts
 
 MEMBER = Member(name="a", version="1", content="0" * 64)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.probes.base_python import minor_of, problem_of
+from envdoctor.probes.venv.base_python import minor_of, problem_of
 from tests.factories.make_elf import make_program, make_shared
 from tests.factories.make_venv import make_venv
 

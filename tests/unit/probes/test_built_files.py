@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.probes.companions import CompanionBuild, Companions, Window
-from envdoctor.probes.compiled_objects import CompiledObjects
-from envdoctor.probes.extension_modules import ExtensionModules
-from envdoctor.probes.gpu_code import GpuCode
-from envdoctor.probes.library_path import LibraryPath, Preload
-from envdoctor.probes.startup_hooks import Hook, StartupHooks
+from envdoctor.probes.caches.compiled_objects import CompiledObjects
+from envdoctor.probes.loading.extension_modules import ExtensionModules
+from envdoctor.probes.loading.gpu_code import GpuCode
+from envdoctor.probes.machine.library_path import LibraryPath, Preload
+from envdoctor.probes.venv.companions import CompanionBuild, Companions, Window
+from envdoctor.probes.venv.startup_hooks import Hook, StartupHooks
 from tests.factories.make_elf import make_shared, make_stub
 from tests.factories.make_fatbin import PTX, SM, make_fat
 from tests.factories.make_reading import bare_host, read

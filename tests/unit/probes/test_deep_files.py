@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.examine import take_fingerprint
-from envdoctor.probes import digest_memo
-from envdoctor.probes.context import Options
-from envdoctor.probes.deep_files import AlteredFile, DeepFiles, Unverified
-from envdoctor.probes.host import Host
-from envdoctor.probes.installed_files import InstalledFiles
-from envdoctor.probes.target import resolve
+from envdoctor.doctor.examine import take_fingerprint
+from envdoctor.facts.context import Options
+from envdoctor.facts.host import Host
+from envdoctor.facts.target import resolve
+from envdoctor.probes.venv import digest_memo
+from envdoctor.probes.venv.deep_files import AlteredFile, DeepFiles, Unverified
+from envdoctor.probes.venv.installed_files import InstalledFiles
 from tests.factories.make_reading import bare_host, read
 from tests.factories.make_venv import Venv, edit_in_place, install, make_venv, rewrite
 from tests.factories.make_wheel import make_wheel, record_hash

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.probes.distributions import Distributions, Leftover
-from envdoctor.probes.installed_files import InstalledFiles
-from envdoctor.probes.interpreter import Interpreter
-from envdoctor.probes.search_path import SearchPath
+from envdoctor.probes.venv.distributions import Distributions, Leftover
+from envdoctor.probes.venv.installed_files import InstalledFiles
+from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.probes.venv.search_path import SearchPath
 from tests.factories.make_reading import bare_host, read
 from tests.factories.make_venv import make_venv, rewrite, run_uv
 from tests.factories.make_wheel import make_wheel

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.probes.distributions import Distributions
-from envdoctor.probes.installed_files import Claim, Contested, Fault, InstalledFiles
+from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.probes.venv.installed_files import Claim, Contested, Fault, InstalledFiles
 from tests.factories.make_reading import read
 from tests.factories.make_venv import Venv, install, make_venv, uninstall
 from tests.factories.make_wheel import make_wheel, record_hash

@@ -4,8 +4,8 @@ import re
 import sys
 from pathlib import Path
 
-from envdoctor.probes.distributions import Distributions
-from envdoctor.probes.installed_files import InstalledFiles
+from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.probes.venv.installed_files import InstalledFiles
 from tests.factories.make_reading import bare_host, read
 from tests.factories.make_venv import make_venv, rewrite, run_uv
 from tests.factories.make_wheel import make_wheel

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.probes import gpu as gpu_probe
-from envdoctor.probes.context import Options
-from envdoctor.probes.driver_libraries import locate
-from envdoctor.probes.gpu import Device, Gpu
+from envdoctor.facts.context import Options
+from envdoctor.probes.machine import gpu as gpu_probe
+from envdoctor.probes.machine.driver_libraries import locate
+from envdoctor.probes.machine.gpu import Device, Gpu
 from tests.factories.make_driver import FakeGpu, host_with, make_driver
 from tests.factories.make_reading import bare_host, read
 from tests.factories.make_venv import Venv, make_venv

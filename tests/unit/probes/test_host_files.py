@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from envdoctor.errors import TargetError
-from envdoctor.probes.conda import Conda, CondaPackage
-from envdoctor.probes.context import Options
-from envdoctor.probes.environment import Environment
-from envdoctor.probes.host import Host
-from envdoctor.probes.mounts import filesystem_type
-from envdoctor.probes.platform import Platform
-from envdoctor.probes.sources import SourceFile, Sources
-from envdoctor.probes.target import resolve
-from envdoctor.probes.toolchain import Toolchain
+from envdoctor.facts.context import Options
+from envdoctor.facts.host import Host
+from envdoctor.facts.target import resolve
+from envdoctor.probes.machine.environment import Environment
+from envdoctor.probes.machine.mounts import filesystem_type
+from envdoctor.probes.machine.platform import Platform
+from envdoctor.probes.machine.toolchain import Toolchain
+from envdoctor.probes.venv.conda import Conda, CondaPackage
+from envdoctor.probes.venv.training_sources import SourceFile, Sources
 from tests.factories.make_reading import bare_host, read
 from tests.factories.make_venv import Venv, make_venv
 

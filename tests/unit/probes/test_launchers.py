@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.probes.launchers import Launchers
+from envdoctor.probes.venv.launchers import Launchers
 from tests.factories.make_reading import bare_host, read
 from tests.factories.make_venv import Venv, make_venv, run_uv
 from tests.factories.make_wheel import make_wheel

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.probes.context import Options
-from envdoctor.probes.host import Host
-from envdoctor.probes.libraries import Libraries
+from envdoctor.facts.context import Options
+from envdoctor.facts.host import Host
+from envdoctor.probes.loading.libraries import Libraries
 from tests.factories.make_cuda import host_without_cache, make_library, make_linked_torch, object_bytes
 from tests.factories.make_reading import read
 from tests.factories.make_venv import Venv, make_venv, rewrite

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.probes.shadowing import Shadowing
+from envdoctor.probes.venv.shadowing import Shadowing
 from tests.factories.make_reading import bare_host, read
 from tests.factories.make_venv import Venv, install, make_venv, rewrite
 from tests.factories.make_wheel import make_wheel

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.model.symbol_families import library_stems, wanted_abi
-from envdoctor.probes.context import Options
-from envdoctor.probes.demangle import demangle
-from envdoctor.probes.host import Host
-from envdoctor.probes.symbols import Symbols
+from envdoctor.catalog.symbol_families import library_stems, wanted_abi
+from envdoctor.facts.context import Options
+from envdoctor.facts.host import Host
+from envdoctor.probes.loading.demangle import demangle
+from envdoctor.probes.loading.symbols import Symbols
 from tests.factories.make_cuda import host_without_cache, make_linked_torch, object_bytes, real_error
 from tests.factories.make_reading import read
 from tests.factories.make_venv import Venv, make_venv, rewrite

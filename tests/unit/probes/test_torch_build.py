@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from envdoctor.errors import ProbeError
-from envdoctor.probes.torch_build import ABSENT, TorchBuild
+from envdoctor.probes.loading.torch_build import ABSENT, TorchBuild
 from tests.factories.make_reading import read
 from tests.factories.make_venv import make_venv
 from tests.factories.make_wheel import make_wheel

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.cli.plan_text import plan_text, size
-from envdoctor.model.lock import LockedPackage
+from envdoctor.documents.profile_store import ProfileFile
 from envdoctor.model.plan import Interpreter, Plan, Source, Unavailable
 from envdoctor.model.profile import LockWanted, Profile, PythonWanted, TorchWanted
-from envdoctor.profile_store import ProfileFile
+from envdoctor.report.plan_text import plan_text, size
 from envdoctor.stack.build import groups
-from envdoctor.stack.installed import Installed
 from envdoctor.stack.plan import Present, assemble
-from envdoctor.stack.sources import Found
+from envdoctor.standards.lock import LockedPackage
+from envdoctor.swap.installed import Installed
+from envdoctor.wheels.wheel_origins import Found
 
 PROFILE = Profile(
     schema=1,

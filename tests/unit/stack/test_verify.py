@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from envdoctor.errors import RestoreError
-from envdoctor.model.lock import LockedPackage
-from envdoctor.stack.events import Event, silent
+from envdoctor.model.events import Event, silent
 from envdoctor.stack.verify import refuse, verify
+from envdoctor.standards.lock import LockedPackage
 from tests.factories.make_venv import Venv, make_venv
 from tests.factories.make_wheel import make_wheel
 

@@ -1,0 +1,1 @@
+"""What the checks and the plans share: the check context, file conflicts, damage, unmet requirements, remedies."""

@@ -1,0 +1,53 @@
+"""What a check looks at."""
+
+import shlex
+from typing import TYPE_CHECKING
+
+from envdoctor.model.fingerprint import Fingerprint
+from envdoctor.model.frozen import frozen
+from envdoctor.probes.venv.interpreter import Interpreter
+
+if TYPE_CHECKING:  # most checks of a venv are made without a profile, and its types are many
+    from collections.abc import Mapping
+
+    from envdoctor.model.profile import Profile
+    from envdoctor.standards.lock import Lock, LockedPackage
+
+
+class DoesNotApplyError(Exception):
+    """A check has nothing to say here (no profile was given, there is no torch): not the same as "could not tell"."""
+
+
+@frozen
+class Case:
+    """The facts of one environment and what it is compared with."""
+
+    facts: Fingerprint
+    profile: "Profile | None" = None
+    lock: "Lock | None" = None
+
+    def wanted(self) -> "Profile":
+        """Return the profile; raise DoesNotApplyError without one."""
+        if self.profile is None:
+            raise DoesNotApplyError("no profile was given")
+        return self.profile
+
+    def locked(self) -> "Mapping[str, LockedPackage]":
+        """Return normalized name -> pinned package for this interpreter; raise DoesNotApplyError without a lock."""
+        if self.lock is None:
+            raise DoesNotApplyError("no profile was given")
+        return self.lock.select(self.facts[Interpreter].markers())
+
+    def pins(self) -> "Mapping[str, LockedPackage]":
+        """Return what `locked` returns, and nothing without a lock."""
+        return self.locked() if self.lock is not None else {}
+
+    @property
+    def python(self) -> str:
+        """Return the target's interpreter, quoted for a shell."""
+        return shlex.quote(self.facts[Interpreter].executable)
+
+    @property
+    def prefix(self) -> str:
+        """Return the target's folder, quoted for a shell."""
+        return shlex.quote(self.facts.target)

@@ -1,0 +1,164 @@
+"""Missing and changed files, gathered by owner, with the other wheels known to write the same paths."""
+
+from collections.abc import Iterable
+
+from envdoctor.analysis.context import Case
+from envdoctor.catalog.shared_paths import other_writers
+from envdoctor.model.frozen import frozen
+from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.probes.venv.installed_files import Fault, InstalledFiles, Owner
+
+
+@frozen
+class Damage:
+    """One distribution that is not as its RECORD says."""
+
+    owner: str
+    version: str
+    files: int
+    missing: tuple[str, ...]
+    changed: tuple[str, ...]
+    """Paths with another size, or that are no regular file."""
+    in_the_way: tuple[str, ...]
+    """Files where the missing ones' folders should be."""
+    locked: tuple[str, ...]
+    """Programs that nobody may execute; absolute or relative to the prefix."""
+    published: tuple[str, ...]
+    """Paths with another size that have it since the wheel was unpacked: its own RECORD is wrong about them."""
+    published_at: str
+    """One of those in uv's cache."""
+    cached_at: str
+    """One of the changed files in uv's cache, changed with it; empty when none is linked from there."""
+    other_writers: tuple[str, ...]
+    """Distributions, not installed now, known to write one of the missing paths."""
+    unshared_missing: bool
+    """Some missing path is not known to be written by any other."""
+
+
+def damage_by_owner(case: Case) -> list[Damage]:
+    """Return every damaged distribution, by name. Paths that another owner claims are the contested check's."""
+    files = case.facts[InstalledFiles]
+    elsewhere = tuple(f"/{folder}/" for folder in renamed(case).values())
+    present = {item.name for item in case.facts[Distributions].items}
+    contested = {item.path for item in files.contested if item.told_by != "missing"}
+    totals = {owner.name: owner for owner in files.owners}
+    by_owner: dict[str, dict[str, list[str]]] = {}
+    cached: dict[str, str] = {}
+    published: dict[str, str] = {}
+    for fault in files.faults:
+        if fault.path in contested or fault.kind == "unreadable" or harmless(fault):
+            continue
+        if fault.kind == "missing" and any(folder in fault.path for folder in elsewhere):
+            continue
+        kind: str = "changed" if fault.kind in ("resized", "not a file") else fault.kind
+        if fault.kind == "not executable":
+            kind = "locked"
+        if fault.published_at:
+            kind = "published"
+            published.setdefault(fault.owner, fault.published_at)
+        if fault.cached_at:
+            cached.setdefault(fault.owner, fault.cached_at)
+        by_owner.setdefault(fault.owner, {}).setdefault(kind, []).append(fault.path)
+        if fault.in_the_way and fault.in_the_way not in by_owner[fault.owner].setdefault("in the way", []):
+            by_owner[fault.owner]["in the way"].append(fault.in_the_way)
+    # A fingerprint that was edited may name owners it does not list.
+    known = _told_once({name: kinds for name, kinds in by_owner.items() if name in totals})
+    return [
+        _damage(totals[name], kinds, present, cached.get(name, ""), published.get(name, ""))
+        for name, kinds in sorted(known.items())
+    ]
+
+
+def _told_once(by_owner: dict[str, dict[str, list[str]]]) -> dict[str, dict[str, list[str]]]:
+    """Leave a path that several own with equal bytes (nvidia/__init__.py) to the first of them: it puts it back."""
+    told: set[str] = set()
+    found: dict[str, dict[str, list[str]]] = {}
+    for name in sorted(by_owner):
+        kinds = {kind: [path for path in paths if path not in told] for kind, paths in by_owner[name].items()}
+        told.update(path for paths in kinds.values() for path in paths)
+        if kinds := {kind: paths for kind, paths in kinds.items() if paths}:
+            found[name] = kinds
+    return found
+
+
+def renamed(case: Case) -> dict[str, str]:
+    """Return distribution -> name its metadata folder had when it was installed, where it has another one now.
+
+    RECORD tells: it lists METADATA in the folder of the old name, and no such file is there.
+    """
+    items = case.facts[Distributions].items
+    folders = {(item.site, item.folder) for item in items}
+    active = {item.name: item for item in items if not item.shadowed and item.has_metadata}
+    found: dict[str, str] = {}
+    for fault in case.facts[InstalledFiles].faults:
+        folder, _, name = site_relative(fault.path).partition("/")
+        item = active.get(fault.owner)
+        if item is None or (fault.kind, name) != ("missing", "METADATA") or not folder.endswith(".dist-info"):
+            continue
+        if folder != item.folder and (item.site, folder) not in folders:
+            found[item.name] = folder
+    return found
+
+
+def _damage(owner: Owner, kinds: dict[str, list[str]], present: set[str], cached_at: str, published_at: str) -> Damage:
+    missing = sorted(kinds.get("missing", []), key=_libraries_first)
+    writers = {path: other_writers(site_relative(path), owner.name) - present for path in missing}
+    return Damage(
+        owner=owner.name,
+        version=owner.version,
+        files=owner.files,
+        missing=tuple(missing),
+        changed=tuple(sorted(kinds.get("changed", []), key=_libraries_first)),
+        in_the_way=tuple(sorted(kinds.get("in the way", []))),
+        locked=tuple(sorted(kinds.get("locked", []))),
+        published=tuple(sorted(kinds.get("published", []), key=_libraries_first)),
+        published_at=published_at,
+        cached_at=cached_at,
+        other_writers=tuple(sorted(set().union(*writers.values()))),
+        unshared_missing=any(not found for found in writers.values()),
+    )
+
+
+def harmless(fault: Fault) -> bool:
+    """Tell a file that is not as recorded for a good reason, or that nothing needs."""
+    return (fault.kind == "missing" and _expendable(fault.path)) or _kept_by_others(fault)
+
+
+def _expendable(path: str) -> bool:
+    # Console scripts and man pages are often removed by hand; no import needs them.
+    return path.startswith(("bin/", "share/", "etc/")) or (path.startswith("/") and "-packages/" not in path)
+
+
+def _kept_by_others(fault: Fault) -> bool:
+    # dpkg keeps Debian's own packages, whose RECORDs are upstream's; operators append their authority to a CA bundle.
+    # Who installed it, and whether it was asked for, is noted there; no import reads it.
+    if fault.path.endswith((".dist-info/INSTALLER", ".dist-info/REQUESTED")):
+        return True
+    appended = fault.path.endswith("/cacert.pem") and fault.kind == "resized" and fault.size > fault.recorded_size
+    return "lib/python3/" in fault.path or appended
+
+
+def site_relative(path: str) -> str:
+    """Return a path below site-packages ("nvidia/nccl/lib/libnccl.so.2") from one relative to the prefix."""
+    for marker in ("/site-packages/", "/dist-packages/"):
+        _, found, rest = path.partition(marker)
+        if found:
+            return rest
+    return path
+
+
+def file_tokens(path: str) -> tuple[str, ...]:
+    """Return the cause tokens of a file: its path, and its soname when it is a shared library."""
+    name = path.rpartition("/")[2]
+    return (f"file:{path}", f"soname:{name}") if ".so" in name else (f"file:{path}",)
+
+
+def listed(paths: Iterable[str], limit: int = 4) -> str:
+    """Return paths below site-packages, the first `limit` of them and how many more there are."""
+    names = [site_relative(path) for path in paths]
+    more = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")
+
+
+def _libraries_first(path: str) -> tuple[bool, bool, str]:
+    return (".so" not in path.rpartition("/")[2], "/lib/" not in path, path)

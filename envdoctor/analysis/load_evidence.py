@@ -1,0 +1,79 @@
+"""What the checks of failed loads share: which kind a fault is of, and its evidence in words."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from envdoctor.analysis.context import Case, DoesNotApplyError
+from envdoctor.analysis.damage import site_relative
+from envdoctor.catalog.cudalibs import majors_of
+from envdoctor.catalog.symbol_families import is_torch_symbol
+from envdoctor.probes.loading.load_faults import UNLOADABLE, Fault, Holder
+from envdoctor.probes.loading.symbols import Symbols
+from envdoctor.probes.loading.torch_build import TorchBuild
+
+VARIABLE = "LD_LIBRARY_PATH"
+_HOST_LIBRARY = re.compile(
+    r"(?:libc|libm|libdl|librt|libpthread|libresolv|libutil|libstdc\+\+|libgcc_s|libgomp|ld-linux[\w-]*)\.so\.\d+"
+)
+_DRIVER = ("libcuda.so.", "libnvidia-", "libnvcuvid.so.")
+
+
+def bound(case: Case) -> Symbols:
+    """Return what opening everything found; raise DoesNotApplyError where that was left out, with the reason."""
+    symbols = case.facts[Symbols]
+    if not symbols.looked:
+        raise DoesNotApplyError(f"symbols were not looked at: {symbols.reason}")
+    return symbols
+
+
+def faults(case: Case, kind: str) -> Iterator[Fault]:
+    """Yield the failed loads that one check is about; each belongs to exactly one of them, or to none."""
+    return (fault for fault in bound(case).faults if kind_of(case, fault) == kind)
+
+
+def kind_of(case: Case, fault: Fault) -> str:  # noqa: PLR0911 - one line for each kind
+    """Return "object", "host", "torch", "symbol", "major", "reach" or "" (the driver's own libraries)."""
+    if fault.kind in (*UNLOADABLE, "not found") and fault.provider:
+        return "object"
+    if fault.kind == "version not found" and _HOST_LIBRARY.fullmatch(fault.provider.rpartition("/")[2]):
+        return "host"
+    if fault.kind == "undefined symbol" and fault.path and is_torch_symbol(fault.name) and not fault.has_it:
+        return "torch"
+    if fault.kind in ("undefined symbol", "version not found"):
+        return "symbol"
+    if fault.name.startswith(_DRIVER):
+        return ""
+    build = case.facts.get(TorchBuild)
+    majors = majors_of(fault.name)
+    if fault.owner and build is not None and build.cuda_major and len(majors) == 1 and build.cuda_major not in majors:
+        return "major"
+    return "reach"
+
+
+def named(fault: Fault) -> str:
+    """Return "flash_attn/x.so of flash-attn 2.7"."""
+    owner = f" of {fault.owner} {fault.owner_version}" if fault.owner else ""
+    return f"{site_relative(fault.path)}{owner}"
+
+
+def others(items: Sequence[Fault]) -> tuple[str, ...]:
+    """Return one line for what fails in the same way, if more than one does."""
+    rest = [site_relative(item.path) for item in items[1:]]
+    shown = ", ".join(rest[:3]) + (f" and {len(rest) - 3} more" if len(rest) > 3 else "")
+    return (f"the same of {shown}",) if rest else ()
+
+
+def held(holders: Iterable[Holder]) -> str:
+    """Return "FILE (nvidia-nccl-cu13 2.29.7), FILE"."""
+    return ", ".join(
+        f"{site_relative(item.path)} ({item.owner} {item.owner_version})" if item.owner else item.path
+        for item in holders
+    )
+
+
+def provider_tokens(fault: Fault) -> tuple[str, ...]:
+    """Return the tokens of what may have put the wrong file in the way."""
+    tokens = [f"requirement:{name}" for name in (fault.provider_owner,) if name]
+    if fault.provider:
+        tokens = [f"bytes:{fault.provider}", f"file:{fault.provider}", *tokens]
+    return (f"path-variable:{VARIABLE}", *tokens) if fault.provider_via == VARIABLE else tuple(tokens)

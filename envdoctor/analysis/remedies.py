@@ -1,0 +1,124 @@
+"""Commands that mend, written once."""
+
+import shlex
+from collections.abc import Iterable
+
+from envdoctor.analysis.context import Case
+from envdoctor.model.finding import Remediation
+from envdoctor.probes.machine.environment import Environment
+from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.probes.venv.installed_files import InstalledFiles
+from envdoctor.probes.venv.interpreter import Interpreter
+
+
+def restore_command(case: Case) -> str:
+    """Return the `envdoctor restore` line for the case's profile, or empty without one."""
+    if case.profile is None:
+        return ""
+    return f"envdoctor restore --profile {shlex.quote(case.profile.name)} --venv {case.prefix}"
+
+
+def uninstall_command(case: Case, names: Iterable[str]) -> str:
+    """Return the uv line that removes those distributions."""
+    return f"uv pip uninstall --python {case.python} {' '.join(map(shlex.quote, names))}"
+
+
+def reinstall_command(case: Case, pins: Iterable[tuple[str, str]]) -> str:
+    """Return the uv line that puts those distributions' files back.
+
+    A plain install would do nothing: the metadata says they are there. Dependencies are left alone. A RECORD with rows
+    that are none goes first: uv refuses to replace what has one, and goes on without one.
+    """
+    chosen = list(pins)
+    bad = [record for name, _ in chosen if (record := unparsable_record(case, name))]
+    first = f"rm {' '.join(map(shlex.quote, bad))} && " if bad else ""
+    flags = " ".join(f"--reinstall-package {shlex.quote(name)}" for name, _ in chosen)
+    specs = " ".join(shlex.quote(f"{name}=={version}" if version else name) for name, version in chosen)
+    return f"{first}uv pip install --python {case.python} --no-deps {flags} {specs}"
+
+
+def unparsable_record(case: Case, name: str) -> str:
+    """Return the path of a distribution's RECORD where some of its rows are none; else empty."""
+    installed, files = case.facts.get(Distributions), case.facts.get(InstalledFiles)
+    item = installed.active(name) if installed else None
+    if item is None or files is None:
+        return ""
+    record = f"{item.site}/{item.folder}/RECORD"
+    start = f"{name}: {record}:"
+    return record if any(line.startswith(start) and line[len(start)].isdecimal() for line in files.malformed) else ""
+
+
+def renew_command(case: Case) -> str:
+    """Return the uv line that links the venv's interpreter and writes its pyvenv.cfg anew; the packages stay.
+
+    The base is named by its path while it is there: a bare version can mean any interpreter on PATH.
+    """
+    python = case.facts[Interpreter]
+    base = shlex.quote(python.base_executable or python.folder.removeprefix("python"))
+    kept = "--system-site-packages " if python.is_venv and python.system_site_packages else ""
+    return f"uv venv --allow-existing {kept}--python {base} {case.prefix}"
+
+
+def install_command(case: Case, pins: Iterable[tuple[str, str]]) -> str:
+    """Return the uv line that installs exactly those versions and nothing else."""
+    specs = " ".join(shlex.quote(f"{name}=={version}" if version else name) for name, version in pins)
+    return f"uv pip install --python {case.python} --no-deps {specs}"
+
+
+def restore_or(case: Case, text: str, commands: Iterable[str]) -> Remediation:
+    """Return the restore of the profile where there is one, else the given commands."""
+    restore = restore_command(case)
+    if restore:
+        return Remediation(
+            text=f"Rebuild the profile's stack beside this one and swap it in; or, by hand: {text}",
+            commands=(restore,),
+            safe=True,
+        )
+    return Remediation(text=text, commands=tuple(commands), safe=False)
+
+
+def repair_or(case: Case, text: str, commands: Iterable[str]) -> Remediation:
+    """Return the repair on a copy for several steps between which the venv would be broken, where repair can do it.
+
+    Unlike uv's lines it takes the sources that pip is configured with, and takes nothing away before the rest is there.
+    """
+    steps = tuple(commands)
+    if case.profile is not None or not _can_repair(case):
+        return restore_or(case, text, steps)
+    return Remediation(
+        text=f"Mend it on a copy, which is verified and then swapped in; or, by hand: {text}",
+        commands=(f"envdoctor repair --venv {case.prefix}",),
+        safe=True,
+        by_hand=steps,
+    )
+
+
+def _can_repair(case: Case) -> bool:
+    """Tell whether `envdoctor repair` would not refuse: a venv, and no wheel whose own RECORD its files do not fit."""
+    files, installed = case.facts.get(InstalledFiles), case.facts.get(Distributions)
+    if not case.facts[Interpreter].is_venv or files is None or installed is None:
+        return False
+    return not any(fault.published_at for fault in files.faults)
+
+
+def without_library_folder(case: Case, file: str) -> str:
+    """Return the shell command that takes a file's folder out of LD_LIBRARY_PATH and leaves the other elements."""
+    environment = case.facts.get(Environment)
+    elements = ((environment.value("LD_LIBRARY_PATH") if environment else None) or "").split(":")
+    folder = file.rpartition("/")[0]
+    kept = [element for element in elements if element and element.rstrip("/") != folder.rstrip("/")]
+    return f"export LD_LIBRARY_PATH={shlex.quote(':'.join(kept))}" if kept else "unset LD_LIBRARY_PATH"
+
+
+def through_cache(case: Case, pins: Iterable[tuple[str, str]], commands: Iterable[str]) -> Remediation:
+    """Return the remedy for files that uv's cache holds in the same wrong state: its copy goes first."""
+    names = [name for name, _ in pins]
+    restore = restore_command(case)
+    clean = f"uv cache clean {' '.join(map(shlex.quote, names))}"
+    return Remediation(
+        text=f"clean {', '.join(names)} out of uv's cache first: a reinstall alone links the same bytes again. Every "
+        "other venv linked from that cache has them too",
+        commands=(clean, *([restore] if restore else commands)),
+        # Where the wheel is not to be had again, the clean takes the last unpacked copy.
+        safe=False,
+    )

@@ -1,0 +1,119 @@
+"""Which declared requirements of the installed distributions are not met, extras followed to the end."""
+
+from collections import deque
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+
+from envdoctor.analysis.context import Case
+from envdoctor.model.frozen import frozen
+from envdoctor.probes.venv.distributions import Distribution, Distributions
+from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.standards.need import Need, holds, meets, parse_need
+
+# What a venv sees of other places is not this environment's to keep consistent.
+_FOREIGN = frozenset({"base site-packages", "user site", "standard library"})
+
+
+@frozen
+class Unmet:
+    """One requirement that is not met."""
+
+    requirer: Distribution
+    extra: str
+    """The requirer's extra that asks for it ("cublas"); empty when it always does."""
+    name: str
+    specifier: str
+    installed: str
+    """The version that does not fit; empty when nothing is installed."""
+
+    @property
+    def text(self) -> str:
+        """Return "cuda-toolkit[cublas] 12.8.1 requires nvidia-cublas-cu12==12.8.4.1"."""
+        extra = f"[{self.extra}]" if self.extra else ""
+        return f"{self.requirer.name}{extra} {self.requirer.version} requires {self.name}{self.specifier}"
+
+    @property
+    def pin(self) -> str:
+        """Return the exact version asked for, or empty."""
+        exact = self.specifier.removeprefix("==").strip()
+        return exact if self.specifier.startswith("==") and "," not in exact and "*" not in exact else ""
+
+
+def unmet_requirements(case: Case) -> list[Unmet]:
+    """Return every unmet requirement, in the order of the distributions.
+
+    Extras are followed: `torch` asks for `cuda-toolkit[cublas]`, so what cuda-toolkit wants for `cublas` is asked too,
+    which neither `pip check` nor `uv pip check` does.
+    """
+    environment = case.facts[Interpreter].markers()
+    plain: dict[str, bool] = {}
+    items = {item.name: item for item in case.facts[Distributions].items if not item.shadowed}
+    asked: dict[str, set[str]] = {name: set() for name, item in items.items() if item.origin not in _FOREIGN}
+    waiting = deque(asked)
+    found: dict[tuple[str, str, str], Unmet] = {}
+    while waiting:
+        name = waiting.popleft()
+        for line in items[name].requires:
+            need = _applicable(line, environment, asked[name], plain)
+            if need is None:
+                continue
+            present = items.get(need.name)
+            if present is None or not meets(present.version, need.specifier):
+                unmet = _unmet(items[name], need, present, environment, asked[name])
+                found.setdefault((name, need.name, need.specifier), unmet)
+            elif need.name in asked and not asked[need.name].issuperset(need.extras):
+                asked[need.name].update(need.extras)
+                waiting.append(need.name)
+    return list(found.values())
+
+
+def required_by_others(case: Case, names: Collection[str]) -> dict[str, str]:
+    """Return name -> the first distribution, itself not among `names`, that requires it without any extra."""
+    environment = case.facts[Interpreter].markers()
+    found: dict[str, str] = {}
+    for item in case.facts[Distributions].items:
+        if item.shadowed or item.name in names or item.origin in _FOREIGN:
+            continue
+        for line in item.requires:
+            need = _parsed(line) if "extra ==" not in line else None
+            if need is not None and need.name in names and holds(need.marker, environment):
+                found.setdefault(need.name, item.name)
+    return found
+
+
+def _applicable(line: str, environment: Mapping[str, str], extras: set[str], plain: dict[str, bool]) -> Need | None:
+    """Return the requirement if it holds; `plain` remembers markers without an extra, which many lines share."""
+    # Most lines of a large METADATA wait for an extra that nobody asks for.
+    if not extras and "extra ==" in line:
+        return None
+    need = _parsed(line)
+    if need is None:
+        return None
+    if "extra" in need.marker:
+        return need if holds(need.marker, environment, extras) else None
+    if need.marker not in plain:
+        plain[need.marker] = holds(need.marker, environment)
+    return need if plain[need.marker] else None
+
+
+@lru_cache(maxsize=4096)
+def _parsed(line: str) -> Need | None:
+    return parse_need(line)
+
+
+def _unmet(
+    requirer: Distribution,
+    need: Need,
+    present: Distribution | None,
+    environment: Mapping[str, str],
+    extras: set[str],
+) -> Unmet:
+    always = holds(need.marker, environment)
+    extra = "" if always else next((one for one in sorted(extras) if holds(need.marker, environment, [one])), "")
+    return Unmet(
+        requirer=requirer,
+        extra=extra,
+        name=need.name,
+        specifier=need.specifier,
+        installed=present.version if present else "",
+    )

@@ -1,0 +1,1 @@
+"""A working venv becomes a profile and a hashed lock."""

@@ -1,0 +1,181 @@
+"""A working venv to a profile and a lock that rebuild it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from envdoctor.capture import captured_files, training_code
+from envdoctor.capture.captured_files import Place
+from envdoctor.capture.captured_profile import launch_variables, profile_of
+from envdoctor.capture.installed_wheels import Found, ToKeep, find
+from envdoctor.compare.identity import identity_of
+from envdoctor.doctor.examine import judge, written_down
+from envdoctor.errors import CaptureError
+from envdoctor.facts.context import Reading
+from envdoctor.model.digest import digest
+from envdoctor.model.events import Listener
+from envdoctor.model.fingerprint import Fingerprint, MissingFactError
+from envdoctor.model.frozen import frozen
+from envdoctor.model.profile import LockWanted, Profile, Waiver
+from envdoctor.model.wording import counted
+from envdoctor.probes.caches.compile_caches import CompileCaches
+from envdoctor.probes.loading.torch_build import TorchBuild
+from envdoctor.probes.machine.environment import Environment
+from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.stack.examination import OF_THE_VENV
+from envdoctor.standards.lock import Lock, LockedPackage
+from envdoctor.wheels.index_config import Sources
+from envdoctor.wheels.pylock_text import LockedWheel
+
+
+@frozen
+class Wanted:
+    """How a venv is to be captured."""
+
+    name: str
+    summary: str
+    """Empty for one that is made of the facts."""
+    day: str
+    """ISO date."""
+    without: frozenset[str]
+    """Distributions to leave out, normalized."""
+    sources: tuple[str, ...]
+    """Patterns of the training code's files; empty for what git tracks."""
+    waivers: tuple[Waiver, ...]
+    """Findings the profile accepts."""
+    cache_key: str
+    """Key of the compile caches; empty when it is not known."""
+    offline: bool
+    """Ask no index, keep every distribution as a wheel."""
+
+
+@frozen
+class Captured:
+    """What was captured and written."""
+
+    target: str
+    profile: Profile
+    wheels: tuple[LockedWheel, ...]
+    kept: tuple[ToKeep, ...]
+    """What no index has, with the reason."""
+    files: int
+    bytes: int
+    """Verified by hash."""
+    notes: tuple[str, ...]
+    """What the capture does not hold."""
+
+
+def capture(reading: Reading, sources: Sources | None, wanted: Wanted, place: Place, listen: Listener) -> Captured:
+    """Verify, pin, judge and write. Raises CaptureError before anything is written when it cannot be done."""
+    found = find(reading, sources, wanted.without, listen)
+    facts = written_down(reading)
+    hashes, note = training_code.source_hashes(place.project, wanted.sources, reading.host.environ)
+    profile = _profile(facts, found, wanted, place, hashes, reading)
+    _refuse_ill(facts, found, profile, wanted)
+    kept = captured_files.keep(found, place, listen)
+    wheels = captured_files.wheels_of(found, kept)
+    captured_files.write(place, wheels, profile, facts[Interpreter].machine, _comment(facts, found, wanted))
+    return Captured(
+        target=str(reading.target.prefix),
+        profile=profile,
+        wheels=wheels,
+        kept=found.to_keep,
+        files=found.verified.files,
+        bytes=found.verified.bytes,
+        notes=(*found.warnings, *_notes(facts, wanted), *([note] if note else [])),
+    )
+
+
+def _profile(
+    facts: Fingerprint, found: Found, wanted: Wanted, place: Place, hashes: dict[str, str], reading: Reading
+) -> Profile:
+    try:
+        made = profile_of(
+            facts,
+            name=wanted.name,
+            summary=wanted.summary or _summary(facts, found, wanted),
+            lock=LockWanted(file=place.lock.name, resolved=wanted.day, digest=_digest(facts, wanted.without)),
+            sources=hashes,
+            git=training_code.git_state(place.project, reading.host.environ),
+            cache_key=wanted.cache_key,
+        )
+    except MissingFactError as error:
+        raise CaptureError(
+            f"the venv cannot be read in full: {error}", "`envdoctor check` says more; mend it first"
+        ) from error
+    return replace(made, waivers=wanted.waivers)
+
+
+def _digest(facts: Fingerprint, without: frozenset[str]) -> str:
+    """Return the digest of what is locked: the stack without what was left out on purpose."""
+    whole = identity_of(facts)
+    return digest(
+        replace(
+            whole,
+            members=tuple(member for member in whole.members if member.name not in without),
+            providers=tuple(one for one in whole.providers if one[1] not in without),
+            deviations=tuple(text for text in whole.deviations if text.partition(": ")[0] not in without),
+        )
+    )
+
+
+def _summary(facts: Fingerprint, found: Found, wanted: Wanted) -> str:
+    number = counted(len(found.pinned) + len(found.to_keep), "package")
+    return (
+        f"torch {facts[TorchBuild].version} on CPython {facts[Interpreter].minor}, {number}, captured on {wanted.day}"
+    )
+
+
+def _refuse_ill(facts: Fingerprint, found: Found, profile: Profile, wanted: Wanted) -> None:
+    """Refuse a venv that does not pass the checks: rebuilt, it would be ill again."""
+    packages = [(one.name, one.version) for one in found.pinned]
+    packages += [(one.subject.item.name, one.subject.item.version) for one in found.to_keep]
+    lock = Lock(
+        name=wanted.name,
+        packages=tuple(LockedPackage(name=name, version=version, hashes=()) for name, version in packages),
+    )
+    against = [
+        finding
+        for finding in judge(facts, profile, lock, wanted.waivers).findings
+        if finding.severity == "error"
+        and finding.code.startswith(OF_THE_VENV)
+        and finding.subject not in wanted.without
+    ]
+    if against:
+        lines = "".join(f"\n  {finding.code} {finding.title} ({finding.subject})" for finding in against)
+        raise CaptureError(
+            f"the venv does not pass the checks, and neither would one rebuilt from it:{lines}\nnothing was written",
+            f"`envdoctor check {facts.target}` says how to mend it; accept a finding with `--ignore CODE=REASON`",
+        )
+
+
+def _comment(facts: Fingerprint, found: Found, wanted: Wanted) -> str:
+    python = facts[Interpreter]
+    lines = [
+        f"Lock of the profile {wanted.name}: CPython {python.minor}, Linux {python.machine}, captured on {wanted.day}.",
+        "Each hash is that of the wheel whose files are the installed ones, file by file.",
+    ]
+    if found.to_keep:
+        names = ", ".join(one.subject.item.name for one in found.to_keep)
+        lines.append(f"No index has these; their wheels lie in {wanted.name}.wheels beside this file: {names}.")
+    return "\n".join(lines)
+
+
+def _notes(facts: Fingerprint, wanted: Wanted) -> Iterator[str]:
+    if wanted.without:
+        yield f"left out of the lock: {', '.join(sorted(wanted.without))}"
+    environment = facts[Environment]
+    if local := launch_variables(environment)[1]:
+        yield f"set here, but naming a place of this machine, so not captured: {', '.join(local)}"
+    leaking = [name for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH") if environment.value(name) is not None]
+    if leaking:
+        yield f"set here, and able to change what is loaded, but not captured: {', '.join(leaking)}"
+    size = sum(cache.bytes for cache in facts[CompileCaches].caches if cache.kind in ("inductor", "triton"))
+    if size:
+        yield (
+            f"the profile expects the {size / 1e6:.0f} MB that the compile caches hold now; "
+            "correct compile.cache_bytes where other stacks share them"
+        )
+    else:
+        yield "the compile caches are cold, so the profile expects nothing of them"
+    if facts[Interpreter].system_site_packages:
+        yield "the venv also sees the packages of its base interpreter, which are not captured"

@@ -1,0 +1,129 @@
+"""Writing what a capture found: the wheels that are kept, the lock, the profile. The profile comes last."""
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from envdoctor.capture.captured_profile import profile_toml
+from envdoctor.capture.installed_wheels import Found, ToKeep
+from envdoctor.capture.repack import RepackError, repack
+from envdoctor.errors import CaptureError
+from envdoctor.model.events import Event, Listener
+from envdoctor.model.frozen import frozen
+from envdoctor.model.profile import Profile
+from envdoctor.standards.lock import Lock, LockedPackage
+from envdoctor.swap.durable import sync_folder
+from envdoctor.wheels import pylock_text
+from envdoctor.wheels.locking import text_of
+from envdoctor.wheels.pylock_text import Form, LockedWheel
+from envdoctor.wheels.urls import shown
+from envdoctor.wheels.wheelhouse import beside
+
+
+@frozen
+class Place:
+    """Where a capture is written."""
+
+    project: Path
+    """The folder that holds profiles/ and lockfiles/."""
+    name: str
+    form: Form
+
+    @property
+    def profile(self) -> Path:
+        """The profile's file."""
+        return self.project / "profiles" / f"{self.name}.toml"
+
+    @property
+    def lock(self) -> Path:
+        """The lock's file."""
+        filename = f"pylock.{self.name}.toml" if self.form == "pylock" else f"{self.name}.txt"
+        return self.project / "lockfiles" / filename
+
+    @property
+    def wheels(self) -> Path:
+        """The folder of wheels that no index has."""
+        return beside(self.lock, self.name)
+
+    def taken(self) -> Path | None:
+        """Return the first of its files that exists."""
+        return next((path for path in (self.profile, self.lock) if path.exists()), None)
+
+
+def keep(found: Found, place: Place, listen: Listener) -> dict[str, Path]:
+    """Make a wheel of each distribution that no index has; return name -> wheel. Raises CaptureError."""
+    made: dict[str, Path] = {}
+    if found.to_keep:
+        place.wheels.mkdir(parents=True, exist_ok=True)
+    for done, one in enumerate(found.to_keep, 1):
+        item = one.subject.item
+        listen(Event(phase="keep", text=f"{item.name} {item.version} as a wheel", done=done, total=len(found.to_keep)))
+        try:
+            made[item.name] = repack(one.subject, found.library, place.wheels)
+        except RepackError as error:
+            raise CaptureError(
+                f"{item.name} {item.version} cannot be kept as a wheel: {error}",
+                f"mend it, or leave it out of the lock knowingly: `--without {item.name}`",
+            ) from error
+    return made
+
+
+def wheels_of(found: Found, kept: Mapping[str, Path]) -> tuple[LockedWheel, ...]:
+    """Return every distribution with the one wheel that it is."""
+    made = [
+        LockedWheel(
+            name=one.name,
+            version=one.version,
+            filename=one.file.filename,
+            sha256=one.sha256,
+            size=one.file.size,
+            url=shown(one.file.url),
+            index="" if "://" not in one.place else shown(one.place),
+        )
+        for one in found.pinned
+    ]
+    made += [_kept(one, kept[one.subject.item.name]) for one in found.to_keep]
+    return tuple(sorted(made, key=lambda wheel: wheel.name))
+
+
+def _kept(one: ToKeep, path: Path) -> LockedWheel:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return LockedWheel(
+        name=one.subject.item.name,
+        version=one.subject.item.version,
+        filename=path.name,
+        sha256=digest,
+        size=path.stat().st_size,
+        path=f"{path.parent.name}/{path.name}",
+    )
+
+
+def lock_of(wheels: Sequence[LockedWheel], place: Place) -> Lock:
+    """Return the wheels as a lock."""
+    packages = tuple(LockedPackage(name=wheel.name, version=wheel.version, hashes=(wheel.sha256,)) for wheel in wheels)
+    return Lock(name=str(place.lock), packages=packages)
+
+
+def write(place: Place, wheels: Sequence[LockedWheel], profile: Profile, machine: str, comment: str) -> None:
+    """Write lock and profile, each in one step. Raises CaptureError when a file cannot be written."""
+    if place.form == "pylock":
+        lock = pylock_text.text_of(pylock_text.document(wheels, profile.python.versions[0], machine), comment)
+    else:
+        lock = text_of(lock_of(wheels, place), comment)
+    for path, text in ((place.lock, lock), (place.profile, profile_toml(profile))):
+        temporary = path.with_name(f".{path.name}.part")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            sync_folder(path.parent)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise CaptureError(
+                f"{path} cannot be written: {error.strerror}", "name another folder: `--project`"
+            ) from error

@@ -1,0 +1,215 @@
+"""Every distribution of a venv: its files verified, and the wheel it came from found or, where none is, to be made."""
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from packaging.version import InvalidVersion, Version
+
+from envdoctor.capture.pinning import NotPinned, Pinned, Subject, pin
+from envdoctor.capture.repack import RepackError, filename
+from envdoctor.errors import CaptureError
+from envdoctor.facts.context import Reading
+from envdoctor.model.events import Event, Listener
+from envdoctor.model.frozen import frozen
+from envdoctor.model.wording import counted
+from envdoctor.probes.loading.torch_build import TorchBuild
+from envdoctor.probes.venv.distribution_digests import lasting_rows
+from envdoctor.probes.venv.distributions import Distribution, Distributions
+from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.probes.venv.records import index
+from envdoctor.probes.venv.search_path import SearchPath
+from envdoctor.stack.claims import Fault
+from envdoctor.stack.verify import Verified, verify
+from envdoctor.standards.lock import LockedPackage
+from envdoctor.wheels.index_config import Sources
+from envdoctor.wheels.urls import shown
+
+_THREADS = 8
+_SHOWN = 3
+
+
+@frozen
+class Refused:
+    """A distribution that cannot be locked, and why."""
+
+    name: str
+    version: str
+    reason: str
+
+    def __str__(self) -> str:
+        """Return "name version: reason"."""
+        return f"{self.name} {self.version}: {self.reason}"
+
+
+@frozen
+class ToKeep:
+    """A distribution that no index has: its wheel is to be made again from its files."""
+
+    subject: Subject
+    reason: str
+
+
+@frozen
+class Found:
+    """What a venv holds, and where each part of it is to be had again."""
+
+    pinned: tuple[Pinned, ...]
+    to_keep: tuple[ToKeep, ...]
+    verified: Verified
+    warnings: tuple[str, ...]
+    library: str
+    """"python3.12"."""
+
+
+def find(reading: Reading, sources: Sources | None, without: frozenset[str], listen: Listener) -> Found:
+    """Verify and pin every distribution but those of `without`; without sources no place is asked.
+
+    Raises CaptureError, naming all that cannot be captured.
+    """
+    items = _items(reading, without)
+    verified = _verify(reading, items, listen)
+    subjects, refused = _subjects(reading, items, verified)
+    library = reading.fact(Interpreter).folder
+    pinned, to_keep, unpinned = _pin(subjects, sources, library, listen)
+    refused = sorted([*refused, *unpinned], key=lambda one: one.name)
+    if refused:
+        lines = "".join(f"\n  {one}" for one in refused)
+        names = " ".join(f"--without {one.name}" for one in refused)
+        raise CaptureError(
+            f"{counted(len(refused), 'distribution')} cannot be captured:{lines}\nnothing was written",
+            f"mend them, or leave them out of the lock knowingly: `{names}`",
+        )
+    return Found(
+        pinned=tuple(pinned),
+        to_keep=tuple(to_keep),
+        verified=verified,
+        warnings=tuple(_not_captured(reading, verified)),
+        library=library,
+    )
+
+
+def _items(reading: Reading, without: frozenset[str]) -> list[tuple[int, Distribution]]:
+    """Return the venv's own distributions with their place in the section."""
+    if not reading.fact(Interpreter).is_venv:
+        raise CaptureError(f"{reading.target.prefix} is no venv", "name a venv: `--venv PATH`")
+    if not reading.fact(TorchBuild).version or "torch" in without:
+        raise CaptureError("a profile states a torch build, and there would be none", "capture a venv with its torch")
+    own = [
+        (at, item)
+        for at, item in enumerate(reading.fact(Distributions).items)
+        if item.origin == "site-packages" and not item.shadowed
+    ]
+    if strange := sorted(without - {item.name for _, item in own}):
+        raise CaptureError(f"--without {strange[0]}: it is not installed", "leave that option away")
+    return [(at, item) for at, item in own if item.name not in without]
+
+
+def _verify(reading: Reading, items: Sequence[tuple[int, Distribution]], listen: Listener) -> Verified:
+    expected = {
+        item.name: LockedPackage(name=item.name, version=item.version, hashes=())
+        for _, item in items
+        if _is_version(item.version)
+    }
+    # A venv whose files are links into uv's cache is captured by its contents like any other.
+    return verify(reading.target.prefix, expected, listen, self_contained=False)
+
+
+def _is_version(text: str) -> bool:
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True
+
+
+def _subjects(
+    reading: Reading, items: Sequence[tuple[int, Distribution]], verified: Verified
+) -> tuple[list[Subject], list[Refused]]:
+    rows = index(reading).rows
+    faults: dict[str, list[Fault]] = {}
+    for fault in verified.faults:
+        faults.setdefault(fault.owner, []).append(fault)
+    subjects: list[Subject] = []
+    refused: list[Refused] = []
+    for at, item in items:
+        reason = _unfit(item, faults.get(item.name, ()))
+        if reason:
+            refused.append(Refused(name=item.name, version=item.version, reason=reason))
+        else:
+            subjects.append(Subject(item=item, places=dict(lasting_rows(item.site, item.folder, rows[at]))))
+    return subjects, refused
+
+
+def _unfit(item: Distribution, faults: Sequence[Fault]) -> str:
+    if item.editable:
+        return f"it is editable, from {shown(item.direct_url)}: its files lie outside the venv"
+    if not item.has_record:
+        return f"{item.folder} has no RECORD, so its files are not known"
+    if not _is_version(item.version):
+        return f"`{item.version}` is no version that a lock can name (PEP 440)"
+    told = "; ".join(f"{fault.path} {fault.problem}".strip() for fault in faults[:_SHOWN])
+    return told + (f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else "")
+
+
+def _pin(
+    subjects: Sequence[Subject], sources: Sources | None, library: str, listen: Listener
+) -> tuple[list[Pinned], list[ToKeep], list[Refused]]:
+    pinned: list[Pinned] = []
+    to_keep: list[ToKeep] = []
+    refused: list[Refused] = []
+    with ThreadPoolExecutor(_THREADS) as pool:
+        sought = pool.map(lambda one: pin(one, sources, library) if sources else None, subjects)
+        for done, (subject, found) in enumerate(zip(subjects, sought, strict=True), 1):
+            listen(Event(phase="pin", text=subject.item.name, done=done, total=len(subjects)))
+            if isinstance(found, Pinned):
+                pinned.append(found)
+            elif problem := _unkeepable(subject, found):
+                refused.append(Refused(name=subject.item.name, version=subject.item.version, reason=problem))
+            else:
+                to_keep.append(ToKeep(subject=subject, reason=_why(subject.item, found)))
+    return pinned, to_keep, refused
+
+
+def _why(item: Distribution, found: NotPinned | None) -> str:
+    origin = f"installed from {shown(item.direct_url)}; " if item.direct_url else ""
+    return origin + (found.reason if found else "no index was asked")
+
+
+def _unkeepable(subject: Subject, found: NotPinned | None) -> str:
+    if found is not None and found.unread:
+        # Its wheel could be made again, but that would hide that an index may have it.
+        return f"{found.reason}; try again, or keep every distribution as a wheel with `--offline`"
+    try:
+        filename(subject.item)
+    except RepackError as error:
+        return f"{_why(subject.item, found)}; and no wheel can be made of it: {error}"
+    return ""
+
+
+def _not_captured(reading: Reading, verified: Verified) -> Iterator[str]:
+    stray = sorted(fault.path for fault in verified.faults if not fault.owner)
+    if stray:
+        it = "it" if len(stray) == 1 else "them"
+        belong = counted(len(stray), "file", "belongs", "belong")
+        yield f"{belong} to no distribution, so a restore will not bring {it} back: {_first(stray)}"
+    outside = sorted(
+        item.name for item in reading.fact(Distributions).items if item.origin != "site-packages" and not item.shadowed
+    )
+    if outside:
+        seen = counted(len(outside), "distribution", "is", "are")
+        yield f"{seen} seen from outside the venv and not captured: {_first(outside)}"
+    prefix = str(reading.target.prefix) + os.sep
+    leaked = [
+        entry.path
+        for entry in reading.fact(SearchPath).entries
+        if entry.origin.endswith(".pth") and not entry.path.startswith(prefix)
+    ]
+    if leaked:
+        put = counted(len(leaked), "folder", "is", "are")
+        yield f"{put} put on sys.path by .pth files and not captured: {_first(leaked)}"
+
+
+def _first(names: Sequence[str]) -> str:
+    more = f", … and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

@@ -1,0 +1,80 @@
+"""`envdoctor cache warm`: run the profile's warm-up twice, and prove that the second compiles nothing."""
+
+import os
+import shlex
+
+from envdoctor.cache import snapshot
+from envdoctor.cache import warm as warming
+from envdoctor.cache.layout import files
+from envdoctor.cache.snapshot import Purpose
+from envdoctor.cache.store import label
+from envdoctor.cache.warm import Run, Warmed
+from envdoctor.cli.cache_options import Subject, VenvOption, subject
+from envdoctor.cli.options import ProfileOption
+from envdoctor.cli.terminal import say, write_result
+from envdoctor.errors import CacheError, UsageError
+from envdoctor.exitcodes import ExitCode
+from envdoctor.report.cache_text import entries, megabytes
+
+
+def warm(profile: ProfileOption = "", venv: VenvOption = "") -> int:
+    """Run the warm-up of the training code in the venv, twice, and prove that the second run compiles nothing.
+
+    Runs the venv's interpreter. The time goes into the profile's history, from which a check tells what a cold start
+    costs. Exit codes: 0 proven warm, 1 not, 2 bad input.
+    """
+    if not profile:
+        raise UsageError(
+            "no profile to warm for", "`envdoctor profiles` lists them: `envdoctor cache warm --profile P`"
+        )
+    asked = subject(venv, profile)
+    warmed = _run_twice(asked)
+    if warmed.doubts:
+        raise CacheError(
+            f"the cache of {_name(asked)} is not proven warm: {'; '.join(warmed.doubts)}",
+            "a graph the cache cannot hold is compiled at every start: TORCH_LOGS=+inductor names it"
+            if warmed.second.hits
+            else "look whether the warm-up compiles at all on this machine; compile.warm_command may say how it must",
+        )
+    purpose = Purpose(
+        name=_name(asked),
+        profile=_name(asked),
+        profile_digest=asked.profile_digest,
+        cold_seconds=warmed.compile_seconds if warmed.was_cold else 0.0,
+    )
+    manifest = snapshot.describe(asked.roots(), asked.key(live=True), purpose)
+    label(asked.inductor, manifest)
+    asked.store.keep_warm(manifest, warmed.compile_seconds if warmed.was_cold else None)
+    cost = f"; compiling took {warmed.compile_seconds:.0f} s" if warmed.was_cold else "; it was not cold before"
+    write_result(
+        f"The cache of {_name(asked)} is warm: the second run was served {warmed.second.hits} graphs and compiled none"
+        f"{cost}\n{megabytes(manifest.bytes)} in {len(manifest.files)} files: {entries(manifest.entries)}\n"
+        f"key {manifest.key_digest}\n"
+    )
+    return ExitCode.OK
+
+
+def _run_twice(asked: Subject) -> Warmed:
+    assert asked.profile is not None  # noqa: S101 - `warm` requires a profile
+    words = warming.command(asked.profile.compile.warm_command, asked.python, asked.profile.name)
+    was_cold = not any(file.kind.endswith("graph") for file in files(asked.roots()))
+    say(f"running twice: {shlex.join(words)}")
+    runs: list[Run] = []
+    for run in warming.warm(words, _environment(asked), asked.host.cwd, asked.roots()):
+        runs.append(run)
+        say(
+            f"run {len(runs)}: {run.seconds:.1f} s, {run.compiled} graphs compiled, {run.hits} served, "
+            f"{len(run.added)} files added"
+        )
+    return Warmed(first=runs[0], second=runs[1], was_cold=was_cold)
+
+
+def _environment(asked: Subject) -> dict[str, str]:
+    prefix = asked.reading.target.prefix
+    environ = {name: value for name, value in asked.host.environ.items() if name != "PYTHONHOME"}
+    path = os.pathsep.join((str(prefix / "bin"), environ.get("PATH", os.defpath)))
+    return environ | {"VIRTUAL_ENV": str(prefix), "PATH": path}
+
+
+def _name(asked: Subject) -> str:
+    return asked.profile.name if asked.profile else ""

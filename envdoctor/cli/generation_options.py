@@ -1,0 +1,64 @@
+"""What the commands about kept venvs share: options, the venv a command line means, the question before a change."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from envdoctor import __version__
+from envdoctor.cli.terminal import say
+from envdoctor.documents import profile_store
+from envdoctor.errors import ProfileError, UsageError
+from envdoctor.facts.host import Host
+from envdoctor.model.wording import counted
+from envdoctor.swap.store import Store
+
+if TYPE_CHECKING:  # a restore asks its question without the kept venvs' own code
+    from envdoctor.swap.generations import Generation
+
+VenvOption = Annotated[str, typer.Option("--venv", metavar="VENV", help="Default: $VIRTUAL_ENV, else ./.venv.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+HEAD = {"schema_version": 1, "tool": {"name": "envdoctor", "version": __version__}}
+
+
+def store_of(venv: str, host: Host) -> Store:
+    """Return the store of the venv that was named, else of $VIRTUAL_ENV, else of ./.venv."""
+    return Store.of(Path(host.cwd, venv or host.environ.get("VIRTUAL_ENV", "") or ".venv"))
+
+
+def agreed(question: str) -> bool:
+    """Ask on stderr, since stdout belongs to the result. Raises UsageError where nobody can answer."""
+    if not sys.stdin.isatty():
+        raise UsageError("nobody is there to agree: stdin is no terminal", "look at the plan, then add `--yes`")
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201 - a question is no result
+    answer = sys.stdin.readline()
+    if not answer:
+        raise KeyboardInterrupt
+    return answer.strip().lower() in {"y", "yes"}
+
+
+def launch_hosts(host: Host) -> tuple[Host, ...]:
+    """Return this machine as it is, and as each known profile's launch would see it: that decides where caches lie."""
+    seen = [host]
+    for name in profile_store.names(host.cwd):
+        try:
+            variables = profile_store.find(name, host.cwd).profile.environment.set
+        except ProfileError as error:
+            say(f"warning: {error.message}; where its caches lie is not known")
+            continue
+        seen.append(replace(host, environ={**host.environ, **variables}))
+    return tuple(seen)
+
+
+def line(generation: "Generation") -> str:
+    """Return what a venv is, in one line without its number."""
+    parts = [
+        generation.profile or "not made by envdoctor",
+        f"CPython {generation.python}" if generation.python else "no Python",
+        f"torch {generation.torch}" if generation.torch else "no torch",
+        counted(generation.packages, "package"),
+    ]
+    return ", ".join(parts)

@@ -1,7 +1,0 @@
-"""`envdoctor impact`: what a change would do, told before anything is touched. One module a subcommand."""
-
-SUBCOMMANDS = {name: f"envdoctor.cli.impact_{name}" for name in ("remove", "install")}
-
-
-def impact() -> None:
-    """Tell what removing or installing something would do to a venv, without doing it."""

@@ -1,0 +1,1 @@
+"""Examines one environment: takes the facts, runs the checks, writes the heading."""

@@ -1,0 +1,112 @@
+"""Read an environment, judge it: the one line from a path to a verdict."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from envdoctor import __version__
+from envdoctor.analysis.context import Case
+from envdoctor.checks.registry import judge as judge_case
+from envdoctor.errors import ProbeError
+from envdoctor.facts.context import Options, Reading
+from envdoctor.facts.host import Host
+from envdoctor.facts.target import Target, resolve
+from envdoctor.model.fingerprint import Fingerprint, Unread
+from envdoctor.model.frozen import frozen
+from envdoctor.model.verdict import Verdict
+from envdoctor.probes.registry import chosen
+
+if TYPE_CHECKING:  # importing a profile's and a lock's types costs more than most probes
+    from collections.abc import Iterable
+
+    from envdoctor.model.profile import Profile, Waiver
+    from envdoctor.standards.lock import Lock
+
+
+@frozen
+class Examination:
+    """What was read and what it means."""
+
+    fingerprint: Fingerprint
+    verdict: Verdict
+
+
+def take_fingerprint(target: Target, host: Host, options: Options | None = None) -> Fingerprint:
+    """Run every probe over the target. A probe that fails leaves its reason; nothing of the target is run.
+
+    A venv that is exchanged meanwhile (restore, rollback) is read once more: facts of two would be facts of none.
+    Raises ProbeError when it happens again.
+    """
+    options = options or Options()
+    for _ in range(2):
+        before = _identity(target.prefix)
+        found = written_down(Reading(target=target, host=host, options=options, probes=chosen(options)))
+        if _identity(target.prefix) == before:
+            return found
+    raise ProbeError(
+        f"{target.prefix} was exchanged, or names were moved in it, while it was being read, twice",
+        "a restore, a repair or a rollback is at work on it: run this again when it is done",
+    )
+
+
+def _identity(prefix: Path) -> tuple[tuple[int, int, int], ...]:
+    """Return what a swap changes: the folder, or, of a mount point, what is in it.
+
+    A rename sets the change time of what it moves, so that two swaps, there and back, are seen too.
+    """
+    found = []
+    for path in (prefix, prefix / "pyvenv.cfg"):
+        try:
+            status = path.stat()
+            found.append((status.st_dev, status.st_ino, status.st_ctime_ns))
+        except OSError:
+            found.append((0, 0, 0))
+    return tuple(found)
+
+
+def written_down(reading: Reading) -> Fingerprint:
+    """Return all facts of a reading; one that could not be read leaves its reason."""
+    sections: list[object] = []
+    unread: list[Unread] = []
+    for kind in reading.probes:
+        try:
+            sections.append(reading.fact(kind))
+        except ProbeError as error:
+            unread.append(Unread(section=kind.__name__, reason=error.message))
+    return Fingerprint(
+        target=str(reading.target.prefix),
+        taken_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        tool_version=__version__,
+        sections=tuple(sections),
+        unread=tuple(unread),
+    )
+
+
+def judge(
+    fingerprint: Fingerprint,
+    profile: "Profile | None" = None,
+    lock: "Lock | None" = None,
+    ignore: "Iterable[Waiver]" = (),
+) -> Verdict:
+    """Run every check over a fingerprint."""
+    return judge_case(Case(facts=fingerprint, profile=profile, lock=lock), ignore)
+
+
+def examine(
+    named: str | Path,
+    host: Host,
+    *,
+    profile: "Profile | None" = None,
+    lock: "Lock | None" = None,
+    ignore: "Iterable[Waiver]" = (),
+    ask_nvml: bool = True,
+    source_root: Path | None = None,
+) -> Examination:
+    """Resolve the named environment, read it, judge it. Raises TargetError when it is no environment."""
+    options = Options(
+        ask_nvml=ask_nvml,
+        source_root=source_root,
+        source_files=tuple(profile.sources) if profile else (),
+    )
+    fingerprint = take_fingerprint(resolve(named, host.environ.get("PATH")), host, options)
+    return Examination(fingerprint=fingerprint, verdict=judge(fingerprint, profile, lock, ignore))

@@ -1,0 +1,1 @@
+"""Documents on disk: profiles, fingerprints."""

@@ -1,0 +1,162 @@
+"""Where profiles and locks lie, and reading them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+try:
+    import tomli as toml
+except ModuleNotFoundError:  # the trainer's venv need not hold tomli; the compiled one is 7 times faster
+    import tomllib as toml  # type: ignore[no-redef]
+
+from envdoctor.errors import LockError, ProfileError
+from envdoctor.facts.regular_file import read_regular
+from envdoctor.model.codec import CodecError, decode
+from envdoctor.model.frozen import frozen
+from envdoctor.model.profile import Profile
+from envdoctor.standards import lock as lock_model
+from envdoctor.standards.lock import Lock
+
+SCHEMA = 1
+_MAXIMUM_PROFILE = 4 * 1024 * 1024
+_MAXIMUM_LOCK = 32 * 1024 * 1024
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+@frozen
+class ProfileFile:
+    """A profile that was read, and where its parts lie."""
+
+    profile: Profile
+    path: Path
+    lock_path: Path
+    """Where the lock is looked for; it need not exist for the profile to be read."""
+
+
+def find(name_or_path: str, start: Path) -> ProfileFile:
+    """Return the profile of that name, or at that path.
+
+    A name is looked up as `profiles/NAME.toml` in `start` and its parents, then among the profiles of the package.
+    Raises ProfileError, naming the file and the key, when there is none or it is malformed.
+    """
+    if "/" in name_or_path or name_or_path.endswith(".toml"):
+        path = start / name_or_path
+        if not path.is_file():
+            raise ProfileError(f"there is no profile at {path}", _known(start))
+        return read(path)
+    for folder in _folders(start):
+        path = folder / f"{name_or_path}.toml"
+        if path.is_file():
+            return read(path)
+    raise ProfileError(f"no profile is called `{name_or_path}`", _known(start))
+
+
+def names(start: Path) -> Mapping[str, Path]:
+    """Return profile name -> file, sorted by name; of two with one name the nearer to `start` is meant."""
+    found: dict[str, Path] = {}
+    for folder in _folders(start):
+        for path in folder.glob("*.toml"):
+            found.setdefault(path.stem, path)
+    return dict(sorted(found.items()))
+
+
+def read(path: Path) -> ProfileFile:
+    """Read one profile file. Raises ProfileError with the file and the key."""
+    profile: Profile = _decode(path, _load(path))
+    if profile.schema != SCHEMA:
+        raise ProfileError(f"{path}: schema: expected {SCHEMA}, got {profile.schema}", "update envdoctor")
+    if profile.name != path.stem:
+        raise ProfileError(f"{path}: name: `{profile.name}` is not the file's name", f'write name = "{path.stem}"')
+    if Path(profile.lock.file).name != profile.lock.file:
+        raise ProfileError(
+            f"{path}: lock.file: `{profile.lock.file}` is no plain file name", "name a file of lockfiles/"
+        )
+    _refuse_nonsense(profile, path)
+    return ProfileFile(profile=profile, path=path, lock_path=_lock_path(path, profile.lock.file))
+
+
+def _refuse_nonsense(profile: Profile, path: Path) -> None:
+    """Raise ProfileError for values of the right type that mean nothing."""
+    for at, waiver in enumerate(profile.waivers):
+        if not waiver.reason.strip():
+            raise ProfileError(f"{path}: waivers[{at}].reason: empty", f"say why {waiver.code} is accepted")
+    if profile.gpu.count < 0:
+        raise ProfileError(f"{path}: gpu.count: {profile.gpu.count} is no number of GPUs", "use 0 for none")
+    for key, value in (("minimum", profile.driver.minimum), ("below", profile.driver.below)):
+        if value and not all(part.isdecimal() for part in value.split(".")):
+            raise ProfileError(f"{path}: driver.{key}: `{value}` is no driver version", "write it as 525.60.13")
+
+
+def load_lock(file: ProfileFile) -> Lock:
+    """Read the profile's lock: hashed requirements, or PEP 751. Raises LockError, naming the file and what is wrong."""
+    if not file.lock_path.exists():
+        raise LockError(
+            f"{file.lock_path}: the lock of profile {file.profile.name} is missing",
+            f"put it there, or correct lock.file in {file.path}",
+        )
+    return read_lock(file.lock_path)
+
+
+def read_lock(path: Path) -> Lock:
+    """Read a lock file. Raises LockError, naming the file and what is wrong."""
+    try:
+        text = read_regular(path, _MAXIMUM_LOCK).decode("utf-8")
+    except OSError as error:
+        raise LockError(f"{path}: {error.strerror}", "the lock must be a readable UTF-8 text file") from error
+    except UnicodeDecodeError as error:
+        raise LockError(f"{path}: {error}", "the lock must be a readable UTF-8 text file") from error
+    return _load_pylock(text, path) if path.suffix == ".toml" else lock_model.parse(text, str(path))
+
+
+def _load_pylock(text: str, path: Path) -> Lock:
+    from envdoctor.standards import pylock  # noqa: PLC0415 - packaging's reader costs more than a whole check
+
+    try:
+        data = _parsed(text)
+    except ValueError as error:
+        raise LockError(f"{path}: not TOML: {error}", "correct the file, or lock again") from error
+    if not pylock.is_pylock(path.name):
+        raise LockError(f"{path}: PEP 751 does not allow this file name", "call it pylock.NAME.toml")
+    return pylock.parse(data, str(path))
+
+
+def _folders(start: Path) -> list[Path]:
+    near = [parent / "profiles" for parent in (start, *start.parents)]
+    # An editable install keeps the data at the repository's top level, a wheel inside the package.
+    return [*near, _PACKAGE / "_data" / "profiles", _PACKAGE.parent / "profiles"]
+
+
+def _lock_path(profile: Path, name: str) -> Path:
+    beside = profile.parent / name
+    usual = profile.parent.parent / "lockfiles" / name
+    return beside if beside.is_file() and not usual.is_file() else usual
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        return _parsed(read_regular(path, _MAXIMUM_PROFILE).decode("utf-8"))
+    except ValueError as error:
+        raise ProfileError(f"{path}: not TOML: {error}", "correct the file") from error
+    except OSError as error:
+        raise ProfileError(f"{path}: {error.strerror}", "the profile must be a readable file") from error
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    """Return the document; raise ValueError for what is no TOML, or is nested deeper than any parser follows."""
+    try:
+        return toml.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _decode(path: Path, data: dict[str, Any]) -> Profile:
+    try:
+        profile: Profile = decode(Profile, data)
+    except CodecError as error:
+        raise ProfileError(f"{path}: {error}", "correct the key; docs/profiles.md lists all of them") from error
+    return profile
+
+
+def _known(start: Path) -> str:
+    known = ", ".join(names(start))
+    return f"known here: {known}" if known else "give the path of a profile, or run where profiles/ lies"

@@ -1,0 +1,1 @@
+"""What every probe uses: the host, the target, the reading, regular files, memos."""

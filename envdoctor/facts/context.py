@@ -1,0 +1,74 @@
+"""One reading of one environment: probes ask it for other probes' facts, each is read once."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from envdoctor.errors import ProbeError
+from envdoctor.facts.host import Host
+from envdoctor.facts.target import Target
+from envdoctor.model.frozen import frozen
+
+Section = TypeVar("Section")
+Probe = Callable[["Reading"], Any]
+
+
+@frozen
+class Options:
+    """What a reading may spend."""
+
+    ask_nvml: bool = True
+    """Ask the driver through NVML in a child process; the gate does not."""
+    source_root: Path | None = None
+    """Project root of the training code."""
+    source_files: tuple[str, ...] = ()
+    """Files under `source_root` to hash."""
+    contents: bool = False
+    """Digest every RECORD, so that the stack as a whole has a digest."""
+    deep: bool = False
+    """Hash every file that a RECORD states a hash for."""
+    only_remembered: bool = False
+    """Take what costs seconds from an earlier run, or leave it out: the gate does."""
+    progress: Callable[[int, int], None] | None = None
+    """Called with (bytes done, bytes in all) while that goes on."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Reading:
+    """Facts of one target on one host, read on demand."""
+
+    target: Target
+    host: Host
+    options: Options
+    probes: Mapping[type, Probe]
+    read: dict[type, object] = field(default_factory=dict)
+    failed: dict[type, str] = field(default_factory=dict)
+    shared: dict[type, object] = field(default_factory=dict)
+    """In-memory material of several probes (the RECORD index) that is too large for a fingerprint."""
+
+    def fact(self, kind: type[Section]) -> Section:
+        """Return the section of that type, running its probe the first time; raise ProbeError when it failed."""
+        if kind in self.failed:
+            raise ProbeError(self.failed[kind])
+        if kind not in self.read:
+            try:
+                self.read[kind] = self.probes[kind](self)
+            except ProbeError as error:
+                self.failed[kind] = error.message
+                raise
+            except OSError as error:
+                reason = f"{error.filename or self.target.prefix}: {error.strerror or error}"
+                self.failed[kind] = reason
+                raise ProbeError(reason) from error
+        section = self.read[kind]
+        assert isinstance(section, kind)  # noqa: S101 - the registry maps a type to the probe that returns it
+        return section
+
+    def material(self, kind: type[Section], make: Callable[["Reading"], Section]) -> Section:
+        """Return in-memory material of that type, made once."""
+        if kind not in self.shared:
+            self.shared[kind] = make(self)
+        made = self.shared[kind]
+        assert isinstance(made, kind)  # noqa: S101 - `make` returns the type it is kept under
+        return made

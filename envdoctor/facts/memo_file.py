@@ -1,0 +1,45 @@
+"""Where what was read is remembered between runs: one small file an environment, below $XDG_CACHE_HOME/envdoctor."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterable
+from hashlib import sha256
+from pathlib import Path
+
+from envdoctor.facts.host import Host
+
+_KEPT = 64
+"""Memo files of one kind; the ones used longest ago go first."""
+
+
+def memo_path(kind: str, prefix: Path, host: Host) -> Path:
+    """Return the memo of an environment for one kind of fact ("digests")."""
+    cache = Path(host.environ.get("XDG_CACHE_HOME") or host.home / ".cache")
+    # The specification has relative values ignored (XDG Base Directory, "Environment variables").
+    folder = (cache if cache.is_absolute() else host.home / ".cache") / "envdoctor" / kind
+    return folder / f"{sha256(os.fsencode(prefix)).hexdigest()[:32]}.memo"
+
+
+def write_memo(path: Path, data: bytes) -> None:
+    """Write a memo in one step: of two processes the later one wins, whole. Raise OSError when it cannot be."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor, written = tempfile.mkstemp(prefix=".", suffix=".memo", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(written, path)  # noqa: PTH105 - mkstemp gives a string
+    except BaseException:
+        os.unlink(written)  # noqa: PTH108 - as above
+        raise
+    # Only whole memos: the temporary one of another process may be gone between its listing and a look at it.
+    for old in _by_age(path.parent.glob("[!.]*.memo"))[:-_KEPT]:
+        old.unlink(missing_ok=True)
+
+
+def _by_age(memos: Iterable[Path]) -> list[Path]:
+    aged = []
+    for memo in memos:
+        with contextlib.suppress(FileNotFoundError):  # another process made room, too
+            aged.append((memo.stat().st_mtime, memo))
+    return [memo for _, memo in sorted(aged)]

@@ -1,1 +1,0 @@
-"""Comparing and reaching several nodes."""

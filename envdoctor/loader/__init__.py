@@ -1,0 +1,1 @@
+"""glibc's loader and the import of torch, simulated."""

@@ -1,0 +1,1 @@
+"""Probes of what would be loaded: libraries, symbols, the torch build."""

@@ -1,0 +1,124 @@
+"""The bytes of every file against the hash its RECORD states."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from envdoctor.facts.context import Reading
+from envdoctor.probes.venv import digest_memo, uv_cache
+from envdoctor.probes.venv.distributions import Distribution, Distributions
+from envdoctor.probes.venv.file_digests import FileDigests, Hashing, Wanted, usable
+from envdoctor.probes.venv.records import Fields, RecordIndex, index
+
+
+class Mismatch(NamedTuple):
+    """A row whose file holds other bytes, or could not be hashed."""
+
+    owner: int
+    """Index into `Distributions.items`."""
+    row: Fields
+    found: str
+    """The hash field of the bytes on disk; empty when they could not be hashed."""
+    reason: str
+    """Why not; empty when they were."""
+
+
+class _Pending(NamedTuple):
+    owner: int
+    row: Fields
+    key: bytes
+    algorithm: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Comparison:
+    """What comparing gave. `digests` also tells the bytes of paths that several distributions claim."""
+
+    digests: FileDigests
+    files: int = 0
+    """Rows whose file was compared."""
+    without_hash: int = 0
+    bytecode: int = 0
+    altered: list[Mismatch] = field(default_factory=list)
+    unverified: list[Mismatch] = field(default_factory=list)
+    pending: list[_Pending] = field(default_factory=list)
+    keys: list[tuple[str, bytes]] = field(default_factory=list)
+    """(algorithm, key) of every file with a usable hash."""
+
+    def take(self, at: int, rows: Sequence[Fields], keys: Mapping[str, bytes], site: str, hashing: Hashing) -> None:
+        """Compare one distribution's rows with what is remembered and hand the others to `hashing`.
+
+        `keys` has path as written -> key of the file (digest_memo.key_of). A path whose file is missing, no file, of
+        another size than recorded, or bytecode has none.
+        """
+        new = list(self._unknown(at, rows, keys))
+        self.pending += new
+        hashing.add(
+            Wanted(algorithm, key, f"{site}/{row[0]}", digest_memo.size_of(key)) for _, row, key, algorithm in new
+        )
+
+    def _unknown(self, at: int, rows: Sequence[Fields], keys: Mapping[str, bytes]) -> Iterator[_Pending]:
+        known = self.digests.memo.known.get("sha256", {})
+        for row in rows:
+            path, stated, _ = row
+            key = keys.get(path)
+            # "sha256=" has seven characters; another algorithm's digest has another length, so it never fits here.
+            if key and known.get(key) == stated[7:].encode("utf-8", "replace"):
+                self.files += 1
+                self.keys.append(("sha256", key))
+            elif not key:
+                self.bytecode += path.endswith(".pyc")
+            elif not stated:
+                self.without_hash += 1
+            elif not (algorithm := usable(stated)):
+                reason = "RECORD states no hash that a file can be compared with"
+                self.unverified.append(Mismatch(at, row, "", reason))
+            else:
+                self.keys.append((algorithm, key))
+                if algorithm != "sha256" and self._digest(algorithm, key) == stated:
+                    self.files += 1
+                else:
+                    # Known to differ, it is hashed again: only what is read now may accuse a file.
+                    yield _Pending(at, row, key, algorithm)
+
+    def judge(self, records: RecordIndex, items: Sequence[Distribution]) -> None:
+        """Compare what was pending, now that it is hashed, and remember it."""
+        for at, row, key, algorithm in self.pending:
+            found = self._digest(algorithm, key)
+            problem = self.digests.problems.get((algorithm, key))
+            if problem is not None or not found:
+                self.unverified.append(Mismatch(at, row, "", problem or "it was not hashed"))
+                continue
+            self.files += 1
+            if found == row[1].rstrip("="):
+                continue
+            claims = records.contested.get(os.path.normpath(f"{items[at].site}/{row[0]}"), ())
+            # The bytes of another owner are that check's business; equal ones are told once, for the first owner.
+            others = (claim.hash.rstrip("=") == found or (one < at and claim.hash == row[1]) for one, claim in claims)
+            if not any(others):
+                self.altered.append(Mismatch(at, row, found, ""))
+        if self.pending:
+            self.digests.remember(self.keys)
+
+    def _digest(self, algorithm: str, key: bytes) -> str:
+        digest = self.digests.get(algorithm, key)
+        return f"{algorithm}={digest.decode()}" if digest is not None else ""
+
+
+def comparison(reading: Reading) -> Comparison:
+    """Return the comparison of this reading's environment: empty at first, with what earlier runs remember."""
+    return reading.material(Comparison, _begin)
+
+
+def _begin(reading: Reading) -> Comparison:
+    index(reading)
+    memo = digest_memo.load(reading.target.prefix, reading.host)
+    return Comparison(digests=FileDigests(memo=memo, roots=link_roots(reading)))
+
+
+def link_roots(reading: Reading) -> tuple[str, ...]:
+    """Return the folders a file that is a symlink may lead into: the environment's own and uv's cache."""
+    sites = (item.site for item in reading.fact(Distributions).items)
+    folders = {str(reading.target.prefix), str(uv_cache.folder(reading.host)), *sites}
+    return tuple(os.path.realpath(folder) + os.sep for folder in sorted(folders))

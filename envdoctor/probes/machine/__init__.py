@@ -1,0 +1,1 @@
+"""Probes of the machine: variables, driver, GPUs, toolchain, mounts."""

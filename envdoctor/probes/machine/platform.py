@@ -1,0 +1,44 @@
+"""What kind of machine this is: bare, a container, WSL."""
+
+from envdoctor.facts.context import Reading
+from envdoctor.facts.host import Host
+from envdoctor.model.frozen import frozen
+
+
+@frozen
+class Platform:
+    """The kernel and what stands between it and this process."""
+
+    kernel: str
+    """As /proc/sys/kernel/osrelease says it; empty when unreadable."""
+    container: str
+    """docker, podman, kubernetes, singularity, lxc or "container"; empty outside of one."""
+    wsl: bool
+    """Windows Subsystem for Linux: the driver lives in Windows, libcuda in /usr/lib/wsl/lib."""
+
+
+def probe(reading: Reading) -> Platform:
+    """Look at the marker files and variables that container engines document."""
+    kernel = _text(reading.host, "sys/kernel/osrelease")
+    return Platform(kernel=kernel, container=_container(reading.host), wsl="microsoft" in kernel.lower())
+
+
+def _container(host: Host) -> str:
+    environ = host.environ
+    if environ.get("KUBERNETES_SERVICE_HOST"):
+        return "kubernetes"
+    if environ.get("APPTAINER_CONTAINER") or environ.get("SINGULARITY_CONTAINER"):
+        return "singularity"
+    if (host.root / ".dockerenv").exists():
+        return "docker"
+    if (host.root / "run/.containerenv").exists():
+        return "podman"
+    # systemd-nspawn and lxc set `container` for their first process; it reaches ours only inside.
+    return environ.get("container", "") and ("lxc" if environ["container"] == "lxc" else "container")
+
+
+def _text(host: Host, name: str) -> str:
+    try:
+        return (host.proc / name).read_text(errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,1 @@
+"""Probes of the venv: interpreter, distributions, RECORDs, files."""

@@ -1,0 +1,231 @@
+"""Installed distributions, from the headers of their dist-info folders."""
+
+import errno
+import json
+import os
+import re
+import stat
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from envdoctor.model.frozen import frozen
+from envdoctor.standards.names import normalized
+from envdoctor.facts.context import Reading
+from envdoctor.facts.regular_file import read_regular
+from envdoctor.probes.venv.search_path import SearchPath
+
+_MAXIMUM_METADATA = 4 * 1024 * 1024
+_MAXIMUM_SMALL = 256 * 1024
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
+_BLANK_LINE = re.compile(rb"\r?\n\r?\n")
+_NO_NAME = re.compile(r"[^A-Za-z0-9.]+")
+
+
+@frozen
+class Distribution:
+    """One dist-info (or egg-info) folder."""
+
+    name: str
+    """Normalized."""
+    version: str
+    """As METADATA says it; empty when there is no METADATA."""
+    site: str
+    """The sys.path folder it lies in."""
+    origin: str
+    """Why that folder is on sys.path."""
+    folder: str
+    """Name of the metadata folder."""
+    has_metadata: bool
+    has_record: bool
+    installer: str
+    requires: tuple[str, ...]
+    requires_python: str
+    direct_url: str
+    """URL of direct_url.json: installed from a path, a VCS or an archive; empty for an index."""
+    editable: bool
+    tags: tuple[str, ...]
+    """Wheel tags of WHEEL."""
+    unreadable: bool = False
+    """Its METADATA or RECORD may be there: looking was refused, or the disk failed."""
+    no_folder: bool = False
+    """There is something else where its metadata folder should be: a file, or a link that leads nowhere."""
+    source_gone: bool = False
+    """Editable, and the source folder it names does not exist."""
+    shadowed: bool = False
+    """An earlier sys.path folder holds a distribution of the same name."""
+
+
+@frozen
+class Leftover:
+    """A folder or file that pip renamed before an uninstall (`~orch` for `torch`) and never removed."""
+
+    path: str
+    name: str
+    """Normalized, as the METADATA inside says it; empty where there is none."""
+    version: str
+
+
+@frozen
+class Distributions:
+    """All distributions on sys.path, in sys.path order, then by name."""
+
+    items: tuple[Distribution, ...]
+    leftovers: tuple[Leftover, ...]
+    """What an interrupted pip left behind."""
+    unreadable: tuple[str, ...]
+    """Metadata files that could not be read, each with its reason."""
+
+    def active(self, name: str) -> Distribution | None:
+        """Return the distribution of that normalized name that wins, or None."""
+        return next((item for item in self.items if item.name == name and not item.shadowed), None)
+
+
+def probe(reading: Reading) -> Distributions:
+    """Scan every site folder of sys.path."""
+    found: list[Distribution] = []
+    leftovers: list[Leftover] = []
+    unreadable: list[str] = []
+    for entry in reading.fact(SearchPath).site_dirs:
+        # Paths are strings here: of five small files for each distribution, making the Paths cost as much as reading.
+        site = str(Path(entry.path))
+        names = sorted(os.listdir(site))  # noqa: PTH208 - names only, and fast
+        leftovers += [_leftover(Path(site, name), unreadable) for name in names if name.startswith("~")]
+        found += [
+            _read(site, entry.origin, name, unreadable)
+            for name in names
+            if name.endswith((".dist-info", ".egg-info")) and not name.startswith("~")
+        ]
+    return Distributions(items=_mark_shadowed(found), leftovers=tuple(leftovers), unreadable=tuple(unreadable))
+
+
+def _leftover(path: Path, unreadable: list[str]) -> Leftover:
+    headers, _ = _headers(f"{path}/METADATA", unreadable) if path.suffix == ".dist-info" else ([], False)
+    name = _first(headers, "name")
+    return Leftover(path=str(path), name=normalized(name) if name else "", version=_first(headers, "version"))
+
+
+def _mark_shadowed(found: list[Distribution]) -> tuple[Distribution, ...]:
+    # Within one folder importlib.metadata's answer depends on directory order; the complete one is taken as meant.
+    best: dict[str, Distribution] = {}
+    for item in found:
+        other = best.get(item.name)
+        if other is None or (other.site == item.site and _rank(item) > _rank(other)):
+            best[item.name] = item
+    return tuple(item if best[item.name] is item else replace(item, shadowed=True) for item in found)
+
+
+def _rank(item: Distribution) -> tuple[bool, bool]:
+    return (item.has_metadata, item.has_record)
+
+
+def _read(site: str, origin: str, folder: str, unreadable: list[str]) -> Distribution:
+    at = f"{site}/{folder}"
+    egg = folder.endswith(".egg-info")
+    headers, has_metadata = _headers(
+        at if egg and os.path.isfile(at) else f"{at}/{'PKG-INFO' if egg else 'METADATA'}",  # noqa: PTH113
+        unreadable,
+    )
+    stem = folder.rpartition(".")[0]
+    stem_name, _, stem_version = stem.partition("-")
+    direct_url, editable = _direct_url(f"{at}/direct_url.json", unreadable)
+    has_record = os.path.lexists(f"{at}/RECORD")
+    incomplete = not egg and not (has_metadata and has_record)
+    refused = incomplete and (_is_refused(f"{at}/RECORD") or _is_refused(f"{at}/METADATA"))
+    return Distribution(
+        name=_name(_first(headers, "name"), stem_name, at, unreadable),
+        version=_first(headers, "version") or ("" if has_metadata else stem_version),
+        site=site,
+        origin=origin,
+        folder=folder,
+        has_metadata=has_metadata,
+        # One that is no file is said where it is read; that is not the same as having none.
+        has_record=has_record,
+        unreadable=refused,
+        no_folder=incomplete and not refused and not os.path.isdir(at),  # noqa: PTH112 - a string path
+        installer=_small(f"{at}/INSTALLER", unreadable).strip(),
+        requires=tuple(value for key, value in headers if key == "requires-dist"),
+        requires_python=_first(headers, "requires-python"),
+        direct_url=direct_url,
+        editable=editable,
+        source_gone=editable and direct_url.startswith("file://") and not _source(direct_url).is_dir(),
+        tags=_tags(f"{at}/WHEEL", unreadable),
+    )
+
+
+def _is_refused(path: str) -> bool:
+    """Tell whether nothing can be said of a file, not even whether it is there."""
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode) and not os.access(path, os.R_OK)  # noqa: PTH116 - a string path
+    except OSError as error:
+        return error.errno not in _NOT_THERE
+
+
+def _name(stated: str, stem: str, at: str, unreadable: list[str]) -> str:
+    folder = normalized(stem) if _NAME.match(stem) and at.endswith(".dist-info") else ""
+    if folder and _NAME.match(stated) and normalized(stated) != folder:
+        # Installers write the wheel's name into both; a reinstall of the other name may bring somebody else's package.
+        unreadable.append(f"{at}: its METADATA names {stated!r:.80}, its folder {stem!r}; the folder is believed")
+        return folder
+    if _NAME.match(stated):
+        return normalized(stated)
+    if stated:
+        unreadable.append(f"{at}: its METADATA gives no distribution name but {stated[:60]!r}")
+    # It is put into commands to paste: whatever is no letter, digit or dot cannot stand in it.
+    return normalized(_NO_NAME.sub("-", stem)).strip("-") or "unnamed"
+
+
+def _first(headers: list[tuple[str, str]], wanted: str) -> str:
+    return next((value for key, value in headers if key == wanted), "")
+
+
+def _headers(path: str, unreadable: list[str]) -> tuple[list[tuple[str, str]], bool]:
+    try:
+        data = read_regular(path, _MAXIMUM_METADATA)
+    except FileNotFoundError:
+        return [], False
+    except OSError as error:
+        unreadable.append(f"{path}: {error.strerror or error}")
+        return [], False
+    headers: list[tuple[str, str]] = []
+    # What follows the first blank line is the project's README, often a hundred times as long.
+    head = _BLANK_LINE.split(data, 1)[0].replace(b"\r\n", b"\n")
+    for line in head.decode("utf-8-sig", "replace").split("\n"):
+        if line and line[0] not in " \t":
+            key, _, value = line.partition(":")
+            headers.append((key.strip().lower(), value.strip()))
+    return headers, any(key == "name" for key, _ in headers)
+
+
+def _small(path: str, unreadable: list[str]) -> str:
+    try:
+        return read_regular(path, _MAXIMUM_SMALL).decode("utf-8", "replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError as error:
+        unreadable.append(f"{path}: {error.strerror or error}")
+        return ""
+
+
+def _direct_url(path: str, unreadable: list[str]) -> tuple[str, bool]:
+    text = _small(path, unreadable)
+    if not text:
+        return "", False
+    try:
+        data = json.loads(text)
+        url = data["url"]
+        editable = bool(data.get("dir_info", {}).get("editable", False))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        unreadable.append(f"{path}: not a direct_url document ({type(error).__name__})")
+        return "", False
+    return str(url), editable
+
+
+def _source(url: str) -> Path:
+    return Path(unquote(urlsplit(url).path).replace("\0", ""))
+
+
+def _tags(path: str, unreadable: list[str]) -> tuple[str, ...]:
+    lines = _small(path, unreadable).splitlines()
+    return tuple(line.partition(":")[2].strip() for line in lines if line.lower().startswith("tag:"))

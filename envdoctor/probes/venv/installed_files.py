@@ -1,0 +1,262 @@
+"""What every RECORD promises, against what lies on disk: existence and size, no contents but of contested ties."""
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from envdoctor.elf import reader
+from envdoctor.errors import ElfError
+from envdoctor.model.frozen import frozen
+from envdoctor.probes.loading.comparison import comparison, link_roots
+from envdoctor.facts.context import Reading
+from envdoctor.probes.venv.digest_memo import DigestMemo, key_of
+from envdoctor.probes.venv.distributions import Distribution, Distributions
+from envdoctor.probes.venv.file_digests import FileDigests, Hashing
+from envdoctor.probes.venv.importers import importer_of, lone_module
+from envdoctor.probes.venv.records import Fields, RecordIndex, index, recorded_size
+from envdoctor.probes.venv.uv_cache import UvCache
+from envdoctor.probes.venv.content_owner import ToldBy, WhoseBytes
+
+BYTECODE = (".pyc", "/__pycache__")
+"""Ends of paths that say nothing about a distribution: bytecode, and the folders that virtualenv lists for it."""
+_KIND_OF_FILE, _REGULAR, _ANYBODY = 0o170000, stat.S_IFREG, 0o111
+Kind = Literal["missing", "resized", "not a file", "unreadable", "not executable"]
+
+
+@frozen
+class Fault:
+    """A file that is not as its owner's RECORD says."""
+
+    path: str
+    """Relative to the prefix (or absolute in a leaked folder)."""
+    owner: str
+    kind: Kind
+    recorded_size: int
+    size: int
+    """-1 when there is none."""
+    cached_at: str = ""
+    """The same file in uv's cache, which a change in place changes too; empty when it shares none."""
+    published_at: str = ""
+    """uv's cache has the file at this size since it unpacked that wheel: its own RECORD is wrong. Empty: not known."""
+    in_the_way: str = ""
+    """For a missing file: what stands where one of its folders should be, relative to the prefix; empty for nothing."""
+
+
+@frozen
+class Claim:
+    """One owner of a contested path."""
+
+    owner: str
+    version: str
+    hash: str
+    size: int
+
+
+@frozen
+class Contested:
+    """A path in the RECORD of several distributions that do not agree on its bytes."""
+
+    path: str
+    claims: tuple[Claim, ...]
+    on_disk: tuple[str, ...]
+    """Owners whose RECORD the bytes on disk match; empty when none does or it could not be told."""
+    told_by: ToldBy
+    imported_by: str = ""
+    """For a module that is one file beside the packages: a file of its owners that imports it; empty for none."""
+
+
+@frozen
+class Owner:
+    """How one distribution's RECORD fared."""
+
+    name: str
+    version: str
+    files: int
+    bytes: int
+    missing: int
+    resized: int
+    record_sha256: str
+    """Digest of the rows that the wheel brought, so that two fingerprints can be compared by content."""
+
+
+@frozen
+class InstalledFiles:
+    """RECORD truth of the environment."""
+
+    owners: tuple[Owner, ...]
+    faults: tuple[Fault, ...]
+    contested: tuple[Contested, ...]
+    shared_equal: int
+    """Paths with several owners that agree on the bytes (harmless until one is uninstalled)."""
+    outside: tuple[tuple[str, str], ...]
+    """(owner, row) of rows that lead out of the environment; never followed."""
+    malformed: tuple[str, ...]
+
+
+def probe(reading: Reading) -> InstalledFiles:
+    """Stat every RECORD row but bytecode and rows that lead outside; where the options ask for it, hash them all."""
+    items = reading.fact(Distributions).items
+    records = index(reading)
+    prefix = str(reading.target.prefix) + os.sep
+    looked_at = _look_deeply(reading, prefix) if reading.options.deep else _look(reading, prefix)
+    faults = [fault for _, found in looked_at for fault in found]
+    contested, equal = _contested(records, items, prefix, _whose(reading))
+    return InstalledFiles(
+        owners=tuple(owner for owner, _ in looked_at),
+        faults=tuple(_with_twins(faults, reading)),
+        contested=contested,
+        shared_equal=equal,
+        outside=tuple((items[at].name, path) for at, path in records.outside),
+        malformed=tuple(f"{items[at].name}: {reason}" for at, reason in records.malformed),
+    )
+
+
+def _look(reading: Reading, prefix: str) -> list[tuple[Owner, list[Fault]]]:
+    items, records = reading.fact(Distributions).items, index(reading)
+    return [_owner(items[at], rows, records.digests[at], prefix, None) for at, rows in records.rows.items()]
+
+
+def _look_deeply(reading: Reading, prefix: str) -> list[tuple[Owner, list[Fault]]]:
+    """Look as `_look` does, and have each distribution's files hashed while the next one is looked at."""
+    items, records = reading.fact(Distributions).items, index(reading)
+    compared = comparison(reading)
+    # The threads are to have the largest files first, and all of them soon.
+    order = sorted(records.rows, key=lambda at: -max((recorded_size(row[2]) for row in records.rows[at]), default=0))
+    found: dict[int, tuple[Owner, list[Fault]]] = {}
+    with Hashing(compared.digests, reading.options.progress) as hashing:
+        for at in order:
+            keys: dict[str, bytes] = {}
+            found[at] = _owner(items[at], records.rows[at], records.digests[at], prefix, keys)
+            compared.take(at, records.rows[at], keys, items[at].site, hashing)
+    compared.judge(records, items)
+    return [found[at] for at in sorted(found)]
+
+
+def _whose(reading: Reading) -> WhoseBytes:
+    if reading.options.deep:
+        return WhoseBytes(digests=comparison(reading).digests, hash_all=True)
+    return WhoseBytes(digests=FileDigests(memo=DigestMemo(path=None), roots=link_roots(reading)), hash_all=False)
+
+
+def _owner(
+    item: Distribution,
+    rows: Sequence[Fields],
+    digest: str,
+    prefix: str,
+    keys: dict[str, bytes] | None,
+) -> tuple[Owner, list[Fault]]:
+    faults: list[Fault] = []
+    counts = {"missing": 0, "resized": 0}
+    total = 0
+    stat_at = os.stat
+    # Relative to the open site folder the kernel walks a third of each path, 25,000 times.
+    site = os.open(item.site, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for path, stated, recorded in rows:
+            # Bytecode is rewritten by every interpreter; its absence or another size says nothing.
+            if path.endswith(BYTECODE):
+                continue
+            try:
+                status = stat_at(path, dir_fd=site)
+            except OSError as error:
+                kind: Kind = "missing" if isinstance(error, FileNotFoundError | NotADirectoryError) else "unreadable"
+                counts["missing"] += kind == "missing"
+                fault = _fault(item, path, prefix, kind, recorded_size(recorded), -1)
+                blocked = isinstance(error, NotADirectoryError)
+                faults.append(replace(fault, in_the_way=_in_the_way(item.site, path, prefix)) if blocked else fault)
+                continue
+            # virtualenv lists folders as well as the files in them; a row that states nothing can promise one.
+            if not recorded and not stated and stat.S_ISDIR(status.st_mode):
+                continue
+            size = status.st_size
+            total += size
+            if recorded != str(size) and recorded_size(recorded) not in (-1, size):
+                counts["resized"] += 1
+                faults.append(_fault(item, path, prefix, "resized", recorded_size(recorded), size))
+            elif status.st_mode & _KIND_OF_FILE != _REGULAR:
+                faults.append(_fault(item, path, prefix, "not a file", recorded_size(recorded), -1))
+            else:
+                if "/bin/" in path and not status.st_mode & _ANYBODY and _is_program(item.site, path):
+                    faults.append(_fault(item, path, prefix, "not executable", recorded_size(recorded), size))
+                if keys is not None:
+                    keys[path] = key_of(status)
+    finally:
+        os.close(site)
+    owner = Owner(
+        name=item.name,
+        version=item.version,
+        files=len(rows),
+        bytes=total,
+        missing=counts["missing"],
+        resized=counts["resized"],
+        record_sha256=digest,
+    )
+    return owner, faults
+
+
+def _in_the_way(site: str, path: str, prefix: str) -> str:
+    """Return the first part of a path that is no folder, relative to the prefix; it exists, or ENOENT would be said."""
+    at = site
+    for part in path.split("/")[:-1]:
+        at = os.path.normpath(f"{at}/{part}")
+        if not os.path.isdir(at):  # noqa: PTH112 - a string path
+            return at.removeprefix(prefix)
+    return ""
+
+
+def _is_program(site: str, path: str) -> bool:
+    """Tell an ELF program, which names the loader that starts it, from a library or data in a folder called bin."""
+    try:
+        return reader.read(f"{site}/{path}").interpreter is not None
+    except (ElfError, OSError):
+        return False
+
+
+def _with_twins(faults: Sequence[Fault], reading: Reading) -> Iterator[Fault]:
+    items = {item.name: item for item in reading.fact(Distributions).items if not item.shadowed}
+    cache = UvCache(host=reading.host)
+    for fault in faults:
+        owner = items.get(fault.owner) if fault.kind == "resized" else None
+        if owner is None:
+            yield fault
+            continue
+        full = str(reading.target.prefix / fault.path)
+        published = cache.published(full, owner.site, owner.folder, fault.recorded_size)
+        twin = "" if published else cache.twin(full, owner.site, owner.folder)
+        yield replace(fault, cached_at=twin, published_at=published)
+
+
+def _fault(item: Distribution, path: str, prefix: str, kind: Kind, recorded: int, size: int) -> Fault:
+    full = os.path.normpath(os.path.join(item.site, path))  # noqa: PTH118 - faults can be thousands
+    return Fault(path=full.removeprefix(prefix), owner=item.name, kind=kind, recorded_size=recorded, size=size)
+
+
+def _contested(
+    records: RecordIndex, items: Sequence[Distribution], prefix: str, whose: WhoseBytes
+) -> tuple[tuple[Contested, ...], int]:
+    found: list[Contested] = []
+    equal = 0
+    for full, claims in records.contested.items():
+        if full.endswith(BYTECODE):
+            continue
+        if len({row.hash for _, row in claims}) == 1 and claims[0][1].hash:
+            equal += 1
+            continue
+        on_disk, told_by = whose.of(full, claims)
+        module = lone_module(full, {items[at].site for at, _ in claims})
+        importer = importer_of(module, (at for at, _ in claims), records, items) if module else ""
+        found.append(
+            Contested(
+                path=full.removeprefix(prefix),
+                claims=tuple(
+                    Claim(owner=items[at].name, version=items[at].version, hash=row.hash, size=row.size)
+                    for at, row in claims
+                ),
+                on_disk=tuple(items[at].name for at in on_disk),
+                told_by=told_by,
+                imported_by=importer.removeprefix(prefix),
+            )
+        )
+    return tuple(found), equal

@@ -1,0 +1,134 @@
+"""Which interpreter starts when a command is typed: the scripts' shebangs, and what stands first on PATH."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from envdoctor.model.frozen import frozen
+from envdoctor.facts.context import Reading
+from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.probes.venv.records import index
+from envdoctor.facts.regular_file import read_prefix
+
+COMMANDS = ("python", "python3", "torchrun", "accelerate", "deepspeed")
+"""Commands whose worker processes inherit the interpreter of the one that was typed."""
+_HEAD = 1024
+# Where a path is too long for a kernel's shebang, or holds a blank, installers write a shell line that execs Python
+# (distlib's and uv's trampoline): #!/bin/sh, then '''exec' '/path/python' "$0" "$@".
+_TRAMPOLINE = re.compile(r"""^'''exec' (?:'([^']*)'|"([^"$]*)"|([^\s"']+)) "\$0\"""", re.MULTILINE)
+
+
+@frozen
+class Launcher:
+    """What one command name leads to."""
+
+    command: str
+    path: str
+    """The first match on PATH."""
+    interpreter: str
+    """The Python its shebang names; empty when the file is no Python script."""
+    inside: bool
+    """The path lies in this environment's bin folder."""
+
+
+@frozen
+class StrayScript:
+    """A script of the environment's bin folder that starts another Python."""
+
+    name: str
+    interpreter: str
+    exists: bool
+    owner: str
+    """The distribution whose RECORD lists it, or empty."""
+
+
+@frozen
+class Launchers:
+    """Commands and scripts. An environment that is no venv shares its bin folder with the system: nothing is read."""
+
+    on_path: bool
+    """The environment's bin folder is on PATH, and no other environment is the activated one."""
+    commands: tuple[Launcher, ...]
+    """Only where `on_path`: elsewhere PATH is not meant to lead here."""
+    scripts: int
+    """Python scripts in the bin folder."""
+    stray: tuple[StrayScript, ...]
+
+
+def probe(reading: Reading) -> Launchers:
+    """Look the commands up on PATH and read the shebang of every script in a venv's bin folder."""
+    if not reading.fact(Interpreter).is_venv:
+        return Launchers(on_path=False, commands=(), scripts=0, stray=())
+    folder = reading.target.prefix / "bin"
+    environ = reading.host.environ
+    path = environ.get("PATH", "")
+    named = environ.get("VIRTUAL_ENV")
+    meant = not named or _same(Path(named), reading.target.prefix)
+    on_path = meant and any(_same(Path(element), folder) for element in path.split(os.pathsep) if element)
+    scripts = list(_scripts(folder))
+    return Launchers(
+        on_path=on_path,
+        commands=tuple(_commands(path, folder)) if on_path else (),
+        scripts=len(scripts),
+        stray=tuple(_stray(reading, folder, scripts)),
+    )
+
+
+def _commands(path: str, folder: Path) -> Iterator[Launcher]:
+    for command in COMMANDS:
+        found = shutil.which(command, path=path)
+        if found is None:
+            continue
+        inside = _same(Path(found).parent, folder)
+        interpreter = "" if inside else _interpreter(Path(found)) or ""
+        yield Launcher(command=command, path=found, interpreter=interpreter, inside=inside)
+
+
+def _scripts(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield (name, interpreter) of each Python script with an absolute interpreter."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        if entry.is_file(follow_symlinks=False) and (interpreter := _interpreter(Path(entry.path))):
+            yield entry.name, interpreter
+
+
+def _interpreter(path: Path) -> str:
+    """Return the absolute Python that a script starts; empty for anything else."""
+    try:
+        text = read_prefix(path, _HEAD).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    if not text.startswith("#!"):
+        return ""
+    line = text.partition("\n")[0][2:].strip()
+    interpreter = line.split(" ")[0]
+    if Path(interpreter).name == "sh" and (match := _TRAMPOLINE.search(text)):
+        interpreter = next(filter(None, match.groups()), "")
+    name = interpreter.rpartition("/")[2]
+    return interpreter if interpreter.startswith("/") and name.startswith(("python", "pypy")) else ""
+
+
+def _stray(reading: Reading, folder: Path, scripts: list[tuple[str, str]]) -> Iterator[StrayScript]:
+    owners, items = index(reading).owners, reading.fact(Distributions).items
+    home: dict[Path, bool] = {}
+    for name, interpreter in scripts:
+        parent = Path(interpreter).parent
+        if parent not in home:
+            home[parent] = _same(parent, folder)
+        if not home[parent]:
+            at = owners.get(str(folder / name))
+            owner = "" if at is None else items[at].name
+            yield StrayScript(name=name, interpreter=interpreter, exists=Path(interpreter).exists(), owner=owner)
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one == other or one.samefile(other)
+    except OSError:
+        return False

@@ -1,0 +1,285 @@
+"""Every RECORD row of the environment, in memory: who owns which path, and which rows lead out of it."""
+
+import csv
+import hashlib
+import io
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from envdoctor.model.frozen import frozen
+from envdoctor.facts.context import Reading
+from envdoctor.probes.venv.distributions import Distribution, Distributions
+from envdoctor.facts.regular_file import read_regular
+
+_MAXIMUM_RECORD = 32 * 1024 * 1024
+# A stack of 90 distributions has 26,000 rows. A RECORD may claim any number; memory is not for it to decide.
+_MAXIMUM_ROWS = 500_000
+_MAXIMUM_PATH = 4096
+_DIGITS = 20
+_OF_PREFIX = re.compile(r"(/.*/)lib(?:64)?/python3(?:\.\d+t?)?/(?:site|dist)-packages/\Z")
+_NOTES = (b"INSTALLER,", b"RECORD,", b"REQUESTED,", b"direct_url.json,", b"uv_cache.json,")
+
+Fields = list[str]
+"""Path, hash and size of a row, each as written. A plain list: there are tens of thousands."""
+
+
+class Row(NamedTuple):
+    """One claim on a contested path."""
+
+    path: str
+    """As written."""
+    hash: str
+    """"sha256=…" or empty."""
+    size: int
+    """-1 when the row states none."""
+
+
+@frozen
+class RecordIndex:
+    """RECORD rows by distribution, and owners by absolute path."""
+
+    rows: dict[int, list[Fields]]
+    """Index into `Distributions.items` -> its rows that stay inside."""
+    digests: dict[int, str]
+    """The same index -> sha256 of the rows that the wheel brought: equal for one wheel wherever it is installed."""
+    owners: dict[str, int]
+    """Absolute path inside the prefix -> index of the first owner."""
+    contested: dict[str, list[tuple[int, Row]]]
+    """Absolute path -> all owners, where there are several."""
+    outside: list[tuple[int, str]]
+    """Rows that lead out of the environment: (owner, path as written). Never read, hashed or removed."""
+    malformed: list[tuple[int, str]]
+    """Rows or whole RECORDs that could not be read: (owner, reason)."""
+
+
+def index(reading: Reading) -> RecordIndex:
+    """Read every RECORD once."""
+    return reading.material(RecordIndex, _index)
+
+
+def recorded_size(text: str) -> int:
+    """Return the size a row states; -1 for none, or for what is no number."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < _DIGITS else -1
+
+
+def _of_wheel(data: bytes, folder: str) -> bytes:
+    """Return RECORD without the rows that differ between two installs of one wheel.
+
+    Those are scripts, whose first line names the interpreter, and the installer's notes in dist-info. Installers sort
+    the rows by path, so scripts come first and dist-info is one block.
+    """
+    start = 0
+    while data.startswith(b"../", start):
+        start = data.find(b"\n", start) + 1 or len(data)
+    data = b"\n" + data[start:]
+    prefix = f"\n{folder}/".encode("utf-8", "surrogateescape")
+    first, last = data.find(prefix), data.rfind(prefix)
+    if first < 0:
+        return data
+    end = data.find(b"\n", last + 1)
+    end = len(data) if end < 0 else end
+    rows = data[first:end].split(prefix)[1:]
+    kept = [prefix + row for row in rows if not row.startswith(_NOTES)]
+    return data[:first] + b"".join(kept) + data[end:]
+
+
+def _index(reading: Reading) -> RecordIndex:
+    items = reading.fact(Distributions).items
+    indexer = _Indexer(items=items, prefix=str(reading.target.prefix) + os.sep)
+    for at, item in enumerate(items):
+        if item.has_record:
+            indexer.enter(at)
+    return indexer.made
+
+
+@dataclass(slots=True, kw_only=True)
+class _Indexer:
+    """Enters one RECORD after the other. Steps work on whole lists: a loop over all rows costs what a probe costs."""
+
+    items: Sequence[Distribution]
+    prefix: str
+    """With a final slash."""
+    left: int = _MAXIMUM_ROWS
+    links: dict[tuple[str, str], "_Links"] = field(default_factory=dict)
+    made: RecordIndex = field(
+        default_factory=lambda: RecordIndex(rows={}, digests={}, owners={}, contested={}, outside=[], malformed=[])
+    )
+
+    def enter(self, at: int) -> None:
+        item = self.items[at]
+        path = f"{item.site}/{item.folder}/RECORD"
+        try:
+            data = read_regular(path, _MAXIMUM_RECORD)
+        except OSError as error:
+            self.made.malformed.append((at, f"{path}: {error.strerror or error}"))
+            return
+        if data.count(b"\n") >= self.left:
+            self.made.malformed.append((at, f"{path}: not read, there are more than {_MAXIMUM_ROWS} rows in all"))
+            return
+        # A name that is no UTF-8 keeps its bytes, so that the file itself is found.
+        rows = self._rows(at, path, data.decode("utf-8", "surrogateescape"))
+        self.left -= len(rows)
+        rows, paths = self._inside(at, item, rows)
+        mine = dict.fromkeys(paths, at)
+        if len(mine) != len(paths):
+            # Some builders list a file twice; the first row counts.
+            first = dict(zip(reversed(paths), reversed(rows), strict=True))
+            paths = list(mine)
+            rows = [first[path] for path in paths]
+        self.made.digests[at] = hashlib.sha256(_of_wheel(data, item.folder)).hexdigest()
+        self.made.rows[at] = rows
+        if self.made.owners.keys().isdisjoint(mine):
+            self.made.owners.update(mine)
+        else:
+            self._contest(at, rows, paths)
+
+    def _rows(self, at: int, path: str, text: str) -> list[Fields]:
+        rows = [line.rsplit(",", 2) for line in text.split("\n")]
+        if rows[-1] == [""]:
+            rows.pop()
+        if '"' not in text and "\r" not in text and not set(map(len, rows)) - {3}:
+            sizes = [size for _, _, size in rows]
+            written = "".join(sizes)
+            # isdecimal admits other scripts' digits, which int() reads too; a RECORD holds ASCII.
+            if not written or (written.isascii() and written.isdecimal() and len(max(sizes, key=len)) < _DIGITS):
+                return rows
+        return list(self._as_csv(at, path, text))
+
+    def _as_csv(self, at: int, path: str, text: str) -> Iterator[Fields]:
+        try:
+            whole = [fields for fields in csv.reader(io.StringIO(text, newline="")) if fields]
+        except csv.Error:
+            whole = [[]]
+        if all(_is_row(fields) for fields in whole):
+            yield from whole
+            return
+        # Line by line: a quotation mark that is never closed must not swallow every row after it.
+        for number, line in enumerate(text.split("\n"), 1):
+            try:
+                fields = next(csv.reader([line.rstrip("\r")]), [])
+            except csv.Error:
+                fields = ["not a row"]
+            if _is_row(fields):
+                yield fields
+            elif fields:
+                self.made.malformed.append((at, f"{path}:{number}: not a RECORD row"))
+
+    def _inside(self, at: int, item: Distribution, rows: list[Fields]) -> tuple[list[Fields], list[str]]:
+        """Return the rows that stay inside and their absolute paths; the others are noted."""
+        base = item.site + os.sep
+        root = self.prefix if base.startswith(self.prefix) else _root_of(base)
+        links = self.links.setdefault((root, item.site), _Links(root=root, site=item.site))
+        written = "\n".join(["", *[path for path, _, _ in rows], ""])
+        if any(sign in written for sign in ("\n/", "\n.", "\n\n", "/\n", "/.", "//", "\0")):
+            paths = [
+                links.settled(path)
+                if path[:1] in "./" or path.endswith("/") or "/." in path or "//" in path or "\0" in path
+                else base + path
+                for path, _, _ in rows
+            ]
+        else:
+            paths = [base + path for path, _, _ in rows]
+        folders = {path.rpartition("/")[0] for path in paths}
+        out = {folder for folder in folders if not folder or links.lead_out(folder)}
+        if not out:
+            return rows, paths
+        kept: list[tuple[Fields, str]] = []
+        for row, path in zip(rows, paths, strict=True):
+            if path.rpartition("/")[0] in out:
+                self.made.outside.append((at, row[0]))
+            else:
+                kept.append((row, path))
+        return [row for row, _ in kept], [path for _, path in kept]
+
+    def _contest(self, at: int, rows: list[Fields], paths: list[str]) -> None:
+        firsts: dict[int, dict[str, Fields]] = {}
+        for row, path in zip(rows, paths, strict=True):
+            first = self.made.owners.setdefault(path, at)
+            if first == at:
+                continue
+            if path not in self.made.contested:
+                if first not in firsts:
+                    base = self.items[first].site + os.sep
+                    firsts[first] = {os.path.normpath(base + one[0]): one for one in self.made.rows[first]}
+                self.made.contested[path] = [(first, _as_row(firsts[first][path]))]
+            self.made.contested[path].append((at, _as_row(row)))
+
+
+def _is_row(fields: Fields) -> bool:
+    return len(fields) == 3 and (not fields[2] or recorded_size(fields[2]) >= 0)
+
+
+def _root_of(site: str) -> str:
+    """Return the folder that rows of a distribution outside the environment may not climb out of; both end in a slash.
+
+    The base's and the user's site-packages belong to a prefix of their own, whose bin holds their scripts. Any other
+    folder on PYTHONPATH is its own root.
+    """
+    match = _OF_PREFIX.match(site)
+    return match[1] if match else site
+
+
+def _as_row(fields: Fields) -> Row:
+    return Row(fields[0], fields[1], recorded_size(fields[2]))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Links:
+    """Which folders lead out of an environment through a symlink. Nothing is opened to tell."""
+
+    root: str
+    """With a final slash."""
+    site: str
+    known: dict[str, bool] = field(default_factory=dict)
+    """Folder -> whether it, or one above it, is such a link."""
+    straight: dict[int, bool] = field(default_factory=dict)
+    """How often `..` -> whether it leads from the site folder to where its text says."""
+
+    def settled(self, written: str) -> str:
+        """Return the absolute, normalized path of a row; empty when it is absolute, climbs out or names nothing.
+
+        `..` is taken at the beginning only, where launchers need it: behind a folder that is a link it leads elsewhere
+        than the text says.
+        """
+        if not written or written.startswith("/") or "\0" in written or len(written) > _MAXIMUM_PATH:
+            return ""
+        parts = [part for part in written.split("/") if part not in ("", ".")]
+        ups = next((at for at, part in enumerate(parts) if part != ".."), len(parts))
+        if ".." in parts[ups:] or (ups and not self._climbs_straight(ups)):
+            return ""
+        path = os.path.normpath(f"{self.site}/{written}")
+        return path if path.startswith(self.root) else ""
+
+    def _climbs_straight(self, ups: int) -> bool:
+        if ups not in self.straight:
+            climbed = f"{self.site}/{'../' * ups}"
+            self.straight[ups] = os.path.realpath(climbed) == os.path.realpath(os.path.normpath(climbed))
+        return self.straight[ups]
+
+    def lead_out(self, folder: str) -> bool:
+        """Tell whether `folder`, absolute and normalized, lies behind a link out of root and site folder."""
+        if len(folder) > _MAXIMUM_PATH:
+            return False  # no such folder can exist, and its parts are not worth their memory
+        above: list[str] = []
+        leads = self.known.get(folder)
+        while leads is None:
+            above.append(folder)
+            folder = folder.rpartition("/")[0]
+            leads = self.known.get(folder, False if len(folder) < len(self.root) else None)
+        for below in reversed(above):
+            if not leads:
+                try:
+                    leads = stat.S_ISLNK(os.lstat(below).st_mode) and self._out(below)
+                except (OSError, ValueError):
+                    leads = False  # what does not exist leads nowhere
+            self.known[below] = leads
+        return leads
+
+    def _out(self, link: str) -> bool:
+        # A site folder that is itself a link out is where its distributions live; what it holds is inside.
+        real = os.path.realpath(link) + os.sep
+        return not any(real.startswith(os.path.realpath(root) + os.sep) for root in (self.root, self.site))

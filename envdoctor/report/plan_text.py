@@ -1,0 +1,125 @@
+"""A restore's plan and outcome, for people."""
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from envdoctor.model.plan import Change, Plan, SourceChange, User
+from envdoctor.model.wording import counted
+from envdoctor.wheels.urls import shown
+
+if TYPE_CHECKING:  # prune and rollback use this too, and restore nothing
+    from envdoctor.stack.restore import Restored
+
+_LISTED = 12
+_NAMED = 3
+MEANWHILE = "what such a process has open stays the old venv's; what it imports or opens by path later is the new one's"
+
+
+def plan_text(plan: Plan) -> str:
+    """Return the plan as lines of text, ending with a newline."""
+    lines = [
+        f"envdoctor restore  {plan.target}   profile {plan.profile}",
+        "",
+        f"  interpreter  CPython {plan.interpreter.version}  {plan.interpreter.path} ({plan.interpreter.found_via})",
+        f"  lock         {plan.lock}",
+        f"  packages     {_sources(plan)}",
+        f"  venv         {_venv(plan)}",
+    ]
+    lines += _changes(plan.changes) if plan.exists else []
+    lines += _users(plan.users)
+    lines += source_lines(plan.sources)
+    for warning in plan.warnings:
+        lines += ["", f"warning: {warning}"]
+    for missing in plan.unavailable:
+        lines += ["", f"error: {missing.name} {missing.version} is not to be had: {missing.reason}"]
+        lines += [f"  hint: {missing.hint}"]
+    lines += ["", *(f"  {number}. {step}" for number, step in enumerate(plan.steps, 1))]
+    return "\n".join(lines) + "\n"
+
+
+def outcome_text(done: "Restored") -> str:
+    """Return what was done, and the way back."""
+    verified = done.verified
+    counts = f"{counted(verified.distributions, 'package')}, {counted(verified.files, 'file')} ({size(verified.bytes)})"
+    lines = [f"restored {done.target}: {counts} verified by sha256"]
+    if done.kept is not None:
+        lines += kept_lines(done.target, done.kept, done.users)
+    return "\n".join(lines) + "\n"
+
+
+def kept_lines(target: Path, kept: Path, users: Sequence[User]) -> list[str]:
+    """Return where the old venv is, who still runs from it, and the way back."""
+    lines = [f"the old venv is kept at {kept}" + ("" if users else "; no running process uses it")]
+    lines += [f"in use by {user}" for user in users[:_NAMED]]
+    lines += [f"and {len(users) - _NAMED} more"] if len(users) > _NAMED else []
+    lines += [MEANWHILE] if users else []
+    return [*lines, f"to go back: envdoctor rollback --venv {shlex.quote(str(target))}"]
+
+
+def size(count: int) -> str:
+    """Return bytes as people read them: 7.6 GB."""
+    value = float(count)
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit in ("bytes", "kB") else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
+
+def source_lines(changes: Sequence[SourceChange]) -> list[str]:
+    """Return which source files come back, and from where."""
+    return [
+        f"  {'sources' if not index else '':13}{change.path} from commit {change.commit[:12]}"
+        + ("" if change.before else ", which is missing now")
+        for index, change in enumerate(changes)
+    ]
+
+
+def _users(users: Sequence[User]) -> Iterator[str]:
+    for index, user in enumerate(users[:_NAMED]):
+        yield f"  {'in use by' if not index else '':13}{user}"
+    if len(users) > _NAMED:
+        yield f"{'':15}and {len(users) - _NAMED} more (--format json lists all)"
+    if users:
+        yield f"{'':15}{MEANWHILE}"
+
+
+def _sources(plan: Plan) -> str:
+    total = len(plan.packages) + len(plan.unavailable)
+    parts = [f"{plan.cached} in uv's cache"]
+    places = Counter((p.source.kind, p.source.location) for p in plan.packages if not p.source.cached)
+    for (kind, location), count in sorted(places.items()):
+        where = {"backend": f"the {location} index", "configured": "the configured sources"}.get(kind, shown(location))
+        parts.append(f"{count} from {where}")
+    if plan.unavailable:
+        parts.append(f"{len(plan.unavailable)} not to be had")
+    return f"{total}: {', '.join(parts)}; {_download(plan)}"
+
+
+def _download(plan: Plan) -> str:
+    if not plan.download_bytes and not plan.unsized:
+        return "nothing to download"
+    unknown = f" and {plan.unsized} of unknown size" if plan.unsized else ""
+    return f"download {size(plan.download_bytes)}{unknown}"
+
+
+def _venv(plan: Plan) -> str:
+    if not plan.exists:
+        return "does not exist yet"
+    added = sum(not change.before for change in plan.changes)
+    removed = sum(not change.after for change in plan.changes)
+    changed = len(plan.changes) - added - removed
+    python = plan.old_interpreter or "unknown"
+    return f"CPython {python}; {removed} removed, {added} added, {changed} changed, {plan.unchanged} as locked"
+
+
+def _changes(changes: Sequence[Change]) -> Iterator[str]:
+    # What goes and what changes is what a person must see; what comes is in the lock anyway.
+    telling = [change for change in changes if change.before]
+    for change in telling[:_LISTED]:
+        yield f"    - {change.name} {change.before}" + (f" -> {change.after}" if change.after else "")
+    if len(telling) > _LISTED:
+        yield f"    … and {len(telling) - _LISTED} more (--format json lists all)"

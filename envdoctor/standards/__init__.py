@@ -1,0 +1,1 @@
+"""Parsers of the packaging standards: names, requirements, locks, direct_url, installer files."""

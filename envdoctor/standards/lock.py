@@ -1,0 +1,101 @@
+"""A lock: hashed requirements that name no host."""
+
+import re
+from collections.abc import Mapping
+
+from envdoctor.errors import LockError
+from envdoctor.model.frozen import frozen
+from envdoctor.standards.names import normalized
+
+_PIN = re.compile(r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*==\s*(?P<version>[^\s;]+)\s*(?:;\s*(?P<marker>.+))?$")
+_HASH = re.compile(r"--hash=(?P<algorithm>[a-z0-9]+):(?P<digest>[0-9a-f]+)")
+
+
+@frozen
+class LockedPackage:
+    """One pinned distribution: normalized name, exact version, the sha256 of every wheel that fits."""
+
+    name: str
+    version: str
+    hashes: tuple[str, ...]
+    """Hex sha256 digests."""
+    marker: str = ""
+
+    def applies(self, environment: Mapping[str, str]) -> bool:
+        """Tell whether the marker holds in that environment (PEP 508 names -> values)."""
+        if not self.marker:
+            return True
+        from packaging.markers import Marker  # noqa: PLC0415 - slow to import, and most locks have no marker
+
+        return Marker(self.marker).evaluate(dict(environment))
+
+
+@frozen
+class Lock:
+    """A parsed lock. A name stands more than once only under different markers."""
+
+    name: str
+    packages: tuple[LockedPackage, ...]
+
+    def select(self, environment: Mapping[str, str]) -> dict[str, LockedPackage]:
+        """Return normalized name -> the package that applies in that environment."""
+        return {package.name: package for package in self.packages if package.applies(environment)}
+
+
+def parse(text: str, name: str) -> Lock:
+    """Parse `name==version [; marker] --hash=sha256:…` lines (pip's hashed requirements).
+
+    Raises LockError, naming the line, for anything else: a URL, an editable, an option, a range, a missing hash.
+    """
+    logical = text.replace("\\\r\n", " ").replace("\\\n", " ")
+    packages = [
+        _parse_line(line.strip(), name)
+        for line in logical.splitlines()
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
+    if not packages:
+        raise LockError(f"{name}: the lock pins nothing", "a lock line reads `name==version --hash=sha256:…`")
+    _refuse_twice(packages, name)
+    return Lock(name=name, packages=tuple(packages))
+
+
+def _parse_line(line: str, lock: str) -> LockedPackage:
+    hashes = [(match["algorithm"], match["digest"]) for match in _HASH.finditer(line)]
+    requirement = _HASH.sub("", line).split(" #")[0].strip()
+    shown = requirement if len(requirement) <= 80 else requirement[:77] + "..."
+    pin = _PIN.match(requirement)
+    if pin is None:
+        raise LockError(f"{lock}: `{shown}` is not an exact pin", "a lock line reads `name==version --hash=sha256:…`")
+    digests = tuple(digest for algorithm, digest in hashes if algorithm == "sha256" and len(digest) == 64)
+    if not digests or len(digests) != len(hashes):
+        raise LockError(f"{lock}: `{shown}` carries no usable sha256", "lock it again, or add `--hash=sha256:…`")
+    marker = (pin["marker"] or "").strip()
+    try:
+        _validate(pin["version"], marker)
+    except ValueError as error:
+        raise LockError(f"{lock}: `{shown}`: {error}", "correct the line") from error
+    except RecursionError as error:  # packaging before 26.4 parses parentheses by recursion
+        raise LockError(f"{lock}: `{shown}`: the marker is nested too deeply", "correct the line") from error
+    return LockedPackage(name=normalized(pin["name"]), version=pin["version"], hashes=digests, marker=marker)
+
+
+def _validate(version: str, marker: str) -> None:
+    # packaging's errors are all ValueErrors. A check without a profile has no lock and pays for none of this.
+    from packaging.version import Version  # noqa: PLC0415
+
+    Version(version)
+    if marker:
+        from packaging.markers import Marker  # noqa: PLC0415
+
+        Marker(marker)
+
+
+def _refuse_twice(packages: list[LockedPackage], lock: str) -> None:
+    seen: dict[tuple[str, str], LockedPackage] = {}
+    for package in packages:
+        other = seen.setdefault((package.name, package.marker), package)
+        if other is not package:
+            raise LockError(
+                f"{lock}: {package.name} is pinned twice ({other.version} and {package.version})",
+                "keep one line, or give each its own marker",
+            )

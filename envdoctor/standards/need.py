@@ -1,0 +1,172 @@
+"""Requires-Dist lines taken apart and decided, without packaging where the line is of the usual kind.
+
+packaging decides the rest: versions with pre-releases or epochs, markers that mix parentheses with `or`. Importing it
+and parsing some hundred lines costs more than all other checks together, and in a healthy environment hardly a line
+needs it.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+
+from envdoctor.model.frozen import frozen
+from envdoctor.standards.names import normalized
+
+_LINE = re.compile(
+    r"^\s*(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[(?P<extras>[^\]]*)\])?\s*"
+    r"(?:@\s*(?P<url>[^\s;]+)|\(?(?P<specifier>(?:[~=!<>][^;@()\[\]]*)?)\)?)\s*(?:;\s*(?P<marker>.+))?$"
+)
+_ATOM = re.compile(
+    r"""^\s*(?P<name>\w+)\s*(?P<operator>===?|!=|<=?|>=?)\s*(?P<quote>["'])(?P<value>[^"']*)(?P=quote)\s*$"""
+)
+_CLAUSE = re.compile(
+    r"^\s*(?P<operator>~=|==|!=|<=|>=|<|>)\s*(?P<release>\d+(?:\.\d+)*)(?P<pre>[._-]?(?:a|b|rc)[._-]?\d+)?(?P<prefix>\.\*)?\s*$"
+)
+_EXTRA = re.compile(r"""\bextra\s*==\s*["']([^"']*)["']""")
+_OR = re.compile(r"\bor\b")
+_AND = re.compile(r"\band\b")
+_VERSION = re.compile(r"^(?P<release>\d+(?:\.\d+)*)(?P<rest>(?:[.-]?(?:a|b|rc|post|dev)\d*)*)(?:\+[A-Za-z0-9.]+)?$")
+_NUMBERS = frozenset({"python_version", "python_full_version", "implementation_version"})
+
+
+@frozen
+class Need:
+    """One requirement."""
+
+    name: str
+    """Normalized."""
+    extras: tuple[str, ...]
+    """Normalized, of the required distribution."""
+    specifier: str
+    """">=1.1.0,<2"; empty for any version and for a URL."""
+    marker: str
+
+
+def parse_need(line: str) -> Need | None:
+    """Return the parsed line, or None when it is malformed: it then requires nothing."""
+    match = _LINE.match(line)
+    if match is None:
+        return None
+    extras = tuple(normalized(extra.strip()) for extra in (match["extras"] or "").split(",") if extra.strip())
+    return Need(
+        name=normalized(match["name"]),
+        extras=extras,
+        specifier=(match["specifier"] or "").strip(),
+        marker=(match["marker"] or "").strip(),
+    )
+
+
+def holds(marker: str, environment: Mapping[str, str], extras: Collection[str] = ()) -> bool:
+    """Tell whether a marker holds in that environment (PEP 508 names -> values) for a distribution with those extras.
+
+    A marker that cannot be parsed does not hold.
+    """
+    if not marker:
+        return True
+    if "extra" not in marker:
+        return _evaluate(marker, environment, "")
+    named = {normalized(name) for name in _EXTRA.findall(marker)}
+    if named and named.isdisjoint(extras) and not _OR.search(marker):
+        return False
+    return any(_evaluate(marker, environment, extra) for extra in ("", *extras))
+
+
+def _evaluate(marker: str, environment: Mapping[str, str], extra: str) -> bool:
+    ways = _OR.split(marker)
+    if "(" in marker and len(ways) == 1:
+        ways = [marker.replace("(", "").replace(")", "")]  # with `and` alone they change nothing
+    if "(" not in ways[0]:
+        # Without parentheses `or` binds last, so splitting there first is the grammar itself.
+        atoms = [[_atom(atom, environment, extra) for atom in _AND.split(way)] for way in ways]
+        if all(decided is not None for way in atoms for decided in way):
+            return any(all(way) for way in atoms)
+    from packaging.markers import InvalidMarker, Marker, UndefinedEnvironmentName  # noqa: PLC0415 - see the docstring
+
+    try:
+        return Marker(marker).evaluate({**environment, "extra": extra})
+    except (InvalidMarker, UndefinedEnvironmentName):
+        return False
+
+
+def _atom(text: str, environment: Mapping[str, str], extra: str) -> bool | None:
+    """Decide one comparison; None when it is of a rarer kind."""
+    match = _ATOM.match(text)
+    if match is None:
+        return None
+    name, operator, value = match["name"], match["operator"], match["value"]
+    if name == "extra":
+        return _same(operator, normalized(extra), normalized(value))
+    if name not in environment:
+        return None
+    if name in _NUMBERS:
+        return _clause(f"{operator}{value}", environment[name])
+    return _same(operator, environment[name], value)
+
+
+def _same(operator: str, one: str, other: str) -> bool | None:
+    return {"==": one == other, "!=": one != other}.get(operator)
+
+
+def meets(version: str, specifier: str) -> bool:
+    """Tell whether an installed version satisfies a specifier, pre-releases included (PEP 440).
+
+    A version or a specifier that is none cannot be refused, so it satisfies.
+    """
+    clauses = [clause for clause in specifier.split(",") if clause.strip()]
+    decided = [_clause(clause, version) for clause in clauses]
+    if False in decided:
+        return False
+    if None not in decided:
+        return True
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415 - see the docstring
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415
+
+    try:
+        return SpecifierSet(specifier).contains(Version(version), prereleases=True)
+    except (InvalidSpecifier, InvalidVersion):
+        return True
+
+
+def _clause(clause: str, version: str) -> bool | None:
+    """Decide one clause by the release numbers alone; None when they do not decide it."""
+    wanted, installed = _CLAUSE.match(clause), _VERSION.match(version)
+    if wanted is None or installed is None:
+        return None
+    operator, release = wanted["operator"], _numbers(wanted["release"])
+    actual = _numbers(installed["release"])
+    if wanted["prefix"] or operator == "~=":
+        return (
+            None
+            if installed["rest"] or wanted["pre"]
+            else _by_prefix(operator, release, actual, prefixed=bool(wanted["prefix"]))
+        )
+    length = max(len(release), len(actual))
+    left, right = _padded(actual, length), _padded(release, length)
+    if left == right and (installed["rest"] or wanted["pre"]):
+        return None if installed["rest"] else {"==": False, "!=": True}.get(operator)
+    return {
+        "==": left == right,
+        "!=": left != right,
+        "<": left < right,
+        ">": left > right,
+        "<=": left <= right,
+        ">=": left >= right,
+    }[operator]
+
+
+def _by_prefix(operator: str, release: tuple[int, ...], actual: tuple[int, ...], *, prefixed: bool) -> bool | None:
+    if prefixed:
+        equal = _padded(actual, len(release))[: len(release)] == release
+        return {"==": equal, "!=": not equal}.get(operator)
+    if len(release) < 2:
+        return None
+    length = max(len(release), len(actual))
+    series = release[:-1]
+    return _padded(actual, length) >= _padded(release, length) and _padded(actual, length)[: len(series)] == series
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))
+
+
+def _padded(numbers: tuple[int, ...], length: int) -> tuple[int, ...]:
+    return numbers + (0,) * (length - len(numbers))

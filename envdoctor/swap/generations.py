@@ -1,0 +1,252 @@
+"""The venvs that were kept: what each is, going back to one, removing old ones."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from envdoctor.errors import RestoreError, UsageError
+from envdoctor.facts.host import Host
+from envdoctor.model.events import Event, Listener
+from envdoctor.model.frozen import frozen
+from envdoctor.probes.caches.compile_caches import locate
+from envdoctor.swap import durable, journal
+from envdoctor.swap.installed import installed, version_of
+from envdoctor.swap.journal import Entry
+from envdoctor.swap.space import Space, Tree, scan, space
+from envdoctor.swap.store import PRUNED, Store, remove_tree
+from envdoctor.swap.swap import put_in_place, uninterrupted
+from envdoctor.swap.transaction import Clock, opened, system_errors
+from envdoctor.swap.unmanaged_files import CACHE_FOLDERS, unrecorded
+
+_SHOWN = 4
+NOTE = "envdoctor-restore.json"
+"""Written into each venv that is swapped in: which lock it holds. It moves with the venv."""
+
+
+@frozen
+class Generation:
+    """One venv: a kept one, or the one in place."""
+
+    number: int
+    """0 for the venv in place."""
+    path: str
+    profile: str
+    """What it was restored from; empty for a venv that envdoctor did not make."""
+    python: str
+    packages: int
+    torch: str
+    """Version of the distribution; empty without one."""
+    made_at: str
+    """When envdoctor made it, UTC; empty when it did not."""
+    kept_at: str
+    """When it was moved to where it is, UTC: its folder's change time."""
+    inode: int
+    """Of its folder: a number may come back, an agreed removal means this folder."""
+
+
+@frozen
+class RolledBack:
+    """What a rollback did."""
+
+    target: Path
+    number: int
+    kept: Path | None
+    """Where the venv before it is now; None when there was none."""
+    recovered: tuple[str, ...]
+    seconds: float
+    """Wall time of the exchange, the journal's writes included."""
+
+
+@frozen
+class Spared:
+    """A generation that would have gone, but holds what must not be lost."""
+
+    generation: Generation
+    compile_cache: str = ""
+    """Path of one that lies in it."""
+    unrecorded: tuple[str, ...] = ()
+    """Files that no RECORD lists: a person's."""
+
+    @property
+    def holds(self) -> str:
+        """Return what that is."""
+        if self.compile_cache:
+            return f"a compile cache, {self.compile_cache}"
+        more = f" and {len(self.unrecorded) - _SHOWN} more" if len(self.unrecorded) > _SHOWN else ""
+        return f"files that no RECORD lists, {', '.join(self.unrecorded[:_SHOWN])}{more}"
+
+
+@frozen
+class PrunePlan:
+    """What a prune would remove."""
+
+    removed: tuple[Generation, ...]
+    kept: tuple[Generation, ...]
+    space: Space
+    """Of the removed ones together."""
+    spared: tuple[Spared, ...]
+
+
+def describe(venv: Path, number: int) -> Generation:
+    """Return what a venv is, from its files alone."""
+    note = _note(venv)
+    found = installed(venv)
+    status = venv.lstat()
+    changed = datetime.fromtimestamp(status.st_ctime, UTC).isoformat(timespec="seconds")
+    return Generation(
+        number=number,
+        path=str(venv),
+        profile=note.get("profile", ""),
+        python=version_of(venv),
+        packages=len(found),
+        torch=found["torch"].version if "torch" in found else "",
+        made_at=note.get("restored_at", ""),
+        kept_at=changed if number else "",
+        inode=status.st_ino,
+    )
+
+
+def _note(venv: Path) -> dict[str, str]:
+    try:
+        told = json.loads((venv / NOTE).read_text(encoding="utf-8"))
+        return {str(key): str(value) for key, value in told.items()}
+    except (OSError, ValueError, AttributeError):
+        return {}
+
+
+def listed(store: Store) -> tuple[Generation, ...]:
+    """Return the kept generations, newest first."""
+    return tuple(describe(store.generation(number), number) for number in reversed(store.numbers()))
+
+
+def chosen(store: Store, number: int | None) -> Path:
+    """Return the generation to go back to: that number, else the newest. Raises UsageError when it cannot be used."""
+    numbers = store.numbers()
+    hint = f"`envdoctor history --venv {store.target}` lists what is kept"
+    if not numbers:
+        raise UsageError(f"no generation of {store.target} is kept, so there is nothing to go back to", hint)
+    wanted = numbers[-1] if number is None else number
+    if wanted not in numbers:
+        raise UsageError(f"there is no generation {wanted} of {store.target}", hint)
+    path = store.generation(wanted)
+    if not (path / "bin" / "python").exists():
+        raise RestoreError(
+            f"generation {wanted} cannot run: its interpreter {_interpreter(path)} is gone",
+            "choose another one with `envdoctor history`, or restore a profile",
+        )
+    return path
+
+
+def _interpreter(venv: Path) -> str:
+    link = venv / "bin" / "python"
+    return str(link.readlink()) if link.is_symlink() else str(link)
+
+
+def roll_back(store: Store, number: int | None, listen: Listener) -> RolledBack:
+    """Exchange the venv with a kept one in one step; the venv before it becomes the newest generation.
+
+    Raises UsageError for a number that is not kept, and RestoreError, everything as it was, when it cannot be done.
+    """
+    with opened(store, listen) as held, system_errors():
+        # Chosen under the lock, after recovery: only now it is certain what is kept.
+        path = chosen(store, number)
+        clock = Clock()
+        listen(Event(phase="swap", text=f"exchanging the venv with generation {int(path.name)}"))
+        entry = Entry(
+            phase="swapping",
+            command="rollback",
+            profile=f"generation {int(path.name)}",
+            build=str(path),
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        try:
+            with uninterrupted():
+                kept = put_in_place(store, entry)
+        except (OSError, RestoreError):
+            journal.recover(store)
+            raise
+        clock.lap("swap")
+        return RolledBack(
+            target=store.target,
+            number=int(path.name),
+            kept=kept,
+            recovered=held.recovered,
+            seconds=clock.laps["swap"],
+        )
+
+
+def plan_prune(store: Store, keep: int, hosts: Sequence[Host], *, with_unrecorded: bool = False) -> PrunePlan:
+    """Return what `prune --keep` would remove: all but the newest `keep`, and none that holds a compile cache.
+
+    Nor one that holds a person's files, unless `with_unrecorded` says that they may go.
+
+    `hosts` is the machine as each launch sees it: its variables say where caches lie.
+    """
+    found = listed(store)
+    going: list[Generation] = []
+    spared: list[Spared] = []
+    for generation in found[keep:]:
+        path = Path(generation.path)
+        if cache := next(filter(None, (compile_cache_in(path, store.target, host) for host in hosts)), ""):
+            spared.append(Spared(generation=generation, compile_cache=cache))
+        elif not with_unrecorded and (mine := unrecorded(path)):
+            spared.append(Spared(generation=generation, unrecorded=tuple(mine)))
+        else:
+            going.append(generation)
+    return PrunePlan(
+        removed=tuple(reversed(going)),
+        kept=found[:keep],
+        space=space(scan(Path(generation.path)) for generation in going),
+        spared=tuple(spared),
+    )
+
+
+def compile_cache_in(generation: Path, target: Path, host: Host) -> str:
+    """Return a compile cache inside the folder, or an empty string. Warm caches cost hours; they are never pruned."""
+    for _, path, _ in locate(host):
+        # A variable may name the cache by the venv's own path, under which this generation once lay.
+        for root in (path, generation / path.relative_to(target) if path.is_relative_to(target) else path):
+            if root.is_relative_to(generation) and root.is_dir():
+                return str(root)
+    for pattern in CACHE_FOLDERS:
+        for depth in ("", "*/", "*/*/"):
+            for path in generation.glob(depth + pattern):
+                if path.is_dir() and "site-packages" not in path.parts[len(generation.parts) :]:
+                    return str(path)
+    return ""
+
+
+def prune(
+    store: Store, removed: Sequence[Generation], listen: Listener, *, with_unrecorded: bool = False
+) -> tuple[str, ...]:
+    """Remove those generations; return what was recovered first. Half a generation never looks like a whole one.
+
+    Raises RestoreError for a generation that is not the one that was shown, or holds what was not shown.
+    """
+    with opened(store, listen) as held, system_errors():
+        store.builds.mkdir(exist_ok=True)
+        for generation in removed:
+            path = Path(generation.path)
+            listen(Event(phase="prune", text=f"removing generation {generation.number}"))
+            found = durable.inode(path)
+            if found not in (None, generation.inode):
+                raise RestoreError(
+                    f"generation {generation.number} is another venv than the one that was shown; it is left alone",
+                    f"`envdoctor history --venv {store.target}` lists what is kept",
+                )
+            if found is not None and not with_unrecorded and (mine := unrecorded(path)):
+                raise RestoreError(
+                    f"generation {generation.number} has gained a file since it was shown, {mine[0]}; it is left alone",
+                    "look at it, then run this again",
+                )
+            if found is not None:
+                aside = store.builds / f"{PRUNED}{generation.number}"
+                durable.move(path, aside)
+                remove_tree(aside)
+        return held.recovered
+
+
+def trees(generations: Sequence[Generation]) -> dict[int, Tree]:
+    """Return number -> the inodes of each."""
+    return {generation.number: scan(Path(generation.path)) for generation in generations}

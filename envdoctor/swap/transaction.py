@@ -1,0 +1,154 @@
+"""One exchange of a venv, from taking the lock to the last fsync: in the end it is the old one or the new one.
+
+Restore and repair differ in how they make the copy; what comes before and after is the same, and is here.
+"""
+
+import errno
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from envdoctor.errors import RestoreError
+from envdoctor.model.events import Event, Listener
+from envdoctor.model.frozen import frozen
+from envdoctor.swap import journal
+from envdoctor.swap.journal import Command, Entry
+from envdoctor.swap.store import Store, locked, remove_tree
+from envdoctor.swap.swap import put_in_place, uninterrupted
+
+T = TypeVar("T")
+
+
+class Clock:
+    """Wall time by phase."""
+
+    def __init__(self) -> None:
+        """Start with no laps."""
+        self.laps: dict[str, float] = {}
+        self._since = time.monotonic()
+
+    def lap(self, name: str) -> None:
+        """Note the seconds since the last lap."""
+        now = time.monotonic()
+        self.laps[name] = round(now - self._since, 3)
+        self._since = now
+
+
+@frozen
+class Opened:
+    """The store, held alone."""
+
+    descriptor: int
+    """Of the lock; a child that inherits it goes on holding the lock when this process is killed."""
+    recovered: tuple[str, ...]
+    """What was done about an earlier, interrupted command."""
+
+
+@frozen
+class Copying:
+    """What the maker of a copy is given."""
+
+    folder: Path
+    """Where the copy is to be made; it does not exist yet."""
+    descriptor: int
+    clock: Clock
+
+
+@frozen
+class Exchanged(Generic[T]):
+    """A finished exchange."""
+
+    made: T
+    kept: Path | None
+    """Where the old venv is now; None when there was none."""
+    recovered: tuple[str, ...]
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Wall seconds of each phase."""
+
+
+@contextmanager
+def opened(store: Store, listen: Listener) -> Iterator[Opened]:
+    """Hold the store's lock and first put right what an interrupted command left. Raises RestoreError."""
+    with locked(store, lambda text: listen(Event(phase="recover", text=text))) as descriptor:
+        with system_errors():
+            recovered = journal.recover(store)
+        for text in recovered:
+            listen(Event(phase="recover", text=text))
+        yield Opened(descriptor=descriptor, recovered=recovered)
+
+
+def recover_first(store: Store, listen: Listener) -> tuple[str, ...]:
+    """Put right what an interrupted command left, before a plan is made of what is there; return what was done.
+
+    Takes the lock only where something was left. Raises RestoreError when another command is at work.
+    """
+    store.refuse_planted()
+    left = store.journal.exists() or (store.builds.is_dir() and any(store.builds.iterdir()))
+    if not left:
+        return ()
+    with opened(store, listen) as held:
+        return held.recovered
+
+
+def exchange(
+    store: Store, command: Command, profile: str, make: Callable[[Copying], T], listen: Listener
+) -> Exchanged[T]:
+    """Let `make` build and prove a copy, then swap it in. On any failure the copy is removed and the venv is as it was.
+
+    What `make` leaves must be written out (syncfs, fsync): after a power cut it is as whole as the swap that follows.
+    Raises RestoreError, and whatever `make` raises.
+    """
+    with opened(store, listen) as held:
+        started = datetime.now(UTC)
+        folder = store.builds / started.strftime("%Y%m%dT%H%M%S")
+        entry = Entry(
+            phase="building",
+            command=command,
+            profile=profile,
+            build=str(folder),
+            started=started.isoformat(timespec="seconds"),
+        )
+        clock = Clock()
+        with system_errors():
+            try:
+                store.builds.mkdir(exist_ok=True)
+                journal.write(store, entry)
+                made = make(Copying(folder=folder, descriptor=held.descriptor, clock=clock))
+                listen(Event(phase="swap", text="swapping the new venv in"))
+                with uninterrupted():
+                    kept = put_in_place(store, entry)
+                clock.lap("swap")
+            except BaseException:
+                _undo(store, folder)
+                raise
+        return Exchanged(made=made, kept=kept, recovered=held.recovered, seconds=clock.laps)
+
+
+@contextmanager
+def system_errors() -> Iterator[None]:
+    """Turn the system's errors in the block into RestoreError, with what to do."""
+    try:
+        yield
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        hint = (
+            "free some space (`envdoctor prune` removes old generations) and run it again"
+            if full
+            else "run it as the owner of the venv's folder"
+        )
+        raise RestoreError(f"{error.strerror or error}{where}", hint) from error
+
+
+def _undo(store: Store, folder: Path) -> None:
+    """Remove the copy, unless the swap got so far that the folder is the old venv: then recovery puts it right."""
+    entry = journal.read(store)
+    if entry is not None and entry.phase != "building":
+        journal.recover(store)
+        return
+    remove_tree(folder)
+    journal.clear(store)

@@ -1,0 +1,82 @@
+"""What a person has put into a venv's folder: a restore must not put it away, a prune must not delete it."""
+
+import csv
+import os
+import stat
+from fnmatch import fnmatch
+from pathlib import Path
+
+from envdoctor.swap.store import STORE
+
+CACHE_FOLDERS = ("fxgraph", "aotautograd", "torchinductor*", ".triton", "torch_extensions")
+"""Folders a compiler's cache has (torch/_inductor/codecache.py, triton/runtime/cache.py), wherever it lies."""
+# What venv, virtualenv, uv, wheels' data files and envdoctor itself put at the top of a venv.
+_VENV_ENTRIES = (
+    "bin", "lib", "lib64", "include", "share", "etc", "man", "doc", "pyvenv.cfg", ".gitignore", ".lock", "CACHEDIR.TAG",
+    "envdoctor-restore.json", "__pycache__", "nvvm", STORE,
+)  # fmt: skip
+# What they put further down, in no RECORD.
+_MADE = (
+    "bin/python*", "bin/activate*", "bin/Activate.ps1", "bin/deactivate*", "bin/pydoc.bat", "bin/activate_this.py",
+    "lib/python3.*/site-packages/_virtualenv.p*", "lib/python3.*/site-packages/*.dist-info/*",
+    # What pip could not finish removing.
+    "lib/python3.*/site-packages/~*",
+)  # fmt: skip
+
+
+def strangers(venv: Path) -> list[str]:
+    """Return the names at the top of a venv that are neither a venv's own, nor a compile cache's, nor empty files."""
+    known = (*_VENV_ENTRIES, *CACHE_FOLDERS, *_recorded(venv))
+    return sorted(
+        entry.name
+        for entry in venv.iterdir()
+        if not any(fnmatch(entry.name, pattern) for pattern in known) and not _empty(entry)
+    )
+
+
+def unrecorded(venv: Path) -> list[str]:
+    """Return the files, as paths in the venv, that no RECORD lists and neither uv, pip, venv nor Python makes.
+
+    Links and empty files are left out: there is nothing in them to lose.
+    """
+    listed = _listed(venv)
+    found = []
+    for folder, folders, files in os.walk(venv):
+        folders[:] = [name for name in folders if name not in ("__pycache__", STORE)]
+        for name in files:
+            path = os.path.join(folder, name)  # noqa: PTH118 - 26,000 of them
+            if path in listed:
+                continue
+            inner = os.path.relpath(path, venv)
+            status = os.lstat(path)
+            known = inner in _VENV_ENTRIES or any(fnmatch(inner, pattern) for pattern in _MADE)
+            if not known and stat.S_ISREG(status.st_mode) and status.st_size:
+                found.append(inner)
+    return sorted(found)
+
+
+def _listed(venv: Path) -> set[str]:
+    found: set[str] = set()
+    for record in venv.glob("lib/python3.*/site-packages/*.dist-info/RECORD"):
+        site = str(record.parent.parent)
+        try:
+            with record.open(encoding="utf-8", errors="replace", newline="") as file:
+                found.update(os.path.normpath(f"{site}/{row[0]}") for row in csv.reader(file) if row)
+        except (OSError, csv.Error):
+            continue  # what a torn RECORD would list counts as a person's: rather kept than lost
+    return found
+
+
+def _recorded(venv: Path) -> set[str]:
+    """Return the top-level names that wheels' data files brought (rows `../../../LICENSE`)."""
+    found: set[str] = set()
+    for record in venv.glob("lib/python3.*/site-packages/*.dist-info/RECORD"):
+        for line in record.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("../../../"):
+                found.add(line.removeprefix("../../../").split(",")[0].split("/")[0])
+    return found
+
+
+def _empty(entry: Path) -> bool:
+    # A stamp that a Makefile touches: there is nothing in it to lose.
+    return entry.is_file() and not entry.is_symlink() and entry.stat().st_size == 0

@@ -1,0 +1,1 @@
+"""Where wheels come from: indexes, wheelhouses, pip's and uv's configuration, uv itself."""

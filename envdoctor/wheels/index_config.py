@@ -1,0 +1,107 @@
+"""The sources a restore may use: uv's own configuration, completed by pip's, as uv itself then sees it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from envdoctor.model.frozen import frozen
+from envdoctor.wheels.pip_config import PipSettings
+from envdoctor.wheels.urls import Access, is_local, local_path
+from envdoctor.wheels.uv import Uv
+
+_TRANSPORT = ("UV_INSECURE_HOST", "SSL_CERT_FILE", "ALL_PROXY")
+_PLACES = ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_INDEX_URL", "UV_FIND_LINKS")
+
+
+@frozen
+class Reach:
+    """How one run of uv is told where to look."""
+
+    variables: Mapping[str, str]
+    """URLs go here and not into the arguments: one may carry a password, and arguments are public."""
+    arguments: tuple[str, ...] = ()
+
+
+@frozen
+class Sources:
+    """Every configured source, in the order in which uv asks them."""
+
+    indexes: tuple[str, ...]
+    find_links: tuple[str, ...]
+    everywhere: Reach
+    """All of them, as uv and pip are configured."""
+    access: Access
+    warnings: tuple[str, ...] = ()
+    """Configured places that are passed over, and why."""
+
+    def only(self, place: str) -> Reach:
+        """Leave uv one source: that index or that find-links place."""
+        variables = {name: value for name, value in self.everywhere.variables.items() if name in _TRANSPORT}
+        variables |= dict.fromkeys(_PLACES, "")
+        if place in self.find_links:
+            return Reach(variables={**variables, "UV_FIND_LINKS": place}, arguments=("--no-index",))
+        # Named as the first and as the default index, so that no other is asked before or after it.
+        return Reach(variables={**variables, "UV_INDEX": place, "UV_DEFAULT_INDEX": place})
+
+
+def configured(uv: Uv, pip: PipSettings, home: Path, python: str) -> Sources:
+    """Ask uv which sources it uses once pip's are added to its own. `python` spares it looking for an interpreter."""
+    # pip passes over a folder that is not there, uv stops at it.
+    gone = tuple(place for place in pip.find_links if is_local(place) and not (uv.cwd / local_path(place)).exists())
+    pip = replace(pip, find_links=tuple(place for place in pip.find_links if place not in gone))
+    variables = _variables(uv.environment, pip)
+    asked = (
+        "pip",
+        "compile",
+        "-",
+        "--quiet",
+        "--no-header",
+        "--offline",
+        "--emit-index-url",
+        "--emit-find-links",
+        "--python",
+        python,
+    )
+    told = [line.split(maxsplit=1) for line in uv.run(asked, extra=variables).stdout.splitlines() if line.strip()]
+    everywhere = Reach(variables=variables, arguments=("--no-index",) if pip.no_index else ())
+
+    def of(*options: str) -> tuple[str, ...]:
+        return tuple(pair[1] for pair in told if len(pair) == 2 and pair[0] in options)
+
+    # uv asks its extra indexes before the default one.
+    indexes = () if pip.no_index else (*of("--extra-index-url"), *of("--index-url"))
+    certificate = uv.environment.get("SSL_CERT_FILE") or pip.certificate
+    access = Access(environment=uv.environment, home=home, certificate=certificate, proxy=pip.proxy)
+    return Sources(
+        indexes=indexes,
+        find_links=of("--find-links"),
+        everywhere=everywhere,
+        access=access,
+        warnings=(
+            *(f"pip's find-links place {place} does not exist and is passed over" for place in gone),
+            *(f"uv's setting {name} is not followed: it would change what is built" for name in uv.config.ignored),
+        ),
+    )
+
+
+def _variables(environment: Mapping[str, str], pip: PipSettings) -> dict[str, str]:
+    """Translate pip's settings. What the user told uv itself wins; lists are joined, uv's first."""
+    made: dict[str, str] = {}
+    if pip.index_url and not (environment.get("UV_DEFAULT_INDEX") or environment.get("UV_INDEX_URL")):
+        made["UV_DEFAULT_INDEX"] = pip.index_url
+    _joined(made, environment, "UV_INDEX", pip.extra_index_urls, " ")
+    _joined(made, environment, "UV_FIND_LINKS", pip.find_links, ",")
+    _joined(made, environment, "UV_INSECURE_HOST", pip.trusted_hosts, " ")
+    if pip.certificate and not environment.get("SSL_CERT_FILE"):
+        made["SSL_CERT_FILE"] = pip.certificate
+    if pip.proxy:
+        made["ALL_PROXY"] = pip.proxy
+    return made
+
+
+def _joined(
+    made: dict[str, str], environment: Mapping[str, str], variable: str, added: tuple[str, ...], separator: str
+) -> None:
+    values = [*environment.get(variable, "").split(separator), *added]
+    if added:
+        made[variable] = separator.join(dict.fromkeys(value for value in values if value))

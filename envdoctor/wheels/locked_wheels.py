@@ -1,0 +1,181 @@
+"""For each package of a lock, the wheel file to fetch: present already, offered somewhere, or missing."""
+
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import tomli
+from packaging.tags import Tag
+from packaging.utils import canonicalize_name
+
+from envdoctor.model.frozen import frozen
+from envdoctor.standards.lock import LockedPackage
+from envdoctor.wheels import wheel_tags
+from envdoctor.wheels.download import sha256
+from envdoctor.wheels.index import File, size_of
+from envdoctor.wheels.index_config import Sources
+from envdoctor.wheels.offers import files_of
+from envdoctor.wheels.preview import requirements
+from envdoctor.wheels.urls import IndexUnreadableError, shown
+from envdoctor.wheels.uv import Uv, UvError
+
+_THREADS = 8
+
+
+@frozen
+class Fit:
+    """The interpreter and machine the wheels are for."""
+
+    python: str
+    """"3.12"."""
+    machine: str
+    tags: Sequence[Tag]
+    """Best first."""
+    torch_backend: str
+    """Asked through uv for what no configured place has; empty for none."""
+
+
+@frozen
+class Job:
+    """One wheel to fetch."""
+
+    package: LockedPackage
+    file: File
+
+
+@frozen
+class Missing:
+    """A locked package whose wheel is not in the wheelhouse, why, and what can be done."""
+
+    name: str
+    version: str
+    reason: str
+    hint: str
+
+
+@frozen
+class Search:
+    """Where every wheel of a lock is."""
+
+    jobs: tuple[Job, ...]
+    present: tuple[Path, ...]
+    missing: tuple[Missing, ...]
+
+
+def search(packages: Sequence[LockedPackage], folder: Path, fit: Fit, sources: Sources, uv: Uv) -> Search:
+    """Look into the wheelhouse, then into every configured place, then ask the torch backend's index through uv."""
+    order = wheel_tags.places(fit.tags)
+    inside = _inside(folder)
+    found: dict[str, Path | Job | str] = {}
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for package, outcome in zip(
+            packages, pool.map(lambda one: _find(one, inside, order, sources), packages), strict=True
+        ):
+            found[package.name] = outcome
+    left = [package for package in packages if isinstance(found[package.name], str)]
+    if left and fit.torch_backend:
+        offered, refused = _from_backend(left, fit, sources, uv)
+        for package in left:
+            told = f"{found[package.name]}; the {fit.torch_backend} index {refused or 'does not have it'}"
+            found[package.name] = offered.get(package.name, told)
+    jobs = [one for one in found.values() if isinstance(one, Job)]
+    return Search(
+        jobs=tuple(jobs),
+        present=tuple(one for one in found.values() if isinstance(one, Path)),
+        missing=tuple(
+            _missing(package, str(reason), folder, fit)
+            for package in packages
+            if isinstance(reason := found[package.name], str)
+        ),
+    )
+
+
+def _inside(folder: Path) -> list[File]:
+    return [File(filename=path.name, url=path.resolve().as_uri()) for path in sorted(folder.glob("*.whl"))]
+
+
+def _find(
+    package: LockedPackage, inside: Sequence[File], order: Mapping[Tag, int], sources: Sources
+) -> Path | Job | str:
+    """Return the wheel in the wheelhouse, the job to fetch it, or why there is none."""
+    for file in _fitting(inside, package, order):
+        if file.local is not None and sha256(file.local) in package.hashes:
+            return file.local
+    seen: list[str] = []
+    unread: list[str] = []
+    for place in (*sources.find_links, *sources.indexes):
+        try:
+            offered = _fitting(files_of(place, package.name, sources), package, order)
+        except IndexUnreadableError as error:
+            unread.append(str(error))
+            continue
+        for file in offered:
+            digest = sha256(file.local) if file.local is not None else file.sha256
+            # What states no hash is fetched and then held to the lock's.
+            if not digest or digest in package.hashes:
+                return Job(package=package, file=_sized(file, sources))
+            seen.append(f"{shown(place)} has {file.filename}, but with sha256 {digest}")
+    reasons = seen or [f"no configured place{' that could be read' if unread else ''} has it"]
+    return "; ".join([*reasons, *unread])
+
+
+def _fitting(files: Iterable[File], package: LockedPackage, order: Mapping[Tag, int]) -> list[File]:
+    ranked = [
+        (key, file)
+        for file in files
+        if (key := wheel_tags.rank(file.filename, package.name, package.version, order)) is not None
+    ]
+    return [file for _, file in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def _sized(file: File, sources: Sources) -> File:
+    if file.size is not None:
+        return file
+    return replace(file, size=size_of(file, sources.access))
+
+
+def _from_backend(packages: Sequence[LockedPackage], fit: Fit, sources: Sources, uv: Uv) -> tuple[dict[str, Job], str]:
+    """Let uv resolve the packages on the torch backend's index: its lock says where the wheels lie."""
+    with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
+        asked, output = Path(folder, "asked.txt"), Path(folder, "pylock.toml")
+        asked.write_text(requirements(packages), encoding="utf-8")
+        arguments: list[str | Path] = ["pip", "compile", asked, "--no-deps", "--format", "pylock.toml", "--quiet"]
+        arguments += ["--no-header", "--only-binary", ":all:", "--index-strategy", "unsafe-best-match"]
+        arguments += ["--python-version", fit.python, "--python-platform", f"{fit.machine}-manylinux_2_28"]
+        arguments += ["--torch-backend", fit.torch_backend, "--output-file", output]
+        everywhere = sources.everywhere
+        try:
+            uv.run([*arguments, *everywhere.arguments], extra={**everywhere.variables, "UV_HTTP_RETRIES": "0"})
+        except UvError as error:
+            return {}, f"could not be asked: {error.message}"
+        return jobs_of(tomli.loads(output.read_text(encoding="utf-8")), packages), ""
+
+
+def jobs_of(pylock: Mapping[str, Any], packages: Sequence[LockedPackage]) -> dict[str, Job]:
+    """Return the jobs that a lock of uv's (PEP 751) names for the packages: wheels with one of their hashes."""
+    wanted = {package.name: package for package in packages}
+    found: dict[str, Job] = {}
+    for entry in pylock["packages"]:
+        package = wanted.get(canonicalize_name(entry["name"]))
+        for wheel in entry.get("wheels", ()):
+            digest = wheel["hashes"].get("sha256", "")
+            if package is not None and "url" in wheel and digest in package.hashes:
+                filename = unquote(urlsplit(wheel["url"]).path.rsplit("/", 1)[-1])
+                file = File(filename=filename, url=wheel["url"], sha256=digest, size=wheel.get("size"))
+                found[package.name] = Job(package=package, file=file)
+    return found
+
+
+def _missing(package: LockedPackage, reason: str, folder: Path, fit: Fit) -> Missing:
+    digests = " or ".join(package.hashes[:3])
+    return Missing(
+        name=package.name,
+        version=package.version,
+        reason=reason,
+        hint=f"get its CPython {fit.python} wheel (sha256 {digests}) where it is to be had, put it into {folder}, and "
+        "run the same command again: it verifies the wheel",
+    )

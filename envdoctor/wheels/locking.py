@@ -1,0 +1,157 @@
+"""Making a lock: resolve requirements with uv for a date, keep the hashes of the wheels that fit, name no host."""
+
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import tomli
+from packaging.markers import Marker
+from packaging.tags import Tag
+from packaging.utils import canonicalize_name, parse_wheel_filename
+
+from envdoctor.errors import LockError
+from envdoctor.model.frozen import frozen
+from envdoctor.standards import lock as lock_model
+from envdoctor.standards.lock import Lock, LockedPackage
+from envdoctor.wheels import pylock_text, wheel_tags
+from envdoctor.wheels.index_config import Reach
+from envdoctor.wheels.uv import Uv
+
+# Newer than any glibc in use: a wheel built for a later one must not be missing from the lock on a later machine.
+_GLIBC_MINOR = 50
+
+
+@frozen
+class Platform:
+    """A Python and a machine the lock is to fit."""
+
+    python: str
+    """"3.12"."""
+    machine: str
+    """"x86_64"."""
+
+    def markers(self) -> dict[str, str]:
+        """Return its PEP 508 environment."""
+        return {
+            "implementation_name": "cpython",
+            "implementation_version": f"{self.python}.0",
+            "os_name": "posix",
+            "platform_machine": self.machine,
+            "platform_python_implementation": "CPython",
+            "platform_release": "",
+            "platform_system": "Linux",
+            "platform_version": "",
+            "python_full_version": f"{self.python}.0",
+            "python_version": self.python,
+            "sys_platform": "linux",
+        }
+
+    def tags(self) -> frozenset[Tag]:
+        """Return the wheel tags it supports."""
+        major, minor = (int(part) for part in self.python.split("."))
+        return frozenset(wheel_tags.supported((major, minor), self.machine, _GLIBC_MINOR))
+
+
+@frozen
+class Wanted:
+    """What is to be locked."""
+
+    requirements: Path
+    platforms: tuple[Platform, ...]
+    before: str = ""
+    """RFC 3339 time: nothing uploaded later is used; empty for today's newest."""
+    undated: tuple[str, ...] = ()
+    """Distributions from sources that state no upload time (a folder, the PyTorch indexes)."""
+    torch_backend: str = ""
+    kept: tuple[LockedPackage, ...] = ()
+    """Pins of an earlier lock that are to stay where the requirements allow it."""
+    upgrade: tuple[str, ...] = ()
+    """Distributions that need not stay."""
+
+
+def attested(text: str, name: str) -> tuple[LockedPackage, ...]:
+    """Return the pins of a requirements text that carry hashes."""
+    logical = text.replace("\\\n", " ").splitlines()
+    hashed = [line for line in logical if "--hash" in line and not line.lstrip().startswith("#")]
+    return lock_model.parse("\n".join(hashed), name).packages if hashed else ()
+
+
+def resolve(wanted: Wanted, uv: Uv, reach: Reach) -> dict[str, Any]:
+    """Let uv resolve; return its PEP 751 document, which names the wheels behind the hashes. Raises UvError."""
+    arguments: list[str | Path] = ["pip", "compile", wanted.requirements, "--format", "pylock.toml", "--quiet"]
+    arguments += ["--no-header", "--only-binary", ":all:", "--index-strategy", "unsafe-best-match"]
+    first = wanted.platforms[0]
+    if len(wanted.platforms) > 1:
+        arguments += ["--universal", "--python-version", min((p.python for p in wanted.platforms), key=_numbers)]
+    else:
+        arguments += ["--python-version", first.python, "--python-platform", f"{first.machine}-manylinux_2_28"]
+    arguments += ["--exclude-newer", wanted.before] if wanted.before else []
+    for name in wanted.undated:
+        arguments += ["--exclude-newer-package", f"{name}=false"]
+    arguments += ["--torch-backend", wanted.torch_backend] if wanted.torch_backend else []
+    for name in wanted.upgrade:
+        arguments += ["--upgrade-package", name]
+    with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
+        output = Path(folder, "pylock.toml")
+        if wanted.kept:
+            # uv prefers the versions of the file that it is about to replace.
+            output.write_text(pylock_text.preferences(wanted.kept), encoding="utf-8")
+        uv.run([*arguments, *reach.arguments, "--output-file", output], extra=reach.variables)
+        return tomli.loads(output.read_text(encoding="utf-8"))
+
+
+def lock_of(
+    pylock: Mapping[str, Any], platforms: Sequence[Platform], name: str, known: Iterable[LockedPackage]
+) -> Lock:
+    """Return the lock for these platforms. `known` adds attested hashes of wheels that cannot be seen from here.
+
+    Packages for other systems are left out, and so are the hashes of wheels that fit none of the platforms. Raises
+    LockError for a package without a wheel that fits.
+    """
+    attested = {(package.name, package.version): package.hashes for package in known}
+    tags = [platform.tags() for platform in platforms]
+    packages = []
+    for entry in pylock["packages"]:
+        marker = str(entry.get("marker", ""))
+        holds = [not marker or Marker(marker).evaluate(platform.markers()) for platform in platforms]
+        if any(holds):
+            pinned = (canonicalize_name(entry["name"]), str(entry["version"]))
+            hashes = _hashes(entry, [t for t, held in zip(tags, holds, strict=True) if held])
+            packages.append(
+                LockedPackage(
+                    name=pinned[0],
+                    version=pinned[1],
+                    hashes=tuple(dict.fromkeys([*hashes, *attested.get(pinned, ())])),
+                    marker="" if all(holds) else marker,
+                )
+            )
+    bare = [package.name for package in packages if not package.hashes]
+    if bare:
+        raise LockError(f"{name}: no wheel fits for {', '.join(bare)}", "pin another version, or fewer platforms")
+    return Lock(name=name, packages=tuple(sorted(packages, key=lambda package: (package.name, package.version))))
+
+
+def text_of(lock: Lock, comment: str) -> str:
+    """Return the lock as hashed requirements, with `comment` as its head. It names no host."""
+    lines = [f"# {line}".rstrip() for line in comment.splitlines()]
+    for package in lock.packages:
+        marker = f" ; {package.marker}" if package.marker else ""
+        lines.append(f"{package.name}=={package.version}{marker} \\")
+        lines += [f"    --hash=sha256:{digest} \\" for digest in package.hashes[:-1]]
+        lines.append(f"    --hash=sha256:{package.hashes[-1]}")
+    return "\n".join(lines) + "\n"
+
+
+def _hashes(entry: Mapping[str, Any], platforms: Sequence[frozenset[Tag]]) -> list[str]:
+    found = []
+    for wheel in entry.get("wheels", ()):
+        _, _, _, fitting = parse_wheel_filename(unquote(urlsplit(wheel["url"]).path.rsplit("/", 1)[-1]))
+        if any(fitting & tags for tags in platforms):
+            found.append(str(wheel["hashes"]["sha256"]))
+    return found
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))

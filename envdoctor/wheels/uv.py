@@ -1,0 +1,170 @@
+"""The only place that runs uv."""
+
+import os
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import field
+from pathlib import Path
+
+from envdoctor.errors import RestoreError
+from envdoctor.model.frozen import frozen
+from envdoctor.wheels.uv_config import LINK_MODES, NOTHING, UvConfig, read
+from envdoctor.wheels.uv_errors import explain
+
+# Of the variables that uv reads, those that say where wheels come from and how they are reached. Whatever else a shell
+# or a later uv may have would point it at another environment, loosen the lock, or change what is built: UV_TARGET,
+# UV_SYSTEM_PYTHON, UV_CONSTRAINT, UV_OVERRIDE, UV_NO_VERIFY_HASHES, and UV_COMPILE_BYTECODE, whose bytecode would name
+# the folder that the copy was built in.
+_KEPT = {
+    "UV_AZURE_ENDPOINT_URL", "UV_CACHE_DIR", "UV_CONCURRENT_BUILDS", "UV_CONCURRENT_DOWNLOADS",
+    "UV_CONCURRENT_INSTALLS", "UV_CREDENTIALS_DIR", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS",
+    "UV_GCS_ENDPOINT_URL",
+    "UV_HTTP_CONNECT_TIMEOUT", "UV_HTTP_RETRIES", "UV_HTTP_TIMEOUT", "UV_INDEX", "UV_INDEX_URL", "UV_INSECURE_HOST",
+    "UV_KEYRING_PROVIDER", "UV_LOCK_TIMEOUT", "UV_NATIVE_TLS", "UV_NO_CACHE", "UV_NO_HF_TOKEN", "UV_NO_INDEX",
+    "UV_OFFLINE", "UV_PYTHON_INSTALL_DIR", "UV_REQUEST_TIMEOUT", "UV_S3_ENDPOINT_URL", "UV_STACK_SIZE",
+    "UV_SYSTEM_CERTS",
+}  # fmt: skip
+# A login of a named index: UV_INDEX_<NAME>_USERNAME and _PASSWORD.
+_LOGIN = re.compile(r"UV_INDEX_.+_(USERNAME|PASSWORD)")
+_NOT_FOR_UV = {
+    "VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYTHONHOME", "PYTHONPATH",
+    "PYTHONSTARTUP", "PYTHONUSERBASE", "__PYVENV_LAUNCHER__", "FORCE_COLOR",
+}  # fmt: skip
+LineListener = Callable[[str], None]
+
+
+class UvError(RestoreError):
+    """uv ended with an error; `output` is everything it said."""
+
+    def __init__(self, message: str, hint: str, output: str) -> None:
+        """Keep uv's whole output beside the message made of it."""
+        super().__init__(message, hint)
+        self.output = output
+
+
+@frozen
+class Output:
+    """What uv printed."""
+
+    stdout: str
+    stderr: str
+
+
+@frozen
+class Uv:
+    """A uv binary, and the environment it is run in."""
+
+    binary: str
+    environment: Mapping[str, str]
+    cwd: Path
+    config: UvConfig = NOTHING
+    """What it is told in place of the user's configuration files."""
+    keep_open: tuple[int, ...] = field(default=())
+    """File descriptors the child inherits: a uv whose parent was killed goes on holding the parent's lock."""
+
+    def run(
+        self,
+        arguments: Iterable[str | Path],
+        *,
+        extra: Mapping[str, str] | None = None,
+        stdin: str = "",
+        listen: LineListener | None = None,
+    ) -> Output:
+        """Run uv to its end and return its output; `listen` gets each line of stderr as it comes.
+
+        `extra` adds variables; one with an empty value is removed. Raises UvError when uv fails. When this process is
+        interrupted, uv is stopped and waited for before the interrupt goes on.
+        """
+        command = [self.binary, *map(str, arguments)]
+        environment = {name: value for name, value in {**self.environment, **(extra or {})}.items() if value}
+        with (
+            _config_file(self.config) as (told, descriptors),
+            subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env={**environment, **told},
+                cwd=self.cwd,
+                pass_fds=(*self.keep_open, *descriptors),
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+            ) as process,
+        ):
+            try:
+                output = _talk(process, stdin, listen)
+            except BaseException:
+                process.terminate()
+                process.wait()
+                raise
+        if process.returncode != 0:
+            message, hint = explain(output.stderr, process.returncode)
+            raise UvError(message, hint, output.stderr)
+        return output
+
+
+def locate(environment: Mapping[str, str], cwd: Path, keep_open: tuple[int, ...] = ()) -> Uv:
+    """Return the uv of this installation, else the one on PATH. Raises RestoreError when there is none."""
+    binary = _own_binary() or shutil.which("uv", path=environment.get("PATH"))
+    if binary is None:
+        raise RestoreError("uv is neither installed beside envdoctor nor on PATH", "pip install uv")
+    kept = {name: value for name, value in environment.items() if _harmless(name, value)}
+    # Downloading an interpreter would be a change nobody was shown.
+    kept |= {"UV_PYTHON_DOWNLOADS": "never", "NO_COLOR": "1", "UV_NO_PROGRESS": "1"}
+    home = Path(environment.get("HOME") or Path.home())
+    return Uv(binary=binary, environment=kept, cwd=cwd, config=read(environment, home, cwd), keep_open=keep_open)
+
+
+def _harmless(name: str, value: str) -> bool:
+    if name == "UV_LINK_MODE":
+        return value in LINK_MODES
+    return name not in _NOT_FOR_UV and (not name.startswith("UV_") or name in _KEPT or bool(_LOGIN.fullmatch(name)))
+
+
+@contextmanager
+def _config_file(config: UvConfig) -> Iterator[tuple[dict[str, str], tuple[int, ...]]]:
+    """Give the variables that name a configuration to a child, and the descriptors it inherits: no file to clean up."""
+    if not config.settings:
+        yield {"UV_NO_CONFIG": "1"}, ()
+        return
+    descriptor = os.memfd_create("uv.toml")
+    try:
+        os.write(descriptor, config.text().encode())
+        yield {"UV_CONFIG_FILE": f"/proc/self/fd/{descriptor}"}, (descriptor,)
+    finally:
+        os.close(descriptor)
+
+
+def _own_binary() -> str | None:
+    try:
+        import uv  # noqa: PLC0415 - an installation may go without it and use the one on PATH
+
+        return str(uv.find_uv_bin())
+    except (ImportError, FileNotFoundError):
+        return None
+
+
+def _talk(process: "subprocess.Popen[str]", stdin: str, listen: LineListener | None) -> Output:
+    """Feed stdin and drain both streams; two threads, so that neither pipe can fill up and stop uv."""
+    stdout: list[str] = []
+    stderr: list[str] = []
+    assert process.stdin and process.stdout and process.stderr  # noqa: S101, PT018 - all three are pipes
+    reader = threading.Thread(target=lambda pipe=process.stdout: stdout.append(pipe.read()), daemon=True)
+    reader.start()
+    try:
+        process.stdin.write(stdin)
+        process.stdin.close()
+    except BrokenPipeError:
+        pass  # uv ended before it read its input; its exit code and stderr tell why
+    for line in process.stderr:
+        stderr.append(line)
+        if listen is not None:
+            listen(line.rstrip("\n"))
+    reader.join()
+    process.wait()
+    return Output(stdout="".join(stdout), stderr="".join(stderr))

@@ -1,0 +1,200 @@
+"""Where each locked wheel will come from."""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from packaging.tags import Tag
+
+from envdoctor.model.frozen import frozen
+from envdoctor.model.plan import Interpreter, Source, SourceKind, Unavailable
+from envdoctor.standards.lock import LockedPackage
+from envdoctor.wheels import wheel_tags
+from envdoctor.wheels.index import File, size_of
+from envdoctor.wheels.index_config import Sources
+from envdoctor.wheels.offers import files_of
+from envdoctor.wheels.preview import cached, preview
+from envdoctor.wheels.urls import Access, IndexUnreadableError, is_local, shown
+from envdoctor.wheels.uv import Uv, UvError
+from envdoctor.wheels.wheel_safety import unsafe
+
+_THREADS = 8
+
+
+@frozen
+class Found:
+    """The outcome: a source for each package, or why it has none."""
+
+    sources: Mapping[str, Source]
+    unavailable: tuple[Unavailable, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Search:
+    """One package's search: what was seen on the way that did not fit."""
+
+    package: LockedPackage
+    order: Mapping[Tag, int]
+    seen: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    refused: bool = False
+    """Some index answered, but not with its files."""
+    unknown: bool = False
+    """uv can have it from some source, but did not say whether its cache does."""
+    unsafe: bool = False
+    """A wheel with a locked hash holds what must not be installed."""
+
+    def offered(self, files: Iterable[File]) -> bool:
+        """Tell whether a file of the locked version that fits the interpreter is among them, whatever its hash."""
+        return any(self._rank(file) is not None for file in files)
+
+    def _rank(self, file: File) -> tuple[int, tuple[int, str]] | None:
+        return wheel_tags.rank(file.filename, self.package.name, self.package.version, self.order)
+
+    def fitting(self, files: Iterable[File], place: str, access: Access) -> File | None:
+        """Return the best file with a locked hash; note files of the version that have another."""
+        ranked = [(key, file) for file in files if (key := self._rank(file)) is not None]
+        for _, file in sorted(ranked, key=lambda pair: pair[0]):
+            digest = file.sha256 or _digest(file)
+            if digest not in self.package.hashes:
+                self.seen.append(f"{place} has {file.filename}, but with sha256 {digest or 'unknown'}")
+            elif problem := unsafe(file, access):
+                self.unsafe = True
+                self.seen.append(f"{place} has {file.filename} with a locked hash, but {problem}")
+            else:
+                return file
+        return None
+
+
+def locate(
+    uv: Uv,
+    packages: Sequence[LockedPackage],
+    interpreter: Interpreter,
+    sources: Sources,
+    *,
+    torch_backend: str = "",
+    offline: bool = False,
+) -> Found:
+    """Find each package: uv's cache, find-links places, indexes in uv's order, else the torch backend's index.
+
+    Nothing is downloaded; local candidates are hashed and compared with the lock.
+    """
+    order = wheel_tags.places(wheel_tags.tags_of(interpreter))
+    searches = [_Search(package=package, order=order) for package in packages]
+    found = _cached(uv, searches, interpreter, sources, offline=offline)
+
+    def left() -> list[_Search]:
+        return [search for search in searches if search.package.name not in found]
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        sought = list(pool.map(lambda one: (one, _search(one, sources, offline)), left()))
+    found |= {search.package.name: source for search, source in sought if source is not None}
+    refused = ""
+    if left() and torch_backend:
+        packages = [search.package for search in left()]
+        taken, refused = _from_backend(uv, packages, interpreter, sources, torch_backend, offline=offline)
+        found |= taken
+    gone = tuple(
+        _unavailable(search, interpreter, offline=offline, backend=torch_backend, refused=refused) for search in left()
+    )
+    return Found(sources=found, unavailable=gone)
+
+
+def _cached(
+    uv: Uv, searches: Sequence[_Search], interpreter: Interpreter, sources: Sources, *, offline: bool
+) -> dict[str, Source]:
+    """Ask source by source: uv keeps a cache for each, and asked for all at once it looks only into the first's."""
+    found: dict[str, Source] = {}
+    # The default index comes last in uv's order, and has most of what there is.
+    for place in (*reversed(sources.indexes), *sources.find_links):
+        left = [search for search in searches if search.package.name not in found]
+        if is_local(place):
+            left = [search for search in left if search.offered(_files(place, search, sources))]
+        packages = [search.package for search in left]
+        if not packages:
+            continue
+        seen = cached(uv, packages, interpreter, sources.only(place), offline=offline or is_local(place))
+        kind: SourceKind = "find-links" if place in sources.find_links else "index"
+        found |= {name: Source(kind=kind, location=place, cached=True, bytes=0) for name in seen.cached}
+        for search in left:
+            search.unknown = search.unknown or search.package.name in seen.unknown
+    return found
+
+
+def _files(place: str, search: _Search, sources: Sources) -> Iterable[File]:
+    """Return the files a place offers for one package; none when it cannot be read."""
+    try:
+        return files_of(place, search.package.name, sources)
+    except IndexUnreadableError as error:
+        search.unread.append(str(error))
+        search.refused = search.refused or error.answered
+        return ()
+
+
+def _search(search: _Search, sources: Sources, offline: bool) -> Source | None:  # noqa: FBT001 - mapped over a pool
+    for place in (*sources.find_links, *sources.indexes):
+        if offline and not is_local(place):
+            continue
+        file = search.fitting(_files(place, search, sources), shown(place), sources.access)
+        if file is not None:
+            kind: SourceKind = "find-links" if place in sources.find_links else "index"
+            size = 0 if file.local is not None else size_of(file, sources.access)
+            return Source(kind=kind, location=place, filename=file.filename, bytes=size)
+    # An index that would not talk to us may talk to uv, which knows more ways to log in.
+    return Source(kind="configured") if search.unknown or (search.refused and not offline) else None
+
+
+def _digest(file: File) -> str:
+    if file.local is None:
+        return ""
+    with file.local.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _from_backend(
+    uv: Uv,
+    packages: Sequence[LockedPackage],
+    interpreter: Interpreter,
+    sources: Sources,
+    backend: str,
+    *,
+    offline: bool,
+) -> tuple[dict[str, Source], str]:
+    """Return what the backend's index has, and why it could not be asked; what it gave before may be in the cache."""
+    try:
+        seen = cached(uv, packages, interpreter, sources.everywhere, offline=True, torch_backend=backend)
+        if not offline and (seen.absent or seen.uncached):
+            seen = preview(uv, packages, interpreter, sources.everywhere, offline=False, torch_backend=backend)
+    except UvError as error:
+        return {}, error.message
+    here = Source(kind="backend", location=backend, cached=True, bytes=0)
+    there = seen.unknown if offline else seen.unknown | seen.uncached
+    found = {name: Source(kind="backend", location=backend) for name in there}
+    return found | dict.fromkeys(seen.cached, here), ""
+
+
+def _unavailable(
+    search: _Search, interpreter: Interpreter, *, offline: bool, backend: str, refused: str
+) -> Unavailable:
+    package = search.package
+    reasons = list(search.seen)
+    if offline and not search.unsafe:
+        reasons.append("it is neither in uv's cache nor in a local source, and --offline forbids to fetch it")
+    elif not reasons:
+        reasons.append(
+            "no configured source that could be read has it" if search.unread else "no configured source has it"
+        )
+    if refused:
+        reasons.append(f"the {backend} index could not be asked: {refused}")
+    return Unavailable(
+        name=package.name,
+        version=package.version,
+        reason="; ".join(reasons + search.unread),
+        hint="do not install it by hand either: find out where the wheel comes from, and lock another"
+        if search.unsafe
+        else (
+            f"fetch its {interpreter.tag} wheel (sha256 {' or '.join(package.hashes[:3])}) where it is to be had, "
+            "put it into a folder, and run again with `--wheelhouse FOLDER`"
+        ),
+    )

@@ -1,0 +1,39 @@
+"""A folder of wheels: beside a lock for what no index has, or filled by a fetch for a machine without an index."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from envdoctor.documents.profile_store import ProfileFile
+from envdoctor.errors import UsageError
+from envdoctor.wheels.pip_config import PipSettings
+
+
+def beside(lock: Path, profile: str) -> Path:
+    """Return the folder beside a lock that holds the wheels no index has; it need not exist."""
+    return lock.parent / f"{profile}.wheels"
+
+
+def chosen(named: Iterable[str], file: ProfileFile, cwd: Path) -> tuple[Path, ...]:
+    """Return the wheelhouses to look into: the named ones, then the one beside the lock where there is one.
+
+    Raises UsageError for a named one that is no folder.
+    """
+    folders = [(cwd / name).resolve() for name in named]
+    for folder in folders:
+        if not folder.is_dir():
+            raise UsageError(
+                f"the wheelhouse {folder} is no folder",
+                f"fill one where an index is: `envdoctor fetch --profile {file.profile.name} --wheelhouse {folder}`",
+            )
+    usual = beside(file.lock_path, file.profile.name).resolve()
+    found = tuple(dict.fromkeys([*folders, *([usual] if usual.is_dir() else [])]))
+    for folder in found:
+        if "," in str(folder):
+            raise UsageError(f"the wheelhouse {folder} has a comma in its path, which uv takes for two", "rename it")
+    return found
+
+
+def with_wheelhouses(pip: PipSettings, folders: Iterable[Path]) -> PipSettings:
+    """Return pip's settings with the wheelhouses before every other find-links place."""
+    return replace(pip, find_links=(*map(str, folders), *pip.find_links))

@@ -1,0 +1,99 @@
+"""Finding and reading profiles: where they are looked for, and what is said of a wrong one."""
+
+from pathlib import Path
+
+import pytest
+
+from envdoctor.documents import profile_store
+from envdoctor.errors import LockError, ProfileError
+
+GOOD = """\
+schema = 1
+name = "mine"
+summary = "a stack"
+
+[python]
+versions = ["3.12"]
+
+[torch]
+version = "2.13.0+cpu"
+
+[lock]
+file = "mine.txt"
+"""
+LOCK = "torch==2.13.0+cpu --hash=sha256:" + "a" * 64 + "\n"
+
+
+def _project(folder: Path, text: str = GOOD, name: str = "mine") -> Path:
+    (folder / "profiles").mkdir(parents=True)
+    (folder / "lockfiles").mkdir()
+    (folder / "lockfiles" / "mine.txt").write_text(LOCK)
+    path = folder / "profiles" / f"{name}.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_name_is_found_in_a_parent_folder(tmp_path: Path) -> None:
+    path = _project(tmp_path)
+    start = tmp_path / "a" / "b"
+    start.mkdir(parents=True)
+    found = profile_store.find("mine", start)
+    assert (found.path, found.lock_path, found.profile.name) == (path, tmp_path / "lockfiles" / "mine.txt", "mine")
+    assert [package.name for package in profile_store.load_lock(found).packages] == ["torch"]
+
+
+def test_the_nearer_of_two_with_one_name_is_meant(tmp_path: Path) -> None:
+    _project(tmp_path)
+    near = _project(tmp_path / "inner", GOOD.replace("a stack", "the nearer one"))
+    assert profile_store.find("mine", tmp_path / "inner").profile.summary == "the nearer one"
+    assert profile_store.names(tmp_path / "inner")["mine"] == near
+
+
+def test_a_path_is_read_as_it_is_and_its_lock_may_lie_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(GOOD)
+    (tmp_path / "mine.txt").write_text(LOCK)
+    assert profile_store.find("mine.toml", tmp_path).lock_path == tmp_path / "mine.txt"
+    assert profile_store.find(str(path), Path("/")).path == path
+
+
+def test_the_shipped_profiles_are_found_from_anywhere(tmp_path: Path) -> None:
+    assert list(profile_store.names(tmp_path)) == ["21k-toks", "cpu-smoke", "pypi-cu128"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (GOOD.replace("schema = 1", "schema = 2"), "schema: expected 1, got 2"),
+        (GOOD.replace('name = "mine"', 'name = "other"'), "name: `other` is not the file's name"),
+        (GOOD + "[gpu]\ncount = -1\n", "gpu.count: -1 is no number of GPUs"),
+        (GOOD + '[driver]\nminimum = "new"\n', "driver.minimum: `new` is no driver version"),
+        (GOOD + '[[waivers]]\ncode = "ED403"\nreason = " "\n', "waivers[0].reason: empty"),
+        (GOOD.replace("mine.txt", "../mine.txt"), "lock.file: `../mine.txt` is no plain file name"),
+        (GOOD.replace('versions = ["3.12"]', "versions = [3.12]"), "python.versions[0]: expected str, got 3.12"),
+        (GOOD + "colour = 1\n", "lock.colour: unknown key; known here: digest, file, resolved, torch_backend"),
+        (GOOD.replace('[torch]\nversion = "2.13.0+cpu"\n', ""), "torch: missing"),
+        ("schema = ", "not TOML: Invalid value (at end of document)"),
+    ],
+)
+def test_a_wrong_profile_is_refused_with_file_and_key(tmp_path: Path, text: str, problem: str) -> None:
+    path = _project(tmp_path, text)
+    with pytest.raises(ProfileError) as caught:
+        profile_store.find("mine", tmp_path)
+    assert caught.value.message == f"{path}: {problem}"
+
+
+def test_an_unknown_name_lists_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(ProfileError) as caught:
+        profile_store.find("nothing", tmp_path)
+    assert caught.value.message == "no profile is called `nothing`"
+    assert caught.value.hint == "known here: 21k-toks, cpu-smoke, pypi-cu128"
+
+
+def test_a_missing_lock_is_named_only_when_it_is_needed(tmp_path: Path) -> None:
+    _project(tmp_path)
+    (tmp_path / "lockfiles" / "mine.txt").unlink()
+    found = profile_store.find("mine", tmp_path)
+    with pytest.raises(LockError) as caught:
+        profile_store.load_lock(found)
+    assert caught.value.message == f"{found.lock_path}: the lock of profile mine is missing"

@@ -1,0 +1,278 @@
+"""The swap, its journal, and the way back from every point at which it can be cut off."""
+
+import errno
+import os
+import signal
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from envdoctor.errors import RestoreError
+from envdoctor.swap import durable, journal, swap
+from envdoctor.swap.journal import Entry
+from envdoctor.swap.store import Store, locked, remove_tree
+
+
+def _store(folder: Path, *, old: bool = True) -> tuple[Store, Entry]:
+    """Make a store with a finished copy, and the venv it is to replace."""
+    store = Store.of(folder / "venv")
+    build = store.builds / "1"
+    build.mkdir(parents=True)
+    (build / "mark").write_text("new")
+    if old:
+        store.target.mkdir()
+        (store.target / "mark").write_text("old")
+    entry = Entry(phase="building", profile="p", build=str(build))
+    journal.write(store, entry)
+    return store, entry
+
+
+def _mark(path: Path) -> str | None:
+    return (path / "mark").read_text() if path.exists() else None
+
+
+def _no_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand for a file system without RENAME_EXCHANGE: the kernel's answer is EINVAL."""
+    real = swap._rename
+
+    def rename(source: Path, destination: Path, flags: int) -> None:
+        if flags == swap._RENAME_EXCHANGE:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        real(source, destination, flags)
+
+    monkeypatch.setattr(swap, "_rename", rename)
+
+
+@pytest.mark.parametrize("exchange", [True, False], ids=["exchange", "two steps"])
+def test_the_new_venv_takes_the_old_ones_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, exchange: bool
+) -> None:
+    if not exchange:
+        _no_exchange(monkeypatch)
+    store, entry = _store(tmp_path)
+    kept = swap.put_in_place(store, entry)
+    assert kept == store.generations / "0001"
+    assert (_mark(store.target), _mark(kept), journal.read(store)) == ("new", "old", None)
+    assert list(store.builds.iterdir()) == []
+
+
+def test_where_there_was_nothing_nothing_is_kept(tmp_path: Path) -> None:
+    store, entry = _store(tmp_path, old=False)
+    assert swap.put_in_place(store, entry) is None
+    assert (_mark(store.target), store.numbers()) == ("new", [])
+
+
+def test_a_venv_that_appears_meanwhile_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, entry = _store(tmp_path, old=False)
+    monkeypatch.setattr(swap.os.path, "lexists", lambda _: False)
+    store.target.mkdir()
+    (store.target / "mark").write_text("somebody else's")
+    with pytest.raises(RestoreError) as caught:
+        swap.put_in_place(store, entry)
+    assert caught.value.message == f"the swap failed: File exists ({store.target})"
+    assert _mark(store.target) == "somebody else's"
+
+
+def test_generations_count_on(tmp_path: Path) -> None:
+    store, entry = _store(tmp_path)
+    (store.generations / "0007").mkdir(parents=True)
+    (store.generations / "not a number").mkdir()
+    assert swap.put_in_place(store, entry) == store.generations / "0008"
+    assert store.numbers() == [7, 8]
+
+
+@pytest.mark.parametrize("exchange", [True, False], ids=["exchange", "two steps"])
+def test_when_the_old_venv_cannot_be_put_away_it_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, exchange: bool
+) -> None:
+    if not exchange:
+        _no_exchange(monkeypatch)
+    store, entry = _store(tmp_path)
+    keep = store.next_generation()
+    keep.mkdir(parents=True)
+    (keep / "in the way").touch()
+    monkeypatch.setattr(Store, "next_generation", lambda _: keep)
+    with pytest.raises(RestoreError) as caught:
+        swap.put_in_place(store, entry)
+    assert caught.value.message == f"the swap failed: Directory not empty ({store.target})"
+    assert (_mark(store.target), _mark(Path(entry.build))) == ("old", "new")
+
+
+def _swapping(store: Store, entry: Entry) -> Entry:
+    """Write the journal's entry of a swap that is about to happen."""
+    made = replace(
+        entry,
+        phase="swapping",
+        keep=str(store.next_generation()) if store.target.exists() else "",
+        new_inode=durable.inode(Path(entry.build)) or 0,
+        old_inode=durable.inode(store.target) or 0,
+    )
+    journal.write(store, made)
+    return made
+
+
+def test_a_crash_while_building_leaves_the_old_venv(tmp_path: Path) -> None:
+    store, _ = _store(tmp_path)
+    assert journal.recover(store) == (
+        "an earlier restore (p) was stopped while it built its copy; nothing had been changed",
+    )
+    assert (_mark(store.target), list(store.builds.iterdir()), journal.read(store)) == ("old", [], None)
+
+
+def test_a_crash_before_the_exchange_leaves_the_old_venv(tmp_path: Path) -> None:
+    store, entry = _store(tmp_path)
+    _swapping(store, entry)
+    assert journal.recover(store) == (
+        "an earlier restore (p) was stopped just before its swap; the old venv is as it was",
+    )
+    assert (_mark(store.target), list(store.builds.iterdir()), store.numbers()) == ("old", [], [])
+
+
+def test_a_crash_after_the_exchange_puts_the_old_venv_away(tmp_path: Path) -> None:
+    store, entry = _store(tmp_path)
+    _swapping(store, entry)
+    assert swap._exchange(Path(entry.build), store.target)
+    keep = store.generations / "0001"
+    assert journal.recover(store) == (
+        "an earlier restore (p) was stopped just after its swap; the new venv is in place "
+        f"and the old one is kept at {keep}",
+    )
+    assert (_mark(store.target), _mark(keep), list(store.builds.iterdir())) == ("new", "old", [])
+
+
+def test_a_crash_after_everything_but_the_journal_changes_nothing_more(tmp_path: Path) -> None:
+    store, entry = _store(tmp_path)
+    made = _swapping(store, entry)
+    swap._exchange(Path(entry.build), store.target)
+    durable.move(Path(entry.build), Path(made.keep))
+    journal.recover(store)
+    assert (_mark(store.target), _mark(Path(made.keep)), journal.read(store)) == ("new", "old", None)
+    assert journal.recover(store) == ()
+
+
+def test_a_crash_between_the_two_renames_is_carried_forward(tmp_path: Path) -> None:
+    store, entry = _store(tmp_path)
+    made = _swapping(store, entry)
+    durable.move(store.target, Path(made.keep))
+    assert journal.recover(store) == ("an earlier restore (p) was stopped inside its swap; the swap was completed",)
+    assert (_mark(store.target), _mark(Path(made.keep))) == ("new", "old")
+
+
+def test_a_crash_before_the_first_venv_was_moved_in(tmp_path: Path) -> None:
+    store, entry = _store(tmp_path, old=False)
+    _swapping(store, entry)
+    assert journal.recover(store) == ("an earlier restore (p) was stopped inside its swap; the swap was completed",)
+    assert (_mark(store.target), store.numbers()) == ("new", [])
+
+
+def test_a_build_without_a_journal_is_removed(tmp_path: Path) -> None:
+    store, _ = _store(tmp_path)
+    store.journal.unlink()
+    assert journal.recover(store) == ("a copy that an earlier command left unfinished was removed",)
+    assert (_mark(store.target), list(store.builds.iterdir())) == ("old", [])
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"phase": "dancing", "profile": "p", "build": "b"}', "[]"])
+def test_a_journal_that_cannot_be_read_stops_everything(tmp_path: Path, text: str) -> None:
+    store, _ = _store(tmp_path)
+    store.journal.write_text(text)
+    with pytest.raises(RestoreError, match="so it is not known what an earlier restore left"):
+        journal.recover(store)
+    assert (_mark(store.target), [path.name for path in store.builds.iterdir()]) == ("old", ["1"])
+
+
+def test_the_store_of_a_symlinked_venv_lies_beside_the_real_one(tmp_path: Path) -> None:
+    (tmp_path / "real" / "venv").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real/venv")
+    assert Store.of(tmp_path / "link").root == tmp_path / "real" / ".envdoctor" / "venv"
+    (tmp_path / "folder").symlink_to("real")
+    assert Store.of(tmp_path / "folder" / "venv").root == tmp_path / "real" / ".envdoctor" / "venv"
+
+
+def test_the_lock_is_held_by_one(tmp_path: Path) -> None:
+    store, _ = _store(tmp_path)
+    with locked(store, print), pytest.raises(RestoreError) as caught, locked(store, print):
+        pass
+    assert caught.value.message == f"another envdoctor (process {os.getpid()}) is changing {store.target}"
+    with locked(store, print):
+        assert (store.root / "lock").read_text() == f"{os.getpid()}\n"
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / ".envdoctor").write_text("a file in the way")
+    with pytest.raises(RestoreError) as caught, locked(Store.of(tmp_path / "venv"), print):
+        pass
+    assert caught.value.message == f"{tmp_path}/.envdoctor is no real folder, so nothing in it is touched"
+
+
+def test_a_tree_with_read_only_folders_is_removed_and_its_files_modes_stay(tmp_path: Path) -> None:
+    outside = tmp_path / "cache-file"
+    outside.write_text("x")
+    outside.chmod(0o444)
+    tree = tmp_path / "tree"
+    (tree / "a" / "b").mkdir(parents=True)
+    os.link(outside, tree / "a" / "b" / "file")
+    (tree / "a" / "link").symlink_to(tmp_path)
+    (tree / "a" / "b").chmod(0o555)
+    (tree / "a").chmod(0o500)
+    remove_tree(tree)
+    remove_tree(tree)
+    assert not tree.exists()
+    assert (outside.stat().st_mode & 0o777, outside.stat().st_nlink) == (0o444, 1)
+
+
+def test_a_signal_waits_until_the_swap_is_done() -> None:
+    done = []
+
+    def interrupted() -> None:
+        with swap.uninterrupted():
+            os.kill(os.getpid(), signal.SIGINT)
+            done.append("after the signal")
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert done == ["after the signal"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_thread_of_its_own_needs_no_protection() -> None:
+    ran: list[bool] = []
+
+    def work() -> None:
+        with swap.uninterrupted():
+            ran.append(True)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert ran == [True]
+
+
+def test_a_reader_never_sees_the_venv_missing(tmp_path: Path) -> None:
+    store, _ = _store(tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "mark").write_text("new")
+    seen: set[str | None] = set()
+    stop = threading.Event()
+
+    def look() -> None:
+        path = os.fsencode(store.target / "mark")
+        while not stop.is_set():
+            try:
+                descriptor = os.open(path, os.O_RDONLY)
+            except FileNotFoundError:
+                seen.add(None)
+            else:
+                seen.add(os.read(descriptor, 8).decode())
+                os.close(descriptor)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    for _ in range(3000):
+        assert swap._exchange(other, store.target)
+    stop.set()
+    thread.join()
+    assert seen == {"old", "new"}

@@ -1,0 +1,121 @@
+"""uv's errors as uv really words them, in the words of a restore."""
+
+import pytest
+
+from envdoctor.wheels.uv_errors import explain, missing
+
+A, B = "a" * 64, "b" * 64
+MISMATCH = f"""\
+Resolved 1 package in 119ms
+error: Failed to download `torch==2.13.0+cpu`
+  cause: Hash mismatch for `torch==2.13.0+cpu`
+
+         Expected:
+           sha256:{A}
+
+         Computed:
+           sha256:{B}
+"""
+OFFLINE = """\
+error: No solution found when resolving dependencies
+  cause: Because boto3 was not found in the cache and you require boto3==1.42.94, we can conclude that your
+         requirements are unsatisfiable.
+
+hint: Packages were unavailable because the network was disabled.
+"""
+ABSENT = """\
+error: No solution found when resolving dependencies
+  cause: Because there is no version of thing==1.0+cpu and you require
+         thing==1.0+cpu, we can conclude that your requirements are unsatisfiable.
+"""
+DNS = """\
+error: Request failed after 3 retries in 11.9s
+  cause: Failed to fetch: https://index.invalid/whl/cu128/torch/
+  cause: error sending request for url (https://index.invalid/whl/cu128/torch/)
+  cause: client error (Connect)
+  cause: dns error
+  cause: failed to lookup address information: Name or service not known
+"""
+TRUNCATED = """\
+error: Failed to download `thing==1`
+  cause: Failed to extract archive: thing-1-py3-none-any.whl
+  cause: Invalid zip file structure
+  cause: ZIP structure was truncated
+"""
+FULL = """\
+error: Failed to install: numpy-2.4.4-cp312-cp312-manylinux_2_28_x86_64.whl (numpy==2.4.4)
+  cause: failed to copy file from /c/x to /v/x: No space left on device (os error 28)
+"""
+DENIED = """\
+error: Failed to initialize cache at `/root/.cache/uv`
+  cause: failed to open file `/root/.cache/uv/.lock`: Permission denied (os error 13)
+"""
+FORBIDDEN = """\
+error: Failed to fetch: `http://127.0.0.1:1/simple/thing/`
+  cause: HTTP status client error (403 Forbidden) for url (http://127.0.0.1:1/simple/thing/)
+"""
+GONE = """\
+error: Failed to download `thing==1`
+  cause: HTTP status client error (404 Not Found) for url (http://127.0.0.1:1/files/thing-1.whl)
+"""
+
+
+@pytest.mark.parametrize(
+    ("stderr", "message"),
+    [
+        (MISMATCH, f"the wheel of torch==2.13.0+cpu is not the locked one: it hashes to {B}, the lock allows {A}"),
+        (OFFLINE, "boto3==1.42.94 is not in uv's cache and --offline forbids to fetch it"),
+        (ABSENT, "no configured source has thing 1.0+cpu for this interpreter"),
+        (
+            DNS,
+            "https://index.invalid/whl/cu128/torch/ could not be fetched: "
+            "failed to lookup address information: Name or service not known",
+        ),
+        (TRUNCATED, "the wheel of thing==1 is cut off or damaged: ZIP structure was truncated"),
+        (FULL, "the disk is full"),
+        (DENIED, "permission denied: /root/.cache/uv/.lock"),
+        (
+            FORBIDDEN,
+            "http://127.0.0.1:1/simple/thing/: the index refused access (403): http://127.0.0.1:1/simple/thing/",
+        ),
+        (
+            GONE,
+            "thing==1: the index names a file that it does not serve (404): http://127.0.0.1:1/files/thing-1.whl",
+        ),
+        ("error: something new\n  cause: nobody knows\n", "uv ended with code 2: something new: nobody knows"),
+        ("", "uv ended with code 2: it said nothing"),
+    ],
+)
+def test_each_error_has_its_words_and_a_next_step(stderr: str, message: str) -> None:
+    told, hint = explain(stderr, 2)
+    assert told == message
+    assert hint
+
+
+@pytest.mark.parametrize(
+    ("cause", "name"),
+    [
+        ("no-such was not found in the package registry and you require no-such", "no-such"),
+        ("no-such was not found in the provided package locations and you require no-such", "no-such"),
+        ("only numpy<=2.5.5 is available and you require numpy>99", "numpy"),
+        ("there are no versions of no.such and you require no.such", "no.such"),
+    ],
+)
+def test_a_package_that_no_index_has_is_a_matter_of_its_name_and_version(cause: str, name: str) -> None:
+    cause = f"Because {cause}, we can conclude that your requirements are unsatisfiable."
+    assert explain(f"error: No solution found when resolving dependencies\n  cause: {cause}\n", 1) == (
+        f"no configured source has {name} as it is asked for: No solution found when resolving dependencies: {cause}",
+        "look at its name and version; the sources are those of uv's and pip's configuration (UV_INDEX, pip.conf)",
+    )
+
+
+def test_a_conflict_is_no_missing_package() -> None:
+    conflict = "Because a==1 depends on b==2 and you require b>=3, we can conclude that"
+    told, _ = explain(f"error: No solution found when resolving dependencies\n  cause: {conflict}\n", 1)
+    assert told.startswith("uv ended with code 1: No solution found")
+
+
+def test_the_package_the_resolver_misses_is_read_from_wrapped_text() -> None:
+    assert missing(OFFLINE) == ("boto3", "1.42.94")
+    assert missing(ABSENT) == ("thing", "1.0+cpu")
+    assert missing(DNS) is None
