@@ -88,3 +88,25 @@ class GateRefusedError(EnvdoctorError):
     """The gate does not let the trainer start."""
 
     exit_code = ExitCode.FINDINGS
+
+
+def internal_error(error: BaseException) -> str:
+    """Return what is said of an exception nobody foresaw: "internal error: KeyError: 'x', raised in checks/gone.py:12".
+
+    The place is the innermost frame, by its last two path components.
+    """
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if at is None:
+        return f"internal error: {said}"
+    place = "/".join(at.tb_frame.f_code.co_filename.split("/")[-2:])
+    return f"internal error: {said}, raised in {place}:{at.tb_lineno}"
+
+
+def traceback_of(error: BaseException) -> str:
+    """Return the traceback as Python prints it, without the last line break."""
+    import traceback  # noqa: PLC0415 - imports a tokenizer, for what almost never happens
+
+    return "".join(traceback.format_exception(error)).rstrip()

@@ -23,6 +23,9 @@ MODES: tuple[Mode, ...] = typing.get_args(Mode)
 LOG = Path(".envdoctor/gate.log")
 OTHER_TORCH = "torch-from-elsewhere"
 """Stands among the codes let through when the process would import another torch than the one examined."""
+NOT_TOLD = "could-not-tell"
+"""Stands among the codes let through when the environment could not be examined."""
+_USAGE = 2  # ExitCode.USAGE, without importing it
 
 if typing.TYPE_CHECKING:
     from envdoctor.doctor.examine import Examination
@@ -56,32 +59,23 @@ def require(profile: str, *, mode: Mode | None = None, reason: str = "") -> None
     """
     from envdoctor.errors import EnvdoctorError  # noqa: PLC0415 - nothing of ours is loaded before it is needed
 
+    chosen: Mode = "enforce"
     try:
         chosen, why = choose(mode, reason, os.environ)
-        examination = None if chosen == "off" else _examine(profile)
+        code, found = (0, ()) if chosen == "off" else _decide(profile)
     except EnvdoctorError as error:
         _say(f"error: envdoctor gate: {error.message}" + (f"\n\nhint: {error.hint}" if error.hint else ""))
-        raise SystemExit(int(error.exit_code)) from None
-    except ImportError as error:
-        # A damaged environment may lack what the gate itself reads locks with: that is no verdict, and no traceback.
-        _say(
-            f"error: envdoctor gate: this interpreter lacks {error.name or error}, so nothing can be told about "
-            f"{sys.prefix}\n\nhint: look from outside: `envdoctor check {sys.prefix} --profile {profile}`"
-        )
-        if chosen == "warn":
-            record(profile, chosen, why, ())
-            return
-        raise SystemExit(3) from None
-    if examination is None:
-        record(profile, chosen, why, ())
-        return
-    elsewhere = _other_torch(examination)
-    code = int(examination.verdict.exit_code()) or int(bool(elsewhere))
-    if code and not _local_rank():
-        _report(examination, profile, elsewhere)
-    if chosen == "warn":
-        found = tuple(item.code for item in examination.verdict.findings)
-        record(profile, chosen, why, (*found, OTHER_TORCH) if elsewhere else found)
+        # Bad input is wrong in any mode; what could not be read is let through where findings are.
+        if chosen != "warn" or error.exit_code == _USAGE:
+            raise SystemExit(int(error.exit_code)) from None
+        found = (NOT_TOLD,)
+    except Exception as error:  # noqa: BLE001 - a fault of ours must not end a training that is only warned
+        _say_crash(error, profile)
+        if chosen != "warn":
+            raise SystemExit(3) from None
+        found = (NOT_TOLD,)
+    if chosen != "enforce":
+        record(profile, chosen, why, found)
     elif code:
         _say(f"error: envdoctor gate: {_who()} does not start on {sys.prefix} (profile {profile})")
         raise SystemExit(code)
@@ -131,6 +125,34 @@ def record(profile: str, mode: Mode, reason: str, found: tuple[str, ...], prefix
             file.write(json.dumps(asdict(bypass)) + "\n")
     except OSError as error:
         _say(f"warning: envdoctor gate: cannot write {log}: {error.strerror}; this bypass is recorded here only")
+
+
+def _decide(profile: str) -> tuple[int, tuple[str, ...]]:
+    """Return the exit code and the codes of what was found, after saying on local rank 0 what the code is for."""
+    examination = _examine(profile)
+    elsewhere = _other_torch(examination)
+    code = int(examination.verdict.exit_code()) or int(bool(elsewhere))
+    if code and not _local_rank():
+        _report(examination, profile, elsewhere)
+    found = tuple(item.code for item in examination.verdict.findings)
+    return code, (*found, OTHER_TORCH) if elsewhere else found
+
+
+def _say_crash(error: Exception, profile: str) -> None:
+    """Say an exception that nobody foresaw; the traceback stands once a node, since all of its ranks have the same."""
+    from envdoctor.errors import internal_error, traceback_of  # noqa: PLC0415
+
+    if isinstance(error, ImportError):
+        # A damaged environment may lack what the gate itself reads locks with: that is no verdict, and no traceback.
+        what, hint = f"this interpreter lacks {error.name or error}", f"check {sys.prefix} --profile {profile}"
+    else:
+        what, hint = internal_error(error), f"check {sys.prefix} --profile {profile} -v"
+        if not _local_rank():
+            _say(traceback_of(error))
+    _say(
+        f"error: envdoctor gate: {what}, so nothing can be told about {sys.prefix}\n\n"
+        f"hint: look from outside: `envdoctor {hint}`"
+    )
 
 
 def _examine(profile: str) -> "Examination":

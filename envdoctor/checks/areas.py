@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from envdoctor.analysis.context import Case
 from envdoctor.analysis.damage import harmless
+from envdoctor.errors import internal_error
 from envdoctor.model.fingerprint import MissingFactError
 from envdoctor.probes.caches.compile_caches import CompileCaches
 from envdoctor.probes.loading.libraries import Libraries
@@ -112,6 +113,8 @@ _SUMMARIES: dict[str, Callable[[Case], str]] = {
     "Sources": _sources,
 }
 AREAS = tuple(_SUMMARIES)
+COULD_NOT_TELL = "could not tell"
+"""A summary that begins so never stands beside a tick."""
 
 
 def summarize(area: str, case: Case) -> str:
@@ -119,4 +122,6 @@ def summarize(area: str, case: Case) -> str:
     try:
         return _SUMMARIES[area](case)
     except MissingFactError as error:
-        return f"could not tell: {error.reason}"
+        return f"{COULD_NOT_TELL}: {error.reason}"
+    except Exception as error:  # noqa: BLE001 - as for a rule: one line that crashes must not end the report
+        return f"{COULD_NOT_TELL}: {internal_error(error)}"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import envdoctor.checks
 from envdoctor.analysis.context import Case, DoesNotApplyError
-from envdoctor.checks.areas import AREAS, summarize
-from envdoctor.errors import ProfileError
+from envdoctor.checks.areas import AREAS, COULD_NOT_TELL, summarize
+from envdoctor.errors import ProfileError, internal_error, traceback_of
 from envdoctor.model.finding import SEVERITY_ORDER, Finding
 from envdoctor.model.fingerprint import MissingFactError
 from envdoctor.model.frozen import frozen
@@ -74,7 +74,10 @@ def judge(case: Case, waivers: "Iterable[Waiver]" = ()) -> Verdict:
         except DoesNotApplyError as error:
             skipped.append(Skipped(code=check.code, name=check.name, reason=str(error), matters=False))
         except MissingFactError as error:
-            skipped.append(Skipped(code=check.code, name=check.name, reason=str(error)))
+            skipped.append(Skipped(code=check.code, name=check.name, reason=str(error), traceback=error.traceback))
+            areas_in_doubt.add(check.area)
+        except Exception as error:  # noqa: BLE001 - a rule of ours that crashes must not silence all the others
+            skipped.append(_crashed(check, error))
             areas_in_doubt.add(check.area)
     accepted = [*(case.profile.waivers if case.profile else ()), *waivers]
     waived = tuple(
@@ -91,6 +94,10 @@ def judge(case: Case, waivers: "Iterable[Waiver]" = ()) -> Verdict:
         waived=waived,
         areas=_areas(case, ordered, taken_out, areas_in_doubt),
     )
+
+
+def _crashed(check: Check, error: Exception) -> Skipped:
+    return Skipped(code=check.code, name=check.name, reason=internal_error(error), traceback=traceback_of(error))
 
 
 def _refuse_unknown(profile: str, waivers: "Iterable[Waiver]") -> None:
@@ -125,6 +132,8 @@ def _areas(
         worst.setdefault(area_of[finding.code], "note")
     lines = []
     for area in AREAS:
-        state: AreaState = worst.get(area, "unknown" if area in in_doubt else "ok")  # type: ignore[assignment]
-        lines.append(AreaLine(area=area, state=state, summary=summarize(area, case)))
+        summary = summarize(area, case)
+        doubt = area in in_doubt or summary.startswith(COULD_NOT_TELL)
+        state: AreaState = worst.get(area, "unknown" if doubt else "ok")  # type: ignore[assignment]
+        lines.append(AreaLine(area=area, state=state, summary=summary))
     return tuple(lines)

@@ -72,7 +72,8 @@ def written_down(reading: Reading) -> Fingerprint:
         try:
             sections.append(reading.fact(kind))
         except ProbeError as error:
-            unread.append(Unread(section=kind.__name__, reason=error.message))
+            crash = reading.crashed.get(kind, "")
+            unread.append(Unread(section=kind.__name__, reason=error.message, traceback=crash))
     return Fingerprint(
         target=str(reading.target.prefix),
         taken_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from envdoctor.errors import ProbeError
+from envdoctor.errors import ProbeError, internal_error, traceback_of
 from envdoctor.facts.host import Host
 from envdoctor.facts.target import Target
 from envdoctor.model.frozen import frozen
@@ -44,6 +44,8 @@ class Reading:
     probes: Mapping[type, Probe]
     read: dict[type, object] = field(default_factory=dict)
     failed: dict[type, str] = field(default_factory=dict)
+    crashed: dict[type, str] = field(default_factory=dict)
+    """The traceback of each failed probe that raised what no probe should."""
     shared: dict[type, object] = field(default_factory=dict)
     """In-memory material of several probes (the RECORD index) that is too large for a fingerprint."""
 
@@ -61,6 +63,11 @@ class Reading:
                 reason = f"{error.filename or self.target.prefix}: {error.strerror or error}"
                 self.failed[kind] = reason
                 raise ProbeError(reason) from error
+            except Exception as error:
+                # A probe of ours that crashes costs its own facts: those of the others may hold the cause.
+                self.failed[kind] = internal_error(error)
+                self.crashed[kind] = traceback_of(error)
+                raise ProbeError(self.failed[kind]) from error
         section = self.read[kind]
         assert isinstance(section, kind)  # noqa: S101 - the registry maps a type to the probe that returns it
         return section

@@ -12,11 +12,12 @@ Section = TypeVar("Section")
 class MissingFactError(LookupError):
     """A check asked for a section its probe could not read; `reason` says why."""
 
-    def __init__(self, section: str, reason: str) -> None:
-        """Keep the section's name and the probe's reason."""
+    def __init__(self, section: str, reason: str, traceback: str = "") -> None:
+        """Keep the section's name, the probe's reason, and its traceback when it crashed."""
         super().__init__(f"{section}: {reason}")
         self.section = section
         self.reason = reason
+        self.traceback = traceback
 
 
 @frozen
@@ -25,6 +26,8 @@ class Unread:
 
     section: str
     reason: str
+    traceback: str = ""
+    """Of a probe that crashed; a fingerprint file does not keep it."""
 
 
 @frozen
@@ -44,8 +47,10 @@ class Fingerprint:
         for section in self.sections:
             if type(section) is kind:
                 return section
-        reason = next((gap.reason for gap in self.unread if gap.section == kind.__name__), "not probed")
-        raise MissingFactError(kind.__name__, reason)
+        gap = next((gap for gap in self.unread if gap.section == kind.__name__), None)
+        if gap is None:
+            raise MissingFactError(kind.__name__, "not probed")
+        raise MissingFactError(kind.__name__, gap.reason, gap.traceback)
 
     def get(self, kind: type[Section]) -> Section | None:
         """Return the section of that type, or None."""

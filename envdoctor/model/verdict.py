@@ -22,6 +22,8 @@ class Skipped:
     reason: str
     matters: bool = True
     """False when the check does not apply (no profile was given, say): that is not "could not tell"."""
+    traceback: str = ""
+    """When the check, or the probe whose facts it asked for, crashed; else empty."""
 
 
 @frozen

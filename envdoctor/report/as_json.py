@@ -6,7 +6,7 @@ from typing import Any
 from envdoctor.model.codec import encode
 from envdoctor.model.finding import Finding, Severity
 from envdoctor.model.header import Header
-from envdoctor.model.verdict import Verdict
+from envdoctor.model.verdict import Skipped, Verdict
 from envdoctor.report.groups import Group, by_cause
 
 SCHEMA_VERSION = 1
@@ -23,9 +23,7 @@ def document(header: Header, verdict: Verdict, *, fail_on: Severity = "error") -
         "summary": _summary(verdict, groups, fail_on),
         "areas": encode(verdict.areas),
         "findings": _findings(groups),
-        "could_not_tell": [
-            {"code": skip.code, "name": skip.name, "reason": skip.reason} for skip in verdict.skipped if skip.matters
-        ],
+        "could_not_tell": [_gap(skip) for skip in verdict.skipped if skip.matters],
         "waived": [{"finding": _finding(item.finding, None), "reason": item.reason} for item in verdict.waived],
     }
 
@@ -57,6 +55,11 @@ def _findings(groups: tuple[Group, ...]) -> list[dict[str, Any]]:
         listed.append(_finding(group.cause, None))
         listed += [_finding(finding, cause) for finding in group.consequences]
     return listed
+
+
+def _gap(skip: Skipped) -> dict[str, str]:
+    crash = {"traceback": skip.traceback} if skip.traceback else {}
+    return {"code": skip.code, "name": skip.name, "reason": skip.reason, **crash}
 
 
 def _finding(finding: Finding, caused_by: int | None) -> dict[str, Any]:

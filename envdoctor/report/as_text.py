@@ -106,16 +106,29 @@ def _could_not_tell(verdict: Verdict, style: Style) -> Iterator[str]:
         first, *more = skips
         if not more:
             yield from style.wrap(f"{first.code} {first.name}: {first.reason}", "  ", "    ")
+            yield from _traceback(skips, style)
             continue
         limit = len(skips) if style.verbosity >= 1 else _CODES_SHOWN
         left = f" and {len(skips) - limit} more" if len(skips) > limit else ""
         codes = ", ".join(skip.code for skip in skips[:limit])
         yield from style.wrap(f"{len(skips)} checks ({codes}{left}): {reason}", "  ", "    ")
+        yield from _traceback(skips, style)
     beside = [skip for skip in verdict.skipped if not skip.matters and style.verbosity >= 1]
     if beside:
         yield style.paint("dim", "does not apply:")
     for skip in beside:
         yield from style.wrap(f"{skip.code} {skip.name}: {skip.reason}", "  ", "    ")
+
+
+def _traceback(skips: list[Skipped], style: Style) -> Iterator[str]:
+    """Yield the traceback of a check, or of a probe, that crashed; without `-v`, how to see it."""
+    traceback = next((skip.traceback for skip in skips if skip.traceback), "")
+    if not traceback:
+        return
+    if style.verbosity < 1:
+        yield "    this is a bug of envdoctor: report it with the traceback that `-v` shows"
+        return
+    yield from (f"    {printable(line)}".rstrip() for line in traceback.splitlines())
 
 
 def _by_reason(skipped: list[Skipped]) -> dict[str, list[Skipped]]:

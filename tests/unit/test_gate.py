@@ -198,6 +198,49 @@ def test_an_interpreter_without_packaging_is_told_so_and_not_with_a_traceback(tm
     )
 
 
+CRASHING = """\
+CODE, NAME, AREA = "ED999", "crashing-rule", "Environment"
+def run(case):
+    raise KeyError("gone")
+"""
+RULE = "(__import__('envdoctor.checks').checks.__path__.append('rules'), 'small')[1]"
+PROBE = "(__import__('envdoctor.doctor.heading').doctor.heading.__dict__.pop('_torch'), 'small')[1]"
+REASON = {"ENVDOCTOR_GATE": "warn", "ENVDOCTOR_GATE_REASON": "r"}
+
+
+def test_a_rule_that_crashes_stops_no_training_that_is_only_warned(healthy: Incident) -> None:
+    (healthy.root / "rules").mkdir()
+    (healthy.root / "rules/crashing.py").write_text(CRASHING)
+    told = "could not tell:\n  ED999 crashing-rule: internal error: KeyError: 'gone', raised in rules/crashing.py:3\n"
+    warned = start(healthy, RULE, REASON)
+    assert (warned.code, warned.out) == (0, STARTED)
+    assert told in warned.err
+    assert warned.err.endswith("\nwarning: envdoctor gate: mode warn for profile small, because: r\n")
+    enforced = start(healthy, RULE)
+    assert (enforced.code, enforced.out) == (3, "")
+    assert told in enforced.err
+    assert enforced.err.endswith(ALONE)
+
+
+def test_a_gate_that_crashes_stops_no_training_that_is_only_warned(broken: Incident) -> None:
+    said = (
+        "NameError: name '_torch' is not defined\n"
+        "error: envdoctor gate: internal error: NameError: name '_torch' is not defined, raised in "
+        "doctor/heading.py:10, so nothing can be told about [TMP]/.venv\n\n"
+        "hint: look from outside: `envdoctor check [TMP]/.venv --profile small -v`\n"
+    )
+    bypassed = (
+        "warning: envdoctor gate: mode warn for profile small, because: r; findings let through: could-not-tell\n"
+    )
+    warned = start(broken, PROBE, REASON)
+    assert (warned.code, warned.out) == (0, STARTED)
+    assert warned.err.startswith("Traceback (most recent call last):\n")
+    assert warned.err.endswith(said + bypassed)
+    enforced = start(broken, PROBE)
+    assert (enforced.code, enforced.out) == (3, "")
+    assert enforced.err.endswith(said)
+
+
 def _without_gate() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ENVDOCTOR_")}
     return kept | {"PYTHONPATH": str(ROOT)}
