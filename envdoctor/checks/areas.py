@@ -1,21 +1,26 @@
-"""One line for each area of the status box, from facts alone."""
+"""One line for each area of the status box, from facts alone, and what a verdict does not cover."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import Case, DoesNotApplyError
 from envdoctor.analysis.damage import harmless
 from envdoctor.errors import internal_error
 from envdoctor.model.fingerprint import MissingFactError
+from envdoctor.model.verdict import AreaState
+from envdoctor.model.wording import counted
 from envdoctor.probes.caches.compile_caches import CompileCaches
 from envdoctor.probes.loading.libraries import Libraries
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.machine.environment import Environment
 from envdoctor.probes.machine.gpu import Gpu
+from envdoctor.probes.machine.platform import Platform
 from envdoctor.probes.venv.deep_files import DeepFiles
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.training_sources import Sources
+
+_COLD = "cold: no entries in any cache folder"
 
 
 def _interpreter(case: Case) -> str:
@@ -26,23 +31,28 @@ def _interpreter(case: Case) -> str:
 
 def _distributions(case: Case) -> str:
     count = len(case.facts[Distributions].items)
+    if not count and case.lock is None:
+        raise DoesNotApplyError("no distribution is installed")
     against = f", compared with {len(case.pins())} locked" if case.lock is not None else ", no lock to compare with"
-    return f"{count} distributions{against}"
+    return f"{counted(count, 'distribution')}{against}"
 
 
 def _torch(case: Case) -> str:
     build = case.facts[TorchBuild]
     if not build.present:
-        return "torch is not installed"
+        raise DoesNotApplyError("torch is not installed")
     if not build.version:
         return "torch of unknown build: torch/version.py is missing or says no version"
-    flavour = f"CUDA {build.cuda}" if build.cuda else f"ROCm {build.hip}" if build.hip else "CPU"
+    kinds = {"CUDA": build.cuda, "ROCm": build.hip, "XPU": build.xpu}
+    flavour = next((f"{kind} {version}" for kind, version in kinds.items() if version), "CPU")
     return f"torch {build.version} ({flavour} build), read from torch/version.py"
 
 
 def _files(case: Case) -> str:
     files = case.facts[InstalledFiles]
     total = sum(owner.files for owner in files.owners)
+    if not files.owners:
+        raise DoesNotApplyError("no RECORD lists any file")
     unfit = [fault for fault in files.faults if not harmless(fault)]
     missing = sum(fault.kind == "missing" for fault in unfit)
     changed = sum(fault.kind in ("resized", "not a file") for fault in unfit)
@@ -53,20 +63,20 @@ def _files(case: Case) -> str:
     how = f"by hash ({deep.without_hash + deep.bytecode} without one)" if deep else "by size"
     if not unfit and not altered and not files.contested:
         aside = f", but for {aside} that no import needs" if (aside := len(files.faults)) else ""
-        return f"{total} files as their RECORDs say, {how}{aside}"
+        return f"{counted(total, 'file')} as their RECORDs say, {how}{aside}"
     parts = [f"{missing} missing"] if missing else []
     parts += [f"{changed} of another size"] if changed else []
     parts += [f"{unread} that could not be looked at"] if unread else []
     parts += [f"{locked} not executable"] if locked else []
     parts += [f"{altered} of other contents"] if altered else []
     parts += [f"{len(files.contested)} with two owners"] if files.contested else []
-    return f"{total} files: {', '.join(parts)}"
+    return f"{counted(total, 'file')}: {', '.join(parts)}"
 
 
 def _libraries(case: Case) -> str:
     libraries = case.facts[Libraries]
     if not libraries.simulated:
-        return libraries.reason
+        raise DoesNotApplyError(libraries.reason)
     needed = {provider.soname for provider in libraries.providers} | {item.soname for item in libraries.unresolved}
     missing = {item.soname for item in libraries.unresolved if item.stage != "lazy"}
     if missing:
@@ -77,7 +87,7 @@ def _libraries(case: Case) -> str:
 def _cache(case: Case) -> str:
     present = [cache for cache in case.facts[CompileCaches].caches if cache.entries]
     if not present:
-        return "cold: no entries in any cache folder"
+        raise DoesNotApplyError(_COLD)
     return ", ".join(f"{cache.kind} {cache.bytes / 1e6:.0f} MB in {cache.entries} files" for cache in present)
 
 
@@ -86,8 +96,30 @@ def _gpu(case: Case) -> str:
     if gpu.devices:
         names = sorted({device.name for device in gpu.devices})
         return f"driver {gpu.driver_version} (CUDA {gpu.cuda_version}), {len(gpu.devices)} x {' / '.join(names)}"
+    build, other = _build(case), _unchecked_driver(case)
+    if other:
+        raise DoesNotApplyError(f"{other} drivers are not checked")
+    if gpu.state == "absent" and not gpu.driver_version:
+        where = _without_driver(case) if build is not None and build.cuda else gpu.reason
+        raise DoesNotApplyError(where)
     driver = f"driver {gpu.driver_version}, " if gpu.driver_version else ""
     return f"{driver}{gpu.reason or 'no device'}"
+
+
+def _build(case: Case) -> TorchBuild | None:
+    return case.facts.get(TorchBuild)
+
+
+def _unchecked_driver(case: Case) -> str:
+    build = _build(case)
+    return build.unchecked_driver if build is not None else ""
+
+
+def _without_driver(case: Case) -> str:
+    platform = case.facts.get(Platform)
+    if platform is None or not platform.container:
+        return "no NVIDIA driver: this CUDA build would run on the CPU"
+    return f"no NVIDIA driver in this {platform.container_name} ({platform.gpu_option})"
 
 
 def _environment(case: Case) -> str:
@@ -98,7 +130,9 @@ def _environment(case: Case) -> str:
 
 def _sources(case: Case) -> str:
     files = case.facts[Sources].files
-    return f"{len(files)} source files hashed" if files else "the profile names no sources"
+    if not files:
+        raise DoesNotApplyError("the profile names no sources" if case.profile is not None else "no profile was given")
+    return f"{counted(len(files), 'source file')} hashed"
 
 
 _SUMMARIES: dict[str, Callable[[Case], str]] = {
@@ -113,15 +147,39 @@ _SUMMARIES: dict[str, Callable[[Case], str]] = {
     "Sources": _sources,
 }
 AREAS = tuple(_SUMMARIES)
-COULD_NOT_TELL = "could not tell"
-"""A summary that begins so never stands beside a tick."""
 
 
-def summarize(area: str, case: Case) -> str:
-    """Return the area's one-line summary, or why its facts could not be read."""
+def summarize(area: str, case: Case) -> tuple[AreaState, str]:
+    """Return the area's state as long as no check finds anything in it, and its one-line summary."""
     try:
-        return _SUMMARIES[area](case)
+        return "ok", _SUMMARIES[area](case)
+    except DoesNotApplyError as nothing:
+        return "not-applicable", str(nothing)
     except MissingFactError as error:
-        return f"{COULD_NOT_TELL}: {error.reason}"
+        return "unknown", f"could not tell: {error.reason}"
     except Exception as error:  # noqa: BLE001 - as for a rule: one line that crashes must not end the report
-        return f"{COULD_NOT_TELL}: {internal_error(error)}"
+        return "unknown", f"could not tell: {internal_error(error)}"
+
+
+def not_checked(case: Case) -> tuple[str, ...]:
+    """Return what was not looked at because it is not there, as the parts of the last line.
+
+    A verdict without findings is only as good as what it looked at: a wrong path in CI must not pass in silence.
+    """
+    installed, build = case.facts.get(Distributions), _build(case)
+    if installed is not None and not installed.items:
+        return ("no packages here: only the interpreter was checked",)
+    if build is not None and not build.present:
+        return ("no torch here: only file integrity was checked",)
+    unseen = list(_unseen(case))
+    return (f"not checked: {', '.join(unseen)}",) if unseen else ()
+
+
+def _unseen(case: Case) -> Iterator[str]:
+    build, gpu, caches = _build(case), case.facts.get(Gpu), case.facts.get(CompileCaches)
+    if other := _unchecked_driver(case):
+        yield f"the {other} driver"
+    elif build is not None and build.cuda and gpu is not None and gpu.state == "absent" and not gpu.driver_version:
+        yield "the GPU driver (none here)"
+    if caches is not None and not any(cache.entries for cache in caches.caches):
+        yield "the compile cache (cold)"

@@ -1,7 +1,7 @@
 """A CPU build of torch on a machine with GPUs.
 
 What it finds:
-    torch whose version.py names neither CUDA nor ROCm, where NVML lists devices.
+    torch whose version.py names none of CUDA, ROCm and XPU, where NVML lists devices.
 
 Why it matters:
     `torch.cuda.is_available()` is False and a job runs on the CPU, or stops: "Torch not compiled with CUDA enabled".
@@ -33,7 +33,7 @@ def run(case: Case) -> Iterator[Finding]:
     if case.profile is not None:
         raise DoesNotApplyError("the profile says which build is wanted")
     build, gpu = case.facts[TorchBuild], case.facts[Gpu]
-    if not build.present or not build.version or build.cuda or build.hip or not gpu.devices:
+    if not build.present or not build.version or build.cuda or build.unchecked_driver or not gpu.devices:
         return
     public = build.version.partition("+")[0]
     yield Finding(

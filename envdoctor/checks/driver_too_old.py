@@ -39,6 +39,8 @@ def run(case: Case) -> Iterator[Finding]:
     if not driver:
         raise DoesNotApplyError(gpu.reason or "no driver version is known")
     build = case.facts[TorchBuild]
+    if build.unchecked_driver:
+        raise DoesNotApplyError(f"{build.unchecked_driver} drivers are not checked")
     least = MINIMUM_DRIVER.get(build.cuda_major, "0")
     forward = gpu.libcuda_version if "/compat/" in gpu.libcuda else ""
     if not meets(driver, f">={least}") and not (forward and meets(forward, f">={least}")):

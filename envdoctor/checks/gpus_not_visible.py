@@ -22,6 +22,7 @@ from envdoctor.analysis.context import Case, DoesNotApplyError
 from envdoctor.model.finding import Finding, Remediation, Severity
 from envdoctor.model.visible_devices import Visible, parse_visible
 from envdoctor.model.wording import counted
+from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.machine.environment import Environment
 from envdoctor.probes.machine.gpu import Gpu
 
@@ -36,6 +37,9 @@ _HIDDEN = frozenset({"", "-1", "none", "void", "NoDevFiles"})
 def run(case: Case) -> Iterator[Finding]:
     """Yield one finding when the list loses GPUs, another when too few remain for the profile."""
     gpu, needed = case.facts[Gpu], case.profile.gpu.count if case.profile else 0
+    build = case.facts.get(TorchBuild)
+    if build is not None and build.unchecked_driver:
+        raise DoesNotApplyError(f"{build.unchecked_driver} GPUs are not checked")
     value = case.facts[Environment].value(_VARIABLE)
     if gpu.state == "absent" and needed:
         yield _too_few(case, 0, needed, f"no GPU is there: {gpu.reason}", [])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import envdoctor.checks
 from envdoctor.analysis.context import Case, DoesNotApplyError
-from envdoctor.checks.areas import AREAS, COULD_NOT_TELL, summarize
+from envdoctor.checks.areas import AREAS, not_checked, summarize
 from envdoctor.errors import ProfileError, internal_error, traceback_of
 from envdoctor.model.finding import SEVERITY_ORDER, Finding
 from envdoctor.model.fingerprint import MissingFactError
@@ -93,6 +93,7 @@ def judge(case: Case, waivers: "Iterable[Waiver]" = ()) -> Verdict:
         skipped=tuple(skipped),
         waived=waived,
         areas=_areas(case, ordered, taken_out, areas_in_doubt),
+        not_checked=not_checked(case),
     )
 
 
@@ -132,8 +133,7 @@ def _areas(
         worst.setdefault(area_of[finding.code], "note")
     lines = []
     for area in AREAS:
-        summary = summarize(area, case)
-        doubt = area in in_doubt or summary.startswith(COULD_NOT_TELL)
-        state: AreaState = worst.get(area, "unknown" if doubt else "ok")  # type: ignore[assignment]
+        unfound, summary = summarize(area, case)
+        state: AreaState = worst.get(area, "unknown" if area in in_doubt else unfound)  # type: ignore[assignment]
         lines.append(AreaLine(area=area, state=state, summary=summary))
     return tuple(lines)

@@ -10,7 +10,8 @@ from envdoctor.model.frozen import frozen
 
 BREAKS_IMPORT = "import:torch"
 """Cause token of a finding without which `import torch` would fail."""
-AreaState = Literal["ok", "note", "warning", "error", "unknown"]
+AreaState = Literal["ok", "note", "warning", "error", "unknown", "not-applicable"]
+"""`not-applicable`: there was nothing to look at, which is not the same as "looked at and found well"."""
 
 
 @frozen
@@ -54,6 +55,8 @@ class Verdict:
     skipped: tuple[Skipped, ...] = ()
     waived: tuple[Waived, ...] = ()
     areas: tuple[AreaLine, ...] = ()
+    not_checked: tuple[str, ...] = ()
+    """What this verdict does not cover, since it is not there to be looked at; each is a part of the last line."""
 
     def exit_code(self, fail_on: Severity = "error") -> ExitCode:
         """Return FINDINGS at or above `fail_on`, else UNKNOWN when a check that matters could not tell, else OK."""

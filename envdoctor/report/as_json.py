@@ -43,6 +43,7 @@ def _summary(verdict: Verdict, groups: tuple[Group, ...], fail_on: Severity) -> 
         "causes": len(groups),
         "could_not_tell": sum(skip.matters for skip in verdict.skipped),
         "waived": len(verdict.waived),
+        "not_checked": list(verdict.not_checked),
         "fail_on": fail_on,
         "exit_code": int(verdict.exit_code(fail_on)),
     }

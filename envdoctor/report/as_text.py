@@ -157,6 +157,7 @@ def _closing(verdict: Verdict, groups: tuple[Group, ...], style: Style, fail_on:
         parts.append(f"{_count(gaps, 'check')} could not tell")
     if verdict.waived:
         parts.append(f"{len(verdict.waived)} waived")
+    parts += verdict.not_checked
     yield f"{style.paint('strong', '; '.join(parts))}.   exit {code}"
     if groups and style.verbosity >= 0:
         yield style.paint("dim", f"For more about a finding, run `envdoctor explain {groups[0].cause.code}`.")

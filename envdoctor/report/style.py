@@ -11,12 +11,13 @@ _SGR = {
     "note": "1;36",
     "ok": "32",
     "unknown": "35",
+    "not-applicable": "2",
     "strong": "1",
     "dim": "2",
     "command": "36",
 }
-_SIGNS = {"ok": "✓", "note": "i", "warning": "!", "error": "✗", "unknown": "?"}
-_PLAIN_SIGNS = {"ok": "+", "note": "i", "warning": "!", "error": "x", "unknown": "?"}
+_SIGNS = {"ok": "✓", "note": "i", "warning": "!", "error": "✗", "unknown": "?", "not-applicable": "–"}
+_PLAIN_SIGNS = {"ok": "+", "note": "i", "warning": "!", "error": "x", "unknown": "?", "not-applicable": "-"}
 # C0 and C1 controls, and the lone surrogates that stand for undecodable bytes of a file name.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 

@@ -12,9 +12,14 @@ from envdoctor.checks.areas import AREAS
 from envdoctor.checks.registry import Check, all_checks, judge
 from envdoctor.errors import ProfileError
 from envdoctor.model.fingerprint import Unread
-from envdoctor.model.profile import Waiver
+from envdoctor.model.profile import DriverWanted, Waiver
+from envdoctor.probes.loading.torch_build import ABSENT
+from envdoctor.probes.machine.platform import Platform
 from tests.factories import make_facts as facts
 
+DOCKER = Platform(kernel="6.8", container="docker", wsl=False)
+NOT, NO_DRIVER, COLD = "not checked:", "the GPU driver (none here)", "the compile cache (cold)"
+CDI, ENGINE = "GPUs need `--device nvidia.com/gpu=all`", "start it with its engine's GPU option"
 TESTS = Path(__file__).parent
 HEADS = ("What it finds:", "Why it matters:", "Example:", "Fix:")
 
@@ -54,7 +59,53 @@ def test_a_healthy_environment_has_no_finding() -> None:
     verdict = judge(facts.case())
     assert verdict.findings == ()
     assert verdict.exit_code() == 0
-    assert [line.state for line in verdict.areas] == ["ok"] * len(AREAS)
+    assert {line.area: line.state for line in verdict.areas} == {
+        "Interpreter": "ok",
+        "Distributions": "ok",
+        "torch build": "ok",
+        "Installed files": "not-applicable",
+        "Shared libraries": "ok",
+        "Compile cache": "not-applicable",
+        "Environment": "ok",
+        "Driver / GPU": "not-applicable",
+        "Sources": "not-applicable",
+    }
+    assert verdict.not_checked == ("not checked: the GPU driver (none here), the compile cache (cold)",)
+
+
+@pytest.mark.parametrize(
+    ("sections", "driver", "not_checked"),
+    [
+        ((facts.distributions(),), None, "no packages here: only the interpreter was checked"),
+        ((ABSENT,), None, "no torch here: only file integrity was checked"),
+        ((facts.TORCH,), "no NVIDIA driver: this CUDA build would run on the CPU", f"not checked: {NO_DRIVER}, {COLD}"),
+        ((DOCKER,), "no NVIDIA driver in this docker container (GPUs need `--gpus all`)", None),
+        ((replace(DOCKER, container="podman"),), f"no NVIDIA driver in this podman container ({CDI})", None),
+        ((replace(DOCKER, container="container"),), f"no NVIDIA driver in this container ({ENGINE})", None),
+        ((replace(facts.TORCH, cuda="", hip="7.2.1"),), "AMD drivers are not checked", f"{NOT} the AMD driver, {COLD}"),
+        ((replace(facts.TORCH, cuda="", xpu="20250302"),), "Intel GPU drivers are not checked", None),
+        ((replace(facts.TORCH, cuda=""),), facts.GPU.reason, f"not checked: {COLD}"),
+    ],
+)
+def test_nothing_is_green_that_is_not_there(
+    sections: tuple[object, ...], driver: str | None, not_checked: str | None
+) -> None:
+    verdict = judge(facts.case(*sections))
+    line = next(line for line in verdict.areas if line.area == "Driver / GPU")
+    if driver is not None:
+        assert (line.state, line.summary) == ("not-applicable", driver)
+    if not_checked is not None:
+        assert verdict.not_checked == (not_checked,)
+
+
+def test_a_driver_of_another_maker_is_never_judged_by_nvidias() -> None:
+    old = replace(facts.GPU, state="present", module_version="450.80.02", library_version="450.80.02")
+    profile = replace(facts.PROFILE, driver=DriverWanted(minimum="570.0"))
+    rocm = replace(facts.TORCH, cuda="", hip="7.2.1", version="2.10.0+rocm7.2")
+    told = judge(facts.case(old, rocm, profile=profile))
+    assert "ED701" not in {finding.code for finding in told.findings}
+    reasons = {skip.code: skip.reason for skip in told.skipped if not skip.matters}
+    assert (reasons["ED701"], reasons["ED606"]) == ("AMD drivers are not checked", "AMD GPUs are not checked")
 
 
 def test_an_unread_section_is_could_not_tell_and_never_ok() -> None:

@@ -14,6 +14,7 @@ from tests.factories.make_incident import Incident, make_incident
 from tests.factories.run_envdoctor import COMMAND, Outcome, environment, filtered, run_envdoctor
 from tests.unit.report.test_as_json import SCHEMA, closed
 
+UNSEEN = "not checked: the GPU driver (none here), the compile cache (cold)"
 HEALTHY = """\
 envdoctor check  [TMP]/.venv   profile small   torch 2.11.0+cu128 (not imported)
 
@@ -22,12 +23,12 @@ envdoctor check  [TMP]/.venv   profile small   torch 2.11.0+cu128 (not imported)
 [✓] torch build         torch 2.11.0+cu128 (CUDA 12.8 build), read from torch/version.py
 [✓] Installed files     [N] files as their RECORDs say, by size
 [✓] Shared libraries    all [N] libraries of `import torch` resolve
-[✓] Compile cache       cold: no entries in any cache folder
+[–] Compile cache       cold: no entries in any cache folder
 [✓] Environment         no LD_LIBRARY_PATH, LD_PRELOAD or PYTHONPATH
-[✓] Driver / GPU        no NVIDIA kernel module, device file or driver library
-[✓] Sources             the profile names no sources
+[–] Driver / GPU        no NVIDIA driver: this CUDA build would run on the CPU
+[–] Sources             the profile names no sources
 
-Nothing found.   exit 0
+Nothing found; not checked: the GPU driver (none here), the compile cache (cold).   exit 0
 """
 
 BROKEN = """\
@@ -38,10 +39,10 @@ envdoctor check  [TMP]/.venv   profile small   torch 2.11.0+cu128 (not imported)
 [✓] torch build         torch 2.11.0+cu128 (CUDA 12.8 build), read from torch/version.py
 [✗] Installed files     [N] files: 1 missing
 [✓] Shared libraries    all [N] libraries of `import torch` resolve
-[✓] Compile cache       cold: no entries in any cache folder
+[–] Compile cache       cold: no entries in any cache folder
 [✓] Environment         no LD_LIBRARY_PATH, LD_PRELOAD or PYTHONPATH
-[✓] Driver / GPU        no NVIDIA kernel module, device file or driver library
-[✓] Sources             the profile names no sources
+[–] Driver / GPU        no NVIDIA driver: this CUDA build would run on the CPU
+[–] Sources             the profile names no sources
 
 error[ED201]: files of 1 distribution are missing, each at a path that another wheel writes too
   nvidia-cudnn-cu12 9.19.0.56: 1 of [N] files in its RECORD are missing:
@@ -53,14 +54,14 @@ error[ED201]: files of 1 distribution are missing, each at a path that another w
         are there
         envdoctor restore --profile small --venv [TMP]/.venv
 
-Found 1 error (1 cause).   exit 1
+Found 1 error (1 cause); not checked: the GPU driver (none here), the compile cache (cold).   exit 1
 For more about a finding, run `envdoctor explain ED201`.
 """
 
 QUIET = """\
 error[ED201]: files of 1 distribution are missing, each at a path that another wheel writes too
 
-Found 1 error (1 cause).   exit 1
+Found 1 error (1 cause); not checked: the GPU driver (none here), the compile cache (cold).   exit 1
 """
 
 
@@ -140,7 +141,7 @@ def test_a_waived_finding_is_shown_with_its_reason(broken: Incident) -> None:
         "  error[ED201] files of 1 distribution are missing, each at a path that another wheel writes too",
         "    (nvidia-cudnn-cu12), because: the owner was told",
         "",
-        "Nothing found; 1 waived.   exit 0",
+        "Nothing found; 1 waived; not checked: the GPU driver (none here), the compile cache (cold).   exit 0",
     ]
 
 
@@ -178,7 +179,7 @@ def test_colour(broken: Incident, options: list[str], extra: dict[str, str], col
     outcome = run_envdoctor("check", "-q", *options, folder=broken.root, extra=extra)
     assert outcome.out == (
         QUIET.replace("error[ED201]:", "\x1b[1;31merror[ED201]:\x1b[0m").replace(
-            "Found 1 error (1 cause)", "\x1b[1mFound 1 error (1 cause)\x1b[0m"
+            f"Found 1 error (1 cause); {UNSEEN}", f"\x1b[1mFound 1 error (1 cause); {UNSEEN}\x1b[0m"
         )
         if coloured
         else QUIET

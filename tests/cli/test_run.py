@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.test_check import UNSEEN
 from tests.factories.make_incident import Incident, make_incident
 from tests.factories.run_envdoctor import COMMAND, Outcome, environment, run_envdoctor
 
@@ -151,7 +152,7 @@ def test_restore_mends_a_broken_venv_before_the_command_starts(tmp_path: Path) -
     )
     assert (outcome.code, outcome.out) == (0, "started\n")
     assert run_envdoctor("check", "-p", "small", "-q", folder=tmp_path) == Outcome(
-        code=0, out="Nothing found.   exit 0\n", err=""
+        code=0, out=f"Nothing found; {UNSEEN}.   exit 0\n", err=""
     )
     # Nothing to mend any more: nothing is restored, and nothing said.
     again = run_envdoctor(

@@ -58,4 +58,8 @@ def filtered(text: str, folder: Path) -> str:
     # How many files uv adds to a dist-info, and how many libraries Python itself needs, is theirs to change.
     text = re.sub(r"(?<=[] ])\d+ files(?=:| as| in its)", "[N] files", text)
     text = re.sub(r"all \d+ libraries", "all [N] libraries", text)
+    # In a container the line says how it is started with GPUs, elsewhere that torch would run on the CPU.
+    text = re.sub(
+        r"no NVIDIA driver in this [^(]+\([^)]+\)", "no NVIDIA driver: this CUDA build would run on the CPU", text
+    )
     return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|\+00:00)", "[TIME]", text)

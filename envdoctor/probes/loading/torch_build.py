@@ -35,6 +35,7 @@ class TorchBuild:
     cuda: str
     """"12.8"; empty for a CPU build."""
     hip: str
+    """"7.2.1" of a ROCm build; empty otherwise."""
     git_version: str
     distribution_version: str
     """What the distribution's metadata says, which may lack the local part."""
@@ -42,6 +43,13 @@ class TorchBuild:
     """Where torch/fx/_symbolic_trace.py keeps the tracing flag (thread-local since pytorch PR 168999)."""
     fx_evidence: str
     """file:line that told, or why it could not be told."""
+    xpu: str = ""
+    """oneAPI's version of an Intel GPU build; empty otherwise."""
+
+    @property
+    def unchecked_driver(self) -> str:
+        """Return whose driver this build needs, where that is not NVIDIA's; empty otherwise: none of it is checked."""
+        return "AMD" if self.hip else "Intel GPU" if self.xpu else ""
 
     @property
     def cuda_major(self) -> str:
@@ -82,7 +90,8 @@ def probe(reading: Reading) -> TorchBuild:
         origin=entry.origin,
         version=stated.get("__version__", ""),
         cuda=stated.get("cuda", ""),
-        hip=stated.get("hip", ""),
+        hip=stated.get("hip", "") or stated.get("rocm", ""),
+        xpu=stated.get("xpu", ""),
         git_version=stated.get("git_version", ""),
         distribution_version=distribution_version,
         fx_flag=flag,

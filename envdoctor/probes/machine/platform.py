@@ -4,6 +4,16 @@ from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen
 
+# How each engine is told to hand GPUs in: Docker's and Podman's manuals (CDI names), Kubernetes' device plugin,
+# Apptainer's `--nv`, LXC's `nvidia.runtime`.
+_GPU_OPTIONS = {
+    "docker": "GPUs need `--gpus all`",
+    "podman": "GPUs need `--device nvidia.com/gpu=all`",
+    "kubernetes": "GPUs need `nvidia.com/gpu` in resources.limits",
+    "singularity": "GPUs need `--nv`",
+    "lxc": "GPUs need nvidia.runtime=true",
+}
+
 
 @frozen
 class Platform:
@@ -15,6 +25,18 @@ class Platform:
     """docker, podman, kubernetes, singularity, lxc or "container"; empty outside of one."""
     wsl: bool
     """Windows Subsystem for Linux: the driver lives in Windows, libcuda in /usr/lib/wsl/lib."""
+    libc: str = "glibc"
+    """"musl" on Alpine and the like, where no wheel of torch can be loaded."""
+
+    @property
+    def container_name(self) -> str:
+        """Return "docker container"; only for a container."""
+        return self.container if self.container == "container" else f"{self.container} container"
+
+    @property
+    def gpu_option(self) -> str:
+        """Return how this kind of container is started with GPUs, as a clause."""
+        return _GPU_OPTIONS.get(self.container, "start it with its engine's GPU option")
 
 
 def probe(reading: Reading) -> Platform:

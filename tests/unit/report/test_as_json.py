@@ -60,6 +60,7 @@ def test_the_whole_document() -> None:
             "causes": 2,
             "could_not_tell": 1,
             "waived": 1,
+            "not_checked": [],
             "fail_on": "error",
             "exit_code": 1,
         },
