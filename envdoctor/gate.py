@@ -170,6 +170,7 @@ def _examine(profile: str) -> "Examination":
         only_remembered=True,
         source_root=found.path.parent.parent,
         source_files=tuple(found.profile.sources),
+        variables=found.profile.environment.names,
     )
     target = Target(prefix=Path(sys.prefix), interpreter=Path(sys.executable))
     facts = examine.take_fingerprint(target, Host.current(), options)

@@ -1,6 +1,5 @@
 """The profile of a captured venv, from its fingerprint; and a profile as TOML."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import tomli_w
 
 from envdoctor.catalog.minimum_drivers import MINIMUM_DRIVER
+from envdoctor.catalog.variables import known
 from envdoctor.model.codec import encode
 from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.model.profile import (
@@ -30,12 +30,6 @@ from envdoctor.probes.venv.interpreter import Interpreter
 
 SCHEMA = 1
 _FORBIDDEN = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH")
-# What changes how a run computes. Where this machine keeps things, and what a launcher gives each of its processes,
-# is not the stack's to say.
-_LAUNCH = re.compile(
-    r"(TORCH_|TORCHINDUCTOR_|TORCHDYNAMO_|TRITON_|PYTORCH_|NCCL_)\w+"
-    r"|OMP_NUM_THREADS|CUDA_MODULE_LOADING|CUDA_DEVICE_ORDER|TOKENIZERS_PARALLELISM|PYTHONHASHSEED"
-)
 _CACHE_KINDS = ("inductor", "triton")
 _CACHE_MARGIN = 10
 """Per cent by which a compile cache may differ and still be the same."""
@@ -43,7 +37,7 @@ _CACHE_MARGIN = 10
 
 def launch_variables(environment: Environment) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the variables a launch should set again, and the names of those that name a place of this machine."""
-    chosen = [variable for variable in environment.variables if _LAUNCH.fullmatch(variable.name)]
+    chosen = [one for one in environment.variables if (row := known(one.name)) is not None and row.captured]
     local = tuple(variable.name for variable in chosen if "/" in variable.value)
     return {variable.name: variable.value for variable in chosen if variable.name not in local}, local
 

@@ -14,7 +14,7 @@ Fix:
 """
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from envdoctor.analysis.context import Case
 from envdoctor.model.finding import Finding, Remediation
@@ -30,14 +30,10 @@ def run(case: Case) -> Iterator[Finding]:
     """Yield one finding for all variables."""
     profile = case.wanted()
     environment = case.facts[Environment]
-    lines = []
-    forbidden = [name for name in profile.environment.forbidden if environment.value(name) is not None]
-    for name, value in sorted(profile.environment.set.items()):
-        actual = environment.value(name)
-        if actual != value:
-            lines.append(f"{name} is {'not set' if actual is None else repr(actual)}; the profile sets {value!r}")
+    lines = list(_differing(environment, profile.environment.set))
     others = bool(lines)
-    lines += [f"{name} is {environment.value(name)!r}; the profile forbids it" for name in forbidden]
+    forbidden = [name for name in profile.environment.forbidden if environment.is_set(name)]
+    lines += [f"{name} is {_shown(environment, name)}; the profile forbids it" for name in forbidden]
     if lines:
         yield Finding(
             code=CODE,
@@ -49,6 +45,20 @@ def run(case: Case) -> Iterator[Finding]:
             evidence=tuple(lines),
             remediation=_remedy(case, profile.name, forbidden, others=others),
         )
+
+
+def _differing(environment: Environment, wanted: Mapping[str, str]) -> Iterator[str]:
+    for name, value in sorted(wanted.items()):
+        # A value that was not kept is compared with nothing: what is known of it is that it is set.
+        if name not in environment.withheld and environment.value(name) != value:
+            yield f"{name} is {_shown(environment, name)}; the profile sets {value!r}"
+
+
+def _shown(environment: Environment, name: str) -> str:
+    if name in environment.withheld:
+        return "set, to what may be a password or an address"
+    value = environment.value(name)
+    return "not set" if value is None else repr(value)
 
 
 def _remedy(case: Case, profile: str, forbidden: Sequence[str], *, others: bool) -> Remediation:

@@ -84,6 +84,7 @@ def take(request: Request, host: Host | None = None, *, contents: bool = False) 
     options = Options(
         source_root=found.path.parent.parent if found else None,
         source_files=tuple(found.profile.sources) if found else (),
+        variables=found.profile.environment.names if found else (),
         contents=contents,
         deep=request.deep,
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from envdoctor.catalog.variables import known
 from envdoctor.compare.difference import Area, Side, Trait
 from envdoctor.compare.identity import digest_of
 from envdoctor.model.fingerprint import Fingerprint, MissingFactError
@@ -22,22 +23,6 @@ from envdoctor.probes.venv.training_sources import Sources
 from envdoctor.standards.lock import Lock
 from envdoctor.standards.names import normalized
 
-# Where a user keeps things, and what a launcher gives each of its processes, is no part of a stack.
-_PRIVATE = frozenset(
-    {
-        "PATH",
-        "VIRTUAL_ENV",
-        "CONDA_PREFIX",
-        "XDG_CACHE_HOME",
-        "TMPDIR",
-        "HF_HOME",
-        "RANK",
-        "LOCAL_RANK",
-        "GROUP_WORLD_SIZE",
-        "SLURM_JOB_ID",
-    }
-)
-_PRIVATE_PREFIXES = ("UV_", "PIP_", "ENVDOCTOR_")
 # The training stack's own layers come before what they merely depend on.
 _MAIN = {"torch": 0, "triton": 2, "transformers": 2, "accelerate": 2, "datasets": 3, "safetensors": 3, "numpy": 3}
 _CACHE_KINDS = ("inductor", "triton")
@@ -253,7 +238,8 @@ def _environment(facts: Fingerprint) -> Area:
         traits={
             one.name: _one(one.value, "value", one.value)
             for one in facts[Environment].variables
-            if one.name not in _PRIVATE and not one.name.startswith(_PRIVATE_PREFIXES)
+            # Where a user keeps things, and what a launcher gives each of its processes, is no part of a stack.
+            if (row := known(one.name)) is None or row.scope in ("stack", "rank")
         },
         absent=_one("not set", "value", ""),
     )

@@ -8,6 +8,7 @@ RECORD's digest and the faults against it are compared too.
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
+from envdoctor.catalog.variables import known
 from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.caches.compile_caches import CompileCaches
@@ -20,10 +21,6 @@ from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
 
 Weight = Literal["must be equal", "should be equal", "may differ"]
-# A rank reads these for itself: they differ by design.
-_OWN = frozenset(
-    {"RANK", "LOCAL_RANK", "GROUP_RANK", "CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID", "PATH", "VIRTUAL_ENV", "TMPDIR"}
-)
 _DECISIVE = ("torch", "triton", "nvidia-nccl", "nvidia-nvshmem", "nvidia-cudnn", "nvidia-cublas")
 
 
@@ -113,8 +110,9 @@ def _host(fingerprint: Fingerprint) -> Iterator[tuple[str, str]]:
         yield "driver", gpu.driver_version or gpu.state
         yield "GPUs", ", ".join(device.name for device in gpu.devices) or gpu.state
     if environment := fingerprint.get(Environment):
-        kept = (variable for variable in environment.variables if variable.name not in _OWN)
-        yield from ((f"environment {variable.name}", variable.value) for variable in kept)
+        # What each rank, node or user has for itself differs by design.
+        kept = (one for one in environment.variables if (row := known(one.name)) is None or row.scope == "stack")
+        yield from ((f"environment {one.name}", one.value) for one in kept)
     if caches := fingerprint.get(CompileCaches):
         yield from ((f"cache {cache.kind}", cache.path) for cache in caches.caches)
 

@@ -108,6 +108,7 @@ def examine(
         ask_nvml=ask_nvml,
         source_root=source_root,
         source_files=tuple(profile.sources) if profile else (),
+        variables=profile.environment.names if profile else (),
     )
     fingerprint = take_fingerprint(resolve(named, host.environ.get("PATH")), host, options)
     return Examination(fingerprint=fingerprint, verdict=judge(fingerprint, profile, lock, ignore))

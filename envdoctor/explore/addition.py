@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from envdoctor.catalog.variables import given_to_uv
 from envdoctor.doctor.examine import judge, take_fingerprint
 from envdoctor.errors import ProbeError, UsageError
 from envdoctor.explore.environment import Environment, explore
@@ -26,20 +27,6 @@ from envdoctor.wheels import uv as uv_tool
 from envdoctor.wheels.uv import UvError
 
 Listen = Callable[[str], None]
-# Where another environment is meant, or its Python; what else the user tells uv stays as it would be for an install.
-_OTHER_ENVIRONMENT = (
-    "VIRTUAL_ENV",
-    "CONDA_PREFIX",
-    "PYTHONHOME",
-    "PYTHONPATH",
-    "UV_NO_CACHE",
-    "UV_PROJECT",
-    "UV_PROJECT_ENVIRONMENT",
-    "UV_PYTHON",
-    "UV_SYSTEM_PYTHON",
-    "UV_WORKING_DIR",
-    "UV_WORKING_DIRECTORY",
-)
 # Launchers of a copy start the original's Python: that is the copy's fault.
 _OF_THE_COPY = ("ED103",)
 
@@ -82,7 +69,7 @@ def addition(target: Target, host: Host, wanted: Install, listen: Listen) -> Imp
 def _install(scratch: Scratch, host: Host, wanted: Install) -> None:
     python = f"{scratch.copy}/bin/python"
     tool = uv_tool.locate(host.environ, host.cwd)
-    kept = {name: value for name, value in host.environ.items() if name not in _OTHER_ENVIRONMENT}
+    kept = {name: value for name, value in host.environ.items() if given_to_uv(name, impact=True)}
     tool = replace(tool, environment={**kept, **tool.environment})
     try:
         pip = pip_config.read(host.environ, host.home, venv=Path(scratch.source))

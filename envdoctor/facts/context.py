@@ -24,6 +24,8 @@ class Options:
     """Project root of the training code."""
     source_files: tuple[str, ...] = ()
     """Files under `source_root` to hash."""
+    variables: tuple[str, ...] = ()
+    """Environment variables to keep beyond those that always are: what a profile sets or forbids."""
     contents: bool = False
     """Digest every RECORD, so that the stack as a whole has a digest."""
     deep: bool = False

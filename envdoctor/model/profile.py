@@ -60,6 +60,11 @@ class EnvironmentWanted:
     set: Mapping[str, str] = field(default_factory=dict)
     forbidden: tuple[str, ...] = ()
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return every variable it speaks of."""
+        return (*self.set, *self.forbidden)
+
 
 @frozen
 class CompileWanted:

@@ -1,7 +1,6 @@
 """The only place that runs uv."""
 
 import os
-import re
 import shutil
 import subprocess
 import threading
@@ -10,30 +9,12 @@ from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
 
+from envdoctor.catalog.variables import given_to_uv
 from envdoctor.errors import RestoreError
 from envdoctor.model.frozen import frozen
 from envdoctor.wheels.uv_config import LINK_MODES, NOTHING, UvConfig, read
 from envdoctor.wheels.uv_errors import explain
 
-# Of the variables that uv reads, those that say where wheels come from and how they are reached. Whatever else a shell
-# or a later uv may have would point it at another environment, loosen the lock, or change what is built: UV_TARGET,
-# UV_SYSTEM_PYTHON, UV_CONSTRAINT, UV_OVERRIDE, UV_NO_VERIFY_HASHES, and UV_COMPILE_BYTECODE, whose bytecode would name
-# the folder that the copy was built in.
-_KEPT = {
-    "UV_AZURE_ENDPOINT_URL", "UV_CACHE_DIR", "UV_CONCURRENT_BUILDS", "UV_CONCURRENT_DOWNLOADS",
-    "UV_CONCURRENT_INSTALLS", "UV_CREDENTIALS_DIR", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS",
-    "UV_GCS_ENDPOINT_URL",
-    "UV_HTTP_CONNECT_TIMEOUT", "UV_HTTP_RETRIES", "UV_HTTP_TIMEOUT", "UV_INDEX", "UV_INDEX_URL", "UV_INSECURE_HOST",
-    "UV_KEYRING_PROVIDER", "UV_LOCK_TIMEOUT", "UV_NATIVE_TLS", "UV_NO_CACHE", "UV_NO_HF_TOKEN", "UV_NO_INDEX",
-    "UV_OFFLINE", "UV_PYTHON_INSTALL_DIR", "UV_REQUEST_TIMEOUT", "UV_S3_ENDPOINT_URL", "UV_STACK_SIZE",
-    "UV_SYSTEM_CERTS",
-}  # fmt: skip
-# A login of a named index: UV_INDEX_<NAME>_USERNAME and _PASSWORD.
-_LOGIN = re.compile(r"UV_INDEX_.+_(USERNAME|PASSWORD)")
-_NOT_FOR_UV = {
-    "VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYTHONHOME", "PYTHONPATH",
-    "PYTHONSTARTUP", "PYTHONUSERBASE", "__PYVENV_LAUNCHER__", "FORCE_COLOR",
-}  # fmt: skip
 LineListener = Callable[[str], None]
 
 
@@ -121,9 +102,7 @@ def locate(environment: Mapping[str, str], cwd: Path, keep_open: tuple[int, ...]
 
 
 def _harmless(name: str, value: str) -> bool:
-    if name == "UV_LINK_MODE":
-        return value in LINK_MODES
-    return name not in _NOT_FOR_UV and (not name.startswith("UV_") or name in _KEPT or bool(_LOGIN.fullmatch(name)))
+    return given_to_uv(name) and (name != "UV_LINK_MODE" or value in LINK_MODES)
 
 
 @contextmanager

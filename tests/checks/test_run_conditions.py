@@ -14,8 +14,10 @@ from envdoctor.checks import (
     source_drift,
     tracing_race,
 )
+from envdoctor.checks.registry import judge
 from envdoctor.model.profile import CompileWanted, DriverWanted, EnvironmentWanted, PythonWanted
 from envdoctor.probes.caches.compile_caches import ColdStart, CompileCaches
+from envdoctor.probes.machine.environment import Environment
 from envdoctor.probes.venv.training_sources import SourceFile, Sources
 from tests.factories import make_facts as facts
 
@@ -126,7 +128,7 @@ def test_ed510_does_not_apply_to_one_thread(threads: int) -> None:
 
 def test_finds_ed601_unset_other_and_forbidden_variables() -> None:
     wanted = EnvironmentWanted(set={"A": "1", "B": "2"}, forbidden=("LD_LIBRARY_PATH", "PYTHONPATH"))
-    given = facts.variables(B="3", LD_LIBRARY_PATH="/usr/local/cuda-12.1/lib64")
+    given = facts.variables("A", B="3", LD_LIBRARY_PATH="/usr/local/cuda-12.1/lib64")
     (finding,) = environment_drift.run(facts.case(given, profile=replace(facts.PROFILE, environment=wanted)))
     assert finding.title == "3 environment variables differ from the profile"
     assert finding.evidence == (
@@ -144,6 +146,22 @@ def test_ed601_what_is_forbidden_is_unset_and_not_launched_through_run_which_ref
     (finding,) = environment_drift.run(facts.case(given, profile=replace(facts.PROFILE, environment=wanted)))
     assert finding.remediation.text == "Unset what the profile forbids: `envdoctor run` refuses it"
     assert finding.remediation.commands == ("unset LD_LIBRARY_PATH PYTHONPATH",)
+
+
+def test_ed601_a_variable_that_was_not_looked_for_is_not_called_unset() -> None:
+    profile = replace(facts.PROFILE, environment=EnvironmentWanted(set={"A": "1"}))
+    verdict = judge(facts.case(facts.variables(), profile=profile, pins=("torch==2.10.0",)))
+    told = [(skip.code, skip.reason) for skip in verdict.skipped if skip.matters]
+    assert told == [("ED601", "Environment: A was not looked for")]
+
+
+def test_ed601_a_value_that_was_not_kept_is_compared_with_nothing_and_its_presence_is_known() -> None:
+    wanted = EnvironmentWanted(set={"HF_ENDPOINT": "https://mirror"}, forbidden=("UV_PUBLISH_TOKEN",))
+    given = Environment(variables=(), withheld=("HF_ENDPOINT", "UV_PUBLISH_TOKEN"))
+    (finding,) = environment_drift.run(facts.case(given, profile=replace(facts.PROFILE, environment=wanted)))
+    assert finding.evidence == (
+        "UV_PUBLISH_TOKEN is set, to what may be a password or an address; the profile forbids it",
+    )
 
 
 def test_passes_ed601_the_profiles_environment() -> None:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from envdoctor.analysis.context import Case
+from envdoctor.catalog.variables import collected
 from envdoctor.model.fingerprint import Fingerprint, Unread
 from envdoctor.model.profile import LockWanted, Profile, PythonWanted, TorchWanted
 from envdoctor.probes.caches.compile_caches import CompileCache, CompileCaches
@@ -251,9 +252,12 @@ def cache_folder(kind: str, entries: int = 0, size: int = 0) -> CompileCache:
     )
 
 
-def variables(**values: str) -> Environment:
-    """Return the section."""
-    return Environment(variables=tuple(Variable(name=name, value=value) for name, value in sorted(values.items())))
+def variables(*looked_for: str, **values: str) -> Environment:
+    """Return the section; `looked_for`: variables of a profile that are not set."""
+    return Environment(
+        variables=tuple(Variable(name=name, value=value) for name, value in sorted(values.items())),
+        asked=tuple(sorted(name for name in (*values, *looked_for) if not collected(name))),
+    )
 
 
 HEALTHY: tuple[object, ...] = (

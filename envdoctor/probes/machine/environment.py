@@ -1,49 +1,9 @@
 """Environment variables that change what is loaded, compiled or seen."""
 
+from envdoctor.catalog.variables import collected, may_be_secret
 from envdoctor.facts.context import Reading
+from envdoctor.model.fingerprint import MissingFactError
 from envdoctor.model.frozen import frozen
-
-# Exact names; a family is a prefix. Sources: ld.so(8), python(1), torch's and triton's env documentation, CUDA's
-# programming guide (environment variables), NCCL's user guide.
-NAMES = (
-    "LD_LIBRARY_PATH",
-    "LD_PRELOAD",
-    "LD_AUDIT",
-    "PATH",
-    "VIRTUAL_ENV",
-    "CONDA_PREFIX",
-    "CUDA_HOME",
-    "CUDA_PATH",
-    "CUDA_VISIBLE_DEVICES",
-    "NVIDIA_VISIBLE_DEVICES",
-    "CUDA_DEVICE_ORDER",
-    "CUDA_CACHE_PATH",
-    "CUDA_CACHE_DISABLE",
-    "CUDA_MODULE_LOADING",
-    "XDG_CACHE_HOME",
-    "TMPDIR",
-    "CC",
-    "CXX",
-    "PYTORCH_CUDA_ALLOC_CONF",
-    "PYTORCH_ALLOC_CONF",
-    "PYTORCH_NVML_BASED_CUDA_CHECK",
-    "OMP_NUM_THREADS",
-    "WORLD_SIZE",
-    "RANK",
-    "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE",
-    "GROUP_WORLD_SIZE",
-    "NNODES",
-    "SLURM_JOB_ID",
-    "SLURM_JOB_NUM_NODES",
-    "SLURM_NNODES",
-    "FLASHINFER_WORKSPACE_BASE",
-    "FLASHINFER_CACHE_DIR",
-    "FLASHINFER_DISABLE_VERSION_CHECK",
-    "TOKENIZERS_PARALLELISM",
-    "HF_HOME",
-)
-PREFIXES = ("PYTHON", "TORCH", "TRITON_", "NCCL_", "ENVDOCTOR_", "UV_", "PIP_")
 
 
 @frozen
@@ -59,17 +19,35 @@ class Environment:
     """The variables that matter and are set, by name."""
 
     variables: tuple[Variable, ...]
+    withheld: tuple[str, ...] = ()
+    """Names of those that are set to what may be a password or an address: their values are not kept."""
+    asked: tuple[str, ...] = ()
+    """Names beyond `envdoctor/catalog/variables.py` that were looked for, since a profile speaks of them."""
 
     def value(self, name: str) -> str | None:
-        """Return a variable's value, or None when it is not set."""
-        return next((variable.value for variable in self.variables if variable.name == name), None)
+        """Return a variable's value, or None when it is not set.
+
+        Raises MissingFactError for one that is not collected, and for one whose value was withheld: "not set" would be
+        a guess.
+        """
+        found = next((variable.value for variable in self.variables if variable.name == name), None)
+        if found is None and name in self.withheld:
+            raise MissingFactError("Environment", f"{name} is set to what may be a password or an address; not kept")
+        if found is None and not collected(name) and name not in self.asked:
+            raise MissingFactError("Environment", f"{name} was not looked for")
+        return found
+
+    def is_set(self, name: str) -> bool:
+        """Tell whether a variable is set. Raises MissingFactError for one that is not collected."""
+        return name in self.withheld or self.value(name) is not None
 
 
 def probe(reading: Reading) -> Environment:
-    """Take the known names and families from the host's environment; an index URL's credentials are left out."""
-    chosen = sorted(
-        (name, value)
-        for name, value in reading.host.environ.items()
-        if (name in NAMES or name.startswith(PREFIXES)) and "://" not in value and "TOKEN" not in name
+    """Take the known variables and those that the profile speaks of; of a possible secret the name alone."""
+    asked = reading.options.variables
+    found = sorted((name, value) for name, value in reading.host.environ.items() if collected(name) or name in asked)
+    return Environment(
+        variables=tuple(Variable(name=name, value=value) for name, value in found if not may_be_secret(name, value)),
+        withheld=tuple(name for name, value in found if may_be_secret(name, value)),
+        asked=tuple(sorted(name for name in asked if not collected(name))),
     )
-    return Environment(variables=tuple(Variable(name=name, value=value) for name, value in chosen))
