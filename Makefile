@@ -1,11 +1,15 @@
 # A clean machine needs Python 3.11 or newer, git, make and a C++ compiler. Nothing is installed outside this folder.
 #
 #   make run         build the small default stack, check it, train on it for a moment
-#   make test        lint, type-check and test
+#   make check-fast  lint and the tests that need no torch and start few processes: for every edit
+#   make test        lint and test; what CI runs
 #   make lint        ruff and mypy alone
+#   make properties  the property tests with other examples in each run
+#   make test-giants hostile inputs of a size that takes long to make
 #   make test-stack  the incident on the real CUDA stack, and healthy ones that must be clean (downloads about 9 GB)
 #   make bench       envdoctor beside pip, uv and collect_env; VENV=path names another venv, PROFILE=name adds the gate
 #   make docs        write docs/checks from the checks themselves
+#   make release     build, check and test what is published, from the last commit, into dist/
 #   make clean       remove what the targets above made
 
 SHELL := bash
@@ -27,11 +31,16 @@ export UV_PYTHON_DOWNLOADS := never
 TOOL := .venv
 TRAIN := .venv-train
 TEST := .venv-test
+FAST := .venv-fast
 SMOKE := profiles/cpu-smoke.toml lockfiles/cpu-smoke.txt
 VENV ?= $(TRAIN)
 RUN_ARGUMENTS ?=
 
-.PHONY: help run test lint test-stack bench docs clean toolchain
+# One worker a core; the tests of a file stay together, since they share fixtures.
+PARALLEL := --numprocesses auto --dist loadfile
+SLOW := stack or alone or giant
+
+.PHONY: help run check-fast test lint properties test-giants test-stack bench docs release clean toolchain
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -49,6 +58,8 @@ $(TOOL)/.made: pyproject.toml | toolchain
 	@echo "== the tool's own venv ($(TOOL))"
 	"$(PYTHON)" -m venv --clear $(TOOL) || { \
 		echo "hint: this Python cannot make a venv (Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
+	@# Dependency groups need pip 25.1; Python 3.11 brings 23.2.
+	$(TOOL)/bin/python -m pip install -qq --upgrade 'pip>=25.1'
 	$(TOOL)/bin/python -m pip install -qq --editable .
 	$(TOOL)/bin/python -m compileall -q envdoctor
 	touch $@
@@ -61,12 +72,25 @@ $(TRAIN)/.made: $(SMOKE) $(TOOL)/.made
 $(TEST)/.made: $(SMOKE) pyproject.toml $(TOOL)/.made
 	@echo "== the test venv ($(TEST))"
 	$(TOOL)/bin/envdoctor restore --profile cpu-smoke --venv $(TEST) -y
-	$(TOOL)/bin/python -m pip --python $(TEST)/bin/python install -qq --editable '.[test]'
+	$(TOOL)/bin/python -m pip --python $(TEST)/bin/python install -qq --editable . --group dev
+	touch $@
+
+$(FAST)/.made: pyproject.toml $(TOOL)/.made
+	@echo "== a venv for the quick tests, without torch ($(FAST))"
+	"$(PYTHON)" -m venv --clear --without-pip $(FAST)
+	$(TOOL)/bin/python -m pip --python $(FAST)/bin/python install -qq --editable . --group dev
 	touch $@
 
 run: $(TRAIN)/.made
 	$(TOOL)/bin/envdoctor check $(TRAIN) --profile cpu-smoke
 	$(TOOL)/bin/envdoctor run --profile cpu-smoke --venv $(TRAIN) -- python -m trainer --profile cpu-smoke $(RUN_ARGUMENTS)
+
+check-fast: $(FAST)/.made
+	$(FAST)/bin/python -m ruff check .
+	$(FAST)/bin/python -m ruff format --check .
+	$(FAST)/bin/python -m mypy
+	$(FAST)/bin/python -m pytest -q $(PARALLEL) -m "not ($(SLOW) or index)" \
+		--ignore tests/checks/cases tests/test_architecture.py tests/unit tests/checks
 
 lint: $(TEST)/.made
 	$(TEST)/bin/python -m ruff check .
@@ -74,7 +98,14 @@ lint: $(TEST)/.made
 	$(TEST)/bin/python -m mypy
 
 test: lint
-	$(TEST)/bin/python -m pytest -m "not stack"
+	$(TEST)/bin/python -m pytest -m "alone and not (stack or giant)"
+	$(TEST)/bin/python -m pytest $(PARALLEL) -m "not ($(SLOW))"
+
+properties: $(TEST)/.made
+	$(TEST)/bin/python -m pytest -m property --hypothesis-profile random
+
+test-giants: $(TEST)/.made
+	$(TEST)/bin/python -m pytest -m giant
 
 test-stack: $(TEST)/.made
 	$(TEST)/bin/python -m pytest -m stack tests/stack
@@ -85,5 +116,8 @@ bench: $(TOOL)/.made
 docs: $(TEST)/.made
 	$(TEST)/bin/python -m envdoctor.cli.check_pages docs/checks
 
+release: $(TEST)/.made
+	$(TEST)/bin/python tools/release.py
+
 clean:
-	rm -rf $(TOOL) $(TRAIN) $(TEST) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(TOOL) $(TRAIN) $(TEST) $(FAST) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

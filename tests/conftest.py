@@ -1,12 +1,46 @@
-"""What holds for every test."""
+"""What holds for every test: signals, how property tests draw, and what a venv without torch leaves out."""
 
+import importlib.util
 import signal
+import sysconfig
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # A runner that starts the tests in the background hands SIGINT on as ignored, to every child as well.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine makes examples slow, which says nothing about them.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
+_UNHURRIED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+# The same examples in every run: a red test is the change's fault. `make properties` draws others.
+settings.register_profile("seeded", derandomize=True, **_UNHURRIED)
+settings.register_profile("random", derandomize=False, print_blob=True, **_UNHURRIED)
+settings.load_profile("seeded")
+
+_TESTS = Path(__file__).parent
+_NEED_TORCH = (_TESTS / "trainer", _TESTS / "race")
+_TORCH_IMPORTS = importlib.util.find_spec("torch") is not None
+_TORCH_FILES = Path(sysconfig.get_path("purelib"), "torch/__init__.py").is_file()
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out folders whose modules import torch, where there is none; the report header says so."""
+    return True if collection_path in _NEED_TORCH and not _TORCH_IMPORTS else None
+
+
+def pytest_report_header() -> str | None:
+    """Name what a venv without torch leaves out."""
+    if _TORCH_IMPORTS:
+        return None
+    left_out = ", ".join(str(folder.relative_to(_TESTS.parent)) for folder in _NEED_TORCH)
+    return f"torch is not installed: {left_out} and tests marked torch_stack are left out (`make test` has it)"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip tests that read the installed torch where there is none."""
+    if _TORCH_FILES:
+        return
+    for item in items:
+        if item.get_closest_marker("torch_stack"):
+            item.add_marker(pytest.mark.skip(reason="torch is not installed in the venv of the tests"))

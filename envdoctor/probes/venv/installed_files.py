@@ -16,6 +16,7 @@ from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.file_digests import FileDigests, Hashing
 from envdoctor.probes.venv.importers import importer_of, lone_module
 from envdoctor.probes.venv.records import Fields, RecordIndex, index, recorded_size
+from envdoctor.probes.venv.script_options import only_options_added
 from envdoctor.probes.venv.uv_cache import UvCache
 from envdoctor.probes.venv.content_owner import ToldBy, WhoseBytes
 
@@ -173,6 +174,8 @@ def _owner(
             size = status.st_size
             total += size
             if recorded != str(size) and recorded_size(recorded) not in (-1, size):
+                if "/bin/" in path and only_options_added(f"{item.site}/{path}", stated):
+                    continue
                 counts["resized"] += 1
                 faults.append(_fault(item, path, prefix, "resized", recorded_size(recorded), size))
             elif status.st_mode & _KIND_OF_FILE != _REGULAR:

@@ -34,6 +34,7 @@ def test_symbols_are_those_pyelftools_reads(path: Path) -> None:
     assert {item for item in defined - exported if not table.defines(item[0], item[1])} == defined - exported
 
 
+@pytest.mark.torch_stack
 @pytest.mark.parametrize("name", ["libtorch_cpu.so", "libtorch_python.so", "libc10.so", "libarrow.so"])
 def test_large_objects_need_what_readelf_prints(name: str) -> None:
     path = next(item for item in OBJECTS if item.name.startswith(name))

@@ -88,6 +88,7 @@ def test_forms(text: str, plan: ImportPlan) -> None:
     assert parse_init(text) == plan
 
 
+@pytest.mark.torch_stack
 def test_the_installed_torch_preloads_what_the_catalogue_says() -> None:
     plan = parse_init(INSTALLED.read_text())
     preloaded = [library for library in LIBRARIES if library.preload_folder]

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from envdoctor.facts.context import Options
+from envdoctor.probes.venv.deep_files import DeepFiles
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.installed_files import Claim, Contested, Fault, InstalledFiles
 from tests.factories.make_reading import read
@@ -104,6 +106,30 @@ def test_scripts_beside_site_packages_are_inside(tmp_path: Path) -> None:
     files = read(venv.prefix).fact(InstalledFiles)
     assert files.outside == ()
     assert [(fault.path, fault.kind) for fault in files.faults] == [("bin/thing", "missing")]
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize(
+    ("head", "body", "kinds"),
+    [(b" -E", b"", []), (b"", b"# edited\n", ["resized"]), (b" -E", b"# edited\n", ["resized"])],
+    ids=["options behind the interpreter, as pipx adds them", "another body", "both"],
+)
+def test_a_script_whose_first_line_got_options(
+    tmp_path: Path, head: bytes, body: bytes, kinds: list[str], *, deep: bool
+) -> None:
+    wheel = make_wheel(tmp_path / "wheels", "thing", "1.0", scripts={"thing": "thing:main"})
+    venv = make_venv(tmp_path / "venv", wheel)
+    script = venv.prefix / "bin/thing"
+    first, newline, rest = script.read_bytes().partition(b"\n")
+    script.unlink()
+    script.write_bytes(first + head + newline + rest + body)
+    script.chmod(0o755)
+    reading = read(venv.prefix, options=Options(deep=deep))
+    assert [(fault.path, fault.kind) for fault in reading.fact(InstalledFiles).faults] == [
+        ("bin/thing", kind) for kind in kinds
+    ]
+    if deep:
+        assert [found.path for found in reading.fact(DeepFiles).altered] == []
 
 
 def test_malformed_rows_are_said_and_the_others_still_read(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""What is published: the artifacts, and the tool as people install it."""
