@@ -157,25 +157,16 @@ def _say_crash(error: Exception, profile: str) -> None:
 
 def _examine(profile: str) -> "Examination":
     from envdoctor.doctor import examine  # noqa: PLC0415
-    from envdoctor.documents import profile_store  # noqa: PLC0415
+    from envdoctor.doctor.workspace import Workspace  # noqa: PLC0415
     from envdoctor.facts.context import Options  # noqa: PLC0415
-    from envdoctor.facts.host import Host  # noqa: PLC0415
     from envdoctor.facts.target import Target  # noqa: PLC0415
 
-    found = profile_store.find(profile, Path.cwd())
     # The driver is asked through NVML in a child process, which costs more than the whole gate may; so does binding
     # every symbol, which the last `check` remembers.
-    options = Options(
-        ask_nvml=False,
-        only_remembered=True,
-        source_root=found.path.parent.parent,
-        source_files=tuple(found.profile.sources),
-        variables=found.profile.environment.names,
-    )
     target = Target(prefix=Path(sys.prefix), interpreter=Path(sys.executable))
-    facts = examine.take_fingerprint(target, Host.current(), options)
-    verdict = examine.judge(facts, found.profile, profile_store.load_lock(found))
-    return examine.Examination(fingerprint=facts, verdict=verdict)
+    workspace = Workspace.open(profile=profile, target=target)
+    facts = workspace.facts(Options(ask_nvml=False, only_remembered=True))
+    return examine.Examination(fingerprint=facts, verdict=workspace.verdict(facts))
 
 
 def _other_torch(examination: "Examination") -> str:

@@ -25,6 +25,8 @@ class Case:
     facts: Fingerprint
     profile: "Profile | None" = None
     lock: "Lock | None" = None
+    profile_asked: str = ""
+    """The profile as the user named it, by name or path; empty for its own name."""
 
     def wanted(self) -> "Profile":
         """Return the profile; raise DoesNotApplyError without one."""
@@ -41,6 +43,11 @@ class Case:
     def pins(self) -> "Mapping[str, LockedPackage]":
         """Return what `locked` returns, and nothing without a lock."""
         return self.locked() if self.lock is not None else {}
+
+    @property
+    def profile_argument(self) -> str:
+        """Return what follows `--profile` in a command to paste, quoted for a shell; raise as `wanted` does."""
+        return shlex.quote(self.profile_asked or self.wanted().name)
 
     @property
     def python(self) -> str:

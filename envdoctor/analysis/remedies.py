@@ -15,7 +15,7 @@ def restore_command(case: Case) -> str:
     """Return the `envdoctor restore` line for the case's profile, or empty without one."""
     if case.profile is None:
         return ""
-    return f"envdoctor restore --profile {shlex.quote(case.profile.name)} --venv {case.prefix}"
+    return f"envdoctor restore --profile {case.profile_argument} --venv {case.prefix}"
 
 
 def uninstall_command(case: Case, names: Iterable[str]) -> str:

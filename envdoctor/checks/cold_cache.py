@@ -15,7 +15,6 @@ Fix:
     local disk that survives a reboot. `envdoctor cache status` says whether what is there will hit.
 """
 
-import shlex
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import Case, DoesNotApplyError
@@ -52,7 +51,7 @@ def run(case: Case) -> Iterator[Finding]:
         remediation=Remediation(
             text="The first launch fills it; do not delete caches to mend anything. Put it on a local disk that "
             "survives a reboot (TORCHINDUCTOR_CACHE_DIR, TRITON_CACHE_DIR)",
-            commands=(f"envdoctor cache warm --profile {shlex.quote(case.wanted().name)} --venv {case.prefix}",),
+            commands=(f"envdoctor cache warm --profile {case.profile_argument} --venv {case.prefix}",),
             safe=True,
         ),
     )

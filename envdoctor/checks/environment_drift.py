@@ -43,7 +43,7 @@ def run(case: Case) -> Iterator[Finding]:
             title=f"{counted(len(lines), 'environment variable', 'differs', 'differ')} from the profile",
             subject="environment",
             evidence=tuple(lines),
-            remediation=_remedy(case, profile.name, forbidden, others=others),
+            remediation=_remedy(case, forbidden, others=others),
         )
 
 
@@ -61,7 +61,7 @@ def _shown(environment: Environment, name: str) -> str:
     return "not set" if value is None else repr(value)
 
 
-def _remedy(case: Case, profile: str, forbidden: Sequence[str], *, others: bool) -> Remediation:
+def _remedy(case: Case, forbidden: Sequence[str], *, others: bool) -> Remediation:
     """Return the lines for what is forbidden, which `envdoctor run` refuses, and for what it sets."""
     texts, commands = [], []
     if forbidden:
@@ -69,5 +69,5 @@ def _remedy(case: Case, profile: str, forbidden: Sequence[str], *, others: bool)
         commands.append(f"unset {' '.join(map(shlex.quote, forbidden))}")
     if others:
         texts.append("Launch through `envdoctor run`, which sets the profile's environment")
-        commands.append(f"envdoctor run --profile {shlex.quote(profile)} --venv {case.prefix} -- python -m trainer")
+        commands.append(f"envdoctor run --profile {case.profile_argument} --venv {case.prefix} -- python -m trainer")
     return Remediation(text=". ".join(texts), commands=tuple(commands), safe=True)

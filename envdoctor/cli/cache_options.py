@@ -1,8 +1,6 @@
-"""What the `cache` commands share: their options, and the environment a command line means."""
+"""What the `cache` commands share: an option, the caches of the target venv, the question before a change."""
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,41 +11,47 @@ from envdoctor.cache.key_parts import Part
 from envdoctor.cache.layout import PORTABLE, Root, roots
 from envdoctor.cache.static_key import key_parts
 from envdoctor.cache.store import Store
-from envdoctor.cli.patient import locate
 from envdoctor.cli.terminal import say
-from envdoctor.documents import profile_store
+from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import UsageError
-from envdoctor.facts.context import Options, Reading
+from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen
 from envdoctor.model.profile import Profile
-from envdoctor.probes.registry import PROBES
 
-VenvOption = Annotated[
-    str,
-    typer.Option("--venv", metavar="VENV", help="A venv's folder or interpreter. Default: $VIRTUAL_ENV, else ./.venv."),
-]
 LiveOption = Annotated[
     bool, typer.Option("--live", help="Ask the venv's own torch for its key: runs the venv's interpreter.")
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would happen and change nothing.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 @frozen
 class Subject:
     """The environment whose caches are meant."""
 
+    workspace: Workspace
+    """With the environment that the profile's launch sets."""
     reading: Reading
-    profile: Profile | None
-    profile_digest: str
-    """sha256 of the profile file and its lock; empty without a profile."""
     store: Store
 
     @property
     def host(self) -> Host:
         """Return the machine, with the environment the profile's launch sets."""
-        return self.reading.host
+        return self.workspace.host
+
+    @property
+    def profile(self) -> Profile | None:
+        """Return what the profile says, where one was named."""
+        return self.workspace.profile.profile if self.workspace.profile else None
+
+    @property
+    def profile_asked(self) -> str:
+        """Return the profile as it was named, for commands to paste; empty without one."""
+        return self.workspace.profile.asked if self.workspace.profile else ""
+
+    @property
+    def profile_digest(self) -> str:
+        """Return the sha256 of the profile's file and its lock; empty without a profile."""
+        return self.workspace.profile.digest if self.workspace.profile else ""
 
     @property
     def python(self) -> Path:
@@ -72,31 +76,10 @@ class Subject:
         return live_key.merged(static, live_key.ask(self.python, self.host.environ, self.host.cwd))
 
 
-def launch_host(profile: str) -> tuple[Host, profile_store.ProfileFile | None]:
-    """Return this machine with the variables the profile's launch sets: they decide where its caches lie."""
-    host = Host.current()
-    found = profile_store.find(profile, host.cwd) if profile else None
-    if found:
-        host = replace(host, environ={**host.environ, **found.profile.environment.set})
-    return host, found
-
-
 def subject(venv: str, profile: str) -> Subject:
     """Return the environment that was named, seen as the profile's launch would see it."""
-    host, found = launch_host(profile)
-    return Subject(
-        reading=Reading(target=locate(venv, host), host=host, options=Options(), probes=PROBES),
-        profile=found.profile if found else None,
-        profile_digest=_digest(found) if found else "",
-        store=Store.of(host),
-    )
-
-
-def _digest(file: profile_store.ProfileFile) -> str:
-    content = hashlib.sha256(file.path.read_bytes())
-    if file.lock_path.is_file():
-        content.update(file.lock_path.read_bytes())
-    return content.hexdigest()
+    workspace = Workspace.open(venv, profile).with_variables()
+    return Subject(workspace=workspace, reading=workspace.reading(), store=Store.of(workspace.host))
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -1,11 +1,8 @@
-"""What the commands about kept venvs share: options, the venv a command line means, the question before a change."""
+"""What the commands about kept venvs share: the question before a change."""
 
 import sys
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from envdoctor import __version__
 from envdoctor.cli.terminal import say
@@ -13,20 +10,11 @@ from envdoctor.documents import profile_store
 from envdoctor.errors import ProfileError, UsageError
 from envdoctor.facts.host import Host
 from envdoctor.model.wording import counted
-from envdoctor.swap.store import Store
 
 if TYPE_CHECKING:  # a restore asks its question without the kept venvs' own code
     from envdoctor.swap.generations import Generation
 
-VenvOption = Annotated[str, typer.Option("--venv", metavar="VENV", help="Default: $VIRTUAL_ENV, else ./.venv.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 HEAD = {"schema_version": 1, "tool": {"name": "envdoctor", "version": __version__}}
-
-
-def store_of(venv: str, host: Host) -> Store:
-    """Return the store of the venv that was named, else of $VIRTUAL_ENV, else of ./.venv."""
-    return Store.of(Path(host.cwd, venv or host.environ.get("VIRTUAL_ENV", "") or ".venv"))
 
 
 def agreed(question: str) -> bool:

@@ -12,10 +12,9 @@ if TYPE_CHECKING:
 Format = Literal["text", "json"]
 Color = Literal["auto", "always", "never"]
 
-VenvArgument = Annotated[
-    str,
-    typer.Argument(metavar="[VENV]", help="A venv's folder or its interpreter. Default: $VIRTUAL_ENV, else ./.venv."),
-]
+_VENV_HELP = "A venv's folder or its interpreter. Default: $VIRTUAL_ENV, else ./.venv."
+VenvArgument = Annotated[str, typer.Argument(metavar="[VENV]", help=_VENV_HELP)]
+VenvOption = Annotated[str, typer.Option("--venv", metavar="VENV", help=_VENV_HELP)]
 ProfileOption = Annotated[
     str,
     typer.Option(
@@ -26,14 +25,12 @@ ProfileOption = Annotated[
         help="Known-good stack: a name, or a path to its TOML.",
     ),
 ]
-VenvOption = Annotated[
-    str,
-    typer.Option("--venv", metavar="VENV", help="A venv's folder or interpreter. Default: $VIRTUAL_ENV, else ./.venv."),
-]
 FormatOption = Annotated[
     Format, typer.Option("--format", envvar="ENVDOCTOR_FORMAT", help="How the result is written to stdout.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="The same as `--format json`.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would happen and change nothing.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 OutputOption = Annotated[
     str, typer.Option("--output", "-o", metavar="FILE", help="Write the result to FILE instead of stdout.")
 ]
@@ -63,6 +60,16 @@ IgnoreOption = Annotated[
         help="Waive the findings of a code. The reason is required and shown. Can be repeated.",
     ),
 ]
+
+
+def one_venv(argument: str, option: str) -> str:
+    """Return the venv of a command line that can name it as an argument and by `--venv`.
+
+    Raises UsageError when both are given and differ.
+    """
+    if argument and option and argument != option:
+        raise UsageError(f"two venvs are given: `{argument}` and `--venv {option}`", "give only one of them")
+    return argument or option
 
 
 def waivers(ignored: list[str]) -> "tuple[Waiver, ...]":

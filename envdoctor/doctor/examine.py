@@ -88,9 +88,10 @@ def judge(
     profile: "Profile | None" = None,
     lock: "Lock | None" = None,
     ignore: "Iterable[Waiver]" = (),
+    profile_asked: str = "",
 ) -> Verdict:
-    """Run every check over a fingerprint."""
-    return judge_case(Case(facts=fingerprint, profile=profile, lock=lock), ignore)
+    """Run every check over a fingerprint. Commands that are printed name the profile as it was asked for."""
+    return judge_case(Case(facts=fingerprint, profile=profile, lock=lock, profile_asked=profile_asked), ignore)
 
 
 def examine(

@@ -1,12 +1,17 @@
 """A fingerprint as one JSON document, and back."""
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from envdoctor.errors import FingerprintError
 from envdoctor.model.codec import CodecError, decode, encode
 from envdoctor.model.fingerprint import SCHEMA_VERSION, Fingerprint, Unread
 from envdoctor.probes.registry import ON_REQUEST, PROBES
 
+# A stack of 100 distributions makes 100 KB, one with 10,000 damaged files 2 MB.
+_MAXIMUM = 64 * 1024 * 1024
 _SECTIONS: dict[str, type] = {kind.__name__: kind for kind in (*PROBES, *ON_REQUEST)}
 
 
@@ -23,6 +28,24 @@ def document(facts: Fingerprint) -> dict[str, Any]:
         "sections": {type(section).__name__: encode(section) for section in facts.sections},
         "unread": {gap.section: gap.reason for gap in facts.unread},
     }
+
+
+def read(file: str) -> Fingerprint:
+    """Read a fingerprint file. Raises FingerprintError with the path of the mistake."""
+    hint = "write it again: `envdoctor fingerprint VENV -o FILE`"
+    try:
+        # A pipe is fine (`--fingerprint <(ssh host envdoctor fingerprint)`), an endless one is not.
+        with Path(file).open("rb") as stream:
+            content = stream.read(_MAXIMUM + 1)
+        if len(content) > _MAXIMUM:
+            raise FingerprintError(f"{file} is larger than any fingerprint ({_MAXIMUM} bytes)", hint)
+        return parse(json.loads(content))
+    except OSError as error:
+        raise FingerprintError(f"cannot read {file}: {error.strerror}", hint) from error
+    except CodecError as error:
+        raise FingerprintError(f"{file}: {error}", hint) from error
+    except (ValueError, RecursionError) as error:
+        raise FingerprintError(f"{file} is not a JSON document: {error}", hint) from error
 
 
 def parse(data: Any) -> Fingerprint:

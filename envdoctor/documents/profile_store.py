@@ -1,6 +1,8 @@
 """Where profiles and locks lie, and reading them."""
 
+import hashlib
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,6 @@ except ModuleNotFoundError:  # the trainer's venv need not hold tomli; the compi
 from envdoctor.errors import LockError, ProfileError
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.codec import CodecError, decode
-from envdoctor.model.frozen import frozen
 from envdoctor.model.profile import Profile
 from envdoctor.standards import lock as lock_model
 from envdoctor.standards.lock import Lock
@@ -23,17 +24,59 @@ _MAXIMUM_LOCK = 32 * 1024 * 1024
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
-@frozen
-class ProfileFile:
-    """A profile that was read, and where its parts lie."""
+class ProfileRef:
+    """A profile as the user asked for it: where it lies, what it says, and its lock. Each file is read once."""
 
-    profile: Profile
-    path: Path
-    lock_path: Path
-    """Where the lock is looked for; it need not exist for the profile to be read."""
+    def __init__(self, *, profile: Profile, path: Path, lock_path: Path, asked: str = "", content: bytes = b"") -> None:
+        """Keep what was read; `asked` is a name or a path, `content` the bytes of the profile's file."""
+        self.profile = profile
+        self.path = path
+        self.lock_path = lock_path
+        """Where the lock is looked for; it need not exist for the profile to be read."""
+        self.asked = asked or profile.name
+        """What a printed command says after `--profile`, so that it can be pasted where this one was typed."""
+        self._content = content
+
+    @property
+    def name(self) -> str:
+        """Return the name the profile gives itself."""
+        return self.profile.name
+
+    @property
+    def project(self) -> Path:
+        """Return the folder that the paths of the training code are relative to."""
+        return self.path.parent.parent
+
+    @cached_property
+    def lock_content(self) -> bytes:
+        """Return the bytes of the lock. Raises LockError when it is missing or cannot be read."""
+        if not self.lock_path.exists():
+            raise LockError(
+                f"{self.lock_path}: the lock of profile {self.name} is missing",
+                f"put it there, or correct lock.file in {self.path}",
+            )
+        return _lock_bytes(self.lock_path)
+
+    @cached_property
+    def lock(self) -> Lock:
+        """Return the lock: hashed requirements, or PEP 751. Raises LockError, naming the file and what is wrong."""
+        return _parsed_lock(self.lock_content, self.lock_path)
+
+    @cached_property
+    def lock_sha256(self) -> str:
+        """Return the sha256 of the lock as it was read, in hex."""
+        return hashlib.sha256(self.lock_content).hexdigest()
+
+    @cached_property
+    def digest(self) -> str:
+        """Return the sha256 of the profile's file and its lock, in hex; of the file alone where there is no lock."""
+        digest = hashlib.sha256(self._content)
+        if self.lock_path.is_file():
+            digest.update(self.lock_content)
+        return digest.hexdigest()
 
 
-def find(name_or_path: str, start: Path) -> ProfileFile:
+def find(name_or_path: str, start: Path) -> ProfileRef:
     """Return the profile of that name, or at that path.
 
     A name is looked up as `profiles/NAME.toml` in `start` and its parents, then among the profiles of the package.
@@ -43,11 +86,11 @@ def find(name_or_path: str, start: Path) -> ProfileFile:
         path = start / name_or_path
         if not path.is_file():
             raise ProfileError(f"there is no profile at {path}", _known(start))
-        return read(path)
+        return read(path, name_or_path)
     for folder in _folders(start):
         path = folder / f"{name_or_path}.toml"
         if path.is_file():
-            return read(path)
+            return read(path, name_or_path)
     raise ProfileError(f"no profile is called `{name_or_path}`", _known(start))
 
 
@@ -60,9 +103,10 @@ def names(start: Path) -> Mapping[str, Path]:
     return dict(sorted(found.items()))
 
 
-def read(path: Path) -> ProfileFile:
-    """Read one profile file. Raises ProfileError with the file and the key."""
-    profile: Profile = _decode(path, _load(path))
+def read(path: Path, asked: str = "") -> ProfileRef:
+    """Read one profile file, which was asked for by that name or path. Raises ProfileError with the file and key."""
+    content = _profile_bytes(path)
+    profile: Profile = _decode(path, _load(content, path))
     if profile.schema != SCHEMA:
         raise ProfileError(f"{path}: schema: expected {SCHEMA}, got {profile.schema}", "update envdoctor")
     if profile.name != path.stem:
@@ -72,7 +116,8 @@ def read(path: Path) -> ProfileFile:
             f"{path}: lock.file: `{profile.lock.file}` is no plain file name", "name a file of lockfiles/"
         )
     _refuse_nonsense(profile, path)
-    return ProfileFile(profile=profile, path=path, lock_path=_lock_path(path, profile.lock.file))
+    lock_path = _lock_path(path, profile.lock.file)
+    return ProfileRef(profile=profile, path=path, lock_path=lock_path, asked=asked, content=content)
 
 
 def _refuse_nonsense(profile: Profile, path: Path) -> None:
@@ -87,22 +132,21 @@ def _refuse_nonsense(profile: Profile, path: Path) -> None:
             raise ProfileError(f"{path}: driver.{key}: `{value}` is no driver version", "write it as 525.60.13")
 
 
-def load_lock(file: ProfileFile) -> Lock:
-    """Read the profile's lock: hashed requirements, or PEP 751. Raises LockError, naming the file and what is wrong."""
-    if not file.lock_path.exists():
-        raise LockError(
-            f"{file.lock_path}: the lock of profile {file.profile.name} is missing",
-            f"put it there, or correct lock.file in {file.path}",
-        )
-    return read_lock(file.lock_path)
-
-
 def read_lock(path: Path) -> Lock:
     """Read a lock file. Raises LockError, naming the file and what is wrong."""
+    return _parsed_lock(_lock_bytes(path), path)
+
+
+def _lock_bytes(path: Path) -> bytes:
     try:
-        text = read_regular(path, _MAXIMUM_LOCK).decode("utf-8")
+        return read_regular(path, _MAXIMUM_LOCK)
     except OSError as error:
         raise LockError(f"{path}: {error.strerror}", "the lock must be a readable UTF-8 text file") from error
+
+
+def _parsed_lock(content: bytes, path: Path) -> Lock:
+    try:
+        text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise LockError(f"{path}: {error}", "the lock must be a readable UTF-8 text file") from error
     return _load_pylock(text, path) if path.suffix == ".toml" else lock_model.parse(text, str(path))
@@ -132,13 +176,18 @@ def _lock_path(profile: Path, name: str) -> Path:
     return beside if beside.is_file() and not usual.is_file() else usual
 
 
-def _load(path: Path) -> dict[str, Any]:
+def _profile_bytes(path: Path) -> bytes:
     try:
-        return _parsed(read_regular(path, _MAXIMUM_PROFILE).decode("utf-8"))
-    except ValueError as error:
-        raise ProfileError(f"{path}: not TOML: {error}", "correct the file") from error
+        return read_regular(path, _MAXIMUM_PROFILE)
     except OSError as error:
         raise ProfileError(f"{path}: {error.strerror}", "the profile must be a readable file") from error
+
+
+def _load(content: bytes, path: Path) -> dict[str, Any]:
+    try:
+        return _parsed(content.decode("utf-8"))
+    except ValueError as error:
+        raise ProfileError(f"{path}: not TOML: {error}", "correct the file") from error
 
 
 def _parsed(text: str) -> dict[str, Any]:

@@ -18,16 +18,14 @@ class Target:
     """The interpreter's path inside the prefix; it may dangle."""
 
 
-def resolve(named: str | Path, search_path: str | None = None) -> Target:
+def resolve(named: str | Path, search_path: str | None = None, cwd: Path | None = None) -> Target:
     """Return the environment a folder or an interpreter belongs to.
 
-    `search_path` is the PATH on which a bare name such as "python3" is looked up. Raises TargetError when `named` is
-    neither a folder holding `pyvenv.cfg` or `bin/python`, nor an interpreter inside one.
+    `search_path` is the PATH on which a bare name such as "python3" is looked up, `cwd` what a relative path starts
+    from. Raises TargetError when `named` is neither a folder holding `pyvenv.cfg` or `bin/python`, nor an interpreter
+    inside one.
     """
-    path = Path(named)
-    if not path.is_absolute() and len(path.parts) == 1 and not os.path.lexists(path) and search_path is not None:
-        path = Path(shutil.which(path.name, path=search_path) or path)
-    path = Path(os.path.abspath(path))  # noqa: PTH100 - Path.absolute keeps `..`
+    path = looked_up(named, search_path, cwd)
     try:
         return _of(path)
     except OSError as error:
@@ -35,6 +33,23 @@ def resolve(named: str | Path, search_path: str | None = None) -> Target:
             f"{error.filename or path}: {error.strerror or error}",
             f"run envdoctor as the owner of {path}, or let this user read it",
         ) from error
+
+
+def looked_up(named: str | Path, search_path: str | None = None, cwd: Path | None = None) -> Path:
+    """Return the absolute path that a name means, links left as they are; it need not exist."""
+    path = Path(cwd or "", named)
+    if len(Path(named).parts) == 1 and not os.path.lexists(path) and search_path is not None:
+        path = Path(shutil.which(str(named), path=search_path) or path)
+    return Path(os.path.abspath(path))  # noqa: PTH100 - Path.absolute keeps `..`
+
+
+def is_interpreter(path: Path) -> bool:
+    """Tell the path of an interpreter, its link's end missing or not, from a folder and from what is not there."""
+    return _named_like_one(path) and os.path.lexists(path) and not path.is_dir()
+
+
+def _named_like_one(path: Path) -> bool:
+    return path.name.startswith(("python", "pypy"))
 
 
 def _of(path: Path) -> Target:
@@ -80,7 +95,7 @@ def _from_folder(folder: Path) -> Target:
 
 
 def _from_interpreter(interpreter: Path) -> Target:
-    if not interpreter.name.startswith(("python", "pypy")):
+    if not _named_like_one(interpreter):
         raise TargetError(f"{interpreter} is no Python interpreter", "name a venv folder or its interpreter")
     # A venv's interpreter is a symlink to its base: the first folder on the way that says it is a venv is meant.
     at = interpreter

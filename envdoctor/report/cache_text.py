@@ -1,5 +1,6 @@
 """The `cache` commands' results as text."""
 
+import shlex
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
@@ -17,12 +18,12 @@ _HEADLINES = {
 _MOST_DAMAGED = 10
 
 
-def status_text(status: Status, target: str, profile: str) -> str:
-    """Return what `cache status` prints."""
-    return "\n".join(_status_lines(status, target, profile)) + "\n"
+def status_text(status: Status, target: str, profile: str = "", asked: str = "") -> str:
+    """Return what `cache status` prints; `asked` is the profile as the user named it."""
+    return "\n".join(_status_lines(status, target, profile, asked)) + "\n"
 
 
-def _status_lines(status: Status, target: str, profile: str) -> Iterator[str]:
+def _status_lines(status: Status, target: str, profile: str, asked: str) -> Iterator[str]:
     named = f" (profile {profile})" if profile else ""
     yield f"The compile cache of {target}{named} {_HEADLINES[status.state]}"
     for reason in status.reasons:
@@ -47,7 +48,7 @@ def _status_lines(status: Status, target: str, profile: str) -> Iterator[str]:
     if status.match:
         manifest = status.match.manifest
         yield f"Compared with {manifest.name}, {manifest.made_at}, key {manifest.key_digest}"
-    if hint := _hint(status, profile):
+    if hint := _hint(status, asked):
         yield ""
         yield f"hint: {hint}"
 
@@ -65,8 +66,8 @@ def _root_lines(root: RootStatus) -> Iterator[str]:
     yield from (f"  warning: {warning}" for warning in root.warnings)
 
 
-def _hint(status: Status, profile: str) -> str:
-    named = f" --profile {profile}" if profile else ""
+def _hint(status: Status, asked: str) -> str:
+    named = f" --profile {shlex.quote(asked)}" if asked else ""
     if status.state in ("cold", "miss"):
         return f"`envdoctor cache restore NAME{named}` or `envdoctor cache warm{named or ' --profile P'}` fills it"
     if status.state == "unknown" and not status.live:

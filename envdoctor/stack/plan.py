@@ -6,7 +6,7 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from envdoctor.documents.profile_store import ProfileFile
+from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.model.frozen import frozen
 from envdoctor.model.plan import Change, Interpreter, Plan, PlannedPackage, SourceChange, User
 from envdoctor.model.wording import counted
@@ -32,7 +32,7 @@ def assemble(  # noqa: PLR0913 - the facts a plan is made of
     *,
     target: Path,
     keep: Path,
-    file: ProfileFile,
+    file: ProfileRef,
     interpreter: Interpreter,
     present: Present,
     locked: Mapping[str, LockedPackage],

@@ -1,6 +1,7 @@
 """A repair: only what is damaged, on a linked copy of the venv, verified, examined, swapped. The old one is kept."""
 
 import json
+import shlex
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,7 +15,7 @@ from envdoctor.analysis.context import Case
 from envdoctor.analysis.damage import site_relative
 from envdoctor.analysis.file_conflicts import contests
 from envdoctor.doctor.examine import take_fingerprint
-from envdoctor.documents.profile_store import ProfileFile
+from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.errors import RestoreError, TargetError
 from envdoctor.facts.host import Host
 from envdoctor.facts.target import resolve
@@ -63,7 +64,7 @@ class Request:
     """What is to be repaired, towards what."""
 
     target: Path
-    file: ProfileFile | None = None
+    file: ProfileRef | None = None
     lock: Lock | None = None
     offline: bool = False
 
@@ -71,6 +72,11 @@ class Request:
     def profile(self) -> Profile | None:
         """Return the profile that was named."""
         return self.file.profile if self.file else None
+
+    @property
+    def profile_asked(self) -> str:
+        """Return what follows `--profile` in a command to paste: the profile as it was named, quoted; else P."""
+        return shlex.quote(self.file.asked) if self.file else "P"
 
 
 @frozen
@@ -170,7 +176,9 @@ def _make_copy(prepared: Prepared, copying: Copying, listen: Listener) -> Repair
     new = [text for text in remaining if text not in prepared.objected or text.startswith(("ED2", "ED3"))]
     if new:
         raise RestoreError(
-            f"a repair does not mend this: {'; '.join(new)}", "rebuild the whole stack: `envdoctor restore --profile P`"
+            f"a repair does not mend this: {'; '.join(new)}",
+            f"rebuild the whole stack: `envdoctor restore --profile {prepared.request.profile_asked} "
+            f"--venv {shlex.quote(str(target))}`",
         )
     clock.lap("check")
     _sign(prepared, folder)
@@ -227,7 +235,7 @@ def _interpreter(request: Request, target: Path, host: Host) -> Interpreter:
         raise RestoreError(
             f"{target} is made with Python {version or 'of unknown version'}, the profile {profile.name} wants "
             f"{' or '.join(profile.python.versions)}: no reinstall mends that",
-            f"envdoctor restore --profile {profile.name} --venv {target}",
+            f"envdoctor restore --profile {request.profile_asked} --venv {shlex.quote(str(target))}",
         )
     return interpreters.choose(interpreters.Wanted(versions=(version,), patient=target), host.environ, host.home)
 

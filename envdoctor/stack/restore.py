@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field
 from datetime import UTC, datetime
-from hashlib import sha256
 from pathlib import Path
 
 from envdoctor import __version__
-from envdoctor.documents.profile_store import ProfileFile
+from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.errors import RestoreError, TargetError
 from envdoctor.facts.host import Host
 from envdoctor.model.events import Event, Listener
@@ -46,7 +45,7 @@ class Request:
     """What is to be restored, where."""
 
     target: Path
-    file: ProfileFile
+    file: ProfileRef
     lock: Lock
     python: str = ""
     """A path or a version; empty to choose."""
@@ -96,7 +95,7 @@ def prepare(request: Request, host: Host) -> Prepared:
     store = Store.of(request.target)
     refuse_no_venv(store.target)
     refuse_strangers(store.target)
-    lock_sha256 = sha256(request.file.lock_path.read_bytes()).hexdigest()
+    lock_sha256 = request.file.lock_sha256
     sources_changed = plan_sources(request.file, host.environ) if request.sources else ()
     uv = uv_tool.locate(host.environ, host.cwd)
     pip = with_wheelhouses(pip_config.read(host.environ, host.home, venv=store.target), request.wheelhouses)

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from envdoctor.documents.profile_store import ProfileFile
+from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.errors import RestoreError
 from envdoctor.model.plan import SourceChange
 from envdoctor.stack.git import ask_git
@@ -15,7 +15,7 @@ from envdoctor.stack.git import ask_git
 _MOST_COMMITS = 1000
 
 
-def plan_sources(file: ProfileFile, environment: Mapping[str, str]) -> tuple[SourceChange, ...]:
+def plan_sources(file: ProfileRef, environment: Mapping[str, str]) -> tuple[SourceChange, ...]:
     """Return what differs from the profile's `sources`, and where git has it.
 
     Raises RestoreError, nothing changed, for a file with work that is in no commit, and for one that git does not have.
@@ -47,7 +47,7 @@ def plan_sources(file: ProfileFile, environment: Mapping[str, str]) -> tuple[Sou
     return tuple(found)
 
 
-def put_back(file: ProfileFile, changes: tuple[SourceChange, ...], environment: Mapping[str, str]) -> None:
+def put_back(file: ProfileRef, changes: tuple[SourceChange, ...], environment: Mapping[str, str]) -> None:
     """Write the planned files, each in one step. Raises RestoreError for one that was changed since it was shown."""
     root = file.path.parent.parent
     for change in changes:

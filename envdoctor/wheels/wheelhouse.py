@@ -1,10 +1,11 @@
 """A folder of wheels: beside a lock for what no index has, or filled by a fetch for a machine without an index."""
 
+import shlex
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from envdoctor.documents.profile_store import ProfileFile
+from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.errors import UsageError
 from envdoctor.wheels.pip_config import PipSettings
 
@@ -14,7 +15,7 @@ def beside(lock: Path, profile: str) -> Path:
     return lock.parent / f"{profile}.wheels"
 
 
-def chosen(named: Iterable[str], file: ProfileFile, cwd: Path) -> tuple[Path, ...]:
+def chosen(named: Iterable[str], file: ProfileRef, cwd: Path) -> tuple[Path, ...]:
     """Return the wheelhouses to look into: the named ones, then the one beside the lock where there is one.
 
     Raises UsageError for a named one that is no folder.
@@ -23,8 +24,9 @@ def chosen(named: Iterable[str], file: ProfileFile, cwd: Path) -> tuple[Path, ..
     for folder in folders:
         if not folder.is_dir():
             raise UsageError(
-                f"the wheelhouse {folder} is no folder",
-                f"fill one where an index is: `envdoctor fetch --profile {file.profile.name} --wheelhouse {folder}`",
+                f"the wheelhouse {folder} is not a directory",
+                "fill one where an index is: "
+                f"`envdoctor fetch --profile {shlex.quote(file.asked)} --wheelhouse {shlex.quote(str(folder))}`",
             )
     usual = beside(file.lock_path, file.profile.name).resolve()
     found = tuple(dict.fromkeys([*folders, *([usual] if usual.is_dir() else [])]))

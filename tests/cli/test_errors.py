@@ -84,7 +84,7 @@ CASES: dict[str, tuple[list[str], str, str]] = {
     "venv and fingerprint": (
         ["check", "v", "--fingerprint", "f"],
         "both a venv and --fingerprint were given",
-        "leave one of them away",
+        "give only one of them",
     ),
     "no fingerprint": (
         ["check", "--fingerprint", "f"],
@@ -138,7 +138,7 @@ FINGERPRINT: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("{", " is no JSON document: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+        ("{", " is not a JSON document: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
         ("[]", ": expected a table"),
         (
             json.dumps(FINGERPRINT | {"schema_version": 2}),

@@ -15,6 +15,7 @@ from tests.factories.run_envdoctor import ROOT, run_envdoctor
 SURFACE = {
     "check": [
         "VENV",
+        "--venv",
         "--profile/-p (ENVDOCTOR_PROFILE)",
         "--fingerprint",
         "--deep",
@@ -29,8 +30,9 @@ SURFACE = {
         "--verbose/-v",
     ],
     "restore": [
-        "--profile/-p (ENVDOCTOR_PROFILE)",
+        "VENV",
         "--venv",
+        "--profile/-p (ENVDOCTOR_PROFILE)",
         "--python",
         "--dry-run",
         "--rehearse",
@@ -44,20 +46,22 @@ SURFACE = {
         "--json",
     ],
     "repair": [
-        "--profile/-p (ENVDOCTOR_PROFILE)",
+        "VENV",
         "--venv",
+        "--profile/-p (ENVDOCTOR_PROFILE)",
         "--offline",
         "--dry-run",
         "--yes/-y",
         "--format (ENVDOCTOR_FORMAT)",
         "--json",
     ],
-    "history": ["--venv", "--format (ENVDOCTOR_FORMAT)", "--json"],
+    "history": ["VENV", "--venv", "--format (ENVDOCTOR_FORMAT)", "--json"],
     "rollback": ["NUMBER", "--venv", "--dry-run", "--yes/-y", "--format (ENVDOCTOR_FORMAT)", "--json"],
     "prune": [
+        "VENV",
+        "--venv",
         "--keep",
         "--with-unrecorded",
-        "--venv",
         "--dry-run",
         "--yes/-y",
         "--format (ENVDOCTOR_FORMAT)",
@@ -73,7 +77,7 @@ SURFACE = {
         "--reason (ENVDOCTOR_GATE_REASON)",
         "--color (ENVDOCTOR_COLOR)",
     ],
-    "fingerprint": ["VENV", "--profile/-p (ENVDOCTOR_PROFILE)", "--deep", "--output/-o"],
+    "fingerprint": ["VENV", "--venv", "--profile/-p (ENVDOCTOR_PROFILE)", "--deep", "--output/-o"],
     "why": ["NAME", "--venv", "--format (ENVDOCTOR_FORMAT)", "--json", "--color (ENVDOCTOR_COLOR)"],
     "impact": [],
     "explain": ["CODE"],
@@ -113,6 +117,7 @@ SURFACE = {
     "diff": [
         "A",
         "B",
+        "--venv",
         "--format (ENVDOCTOR_FORMAT)",
         "--json",
         "--output/-o",
@@ -137,6 +142,7 @@ IMPACT_SURFACE = {
 }
 CACHE_SURFACE = {
     "status": [
+        "VENV",
         "--venv",
         "--profile/-p (ENVDOCTOR_PROFILE)",
         "--live",
@@ -147,8 +153,9 @@ CACHE_SURFACE = {
     "save": ["NAME", "--venv", "--profile/-p (ENVDOCTOR_PROFILE)", "--live", "--include", "--force"],
     "list": ["--format (ENVDOCTOR_FORMAT)", "--json"],
     "restore": ["NAME", "--venv", "--profile/-p (ENVDOCTOR_PROFILE)", "--live", "--force", "--dry-run"],
-    "warm": ["--profile/-p (ENVDOCTOR_PROFILE)", "--venv"],
+    "warm": ["VENV", "--venv", "--profile/-p (ENVDOCTOR_PROFILE)"],
     "gc": [
+        "VENV",
         "--venv",
         "--profile/-p (ENVDOCTOR_PROFILE)",
         "--keep-for",

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envdoctor.cli.patient import read_back
 from envdoctor.doctor.examine import judge, take_fingerprint
 from envdoctor.doctor.heading import heading
 from envdoctor.documents import fingerprint_file, profile_store
@@ -109,7 +108,7 @@ def test_any_file_as_a_lock(tmp_path: Path, mutation: str, name: str) -> None:
     (tmp_path / "profiles/small.toml").write_text(PROFILE.replace("small.txt", name))
     FILES[mutation](tmp_path / "lockfiles" / name)
     found = profile_store.find("small", tmp_path)
-    told = forked(lambda: _outcome(lambda: profile_store.load_lock(found), LockError))
+    told = forked(lambda: _outcome(lambda: found.lock, LockError))
     readable = mutation == "many lines" and name.endswith(".txt")
     assert told == "read" if readable else told.startswith(f"{tmp_path}/lockfiles/{name}: ")
 
@@ -117,7 +116,7 @@ def test_any_file_as_a_lock(tmp_path: Path, mutation: str, name: str) -> None:
 @pytest.mark.parametrize("mutation", [name for name in FILES if name != "fifo"])
 def test_any_file_as_a_fingerprint(tmp_path: Path, mutation: str) -> None:
     FILES[mutation](tmp_path / "facts.json")
-    told = forked(lambda: _outcome(lambda: read_back(str(tmp_path / "facts.json")), FingerprintError))
+    told = forked(lambda: _outcome(lambda: fingerprint_file.read(str(tmp_path / "facts.json")), FingerprintError))
     assert told != "read"
     assert str(tmp_path / "facts.json") in told
 
@@ -128,7 +127,7 @@ def test_a_fingerprint_may_come_through_a_pipe(tmp_path: Path, facts: dict[str, 
     if os.fork() == 0:
         pipe.write_text(json.dumps(facts))
         os._exit(0)
-    assert forked(lambda: read_back(str(pipe)).target) == facts["target"]
+    assert forked(lambda: fingerprint_file.read(str(pipe)).target) == facts["target"]
     os.wait()
 
 

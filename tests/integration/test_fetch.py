@@ -238,7 +238,7 @@ def test_two_fetches_at_once_and_one_that_is_stopped(stack: Stack, index: Index)
         ),
         (
             ["restore", "-p", "small", "--wheelhouse", "none"],
-            "the wheelhouse FOLDER/none is no folder",
+            "the wheelhouse FOLDER/none is not a directory",
             "fill one where an index is: `envdoctor fetch --profile small --wheelhouse FOLDER/none`",
         ),
         (

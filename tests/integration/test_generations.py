@@ -50,7 +50,12 @@ def test_history_names_what_is_in_place_and_what_is_kept(stack: Stack) -> None:
 def test_history_of_a_venv_that_was_never_restored(tmp_path: Path) -> None:
     stack = make_stack(tmp_path)
     answer = stack.run("history", "--venv", "venv")
-    assert (answer.code, answer.out, answer.err) == (0, "  now   no venv   FOLDER/venv\n\nno generation is kept\n", "")
+    assert (answer.code, answer.out, answer.err) == (
+        2,
+        "",
+        "error: there is no venv at FOLDER/venv, and none was kept of it\n\n"
+        "hint: name a venv folder or its interpreter: `envdoctor history path/to/.venv`\n",
+    )
 
 
 def test_a_rollback_and_another_are_where_one_began(stack: Stack) -> None:

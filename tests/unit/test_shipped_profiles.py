@@ -15,7 +15,7 @@ NAMES = ("21k-toks", "cpu-smoke", "pypi-cu128")
 
 
 def _lock(name: str) -> Lock:
-    return profile_store.load_lock(profile_store.find(name, ROOT))
+    return profile_store.find(name, ROOT).lock
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,9 +8,9 @@ import typer
 
 from envdoctor.cache import blob
 from envdoctor.cache.layout import roots
-from envdoctor.cli.cache_options import launch_host
 from envdoctor.cli.options import ProfileOption
 from envdoctor.cli.terminal import write_result
+from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import UsageError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.report.cache_text import megabytes
@@ -23,7 +23,7 @@ def export(
 
     It holds no C++ kernels: torch compiles those again on a CPU. `cache save` keeps everything.
     """
-    host, _ = launch_host(profile)
+    host = Workspace.open(profile=profile).with_variables().host
     root = next(root for root in roots(host) if root.kind == "inductor")
     target = Path(host.cwd, file)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")

@@ -16,9 +16,9 @@ from envdoctor.cache.key_parts import digest
 from envdoctor.cache.layout import ROOT_KINDS, Root, files, install_order
 from envdoctor.cache.quarantine import Quarantine
 from envdoctor.cache.status import damaged_entries
-from envdoctor.cli.cache_options import DryRunOption, Subject, VenvOption, YesOption, confirm, subject
+from envdoctor.cli.cache_options import Subject, confirm, subject
 from envdoctor.cli.commands.cache_status import known_manifests
-from envdoctor.cli.options import ProfileOption
+from envdoctor.cli.options import DryRunOption, ProfileOption, VenvArgument, VenvOption, YesOption, one_venv
 from envdoctor.cli.terminal import say, write_result
 from envdoctor.documents import profile_store
 from envdoctor.errors import UsageError
@@ -30,7 +30,8 @@ _MOST_SHOWN = 20
 
 
 def gc(
-    venv: VenvOption = "",
+    venv: VenvArgument = "",
+    venv_option: VenvOption = "",
     profile: ProfileOption = "",
     keep_for: Annotated[
         list[str],
@@ -70,7 +71,7 @@ def gc(
         raise UsageError(
             "nothing was asked for", "`--older-than DAYS`, `--max-size MB`, `--damaged`, `--other-keys` or `--purge`"
         )
-    asked = subject(venv, profile)
+    asked = subject(one_venv(venv, venv_option), profile)
     roots = asked.roots(ROOT_KINDS)
     users = in_use.users(roots, asked.host, os.getpid())
     plan = _plan(asked, roots, wish, keep_for, users)

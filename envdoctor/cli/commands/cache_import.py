@@ -7,9 +7,9 @@ import typer
 
 from envdoctor.cache import blob
 from envdoctor.cache.layout import roots
-from envdoctor.cli.cache_options import launch_host
 from envdoctor.cli.options import ProfileOption
 from envdoctor.cli.terminal import write_result
+from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import UsageError
 from envdoctor.exitcodes import ExitCode
 
@@ -22,7 +22,7 @@ def import_(
 
     The file is code that torch will run: import only what you or somebody you trust has made.
     """
-    host, _ = launch_host(profile)
+    host = Workspace.open(profile=profile).with_variables().host
     inductor = next(root.path for root in roots(host) if root.kind == "inductor")
     try:
         data = Path(host.cwd, file).read_bytes()

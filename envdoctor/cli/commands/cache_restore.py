@@ -12,8 +12,8 @@ from envdoctor.cache.key_parts import Comparison, Part
 from envdoctor.cache.manifest import Manifest, fingerprint
 from envdoctor.cache.restore import restore as merge
 from envdoctor.cache.store import label
-from envdoctor.cli.cache_options import DryRunOption, LiveOption, Subject, VenvOption, subject
-from envdoctor.cli.options import ProfileOption
+from envdoctor.cli.cache_options import LiveOption, Subject, subject
+from envdoctor.cli.options import DryRunOption, ProfileOption, VenvOption
 from envdoctor.cli.terminal import say, write_result
 from envdoctor.errors import CacheError
 from envdoctor.exitcodes import ExitCode

@@ -9,8 +9,8 @@ from envdoctor.cache.layout import PORTABLE, ROOT_KINDS
 from envdoctor.cache.manifest import graph_files
 from envdoctor.cache.snapshot import Purpose
 from envdoctor.cache.store import checked, label
-from envdoctor.cli.cache_options import LiveOption, VenvOption, subject
-from envdoctor.cli.options import ProfileOption
+from envdoctor.cli.cache_options import LiveOption, subject
+from envdoctor.cli.options import ProfileOption, VenvOption
 from envdoctor.cli.terminal import say, write_result
 from envdoctor.errors import UsageError
 from envdoctor.exitcodes import ExitCode

@@ -7,8 +7,16 @@ from envdoctor.cache import status as cache_status
 from envdoctor.cache.manifest import Manifest, load
 from envdoctor.cache.status import Status
 from envdoctor.cache.store import labels
-from envdoctor.cli.cache_options import LiveOption, Subject, VenvOption, subject
-from envdoctor.cli.options import FormatOption, JsonOption, OutputOption, ProfileOption
+from envdoctor.cli.cache_options import LiveOption, Subject, subject
+from envdoctor.cli.options import (
+    FormatOption,
+    JsonOption,
+    OutputOption,
+    ProfileOption,
+    VenvArgument,
+    VenvOption,
+    one_venv,
+)
 from envdoctor.cli.terminal import write_result
 from envdoctor.exitcodes import ExitCode
 from envdoctor.model.codec import encode
@@ -19,7 +27,8 @@ _EXIT = {"hit": ExitCode.OK, "unknown": ExitCode.UNKNOWN}
 
 
 def status(
-    venv: VenvOption = "",
+    venv: VenvArgument = "",
+    venv_option: VenvOption = "",
     profile: ProfileOption = "",
     live: LiveOption = False,
     output_format: FormatOption = "text",
@@ -31,14 +40,19 @@ def status(
     Without `--live` nothing of the venv is run. Exit codes: 0 they will hit, 1 they will not or not all, 2 bad input,
     3 could not tell.
     """
-    asked = subject(venv, profile)
+    asked = subject(one_venv(venv, venv_option), profile)
     found = look(asked, live=live)
     if json or output_format == "json":
         from envdoctor.report.as_json import dump
 
         text = dump(document(asked, found))
     else:
-        text = status_text(found, str(asked.reading.target.prefix), asked.profile.name if asked.profile else "")
+        text = status_text(
+            found,
+            str(asked.reading.target.prefix),
+            asked.profile.name if asked.profile else "",
+            asked.profile_asked,
+        )
     write_result(text, output)
     return _EXIT.get(found.state, ExitCode.FINDINGS)
 
@@ -75,6 +89,6 @@ def document(asked: Subject, found: Status) -> dict[str, Any]:
         "schema_version": 1,
         "tool": {"name": "envdoctor", "version": __version__},
         "target": str(asked.reading.target.prefix),
-        "profile": asked.profile.name if asked.profile else "",
+        "profile": asked.profile.name if asked.profile else None,
         **plain,
     }

@@ -6,9 +6,9 @@ import typer
 
 from envdoctor.cache import quarantine
 from envdoctor.cache.layout import roots
-from envdoctor.cli.cache_options import launch_host
 from envdoctor.cli.options import ProfileOption
 from envdoctor.cli.terminal import write_result
+from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import UsageError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.report.cache_text import megabytes
@@ -21,7 +21,7 @@ def undo(
     profile: ProfileOption = "",
 ) -> int:
     """Put back what the last `cache gc` took out, or the one of that stamp; an entry that was made again stays."""
-    host, _ = launch_host(profile)
+    host = Workspace.open(profile=profile).with_variables().host
     found = quarantine.listed(roots(host))
     wanted = stamp or (found[0].stamp if found else "")
     chosen = [item for item in found if item.stamp == wanted]

@@ -1,6 +1,5 @@
 """`envdoctor cache warm`: run the profile's warm-up twice, and prove that the second compiles nothing."""
 
-import os
 import shlex
 
 from envdoctor.cache import snapshot
@@ -9,25 +8,22 @@ from envdoctor.cache.layout import files
 from envdoctor.cache.snapshot import Purpose
 from envdoctor.cache.store import label
 from envdoctor.cache.warm import Run, Warmed
-from envdoctor.cli.cache_options import Subject, VenvOption, subject
-from envdoctor.cli.options import ProfileOption
+from envdoctor.cli.cache_options import Subject, subject
+from envdoctor.cli.options import ProfileOption, VenvArgument, VenvOption, one_venv
 from envdoctor.cli.terminal import say, write_result
-from envdoctor.errors import CacheError, UsageError
+from envdoctor.errors import CacheError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.report.cache_text import entries, megabytes
 
 
-def warm(profile: ProfileOption = "", venv: VenvOption = "") -> int:
+def warm(venv: VenvArgument = "", venv_option: VenvOption = "", profile: ProfileOption = "") -> int:
     """Run the warm-up of the training code in the venv, twice, and prove that the second run compiles nothing.
 
     Runs the venv's interpreter. The time goes into the profile's history, from which a check tells what a cold start
     costs. Exit codes: 0 proven warm, 1 not, 2 bad input.
     """
-    if not profile:
-        raise UsageError(
-            "no profile to warm for", "`envdoctor profiles` lists them: `envdoctor cache warm --profile P`"
-        )
-    asked = subject(venv, profile)
+    asked = subject(one_venv(venv, venv_option), profile)
+    asked.workspace.needs_profile("warm for", "envdoctor cache warm --profile P")
     warmed = _run_twice(asked)
     if warmed.doubts:
         raise CacheError(
@@ -56,24 +52,17 @@ def warm(profile: ProfileOption = "", venv: VenvOption = "") -> int:
 
 def _run_twice(asked: Subject) -> Warmed:
     assert asked.profile is not None  # noqa: S101 - `warm` requires a profile
-    words = warming.command(asked.profile.compile.warm_command, asked.python, asked.profile.name)
+    words = warming.command(asked.profile.compile.warm_command, asked.python, asked.profile_asked)
     was_cold = not any(file.kind.endswith("graph") for file in files(asked.roots()))
     say(f"running twice: {shlex.join(words)}")
     runs: list[Run] = []
-    for run in warming.warm(words, _environment(asked), asked.host.cwd, asked.roots()):
+    for run in warming.warm(words, dict(asked.workspace.launched().host.environ), asked.host.cwd, asked.roots()):
         runs.append(run)
         say(
             f"run {len(runs)}: {run.seconds:.1f} s, {run.compiled} graphs compiled, {run.hits} served, "
             f"{len(run.added)} files added"
         )
     return Warmed(first=runs[0], second=runs[1], was_cold=was_cold)
-
-
-def _environment(asked: Subject) -> dict[str, str]:
-    prefix = asked.reading.target.prefix
-    environ = {name: value for name, value in asked.host.environ.items() if name != "PYTHONHOME"}
-    path = os.pathsep.join((str(prefix / "bin"), environ.get("PATH", os.defpath)))
-    return environ | {"VIRTUAL_ENV": str(prefix), "PATH": path}
 
 
 def _name(asked: Subject) -> str:

@@ -11,16 +11,15 @@ import typer
 from envdoctor.capture import capture as capturing
 from envdoctor.capture.capture import Wanted
 from envdoctor.capture.captured_files import Place
-from envdoctor.cli.options import IgnoreOption, JsonOption, waivers
-from envdoctor.cli.patient import locate
+from envdoctor.cli.options import IgnoreOption, JsonOption, VenvOption, waivers
 from envdoctor.cli.progress import progress
 from envdoctor.cli.signals import stoppable
 from envdoctor.cli.terminal import write_result
+from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import ProbeError, UsageError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.facts.context import Options, Reading
 from envdoctor.facts.host import Host
-from envdoctor.probes.registry import chosen
 from envdoctor.report.capture_text import captured_json, captured_text
 from envdoctor.wheels import index_config, pip_config
 from envdoctor.wheels import uv as uv_tool
@@ -33,7 +32,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 def capture(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the profile that is made.")],
-    venv: Annotated[str, typer.Option("--venv", metavar="VENV", help="Default: $VIRTUAL_ENV, else ./.venv.")] = "",
+    venv: VenvOption = "",
     project: Annotated[
         str, typer.Option("--project", metavar="DIR", help="Gets profiles/ and lockfiles/. Default: this folder.")
     ] = "",
@@ -65,10 +64,10 @@ def capture(
     What no index has is kept as a wheel beside the lock. Exit codes: 0 captured, 1 it cannot be captured and nothing
     was written, 2 bad input.
     """
-    host = Host.current()
+    workspace = Workspace.open(venv)
+    host = workspace.host
     place = _place(name, project, lock_format, host, force=force)
-    options = Options(contents=True)
-    reading = Reading(target=locate(venv, host), host=host, options=options, probes=chosen(options))
+    reading = workspace.reading(Options(contents=True))
     wanted = Wanted(
         name=name,
         summary=summary,

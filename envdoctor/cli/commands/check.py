@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from envdoctor.cli.hashing import facts_of
 from envdoctor.cli.options import (
     ColorOption,
     DeepOption,
@@ -16,17 +17,23 @@ from envdoctor.cli.options import (
     ProfileOption,
     QuietOption,
     VenvArgument,
+    VenvOption,
     VerboseOption,
+    one_venv,
     waivers,
 )
-from envdoctor.cli.patient import Request, examine_request
 from envdoctor.cli.terminal import style_for, write_result
+from envdoctor.doctor.workspace import Workspace
+from envdoctor.documents.fingerprint_file import read
+from envdoctor.errors import UsageError
 from envdoctor.exitcodes import ExitCode
+from envdoctor.facts.context import Options
 from envdoctor.model.finding import Severity
 
 
 def check(
     venv: VenvArgument = "",
+    venv_option: VenvOption = "",
     profile: ProfileOption = "",
     fingerprint: Annotated[
         str,
@@ -56,9 +63,12 @@ def check(
 
     Nothing of the venv is run or imported. Exit codes: 0 clean, 1 findings, 2 bad input, 3 could not tell.
     """
-    header, verdict = examine_request(
-        Request(venv=venv, profile=profile, fingerprint=fingerprint, deep=deep, quiet=quiet, waivers=waivers(ignore))
-    )
+    named = one_venv(venv, venv_option)
+    _refuse_both(fingerprint, named, deep=deep)
+    accepted = waivers(ignore)
+    workspace = Workspace.open(named, profile)
+    facts = read(fingerprint) if fingerprint else facts_of(workspace, Options(deep=deep), quiet=quiet)
+    header, verdict = workspace.header(facts), workspace.verdict(facts, accepted)
     if json or output_format == "json":
         from envdoctor.report import as_json
 
@@ -71,3 +81,13 @@ def check(
         text = as_text.render(header, verdict, style, fail_on=fail_on)
     write_result(text, output)
     return ExitCode.OK if exit_zero else verdict.exit_code(fail_on)
+
+
+def _refuse_both(fingerprint: str, venv: str, *, deep: bool) -> None:
+    if fingerprint and venv:
+        raise UsageError("both a venv and --fingerprint were given", "give only one of them")
+    if fingerprint and deep:
+        raise UsageError(
+            "--deep hashes a venv's files, a fingerprint has none",
+            "write it with its hashes: `envdoctor fingerprint --deep VENV -o FILE`",
+        )

@@ -9,14 +9,16 @@ from typing import Annotated, Any
 import typer
 
 from envdoctor import __version__
-from envdoctor.cli.options import ColorOption, FormatOption, JsonOption, OutputOption, VerboseOption
-from envdoctor.cli.patient import Request, read_back, take
+from envdoctor.cli.options import ColorOption, FormatOption, JsonOption, OutputOption, VenvOption, VerboseOption
 from envdoctor.cli.terminal import style_for, write_result
 from envdoctor.compare.comparable import of_fingerprint, of_profile
 from envdoctor.compare.difference import Comparison, Side, compare
-from envdoctor.documents import profile_store
+from envdoctor.doctor.workspace import Workspace
+from envdoctor.documents import fingerprint_file, profile_store
+from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.errors import UsageError
 from envdoctor.exitcodes import ExitCode
+from envdoctor.facts.context import Options
 from envdoctor.facts.host import Host
 from envdoctor.model.codec import encode
 from envdoctor.model.fingerprint import Fingerprint
@@ -38,7 +40,8 @@ class _Named:
 
 def diff(
     a: Annotated[str, typer.Argument(metavar="A", help=_HELP)],
-    b: Annotated[str, typer.Argument(metavar="B", help="The same.")],
+    b: Annotated[str, typer.Argument(metavar="[B]", help="The same. Default: the venv of `--venv`.")] = "",
+    venv: VenvOption = "",
     output_format: FormatOption = "text",
     json: JsonOption = False,
     output: OutputOption = "",
@@ -50,9 +53,11 @@ def diff(
     Each of A and B is a venv's folder, a fingerprint file, a profile, or VENV@N, the Nth kept generation of a venv.
     Exit codes: 0 equal, 1 different, 2 bad input, 3 equal as far as could be told.
     """
+    if b and venv:
+        raise UsageError("two stacks and `--venv` are given", "give only two of the three")
     host = Host.current()
-    named = [_named(text, host) for text in (a, b)]
-    comparison = compare(*_sides(named, host))
+    other = _named(b, host) if b else _target(venv, host)
+    comparison = compare(*_sides([_named(a, host), other], host))
     if json or output_format == "json":
         text = json_module.dumps(_document(comparison), indent=2) + "\n"
     else:
@@ -93,32 +98,38 @@ def _generation(venv: Path, number: int) -> Path:
     return next(path for path in store.generations.iterdir() if path.name.isdecimal() and int(path.name) == number)
 
 
+def _target(venv: str, host: Host) -> _Named:
+    target = Workspace.open(venv, host=host).target
+    return _Named(kind="venv", label=venv or str(target.prefix), path=str(target.prefix))
+
+
 def _sides(named: list[_Named], host: Host) -> list[Side]:
-    profiles = [item.path for item in named if item.kind == "profile"]
+    profiles = {item.path: profile_store.find(item.path, host.cwd) for item in named if item.kind == "profile"}
     # A profile says which files of the training code are to be read on the other side.
-    facts = [_facts(item, profiles[0] if profiles else "", host) for item in named]
+    facts = [_facts(item, next(iter(profiles.values()), None), host) for item in named]
     interpreter = next((found.get(Interpreter) for found in facts if found), None)
     return [
-        of_fingerprint(found, item.label, item.kind) if found else _profile(item, interpreter, host)
+        of_fingerprint(found, item.label, item.kind)
+        if found
+        else _profile(profiles[item.path], item.label, interpreter, host)
         for item, found in zip(named, facts, strict=True)
     ]
 
 
-def _facts(named: _Named, profile: str, host: Host) -> Fingerprint | None:
+def _facts(named: _Named, profile: ProfileRef | None, host: Host) -> Fingerprint | None:
     if named.kind == "profile":
         return None
     if named.kind == "fingerprint":
-        return read_back(named.path)
-    return take(Request(venv=named.path, profile=profile), host, contents=True)
+        return fingerprint_file.read(named.path)
+    return Workspace(host, named.path, profile).facts(Options(contents=True))
 
 
-def _profile(named: _Named, interpreter: Interpreter | None, host: Host) -> Side:
+def _profile(file: ProfileRef, label: str, interpreter: Interpreter | None, host: Host) -> Side:
     from envdoctor.wheels.locking import Platform
 
-    file = profile_store.find(named.path, host.cwd)
     wanted = Platform(python=file.profile.python.versions[0], machine=host.machine).markers()
     markers = dict(interpreter.markers()) if interpreter else wanted
-    return of_profile(file.profile, profile_store.load_lock(file), markers, named.label)
+    return of_profile(file.profile, file.lock, markers, label)
 
 
 def _document(comparison: Comparison) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """`envdoctor fetch`: every wheel of a profile's lock in one folder, for a machine without an index."""
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -12,11 +13,10 @@ from envdoctor.cli.options import FormatOption, JsonOption, ProfileOption
 from envdoctor.cli.progress import progress
 from envdoctor.cli.signals import stoppable
 from envdoctor.cli.terminal import write_result
-from envdoctor.documents import profile_store
-from envdoctor.documents.profile_store import ProfileFile
+from envdoctor.doctor.workspace import Workspace
+from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.errors import FetchError, UsageError
 from envdoctor.exitcodes import ExitCode
-from envdoctor.facts.host import Host
 from envdoctor.model.codec import encode
 from envdoctor.model.wording import counted
 from envdoctor.report.plan_text import size
@@ -50,15 +50,14 @@ def fetch(
     no index is: `envdoctor restore --profile P --offline --wheelhouse DIR`. Exit codes: 0 all there, 2 bad input,
     4 some could not be fetched, 130 interrupted.
     """
-    if not profile:
-        raise UsageError("no profile to fetch", "`envdoctor profiles` lists them: `envdoctor fetch --profile P …`")
+    workspace = Workspace.open(profile=profile)
+    host, file = workspace.host, workspace.needs_profile("fetch", "envdoctor fetch --profile P --wheelhouse DIR")
     if not wheelhouse:
-        raise UsageError("no folder to fetch into", f"name one: `envdoctor fetch --profile {profile} --wheelhouse DIR`")
-    host = Host.current()
-    file = profile_store.find(profile, host.cwd)
+        command = f"envdoctor fetch --profile {shlex.quote(profile)} --wheelhouse DIR"
+        raise UsageError("no folder to fetch into", f"name one: `{command}`")
     folder = Path(host.cwd, wheelhouse)
     fit, markers = _fit(file, python, machine or host.machine)
-    packages = list(profile_store.load_lock(file).select(markers).values())
+    packages = list(file.lock.select(markers).values())
     uv = uv_tool.locate(host.environ, host.cwd)
     sources = index_config.configured(
         uv, pip_config.read(host.environ, host.home, command="download"), host.home, sys.executable
@@ -72,7 +71,7 @@ def fetch(
     return ExitCode.OK
 
 
-def _fit(file: ProfileFile, python: str, machine: str) -> tuple[Fit, dict[str, str]]:
+def _fit(file: ProfileRef, python: str, machine: str) -> tuple[Fit, dict[str, str]]:
     versions = file.profile.python.versions
     version = python or versions[0]
     if version not in versions:

@@ -2,11 +2,12 @@
 
 import json as json_module
 
-from envdoctor.cli.generation_options import HEAD, VenvOption, line, store_of
-from envdoctor.cli.options import FormatOption, JsonOption
+from envdoctor.cli.generation_options import HEAD, line
+from envdoctor.cli.options import FormatOption, JsonOption, VenvArgument, VenvOption, one_venv
 from envdoctor.cli.terminal import write_result
+from envdoctor.doctor.workspace import Workspace
+from envdoctor.errors import TargetError
 from envdoctor.exitcodes import ExitCode
-from envdoctor.facts.host import Host
 from envdoctor.model.codec import encode
 from envdoctor.report.plan_text import size
 from envdoctor.swap import generations, journal
@@ -15,16 +16,26 @@ from envdoctor.swap.space import Space, Tree, scan, space
 from envdoctor.swap.store import Store
 
 
-def history(venv: VenvOption = "", output_format: FormatOption = "text", json: JsonOption = False) -> int:
+def history(
+    venv: VenvArgument = "",
+    venv_option: VenvOption = "",
+    output_format: FormatOption = "text",
+    json: JsonOption = False,
+) -> int:
     """List the venvs that restore, repair and rollback kept, newest first, and what removing each would free.
 
     Exit codes: 0 listed, 2 bad input, 4 the journal of an interrupted command cannot be read.
     """
-    store = store_of(venv, Host.current())
+    store = Store.of(Workspace.open(one_venv(venv, venv_option)).folder)
     found = generations.listed(store)
     current = generations.describe(store.target, 0) if store.target.is_dir() else None
     trees = generations.trees(found)
     pending = journal.read(store)
+    if not (found or pending or (store.target / "pyvenv.cfg").is_file()):
+        raise TargetError(
+            f"there is no venv at {store.target}, and none was kept of it",
+            "name a venv folder or its interpreter: `envdoctor history path/to/.venv`",
+        )
     unfinished = f"an earlier {pending} was interrupted; the next restore, repair, rollback or prune puts it right"
     if json or output_format == "json":
         document = {

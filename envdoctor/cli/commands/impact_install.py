@@ -6,10 +6,9 @@ import typer
 
 from envdoctor.cli.impact_result import show
 from envdoctor.cli.options import ColorOption, FormatOption, JsonOption, VenvOption
-from envdoctor.cli.patient import locate
 from envdoctor.cli.terminal import say
+from envdoctor.doctor.workspace import Workspace
 from envdoctor.explore.addition import Install, addition
-from envdoctor.facts.host import Host
 
 
 def install(
@@ -29,7 +28,7 @@ def install(
     uv starts the copy's interpreter; the venv itself is only read. Exit codes: 0 nothing would suffer, 1 something
     would, 2 bad input, 3 uv could not install it.
     """
-    host = Host.current()
+    workspace = Workspace.open(venv)
     wanted = Install(specs=tuple(specs), no_deps=no_deps, upgrade=upgrade, offline=offline)
-    found = addition(locate(venv, host), host, wanted, say)
+    found = addition(workspace.target, workspace.host, wanted, say)
     return show(found, as_json=json or output_format == "json", color=color)

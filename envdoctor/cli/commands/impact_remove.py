@@ -6,10 +6,9 @@ import typer
 
 from envdoctor.cli.impact_result import show
 from envdoctor.cli.options import ColorOption, FormatOption, JsonOption, VenvOption
-from envdoctor.cli.patient import locate
+from envdoctor.doctor.workspace import Workspace
 from envdoctor.explore.environment import explore
 from envdoctor.explore.removal import removal
-from envdoctor.facts.host import Host
 
 
 def remove(
@@ -24,6 +23,6 @@ def remove(
     Computed from files; nothing is run or changed. Exit codes: 0 nothing else would suffer, 1 something would, 2 bad
     input.
     """
-    host = Host.current()
-    found = removal(explore(locate(venv, host), host), distributions)
+    workspace = Workspace.open(venv)
+    found = removal(explore(workspace.target, workspace.host), distributions)
     return show(found, as_json=json or output_format == "json", color=color)

@@ -7,29 +7,36 @@ import typer
 
 from envdoctor.cli.generation_options import (
     HEAD,
-    DryRunOption,
-    VenvOption,
-    YesOption,
     agreed,
     launch_hosts,
     line,
-    store_of,
 )
-from envdoctor.cli.options import FormatOption, JsonOption
+from envdoctor.cli.options import (
+    DryRunOption,
+    FormatOption,
+    JsonOption,
+    VenvArgument,
+    VenvOption,
+    YesOption,
+    one_venv,
+)
 from envdoctor.cli.signals import stoppable
 from envdoctor.cli.terminal import say, write_result
+from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import UsageError
 from envdoctor.exitcodes import ExitCode
-from envdoctor.facts.host import Host
 from envdoctor.model.codec import encode
 from envdoctor.model.wording import counted
 from envdoctor.report.plan_text import size
 from envdoctor.swap import generations
 from envdoctor.swap.generations import PrunePlan
+from envdoctor.swap.store import Store
 from envdoctor.swap.transaction import recover_first
 
 
 def prune(
+    venv: VenvArgument = "",
+    venv_option: VenvOption = "",
     keep: Annotated[
         int,
         typer.Option(
@@ -40,7 +47,6 @@ def prune(
         bool,
         typer.Option("--with-unrecorded", help="Remove also those that hold files no RECORD lists: a person's."),
     ] = False,
-    venv: VenvOption = "",
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     output_format: FormatOption = "text",
@@ -55,11 +61,11 @@ def prune(
             "how many generations are to stay?", "`envdoctor prune --keep 1`; `envdoctor history` lists them"
         )
     as_json = json or output_format == "json"
-    host = Host.current()
-    store = store_of(venv, host)
+    workspace = Workspace.open(one_venv(venv, venv_option))
+    store = Store.of(workspace.folder)
     if not dry_run:
         recover_first(store, lambda event: say(event.text))
-    plan = generations.plan_prune(store, keep, launch_hosts(host), with_unrecorded=with_unrecorded)
+    plan = generations.plan_prune(store, keep, launch_hosts(workspace.host), with_unrecorded=with_unrecorded)
     if dry_run:
         _write(as_json, _text(plan, keep), plan, "planned")
         return ExitCode.OK

@@ -1,20 +1,28 @@
 """`envdoctor repair`: install again only what is damaged, on a copy, and swap it in."""
 
 import json as json_module
-from pathlib import Path
+import shlex
 from typing import Annotated
 
 import typer
 
-from envdoctor.cli.generation_options import HEAD, DryRunOption, VenvOption, YesOption, agreed
-from envdoctor.cli.options import FormatOption, JsonOption, ProfileOption
+from envdoctor.cli.generation_options import HEAD, agreed
+from envdoctor.cli.options import (
+    DryRunOption,
+    FormatOption,
+    JsonOption,
+    ProfileOption,
+    VenvArgument,
+    VenvOption,
+    YesOption,
+    one_venv,
+)
 from envdoctor.cli.progress import progress
 from envdoctor.cli.signals import stoppable
 from envdoctor.cli.terminal import say, write_result
-from envdoctor.documents import profile_store
+from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import RestoreError
 from envdoctor.exitcodes import ExitCode
-from envdoctor.facts.host import Host
 from envdoctor.model.codec import encode
 from envdoctor.model.wording import counted
 from envdoctor.report.plan_text import MEANWHILE, kept_lines, size
@@ -27,8 +35,9 @@ from envdoctor.swap.transaction import Exchanged, recover_first
 
 
 def repair(
+    venv: VenvArgument = "",
+    venv_option: VenvOption = "",
     profile: ProfileOption = "",
-    venv: VenvOption = "",
     offline: Annotated[bool, typer.Option("--offline", help="Use uv's cache and local sources only.")] = False,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
@@ -42,13 +51,12 @@ def repair(
     it cannot be told what is meant, the venv as it was, 130 declined or interrupted.
     """
     as_json = json or output_format == "json"
-    host = Host.current()
-    file = profile_store.find(profile, host.cwd) if profile else None
-    target = Path(host.cwd, venv or host.environ.get("VIRTUAL_ENV", "") or ".venv")
+    workspace = Workspace.open(one_venv(venv, venv_option), profile)
+    host, file, target = workspace.host, workspace.profile, workspace.folder
     request = Request(
         target=target,
         file=file,
-        lock=profile_store.load_lock(file) if file else None,
+        lock=file.lock if file else None,
         offline=offline or host.environ.get("UV_OFFLINE", "").lower() in {"1", "true", "yes", "on"},
     )
     with progress() as listen, stoppable():
@@ -59,9 +67,9 @@ def repair(
     if not prepared.plan.mending.needed:
         return _nothing_to_reinstall(prepared, as_json=as_json)
     if dry_run:
-        _write(as_json, _plan_text(prepared.plan), prepared.plan, {"status": "planned"})
+        _write(as_json, _plan_text(prepared.plan, prepared.request.profile_asked), prepared.plan, {"status": "planned"})
         return ExitCode.OK
-    say(_plan_text(prepared.plan))
+    say(_plan_text(prepared.plan, prepared.request.profile_asked))
     if not yes and not agreed(f"Repair {prepared.plan.target}?"):
         say(f"{prepared.plan.target} is as it was")
         return ExitCode.INTERRUPTED
@@ -96,15 +104,15 @@ def _nothing_to_reinstall(prepared: Prepared, *, as_json: bool) -> int:
         text = f"{plan.target} needs no repair: {counts} are as recorded\n"
         _write(as_json, text, plan, {"status": "nothing to repair"})
         return ExitCode.OK
-    named = f" --profile {plan.profile}" if plan.profile else ""
+    named = f" --profile {prepared.request.profile_asked}" if plan.profile else ""
     lines = [f"{plan.target} is not mended: {counts} are as recorded, and still"]
     lines += [f"no reinstall mends this: {text}" for text in remaining]
-    lines += [f"what mends it: envdoctor check {plan.target}{named}"]
+    lines += [f"what mends it: envdoctor check {shlex.quote(plan.target)}{named}"]
     _write(as_json, "\n".join(lines) + "\n", plan, {"status": "not mended", "remaining": remaining})
     return ExitCode.RESTORE_FAILED
 
 
-def _plan_text(plan: RepairPlan) -> str:
+def _plan_text(plan: RepairPlan, profile: str) -> str:
     lines = [f"envdoctor repair  {plan.target}   {f'profile {plan.profile}' if plan.profile else 'no profile'}", ""]
     lines += [f"  remove     {item.name} {item.version}: {item.reason}" for item in plan.mending.removals]
     for item in plan.mending.reinstalls:
@@ -121,7 +129,8 @@ def _plan_text(plan: RepairPlan) -> str:
     lines += [f"  in use by {user}" for user in plan.users]
     lines += [f"  {MEANWHILE}"] if plan.users else []
     if plan.restore_instead:
-        lines += ["", f"  {plan.restore_instead}: envdoctor restore --profile {plan.profile} --venv {plan.target}"]
+        command = f"envdoctor restore --profile {profile} --venv {shlex.quote(plan.target)}"
+        lines += ["", f"  {plan.restore_instead}: {command}"]
     return "\n".join(lines) + "\n"
 
 

@@ -9,14 +9,14 @@ import typer
 
 from envdoctor import __version__
 from envdoctor.cli.generation_options import agreed
-from envdoctor.cli.options import FormatOption, JsonOption, ProfileOption
+from envdoctor.cli.options import FormatOption, JsonOption, ProfileOption, VenvArgument, VenvOption, one_venv
 from envdoctor.cli.signals import stoppable
 from envdoctor.cli.terminal import say, write_result
-from envdoctor.documents import profile_store
-from envdoctor.errors import RestoreError, UsageError
+from envdoctor.doctor.workspace import Workspace
+from envdoctor.errors import RestoreError
 from envdoctor.exitcodes import ExitCode
-from envdoctor.facts.host import Host
 from envdoctor.model.codec import encode
+from envdoctor.model.frozen import frozen
 from envdoctor.model.wording import counted
 from envdoctor.report.plan_text import outcome_text, plan_text, size, source_lines
 from envdoctor.stack import restore as restoring
@@ -40,9 +40,26 @@ UnlessInUseOption = Annotated[
 ]
 
 
+@frozen
+class Wishes:
+    """How a restore is to be done."""
+
+    python: str = ""
+    dry_run: bool = False
+    rehearse: bool = False
+    offline: bool = False
+    wheelhouses: tuple[str, ...] = ()
+    yes: bool = False
+    sources: bool = False
+    unless_in_use: bool = False
+    force: bool = False
+    as_json: bool = False
+
+
 def restore(
+    venv: VenvArgument = "",
+    venv_option: VenvOption = "",
     profile: ProfileOption = "",
-    venv: Annotated[str, typer.Option("--venv", metavar="VENV", help="Default: $VIRTUAL_ENV, else ./.venv.")] = "",
     python: Annotated[
         str, typer.Option("--python", metavar="PYTHON", help="Base interpreter: a path, or a version such as 3.12.")
     ] = "",
@@ -65,32 +82,45 @@ def restore(
     Exit codes: 0 restored or already in place, 2 bad input, 4 failed with the old venv as it was, 130 declined or
     interrupted.
     """
-    if not profile:
-        raise UsageError("no profile to restore", "`envdoctor profiles` lists them: `envdoctor restore --profile P`")
-    as_json = json or output_format == "json"
-    host = Host.current()
-    file = profile_store.find(profile, host.cwd)
-    target = Path(host.cwd, venv or host.environ.get("VIRTUAL_ENV", "") or ".venv")
-    request = restoring.Request(
-        target=target,
-        file=file,
-        lock=profile_store.load_lock(file),
+    wishes = Wishes(
         python=python,
-        offline=offline or host.environ.get("UV_OFFLINE", "").lower() in {"1", "true", "yes", "on"},
-        wheelhouses=wheelhouses.chosen(wheelhouse, file, host.cwd),
+        dry_run=dry_run,
+        rehearse=rehearse,
+        offline=offline,
+        wheelhouses=tuple(wheelhouse),
+        yes=yes,
         sources=sources,
-        while_in_use=not unless_in_use,
+        unless_in_use=unless_in_use,
+        force=force,
+        as_json=json or output_format == "json",
     )
-    recovered = () if dry_run else _recover(target)
+    return restore_in(Workspace.open(one_venv(venv, venv_option), profile), wishes)
+
+
+def restore_in(workspace: Workspace, wishes: Wishes) -> int:
+    """Restore the workspace's profile and return the exit code."""
+    file = workspace.needs_profile("restore", "envdoctor restore --profile P")
+    host, as_json = workspace.host, wishes.as_json
+    request = restoring.Request(
+        target=workspace.folder,
+        file=file,
+        lock=file.lock,
+        python=wishes.python,
+        offline=wishes.offline or host.environ.get("UV_OFFLINE", "").lower() in {"1", "true", "yes", "on"},
+        wheelhouses=wheelhouses.chosen(wishes.wheelhouses, file, host.cwd),
+        sources=wishes.sources,
+        while_in_use=not wishes.unless_in_use,
+    )
+    recovered = () if wishes.dry_run else _recover(workspace.folder)
     prepared = restoring.prepare(request, host)
-    if dry_run:
+    if wishes.dry_run:
         return _show_plan(prepared, as_json=as_json)
-    if rehearse:
+    if wishes.rehearse:
         return _rehearse(prepared, as_json=as_json)
-    if not force and (verified := _in_place(prepared)):
-        return _say_in_place(prepared, verified, yes=yes, as_json=as_json)
+    if not wishes.force and (verified := _in_place(prepared)):
+        return _say_in_place(prepared, verified, yes=wishes.yes, as_json=as_json)
     say(plan_text(prepared.plan))
-    if not prepared.plan.unavailable and not yes and not agreed(f"Restore {prepared.plan.target}?"):
+    if not prepared.plan.unavailable and not wishes.yes and not agreed(f"Restore {prepared.plan.target}?"):
         say(_state(prepared))
         return ExitCode.INTERRUPTED
     done = _carry_out(prepared)

@@ -5,17 +5,18 @@ from typing import Annotated
 
 import typer
 
-from envdoctor.cli.generation_options import HEAD, DryRunOption, VenvOption, YesOption, agreed, line, store_of
-from envdoctor.cli.options import FormatOption, JsonOption
+from envdoctor.cli.generation_options import HEAD, agreed, line
+from envdoctor.cli.options import DryRunOption, FormatOption, JsonOption, VenvOption, YesOption
 from envdoctor.cli.signals import stoppable
 from envdoctor.cli.terminal import say, write_result
+from envdoctor.doctor.workspace import Workspace
 from envdoctor.exitcodes import ExitCode
-from envdoctor.facts.host import Host
 from envdoctor.model.codec import encode
 from envdoctor.report.plan_text import kept_lines
 from envdoctor.stack.restore import refuse_no_venv
 from envdoctor.swap import generations
 from envdoctor.swap.in_use import users
+from envdoctor.swap.store import Store
 from envdoctor.swap.transaction import recover_first
 
 
@@ -34,14 +35,14 @@ def rollback(
     Exit codes: 0 done, 2 bad input, 4 failed with the venv as it was, 130 declined or interrupted.
     """
     as_json = json or output_format == "json"
-    host = Host.current()
-    store = store_of(venv, host)
+    workspace = Workspace.open(venv)
+    store = Store.of(workspace.folder)
     refuse_no_venv(store.target)
     if not dry_run:
         recover_first(store, lambda event: say(event.text))
     wanted = generations.chosen(store, number or None)
     back = generations.describe(wanted, int(wanted.name))
-    running = users(store.target, host.proc)
+    running = users(store.target, workspace.host.proc)
     lines = [f"generation {back.number} comes back to {store.target}: {line(back)}"]
     if store.target.is_dir():
         now = generations.describe(store.target, 0)

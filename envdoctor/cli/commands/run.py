@@ -6,22 +6,18 @@ import shlex
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
 from envdoctor import gate
-from envdoctor.cli.options import Color, ColorOption, ProfileOption
-from envdoctor.cli.patient import Request, examine_request, locate
+from envdoctor.cli.options import ColorOption, ProfileOption, VenvOption
 from envdoctor.cli.terminal import say, style_for
-from envdoctor.documents import profile_store
+from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import TargetError, UsageError
 from envdoctor.exitcodes import ExitCode
-from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen
-from envdoctor.model.profile import Profile
+from envdoctor.model.header import Header
 from envdoctor.model.verdict import Verdict
 from envdoctor.report import as_text
 
@@ -30,14 +26,12 @@ CONTEXT_SETTINGS = {"allow_interspersed_args": False}
 
 
 @frozen
-class Launch:
-    """One command that is to start in one venv on one profile."""
+class Examined:
+    """A venv as the command will see it, and what the checks find there."""
 
-    venv: str
-    profile: Profile
-    prefix: Path
-    host: Host
-    """The machine with the environment the command starts in, so that what the profile sets counts as set."""
+    launch: Workspace
+    header: Header
+    verdict: Verdict
 
 
 def run(
@@ -45,7 +39,7 @@ def run(
         list[str], typer.Argument(metavar="-- CMD...", help="The command and its arguments; `python` is the venv's.")
     ] = [],  # noqa: B006 - typer reads the default and never shares it
     profile: ProfileOption = "",
-    venv: Annotated[str, typer.Option("--venv", metavar="VENV", help="Default: $VIRTUAL_ENV, else ./.venv.")] = "",
+    venv: VenvOption = "",
     restore: Annotated[
         bool, typer.Option("--restore", help="Restore the profile's stack first when the check finds errors.")
     ] = False,
@@ -75,33 +69,24 @@ def run(
     """
     if not command:
         raise UsageError("no command to run", "name it after `--`: `envdoctor run --profile P -- python -m trainer`")
-    if not profile:
-        raise UsageError("no profile to run on", "`envdoctor profiles` lists them: `envdoctor run --profile P -- CMD`")
+    workspace = Workspace.open(venv, profile)
+    workspace.needs_profile("run on", "envdoctor run --profile P -- CMD")
     chosen, why = gate.choose(mode, reason, os.environ)
-    if restore:
-        _restore_where_needed(venv, profile, while_in_use=yes_while_in_use)
-    launch = prepare(venv, profile, Host.current())
+    examined = _restored(workspace, while_in_use=yes_while_in_use) if restore else None
     if chosen == "off":
-        gate.record(profile, chosen, why, (), str(launch.prefix))
-    else:
-        verdict = _verdict(launch, color)
-        if chosen == "warn":
-            gate.record(profile, chosen, why, tuple(finding.code for finding in verdict.findings), str(launch.prefix))
-        elif code := verdict.exit_code():
-            say(f"error: `{shlex.join(command)}` was not started on {launch.prefix} (profile {profile})")
-            return code
-    return become(command, launch.host.environ)
-
-
-def prepare(venv: str, profile: str, host: Host) -> Launch:
-    """Return the launch with the environment its command will see."""
-    wanted = profile_store.find(profile, host.cwd).profile
-    prefix = locate(venv, host).prefix
-    environ = {name: value for name, value in host.environ.items() if name != "PYTHONHOME"}
-    environ |= wanted.environment.set
-    environ["VIRTUAL_ENV"] = str(prefix)
-    environ["PATH"] = os.pathsep.join((str(prefix / "bin"), host.environ.get("PATH", os.defpath)))
-    return Launch(venv=str(prefix), profile=wanted, prefix=prefix, host=replace(host, environ=environ))
+        launch = workspace.launched()
+        gate.record(profile, chosen, why, (), str(launch.target.prefix))
+        return become(command, launch.host.environ)
+    examined = examined or _examine(workspace)
+    verdict, prefix = examined.verdict, examined.launch.target.prefix
+    if verdict.exit_code():
+        say(as_text.render(examined.header, verdict, style_for(sys.stderr, os.environ, color=color)))
+    if chosen == "warn":
+        gate.record(profile, chosen, why, tuple(finding.code for finding in verdict.findings), str(prefix))
+    elif code := verdict.exit_code():
+        say(f"error: `{shlex.join(command)}` was not started on {prefix} (profile {profile})")
+        return code
+    return become(command, examined.launch.host.environ)
 
 
 def become(command: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
@@ -119,26 +104,24 @@ def become(command: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
         ) from error
 
 
-def _verdict(launch: Launch, color: Color) -> Verdict:
-    request = Request(venv=launch.venv, profile=launch.profile.name)
-    header, verdict = examine_request(request, launch.host)
-    if verdict.exit_code():
-        style = style_for(sys.stderr, os.environ, color=color)
-        say(as_text.render(header, verdict, style))
-    return verdict
+def _examine(workspace: Workspace) -> Examined:
+    launch = workspace.launched()
+    facts = launch.facts()
+    return Examined(launch=launch, header=launch.header(facts), verdict=launch.verdict(facts))
 
 
-def _restore_where_needed(venv: str, profile: str, *, while_in_use: bool) -> None:
+def _restored(workspace: Workspace, *, while_in_use: bool) -> Examined | None:
+    """Restore the venv where the check finds errors; return what the check found where nothing had to be restored."""
     try:
-        launch = prepare(venv, profile, Host.current())
-        verdict = examine_request(Request(venv=launch.venv, profile=profile), launch.host)[1]
-        needed = verdict.exit_code() is ExitCode.FINDINGS
+        examined = _examine(workspace)
     except TargetError:
-        # A venv that is not there yet is what `--restore` builds; any other bad input stops the run.
-        needed = True
-    if needed:
-        from envdoctor.cli.commands.restore import restore
+        pass  # a venv that is not there yet is what `--restore` builds; it refuses a folder that is something else
+    else:
+        if examined.verdict.exit_code() is not ExitCode.FINDINGS:
+            return examined
+    from envdoctor.cli.commands.restore import Wishes, restore_in
 
-        # stdout belongs to the command that is about to start.
-        with contextlib.redirect_stdout(sys.stderr):
-            restore(profile=profile, venv=venv, yes=True, unless_in_use=not while_in_use)
+    # stdout belongs to the command that is about to start.
+    with contextlib.redirect_stdout(sys.stderr):
+        restore_in(workspace, Wishes(yes=True, unless_in_use=not while_in_use))
+    return None

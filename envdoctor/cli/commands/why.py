@@ -8,11 +8,10 @@ import typer
 
 from envdoctor import __version__
 from envdoctor.cli.options import ColorOption, FormatOption, JsonOption, VenvOption
-from envdoctor.cli.patient import locate
 from envdoctor.cli.terminal import style_for, write_result
+from envdoctor.doctor.workspace import Workspace
 from envdoctor.explore.environment import explore
 from envdoctor.explore.why import why as answer_to
-from envdoctor.facts.host import Host
 from envdoctor.model.codec import encode
 
 
@@ -29,8 +28,8 @@ def why(
 
     Nothing of the venv is run or imported. Exit codes: 0 answered, 2 nothing has that name.
     """
-    host = Host.current()
-    answer = answer_to(explore(locate(venv, host), host), name)
+    workspace = Workspace.open(venv)
+    answer = answer_to(explore(workspace.target, workspace.host), name)
     if json or output_format == "json":
         from envdoctor.report.as_json import dump
 

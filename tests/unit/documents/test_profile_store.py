@@ -39,7 +39,7 @@ def test_a_name_is_found_in_a_parent_folder(tmp_path: Path) -> None:
     start.mkdir(parents=True)
     found = profile_store.find("mine", start)
     assert (found.path, found.lock_path, found.profile.name) == (path, tmp_path / "lockfiles" / "mine.txt", "mine")
-    assert [package.name for package in profile_store.load_lock(found).packages] == ["torch"]
+    assert [package.name for package in found.lock.packages] == ["torch"]
 
 
 def test_the_nearer_of_two_with_one_name_is_meant(tmp_path: Path) -> None:
@@ -95,5 +95,5 @@ def test_a_missing_lock_is_named_only_when_it_is_needed(tmp_path: Path) -> None:
     (tmp_path / "lockfiles" / "mine.txt").unlink()
     found = profile_store.find("mine", tmp_path)
     with pytest.raises(LockError) as caught:
-        profile_store.load_lock(found)
+        _ = found.lock
     assert caught.value.message == f"{found.lock_path}: the lock of profile mine is missing"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.documents.profile_store import ProfileFile
+from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.model.plan import Interpreter, Plan, Source, Unavailable
 from envdoctor.model.profile import LockWanted, Profile, PythonWanted, TorchWanted
 from envdoctor.report.plan_text import plan_text, size
@@ -35,7 +35,7 @@ SOURCES = {
 
 
 def _plan(present: Present, sources: dict[str, Source], gone: tuple[Unavailable, ...] = ()) -> Plan:
-    file = ProfileFile(profile=PROFILE, path=Path("/p/profiles/good.toml"), lock_path=Path("/p/lockfiles/good.txt"))
+    file = ProfileRef(profile=PROFILE, path=Path("/p/profiles/good.toml"), lock_path=Path("/p/lockfiles/good.txt"))
     return assemble(
         target=Path("/srv/venv"),
         keep=Path("/srv/.envdoctor/venv/generations/0001"),

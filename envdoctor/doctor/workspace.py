@@ -1,0 +1,139 @@
+"""What one command line means: this machine, the target venv, the profile and its lock. Each is found and read once."""
+
+import os
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from envdoctor.doctor import examine
+from envdoctor.doctor.heading import heading
+from envdoctor.errors import TargetError, UsageError
+from envdoctor.facts.context import Options, Reading
+from envdoctor.facts.host import Host
+from envdoctor.facts.target import Target, is_interpreter, looked_up, resolve
+from envdoctor.model.fingerprint import Fingerprint
+from envdoctor.model.header import Header
+from envdoctor.model.verdict import Verdict
+from envdoctor.probes.registry import chosen
+
+if TYPE_CHECKING:  # a check without a profile does not pay for its types
+    from collections.abc import Iterable
+
+    from envdoctor.documents.profile_store import ProfileRef
+    from envdoctor.model.profile import Waiver
+
+
+class Workspace:
+    """One environment, seen from one machine, compared with at most one profile."""
+
+    def __init__(
+        self, host: Host, named: str = "", profile: "ProfileRef | None" = None, target: Target | None = None
+    ) -> None:
+        """Keep what was named; `target` is given where it is known without a name, as the gate knows it."""
+        self.host = host
+        self.named = named
+        """The venv as the command line has it: a folder, an interpreter or a link to one; empty for the default."""
+        self.profile = profile
+        if target is not None:
+            self.target = target
+
+    @classmethod
+    def open(
+        cls, venv: str = "", profile: str = "", host: Host | None = None, target: Target | None = None
+    ) -> "Workspace":
+        """Return the workspace of a command line. Raises ProfileError; the venv is looked for when it is asked for."""
+        host = host or Host.current()
+        return cls(host, venv, _found(profile, host) if profile else None, target)
+
+    def needs_profile(self, purpose: str, command: str) -> "ProfileRef":
+        """Return the profile; raise UsageError without one, with the purpose and the command that names it."""
+        if self.profile is None:
+            raise UsageError(f"no profile to {purpose}", f"`envdoctor profiles` lists them: `{command}`")
+        return self.profile
+
+    @cached_property
+    def target(self) -> Target:
+        """The environment: the named one, else $VIRTUAL_ENV, else ./.venv. Raises TargetError when there is none."""
+        usual = self.host.cwd / ".venv"
+        named = self._asked or (str(usual) if usual.is_dir() else "")
+        if not named:
+            raise TargetError(
+                f"no venv named, VIRTUAL_ENV is not set, and {usual} does not exist",
+                "name a venv folder or its interpreter: `envdoctor check path/to/.venv`",
+            )
+        return resolve(named, self.host.environ.get("PATH"), self.host.cwd)
+
+    @cached_property
+    def folder(self) -> Path:
+        """The target venv's folder, which need not exist yet: a restore makes it, and a rollback brings it back.
+
+        An interpreter means the venv that it belongs to. Raises TargetError when it belongs to none.
+        """
+        named = self._asked or ".venv"
+        if is_interpreter(looked_up(named, self.host.environ.get("PATH"), self.host.cwd)):
+            return self.target.prefix
+        return Path(self.host.cwd, named)
+
+    @property
+    def _asked(self) -> str:
+        return self.named or self.host.environ.get("VIRTUAL_ENV", "")
+
+    def reading(self, options: Options | None = None) -> Reading:
+        """Return a reading of the target; what it may spend is `options`, the profile's source files included."""
+        options = self._as_profiled(options or Options())
+        return Reading(target=self.target, host=self.host, options=options, probes=chosen(options))
+
+    def facts(self, options: Options | None = None) -> Fingerprint:
+        """Return every fact of the target, the training code and the variables that the profile names included.
+
+        Raises TargetError; ProbeError when the venv is exchanged while it is read.
+        """
+        return examine.take_fingerprint(self.target, self.host, self._as_profiled(options or Options()))
+
+    def verdict(self, facts: Fingerprint, waivers: "Iterable[Waiver]" = ()) -> Verdict:
+        """Return what the checks find in the facts, compared with the profile where there is one."""
+        if self.profile is None:
+            return examine.judge(facts, ignore=waivers)
+        return examine.judge(
+            facts, self.profile.profile, self.profile.lock, ignore=waivers, profile_asked=self.profile.asked
+        )
+
+    def header(self, facts: Fingerprint) -> Header:
+        """Return the heading of a report on the facts."""
+        return heading(facts, self.profile.name if self.profile else "")
+
+    def with_variables(self) -> "Workspace":
+        """Return the workspace with the variables that the profile's launch sets: they decide where caches lie."""
+        variables = self.profile.profile.environment.set if self.profile else {}
+        host = replace(self.host, environ={**self.host.environ, **variables})
+        return Workspace(host, self._asked, self.profile, self.__dict__.get("target"))
+
+    def launched(self) -> "Workspace":
+        """Return the workspace as a command sees it that is started in it: the venv is active, its variables are set.
+
+        Raises TargetError when there is no venv.
+        """
+        prefix = str(self.target.prefix)
+        environ = {name: value for name, value in self.host.environ.items() if name != "PYTHONHOME"}
+        environ |= self.profile.profile.environment.set if self.profile else {}
+        environ["VIRTUAL_ENV"] = prefix
+        environ["PATH"] = os.pathsep.join((f"{prefix}/bin", self.host.environ.get("PATH", os.defpath)))
+        return Workspace(replace(self.host, environ=environ), prefix, self.profile, self.target)
+
+    def _as_profiled(self, options: Options) -> Options:
+        if self.profile is None:
+            return options
+        wanted = self.profile.profile
+        return replace(
+            options,
+            source_root=self.profile.project,
+            source_files=tuple(wanted.sources),
+            variables=wanted.environment.names,
+        )
+
+
+def _found(profile: str, host: Host) -> "ProfileRef":
+    from envdoctor.documents import profile_store  # noqa: PLC0415 - as its types
+
+    return profile_store.find(profile, host.cwd)
