@@ -40,6 +40,11 @@ class Contest:
         return tuple(name for name, _ in self.owners if name != self.wanted)
 
     @property
+    def intruders(self) -> tuple[str, ...]:
+        """Return the unwanted owners that nobody requires."""
+        return tuple(name for name in self.unwanted if name not in dict(self.required)) if self.wanted else ()
+
+    @property
     def foreign(self) -> tuple[Contested, ...]:
         """Return the paths that hold bytes of none but the unwanted, or of nobody."""
         return tuple(item for item in self.paths if self.wanted not in item.on_disk and item.told_by != "not told")

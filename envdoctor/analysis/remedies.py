@@ -101,6 +101,18 @@ def _can_repair(case: Case) -> bool:
     return not any(fault.published_at for fault in files.faults)
 
 
+def without_folder(case: Case, folder: str) -> str:
+    """Return the shell command that sets PYTHONPATH without that folder, or unsets it where nothing remains."""
+    value = case.facts[Environment].value("PYTHONPATH") or ""
+    kept = [element for element in value.split(":") if element and element.rstrip("/") != folder.rstrip("/")]
+    return f"export PYTHONPATH={shlex.quote(':'.join(kept))}" if kept else "unset PYTHONPATH"
+
+
+def leave_out_command(case: Case, origin: str, folder: str) -> str:
+    """Return the shell command that keeps a folder of another place (user site, PYTHONPATH) out of sys.path."""
+    return "export PYTHONNOUSERSITE=1" if origin == "user site" else without_folder(case, folder)
+
+
 def without_library_folder(case: Case, file: str) -> str:
     """Return the shell command that takes a file's folder out of LD_LIBRARY_PATH and leaves the other elements."""
     environment = case.facts.get(Environment)

@@ -1,14 +1,14 @@
 """Which declared requirements of the installed distributions are not met, extras followed to the end."""
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 
 from envdoctor.analysis.context import Case
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.interpreter import Interpreter
-from envdoctor.standards.need import Need, holds, meets, parse_need
+from envdoctor.standards.need import Need, extras_of, holds, meets, parse_need
 
 # What a venv sees of other places is not this environment's to keep consistent.
 _FOREIGN = frozenset({"base site-packages", "user site", "standard library"})
@@ -25,6 +25,8 @@ class Unmet:
     specifier: str
     installed: str
     """The version that does not fit; empty when nothing is installed."""
+    wanted_extras: tuple[str, ...] = ()
+    """Extras that are asked of the required one, normalized."""
 
     @property
     def text(self) -> str:
@@ -64,7 +66,67 @@ def unmet_requirements(case: Case) -> list[Unmet]:
             elif need.name in asked and not asked[need.name].issuperset(need.extras):
                 asked[need.name].update(need.extras)
                 waiting.append(need.name)
+    for unmet in _of_families(items, asked):
+        found.setdefault((unmet.requirer.name, unmet.name, unmet.specifier), unmet)
     return list(found.values())
+
+
+def _of_families(items: Mapping[str, Distribution], asked: Mapping[str, set[str]]) -> Iterator[Unmet]:
+    """Yield the exact pins of extras that nobody asks for, where the pinned one is a part of the requirer's own family.
+
+    transformer-engine[pytorch] pins transformer-engine-torch: whoever has both typed that extra, and no metadata tells.
+    """
+    for name in asked:
+        for line in items[name].requires:
+            if line[: len(name)].lower().replace("_", "-") != name or "==" not in line or "extra ==" not in line:
+                continue
+            need = _parsed(line)
+            if need is None or not need.name.startswith(f"{name}-") or not need.specifier.startswith("=="):
+                continue
+            present = items.get(need.name)
+            if present is not None and not meets(present.version, need.specifier):
+                extra = next(iter(extras_of(need.marker)), "")
+                yield Unmet(
+                    requirer=items[name],
+                    extra=extra,
+                    name=need.name,
+                    specifier=need.specifier,
+                    installed=present.version,
+                )
+
+
+def asked_of(case: Case, names: Collection[str]) -> dict[str, list[tuple[Distribution, str]]]:
+    """Return name -> (requirer, specifier) of every distribution that always requires it, in their order."""
+    environment = case.facts[Interpreter].markers()
+    found: dict[str, list[tuple[Distribution, str]]] = {name: [] for name in names}
+    for item in case.facts[Distributions].items:
+        if item.shadowed or item.origin in _FOREIGN:
+            continue
+        for line in item.requires:
+            need = _parsed(line) if "extra ==" not in line else None
+            if need is not None and need.name in found and holds(need.marker, environment):
+                found[need.name].append((item, need.specifier))
+    return found
+
+
+def wanted_by_extras(case: Case, names: Collection[str]) -> dict[str, str]:
+    """Return name -> "jax[cuda12]", the first extra of a distribution not among `names` that requires it.
+
+    Whether somebody typed that extra when it was installed stands nowhere.
+    """
+    environment = case.facts[Interpreter].markers()
+    found: dict[str, str] = {}
+    for item in case.facts[Distributions].items:
+        if item.shadowed or item.name in names or item.origin in _FOREIGN:
+            continue
+        for line in item.requires:
+            need = _parsed(line) if "extra ==" in line else None
+            if need is None or need.name not in names or need.name in found:
+                continue
+            extra = next((one for one in extras_of(need.marker) if holds(need.marker, environment, [one])), "")
+            if extra:
+                found[need.name] = f"{item.name}[{extra}]"
+    return found
 
 
 def required_by_others(case: Case, names: Collection[str]) -> dict[str, str]:
@@ -116,4 +178,5 @@ def _unmet(
         name=need.name,
         specifier=need.specifier,
         installed=present.version if present else "",
+        wanted_extras=need.extras,
     )

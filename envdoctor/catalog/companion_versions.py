@@ -17,6 +17,12 @@ TORCHAUDIO_EXACT = range(11)
 FLASHINFER = ("flashinfer-python", "flashinfer-cubin", "flashinfer-jit-cache")
 """Distributions that must have one public version; jit-cache adds a local part (+cu129)."""
 
+EQUAL_FAMILIES = {
+    "transformer-engine": "transformer_engine/common/__init__.py compares the versions of its parts at import",
+}
+"""Distribution whose parts (extras pin them) must have its own version -> where its code compares them
+(transformer-engine 2.9.0, `sanity_checks_for_pypi_installation`)."""
+
 
 @frozen
 class RuntimeNeed:

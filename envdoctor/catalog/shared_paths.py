@@ -19,7 +19,7 @@ SHARED_FOLDERS: dict[str, tuple[str, ...]] = {
         "opencv-contrib-python",
         "opencv-contrib-python-headless",
     ),
-    "triton": ("triton", "pytorch-triton", "triton-nightly"),
+    "triton": ("triton", "pytorch-triton", "triton-nightly", "pytorch-triton-rocm", "pytorch-triton-xpu"),
     "tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly"),
     "faiss": ("faiss-cpu", "faiss-gpu", "faiss-gpu-cu12"),
     "xgboost": ("xgboost", "xgboost-cpu"),
@@ -45,6 +45,11 @@ def shared_module(owners: Collection[str]) -> str:
     wanted = set(owners)
     names = [(path.removesuffix(".py"), writers) for path, writers in (*SHARED_FILES.items(), *SHARED_FOLDERS.items())]
     return next((name for name, writers in names if "/" not in name and wanted <= set(writers)), "")
+
+
+def module_of(name: str, others: Collection[str]) -> tuple[str, str]:
+    """Return (module, the one of `others`) where that one is known to install the module that `name` would bring."""
+    return next(((module, other) for other in others if (module := shared_module([name, other]))), ("", ""))
 
 
 def other_writers(path: str, owner: str) -> set[str]:

@@ -59,13 +59,21 @@ def _contested(case: Case, contest: Contest) -> Finding:
         subject=contest.module,
         evidence=(
             *((f"{contest.wanted} is meant: {contest.told_by}",) if contest.wanted else ()),
+            *(
+                f"{by} requires {name}: after the uninstall that stays unmet in metadata alone, since {contest.wanted} "
+                f"installs the module {contest.module}; do not install {name} again for it"
+                for name, by in contest.required
+            ),
             *(f"{site_relative(path.path)}: {_bytes(path)}" for path in contest.paths[:_SHOWN]),
             *(f"imported by {site_relative(path.imported_by)}" for path in contest.paths if path.imported_by),
             *(("no Python file of theirs imports it",) if contest.unused else ()),
             f"{counted(len(contest.paths), 'file')} with more than one owner",
         ),
         remediation=_remedy(case, contest),
-        causes=tuple(token for path in contest.paths for token in (*file_tokens(path.path), f"bytes:{path.path}")),
+        causes=(
+            *(token for path in contest.paths for token in (*file_tokens(path.path), f"bytes:{path.path}")),
+            *(f"intruder:{name}" for name in contest.intruders),
+        ),
     )
 
 

@@ -21,7 +21,7 @@ import shlex
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import Case
-from envdoctor.analysis.remedies import reinstall_command, restore_or
+from envdoctor.analysis.remedies import leave_out_command, reinstall_command, restore_or
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.distributions import Distribution, Distributions
@@ -46,6 +46,9 @@ def run(case: Case) -> Iterator[Finding]:
 def _without_expected(items: list[Distribution]) -> list[Distribution]:
     front = items[0]
     items = [item for item in items if item is front or not item.site.endswith("/lib/python3/dist-packages")]
+    # Neither is this venv's: Python takes the user's, and what is installed here is in front of both.
+    if front.origin == "user site":
+        items = [item for item in items if item.origin != "base site-packages"]
     if front.origin == "site-packages":
         items = [item for item in items if item.site == front.site or item.origin == "site-packages"]
     # Debian ships an egg-info beside the dist-info of the same version; an editable source has one of its own.
@@ -66,7 +69,8 @@ def _finding(case: Case, name: str, items: list[Distribution]) -> Finding:
     return Finding(
         code=CODE,
         name=NAME,
-        severity="error",
+        # Python takes the user site's in any case; that it differs is told by what is imported from there.
+        severity="warning" if not same_folder and active.origin == "user site" and name != "torch" else "error",
         confidence="high",
         title=f"{name} has {len(items)} metadata folders"
         + ("" if same_folder else f"; the one in {active.site} stands in front"),
@@ -79,9 +83,10 @@ def _finding(case: Case, name: str, items: list[Distribution]) -> Finding:
 
 
 def _keep_out(case: Case, front: Distribution) -> Remediation:
-    return restore_or(
-        case, f"keep {front.origin} out of this environment (unset PYTHONPATH, set PYTHONNOUSERSITE=1)", []
-    )
+    if front.origin in ("PYTHONPATH", "user site"):
+        command = leave_out_command(case, front.origin, front.site)
+        return Remediation(text=f"Keep {front.origin} out of this environment", commands=(command,), safe=True)
+    return restore_or(case, f"keep {front.site} out of this environment", [])
 
 
 def _one_remains(case: Case, items: list[Distribution]) -> Remediation:

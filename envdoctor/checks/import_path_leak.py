@@ -17,7 +17,7 @@ Fix:
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import Case
-from envdoctor.checks.shadowed_module import without_folder
+from envdoctor.analysis.remedies import leave_out_command
 from envdoctor.model.finding import Finding, Remediation, Severity
 from envdoctor.model.wording import counted
 from envdoctor.probes.machine.environment import Environment
@@ -46,7 +46,7 @@ def run(case: Case) -> Iterator[Finding]:
 def _leak(case: Case, origin: str, site: str, items: list[Distribution]) -> Finding:
     # The user site of a venv with system packages is let in by that choice, though rarely meant.
     severity: Severity = "note" if origin == "user site" and case.profile is None else "warning"
-    command = "export PYTHONNOUSERSITE=1" if origin == "user site" else without_folder(case, site)
+    command = leave_out_command(case, origin, site)
     names = ", ".join(item.name for item in items[:_SHOWN]) + (" ..." if len(items) > _SHOWN else "")
     return Finding(
         code=CODE,
@@ -59,7 +59,7 @@ def _leak(case: Case, origin: str, site: str, items: list[Distribution]) -> Find
         remediation=Remediation(
             text="Keep that folder out, or install what is needed into the environment", commands=(command,), safe=True
         ),
-        causes=tuple(f"leak:{item.name}" for item in items),
+        causes=(f"leak-folder:{site}", *(f"leak:{item.name}" for item in items)),
     )
 
 

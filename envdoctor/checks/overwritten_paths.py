@@ -79,7 +79,10 @@ def _finding(case: Case, pairs: Sequence[Contest], severity: Severity, confidenc
         subject=", ".join(pair.wanted or " / ".join(name for name, _ in pair.owners) for pair in pairs),
         evidence=tuple(_evidence(pairs)),
         remediation=_remedy(case, pairs),
-        causes=tuple(token for path in paths for token in (*file_tokens(path.path), f"bytes:{path.path}")),
+        causes=(
+            *(token for path in paths for token in (*file_tokens(path.path), f"bytes:{path.path}")),
+            *(f"intruder:{name}" for pair in pairs for name in pair.intruders),
+        ),
     )
 
 

@@ -20,9 +20,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from envdoctor.analysis.context import Case
-from envdoctor.analysis.remedies import reinstall_command, restore_or
+from envdoctor.analysis.remedies import leave_out_command, reinstall_command, restore_or
 from envdoctor.model.finding import Finding, Remediation, Severity
-from envdoctor.probes.machine.environment import Environment
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.shadowing import Shadow, Shadowing
 from envdoctor.standards.names import normalized
@@ -88,10 +87,11 @@ def _version(case: Case, folder: str, shadow: Shadow) -> str:
 
 
 def _remedy(case: Case, origin: str, front: str, shadows: Sequence[Shadow]) -> Remediation:
-    if origin == "PYTHONPATH":
+    if origin in ("PYTHONPATH", "user site"):
+        out = "out of PYTHONPATH" if origin == "PYTHONPATH" else "out of this environment"
         return Remediation(
-            text="Take that folder out of PYTHONPATH; reinstalling changes nothing while it stands in front",
-            commands=(without_folder(case, front),),
+            text=f"Take that folder {out}; reinstalling changes nothing while it stands in front",
+            commands=(leave_out_command(case, origin, front),),
             safe=True,
         )
     if origin == "current folder":
@@ -108,10 +108,3 @@ def _remedy(case: Case, origin: str, front: str, shadows: Sequence[Shadow]) -> R
         return restore_or(case, "reinstall by force, into one folder", [reinstall_command(case, pins)])
     stale = " ".join(shlex.quote(f"{shadow.front}/{shadow.module}") for shadow in shadows)
     return restore_or(case, "delete the stale copy in front of the editable source", [f"rm -r {stale}"])
-
-
-def without_folder(case: Case, folder: str) -> str:
-    """Return the shell command that sets PYTHONPATH without that folder, or unsets it where nothing remains."""
-    value = case.facts[Environment].value("PYTHONPATH") or ""
-    kept = [element for element in value.split(":") if element and element.rstrip("/") != folder.rstrip("/")]
-    return f"export PYTHONPATH={shlex.quote(':'.join(kept))}" if kept else "unset PYTHONPATH"

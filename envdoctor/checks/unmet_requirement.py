@@ -2,30 +2,39 @@
 
 What it finds:
     Requires-Dist of every installed distribution, with its markers and with the extras that others ask of it, against
-    what is installed: what is missing and what has another version.
+    what is installed: what is missing and what has another version. A version that the requirer's own source compares
+    when it is imported (pydantic and pydantic-core, numba and numpy, the version tables of transformers) is an error,
+    since that import raises; so is a part of transformer-engine of another version than transformer-engine itself.
+    With a lock, a version conflict that the lock pins was measured and is no finding; a required distribution that is
+    not installed at all is one, lock or not.
 
 Why it matters:
     `pip check` and `uv pip check` do not follow extras. torch asks for `cuda-toolkit[cublas,cudart,...]`, and eleven
     CUDA libraries hang on those extras alone: remove one, and both say that all is well.
 
 Example:
-    `nvidia-cufft-cu12` was removed; `import torch` fails, and every metadata check is clean.
+    `nvidia-cufft-cu12` was removed; `import torch` fails, and every metadata check is clean. A lock was captured
+    without typing-extensions: what is restored from it has every locked file, and `import torch` raises.
 
 Fix:
-    Install what is missing, at the version that is asked for.
+    Install what is missing, at the version that is asked for. What a stack leaves out on purpose is a waiver with its
+    reason in the profile, with the distribution as its subject.
 """
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from envdoctor.analysis.context import Case
-from envdoctor.analysis.remedies import install_command, restore_or
-from envdoctor.analysis.unmet import Unmet, unmet_requirements
+from envdoctor.analysis.remedies import install_command, leave_out_command, restore_or
+from envdoctor.analysis.unmet import Unmet, asked_of
+from envdoctor.analysis.unmet_kinds import UnmetKinds, enforced_here, raises_at_import, unmet_kinds
 from envdoctor.catalog.cudalibs import expected_owner
 from envdoctor.model.finding import Finding, Remediation, Severity
 from envdoctor.model.wording import counted
 from envdoctor.probes.loading.libraries import Libraries
 from envdoctor.probes.loading.torch_build import TorchBuild
+from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.standards.need import agree, meets
 
 CODE = "ED406"
 NAME = "unmet-requirement"
@@ -34,21 +43,28 @@ _SHOWN = 8
 
 
 def run(case: Case) -> Iterator[Finding]:
-    """Yield one finding for what is missing, one for torch's compiler, one for other versions that do not fit."""
-    pins = case.pins()
-    # A lock that leaves a requirement unmet was measured so: where the environment is as locked, that is no fault.
-    unmet = [
-        item
-        for item in unmet_requirements(case)
-        if case.lock is None or (pins[item.name].version if item.name in pins else "") != item.installed
-    ]
-    if missing := [item for item in unmet if not item.installed]:
-        yield _missing(case, missing)
-    compilers = [item for item in unmet if item.installed and (item.requirer.name, item.name) == ("torch", "triton")]
-    if compilers:
-        yield _mismatch(case, compilers, *_compiler_severity(case))
-    if others := [item for item in unmet if item.installed and item not in compilers]:
-        yield _mismatch(case, others, "warning", "")
+    """Yield one finding for each kind: what explains it, or what fixes it, differs."""
+    kinds = unmet_kinds(case)
+    if kinds.torch:
+        text = "install the torch build that this stack was made with, local part included"
+        # A bare `torch` would be the default index's build, of whatever CUDA major that is today.
+        yield _missing(case, kinds.torch, restore_or(case, text, []))
+    if kinds.missing:
+        yield _missing(case, kinds.missing, _install(case, kinds))
+    yield from _holes(case, kinds)
+    if kinds.of_intruders:
+        yield _of_intruders(case, kinds.of_intruders)
+    yield from _provided(kinds)
+    yield from _leaked(case, kinds)
+    if kinds.enforced:
+        demands = enforced_here(case)
+        why = dict.fromkeys(raises_at_import(item, demands) for item in kinds.enforced)
+        yield _mismatch(case, kinds.enforced, "error", tuple(why))
+    if kinds.compiler:
+        severity, consequence = _compiler_severity(case)
+        yield _mismatch(case, kinds.compiler, severity, (consequence,))
+    if kinds.other:
+        yield _mismatch(case, kinds.other, "warning", ())
 
 
 def _compiler_severity(case: Case) -> tuple[Severity, str]:
@@ -57,7 +73,14 @@ def _compiler_severity(case: Case) -> tuple[Severity, str]:
     return ("error" if compiles else "warning"), "import torch works; torch.compile fails or miscompiles"
 
 
-def _missing(case: Case, missing: Sequence[Unmet]) -> Finding:
+def _missing(
+    case: Case,
+    missing: Sequence[Unmet],
+    remedy: Remediation,
+    *,
+    more: Sequence[str] = (),
+    symptom_of: Sequence[str] = (),
+) -> Finding:
     names = list(dict.fromkeys(item.name for item in missing))
     title = (
         f"{names[0]} is not installed; {missing[0].text}"
@@ -72,10 +95,10 @@ def _missing(case: Case, missing: Sequence[Unmet]) -> Finding:
         confidence="high",
         title=title,
         subject=", ".join(names),
-        evidence=_evidence(missing),
-        remediation=_install(case, missing),
+        evidence=(*_evidence(missing), *more),
+        remediation=remedy,
         causes=(*(f"requirement:{name}" for name in names), *_lost_libraries(case, names)),
-        symptom_of=tuple(f"dist:{name}" for name in names),
+        symptom_of=(*(f"dist:{name}" for name in names), *symptom_of),
     )
 
 
@@ -88,28 +111,109 @@ def _lost_libraries(case: Case, names: Sequence[str]) -> Iterator[str]:
             yield f"soname:{item.soname}"
 
 
-def _install(case: Case, missing: Sequence[Unmet]) -> Remediation:
-    if any(item.name == "torch" for item in missing):
-        # A bare `torch` would be the default index's build, of whatever CUDA major that is today.
-        return restore_or(case, "install the torch build that this stack was made with, local part included", [])
+def _install(case: Case, kinds: UnmetKinds) -> Remediation:
+    missing = kinds.missing
     asked = _asked(missing)
     pins = {item.name: item.pin for item in missing if item.pin and len(asked[item.name]) == 1}
-    command = install_command(case, pins.items()) if len(pins) == len(asked) else _ranges(case, asked)
-    return restore_or(case, "install what is missing", [command])
+    if len(pins) == len(asked):
+        return restore_or(case, "install what is missing", [install_command(case, pins.items())])
+    if disagreement := _disagreement(case, {name: ",".join(clauses) for name, clauses in asked.items()}):
+        return Remediation(text=disagreement)
+    if kinds.torch:
+        text = "install what is missing, without dependencies, since one of them may bring another torch; check again"
+        return restore_or(case, text, [_ranges(case, missing, "--no-deps ")])
+    return restore_or(case, "install what is missing", [_ranges(case, missing)])
 
 
-def _mismatch(case: Case, unmet: Sequence[Unmet], severity: Severity, consequence: str) -> Finding:
+def _holes(case: Case, kinds: UnmetKinds) -> Iterator[Finding]:
+    """Yield one finding for each distribution that the lock leaves out, so that each can be waived with its reason."""
+    file = case.profile.lock.file if case.profile else "the lock"
+    for name in dict.fromkeys(item.name for item in kinds.holes):
+        items = [item for item in kinds.holes if item.name == name]
+        asked = _asked(items)[name]
+        pin = items[0].pin if len(asked) == 1 else ""
+        command = install_command(case, [(name, pin)]) if pin else _ranges(case, items)
+        yield _missing(
+            case,
+            items,
+            Remediation(
+                text=f"Install it, then add it to {file}: a restore leaves it out again. If the stack does without it "
+                f"on purpose, say so in a waiver of the profile: code {CODE}, subject {name}, and the reason",
+                commands=(command,),
+            ),
+            more=(f"{file} does not have it either",),
+        )
+
+
+def _of_intruders(case: Case, items: Sequence[Unmet]) -> Finding:
+    requirers = sorted({item.requirer.name for item in items})
+    return _missing(
+        case,
+        items,
+        Remediation(
+            text=f"Install nothing: {', '.join(requirers)} {'is' if len(requirers) == 1 else 'are'} to be uninstalled, "
+            "and the requirement goes with it"
+        ),
+        symptom_of=[f"intruder:{name}" for name in requirers],
+    )
+
+
+def _provided(kinds: UnmetKinds) -> Iterator[Finding]:
+    for name, (module, provider) in kinds.provided.items():
+        items = [item for item in kinds.provided_for if item.name == name]
+        yield Finding(
+            code=CODE,
+            name=NAME,
+            severity="note",
+            confidence="high",
+            title=f"{name} is not installed, and the module {module} is there: {provider} installs it",
+            subject=name,
+            evidence=_evidence(items),
+            remediation=Remediation(
+                text=f"Nothing to do: installing {name} would overwrite the files of {provider}. pip and uv go on "
+                "calling the requirement unmet",
+                safe=True,
+            ),
+        )
+
+
+def _leaked(case: Case, kinds: UnmetKinds) -> Iterator[Finding]:
+    for folder, items in kinds.leaked.items():
+        distributions = case.facts[Distributions].items
+        origin = next(item.origin for item in distributions if item.site == folder)
+        names = list(dict.fromkeys(item.name for item in items))
+        first = items[0]
+        state = f"and {first.installed} from {folder} comes first" if first.installed else "which is not installed"
+        inside = all(item.installed for item in items)
+        why = "the environment itself has what is asked for" if inside else f"only what {origin} brings asks for it"
+        yield Finding(
+            code=CODE,
+            name=NAME,
+            severity="warning" if inside else "error",
+            confidence="high",
+            title=f"{first.text}, {state}" + _more(items),
+            subject=", ".join(names),
+            evidence=_evidence(items),
+            remediation=Remediation(
+                text=f"Keep that folder out, and install nothing for it: {why}",
+                commands=(leave_out_command(case, origin, folder),),
+                safe=True,
+            ),
+            causes=tuple(f"requirement:{name}" for name in names),
+            symptom_of=(f"shadow-folder:{folder}", f"leak-folder:{folder}", *(f"shadow:{name}" for name in names)),
+        )
+
+
+def _mismatch(case: Case, unmet: Sequence[Unmet], severity: Severity, consequences: Sequence[str]) -> Finding:
     names = list(dict.fromkeys(item.name for item in unmet))
-    first = f"{unmet[0].text}, and {unmet[0].installed} is installed"
-    more = f" ({counted(len(unmet) - 1, 'other requirement', 'is', 'are')} unmet too)" if len(unmet) > 1 else ""
     return Finding(
         code=CODE,
         name=NAME,
         severity=severity,
         confidence="high",
-        title=first + more,
+        title=f"{unmet[0].text}, and {unmet[0].installed} is installed" + _more(unmet),
         subject=", ".join(names),
-        evidence=(*_evidence(unmet), *((consequence,) if consequence else ())),
+        evidence=(*_evidence(unmet), *consequences),
         remediation=_align(case, unmet),
         causes=tuple(f"requirement:{name}" for name in names),
         symptom_of=tuple(
@@ -120,16 +224,35 @@ def _mismatch(case: Case, unmet: Sequence[Unmet], severity: Severity, consequenc
     )
 
 
+def _more(unmet: Sequence[Unmet]) -> str:
+    return f" ({counted(len(unmet) - 1, 'other requirement', 'is', 'are')} unmet too)" if len(unmet) > 1 else ""
+
+
 def _align(case: Case, unmet: Sequence[Unmet]) -> Remediation:
+    asked = {name: ",".join(clauses) for name, clauses in _asked(unmet).items()}
+    if disagreement := _disagreement(case, asked):
+        return Remediation(text=disagreement)
     wanted = {item.name: item.pin for item in unmet if item.pin and item.name != "torch"}
     text = "install the version that is asked for, or a requirer that accepts what is there"
-    names = {item.name for item in unmet}
-    if len(wanted) == len(names):
+    if len(wanted) == len(asked):
         return restore_or(case, text, [install_command(case, wanted.items())])
-    if "torch" in names:
+    if "torch" in asked:
         # A range would bring the default index's build of torch, of whatever CUDA major that is today.
         return restore_or(case, text, [])
-    return restore_or(case, text, [_ranges(case, _asked(unmet))])
+    return restore_or(case, text, [_ranges(case, unmet)])
+
+
+def _disagreement(case: Case, asked: Mapping[str, str]) -> str:
+    """Return who wants what, where no version of a distribution satisfies all who require it; else empty."""
+    for name, requirers in asked_of(case, asked).items():
+        wants = {f"{item.name} {item.version} wants {name}{specifier}": specifier for item, specifier in requirers}
+        if not agree([asked[name], *wants.values()]):
+            shown = "; ".join(line for line, specifier in wants.items() if specifier)
+            return (
+                f"No version of {name} satisfies all who require it ({shown}): take another version of one of those, "
+                "or uninstall the one that is not needed"
+            )
+    return ""
 
 
 def _asked(unmet: Sequence[Unmet]) -> dict[str, list[str]]:
@@ -140,9 +263,35 @@ def _asked(unmet: Sequence[Unmet]) -> dict[str, list[str]]:
     return {name: sorted(clauses) for name, clauses in asked.items()}
 
 
-def _ranges(case: Case, asked: Mapping[str, Sequence[str]]) -> str:
-    specs = " ".join(shlex.quote(f"{name}{','.join(ranges)}") for name, ranges in sorted(asked.items()))
-    return f"uv pip install --python {case.python} {specs}"
+def _ranges(case: Case, unmet: Sequence[Unmet], flags: str = "") -> str:
+    """Return the line that installs what satisfies every requirer, those that are content today too."""
+    asked = _asked(unmet)
+    extras: dict[str, set[str]] = {name: set() for name in asked}
+    for item in unmet:
+        extras[item.name].update(item.wanted_extras)
+    content = asked_of(case, asked)
+    specs = []
+    for name, clauses in sorted(asked.items()):
+        others = {clause.strip() for _, text in content[name] for clause in text.split(",") if clause.strip()}
+        # Of those that already hold for any version asked for, the line would only grow.
+        needed = sorted({*clauses, *(clause for clause in others if not _implied(clause, clauses))})
+        specs.append(
+            shlex.quote(name + (f"[{','.join(sorted(extras[name]))}]" if extras[name] else "") + ",".join(needed))
+        )
+    return f"uv pip install --python {case.python} {flags}{' '.join(specs)}"
+
+
+def _implied(clause: str, clauses: Sequence[str]) -> bool:
+    """Tell a lower bound below one that is asked for, or an upper bound above one."""
+    for sign, inside in ((">=", ">="), ("<", "<=")):
+        if mine := _bound(clause, sign):
+            return any(meets(bound, f"{inside}{mine}") for other in clauses if (bound := _bound(other, sign)))
+    return False
+
+
+def _bound(clause: str, sign: str) -> str:
+    bound = clause.removeprefix(sign) if clause.startswith(sign) else ""
+    return "" if bound.startswith("=") else bound.strip()
 
 
 def _evidence(unmet: Sequence[Unmet]) -> tuple[str, ...]:

@@ -251,8 +251,9 @@ def _verdicts(request: Request, host: Host, target: Path) -> list[Verdict]:
             path=site_relative(contest.paths[0].path),
         )
         for contest in contests(case)
-        # A stray file that no code of its owners imports is nobody's harm; what something requires stays.
-        if not contest.unused and not contest.required
+        # A stray file that no code of its owners imports is nobody's harm. What something requires stays, but for a
+        # module that only one of them can install: that the others are required is then metadata's word alone.
+        if not contest.unused and (contest.module or not contest.required)
     ]
 
 

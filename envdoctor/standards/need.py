@@ -6,7 +6,7 @@ needs it.
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from envdoctor.model.frozen import frozen
 from envdoctor.standards.names import normalized
@@ -68,6 +68,39 @@ def holds(marker: str, environment: Mapping[str, str], extras: Collection[str] =
     if named and named.isdisjoint(extras) and not _OR.search(marker):
         return False
     return any(_evaluate(marker, environment, extra) for extra in ("", *extras))
+
+
+def extras_of(marker: str) -> tuple[str, ...]:
+    """Return the extras a marker names, normalized, each once, in its order."""
+    return tuple(dict.fromkeys(normalized(name) for name in _EXTRA.findall(marker)))
+
+
+def agree(specifiers: Iterable[str]) -> bool:
+    """Tell whether some version can satisfy all the specifiers: each version they name, and those just beside it.
+
+    One that cannot be parsed excludes nothing.
+    """
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415 - see the docstring
+
+    clauses: set[str] = {clause.strip() for text in specifiers for clause in text.split(",") if clause.strip()}
+    try:
+        wanted = SpecifierSet(",".join(clauses))
+    except InvalidSpecifier:
+        return True
+    named = {match["release"] for clause in clauses if (match := _CLAUSE.match(clause))}
+    candidates = [version for release in named for version in _beside(release)]
+    return not candidates or any(wanted.contains(version, prereleases=True) for version in candidates)
+
+
+def _beside(release: str) -> Iterator[str]:
+    numbers = _numbers(release)
+    yield release
+    yield f"{release}.1"
+    # The next one below 2.0 is 1.9999.
+    while numbers and not numbers[-1]:
+        numbers = numbers[:-1]
+    if numbers:
+        yield ".".join(map(str, (*numbers[:-1], numbers[-1] - 1, 9999)))
 
 
 def _evaluate(marker: str, environment: Mapping[str, str], extra: str) -> bool:

@@ -155,12 +155,12 @@ def test_finds_ed405_two_metadata_folders() -> None:
     assert finding.remediation.commands == (f"rm -r {facts.SITE}/torch-1.12.1.dist-info",)
 
 
-def test_finds_ed405_a_leak_in_front_without_a_command_that_would_not_help() -> None:
+def test_finds_ed405_a_leak_in_front_that_is_kept_out() -> None:
     leak = facts.distribution("torch", "2.6.0", site="/leak", origin="PYTHONPATH")
     installed = facts.distributions(leak, facts.distribution("torch", "2.10.0", shadowed=True))
     (finding,) = duplicate_distribution.run(facts.case(installed))
     assert finding.title == "torch has 2 metadata folders; the one in /leak stands in front"
-    assert finding.remediation.commands == ()
+    assert finding.remediation.commands == ("unset PYTHONPATH",)
 
 
 def test_passes_ed405_one_folder_each() -> None:

@@ -105,13 +105,62 @@ def test_ed406_what_the_base_interpreter_holds_is_its_own_affair() -> None:
     assert _unmet(base) == []
 
 
-def test_ed406_a_lock_that_leaves_it_unmet_was_measured_so() -> None:
-    thing = facts.distribution("thing", "1", requires=("absent", "setuptools<82"))
+def test_ed406_a_version_conflict_that_the_lock_pins_was_measured_so() -> None:
+    thing = facts.distribution("thing", "1", requires=("setuptools<82",))
     tools = facts.distribution("setuptools", "84.0")
     pins = ("thing==1", "setuptools==84.0")
     assert _unmet(thing, tools, profile=facts.PROFILE, pins=pins) == []
     (finding,) = _unmet(thing, tools, profile=facts.PROFILE, pins=("thing==1", "setuptools==81.0"))
     assert finding.title == "thing 1 requires setuptools<82, and 84.0 is installed"
+
+
+def test_finds_ed406_each_hole_of_a_lock_by_itself() -> None:
+    thing = facts.distribution("thing", "1", requires=("absent>=2", "exact==3"))
+    one, other = _unmet(thing, profile=facts.PROFILE, pins=("thing==1",))
+    assert (one.severity, one.subject, one.title) == (
+        "error",
+        "absent",
+        "absent is not installed; thing 1 requires absent>=2",
+    )
+    assert one.evidence == ("thing 1 requires absent>=2; not installed", "good.txt does not have it either")
+    assert one.remediation.text == (
+        "Install it, then add it to good.txt: a restore leaves it out again. If the stack does without it on purpose, "
+        "say so in a waiver of the profile: code ED406, subject absent, and the reason"
+    )
+    assert one.remediation.commands == (f"{PREFIX} 'absent>=2'",)
+    assert other.remediation.commands == (f"{PREFIX} --no-deps exact==3",)
+
+
+def test_ed406_a_missing_torch_leaves_the_others_their_command() -> None:
+    accelerate = facts.distribution("accelerate", "1.13.0", requires=("torch>=2.0", "psutil", "safetensors>=0.4.3"))
+    torch, others = _unmet(accelerate)
+    assert torch.title == "torch is not installed; accelerate 1.13.0 requires torch>=2.0"
+    assert torch.remediation.commands == ()
+    assert others.title == "2 required distributions are not installed: psutil, safetensors"
+    assert others.remediation.commands == (f"{PREFIX} --no-deps psutil 'safetensors>=0.4.3'",)
+
+
+def test_ed406_the_command_asks_for_what_everybody_accepts() -> None:
+    new = facts.distribution("new", "1", requires=("numpy>=2.1",))
+    content = facts.distribution("content", "1", requires=("numpy<2.4,>=1.20",))
+    (finding,) = _unmet(new, content, facts.distribution("numpy", "2.0"))
+    assert finding.remediation.commands == (f"{PREFIX} 'numpy<2.4,>=2.1'",)
+
+
+def test_ed406_no_command_where_two_requirers_disagree() -> None:
+    new = facts.distribution("new", "1", requires=("numpy>=2.1",))
+    old = facts.distribution("old", "1", requires=("numpy<2",))
+    (finding,) = _unmet(new, old, facts.distribution("numpy", "1.26.4"))
+    assert finding.remediation.commands == ()
+    assert finding.remediation.text == (
+        "No version of numpy satisfies all who require it (new 1 wants numpy>=2.1; old 1 wants numpy<2): take another "
+        "version of one of those, or uninstall the one that is not needed"
+    )
+
+
+def test_ed406_an_extra_that_is_asked_for_is_in_the_command() -> None:
+    (finding,) = _unmet(facts.distribution("new", "1", requires=("ray[default]>=2",)))
+    assert finding.remediation.commands == (f"{PREFIX} 'ray[default]>=2'",)
 
 
 def test_ed406_hangs_under_the_lock_that_pins_it() -> None:

@@ -8,6 +8,8 @@ from envdoctor.errors import ProbeError
 from envdoctor.model.frozen import frozen
 from envdoctor.facts.context import Reading
 from envdoctor.facts.regular_file import read_regular
+from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.probes.venv.enforced import Enforced, enforced
 from envdoctor.probes.venv.search_path import SearchPath
 from envdoctor.probes.venv.version_file import constants
 
@@ -43,6 +45,8 @@ class Companions:
     windows_from: str
     """The table's path; empty when there is no transformers."""
     builds: tuple[CompanionBuild, ...]
+    enforced: tuple[Enforced, ...] = ()
+    """What packages compare when they are imported."""
 
 
 def probe(reading: Reading) -> Companions:
@@ -53,6 +57,7 @@ def probe(reading: Reading) -> Companions:
         windows=_windows(table) if table else (),
         windows_from=str(table) if table else "",
         builds=tuple(build for name in _BUILDS if (build := _build(name, folders))),
+        enforced=enforced(reading.fact(Distributions).items),
     )
 
 

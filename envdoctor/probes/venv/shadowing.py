@@ -13,6 +13,7 @@ from envdoctor.probes.venv.search_path import PathEntry, SearchPath
 
 CURRENT_FOLDER = "current folder"
 _SUFFIXES = (".py", ".so")
+_DEBIAN = "/lib/python3/dist-packages"
 _STANDARD_OF_TORCH = frozenset(
     # As text: a list of strings would be one line for each of them.
     """
@@ -43,7 +44,8 @@ class Shadow:
 
 @frozen
 class Shadowing:
-    """All of them. A venv in front of its own base or the user site is as it should be and not listed."""
+    """All of them. A venv in front of its own base or the user site is as it should be and not listed, and so is a
+    user site in front of what Debian's own packages installed."""
 
     shadows: tuple[Shadow, ...]
 
@@ -58,18 +60,25 @@ def probe(reading: Reading) -> Shadowing:
 
 
 def _by_entries(reading: Reading, entries: tuple[PathEntry, ...]) -> Iterator[Shadow]:
-    leaks = [entry for entry in entries if entry.origin == "PYTHONPATH"]
     own = [entry for entry in entries if entry.origin == "site-packages"]
+    first_own = next((at for at, entry in enumerate(entries) if entry in own), 0)
+    # The user site stands in front of an environment that is no venv: a conda prefix, a container's Python.
+    leaks = [
+        entry
+        for at, entry in enumerate(entries)
+        if entry.origin == "PYTHONPATH" or (entry.origin == "user site" and at < first_own)
+    ]
     added = [entry for entry in entries if entry.origin.endswith(".pth")]
     standard = sys.stdlib_module_names
     for front in leaks:
         names = _names(front)
-        behind = [(other, _names(other)) for other in own]
+        below = own if front.origin == "PYTHONPATH" else [entry for entry in own if not entry.path.endswith(_DEBIAN)]
+        behind = [(other, _names(other)) for other in below]
         for name in sorted(names):
             holder = next((other for other, held in behind if name in held), None)
             if holder is not None and _wins(front, name):
                 yield _shadow(name, front, holder)
-            elif name in standard and _wins(front, name) and not _is_standard_library(front):
+            elif front.origin == "PYTHONPATH" and name in standard and _wins(front, name) and not _is_standard_library(front):
                 yield _shadow(name, front, _STANDARD)
     # lib and lib64 of one venv: a package in both is split, and the part in the second is never imported. Debian's
     # dist-packages are no such pair: what the administrator installs stands before what dpkg does.

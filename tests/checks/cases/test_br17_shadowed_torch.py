@@ -38,7 +38,7 @@ def test_br17_another_torch_stands_in_front(tmp_path: Path) -> None:
         f"error ED410 torch 2.6.0 would be imported from [TMP]/shadow (PYTHONPATH) instead of {site} 2.8.0",
         "  error ED405 torch has 2 metadata folders; the one in [TMP]/shadow stands in front",
         "  error ED408 torchvision 0.23.0+cu128 was built for torch 2.8; torch 2.6.0 is imported",
-        "  warning ED406 torchvision 0.23.0 requires torch==2.8.0, and 2.6.0 is installed",
+        "  warning ED406 torchvision 0.23.0 requires torch==2.8.0, and 2.6.0 from [TMP]/shadow comes first",
     ]
     # Reinstalling torchvision, or torch, would change nothing.
     assert commands_of(verdict.findings[0], tmp_path) == ["unset PYTHONPATH"]

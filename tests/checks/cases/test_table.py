@@ -10,8 +10,13 @@ HERE = Path(__file__).parent
 ROWS = [
     [cell.strip() for cell in line.strip("| ").split(" | ")]
     for line in (HERE.parents[2] / "docs/cases.md").read_text().splitlines()
-    if line.startswith("| [BR")
+    if re.match(r"\| \[?(?:BR|N|S)\d", line)
 ]
+
+
+def _case(row: list[str]) -> str:
+    """Return the case of a row ("BR01", "N03b")."""
+    return re.findall(r"\b(?:BR|N|S)\d+[a-z]?\b", row[0])[0]
 
 
 def _strings(case: str) -> str:
@@ -21,9 +26,9 @@ def _strings(case: str) -> str:
     return "\n".join(node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: re.findall(r"BR\d+", row[0])[0])
+@pytest.mark.parametrize("row", ROWS, ids=_case)
 def test_each_row_is_what_its_test_expects(row: list[str]) -> None:
-    case, code, title = re.findall(r"BR\d+", row[0])[0], row[1], row[2]
+    case, code, title = _case(row), row[1], row[2]
     said = _strings(case)
     # A placeholder in the row stands for a path that the test fills in.
     for part in re.split(r"FOLDER|SITE-PACKAGES|`|accelerate 0.10.0 is too old for transformers 5.8.1: ", title):
@@ -33,5 +38,5 @@ def test_each_row_is_what_its_test_expects(row: list[str]) -> None:
 
 
 def test_every_case_has_a_row() -> None:
-    tested = {re.findall(r"br\d+", path.name)[0].upper() for path in HERE.glob("test_br*.py")}
-    assert tested <= {re.findall(r"BR\d+", row[0])[0] for row in ROWS}
+    named = (re.match(r"test_((?:br|n|s)\d+[a-z]?)_", path.name) for path in HERE.glob("test_*.py"))
+    assert {match[1] for match in named if match} <= {_case(row).lower() for row in ROWS}
