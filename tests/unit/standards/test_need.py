@@ -7,7 +7,7 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from envdoctor.standards.need import holds, meets, parse_need
+from envdoctor.standards.need import agree, extras_of, holds, meets, parse_need
 
 LINUX = {
     "implementation_name": "cpython",
@@ -113,3 +113,24 @@ def test_a_version_meets_what_packaging_says_it_meets(version: str, clauses: lis
 @pytest.mark.parametrize(("version", "specifier"), [("not a version", ">=1"), ("1.0", "~~1"), ("1!2.0", ">=1.0")])
 def test_what_cannot_be_compared_is_not_refused(version: str, specifier: str) -> None:
     assert meets(version, specifier)
+
+
+@pytest.mark.parametrize(
+    ("specifiers", "some"),
+    [
+        (("",), True),
+        (("<2", ">=2"), False),
+        (("<2", ">=1.26"), True),
+        (("<2.0", ">1.9"), True),
+        (("==2.41.5", "<2"), False),
+        (("==2.*", ">=2.4", "!=2.4"), True),
+        (("~=1.4", ">=2"), False),
+        (("what is this", "<2", ">=2"), True),
+    ],
+)
+def test_some_version_satisfies_all(specifiers: tuple[str, ...], some: bool) -> None:  # noqa: FBT001
+    assert agree(specifiers) is some
+
+
+def test_extras_of_a_marker() -> None:
+    assert extras_of("python_version > '3' and (extra == 'All_Of' or extra == \"b\")") == ("all-of", "b")
