@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 
+from envdoctor.cli.isolation import isolate
 from envdoctor.cli.shadowed import in_front_of_python, message
 
 # ExitCode.INTERRUPTED and UNKNOWN, before anything of ours is imported.
@@ -14,6 +15,7 @@ def main() -> None:
     """Run the command line of this process and exit with its code."""
     # A check makes 100,000 small objects that live to its end; looking for cycles among them finds none.
     gc.set_threshold(100_000, 50, 50)
+    isolate()
     try:
         # Imported here, since most of a short command's time is its imports: Ctrl-C may come while they go on.
         from envdoctor.cli.app import main as run_command_line  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Files that stand in front of Python's own modules, so that no program of this Python works."""
+"""Files that shadow Python's own modules, so that no program of this Python works."""
 
 import os
 import sys
@@ -17,6 +17,6 @@ def in_front_of_python() -> str:
 def message(file: str, error: Exception) -> tuple[str, str]:
     """Return what to say of such a file and of the error that came of it, and the hint."""
     return (
-        f"envdoctor cannot run: {file} stands in front of Python's own module ({type(error).__name__}: {error})",
-        "unset PYTHONPATH, or start from another folder: no program of this Python works there",
+        f"envdoctor cannot run: {file} shadows Python's own module ({type(error).__name__}: {error})",
+        "rename or remove that file: this Python searches its folder first, so no program of it works",
     )

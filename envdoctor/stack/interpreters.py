@@ -58,6 +58,9 @@ def choose(wanted: Wanted, environment: Mapping[str, str], home: Path) -> Interp
     for path, via in _candidates(wanted, versions, environment, home):
         if str(path) in refused or not path.exists():
             continue
+        if wanted.patient is not None and _inside(path.parent, wanted.patient):
+            refused[str(path)] = "is a file of the venv itself"
+            continue
         found = _probe(path, via, environment)
         if isinstance(found, str):
             refused[str(path)] = found
@@ -131,12 +134,17 @@ def _home_of(venv: Path) -> Path | None:
         return None
     pairs = (line.partition("=") for line in lines)
     home = next((value.strip() for key, _, value in pairs if key.strip().lower() == "home"), "")
-    return Path(home) if home else None
+    # A base inside its own venv is a file of that venv, whatever it is called: such a home is none.
+    return Path(home) if home and not _inside(venv / home, venv) else None
+
+
+def _inside(path: Path, folder: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def _probe(path: Path, via: str, environment: Mapping[str, str]) -> Interpreter | str:
     """Run a candidate; return what it says of itself, or why it is none."""
-    if _home_of(path.parent.parent) is not None:
+    if os.path.lexists(path.parent.parent / "pyvenv.cfg"):
         return "belongs to a venv"
     kept = {name: value for name, value in environment.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
     try:

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 
 from envdoctor.cli.app import COMMANDS, main
 from tests.factories.make_profile import make_profile
-from tests.factories.run_envdoctor import Outcome, run_envdoctor
+from tests.factories.run_envdoctor import ROOT, Outcome, environment, filtered, run_envdoctor
 
 VENV_HINT = "name a venv folder or its interpreter: `envdoctor check path/to/.venv`"
 CASES: dict[str, tuple[list[str], str, str]] = {
@@ -193,12 +195,27 @@ def test_a_bug_of_ours_is_not_a_finding(
     )
 
 
+def _run_behind(front: Path, folder: Path) -> Outcome:
+    """Run `envdoctor check` by a Python whose own search path begins with `front`."""
+    code = f"import sys; sys.path[0] = {str(ROOT)!r}; sys.path.insert(0, {str(front)!r})\n"
+    code += "from envdoctor.__main__ import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "check", folder],
+        cwd=folder,
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Outcome(code=done.returncode, out=filtered(done.stdout, folder), err=filtered(done.stderr, folder))
+
+
 def test_ctrl_c_while_it_is_still_importing_says_one_line(folder: Path) -> None:
     (folder / "early").mkdir()
     (folder / "early/typer.py").write_text(
         "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n"
     )
-    outcome = run_envdoctor("check", folder=folder, extra={"PYTHONPATH": str(folder / "early")})
+    outcome = _run_behind(folder / "early", folder)
     assert outcome == Outcome(code=130, out="", err="error: interrupted\n")
 
 
@@ -207,13 +224,13 @@ def test_a_file_in_front_of_pythons_own_is_named_and_is_no_bug_of_ours(folder: P
     front = folder / f"front-{name}"
     front.mkdir()
     (front / f"{name}.py").write_text("x = 1\n")
-    outcome = run_envdoctor("check", folder, folder=folder, extra={"PYTHONPATH": str(front)})
+    outcome = _run_behind(front, folder)
     assert (outcome.code, outcome.out) == (3, "")
     # Which name is missed first differs between Python's releases.
     caught = re.escape(f"[TMP]/front-{name}/{name}.py")
     assert re.fullmatch(
-        rf"error: envdoctor cannot run: {caught} stands in front of Python's own module "
+        rf"error: envdoctor cannot run: {caught} shadows Python's own module "
         rf"\((ImportError|AttributeError): .*'{name}'.*\)\n\n"
-        r"hint: unset PYTHONPATH, or start from another folder: no program of this Python works there\n",
+        r"hint: rename or remove that file: this Python searches its folder first, so no program of it works\n",
         outcome.err,
     ), outcome.err

@@ -24,6 +24,22 @@ def locate(host: Host, soname: str) -> tuple[str, str]:
     return (str(path), version_of(path)) if path else ("", "")
 
 
+def outside(host: Host, soname: str, prefix: Path) -> str:
+    """Return the first of those files that may be opened; empty when there is none.
+
+    A file of the environment at `prefix` may not, nor one of a folder that LD_LIBRARY_PATH names relative to the
+    current one.
+    """
+    inside = prefix.resolve()
+    elements = host.environ.get("LD_LIBRARY_PATH", "").split(":")
+    here = {host.cwd / element / soname for element in elements if not element.startswith("/")}
+    for path in _candidates(host, soname):
+        own = path.is_relative_to(prefix) or path.resolve().is_relative_to(inside)
+        if path not in here and not own and path.exists():
+            return str(path)
+    return ""
+
+
 def version_of(library: Path) -> str:
     """Return "580.159.04" from the name behind the link, or from a sibling's name."""
     if match := _VERSION.search(library.resolve().name):

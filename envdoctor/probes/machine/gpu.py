@@ -11,14 +11,15 @@ from typing import Literal
 from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen
-from envdoctor.probes.machine.driver_libraries import locate
+from envdoctor.probes.machine.driver_libraries import locate, outside
 
 NVML_TIMEOUT_SECONDS = 5.0
 # 0: the child has no pynvml. nvml.h: 9 driver not loaded, 12 library not found.
 _NO_DRIVER = (0, 9, 12)
 _MODULE_VERSION = re.compile(r"Kernel Module\s+(?:for \S+\s+)?(\d+\.\d+(?:\.\d+)?)")
 # NVML in a child: a wedged driver can block nvmlInit for ever, and the library must not stay in this process.
-_CHILD = "from envdoctor.probes.machine.nvml import main; main()"
+# It starts without site (-S) and without the caller's variables and folder: no code but the tool's and NVML runs in it.
+_CHILD = "import sys; sys.path += sys.argv[2:]; from envdoctor.probes.machine.nvml import main; main(sys.argv[1])"
 
 
 @frozen
@@ -84,7 +85,14 @@ def probe(reading: Reading) -> Gpu:
         return seen
     if not reading.options.ask_nvml:
         return replace(seen, state="driver only", reason="NVML was not asked")
-    return _ask_nvml(host, seen)
+    library_file = outside(host, "libnvidia-ml.so.1", reading.target.prefix)
+    if nvml and not library_file:
+        return replace(
+            seen,
+            state="driver only",
+            reason=f"NVML was not asked: {nvml} belongs to the environment or the current folder",
+        )
+    return _ask_nvml(host, seen, library_file)
 
 
 def _module_version(host: Host) -> str:
@@ -100,14 +108,20 @@ def _module_version(host: Host) -> str:
     return ""
 
 
-def _ask_nvml(host: Host, seen: Gpu) -> Gpu:
+def _ask_nvml(host: Host, seen: Gpu, library: str) -> Gpu:
+    import importlib.util  # noqa: PLC0415 - only where there is a driver
+
+    own = str(Path(__file__).resolve().parents[3])
+    bindings = importlib.util.find_spec("pynvml")
+    beside = str(Path(bindings.origin).parent) if bindings and bindings.origin else own
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _CHILD],
+            [sys.executable, "-I", "-S", "-c", _CHILD, library, own, beside],
             capture_output=True,
             timeout=NVML_TIMEOUT_SECONDS,
             check=False,
-            env={**host.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])},
+            cwd="/",
+            env={name: value for name, value in host.environ.items() if not name.startswith(("LD_", "PYTHON"))},
         )
     except subprocess.TimeoutExpired:
         reason = f"NVML did not answer within {NVML_TIMEOUT_SECONDS:g} s"

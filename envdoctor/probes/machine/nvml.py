@@ -1,22 +1,36 @@
 """The NVML child: asks the driver, prints one JSON line. Runs in the tool's interpreter, never in the patient's."""
 
+import ctypes
 import json
 import sys
 from typing import Any
 
+_NOT_FOUND = 12
+"""NVML_ERROR_LIBRARY_NOT_FOUND of nvml.h."""
 
-def main() -> None:
-    """Print {"error", "code", "driver", "cuda", "devices"} as one JSON line."""
-    json.dump(_answer(), sys.stdout)
+
+def main(library: str) -> None:
+    """Ask the libnvidia-ml.so.1 at that path ("": none was found); print one JSON line.
+
+    Its keys: "error", "code", "driver", "cuda", "devices".
+    """
+    json.dump(_answer(library), sys.stdout)
     sys.stdout.write("\n")
 
 
-def _answer() -> dict[str, Any]:
+def _answer(library: str) -> dict[str, Any]:
     blank: dict[str, Any] = {"error": "", "code": 0, "driver": "", "cuda": "", "devices": []}
     try:
         import pynvml  # noqa: PLC0415 - an absent or foreign pynvml is an answer, not a crash
     except ImportError as error:
         return {**blank, "error": f"the tool's own interpreter cannot import pynvml: {error}"}
+    if not library:
+        return {**blank, "error": "no libnvidia-ml.so.1 was found", "code": _NOT_FOUND}
+    try:
+        # By its path, which pynvml would leave to the loader: what the loader finds may be the examined venv's.
+        pynvml.nvmlLib = ctypes.CDLL(library)
+    except OSError as error:
+        return {**blank, "error": f"{library}: {error}", "code": _NOT_FOUND}
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:

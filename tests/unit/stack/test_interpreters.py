@@ -94,3 +94,14 @@ def test_when_none_is_found_every_attempt_is_told(tmp_path: Path) -> None:
     full = ".".join(map(str, sys.version_info[:3]))
     assert caught.value.message == (f"no CPython 3.99 was found ({base} is {full}; {broken} does not run (exit 3))")
     assert caught.value.hint == "install one (`uv python install 3.99`), or name it: `--python PATH`"
+
+
+def test_a_base_inside_the_venv_is_a_file_of_it_and_is_not_run(tmp_path: Path) -> None:
+    venv = make_venv(tmp_path / "venv")
+    trap, hidden = tmp_path / "was-run", venv.prefix / "lib/hid/bin"
+    for name in ("python3", f"python{HERE}"):
+        _script(hidden / name, f'touch {trap}; exec {BASE} "$@"')
+    (venv.prefix / "pyvenv.cfg").write_text(f"home = {hidden}\n")
+    environ = {"PATH": f"{hidden}:{venv.prefix}/bin"}
+    found = choose(Wanted(versions=(HERE,), patient=venv.prefix), environ, tmp_path)
+    assert (os.path.realpath(found.path), trap.exists()) == (BASE, False)
