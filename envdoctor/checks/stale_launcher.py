@@ -13,8 +13,8 @@ Example:
     on every rank.
 
 Fix:
-    Launch with `.venv/bin/python -m torch.distributed.run`. Scripts of a moved venv are written anew by reinstalling
-    the distributions that own them.
+    Put the environment first on PATH, or launch with `.venv/bin/python -m torch.distributed.run`. The scripts of a moved
+    venv are written again by reinstalling the distributions that own them.
 """
 
 import shlex
@@ -112,9 +112,9 @@ def _commands(case: Case, elsewhere: Sequence[Launcher]) -> Finding:
             "the environment's bin folder stands behind it on PATH",
         ),
         remediation=Remediation(
-            text="Launch by the environment's own interpreter"
-            + ("; remove the script in front, or put the environment first on PATH" if module else ""),
-            commands=(f"{case.python} -m {module}" if module else f'export PATH={case.prefix}/bin:"$PATH"',),
+            text="Put the environment first on PATH"
+            + (f", or launch by its own interpreter: `{case.python} -m {module} …`" if module else ""),
+            commands=(f'export PATH={case.prefix}/bin:"$PATH"',),
             safe=True,
         ),
         causes=("launcher",),

@@ -44,7 +44,7 @@ def test_finds_ed103_torchrun_of_another_environment() -> None:
     assert finding.title == (
         "torchrun on PATH is /u/bin/torchrun, which starts /opt/python3.12, not this environment's"
     )
-    assert finding.remediation.commands == (f"{facts.PREFIX}/bin/python -m torch.distributed.run",)
+    assert finding.remediation.commands == (f'export PATH={facts.PREFIX}/bin:"$PATH"',)
 
 
 def test_finds_ed103_scripts_that_point_elsewhere() -> None:

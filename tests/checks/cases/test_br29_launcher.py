@@ -33,9 +33,13 @@ def test_br29_a_user_script_stands_in_front(tmp_path: Path) -> None:
         "torchrun on PATH is [TMP]/home/.local/bin/torchrun, which starts /opt/miniforge/bin/python3.12, "
         "not this environment's",
     )
-    assert commands_of(verdict.findings[0], tmp_path) == ["[TMP]/venv/bin/python -m torch.distributed.run"]
-    (local / "torchrun").unlink()
-    assert verdict_of(venv.prefix, activated).findings == ()
+    assert commands_of(verdict.findings[0], tmp_path) == ['export PATH=[TMP]/venv/bin:"$PATH"']
+    assert verdict.findings[0].remediation.text.replace(str(tmp_path), "[TMP]") == (
+        "Put the environment first on PATH, or launch by its own interpreter: "
+        "`[TMP]/venv/bin/python -m torch.distributed.run …`"
+    )
+    healed = environment_after(activated, *verdict.findings[0].remediation.commands)
+    assert verdict_of(venv.prefix, healed).findings == ()
 
 
 def test_br29_a_venv_that_is_not_activated_is_not_blamed(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""The law of closure: the commands that a check prints heal what it found, and nothing else breaks."""

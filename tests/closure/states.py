@@ -1,0 +1,38 @@
+"""The states: each fault alone, the recipes, and combinations of two faults drawn by a seed."""
+
+import random
+from collections.abc import Iterator
+
+from tests.closure.faults import FAULTS
+from tests.closure.recipes import RECIPES
+from tests.closure.scene import Scene
+
+SEPARATOR = " + "
+
+
+def singles() -> list[str]:
+    """Return the state of each fault alone, and each recipe."""
+    return [*FAULTS, *RECIPES]
+
+
+def pairs(count: int, seed: int) -> Iterator[str]:
+    """Yield that many different combinations of two faults."""
+    draw, told, names = random.Random(seed), set(), sorted(FAULTS)  # noqa: S311 - a reproducible draw
+    while len(told) < min(count, len(names) * (len(names) - 1) // 4):
+        one, two = draw.sample(names, 2)
+        if one.partition(":")[2] != two.partition(":")[2] and (one, two) not in told:
+            told.add((one, two))
+            yield f"{one}{SEPARATOR}{two}"
+
+
+def bring_about(scene: Scene, state: str) -> frozenset[str]:
+    """Make the state in a fresh scene; return the words that its findings may name (none: any)."""
+    scene.renew()
+    if state in RECIPES:
+        RECIPES[state](scene)
+        return frozenset()
+    about: frozenset[str] = frozenset()
+    for name in filter(None, state.split(SEPARATOR)):
+        FAULTS[name].act(scene)
+        about |= FAULTS[name].about
+    return about

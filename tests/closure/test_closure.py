@@ -1,0 +1,40 @@
+"""Obey what a check prints and check again: the cause is gone, nothing else broke, or it was said that it stays."""
+
+import pytest
+
+from tests.closure.faults import FAULTS
+from tests.closure.law import Outcome
+from tests.closure.recipes import RECIPES
+from tests.closure.states import pairs
+
+PAIRS, SEED = 48, 20261130
+HEALTHY = ""
+KNOWN: dict[str, str] = {}
+"""State -> why the law is broken there today."""
+
+# Of the same fault in different files some are enough for every day; the benchmark takes all.
+_EVERY_DAY = ("cudnn", "torch-version", "init", "extension", "bundled")
+_OF_FILES = ("deleted", "emptied", "truncated", "grown", "other-bytes", "dangling")
+
+
+def _every_day(name: str) -> bool:
+    kind, _, what = name.partition(":")
+    return kind not in _OF_FILES or what in _EVERY_DAY
+
+
+STATES = [HEALTHY, *filter(_every_day, FAULTS), *RECIPES, *pairs(PAIRS, SEED)]
+
+
+def _marked(state: str) -> object:
+    marks = [pytest.mark.xfail(reason=KNOWN[state], strict=True)] if state in KNOWN else []
+    return pytest.param(state, marks=marks, id=state.replace(" ", "") or "healthy")
+
+
+@pytest.mark.parametrize("state", [_marked(state) for state in STATES])
+def test_what_is_printed_heals(state: str, outcomes: dict[str, Outcome]) -> None:
+    outcome = outcomes[state]
+    assert not outcome.failures, "\n".join([*outcome.failures, *outcome.trace])
+
+
+def test_there_are_as_many_states_as_promised() -> None:
+    assert len(set(STATES)) == len(STATES) >= 120
