@@ -13,8 +13,8 @@ Example:
     on every rank.
 
 Fix:
-    Put the environment first on PATH, or launch with `.venv/bin/python -m torch.distributed.run`. The scripts of a moved
-    venv are written again by reinstalling the distributions that own them.
+    Put the environment first on PATH, or launch with `.venv/bin/python -m torch.distributed.run`. A reinstall of the
+    distributions that own them writes the scripts of a moved venv again.
 """
 
 import shlex

@@ -3,11 +3,24 @@
 import os
 from collections.abc import Iterator
 
+from envdoctor.elf.reader import ElfObject
+from envdoctor.errors import ElfError, ProbeError
 from envdoctor.explore.environment import Environment
 from envdoctor.loader.lazy import LazyLibrary
 from envdoctor.loader.loaded import LoadedObject, LoadFailure
-from envdoctor.loader.search import Attempt
+from envdoctor.loader.search import Attempt, Mapped, find
+from envdoctor.model.frozen import frozen
 from envdoctor.model.why import Copy, LibraryAnswer, LibraryState, Needer, Place
+from envdoctor.probes.loading.loader import loader_roots
+
+
+@frozen
+class _Opened:
+    """A file as the loader has it when its own package opens it."""
+
+    elf: ElfObject
+    origin: str
+    loader: Mapped | None = None
 
 
 def library_answer(environment: Environment, soname: str, path: str) -> LibraryAnswer | None:
@@ -17,7 +30,7 @@ def library_answer(environment: Environment, soname: str, path: str) -> LibraryA
     copies = list(_copies(environment, soname, found.path if found else ""))
     needed_by = tuple(_needed_by(environment, soname))
     if found is None and failure is None and not copies:
-        return None
+        return _of_a_file(environment, soname, needed_by)
     tried = found.tried if found else failure.tried if failure else ()
     return LibraryAnswer(
         soname=soname,
@@ -29,6 +42,30 @@ def library_answer(environment: Environment, soname: str, path: str) -> LibraryA
         places=tuple(_place(environment, attempt, found.label if found else "") for attempt in tried),
         needed_by=needed_by,
         copies=tuple(copies),
+    )
+
+
+def _of_a_file(environment: Environment, soname: str, needed_by: tuple[Needer, ...]) -> LibraryAnswer | None:
+    """Return the answer for a soname that only other files ask for, searched as the first of them would."""
+    asking = next((elf for elf in environment.objects() if soname in elf.needed), None)
+    if asking is None:
+        return None
+    try:
+        roots = loader_roots(environment.reading, environment.disk)
+        found = find(soname, _Opened(elf=asking, origin=os.path.dirname(asking.path)), None, roots, environment.disk)
+    except (ElfError, ProbeError):
+        return None
+    path = found.path or ""
+    return LibraryAnswer(
+        soname=soname,
+        state="not used" if path else "missing",
+        used_when="",
+        problem="" if path else f"{soname}: cannot open shared object file: No such file or directory",
+        path=environment.shown(path) if path else "",
+        holders=environment.holders(os.path.normpath(path), environment.disk.real(path)) if path else (),
+        places=tuple(_place(environment, attempt) for attempt in found.tried),
+        needed_by=needed_by,
+        copies=(),
     )
 
 

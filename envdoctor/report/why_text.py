@@ -48,11 +48,13 @@ def _library(library: LibraryAnswer) -> Iterator[str]:
 
 
 def _state(library: LibraryAnswer) -> str:
+    for_torch = " for `import torch`" if not library.needed_by or library.needed_by[0].imported else ""
+    where = "outside this environment" if library.path.startswith("/") else "in this environment"
     return {
         "loaded": "loaded by `import torch`",
         "first use": f"opened after `import torch`, for {library.used_when}",
-        "missing": f"missing for `import torch`: {library.problem}",
-        "not used": "in this environment, but no part of `import torch`",
+        "missing": f"missing{for_torch}: {library.problem}",
+        "not used": f"{where}, but no part of `import torch`",
     }[library.state]
 
 

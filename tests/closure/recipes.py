@@ -45,7 +45,10 @@ def old_abi(scene: Scene) -> None:
 def accelerate_too_old(scene: Scene) -> None:
     """BR23: the minimum is in an extra that nobody asks for."""
     lines = ["Provides-Extra: torch"]
-    scene.add("transformers", "5.8.1", requires=['accelerate>=1.1.0; extra == "torch"'], metadata_lines=lines)
+    files = {"transformers/__init__.py": "", "transformers/utils/import_utils.py": "ACCELERATE_MIN_VERSION = '1.1.0'\n"}
+    scene.add(
+        "transformers", "5.8.1", files=files, requires=['accelerate>=1.1.0; extra == "torch"'], metadata_lines=lines
+    )
     scene.add("accelerate", "1.12.0")
     scene.add("accelerate", "0.10.0")
 

@@ -22,6 +22,7 @@ from envdoctor.model.why import (
     Requirer,
     Shared,
 )
+from tests.factories.make_cuda import object_bytes
 from tests.factories.make_cuda_stack import EXTENSION, CudaWheels, make_cuda_wheels
 from tests.factories.make_reading import bare_host
 from tests.factories.make_venv import Venv, install, make_venv, uninstall
@@ -71,6 +72,25 @@ def test_a_library_found_by_rpath_is_told_place_by_place(venv: Venv) -> None:
     assert [place.outcome for place in library.places] == ["not there"] * (len(library.places) - 1) + ["found"]
     assert library.places[0].folder == _site(venv, "nvidia/cudnn/lib")
     assert library.places[-1].folder == _site(venv, "torch/lib")
+
+
+def test_a_missing_library_that_only_another_package_needs(venv: Venv, tmp_path: Path) -> None:
+    code = object_bytes("ops.so", stubs={"librdmacm.so.1": (), "libresolv.so.2": ()})
+    install(venv, make_wheel(tmp_path / "more", "kernels", "1.0", files={"kernels/ops.so": code}))
+    needer = Needer(path=_site(venv, "kernels/ops.so"), owner="kernels", imported=False)
+    library = _ask(venv, "librdmacm.so.1").library
+    assert library is not None
+    assert (library.state, library.path, library.needed_by) == ("missing", "", (needer,))
+    assert library.problem == "librdmacm.so.1: cannot open shared object file: No such file or directory"
+    assert {place.outcome for place in library.places} == {"not there"}
+    system = _ask(venv, "libresolv.so.2").library
+    assert system is not None
+    assert (system.state, system.problem, system.holders) == ("not used", "", ())
+    assert Path(system.path).is_file()
+    text = run_envdoctor("why", "librdmacm.so.1", "--venv", venv.prefix, folder=tmp_path).out
+    assert f"library librdmacm.so.1: missing: {library.problem}\n" in text
+    text = run_envdoctor("why", "libresolv.so.2", "--venv", venv.prefix, folder=tmp_path).out
+    assert "library libresolv.so.2: outside this environment, but no part of `import torch`\n" in text
 
 
 def test_a_library_that_a_first_use_opens(venv: Venv) -> None:
