@@ -126,7 +126,7 @@ def _permission(stderr: str) -> Explained | None:
 
 
 def _credentials(stderr: str) -> Explained | None:
-    found = re.search(r"HTTP status client error \((40[137]) [^)]*\) for url \(([^)]+)\)", stderr)
+    found = re.search(r"HTTP status client error \((40[137]) [^)]*\) for url\s+\(([^)]+)\)", stderr)
     if found is None:
         return None
     return (
@@ -136,7 +136,7 @@ def _credentials(stderr: str) -> Explained | None:
 
 
 def _gone(stderr: str) -> Explained | None:
-    found = re.search(r"HTTP status (?:client|server) error \(([45]\d\d) [^)]*\) for url \(([^)]+)\)", stderr)
+    found = re.search(r"HTTP status (?:client|server) error \(([45]\d\d) [^)]*\) for url\s+\(([^)]+)\)", stderr)
     if found is None:
         return None
     return (
