@@ -16,6 +16,14 @@ class Target:
     """Absolute; not resolved through symlinks, so that findings show the path the user knows."""
     interpreter: Path
     """The interpreter's path inside the prefix; it may dangle."""
+    final: Path | None = None
+    """Where the folder is about to be renamed to, for a copy: what its files name by absolute path lies there."""
+
+    def here(self, path: Path) -> Path:
+        """Return a path that a file of the environment names, as it is found now: inside the copy, for a copy."""
+        if self.final is not None and path.is_relative_to(self.final):
+            return self.prefix / path.relative_to(self.final)
+        return path
 
 
 def resolve(named: str | Path, search_path: str | None = None, cwd: Path | None = None) -> Target:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from packaging.utils import canonicalize_name
 
 from envdoctor.model.frozen import frozen
+from envdoctor.probes.venv.installed_files import BYTECODE
 
 # Files a RECORD lists without a hash (packaging.python.org, "Recording installed projects").
 _UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
@@ -65,7 +66,7 @@ def _claim(row: list[str], owner: str, info: Path, site: Path, venv: Path, claim
         harmless = full.parent == info and full.name in _UNHASHED
         return (
             None
-            if harmless or path.endswith(".pyc")
+            if harmless or path.endswith(BYTECODE)
             else Fault(owner=owner, path=path, problem="has no hash in RECORD")
         )
     if algorithm != "sha256":

@@ -1,26 +1,81 @@
-"""What the checks say of a venv that was just built, before it is swapped in."""
+"""What the checks find in a venv that is about to be swapped in, compared with what they found in the old one."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from envdoctor.doctor.examine import examine
+from envdoctor.doctor.examine import judge, take_fingerprint
+from envdoctor.facts.context import Options
 from envdoctor.facts.host import Host
+from envdoctor.facts.target import resolve
+from envdoctor.model.finding import Finding, Remediation
+from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.model.profile import Profile
 from envdoctor.standards.lock import Lock
 
 # Findings about the venv itself (ED1xx interpreter to ED4xx distributions). A cold cache, a missing GPU, a drifted
-# source file are the machine's and the project's: a new venv neither causes nor mends them.
+# source file are the machine's and the project's: a new venv neither causes nor fixes them.
 OF_THE_VENV = ("ED1", "ED2", "ED3", "ED4")
 # What the shell adds to a process is not the copy's fault either.
 _OF_THE_SHELL = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "PYTHONHOME")
 
 
-def objections(venv: Path, host: Host, profile: Profile | None, lock: Lock | None) -> tuple[str, ...]:
-    """Return "CODE title: subject" of every error that the checks find in the venv itself."""
+def facts_of(venv: Path, host: Host, final: Path | None = None) -> Fingerprint:
+    """Return the facts of a venv, without what the shell adds.
+
+    final: the path that a copy will be renamed to; its scripts and .pth files already name that one.
+    """
     environ = {name: value for name, value in host.environ.items() if name not in _OF_THE_SHELL}
-    found = examine(venv, replace(host, environ=environ), profile=profile, lock=lock, ask_nvml=False)
-    return tuple(
-        f"{finding.code} {finding.title} ({finding.subject})"
-        for finding in found.verdict.findings
+    target = replace(resolve(venv), final=final)
+    return take_fingerprint(target, replace(host, environ=environ), Options(ask_nvml=False))
+
+
+def blocking_findings(
+    facts: Fingerprint, profile: Profile | None, lock: Lock | None, final: Path | None = None
+) -> tuple[Finding, ...]:
+    """Return every error that the checks find in the venv itself, a copy's with the path it will be renamed to."""
+    found = tuple(
+        finding
+        for finding in judge(facts, profile, lock).findings
         if finding.severity == "error" and finding.code.startswith(OF_THE_VENV)
+    )
+    if final is None:
+        return found
+    return tuple(_moved(finding, facts.target, str(final)) for finding in found)
+
+
+def added(after: Sequence[Finding], before: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Return the findings that were not there before, compared by code and subject.
+
+    A subject can list several names: a finding that lists some of those that were there before is the same one.
+    """
+    known = {(finding.code, name) for finding in before for name in _subjects(finding)}
+    return tuple(finding for finding in after if not all((finding.code, name) in known for name in _subjects(finding)))
+
+
+def line(finding: Finding) -> str:
+    """Return "CODE title (subject)"."""
+    return f"{finding.code} {finding.title} ({finding.subject})"
+
+
+def _subjects(finding: Finding) -> list[str]:
+    return finding.subject.split(", ")
+
+
+def _moved(finding: Finding, old: str, new: str) -> Finding:
+    def texts(values: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(value.replace(old, new) for value in values)
+
+    remedy = finding.remediation
+    return replace(
+        finding,
+        title=finding.title.replace(old, new),
+        subject=finding.subject.replace(old, new),
+        evidence=texts(finding.evidence),
+        remediation=Remediation(
+            text=remedy.text.replace(old, new),
+            commands=texts(remedy.commands),
+            safe=remedy.safe,
+            by_hand=texts(remedy.by_hand),
+        ),
     )

@@ -46,8 +46,8 @@ def read_promises(venv: Path, listen: Listener, known: Mapping[Mark, str]) -> Pr
         if unread:
             torn[distribution_of(info)] = f"has no {' and no '.join(unread)}"
     faults += hash_all([claim for claim in claims if known.get(mark_of(claim.path)) != claim.digest], listen)
-    # Rows without a hash (RECORD itself, bytecode) are only held against existence, and only where they count.
-    escaping = {(fault.owner, fault.path) for fault in faults if "leads out" in fault.problem}
+    # A row without a hash states nothing that a file could differ from: virtualenv lists folders and notes so.
+    escaping = {(fault.owner, fault.path) for fault in faults if fault.problem.startswith(("leads out", "has no hash"))}
     faults = [fault for fault in faults if (fault.owner, fault.path) not in escaping]
     return Promises(claims=claims, faults=faults, torn=torn)
 

@@ -3,11 +3,10 @@
 import time
 from datetime import UTC, datetime
 
-from envdoctor.errors import RestoreError
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
 from envdoctor.stack.build import build
-from envdoctor.stack.restore import Examine, Prepared
+from envdoctor.stack.restore import Prepared, failed_checks, refuse_failed
 from envdoctor.stack.verify import Verified, refuse, verify
 from envdoctor.swap.store import remove_tree
 from envdoctor.swap.transaction import opened, system_errors
@@ -24,7 +23,7 @@ class Rehearsed:
     seconds: float
 
 
-def rehearse(prepared: Prepared, examine: Examine, listen: Listener) -> Rehearsed:
+def rehearse(prepared: Prepared, listen: Listener) -> Rehearsed:
     """Build, verify and examine a copy of what is to be had, and remove it again; the venv is not touched.
 
     Raises RestoreError for what would have stopped a restore, but not for packages that are not to be had.
@@ -42,15 +41,7 @@ def rehearse(prepared: Prepared, examine: Examine, listen: Listener) -> Rehearse
             refuse(verified, "the new venv")
             if not plan.unavailable:
                 listen(Event(phase="check", text="examining the copy"))
-                _refuse_ill(examine(folder))
+                refuse_failed(failed_checks(prepared, folder))
         finally:
             remove_tree(folder)
     return Rehearsed(verified=verified, examined=not plan.unavailable, seconds=time.monotonic() - started)
-
-
-def _refuse_ill(against: tuple[str, ...]) -> None:
-    if against:
-        raise RestoreError(
-            f"the checks speak against the new venv: {'; '.join(against)}",
-            "the lock itself is at fault if this stays so; correct the profile or its lock",
-        )

@@ -3,8 +3,7 @@
 import json
 import shlex
 import shutil
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,12 +13,12 @@ from envdoctor import __version__
 from envdoctor.analysis.context import Case
 from envdoctor.analysis.damage import site_relative
 from envdoctor.analysis.file_conflicts import contests
-from envdoctor.doctor.examine import take_fingerprint
 from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.errors import RestoreError, TargetError
 from envdoctor.facts.host import Host
-from envdoctor.facts.target import resolve
 from envdoctor.model.events import Event, Listener
+from envdoctor.model.finding import Finding
+from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.model.frozen import frozen
 from envdoctor.model.plan import Interpreter, PlannedPackage
 from envdoctor.model.profile import Profile
@@ -27,7 +26,7 @@ from envdoctor.model.wording import counted
 from envdoctor.stack import interpreters
 from envdoctor.stack.build import install
 from envdoctor.stack.claims import Fault
-from envdoctor.stack.examination import objections
+from envdoctor.stack.examination import added, blocking_findings, facts_of, line
 from envdoctor.stack.plan import same
 from envdoctor.stack.record_audit import (
     Mark,
@@ -38,7 +37,7 @@ from envdoctor.stack.record_audit import (
     read_promises,
     verified_by,
 )
-from envdoctor.stack.repair_plan import Mending, RepairPlan, Verdict, mend
+from envdoctor.stack.repair_plan import Changes, Conflict, Reinstall, RepairPlan, plan_changes
 from envdoctor.stack.restore import refuse_no_venv
 from envdoctor.stack.verify import Verified, refuse
 from envdoctor.standards.lock import Lock, LockedPackage
@@ -94,8 +93,8 @@ class Prepared:
     proven: Mapping[Mark, str]
     """Files that were as recorded, and their hash: their links in the copy need no second reading."""
     torn: frozenset[str]
-    objected: frozenset[str]
-    """What the checks say of the venv as it is."""
+    before: tuple[Finding, ...]
+    """Errors that the checks find in the venv as it is."""
     verified: Verified
     """The venv as it is."""
 
@@ -105,8 +104,8 @@ class Repaired:
     """The copy that was swapped in."""
 
     verified: Verified
-    remaining: tuple[str, ...]
-    """Errors of the venv that no reinstall mends."""
+    remaining: tuple[Finding, ...]
+    """Errors of the venv that no reinstall fixes."""
 
 
 def prepare(request: Request, host: Host, listen: Listener) -> Prepared:
@@ -114,7 +113,9 @@ def prepare(request: Request, host: Host, listen: Listener) -> Prepared:
     store = Store.of(request.target)
     refuse_no_venv(store.target)
     if not (store.target / "pyvenv.cfg").is_file():
-        raise TargetError(f"there is no venv at {store.target}", "`envdoctor restore --profile P` makes one")
+        raise TargetError(
+            f"there is no venv at {store.target}", "name the venv to repair: `envdoctor repair --venv PATH`"
+        )
     uv = uv_tool.locate(host.environ, host.cwd)
     interpreter = _interpreter(request, store.target, host)
     pins = request.lock.select(interpreter.markers) if request.lock else {}
@@ -124,19 +125,21 @@ def prepare(request: Request, host: Host, listen: Listener) -> Prepared:
     pip = with_wheelhouses(pip, chosen((), request.file, host.cwd) if request.file else ())
     configured = index_config.configured(uv, pip, host.home, interpreter.path)
     found = read.graph
-    mending = mend(found, _verdicts(request, host, store.target), present, pins, read.torn)
-    packages = _located(request, uv, mending, pins, interpreter, configured)
+    facts = facts_of(store.target, host)
+    before = blocking_findings(facts, request.profile, request.lock)
+    changes = plan_changes(found, _conflicts(request, facts), present, pins, read.torn)
+    packages = _located(request, uv, changes, pins, interpreter, configured)
     expected = {name: item.version for name, item in present.items()}
-    expected = {name: version for name, version in expected.items() if name not in {r.name for r in mending.removals}}
-    expected |= {item.name: item.version for item in mending.reinstalls}
+    expected = {name: version for name, version in expected.items() if name not in {r.name for r in changes.removals}}
+    expected |= {item.name: item.version for item in changes.reinstalls}
     plan = RepairPlan(
         target=str(store.target),
         profile=request.profile.name if request.profile else "",
-        mending=mending,
+        changes=changes,
         packages=packages,
         total_packages=len(expected),
         total_bytes=sum(found.bytes.values()),
-        restore_instead=_restore_instead(request, mending, sum(found.bytes.values()), len(expected)),
+        restore_instead=_restore_instead(request, changes, sum(found.bytes.values()), len(expected)),
         users=users(store.target, host.proc),
         keep=str(store.next_generation()),
     )
@@ -150,13 +153,13 @@ def prepare(request: Request, host: Host, listen: Listener) -> Prepared:
         sources=configured,
         proven=kept_files(read),
         torn=frozenset(read.torn),
-        objected=frozenset(_objections(request, host, store.target, store.target)),
+        before=before,
         verified=verified_by(read, len(present)),
     )
 
 
 def carry_out(prepared: Prepared, listen: Listener) -> Exchanged[Repaired]:
-    """Copy, mend, verify, examine, swap. On any failure or interrupt the copy is removed and the venv is as it was."""
+    """Copy, repair, verify, examine, swap. On a failure or interrupt the copy is removed and the venv is as it was."""
     profile = prepared.plan.profile
     return exchange(prepared.store, "repair", profile, lambda copying: _make_copy(prepared, copying, listen), listen)
 
@@ -166,20 +169,15 @@ def _make_copy(prepared: Prepared, copying: Copying, listen: Listener) -> Repair
     listen(Event(phase="copy", text="linking every file of the venv into a copy"))
     linked_copy(target, folder)
     clock.lap("copy")
-    _mend_copy(prepared, folder, copying.descriptor, listen)
+    _repair_copy(prepared, folder, copying.descriptor, listen)
     clock.lap("build")
     read = read_promises(folder, listen, prepared.proven)
     refuse(_against(prepared, folder, read), "the repaired copy")
     clock.lap("verify")
     listen(Event(phase="check", text="examining the copy"))
-    remaining = _objections(prepared.request, prepared.host, folder, target)
-    new = [text for text in remaining if text not in prepared.objected or text.startswith(("ED2", "ED3"))]
-    if new:
-        raise RestoreError(
-            f"a repair does not mend this: {'; '.join(new)}",
-            f"rebuild the whole stack: `envdoctor restore --profile {prepared.request.profile_asked} "
-            f"--venv {shlex.quote(str(target))}`",
-        )
+    request = prepared.request
+    remaining = blocking_findings(facts_of(folder, prepared.host, target), request.profile, request.lock, target)
+    _refuse_new(added(remaining, prepared.before), prepared)
     clock.lap("check")
     _sign(prepared, folder)
     sync_file_system(folder)
@@ -187,8 +185,8 @@ def _make_copy(prepared: Prepared, copying: Copying, listen: Listener) -> Repair
     return Repaired(verified=verified_by(read, len(prepared.expected)), remaining=remaining)
 
 
-def _mend_copy(prepared: Prepared, folder: Path, descriptor: int, listen: Listener) -> None:
-    host, mending = prepared.host, prepared.plan.mending
+def _repair_copy(prepared: Prepared, folder: Path, descriptor: int, listen: Listener) -> None:
+    host, changes = prepared.host, prepared.plan.changes
     uv = uv_tool.locate(host.environ, host.cwd, keep_open=(descriptor,))
     config = folder / "pyvenv.cfg"
     before = config.read_bytes()
@@ -199,33 +197,48 @@ def _mend_copy(prepared: Prepared, folder: Path, descriptor: int, listen: Listen
         for info in site.glob("*.dist-info") if site else ():
             if distribution_of(info) == name:
                 shutil.rmtree(info)
-    old = [item.name for item in mending.removals]
-    old += [item.name for item in mending.reinstalls if item.before and item.name not in prepared.torn]
-    python = folder / "bin" / "python"
+    old = [item.name for item in changes.removals]
+    old += [item.name for item in changes.reinstalls if item.before and item.name not in prepared.torn]
     if old:
         listen(Event(phase="build", text=f"removing {', '.join(old)} from the copy"))
-        uv.run(("pip", "uninstall", "--quiet", "--python", python, *old))
-    install(
-        prepared.plan.packages,
-        prepared.pins,
-        prepared.sources,
-        uv,
-        folder,
-        listen,
-        offline=prepared.request.offline,
-    )
+        uv.run(("pip", "uninstall", "--quiet", "--python", folder / "bin" / "python", *old))
+    for last in (False, True):
+        _install(prepared, [item for item in changes.reinstalls if item.last is last], uv, folder, listen)
+    config.write_bytes(before)
+
+
+def _install(prepared: Prepared, items: Sequence[Reinstall], uv: Uv, folder: Path, listen: Listener) -> None:
+    names = {item.name for item in items}
+    packages = [package for package in prepared.plan.packages if package.name in names]
+    offline = prepared.request.offline
+    if packages:
+        install(packages, prepared.pins, prepared.sources, uv, folder, listen, offline=offline)
     loose = [
         f"{item.name} @ {item.wheel}" if item.wheel else f"{item.name}=={item.version}"
-        for item in mending.reinstalls
+        for item in items
         if item.name not in prepared.pins
     ]
     if loose:
         listen(Event(phase="build", text=f"installing {', '.join(loose)}"))
         reach = prepared.sources.everywhere
-        arguments = ["pip", "install", "--quiet", "--no-deps", "--no-build", "--python", str(python), *loose]
-        offline = ("--offline",) if prepared.request.offline else ()
-        uv.run([*arguments, *offline, *reach.arguments], extra=reach.variables)
-    config.write_bytes(before)
+        arguments = ["pip", "install", "--quiet", "--no-deps", "--no-build", "--python", str(folder / "bin/python")]
+        # Exact versions: whichever source has one may give it, also where the first index has only other versions.
+        arguments += ["--index-strategy", "unsafe-best-match", *(("--offline",) if offline else ()), *loose]
+        uv.run([*arguments, *reach.arguments], extra=reach.variables)
+
+
+def _refuse_new(new: Sequence[Finding], prepared: Prepared) -> None:
+    """Refuse a copy that has an error which the venv does not have."""
+    if not new:
+        return
+    remedy = new[0].remediation
+    commands = "".join(f"\n  {command}" for command in remedy.by_hand or remedy.commands)
+    profile = prepared.request.profile
+    named = f"--profile {prepared.request.profile_asked} --venv {shlex.quote(str(prepared.store.target))}"
+    raise RestoreError(
+        f"the repaired copy has an error that the venv does not have: {'; '.join(map(line, new))}",
+        f"rebuild the whole stack: `envdoctor restore {named}`" if profile else f"{remedy.text}{commands}",
+    )
 
 
 def _interpreter(request: Request, target: Path, host: Host) -> Interpreter:
@@ -234,63 +247,59 @@ def _interpreter(request: Request, target: Path, host: Host) -> Interpreter:
     if profile and not any(same(version_of(target), wanted) for wanted in profile.python.versions):
         raise RestoreError(
             f"{target} is made with Python {version or 'of unknown version'}, the profile {profile.name} wants "
-            f"{' or '.join(profile.python.versions)}: no reinstall mends that",
+            f"{' or '.join(profile.python.versions)}: no reinstall changes that",
             f"envdoctor restore --profile {request.profile_asked} --venv {shlex.quote(str(target))}",
         )
     return interpreters.choose(interpreters.Wanted(versions=(version,), patient=target), host.environ, host.home)
 
 
-def _verdicts(request: Request, host: Host, target: Path) -> list[Verdict]:
-    facts = take_fingerprint(resolve(str(target), host.environ.get("PATH")), replace(host, environ={}))
+def _conflicts(request: Request, facts: Fingerprint) -> list[Conflict]:
     case = Case(facts=facts, profile=request.profile, lock=request.lock)
     return [
-        Verdict(
+        Conflict(
             owners=tuple(name for name, _ in contest.owners),
             wanted=contest.wanted,
             told_by=contest.told_by,
             path=site_relative(contest.paths[0].path),
+            # Of a module that only one of them can install, that the others are required is metadata's word alone.
+            kept=frozenset() if contest.module else frozenset(name for name, _ in contest.required),
+            overwritten=bool(contest.foreign),
         )
         for contest in contests(case)
-        # A stray file that no code of its owners imports is nobody's harm. What something requires stays, but for a
-        # module that only one of them can install: that the others are required is then metadata's word alone.
-        if not contest.unused and (contest.module or not contest.required)
+        # A stray file that no code of its owners imports does no harm.
+        if not contest.unused
     ]
 
 
 def _located(
     request: Request,
     uv: Uv,
-    mending: Mending,
+    changes: Changes,
     pins: Mapping[str, LockedPackage],
     interpreter: Interpreter,
     configured: Sources,
 ) -> tuple[PlannedPackage, ...]:
-    wanted = [pins[item.name] for item in mending.reinstalls if item.name in pins]
+    wanted = [pins[item.name] for item in changes.reinstalls if item.name in pins]
     if not wanted:
         return ()
     backend = request.profile.lock.torch_backend if request.profile else ""
     found = wheel_origins.locate(uv, wanted, interpreter, configured, torch_backend=backend, offline=request.offline)
     if found.unavailable:
         first = found.unavailable[0]
-        raise RestoreError(f"{first.name} {first.version} is not to be had: {first.reason}", first.hint)
+        raise RestoreError(f"{first.name} {first.version} was not found: {first.reason}", first.hint)
     return tuple(
         PlannedPackage(name=package.name, version=package.version, source=found.sources[package.name])
         for package in wanted
     )
 
 
-def _restore_instead(request: Request, mending: Mending, total: int, packages: int) -> str:
-    again = sum(item.bytes for item in mending.reinstalls)
-    many = len(mending.reinstalls)
+def _restore_instead(request: Request, changes: Changes, total: int, packages: int) -> str:
+    again = sum(item.bytes for item in changes.reinstalls)
+    many = len(changes.reinstalls)
     if request.profile is None or (again <= total * _MOST and many <= packages * _MOST):
         return ""
     most = counted(many, "package", "is", "are") if many > packages * _MOST else "more than half of its bytes are"
     return f"{most} to be installed again, so a full restore is cheaper"
-
-
-def _objections(request: Request, host: Host, venv: Path, target: Path) -> tuple[str, ...]:
-    told = objections(venv, host, request.profile, request.lock)
-    return tuple(text.replace(str(venv), str(target)) for text in told)
 
 
 def _against(prepared: Prepared, folder: Path, read: Promises) -> Verified:

@@ -1,6 +1,7 @@
 """What a repair is going to do: which distributions go, which are installed again, and why; pure."""
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from packaging.version import Version
 
@@ -13,20 +14,24 @@ from envdoctor.swap.installed import Installed
 
 
 @frozen
-class Verdict:
-    """One set of owners that claim the same paths with different bytes, and the one that is meant."""
+class Conflict:
+    """One set of distributions that own the same paths with different contents, and the one that is wanted."""
 
     owners: tuple[str, ...]
     wanted: str
-    """Empty when it cannot be told."""
+    """Empty when it is not known."""
     told_by: str
     path: str
-    """One of the contested paths."""
+    """One of the paths."""
+    kept: frozenset[str] = frozenset()
+    """Owners that are not wanted and stay all the same, since another distribution requires them."""
+    overwritten: bool = False
+    """Some of the paths hold the contents of an owner that is not wanted, or of none."""
 
 
 @frozen
 class Removal:
-    """A distribution that goes, because another one is meant to own its paths."""
+    """A distribution that is uninstalled, because another one is the wanted owner of its paths."""
 
     name: str
     version: str
@@ -46,11 +51,13 @@ class Reinstall:
     """Recorded size of what is there now."""
     wheel: str = ""
     """URL of the local wheel it came from; empty for one that an index or the lock has."""
+    last: bool = False
+    """Installed after all others: it is the wanted owner of paths that another one, which stays, writes too."""
 
 
 @frozen
-class Mending:
-    """The changes that mend a venv; empty ones when it is whole."""
+class Changes:
+    """What a repair changes in a venv; empty when it is whole."""
 
     removals: tuple[Removal, ...]
     reinstalls: tuple[Reinstall, ...]
@@ -68,7 +75,7 @@ class RepairPlan:
     target: str
     profile: str
     """Empty: each distribution stays at its version."""
-    mending: Mending
+    changes: Changes
     packages: tuple[PlannedPackage, ...]
     """Pinned ones, with where each wheel comes from; the others come from the configured sources."""
     total_packages: int
@@ -80,19 +87,20 @@ class RepairPlan:
     """Where the venv as it is now will be kept."""
 
 
-def mend(
+def plan_changes(
     found: Graph,
-    contests: Sequence[Verdict],
+    conflicts: Sequence[Conflict],
     present: Mapping[str, Installed],
     pins: Mapping[str, LockedPackage],
     torn: Mapping[str, str],
-) -> Mending:
+) -> Changes:
     """Return the smallest set of changes.
 
-    `torn` are distributions whose own metadata is damaged, each with what is wrong. Raises RestoreError when the owner
-    that is meant cannot be told, or a damaged distribution did not come from an index.
+    `torn` are distributions whose own metadata is damaged, each with what is wrong. Raises RestoreError when a
+    reinstall would decide between owners of which the wanted one is not known, or a damaged distribution did not come
+    from an index.
     """
-    unwanted = _unwanted(contests, pins)
+    unwanted = _unwanted(conflicts, pins)
     reasons = dict(torn)
     for name, package in pins.items():
         if name not in present:
@@ -102,12 +110,18 @@ def mend(
     gone = frozenset(unwanted)
     changed = frozenset(name for name in reasons if name in present)
     needed = found.broken(gone) | found.lost(gone | changed)
-    chosen = cover(found, needed, frozenset(reasons), gone)
+    overwritten = _overwritten(conflicts, frozenset())
+    chosen = cover(found, needed, frozenset(reasons) | overwritten.keys(), gone)
+    # Of two owners that both stay, the wanted one is written after the other, whatever that one is reinstalled for.
+    last = _overwritten(conflicts, chosen)
+    reasons |= {name: reason for name, reason in last.items() if name not in reasons}
+    chosen |= last.keys()
     for name in chosen - reasons.keys():
         reasons[name] = _reason(found, name, gone)
     for name in sorted(chosen):
         _refuse_unreachable(name, present, pins)
-    return Mending(
+    _refuse_undecided(conflicts, chosen, pins)
+    return Changes(
         removals=tuple(
             Removal(name=name, version=present[name].version if name in present else "", reason=reason)
             for name, reason in sorted(unwanted.items())
@@ -120,32 +134,54 @@ def mend(
                 reason=reasons[name],
                 bytes=found.bytes.get(name, 0),
                 wheel="" if name in pins else _wheel(present[name]),
+                last=name in last,
             )
             for name in sorted(chosen)
         ),
     )
 
 
-def _unwanted(contests: Sequence[Verdict], pins: Mapping[str, LockedPackage]) -> dict[str, str]:
+def _unwanted(conflicts: Sequence[Conflict], pins: Mapping[str, LockedPackage]) -> dict[str, str]:
     unwanted: dict[str, str] = {}
-    for contest in contests:
-        names = " and ".join(contest.owners)
-        if not contest.wanted:
-            raise RestoreError(
-                f"{names} both own {contest.path} with different contents, and it cannot be told which one is meant",
-                "name the profile it should be (`envdoctor repair --profile P`), or uninstall the one that is not "
-                "meant and repair again",
-            )
-        for name in contest.owners:
-            if name != contest.wanted:
-                unwanted[name] = f"{contest.wanted} is meant to own their shared files ({contest.told_by})"
-    both = sorted((unwanted.keys() & pins.keys()) | (unwanted.keys() & {contest.wanted for contest in contests}))
+    for conflict in conflicts:
+        for name in conflict.owners if conflict.wanted else ():
+            if name != conflict.wanted and name not in conflict.kept:
+                unwanted[name] = f"{conflict.wanted} is the wanted owner of their shared files ({conflict.told_by})"
+    both = sorted((unwanted.keys() & pins.keys()) | (unwanted.keys() & {conflict.wanted for conflict in conflicts}))
     if both:
         raise RestoreError(
-            f"{' and '.join(both)} must go for one reason and stay for another, so it cannot be told what is meant",
-            "restore the whole profile: `envdoctor restore --profile P`",
+            f"{' and '.join(both)} must be uninstalled for one reason and stay for another, so the wanted state is not "
+            "known",
+            "uninstall the distributions that are not wanted, then run `envdoctor repair` again",
         )
     return unwanted
+
+
+def _overwritten(conflicts: Sequence[Conflict], chosen: AbstractSet[str]) -> dict[str, str]:
+    """Return wanted owner -> reason where an owner that stays overwrote its files, or is going to."""
+    return {
+        conflict.wanted: f"{' and '.join(sorted(conflict.kept))} also writes some of its files, and stays since it is "
+        "required"
+        for conflict in conflicts
+        if conflict.wanted and conflict.kept and (conflict.overwritten or conflict.kept & chosen)
+    }
+
+
+def _refuse_undecided(
+    conflicts: Sequence[Conflict], chosen: AbstractSet[str], pins: Mapping[str, LockedPackage]
+) -> None:
+    """Refuse to reinstall one of several owners when the wanted one is not known: it would get the shared files."""
+    for conflict in conflicts:
+        if conflict.wanted or not chosen & set(conflict.owners):
+            continue
+        names = " and ".join(conflict.owners)
+        profile = (
+            "" if pins else ", or name the profile that pins the wanted one (`envdoctor repair --profile PROFILE`)"
+        )
+        raise RestoreError(
+            f"{names} both own {conflict.path} with different contents, and it is not known which one is wanted",
+            f"uninstall the one that is not wanted, then run `envdoctor repair` again{profile}",
+        )
 
 
 def _reason(found: Graph, name: str, gone: frozenset[str]) -> str:
@@ -168,8 +204,8 @@ def _refuse_unreachable(name: str, present: Mapping[str, Installed], pins: Mappi
     item = present.get(name)
     if item is None or not item.version:
         raise RestoreError(
-            f"{name} is damaged and its version cannot be told, so it is not known what to install",
-            "restore a profile, or remove its dist-info folder and install it again",
+            f"{name} is damaged and states no version, so it is not known what to install",
+            "remove its dist-info folder and install it again",
         )
     if item.note and not _wheel(item):
         raise RestoreError(

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field
 from datetime import UTC, datetime
@@ -35,9 +35,6 @@ from envdoctor.wheels import uv as uv_tool
 from envdoctor.wheels.index_config import Sources
 from envdoctor.wheels.uv import Uv
 from envdoctor.wheels.wheelhouse import with_wheelhouses
-
-Examine = Callable[[Path], tuple[str, ...]]
-"""Examines a built venv and returns what speaks against it."""
 
 
 @frozen
@@ -151,16 +148,16 @@ def prepare(request: Request, host: Host) -> Prepared:
     )
 
 
-def already_in_place(prepared: Prepared, examine: Examine, listen: Listener) -> Verified | None:
+def already_in_place(prepared: Prepared, listen: Listener) -> Verified | None:
     """Return the verification when the venv holds exactly the lock and the checks agree; None when it does not."""
     plan = prepared.plan
     if not plan.exists or plan.changes or not planning.same(plan.old_interpreter, plan.interpreter.version):
         return None
     verified = verify(prepared.store.target, prepared.locked, listen, strict=False)
-    return None if verified.faults or examine(prepared.store.target) else verified
+    return None if verified.faults or failed_checks(prepared, prepared.store.target) else verified
 
 
-def carry_out(prepared: Prepared, examine: Examine, listen: Listener) -> Restored:
+def carry_out(prepared: Prepared, listen: Listener) -> Restored:
     """Build, verify, examine, swap. On any failure or interrupt the copy is removed and the old venv is as it was."""
     plan, store = prepared.plan, prepared.store
     if plan.unavailable:
@@ -175,7 +172,7 @@ def carry_out(prepared: Prepared, examine: Examine, listen: Listener) -> Restore
 
     def make(copying: Copying) -> Verified:
         nonlocal using
-        verified = _make_copy(prepared, copying, examine, listen)
+        verified = _make_copy(prepared, copying, listen)
         # The build took its time: who uses the venv now?
         using = users(store.target, prepared.host.proc)
         _refuse_in_use(prepared, using)
@@ -202,7 +199,7 @@ def _refuse_in_use(prepared: Prepared, using: tuple[User, ...]) -> None:
         )
 
 
-def _make_copy(prepared: Prepared, copying: Copying, examine: Examine, listen: Listener) -> Verified:
+def _make_copy(prepared: Prepared, copying: Copying, listen: Listener) -> Verified:
     host, folder, clock = prepared.host, copying.folder, copying.clock
     uv = uv_tool.locate(host.environ, host.cwd, keep_open=(copying.descriptor,))
     build(prepared.plan, prepared.locked, prepared.sources, uv, folder, listen)
@@ -210,22 +207,37 @@ def _make_copy(prepared: Prepared, copying: Copying, examine: Examine, listen: L
     with ThreadPoolExecutor(2) as beside:
         # Hashing leaves the interpreter free: the checks, and the writing out that the swap needs, go on beside it.
         writing = beside.submit(sync_file_system, folder)
-        examining = beside.submit(examine, folder)
+        examining = beside.submit(failed_checks, prepared, folder)
         verified = verify(folder, prepared.locked, listen)
         refuse(verified, "the new venv")
         clock.lap("verify")
         listen(Event(phase="check", text="examining the copy"))
         writing.result()
-        against = examining.result()
-    if against:
-        raise RestoreError(
-            f"the checks speak against the new venv: {'; '.join(against)}",
-            "the lock itself is at fault if this stays so; correct the profile or its lock",
-        )
+        refuse_failed(examining.result())
     clock.lap("check")
     _sign(prepared, folder)
     clock.lap("sync")
     return verified
+
+
+def failed_checks(prepared: Prepared, venv: Path) -> tuple[str, ...]:
+    """Return one line for each error that the checks find in the venv itself, with the venv at its final path."""
+    # Every check comes with this; it is loaded while the copy's files are being hashed.
+    from envdoctor.stack.examination import blocking_findings, facts_of, line  # noqa: PLC0415
+
+    final = prepared.store.target
+    facts = facts_of(venv, prepared.host, final)
+    request = prepared.request
+    return tuple(map(line, blocking_findings(facts, request.file.profile, request.lock, final)))
+
+
+def refuse_failed(failed: tuple[str, ...]) -> None:
+    """Raise RestoreError when there are any of those lines."""
+    if failed:
+        raise RestoreError(
+            f"the rebuilt venv fails these checks: {'; '.join(failed)}",
+            "correct the profile or its lock: the wheels are as locked, so another build gives the same result",
+        )
 
 
 def _sign(prepared: Prepared, folder: Path) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Literal
+from urllib.parse import unquote
 
 Fault = Literal["slow", "truncated", "missing", "changed", "cut", "unsized", "forbidden"]
 """slow: a little at a time; truncated: fewer bytes than announced, connection closed; missing: 404;
@@ -81,7 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Keep the test output quiet; requests are kept in `Index.requests`."""
 
     def _answer(self, *, body: bool) -> None:
-        parts = [part for part in self.path.split("?")[0].split("/") if part]
+        parts = [unquote(part) for part in self.path.split("?")[0].split("/") if part]
         if len(parts) == 2 and parts[0] == "simple":
             self._page(parts[1], body=body)
         elif len(parts) == 2 and parts[0] == "files":

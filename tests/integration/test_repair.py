@@ -84,7 +84,7 @@ REMOVED = ["nvidia-nccl-cu13"]
         ),
     ],
 )
-def test_the_smallest_set_that_mends(stack: Stack, break_it: "object", removed: list[str], profile: bool) -> None:  # noqa: FBT001
+def test_the_smallest_set_that_repairs(stack: Stack, break_it: "object", removed: list[str], profile: bool) -> None:  # noqa: FBT001
     whole = state(stack.venv)
     break_it(stack)  # type: ignore[operator]
     broken = tree_state(stack.venv)
@@ -92,10 +92,10 @@ def test_the_smallest_set_that_mends(stack: Stack, break_it: "object", removed: 
     answer = stack.run(*(WITH_PROFILE if profile else REPAIR), "--json")
     assert answer.code == 0, answer.err
     document = json.loads(answer.out)
-    mending = document["plan"]["mending"]
+    changes = document["plan"]["changes"]
     assert document["status"] == "repaired"
-    assert [item["name"] for item in mending["removals"]] == removed
-    assert [item["name"] for item in mending["reinstalls"]] == ["nvidia-nccl-cu12"]
+    assert [item["name"] for item in changes["removals"]] == removed
+    assert [item["name"] for item in changes["reinstalls"]] == ["nvidia-nccl-cu12"]
     assert _content(state(stack.venv)) == _content(whole)
     kept = Path(document["result"]["kept"].replace("FOLDER", str(stack.folder)))
     assert tree_state(kept) == broken
@@ -118,7 +118,8 @@ def test_what_it_says(stack: Stack) -> None:
     assert planned.out == (
         "envdoctor repair  FOLDER/venv   profile small\n"
         "\n"
-        "  remove     nvidia-nccl-cu13 2.1: nvidia-nccl-cu12 is meant to own their shared files (pinned by the lock)\n"
+        "  remove     nvidia-nccl-cu13 2.1: nvidia-nccl-cu12 is the wanted owner of their shared files "
+        "(pinned by the lock)\n"
         "  reinstall  nvidia-nccl-cu12 2.1: libnccl.so.2 is not as recorded; 1 more go with what is removed\n"
         "\n"
         f"  1 of 5 packages installed again, {_sizes(planned.out)}\n"
@@ -174,18 +175,23 @@ def test_torchs_own_requirement_tells_which_owner_is_meant(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("profile", [False, True], ids=["no profile", "a profile without either"])
-def test_it_refuses_when_it_cannot_tell_which_owner_is_meant(stack: Stack, profile: bool) -> None:  # noqa: FBT001
+def test_it_refuses_when_a_reinstall_would_choose_the_owner(stack: Stack, profile: bool) -> None:  # noqa: FBT001
     venv = Venv(prefix=stack.venv)
     for name in ("one", "two"):
-        wheel = make_wheel(stack.folder / "other", name, "1.0", files={"shared/data.so": name})
+        wheel = make_wheel(stack.folder / "other", name, "1.0", files={"shared/data.so": name, f"{name}/own.py": ""})
         install(venv, wheel, cache=stack.folder / "other-cache")
+    (venv.site_packages / "one/own.py").unlink()
     before = tree_state(stack.folder / "venv")
     answer = stack.run(*(WITH_PROFILE if profile else REPAIR))
     assert (answer.code, answer.out) == (4, "")
     assert answer.err.rpartition("error: ")[2] == (
-        "one and two both own shared/data.so with different contents, and it cannot be told which one is meant\n\n"
-        "hint: name the profile it should be (`envdoctor repair --profile P`), or uninstall the one that is not "
-        "meant and repair again\n"
+        "one and two both own shared/data.so with different contents, and it is not known which one is wanted\n\n"
+        "hint: uninstall the one that is not wanted, then run `envdoctor repair` again"
+        + (
+            "\n"
+            if profile
+            else ", or name the profile that pins the wanted one (`envdoctor repair --profile PROFILE`)\n"
+        )
     )
     assert tree_state(stack.venv) == before
     assert not (stack.store / "journal.json").exists()
@@ -225,7 +231,7 @@ def test_one_big_package_is_told_by_its_bytes(tmp_path: Path) -> None:
     )
 
 
-def test_what_no_reinstall_mends_is_not_called_whole(tmp_path: Path) -> None:
+def test_what_no_reinstall_fixes_is_named_with_its_fix(tmp_path: Path) -> None:
     stack = make_stack(tmp_path)
     needy = make_wheel(tmp_path / "wheels", "needy", "1", requires=["absent>=1"])
     make_venv(stack.venv, *stack.wheels, needy, cache=stack.cache)
@@ -233,14 +239,16 @@ def test_what_no_reinstall_mends_is_not_called_whole(tmp_path: Path) -> None:
     answer = stack.run(*REPAIR)
     assert answer.code == 4, answer.err
     first, *rest = answer.out.splitlines()
-    assert first.startswith("FOLDER/venv is not mended: 4 packages, ")
-    assert first.endswith(" are as recorded, and still")
+    assert first.startswith("FOLDER/venv needs no reinstall: 4 packages, ")
+    assert first.endswith(" are as recorded")
     assert rest == [
-        "no reinstall mends this: ED406 absent is not installed; needy 1 requires absent>=1 (absent)",
-        "what mends it: envdoctor check FOLDER/venv",
+        "",
+        "no reinstall fixes ED406: absent is not installed; needy 1 requires absent>=1 (absent)",
+        "  fix: install what is missing",
+        "       uv pip install --python FOLDER/venv/bin/python 'absent>=1'",
     ]
     document = json.loads(stack.run(*REPAIR, "--json").out)
-    assert (document["status"], len(document["remaining"])) == ("not mended", 1)
+    assert (document["status"], len(document["remaining"])) == ("not repaired", 1)
     assert tree_state(stack.venv) == before
 
 

@@ -261,9 +261,9 @@ def test_the_checks_have_the_last_word(tmp_path: Path) -> None:
     answer = stack.restore()
     assert answer.code == 4
     assert answer.err.endswith(
-        "error: the checks speak against the new venv: ED404 torch is 2.13.0+cu130; the profile wants "
+        "error: the rebuilt venv fails these checks: ED404 torch is 2.13.0+cu130; the profile wants "
         "2.13.0+cpu (torch)\nFOLDER/venv is as it was\n\n"
-        "hint: the lock itself is at fault if this stays so; correct the profile or its lock\n"
+        "hint: correct the profile or its lock: the wheels are as locked, so another build gives the same result\n"
     )
     assert tree_state(stack.venv) == before
 

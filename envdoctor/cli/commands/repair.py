@@ -2,6 +2,7 @@
 
 import json as json_module
 import shlex
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -24,6 +25,7 @@ from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import RestoreError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.model.codec import encode
+from envdoctor.model.finding import Finding
 from envdoctor.model.wording import counted
 from envdoctor.report.plan_text import MEANWHILE, kept_lines, size
 from envdoctor.stack import repair as repairing
@@ -44,11 +46,11 @@ def repair(
     output_format: FormatOption = "text",
     json: JsonOption = False,
 ) -> int:
-    """Mend a venv with the fewest reinstalls, on a copy that is verified and swapped in; the old venv is kept.
+    """Repair a venv with the fewest reinstalls, on a copy that is verified and swapped in; the old venv is kept.
 
     With a profile its pinned versions are put back; without one each package stays at its version. What the lock does
-    not have is left alone. Exit codes: 0 repaired or nothing to repair, 2 bad input, 4 failed, no reinstall mends it or
-    it cannot be told what is meant, the venv as it was, 130 declined or interrupted.
+    not have is left alone. Exit codes: 0 repaired or nothing to repair, 2 bad input, 4 failed, or no reinstall fixes
+    it, or the wanted owner of a file is not known, the venv as it was, 130 declined or interrupted.
     """
     as_json = json or output_format == "json"
     workspace = Workspace.open(one_venv(venv, venv_option), profile)
@@ -64,7 +66,7 @@ def repair(
             recover_first(Store.of(target), listen)
         identity = durable.inode(Store.of(target).witness)
         prepared = repairing.prepare(request, host, listen)
-    if not prepared.plan.mending.needed:
+    if not prepared.plan.changes.needed:
         return _nothing_to_reinstall(prepared, as_json=as_json)
     if dry_run:
         _write(as_json, _plan_text(prepared.plan, prepared.request.profile_asked), prepared.plan, {"status": "planned"})
@@ -74,7 +76,7 @@ def repair(
         say(f"{prepared.plan.target} is as it was")
         return ExitCode.INTERRUPTED
     done = _carry_out(prepared, identity)
-    result = {"kept": str(done.kept), "remaining": list(done.made.remaining), "seconds": dict(done.seconds)}
+    result = {"kept": str(done.kept), "remaining": encode(done.made.remaining), "seconds": dict(done.seconds)}
     _write(as_json, _outcome(prepared, done), prepared.plan, {"status": "repaired", "result": result})
     return ExitCode.OK
 
@@ -99,27 +101,24 @@ def _carry_out(prepared: Prepared, identity: int | None) -> Exchanged[Repaired]:
 def _nothing_to_reinstall(prepared: Prepared, *, as_json: bool) -> int:
     verified = prepared.verified
     counts = f"{counted(verified.distributions, 'package')}, {counted(verified.files, 'file')} ({size(verified.bytes)})"
-    plan, remaining = prepared.plan, sorted(prepared.objected)
+    plan, remaining = prepared.plan, prepared.before
     if not remaining:
         text = f"{plan.target} needs no repair: {counts} are as recorded\n"
         _write(as_json, text, plan, {"status": "nothing to repair"})
         return ExitCode.OK
-    named = f" --profile {prepared.request.profile_asked}" if plan.profile else ""
-    lines = [f"{plan.target} is not mended: {counts} are as recorded, and still"]
-    lines += [f"no reinstall mends this: {text}" for text in remaining]
-    lines += [f"what mends it: envdoctor check {shlex.quote(plan.target)}{named}"]
-    _write(as_json, "\n".join(lines) + "\n", plan, {"status": "not mended", "remaining": remaining})
+    lines = [f"{plan.target} needs no reinstall: {counts} are as recorded", *_remaining_lines(remaining)]
+    _write(as_json, "\n".join(lines) + "\n", plan, {"status": "not repaired", "remaining": encode(remaining)})
     return ExitCode.RESTORE_FAILED
 
 
 def _plan_text(plan: RepairPlan, profile: str) -> str:
     lines = [f"envdoctor repair  {plan.target}   {f'profile {plan.profile}' if plan.profile else 'no profile'}", ""]
-    lines += [f"  remove     {item.name} {item.version}: {item.reason}" for item in plan.mending.removals]
-    for item in plan.mending.reinstalls:
+    lines += [f"  remove     {item.name} {item.version}: {item.reason}" for item in plan.changes.removals]
+    for item in plan.changes.reinstalls:
         change = f"{item.before} -> {item.version}" if item.before not in ("", item.version) else item.version
         lines.append(f"  reinstall  {item.name} {change}: {item.reason}")
-    again = sum(item.bytes for item in plan.mending.reinstalls)
-    counts = f"{len(plan.mending.reinstalls)} of {counted(plan.total_packages, 'package')}"
+    again = sum(item.bytes for item in plan.changes.reinstalls)
+    counts = f"{len(plan.changes.reinstalls)} of {counted(plan.total_packages, 'package')}"
     lines += [
         "",
         f"  {counts} installed again, {size(again)} of {size(plan.total_bytes)}",
@@ -137,13 +136,27 @@ def _plan_text(plan: RepairPlan, profile: str) -> str:
 def _outcome(prepared: Prepared, done: Exchanged[Repaired]) -> str:
     plan, verified = prepared.plan, done.made.verified
     changed = (
-        f"{counted(len(plan.mending.removals), 'package')} removed, {len(plan.mending.reinstalls)} installed again"
+        f"{counted(len(plan.changes.removals), 'package')} removed, {len(plan.changes.reinstalls)} installed again"
     )
     files = f"{counted(verified.files, 'file')} ({size(verified.bytes)})"
     lines = [f"repaired {plan.target}: {changed}; {files} verified by sha256"]
-    lines += [f"no reinstall mends this: {text}" for text in done.made.remaining]
+    lines += _remaining_lines(done.made.remaining)
     lines += kept_lines(prepared.store.target, done.kept, plan.users) if done.kept else []
     return "\n".join(lines) + "\n"
+
+
+def _remaining_lines(findings: Sequence[Finding]) -> list[str]:
+    """Return what no reinstall fixes, each with its own fix."""
+    lines: list[str] = []
+    for finding in findings:
+        remedy = finding.remediation
+        lines += [
+            "",
+            f"no reinstall fixes {finding.code}: {finding.title} ({finding.subject})",
+            f"  fix: {remedy.text}",
+        ]
+        lines += [f"       {command}" for command in remedy.by_hand or remedy.commands]
+    return lines
 
 
 def _write(as_json: bool, text: str, plan: RepairPlan, rest: dict[str, object]) -> None:

@@ -148,7 +148,7 @@ def _rehearse(prepared: Prepared, *, as_json: bool) -> int:
 
     say(plan_text(prepared.plan))
     with progress() as listen, stoppable():
-        done = rehearse(prepared, _examiner(prepared), listen)
+        done = rehearse(prepared, listen)
     _write(as_json, rehearsed_text(prepared.plan, done), prepared, {"status": "rehearsed", "result": encode(done)})
     return ExitCode.RESTORE_FAILED if prepared.plan.unavailable else ExitCode.OK
 
@@ -157,7 +157,7 @@ def _in_place(prepared: Prepared) -> Verified | None:
     from envdoctor.cli.progress import progress
 
     with progress() as listen:
-        return restoring.already_in_place(prepared, _examiner(prepared), listen)
+        return restoring.already_in_place(prepared, listen)
 
 
 def _say_in_place(prepared: Prepared, verified: Verified, *, yes: bool, as_json: bool) -> int:
@@ -190,24 +190,12 @@ def _carry_out(prepared: Prepared) -> Restored:
 
     try:
         with progress() as listen, stoppable():
-            return restoring.carry_out(prepared, _examiner(prepared), listen)
+            return restoring.carry_out(prepared, listen)
     except RestoreError as error:
         raise RestoreError(f"{error.message}\n{_state(prepared)}", error.hint) from error
     except KeyboardInterrupt:
         say(f"\n{_state(prepared)}")
         raise
-
-
-def _examiner(prepared: Prepared) -> restoring.Examine:
-    request = prepared.request
-
-    def examine(venv: Path) -> tuple[str, ...]:
-        # Every check comes with this; it is loaded while the copy's files are being hashed.
-        from envdoctor.stack.examination import objections
-
-        return objections(venv, prepared.host, request.file.profile, request.lock)
-
-    return examine
 
 
 def _state(prepared: Prepared) -> str:

@@ -1,6 +1,7 @@
 """sys.path as this interpreter would build it, without starting it."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def probe(reading: Reading) -> SearchPath:
     """Follow site.py: PYTHONPATH, standard library, venv, user site (not in an isolated venv), base, .pth folders."""
     python = reading.fact(Interpreter)
     environ = reading.host.environ
-    made = _Path()
+    made = _Path(here=reading.target.here)
     for item in environ.get("PYTHONPATH", "").split(os.pathsep) if environ.get("PYTHONPATH") else []:
         # An empty element means the current folder, as it does for every PATH-like variable.
         made.add(reading.host.cwd / item, "PYTHONPATH")
@@ -84,6 +85,8 @@ def _prefix_sites(prefix: Path, python: Interpreter, libraries: tuple[str, ...])
 class _Path:
     """sys.path under construction."""
 
+    here: Callable[[Path], Path]
+    """Where a folder that a .pth file names is found now."""
     entries: list[PathEntry] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     fatal: list[str] = field(default_factory=list)
@@ -121,7 +124,7 @@ class _Path:
             return
         for line in lines:
             if not line.startswith(("import ", "import\t", "#")):
-                self.add(folder / line, name)
+                self.add(self.here(folder / line), name)
 
 
 def _same(one: Path, other: Path) -> bool:
