@@ -27,6 +27,8 @@ class Case:
     lock: "Lock | None" = None
     profile_asked: str = ""
     """The profile as the user named it, by name or path; empty for its own name."""
+    required: tuple[str, ...] = ()
+    """Requirements that the command line asks for ("torch>=2.8"), each well-formed."""
 
     def wanted(self) -> "Profile":
         """Return the profile; raise DoesNotApplyError without one."""

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 Format = Literal["text", "json"]
 Color = Literal["auto", "always", "never"]
 
-_VENV_HELP = "A venv's folder or its interpreter. Default: $VIRTUAL_ENV, else ./.venv."
+_VENV_HELP = (
+    "A venv, its interpreter or a project with a .venv. Default: $VIRTUAL_ENV, $CONDA_PREFIX, or the nearest .venv."
+)
 VenvArgument = Annotated[str, typer.Argument(metavar="[VENV]", help=_VENV_HELP)]
 VenvOption = Annotated[str, typer.Option("--venv", metavar="VENV", help=_VENV_HELP)]
 ProfileOption = Annotated[
@@ -70,6 +72,28 @@ def one_venv(argument: str, option: str) -> str:
     if argument and option and argument != option:
         raise UsageError(f"two venvs are given: `{argument}` and `--venv {option}`", "give only one of them")
     return argument or option
+
+
+def requirements(lines: list[str]) -> tuple[str, ...]:
+    """Return the requirements of `--require`; raise UsageError for one that is not a name with version clauses."""
+    if not lines:
+        return ()
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    for line in lines:
+        try:
+            wanted = Requirement(line)
+        except InvalidRequirement as error:
+            raise UsageError(
+                f"`--require {line}` is not a requirement",
+                'name a distribution, with version clauses if need be: `--require "torch>=2.8"`',
+            ) from error
+        if wanted.url or wanted.extras or wanted.marker:
+            raise UsageError(
+                f"`--require {line}`: a URL, an extra or a marker cannot be looked up in an environment",
+                f"name the distribution and its version: `--require {wanted.name}`",
+            )
+    return tuple(lines)
 
 
 def waivers(ignored: list[str]) -> "tuple[Waiver, ...]":

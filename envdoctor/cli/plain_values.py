@@ -13,7 +13,10 @@ from typing import Any, Literal, Union, get_args, get_origin
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from envdoctor.errors import UsageError
+
 _SCALARS: tuple[object, ...] = (str, Path, int, float, bool)
+_VENV_PARAMETERS = ("venv", "venv_option")
 _NUMBERS = {int: "whole number", float: "number"}
 
 
@@ -23,6 +26,15 @@ class PlainCommand(TyperCommand):
     def get_params(self, ctx: Any) -> Any:
         """Return typer's parameters (the help option included) with the plain conversion put in."""
         return _with_plain_values(super().get_params(ctx))
+
+    def parse_args(self, ctx: Any, args: Any) -> Any:
+        """Parse, and refuse a venv that is given and empty: `check "$VENV"` must not mean another environment."""
+        rest = super().parse_args(ctx, args)
+        for name in _VENV_PARAMETERS:
+            source = ctx.get_parameter_source(name)
+            if source is not None and source.name == "COMMANDLINE" and ctx.params.get(name) == "":
+                raise UsageError("the venv is named by an empty text", "name a venv, or leave it out for the default")
+        return rest
 
 
 class PlainGroup(TyperGroup):

@@ -89,9 +89,11 @@ def judge(
     lock: "Lock | None" = None,
     ignore: "Iterable[Waiver]" = (),
     profile_asked: str = "",
+    required: tuple[str, ...] = (),
 ) -> Verdict:
     """Run every check over a fingerprint. Commands that are printed name the profile as it was asked for."""
-    return judge_case(Case(facts=fingerprint, profile=profile, lock=lock, profile_asked=profile_asked), ignore)
+    case = Case(facts=fingerprint, profile=profile, lock=lock, profile_asked=profile_asked, required=required)
+    return judge_case(case, ignore)
 
 
 def examine(

@@ -11,7 +11,8 @@ from envdoctor.doctor.heading import heading
 from envdoctor.errors import TargetError, UsageError
 from envdoctor.facts.context import Options, Reading
 from envdoctor.facts.host import Host
-from envdoctor.facts.target import Target, is_interpreter, looked_up, resolve
+from envdoctor.facts.locate import Located, locate, without_conda
+from envdoctor.facts.target import Target, is_interpreter, looked_up
 from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.model.header import Header
 from envdoctor.model.verdict import Verdict
@@ -53,31 +54,30 @@ class Workspace:
         return self.profile
 
     @cached_property
+    def located(self) -> Located:
+        """The environment and why it was taken. Raises TargetError when there is none."""
+        given = self.__dict__.get("target")
+        return Located(target=given) if given is not None else locate(self.named, self.host)
+
+    @cached_property
     def target(self) -> Target:
-        """The environment: the named one, else $VIRTUAL_ENV, else ./.venv. Raises TargetError when there is none."""
-        usual = self.host.cwd / ".venv"
-        named = self._asked or (str(usual) if usual.is_dir() else "")
-        if not named:
-            raise TargetError(
-                f"no venv named, VIRTUAL_ENV is not set, and {usual} does not exist",
-                "name a venv folder or its interpreter: `envdoctor check path/to/.venv`",
-            )
-        return resolve(named, self.host.environ.get("PATH"), self.host.cwd)
+        """The environment: the named one, else the active one, else the nearest `.venv`. Raises as `located` does."""
+        return self.located.target
 
     @cached_property
     def folder(self) -> Path:
         """The target venv's folder, which need not exist yet: a restore makes it, and a rollback brings it back.
 
-        An interpreter means the venv that it belongs to. Raises TargetError when it belongs to none.
+        An interpreter means the venv that it belongs to, a project its venv. Without a name it is never a conda
+        environment. Raises TargetError for an interpreter of no environment.
         """
-        named = self._asked or ".venv"
-        if is_interpreter(looked_up(named, self.host.environ.get("PATH"), self.host.cwd)):
-            return self.target.prefix
-        return Path(self.host.cwd, named)
-
-    @property
-    def _asked(self) -> str:
-        return self.named or self.host.environ.get("VIRTUAL_ENV", "")
+        named = self.named or self.host.environ.get("VIRTUAL_ENV", "")
+        try:
+            return self.target.prefix if named else locate("", without_conda(self.host)).target.prefix
+        except TargetError:
+            if named and is_interpreter(looked_up(named, self.host.environ.get("PATH"), self.host.cwd)):
+                raise
+        return Path(self.host.cwd, named or ".venv")
 
     def reading(self, options: Options | None = None) -> Reading:
         """Return a reading of the target; what it may spend is `options`, the profile's source files included."""
@@ -91,23 +91,33 @@ class Workspace:
         """
         return examine.take_fingerprint(self.target, self.host, self._as_profiled(options or Options()))
 
-    def verdict(self, facts: Fingerprint, waivers: "Iterable[Waiver]" = ()) -> Verdict:
-        """Return what the checks find in the facts, compared with the profile where there is one."""
+    def verdict(self, facts: Fingerprint, waivers: "Iterable[Waiver]" = (), required: tuple[str, ...] = ()) -> Verdict:
+        """Return what the checks find in the facts, compared with the profile where there is one.
+
+        required: requirements that must be installed, whatever the profile says.
+        """
         if self.profile is None:
-            return examine.judge(facts, ignore=waivers)
+            return examine.judge(facts, ignore=waivers, required=required)
         return examine.judge(
-            facts, self.profile.profile, self.profile.lock, ignore=waivers, profile_asked=self.profile.asked
+            facts,
+            self.profile.profile,
+            self.profile.lock,
+            ignore=waivers,
+            profile_asked=self.profile.asked,
+            required=required,
         )
 
     def header(self, facts: Fingerprint) -> Header:
         """Return the heading of a report on the facts."""
-        return heading(facts, self.profile.name if self.profile else "")
+        located: Located | None = self.__dict__.get("located")  # not looked for where a fingerprint was given
+        return heading(facts, self.profile.name if self.profile else "", located.why if located else "")
 
     def with_variables(self) -> "Workspace":
         """Return the workspace with the variables that the profile's launch sets: they decide where caches lie."""
         variables = self.profile.profile.environment.set if self.profile else {}
         host = replace(self.host, environ={**self.host.environ, **variables})
-        return Workspace(host, self._asked, self.profile, self.__dict__.get("target"))
+        named = self.named or self.host.environ.get("VIRTUAL_ENV", "")
+        return Workspace(host, named, self.profile, self.__dict__.get("target"))
 
     def launched(self) -> "Workspace":
         """Return the workspace as a command sees it that is started in it: the venv is active, its variables are set.

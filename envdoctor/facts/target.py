@@ -96,7 +96,7 @@ def _from_folder(folder: Path) -> Target:
     )
     if not _is_there(folder / "pyvenv.cfg") and not os.path.lexists(interpreter):
         raise TargetError(
-            f"{folder} is no Python environment: it holds neither pyvenv.cfg nor bin/python",
+            f"{folder} is not a Python environment: it has neither pyvenv.cfg nor bin/python",
             "name a venv folder or its interpreter: `envdoctor check path/to/.venv`",
         )
     return Target(prefix=folder, interpreter=interpreter)
@@ -104,7 +104,7 @@ def _from_folder(folder: Path) -> Target:
 
 def _from_interpreter(interpreter: Path) -> Target:
     if not _named_like_one(interpreter):
-        raise TargetError(f"{interpreter} is no Python interpreter", "name a venv folder or its interpreter")
+        raise TargetError(f"{interpreter} is not a Python interpreter", "name a venv folder or its interpreter")
     # A venv's interpreter is a symlink to its base: the first folder on the way that says it is a venv is meant.
     at = interpreter
     for _ in range(40):

@@ -10,6 +10,8 @@ class Header:
     target: str
     """The environment's prefix, as an absolute path."""
     tool_version: str
+    found_by: str = ""
+    """Why this environment was taken, where it was not named as it is: "from $VIRTUAL_ENV"."""
     taken_at: str = ""
     """UTC, ISO 8601: when the facts were read."""
     profile: str = ""

@@ -18,7 +18,12 @@ def document(header: Header, verdict: Verdict, *, fail_on: Severity = "error") -
     return {
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "envdoctor", "version": header.tool_version},
-        "target": {"prefix": header.target, "torch": header.torch or None, "taken_at": header.taken_at or None},
+        "target": {
+            "prefix": header.target,
+            "found_by": header.found_by or None,
+            "torch": header.torch or None,
+            "taken_at": header.taken_at or None,
+        },
         "profile": header.profile or None,
         "summary": _summary(verdict, groups, fail_on),
         "areas": encode(verdict.areas),

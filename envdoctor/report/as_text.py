@@ -33,7 +33,8 @@ def title_line(header: Header, style: Style) -> str:
     """Return the line that says what was examined and against which profile."""
     torch = f"torch {header.torch} (not imported)" if header.torch else f"torch {header.torch_note or 'not installed'}"
     profile = f"profile {header.profile}" if header.profile else "no profile"
-    parts = (f"envdoctor check  {header.target}", profile, torch)
+    found_by = f" ({header.found_by})" if header.found_by else ""
+    parts = (f"envdoctor check  {header.target}{found_by}", profile, torch)
     return style.paint("strong", "   ".join(printable(part) for part in parts))
 
 

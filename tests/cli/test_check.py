@@ -99,7 +99,9 @@ def test_the_incident(broken: Incident) -> None:
 def test_every_way_to_name_the_venv_means_the_same(broken: Incident, named: str, extra: dict[str, str]) -> None:
     absolute = {name: str(broken.root / value) for name, value in extra.items()}
     outcome = run_envdoctor("check", *filter(None, [named]), "-p", "small", folder=broken.root, extra=absolute)
-    assert outcome == Outcome(code=1, out=BROKEN, err="")
+    why = " (from $VIRTUAL_ENV)" if "VIRTUAL_ENV" in extra else ""
+    report = BROKEN.replace("[TMP]/.venv   profile", f"[TMP]/.venv{why}   profile")
+    assert outcome == Outcome(code=1, out=report, err="")
 
 
 @pytest.mark.parametrize(

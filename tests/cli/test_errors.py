@@ -39,13 +39,33 @@ CASES: dict[str, tuple[list[str], str, str]] = {
     ),
     "no venv": (
         ["check"],
-        "no venv named, VIRTUAL_ENV is not set, and [TMP]/.venv does not exist",
+        "no venv named, VIRTUAL_ENV and CONDA_PREFIX are not set, and neither [TMP] nor a folder above it has a .venv",
         VENV_HINT,
+    ),
+    "an empty venv": (
+        ["check", ""],
+        "the venv is named by an empty text",
+        "name a venv, or leave it out for the default",
+    ),
+    "an empty venv by option": (
+        ["history", "--venv="],
+        "the venv is named by an empty text",
+        "name a venv, or leave it out for the default",
+    ),
+    "a requirement that is none": (
+        ["check", "--require", "torch>>2"],
+        "`--require torch>>2` is not a requirement",
+        'name a distribution, with version clauses if need be: `--require "torch>=2.8"`',
+    ),
+    "a requirement with an extra": (
+        ["check", "--require", "torch[opt]"],
+        "`--require torch[opt]`: a URL, an extra or a marker cannot be looked up in an environment",
+        "name the distribution and its version: `--require torch`",
     ),
     "no such path": (["check", "nowhere"], "[TMP]/nowhere does not exist", VENV_HINT),
     "no environment": (
         ["check", "profiles"],
-        "[TMP]/profiles is no Python environment: it holds neither pyvenv.cfg nor bin/python",
+        "[TMP]/profiles is not a Python environment: it has neither pyvenv.cfg nor bin/python",
         VENV_HINT,
     ),
     "unknown profile": (

@@ -69,7 +69,7 @@ def test_a_rule_that_crashes_is_could_not_tell_and_the_others_answer(folder: Pat
         "could not tell:\n"
         "  ED999 crashing-rule: internal error: KeyError: 'gone', raised in rules/crashing.py:9\n"
         "    this is a bug of envdoctor: report it with the traceback that `-v` shows\n\n"
-        "Nothing found; 1 check could not tell.   exit 3\n"
+        "Nothing found; 1 check could not tell; no packages here: only the interpreter was checked.   exit 3\n"
     )
     assert re.search(r"^\[\?\] Environment ", outcome.out, re.MULTILINE)
 

@@ -32,3 +32,34 @@ def make(*command: str | Path, folder: Path) -> None:
 def test_an_empty_venv_is_not_called_well(tmp_path: Path) -> None:
     make(uv.find_uv_bin(), "venv", "-q", "e", folder=tmp_path)
     assert run_envdoctor("check", "e", folder=tmp_path) == Outcome(code=0, out=EMPTY, err="")
+
+
+def test_ci_can_require_torch(tmp_path: Path) -> None:
+    make(uv.find_uv_bin(), "venv", "-q", "e", folder=tmp_path)
+    assert run_envdoctor("check", "e", "--require", "torch>=2.8", "-q", folder=tmp_path) == Outcome(
+        code=1,
+        out="error[ED413]: torch is required and not installed\n\n"
+        "Found 1 error (1 cause); no packages here: only the interpreter was checked.   exit 1\n",
+        err="",
+    )
+
+
+def test_the_heading_says_why_a_venv_was_taken(tmp_path: Path) -> None:
+    make(uv.find_uv_bin(), "venv", "-q", "proj/.venv", folder=tmp_path)
+    (tmp_path / "proj/sub/deep").mkdir(parents=True)
+    home = {"HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path / "tmp")}
+
+    def heading(*arguments: str, cwd: str = ".", **extra: str) -> str:
+        outcome = run_envdoctor("check", *arguments, folder=tmp_path / cwd, extra={**home, **extra})
+        return outcome.out.splitlines()[0].replace(str(tmp_path), "[TMP]") if outcome.out else outcome.err
+
+    end = "   no profile   torch not installed"
+    assert heading("proj") == f"envdoctor check  [TMP]/proj/.venv (the .venv of that project){end}"
+    assert heading(cwd="proj/sub/deep") == (f"envdoctor check  [TMP]/proj/.venv (found above [TMP]){end}")
+    assert heading(VIRTUAL_ENV=str(tmp_path / "proj/.venv")) == (
+        f"envdoctor check  [TMP]/proj/.venv (from $VIRTUAL_ENV){end}"
+    )
+    assert heading(CONDA_PREFIX=str(tmp_path / "proj/.venv")) == (
+        f"envdoctor check  [TMP]/proj/.venv (from $CONDA_PREFIX){end}"
+    )
+    assert heading("proj/.venv") == f"envdoctor check  [TMP]/proj/.venv{end}"

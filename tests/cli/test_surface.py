@@ -19,6 +19,7 @@ SURFACE = {
         "--profile/-p (ENVDOCTOR_PROFILE)",
         "--fingerprint",
         "--deep",
+        "--require",
         "--ignore",
         "--fail-on (ENVDOCTOR_FAIL_ON)",
         "--exit-zero",

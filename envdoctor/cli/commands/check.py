@@ -20,6 +20,7 @@ from envdoctor.cli.options import (
     VenvOption,
     VerboseOption,
     one_venv,
+    requirements,
     waivers,
 )
 from envdoctor.cli.terminal import style_for, write_result
@@ -44,6 +45,14 @@ def check(
         ),
     ] = "",
     deep: DeepOption = False,
+    require: Annotated[
+        list[str],
+        typer.Option(
+            "--require",
+            metavar="NAME[>=V]",
+            help="Exit 1 unless this distribution is installed: `--require torch`. Can be repeated.",
+        ),
+    ] = [],  # noqa: B006 - typer reads the default and never shares it
     ignore: IgnoreOption = [],  # noqa: B006 - typer reads the default and never shares it
     fail_on: Annotated[
         Severity,
@@ -65,10 +74,10 @@ def check(
     """
     named = one_venv(venv, venv_option)
     _refuse_both(fingerprint, named, deep=deep)
-    accepted = waivers(ignore)
+    accepted, required = waivers(ignore), requirements(require)
     workspace = Workspace.open(named, profile)
     facts = read(fingerprint) if fingerprint else facts_of(workspace, Options(deep=deep), quiet=quiet)
-    header, verdict = workspace.header(facts), workspace.verdict(facts, accepted)
+    header, verdict = workspace.header(facts), workspace.verdict(facts, accepted, required)
     if json or output_format == "json":
         from envdoctor.report import as_json
 

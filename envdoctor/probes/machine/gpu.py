@@ -1,6 +1,7 @@
 """GPUs and the driver: the kernel module's own files, and NVML in a child process with a timeout."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -58,6 +59,8 @@ class Gpu:
     nvml_code: int
     """NVML's own return code; 0 when it answered or was not asked. 18 is a module/library version mismatch."""
     devices: tuple[Device, ...]
+    pci: tuple[str, ...] = ()
+    """Addresses of NVIDIA's GPUs on the PCI bus ("0000:18:00.0"); looked for only where no driver is visible."""
 
     @property
     def driver_version(self) -> str:
@@ -82,7 +85,7 @@ def probe(reading: Reading) -> Gpu:
         devices=(),
     )
     if not seen.module_version and not nvml and not (host.dev / "nvidiactl").exists():
-        return seen
+        return replace(seen, pci=_on_pci_bus(host))
     if not reading.options.ask_nvml:
         return replace(seen, state="driver only", reason="NVML was not asked")
     library_file = outside(host, "libnvidia-ml.so.1", reading.target.prefix)
@@ -106,6 +109,24 @@ def _module_version(host: Host) -> str:
         if match := _MODULE_VERSION.search(text):
             return match[1]
     return ""
+
+
+def _on_pci_bus(host: Host) -> tuple[str, ...]:
+    """Return NVIDIA's display controllers; a container without a driver sees its host's bus."""
+    bus = host.sys / "bus/pci/devices"
+    try:
+        return tuple(sorted(name for name in os.listdir(bus) if _is_nvidia_gpu(bus / name)))  # noqa: PTH208 - names only
+    except OSError:
+        return ()
+
+
+def _is_nvidia_gpu(device: Path) -> bool:
+    # Base class 03, display controller (PCI Code and ID Assignment); 10de is NVIDIA.
+    try:
+        vendor, kind = (device / "vendor").read_text().strip(), (device / "class").read_text().strip()
+    except OSError:
+        return False
+    return vendor == "0x10de" and kind.startswith("0x03")
 
 
 def _ask_nvml(host: Host, seen: Gpu, library: str) -> Gpu:
@@ -134,7 +155,8 @@ def _ask_nvml(host: Host, seen: Gpu, library: str) -> Gpu:
     if answer["error"]:
         # Libraries without a loaded module are a machine without a GPU, such as a build node: that is no failure.
         absent = not seen.module_version and answer["code"] in _NO_DRIVER
-        return replace(seen, state="absent" if absent else "failed", reason=answer["error"], nvml_code=answer["code"])
+        told = replace(seen, reason=answer["error"], nvml_code=answer["code"])
+        return replace(told, state="absent", pci=_on_pci_bus(host)) if absent else replace(told, state="failed")
     return replace(
         seen,
         state="present" if answer["devices"] else "absent",

@@ -80,6 +80,23 @@ def test_a_machine_without_anything_is_not_asked(venv: Venv, tmp_path: Path) -> 
     assert (found.state, found.reason) == ("absent", "no NVIDIA kernel module, device file or driver library")
 
 
+def test_gpus_on_the_pci_bus_are_listed_where_no_driver_is_visible(venv: Venv, tmp_path: Path) -> None:
+    rows = (("0000:18:00.0", "10de", "030200"), ("0000:19:00.0", "10de", "040300"), ("0000:03:00.0", "1002", "030000"))
+    for address, vendor, kind in rows:
+        at = tmp_path / "sys/bus/pci/devices" / address
+        at.mkdir(parents=True)
+        (at / "vendor").write_text(f"0x{vendor}\n")
+        (at / "class").write_text(f"0x{kind}\n")
+    host = replace(
+        bare_host(tmp_path / "home"),
+        proc=tmp_path / "no",
+        sys=tmp_path / "sys",
+        ld_so_cache=tmp_path / "no-cache",
+        library_dirs=(),
+    )
+    assert _gpu(venv, host).pci == ("0000:18:00.0",)
+
+
 def test_a_driver_that_never_answers_is_given_up(venv: Venv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = make_driver(tmp_path)
     source = tmp_path / "hang.c"

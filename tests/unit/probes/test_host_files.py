@@ -217,8 +217,8 @@ def test_a_target_is_a_folder_or_an_interpreter(venv: Venv, tmp_path: Path) -> N
     ("name", "message"),
     [
         ("gone", "{0}/gone does not exist"),
-        ("folder", "{0}/folder is no Python environment: it holds neither pyvenv.cfg nor bin/python"),
-        ("file", "{0}/file is no Python interpreter"),
+        ("folder", "{0}/folder is not a Python environment: it has neither pyvenv.cfg nor bin/python"),
+        ("file", "{0}/file is not a Python interpreter"),
     ],
 )
 def test_what_is_no_environment_is_said(tmp_path: Path, name: str, message: str) -> None:

@@ -51,7 +51,12 @@ def test_the_whole_document() -> None:
     assert value == {
         "schema_version": 1,
         "tool": {"name": "envdoctor", "version": "0.1.0"},
-        "target": {"prefix": "/srv/dflash/.venv", "torch": "2.11.0+cu128", "taken_at": "2026-11-29T12:00:00+00:00"},
+        "target": {
+            "prefix": "/srv/dflash/.venv",
+            "found_by": None,
+            "torch": "2.11.0+cu128",
+            "taken_at": "2026-11-29T12:00:00+00:00",
+        },
         "profile": "21k-toks",
         "summary": {
             "errors": 3,
