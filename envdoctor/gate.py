@@ -29,6 +29,7 @@ _USAGE = 2  # ExitCode.USAGE, without importing it
 
 if typing.TYPE_CHECKING:
     from envdoctor.doctor.examine import Examination
+    from envdoctor.doctor.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +48,32 @@ class Bypass:
     command: tuple[str, ...]
 
 
-def require(profile: str, *, mode: Mode | None = None, reason: str = "") -> None:
-    """Return when this process may start on `profile`; else say why, cause first, and raise SystemExit.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What a run of the stack does when all is well, as [expected] of its profile says; 0 where it says nothing."""
 
-    `mode` (default: $ENVDOCTOR_GATE, else "enforce") may be "warn", which reports and goes on, or "off", which looks at
+    tokens_per_second: float = 0.0
+    memory_flat_within: float = 0.0
+    """Largest growth of the memory high-water after warm-up, as a fraction (0.01 is 1 %)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted:
+    """What the profile says of the run that may start."""
+
+    profile: str
+    """Its name, however it was asked for."""
+    preset: str | None
+    """The trainer's preset; empty where the profile names none, None where it could not be read (a bypass)."""
+    expected: Expected = Expected()
+
+
+def require(profile: str, *, mode: Mode | None = None, reason: str = "") -> Admitted:
+    """Return what the profile says when this process may start on it; else say why, cause first, and raise SystemExit.
+
+    `profile` is a name or the path of a profile's file.
+
+    `mode` (default: $ENVDOCTOR_GATE, else "enforce") may be "warn", which reports and goes on, or "off", which examines
     nothing. Both need a `reason` (or $ENVDOCTOR_GATE_REASON), said on stderr and kept in the gate log
     ($ENVDOCTOR_GATE_LOG, else .envdoctor/gate.log in the current folder).
 
@@ -60,18 +83,21 @@ def require(profile: str, *, mode: Mode | None = None, reason: str = "") -> None
     from envdoctor.errors import EnvdoctorError  # noqa: PLC0415 - nothing of ours is loaded before it is needed
 
     chosen: Mode = "enforce"
+    admitted = Admitted(profile=Path(profile).stem, preset=None)
     try:
         chosen, why = choose(mode, reason, os.environ)
-        code, found = (0, ()) if chosen == "off" else _decide(profile)
+        workspace = _open(profile)
+        admitted = _admitted(workspace)
+        code, found = (0, ()) if chosen == "off" else _decide(workspace, profile)
     except EnvdoctorError as error:
         _say(f"error: envdoctor gate: {error.message}" + (f"\n\nhint: {error.hint}" if error.hint else ""))
         # Bad input is wrong in any mode; what could not be read is let through where findings are.
-        if chosen != "warn" or error.exit_code == _USAGE:
+        if chosen == "enforce" or error.exit_code == _USAGE:
             raise SystemExit(int(error.exit_code)) from None
         found = (NOT_TOLD,)
     except Exception as error:  # noqa: BLE001 - a fault of ours must not end a training that is only warned
         _say_crash(error, profile)
-        if chosen != "warn":
+        if chosen == "enforce":
             raise SystemExit(3) from None
         found = (NOT_TOLD,)
     if chosen != "enforce":
@@ -79,6 +105,7 @@ def require(profile: str, *, mode: Mode | None = None, reason: str = "") -> None
     elif code:
         _say(f"error: envdoctor gate: {_who()} does not start on {sys.prefix} (profile {profile})")
         raise SystemExit(code)
+    return admitted
 
 
 def choose(mode: str | None, reason: str, environ: Mapping[str, str]) -> tuple[Mode, str]:
@@ -127,9 +154,28 @@ def record(profile: str, mode: Mode, reason: str, found: tuple[str, ...], prefix
         _say(f"warning: envdoctor gate: cannot write {log}: {error.strerror}; this bypass is recorded here only")
 
 
-def _decide(profile: str) -> tuple[int, tuple[str, ...]]:
+def _open(profile: str) -> "Workspace":
+    from envdoctor.doctor.workspace import Workspace  # noqa: PLC0415
+    from envdoctor.facts.target import Target  # noqa: PLC0415
+
+    return Workspace.open(profile=profile, target=Target(prefix=Path(sys.prefix), interpreter=Path(sys.executable)))
+
+
+def _admitted(workspace: "Workspace") -> Admitted:
+    wanted = workspace.needs_profile("start on", 'gate.require("NAME")').profile
+    return Admitted(
+        profile=wanted.name,
+        preset=wanted.trainer.preset,
+        expected=Expected(
+            tokens_per_second=wanted.expected.tokens_per_second,
+            memory_flat_within=wanted.expected.memory_flat_within,
+        ),
+    )
+
+
+def _decide(workspace: "Workspace", profile: str) -> tuple[int, tuple[str, ...]]:
     """Return the exit code and the codes of what was found, after saying on local rank 0 what the code is for."""
-    examination = _examine(profile)
+    examination = _examine(workspace)
     elsewhere = _other_torch(examination)
     code = int(examination.verdict.exit_code()) or int(bool(elsewhere))
     if code and not _local_rank():
@@ -155,16 +201,12 @@ def _say_crash(error: Exception, profile: str) -> None:
     )
 
 
-def _examine(profile: str) -> "Examination":
+def _examine(workspace: "Workspace") -> "Examination":
     from envdoctor.doctor import examine  # noqa: PLC0415
-    from envdoctor.doctor.workspace import Workspace  # noqa: PLC0415
     from envdoctor.facts.context import Options  # noqa: PLC0415
-    from envdoctor.facts.target import Target  # noqa: PLC0415
 
     # The driver is asked through NVML in a child process, which costs more than the whole gate may; so does binding
     # every symbol, which the last `check` remembers.
-    target = Target(prefix=Path(sys.prefix), interpreter=Path(sys.executable))
-    workspace = Workspace.open(profile=profile, target=target)
     facts = workspace.facts(Options(ask_nvml=False, only_remembered=True))
     return examine.Examination(fingerprint=facts, verdict=workspace.verdict(facts))
 

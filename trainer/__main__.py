@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Sequence
 
-from envdoctor.gate import require
 from trainer.arguments import make_output, parse
 from trainer.errors import TrainerError
 from trainer.launch import launch, require_one_process, under_launcher
@@ -12,9 +11,8 @@ from trainer.launch import launch, require_one_process, under_launcher
 def main(argv: Sequence[str]) -> int:
     """Run the trainer; returns the exit code."""
     try:
-        arguments = parse(argv)
+        arguments = parse(argv).admitted()
         require_one_process(arguments.config)
-        require(arguments.config.profile, mode=arguments.gate, reason=arguments.gate_reason)
         make_output(arguments.output)
         if arguments.config.runtime == "processes" and not under_launcher():
             return launch(arguments)

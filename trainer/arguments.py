@@ -7,13 +7,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
 
+from envdoctor.gate import MODES, Admitted, Expected, Mode, require
 from trainer.config import TrainConfig, build, parse_setting, read_file
 from trainer.errors import ConfigError
-from trainer.presets import PRESETS, preset
-
-GateMode = Literal["enforce", "warn", "off"]
+from trainer.presets import PLAIN, PRESETS, preset
 
 # Flag -> the key it sets; the name of a key is what an error message shows.
 _SHORTCUTS: Mapping[str, tuple[str, type, str]] = {
@@ -32,15 +30,52 @@ _SHORTCUTS: Mapping[str, tuple[str, type, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arguments:
-    """What the command line asked for."""
+    """A run, ready to start."""
 
     config: TrainConfig
+    expected: Expected
     argv: tuple[str, ...]
     output: Path
     resume: bool
     quiet: bool
-    gate: GateMode | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandLine:
+    """What the command line asked for, before its profile was read."""
+
+    profile: str
+    """A name, or the path of a profile's file."""
+    preset: str | None
+    layers: tuple[Mapping[str, Mapping[str, object]], ...]
+    """Settings of the config file and of the flags, later ones winning."""
+    argv: tuple[str, ...]
+    output: Path | None
+    resume: bool
+    quiet: bool
+    gate: Mode | None
     gate_reason: str
+
+    def admitted(self) -> Arguments:
+        """Pass the gate and return the run on what the profile says; raises ConfigError for a bad value.
+
+        The gate raises SystemExit where the stack is not the profile's.
+        """
+        found = require(self.profile, mode=self.gate, reason=self.gate_reason)
+        return self.on(found)
+
+    def on(self, found: Admitted) -> Arguments:
+        """Return the run on what a profile says; raises ConfigError for a bad value."""
+        if self.preset is None and found.preset is None:
+            raise ConfigError(
+                f"--profile {self.profile}: not read, so the preset it names is not known",
+                f"name the preset: --preset {' or '.join(PRESETS)}",
+            )
+        start = preset(self.preset or found.preset or PLAIN)
+        return Arguments(
+            config=build(found.profile, [start, *self.layers]), expected=found.expected, argv=self.argv,
+            output=self.output or _new_folder(found.profile), resume=self.resume, quiet=self.quiet,
+        )  # fmt: skip
 
 
 def _new_folder(profile: str) -> Path:
@@ -52,8 +87,11 @@ def _new_folder(profile: str) -> Path:
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `python -m trainer`."""
     made = argparse.ArgumentParser(prog="python -m trainer", description="Train a DFlash drafter for a frozen target.")
-    made.add_argument("--profile", required=True, help=f"known-good stack and preset: {', '.join(PRESETS)}")
-    made.add_argument("--gate", choices=("enforce", "warn", "off"), help="what a wrong stack does (default: enforce)")
+    made.add_argument("--profile", required=True, help="known-good stack: a name, or the path of a profile's file")
+    made.add_argument(
+        "--preset", choices=tuple(PRESETS), help=f"settings to start from (default: the profile's own, else {PLAIN})"
+    )
+    made.add_argument("--gate", choices=MODES, help="what a wrong stack does (default: enforce)")
     made.add_argument("--gate-reason", default="", help="why the gate is off or only warns; it is logged")
     made.add_argument("--config", type=Path, help="TOML file with any of the sections")
     made.add_argument("--set", action="append", default=[], metavar="SECTION.NAME=VALUE", help="set any key")
@@ -65,23 +103,19 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def parse(argv: Sequence[str]) -> Arguments:
-    """Return the arguments; raises ConfigError for a bad value, exits 2 for a bad flag."""
+def parse(argv: Sequence[str]) -> CommandLine:
+    """Return the command line; raises ConfigError for a setting that cannot be read, exits 2 for a bad flag."""
     found = parser().parse_args(argv)
-    layers = [preset(found.profile)]
-    if found.config is not None:
-        layers.append(read_file(found.config))
+    layers = [read_file(found.config)] if found.config is not None else []
     layers += [parse_setting(text) for text in found.set]
     for flag, (key, _, _) in _SHORTCUTS.items():
         value = getattr(found, flag.removeprefix("--"))
         if value is not None:
             section, name = key.split(".")
             layers.append({section: {name: value}})
-    config = build(found.profile, layers)
-    return Arguments(
-        config=config, argv=tuple(argv), output=found.output or _new_folder(found.profile),
-        resume=found.resume, quiet=found.quiet,
-        gate=cast("GateMode | None", found.gate), gate_reason=found.gate_reason,
+    return CommandLine(
+        profile=found.profile, preset=found.preset, layers=tuple(layers), argv=tuple(argv), output=found.output,
+        resume=found.resume, quiet=found.quiet, gate=found.gate, gate_reason=found.gate_reason,
     )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
-"""The settings each profile starts from; a config file and flags go on top.
+"""Settings to start from, by name; a config file and flags go on top.
 
-A preset fits the machine its profile describes. Sizes of the published drafters: facts in docs/trainer.md.
+A profile says which stack a run needs, a preset how the run is set up; a profile may name the preset that fits its
+machine. Sizes of the published drafters: facts in docs/trainer.md.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,10 @@ _SERVER: Preset = {
     "topology": {"targets": 5, "drafters": 3},
 }
 
+PLAIN = "plain"
+"""The preset of a profile that names none: every key at its default, a toy target where no model is given."""
 PRESETS: Mapping[str, Preset] = {
+    PLAIN: {},
     "cpu-smoke": {
         "target": {"layer_ids": [0, 1, 2]},
         "drafter": {"layers": 2, "block": 8, "anchors": 24},
@@ -25,16 +29,16 @@ PRESETS: Mapping[str, Preset] = {
         "optim": {"learning_rate": 3e-3, "warmup": 0.05},
         "run": {"steps": 150, "device": "cpu", "log_every": 10, "save_every": 75, "threads": 1},
     },
-    "21k-toks": _SERVER,
-    "pypi-cu128": _SERVER,
+    "server": _SERVER,
 }
 
 
-def preset(profile: str) -> Preset:
-    """Return the preset of `profile`; raises ConfigError naming those that exist."""
-    if profile not in PRESETS:
+def preset(name: str) -> Preset:
+    """Return the preset of that name; raises ConfigError naming those that exist."""
+    if name not in PRESETS:
         raise ConfigError(
-            f"--profile {profile}: no such preset",
-            f"use one of {', '.join(PRESETS)}; change its settings with --config FILE or --set KEY=VALUE",
+            f"preset `{name}`: not found",
+            f"use one of {', '.join(PRESETS)} (`--preset`, or [trainer] preset of the profile); change its settings "
+            "with --config FILE or --set KEY=VALUE",
         )
-    return PRESETS[profile]
+    return PRESETS[name]

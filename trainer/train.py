@@ -8,14 +8,14 @@ from pathlib import Path
 import torch
 from transformers.utils import logging as transformers_logging
 
+from envdoctor.gate import Expected
 from trainer import checkpoint, provenance
 from trainer.arguments import Arguments
 from trainer.assemble import Parts, assemble
-from trainer.config import TrainConfig
 from trainer.display import Display, summary
 from trainer.ending import Ending
 from trainer.errors import ConfigError
-from trainer.expected import expected_of, judge
+from trainer.expected import judge
 from trainer.launch import orphaned
 from trainer.metrics import Journal, Progress
 from trainer.runtime import inline, processes, threads
@@ -69,14 +69,14 @@ def train(arguments: Arguments) -> int:
             )  # fmt: skip
             outcome = RUNNERS[config.runtime](parts, session)
         if outcome is not None:
-            _conclude(config, output, journal, ending, session, outcome)
+            _conclude(arguments.expected, output, journal, ending, session, outcome)
     return stop.exit_code if outcome is not None and (outcome.interrupted or ending.cut) else 0
 
 
 def _conclude(
-    config: TrainConfig, output: Path, journal: Journal, ending: Ending, session: Session, outcome: Outcome
+    expected: Expected, output: Path, journal: Journal, ending: Ending, session: Session, outcome: Outcome
 ) -> None:
-    judged = judge(outcome, expected_of(config.profile))
+    judged = judge(outcome, expected)
     if ending.evaluation is not None:
         journal.write("evaluation", dataclasses.asdict(ending.evaluation))
     journal.write("end", {"step": outcome.step, "interrupted": outcome.interrupted, "verdict": [

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Sequence
 
-from envdoctor.gate import require
 from trainer.arguments import Arguments, parse
 from trainer.errors import TrainerError, WorkerFailedError
 
@@ -23,8 +22,7 @@ WORKER = "DFLASH_WARM_WORKER"
 def main(argv: Sequence[str]) -> int:
     """Warm up; returns the exit code."""
     try:
-        arguments = parse(argv)
-        require(arguments.config.profile, mode=arguments.gate, reason=arguments.gate_reason)
+        arguments = parse(argv).admitted()
         print(json.dumps(_warm(arguments)))  # noqa: T201 - the result
     except TrainerError as error:
         print(f"error: {error.message}", file=sys.stderr)  # noqa: T201

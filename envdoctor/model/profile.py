@@ -96,6 +96,14 @@ class ExpectedRun:
 
 
 @frozen
+class TrainerWanted:
+    """What `python -m trainer` starts from on this stack."""
+
+    preset: str = ""
+    """Name of one of the trainer's presets; empty for its plain one. `--preset` overrides it."""
+
+
+@frozen
 class GitState:
     """The repository of the training code when the profile was captured."""
 
@@ -132,6 +140,7 @@ class Profile:
     environment: EnvironmentWanted = EnvironmentWanted()
     compile: CompileWanted = CompileWanted()
     expected: ExpectedRun = ExpectedRun()
+    trainer: TrainerWanted = TrainerWanted()
     sources: Mapping[str, str] = field(default_factory=dict)
     """Source file of the training code (relative to the profile's project root) -> its sha256."""
     git: GitState = GitState()

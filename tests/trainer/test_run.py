@@ -16,13 +16,14 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer, Qwen3ForCausalLM
 
 from trainer.__main__ import main
-from trainer.arguments import parse
 from trainer.assemble import assemble
+from trainer.config import build
 from trainer.data.chat import encoding_digest
 from trainer.data.corpus import conversation, conversations
 from trainer.ending import Ending
 from trainer.evaluate import SpeculativeDecoder
 from trainer.model.drafter import Drafter, DrafterShape
+from trainer.presets import preset
 from trainer.target import Target
 from trainer.target_files import target_digest
 
@@ -228,6 +229,7 @@ def test_a_launcher_of_several_processes_needs_their_runtime(
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert main([*SHORT, "--output", str(tmp_path / "run"), "--runtime", runtime]) == 2
     assert capsys.readouterr().err.splitlines() == [
+        "warning: envdoctor gate: mode off for profile cpu-smoke, because: trainer tests",
         f"error: topology.runtime: {runtime} is one process, and a launcher has started 2 (WORLD_SIZE)",
         "hint: start it without the launcher, or with --runtime processes",
     ]
@@ -328,6 +330,20 @@ def test_a_loss_that_is_no_number_stops_and_names_its_rows(
     assert not (output / "checkpoints").exists()
 
 
+def test_a_projects_own_profile_is_trained_on_and_its_expectations_count(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cache.is_dir()
+    profile = (ROOT / "profiles/cpu-smoke.toml").read_text().replace('name = "cpu-smoke"', 'name = "mine"')
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "profiles/mine.toml").write_text(f"{profile}\n[expected]\ntokens_per_second = 1e12\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["--profile", "mine", *SHORT[2:], "--steps", "2", "--output", "run"]) == 0
+    (end,) = lines(tmp_path / "run", "end")
+    verdict = {line["name"]: line["met"] for line in end["verdict"]}  # type: ignore[attr-defined]
+    assert verdict == {"steady compiles": True, "throughput": False}
+
+
 @pytest.mark.parametrize("done", ["truncated", "dropped"])
 def test_overlong_rows_are_told_at_the_start(
     cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], done: str
@@ -394,7 +410,7 @@ def test_another_target_of_the_same_size_is_not_resumed_with(
 
 def test_a_stop_before_the_evaluation_leaves_the_export_and_no_evaluation(cache: Path, tmp_path: Path) -> None:
     assert cache.is_dir()
-    parts = assemble(parse(["--profile", "cpu-smoke"]).config)
+    parts = assemble(build("cpu-smoke", [preset("cpu-smoke")]))
     asked: list[bool] = []
     ending = Ending(parts=parts, output=tmp_path, stop=lambda: not asked.append(True) and len(asked) > 2)
     ending.trained(dict(parts.drafter(CPU).named_parameters()), parts.load_target(CPU))

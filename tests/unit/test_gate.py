@@ -11,7 +11,7 @@ import packaging
 import pytest
 
 from envdoctor.errors import UsageError
-from envdoctor.gate import choose
+from envdoctor.gate import Admitted, Expected, choose
 from tests.factories.make_incident import Incident, make_incident
 from tests.factories.make_wheel import make_wheel
 from tests.factories.run_envdoctor import ROOT, Outcome, environment, filtered, run_envdoctor
@@ -69,6 +69,22 @@ def report(incident: Incident) -> str:
 
 def test_the_right_stack_starts_and_nothing_heavy_is_loaded(healthy: Incident) -> None:
     assert start(healthy) == Outcome(code=0, out=STARTED, err="")
+
+
+@pytest.mark.parametrize("asked", ["small", "./profiles/small.toml"])
+@pytest.mark.parametrize("mode", ["enforce", "off"])
+def test_what_the_profile_says_of_the_run_is_returned(healthy: Incident, tmp_path: Path, asked: str, mode: str) -> None:
+    script = SCRIPT.replace("gate.require(", "said = gate.require(").replace('print("started"', "print(said")
+    done = subprocess.run(
+        [healthy.venv.python, "-c", script.format(arguments=f"{asked!r}, mode={mode!r}, reason='r'")],
+        cwd=healthy.root,
+        env=environment(healthy.root, {"ENVDOCTOR_GATE_LOG": str(tmp_path / "gate.log")}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    admitted = Admitted(profile="small", preset="", expected=Expected())
+    assert (done.returncode, done.stdout) == (0, f"{admitted} []\n"), done.stderr
 
 
 def test_a_broken_stack_is_refused_with_the_report(broken: Incident) -> None:
