@@ -3,7 +3,7 @@
 What it finds:
     Elements of LD_LIBRARY_PATH that hold libraries the environment provides too; empty elements, which mean the current
     folder; elements whose copy of a system library (libstdc++) lacks what is asked of it; LD_PRELOAD files that do not
-    exist; a CUDA_HOME of another CUDA major than torch's.
+    exist or are empty; a CUDA_HOME, or an nvcc that only PATH leads to, of another CUDA major than torch's.
 
 Why it matters:
     torch's own libraries have an RPATH and win; what they need in turn, and what cuDNN opens later, has a RUNPATH and
@@ -26,7 +26,8 @@ from envdoctor.probes.loading.libraries import Libraries
 from envdoctor.probes.loading.load_faults import Fault
 from envdoctor.probes.loading.symbols import Symbols
 from envdoctor.probes.loading.torch_build import TorchBuild
-from envdoctor.probes.machine.library_path import LibraryFolder, LibraryPath
+from envdoctor.probes.machine.environment import Environment
+from envdoctor.probes.machine.library_path import LibraryFolder, LibraryPath, Preload
 
 CODE = "ED602"
 NAME = "library-path-leak"
@@ -45,9 +46,9 @@ def run(case: Case) -> Iterator[Finding]:
     empty = [folder for folder in facts.folders if not folder.element]
     if empty and not shadowing:
         yield _current_folder(facts, empty[0])
-    missing = [preload.element for preload in facts.preloads if not preload.present]
-    if missing:
-        yield _preload(missing)
+    unfit = [preload for preload in facts.preloads if preload.problem]
+    if unfit:
+        yield _preload(unfit)
     yield from _cuda_home(case, facts)
 
 
@@ -154,16 +155,16 @@ def _without(facts: LibraryPath, unwanted: set[str]) -> Remediation:
     )
 
 
-def _preload(missing: Sequence[str]) -> Finding:
+def _preload(unfit: Sequence[Preload]) -> Finding:
     return Finding(
         code=CODE,
         name=NAME,
         severity="warning",
         confidence="high",
-        title=f"LD_PRELOAD names {missing[0]}, which does not exist",
+        title=f"LD_PRELOAD names {unfit[0].element}, which {unfit[0].problem}",
         subject="LD_PRELOAD",
         evidence=tuple(
-            f"{element}: ld.so says so on stderr for every process and goes on without it" for element in missing
+            f"{preload.element}: ld.so says so on stderr for every process and goes on without it" for preload in unfit
         ),
         remediation=Remediation(
             text="Unset it, or name the file that is meant", commands=("unset LD_PRELOAD",), safe=True
@@ -176,18 +177,35 @@ def _cuda_home(case: Case, facts: LibraryPath) -> Iterator[Finding]:
     major = facts.cuda_home_version.partition(".")[0]
     if build is None or not build.cuda_major or not major or major == build.cuda_major:
         return
+    by_path = facts.cuda_home_from == "PATH"
+    what = f"the nvcc on PATH ({facts.cuda_home}/bin)" if by_path else facts.cuda_home_from
     yield Finding(
         code=CODE,
         name=NAME,
         severity="note",
         confidence="high",
-        title=f"{facts.cuda_home_from} is a CUDA {facts.cuda_home_version} toolkit; torch {build.version} is a CUDA "
+        title=f"{what} is a CUDA {facts.cuda_home_version} toolkit; torch {build.version} is a CUDA "
         f"{build.cuda} build, and extensions compiled with it will be refused",
-        subject=facts.cuda_home_from,
-        evidence=(f"{facts.cuda_home_from}={facts.cuda_home}", "torch.utils.cpp_extension compares the two majors"),
+        subject="nvcc" if by_path else facts.cuda_home_from,
+        evidence=(
+            "CUDA_HOME and CUDA_PATH are not set" if by_path else f"{facts.cuda_home_from}={facts.cuda_home}",
+            "torch.utils.cpp_extension compares the two majors",
+        ),
         remediation=Remediation(
-            text=f"Name a CUDA {build.cuda_major} toolkit where extensions are compiled; wheels do not need one",
-            commands=(f"unset {facts.cuda_home_from}",),
+            text=f"Name a CUDA {build.cuda_major} toolkit (`export CUDA_HOME=...`) where extensions are compiled; "
+            "wheels do not need one",
+            commands=tuple(_without_toolkit(case, facts)),
             safe=True,
         ),
     )
+
+
+def _without_toolkit(case: Case, facts: LibraryPath) -> Iterator[str]:
+    """Yield the line that takes the toolkit out; none where its folder is one of the system's."""
+    if facts.cuda_home_from != "PATH":
+        yield f"unset {facts.cuda_home_from}"
+        return
+    elements = (case.facts[Environment].value("PATH") or "").split(":")
+    kept = [element for element in elements if element.rstrip("/") != f"{facts.cuda_home}/bin"]
+    if facts.cuda_home not in ("", "/", "/usr", "/usr/local"):
+        yield f"export PATH={shlex.quote(':'.join(kept))}"

@@ -1,8 +1,9 @@
 """A command or script that starts another Python than this environment's.
 
 What it finds:
-    Scripts in the environment's bin folder whose shebang names another interpreter (the folder was moved or copied),
-    and python, torchrun, accelerate or deepspeed found on PATH in front of the environment that is activated.
+    Scripts in the environment's bin folder whose shebang names another interpreter, and an activate script that names
+    another folder (the venv was moved or copied); python, torchrun, accelerate or deepspeed found on PATH in front of
+    the environment that is activated.
 
 Why it matters:
     Workers inherit the interpreter of the launcher, so every rank runs in the other environment while each check run
@@ -45,6 +46,8 @@ def run(case: Case) -> Iterator[Finding]:
     launchers = case.facts[Launchers]
     if launchers.stray:
         yield _scripts(case, launchers.stray, launchers.scripts)
+    elif launchers.activates:
+        yield _activate(case, launchers.activates)
     torch = case.facts.get(TorchBuild)
     elsewhere = [
         command
@@ -76,6 +79,20 @@ def _scripts(case: Case, stray: Sequence[StrayScript], total: int) -> Finding:
             "write the activate scripts and the owners' scripts anew; or move the folder back",
             _rewrite(case, stray),
         ),
+        causes=("launcher",),
+    )
+
+
+def _activate(case: Case, named: str) -> Finding:
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="warning",
+        confidence="high",
+        title=f"bin/activate puts {named}/bin first on PATH, not this venv's: this venv was moved or copied",
+        subject="bin/activate",
+        evidence=(f"bin/activate: VIRTUAL_ENV={named}", "after `source bin/activate` another Python starts"),
+        remediation=restore_or(case, "write the activate scripts again; or move the folder back", _rewrite(case, ())),
         causes=("launcher",),
     )
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from envdoctor.facts.context import Options, Probe
 from envdoctor.probes.caches import compile_caches, compiled_objects
 from envdoctor.probes.loading import extension_modules, gpu_code, libraries, symbols, torch_build
-from envdoctor.probes.machine import environment, gpu, library_path, platform, toolchain
+from envdoctor.probes.machine import environment, gpu, library_path, named_paths, platform, toolchain
 from envdoctor.probes.venv import (
     companions,
     conda,
@@ -38,6 +38,7 @@ PROBES: dict[type, Probe] = {
     startup_hooks.StartupHooks: startup_hooks.probe,
     environment.Environment: environment.probe,
     library_path.LibraryPath: library_path.probe,
+    named_paths.NamedPaths: named_paths.probe,
     compile_caches.CompileCaches: compile_caches.probe,
     compiled_objects.CompiledObjects: compiled_objects.probe,
     platform.Platform: platform.probe,

@@ -338,7 +338,7 @@ def test_finds_ed602_an_empty_element(there: tuple[str, ...], severity: str, tit
 
 
 def test_finds_ed602_a_preload_that_is_gone() -> None:
-    section = _library_path(preloads=(Preload(element="/opt/libjemalloc.so", present=False),))
+    section = _library_path(preloads=(Preload(element="/opt/libjemalloc.so", problem="does not exist"),))
     (finding,) = library_path_leak.run(facts.case(section))
     assert finding.title == "LD_PRELOAD names /opt/libjemalloc.so, which does not exist"
 
@@ -359,7 +359,7 @@ def test_finds_ed602_a_toolkit_of_another_major() -> None:
         _library_path(_folder("/usr/local/nvidia/lib64"), _folder("/opt/mpi")),
         _library_path(cuda_home="/usr/local/cuda", cuda_home_from="CUDA_HOME", cuda_home_version="12.1"),
         _library_path(cuda_home="/opt/x", cuda_home_from="CUDA_HOME", cuda_home_version=""),
-        _library_path(preloads=(Preload(element="libtcmalloc.so.4", present=True),)),
+        _library_path(preloads=(Preload(element="libtcmalloc.so.4", problem=""),)),
     ],
     ids=["driver-folder", "same-major", "unknown-toolkit", "bare-preload"],
 )

@@ -18,6 +18,7 @@ from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.machine.environment import Environment, Variable
 from envdoctor.probes.machine.gpu import Gpu
 from envdoctor.probes.machine.library_path import LibraryPath
+from envdoctor.probes.machine.named_paths import NamedPaths
 from envdoctor.probes.machine.platform import Platform
 from envdoctor.probes.machine.toolchain import Toolchain
 from envdoctor.probes.venv.companions import Companions
@@ -281,6 +282,7 @@ HEALTHY: tuple[object, ...] = (
     GpuCode(architectures=("sm_80", "sm_90"), told_from=f"{SITE}/torch/lib/libtorch_python.so"),
     ExtensionModules(tagged=0, foreign=()),
     LIBRARY_PATH,
+    NamedPaths(wrong=()),
     CompiledObjects(objects=(), unreadable=(), read_all=True),
     Platform(kernel="6.1.0", container="", wsl=False),
 )

@@ -3,16 +3,18 @@
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from envdoctor.facts.context import Reading
-from envdoctor.facts.regular_file import read_regular
+from envdoctor.facts.regular_file import read_prefix, read_regular
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.venv.records import index
 
 _CUDA_VERSION = re.compile(r"^#define\s+CUDA_VERSION\s+(\d+)", re.MULTILINE)
 _LIBRARY = re.compile(r"\.so(\.|$)")
+_NO_LIBRARY = "is not a shared library"
 _MAXIMUM_HEADER = 2 * 1024 * 1024
 
 
@@ -33,8 +35,9 @@ class Preload:
     """One element of LD_PRELOAD."""
 
     element: str
-    present: bool
-    """True for a bare name, which ld.so looks up like any other library."""
+    problem: str
+    """"does not exist", "is empty", "is not a shared library"; empty when it fits, and for a bare name, which ld.so
+    looks up like any other library."""
 
 
 @frozen
@@ -44,8 +47,10 @@ class LibraryPath:
     folders: tuple[LibraryFolder, ...]
     preloads: tuple[Preload, ...]
     cuda_home: str
-    """Folder of CUDA_HOME, else CUDA_PATH (torch.utils.cpp_extension's order); empty when neither is set."""
+    """The toolkit that torch.utils.cpp_extension would take: of CUDA_HOME, else CUDA_PATH, else of the nvcc on PATH;
+    empty when none of them names one."""
     cuda_home_from: str
+    """The variable: CUDA_HOME, CUDA_PATH or PATH."""
     cuda_home_version: str
     """"13.0"; empty when no file there tells."""
     current_folder_libraries: tuple[str, ...]
@@ -103,11 +108,22 @@ def _elsewhere(path: Path, own: Iterable[str]) -> bool:
 
 def _preload(element: str) -> Preload:
     # A name with a token ($LIB, $ORIGIN) is left to ld.so.
-    return Preload(element=element, present="/" not in element or "$" in element or Path(element).exists())
+    if "/" not in element or "$" in element:
+        return Preload(element=element, problem="")
+    try:
+        head = read_prefix(element, 4)
+    except FileNotFoundError:
+        return Preload(element=element, problem="does not exist")
+    except OSError as error:
+        return Preload(element=element, problem=f"cannot be read: {error.strerror}")
+    return Preload(element=element, problem="" if head == b"\x7fELF" else _NO_LIBRARY if head else "is empty")
 
 
 def _cuda_home(environ: Mapping[str, str]) -> tuple[str, str]:
-    return next(((value, name) for name in ("CUDA_HOME", "CUDA_PATH") if (value := environ.get(name))), ("", ""))
+    if named := next(((value, name) for name in ("CUDA_HOME", "CUDA_PATH") if (value := environ.get(name))), None):
+        return named
+    nvcc = shutil.which("nvcc", path=environ.get("PATH", ""))
+    return (str(Path(nvcc).parent.parent), "PATH") if nvcc else ("", "")
 
 
 def _cuda_version(home: Path) -> str:

@@ -18,6 +18,10 @@ class Toolchain:
     """The C compiler Triton would take ($CC, gcc, clang), or empty."""
     python_header: str
     """.../Python.h, or empty."""
+    ninja: str = ""
+    """The ninja on PATH, which compilations at run time start by name; or empty."""
+    own_ninja: str = ""
+    """The ninja in the environment's bin folder, or empty."""
 
 
 def probe(reading: Reading) -> Toolchain:
@@ -31,6 +35,8 @@ def probe(reading: Reading) -> Toolchain:
         cxx=_first(path, environ.get("CXX"), "g++", "clang++"),
         cc=_first(path, environ.get("CC"), "gcc", "clang"),
         python_header=str(header) if header.is_file() else "",
+        ninja=_first(path, "ninja"),
+        own_ninja=_first(str(reading.target.prefix / "bin"), "ninja"),
     )
 
 

@@ -16,6 +16,8 @@ from envdoctor.facts.regular_file import read_prefix
 COMMANDS = ("python", "python3", "torchrun", "accelerate", "deepspeed")
 """Commands whose worker processes inherit the interpreter of the one that was typed."""
 _HEAD = 1024
+_ACTIVATE = 64 * 1024
+_NAMES = re.compile(r"""^\s*(?:export )?VIRTUAL_ENV=(?:'(/[^'\n]*)'|"(/[^"$`\n]*)"|(/[^\s'"$`]*))\s*$""", re.MULTILINE)
 # Where a path is too long for a kernel's shebang, or holds a blank, installers write a shell line that execs Python
 # (distlib's and uv's trampoline): #!/bin/sh, then '''exec' '/path/python' "$0" "$@".
 _TRAMPOLINE = re.compile(r"""^'''exec' (?:'([^']*)'|"([^"$]*)"|([^\s"']+)) "\$0\"""", re.MULTILINE)
@@ -56,6 +58,8 @@ class Launchers:
     scripts: int
     """Python scripts in the bin folder."""
     stray: tuple[StrayScript, ...]
+    activates: str = ""
+    """The folder that bin/activate names, where it is not this one."""
 
 
 def probe(reading: Reading) -> Launchers:
@@ -74,7 +78,19 @@ def probe(reading: Reading) -> Launchers:
         commands=tuple(_commands(path, folder)) if on_path else (),
         scripts=len(scripts),
         stray=tuple(_stray(reading, folder, scripts)),
+        activates=_activates(reading.target.prefix),
     )
+
+
+def _activates(prefix: Path) -> str:
+    """Return the folder that bin/activate sets VIRTUAL_ENV to; empty for this one, and where it is computed."""
+    try:
+        text = read_prefix(prefix / "bin/activate", _ACTIVATE).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    # venv's script has one line for Cygwin too, which computes the folder from the same text.
+    named = next((next(filter(None, match.groups())) for match in _NAMES.finditer(text)), "")
+    return named if named and not _same(Path(named), prefix) else ""
 
 
 def _commands(path: str, folder: Path) -> Iterator[Launcher]:

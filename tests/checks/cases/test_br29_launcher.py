@@ -45,6 +45,7 @@ def test_br29_a_user_script_stands_in_front(tmp_path: Path) -> None:
 def test_br29_a_venv_that_is_not_activated_is_not_blamed(tmp_path: Path) -> None:
     venv = make_venv(tmp_path / "venv", make_torch(tmp_path / "wheels", "2.10.0", None, scripts=SCRIPTS))
     local = _user_script(tmp_path / "home/.local/bin", "/usr/bin/python3").parent
+    (tmp_path / "another").mkdir()
     host = bare_host(tmp_path / "home")
     for path, named in ((f"{local}:/usr/bin", ""), (f"{local}:{venv.prefix}/bin", str(tmp_path / "another"))):
         environ = {**host.environ, "PATH": path} | ({"VIRTUAL_ENV": named} if named else {})

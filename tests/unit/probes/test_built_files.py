@@ -294,14 +294,19 @@ def test_a_link_to_the_environments_own_file_shadows_nothing(tmp_path: Path) -> 
 
 def test_preloads(tmp_path: Path) -> None:
     venv = make_venv(tmp_path / "venv")
-    there = tmp_path / "libthere.so"
-    there.touch()
-    host = bare_host(tmp_path / "home", LD_PRELOAD=f"{there}:/gone/x.so libbare.so $LIB/y.so")
+    there, empty, text = (tmp_path / name for name in ("libthere.so", "libempty.so", "libtext.so"))
+    there.write_bytes(b"\x7fELF...")
+    empty.touch()
+    text.write_text("INPUT(libx.so)")
+    host = bare_host(tmp_path / "home", LD_PRELOAD=f"{there}:/gone/x.so libbare.so $LIB/y.so {empty} {text} {tmp_path}")
     assert read(venv.prefix, host).fact(LibraryPath).preloads == (
-        Preload(element=str(there), present=True),
-        Preload(element="/gone/x.so", present=False),
-        Preload(element="libbare.so", present=True),
-        Preload(element="$LIB/y.so", present=True),
+        Preload(element=str(there), problem=""),
+        Preload(element="/gone/x.so", problem="does not exist"),
+        Preload(element="libbare.so", problem=""),
+        Preload(element="$LIB/y.so", problem=""),
+        Preload(element=str(empty), problem="is empty"),
+        Preload(element=str(text), problem="is not a shared library"),
+        Preload(element=str(tmp_path), problem="cannot be read: not a regular file"),
     )
 
 
