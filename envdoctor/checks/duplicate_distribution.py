@@ -104,19 +104,20 @@ def _one_remains(case: Case, items: list[Distribution]) -> Remediation:
     )
 
 
-def _doubt(case: Case, item: Distribution) -> tuple[bool, bool, bool, int]:
-    """Rank by what speaks against it: no METADATA, not the version of lock or code, files not as recorded."""
+def _doubt(case: Case, item: Distribution) -> tuple[bool, bool, bool, int, int]:
+    """Rank by what speaks against it: no METADATA, not the version of lock or code, files not as recorded, or none."""
     pin = case.pins().get(item.name)
     build = case.facts.get(TorchBuild)
     stated = build.version if build and item.name == "torch" else ""
     files = case.facts.get(InstalledFiles)
     owners = files.owners if files else ()
-    faults = sum(owner.missing + owner.resized for owner in owners if (owner.name, owner.version) == _key(item))
+    own = [owner for owner in owners if (owner.name, owner.version) == _key(item)]
     return (
         not (item.has_metadata and item.has_record),
         pin is not None and pin.version != item.version,
         bool(stated) and stated.partition("+")[0] != item.version.partition("+")[0],
-        faults,
+        sum(owner.missing + owner.resized for owner in own),
+        -sum(owner.files for owner in own),
     )
 
 

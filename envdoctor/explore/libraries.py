@@ -10,7 +10,7 @@ from envdoctor.loader.lazy import LazyLibrary
 from envdoctor.loader.loaded import LoadedObject, LoadFailure
 from envdoctor.loader.search import Attempt, Mapped, find
 from envdoctor.model.frozen import frozen
-from envdoctor.model.why import Copy, LibraryAnswer, LibraryState, Needer, Place
+from envdoctor.model.why import Copy, Holder, LibraryAnswer, LibraryState, Needer, Place
 from envdoctor.probes.loading.loader import loader_roots
 
 
@@ -38,32 +38,47 @@ def library_answer(environment: Environment, soname: str, path: str) -> LibraryA
         used_when=when,
         problem=failure.message if failure else "",
         path=environment.shown(found.path) if found else "",
-        holders=environment.holders(os.path.normpath(found.path), found.real) if found else (),
+        # Of a missing one: who should bring it.
+        holders=environment.holders(os.path.normpath(found.path), found.real)
+        if found
+        else _recorded(environment, soname),
         places=tuple(_place(environment, attempt, found.label if found else "") for attempt in tried),
         needed_by=needed_by,
         copies=tuple(copies),
     )
 
 
+def _recorded(environment: Environment, soname: str) -> tuple[Holder, ...]:
+    return environment.holders(*environment.recorded_as(soname))
+
+
 def _of_a_file(environment: Environment, soname: str, needed_by: tuple[Needer, ...]) -> LibraryAnswer | None:
-    """Return the answer for a soname that only other files ask for, searched as the first of them would."""
+    """Return the answer for a soname that only other files ask for, searched as the first of them would.
+
+    None where no file asks for it and no RECORD lists it.
+    """
     asking = next((elf for elf in environment.objects() if soname in elf.needed), None)
-    if asking is None:
+    recorded = _recorded(environment, soname)
+    if asking is None and not recorded:
         return None
+    path, problem = "", ""
+    places: tuple[Place, ...] = ()
     try:
         roots = loader_roots(environment.reading, environment.disk)
-        found = find(soname, _Opened(elf=asking, origin=os.path.dirname(asking.path)), None, roots, environment.disk)
-    except (ElfError, ProbeError):
-        return None
-    path = found.path or ""
+        requester = _Opened(elf=asking, origin=os.path.dirname(asking.path)) if asking else None
+        found = find(soname, requester, None, roots, environment.disk)
+        path, places = found.path or "", tuple(_place(environment, attempt) for attempt in found.tried)
+    except (ElfError, ProbeError) as error:
+        problem = str(error)
+    absent = f"{soname}: cannot open shared object file: No such file or directory"
     return LibraryAnswer(
         soname=soname,
         state="not used" if path else "missing",
         used_when="",
-        problem="" if path else f"{soname}: cannot open shared object file: No such file or directory",
+        problem="" if path else problem or absent,
         path=environment.shown(path) if path else "",
-        holders=environment.holders(os.path.normpath(path), environment.disk.real(path)) if path else (),
-        places=tuple(_place(environment, attempt) for attempt in found.tried),
+        holders=environment.holders(os.path.normpath(path), environment.disk.real(path)) if path else recorded,
+        places=places,
         needed_by=needed_by,
         copies=(),
     )

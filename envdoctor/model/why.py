@@ -60,6 +60,7 @@ class LibraryAnswer:
     path: str
     """Empty when missing."""
     holders: tuple[Holder, ...]
+    """Of a missing one: whose RECORD lists a file of that name."""
     places: tuple[Place, ...]
     needed_by: tuple[Needer, ...]
     copies: tuple[Copy, ...]

@@ -38,7 +38,9 @@ def _library(library: LibraryAnswer) -> Iterator[str]:
     if library.path:
         yield _line("taken from", library.path)
     yield from _lines(
-        "owned by", map(_holder, library.holders or ()), nothing="no distribution" if library.path else ""
+        "owned by" if library.path else "recorded by",
+        map(_holder, library.holders),
+        nothing="no distribution" if library.path else "",
     )
     places = (f"{place.folder} ({place.via}): {place.outcome}" for place in library.places)
     yield from _lines("looked for in", places)

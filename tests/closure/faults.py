@@ -115,6 +115,16 @@ def _package_file(name: str, scene: Scene) -> None:
 for _name in ("plain", "quicknum", "tokenkit", "torch"):
     _add(f"package-gone:{_name}", partial(_package_gone, _name), _name)
     _add(f"package-link:{_name}", partial(_package_link, _name), _name)
+
+
+def _package_elsewhere(name: str, scene: Scene) -> None:
+    folder = scene.root / "mine" / name
+    folder.parent.mkdir(exist_ok=True)
+    (scene.site / name).rename(folder)
+    (scene.site / name).symlink_to(folder)
+
+
+_add("package-elsewhere:plain", partial(_package_elsewhere, "plain"), "plain")
 _add("package-file:plain", partial(_package_file, "plain"), "plain")
 _add("package-gone:cudnn", partial(_package_gone, "nvidia/cudnn"), "nvidia-cudnn-cu12")
 _add("package-link:cudnn", partial(_package_link, "nvidia/cudnn"), "nvidia-cudnn-cu12")
@@ -172,10 +182,8 @@ _add("info-WHEEL:plain", partial(_info, "plain", lambda path: path.name != "WHEE
 def _stale(name: str, version: str, files: tuple[str, ...], scene: Scene) -> None:
     folder = scene.site / f"{name.replace('-', '_')}-{version}.dist-info"
     folder.mkdir()
-    text = {
-        "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
-        "RECORD": f"{folder.name}/RECORD,,\n",
-    }
+    rows = f"{folder.name}/METADATA,,\n{folder.name}/RECORD,,\n"
+    text = {"METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", "RECORD": rows}
     for file in files:
         (folder / file).write_text(text.get(file, ""))
 

@@ -216,10 +216,15 @@ def _only_reinstalls(item: Finding) -> bool:
 
 
 def _why(scene: Scene, outcome: Outcome, found: list[Finding]) -> None:
-    """Ask `why` of the first few files and sonames that the findings name."""
-    text = "\n".join(line for item in _primary(found)[:2] for line in (item["title"], *item["evidence"]))
-    names = re.findall(r"lib[\w+-]+\.so\.[\d.]*\d|(?<![\w/.-])[\w-]+/[\w./-]+\.(?:py\b|so[.\w]*\d|so\b(?!\.))", text)
-    for name in list(dict.fromkeys(names))[:2]:
-        done = scene.cli("why", name, "--venv", scene.venv.prefix, "--json")
-        if done.code:
-            outcome.failures.append(f"why: {name}, which check names, has no answer: {_last_words(done)}")
+    """Ask `why` of the first few files and sonames that the findings name; where a file is damaged, of its owner."""
+    for item in _primary(found)[:2]:
+        text = "\n".join((item["title"], *item["evidence"]))
+        names = re.findall(
+            r"lib[\w+-]+\.so\.[\d.]*\d|(?<![\w/.-])[\w-]+/[\w./-]+\.(?:py\b|so[.\w]*\d|so\b(?!\.))", text
+        )
+        for name in list(dict.fromkeys(names))[:2]:
+            done = scene.cli("why", name, "--venv", scene.venv.prefix, "--json")
+            if done.code:
+                outcome.failures.append(f"why: {name}, which check names, has no answer: {_last_words(done)}")
+            elif item["code"] in ("ED201", "ED202") and f'"name": "{item["subject"]}"' not in done.out:
+                outcome.failures.append(f"why: {name} does not name {item['subject']}: {done.out[-600:]}")

@@ -11,6 +11,7 @@ from tests.factories.make_wheel import make_wheel
 
 SUFFIX = str(sysconfig.get_config_var("EXT_SUFFIX"))
 TAG = "cp{0}-cp{0}-linux_x86_64".format(sysconfig.get_python_version().replace(".", ""))
+_TORCHRUN = {"torchrun": "torch.distributed.run:main"}
 NCCL = "nvidia/nccl/lib/libnccl.so.2"
 CUDNN = "nvidia/cudnn/lib/libcudnn.so.9"
 _MODULE = """
@@ -56,13 +57,13 @@ def _torches(wheels: Path, site: Path) -> None:
     needs = [f"{distribution_of(name)}=={VERSION}" for name in dict.fromkeys(LIBRARIES.values())]
     (site / "torch/distributed").mkdir()
     (site / "torch/distributed/__init__.py").write_text("")
-    (site / "torch/distributed/run.py").write_text("")
+    (site / "torch/distributed/run.py").write_text("def main(): pass\n")
     files = _files(site, "torch")
     requires = [f"{need}; sys_platform == 'linux'" for need in needs] + ["triton==3.6.0"]
-    make_wheel(wheels, "torch", "2.10.0", files=files, requires=requires)
+    make_wheel(wheels, "torch", "2.10.0", files=files, requires=requires, scripts=_TORCHRUN)
     make_shared(site / "torch/lib/libc10.so", exports=["c10_guard"], rpath=rpath())
     older = _files(site, "torch") | {"torch/version.py": "__version__ = '2.9.0'\ncuda = '12.8'\n"}
-    make_wheel(wheels, "torch", "2.9.0", files=older, requires=[*needs, "triton==3.5.0"])
+    make_wheel(wheels, "torch", "2.9.0", files=older, requires=[*needs, "triton==3.5.0"], scripts=_TORCHRUN)
     plain = {
         "torch/__init__.py": INIT,
         "torch/version.py": "__version__ = '2.10.0+cpu'\ncuda = None\nhip = None\n",

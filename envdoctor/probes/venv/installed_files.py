@@ -83,6 +83,19 @@ class Owner:
 
 
 @frozen
+class LinkOut:
+    """A link in place of a folder that files of a distribution lie in, which leads out of the environment."""
+
+    owner: str
+    path: str
+    """Relative to the prefix (or absolute in a leaked folder)."""
+    target: str
+    """As the link says it."""
+    reaches: bool
+    """Something is there."""
+
+
+@frozen
 class InstalledFiles:
     """RECORD truth of the environment."""
 
@@ -94,6 +107,7 @@ class InstalledFiles:
     outside: tuple[tuple[str, str], ...]
     """(owner, row) of rows that lead out of the environment; never followed."""
     malformed: tuple[str, ...]
+    links_out: tuple[LinkOut, ...] = ()
 
 
 def probe(reading: Reading) -> InstalledFiles:
@@ -111,7 +125,19 @@ def probe(reading: Reading) -> InstalledFiles:
         shared_equal=equal,
         outside=tuple((items[at].name, path) for at, path in records.outside),
         malformed=tuple(f"{items[at].name}: {reason}" for at, reason in records.malformed),
+        links_out=tuple(_links_out(records, items, prefix)),
     )
+
+
+def _links_out(records: RecordIndex, items: Sequence[Distribution], prefix: str) -> Iterator[LinkOut]:
+    for at, path in records.links:
+        # It was a link when the RECORDs were read.
+        try:
+            target = os.readlink(path)  # noqa: PTH115 - a string path
+        except OSError:
+            continue
+        reaches = os.path.exists(path)  # noqa: PTH110 - the same
+        yield LinkOut(owner=items[at].name, path=path.removeprefix(prefix), target=target, reaches=reaches)
 
 
 def _look(reading: Reading, prefix: str) -> list[tuple[Owner, list[Fault]]]:
