@@ -110,7 +110,7 @@ def _remedy(case: Case, damage: Damage) -> Remediation:
         return through_cache(case, pins, [reinstall_command(case, pins)])
     command = reinstall_command(case, pins)
     if damage.in_the_way:
-        # uv stops at a file where it wants to remove a folder's contents.
+        # uv stops at it.
         full = [path if path.startswith("/") else f"{case.facts.target}/{path}" for path in damage.in_the_way]
         command = f"rm {' '.join(map(shlex.quote, full))} && {command}"
     # "2.13.0+cpu" may come from a folder that only pip's configuration names, which uv does not read.
@@ -132,7 +132,7 @@ def _evidence(damage: Damage) -> Iterator[str]:
     if damage.missing:
         yield f"missing: {listed(damage.missing)}"
     if damage.in_the_way:
-        yield f"a file stands where a folder should be: {listed(damage.in_the_way)}"
+        yield f"a file or a link to nowhere is where a folder should be: {listed(damage.in_the_way)}"
     if damage.changed:
         yield f"another size than RECORD says: {listed(damage.changed)}"
     if damage.cached_at:

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from envdoctor.elf.reader import ElfObject
 from envdoctor.errors import ElfError, ProbeError
@@ -20,7 +19,7 @@ from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.records import RecordIndex, index
 
 
-@dataclass(kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Environment:
     """A reading with what several answers need of it. Nothing of the environment is run."""
 
@@ -51,21 +50,12 @@ class Environment:
                 return tuple(self._holder(self.items[owner], path) for owner in dict.fromkeys(at))
             if path in self.records.owners:
                 return (self._holder(self.items[self.records.owners[path]], path),)
-            if path in self.behind_links:
-                return (self._holder(self.items[self.behind_links[path]], path),)
         return ()
-
-    @cached_property
-    def behind_links(self) -> dict[str, int]:
-        """Return absolute path -> owner of the rows that a link leads out of the environment."""
-        rows = ((at, os.path.normpath(f"{self.items[at].site}/{row}")) for at, row in self.records.outside)
-        below = tuple(f"{link}{os.sep}" for _, link in self.records.links)
-        return {path: at for at, path in rows if path.startswith(below)}
 
     def recorded_as(self, soname: str) -> tuple[str, ...]:
         """Return the absolute paths of RECORD rows, whole or not, whose file is called so."""
         end = f"{os.sep}{soname}"
-        return tuple(path for path in (*self.records.owners, *self.behind_links) if path.endswith(end))
+        return tuple(path for path in self.records.owners if path.endswith(end))
 
     def _holder(self, item: Distribution, path: str) -> Holder:
         shown = self.shown(path)

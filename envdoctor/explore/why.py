@@ -39,8 +39,7 @@ def _path(environment: Environment, asked: str) -> str:
     sites = [entry.path for entry in environment.reading.fact(SearchPath).site_dirs]
     roots = [str(environment.reading.host.cwd), prefix, *sites]
     candidates = [os.path.normpath(os.path.join(root, asked)) for root in roots]
-    owners = (environment.records.owners, environment.behind_links)
-    held = next((path for path in candidates if any(path in owned for owned in owners)), "")
+    held = next((path for path in candidates if path in environment.records.owners), "")
     return held or next((path for path in candidates if os.path.isfile(path)), "")
 
 

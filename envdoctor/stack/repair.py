@@ -27,6 +27,7 @@ from envdoctor.stack import interpreters
 from envdoctor.stack.build import install
 from envdoctor.stack.claims import Fault
 from envdoctor.stack.examination import added, blocking_findings, facts_of, line
+from envdoctor.stack.folders_in_the_way import clear_folders
 from envdoctor.stack.plan import same
 from envdoctor.stack.record_audit import (
     Mark,
@@ -199,6 +200,7 @@ def _repair_copy(prepared: Prepared, folder: Path, descriptor: int, listen: List
                 shutil.rmtree(info)
     old = [item.name for item in changes.removals]
     old += [item.name for item in changes.reinstalls if item.before and item.name not in prepared.torn]
+    clear_folders(folder, {item.name for item in changes.removals} | {item.name for item in changes.reinstalls})
     if old:
         listen(Event(phase="build", text=f"removing {', '.join(old)} from the copy"))
         uv.run(("pip", "uninstall", "--quiet", "--python", folder / "bin" / "python", *old))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from envdoctor.checks import damaged_distribution, escaping_record, lost_files, overwritten_paths
 from envdoctor.model.finding import Remediation
-from envdoctor.probes.venv.installed_files import InstalledFiles, LinkOut
+from envdoctor.probes.venv.installed_files import InstalledFiles
 from tests.factories import make_facts as facts
 
 CUDNN = "nvidia/cudnn/lib/libcudnn.so.9"
@@ -214,31 +214,6 @@ def test_finds_ed204_rows_that_lead_out() -> None:
     (finding,) = escaping_record.run(facts.case(files))
     assert finding.title == "RECORD of evil lists 2 paths outside the environment"
     assert finding.evidence == ("'../../../../../home/me/.bashrc'", "'/etc/passwd'")
-
-
-def test_finds_ed204_a_folder_that_is_a_link_to_nowhere() -> None:
-    link = LinkOut(owner="numpy", path="lib/python3.12/site-packages/numpy", target="/mnt/old/numpy", reaches=False)
-    files = _files(outside=(("numpy", "numpy/__init__.py"), ("numpy", "numpy/x.so")), links_out=(link,))
-    installed = facts.distributions(facts.distribution("numpy", "2.4.4"))
-    (finding,) = escaping_record.run(facts.case(files, installed))
-    assert (finding.severity, finding.title) == (
-        "error",
-        "numpy 2.4.4: 2 files missing behind numpy, a link to /mnt/old/numpy, which does not exist",
-    )
-    assert finding.evidence == ("missing: numpy/__init__.py, numpy/x.so",)
-    assert finding.remediation.commands == (
-        f"rm {facts.PREFIX}/lib/python3.12/site-packages/numpy",
-        f"uv pip install {PYTHON} --no-deps --reinstall-package numpy numpy==2.4.4",
-    )
-    assert {"file:numpy/__init__.py", "soname:x.so", "dist:numpy"} <= set(finding.causes)
-
-
-def test_finds_ed204_a_link_that_leads_to_something_is_left_alone() -> None:
-    link = LinkOut(owner="numpy", path="lib/python3.12/site-packages/numpy", target="/home/me/numpy", reaches=True)
-    files = _files(outside=(("numpy", "numpy/__init__.py"),), links_out=(link,))
-    (finding,) = escaping_record.run(facts.case(files))
-    assert (finding.severity, finding.remediation.commands) == ("warning", ())
-    assert finding.evidence == ("numpy, a link to /home/me/numpy", "'numpy/__init__.py'")
 
 
 def test_passes_ed204_without_such_rows() -> None:

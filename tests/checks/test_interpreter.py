@@ -257,12 +257,16 @@ def test_who_installed_it_is_nobodys_damage(venv: Venv) -> None:
     assert verdict_of(venv.prefix).findings == ()
 
 
-def test_a_file_in_a_packages_place_goes_before_the_reinstall(venv: Venv, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["file", "link out to nowhere", "link inside to nowhere"])
+def test_what_is_in_a_packages_place_goes_before_the_reinstall(venv: Venv, tmp_path: Path, kind: str) -> None:
     at = venv.site_packages / "thing"
     shutil.rmtree(at)
-    at.write_text("not a folder")
+    if kind == "file":
+        at.write_text("not a folder")
+    else:
+        at.symlink_to(tmp_path / "gone" if "out" in kind else "gone")
     (finding,) = verdict_of(venv.prefix).findings
-    assert "a file stands where a folder should be: thing" in finding.evidence
+    assert "a file or a link to nowhere is where a folder should be: thing" in finding.evidence
     # uv alone ends with "Not a directory".
     assert finding.remediation.commands[0].startswith(f"rm {at} && uv pip install ")
     _mend(venv, tmp_path)

@@ -315,3 +315,26 @@ def _nothing_lost(again: Scene, scene: Scene) -> None:
     assert scene.kept in there
     assert again.others() == scene.mine
     assert os.path.lexists(again.stack.venv)
+
+
+def test_a_repair_deletes_nothing_behind_a_link_out_of_the_venv(stack: Stack, tmp_path: Path) -> None:
+    site, mine = Venv(prefix=stack.venv).site_packages, tmp_path / "mine"
+    shutil.copytree(site / "plain", mine)
+    shutil.rmtree(site / "plain")
+    (site / "plain").symlink_to(mine)
+    rewrite(Venv(prefix=stack.venv).dist_info("plain") / "WHEEL", "torn")
+    before = tree_state(mine)
+    answer = stack.run(*REPAIR)
+    assert answer.code == 0, answer.err
+    assert tree_state(mine) == before
+    assert not (site / "plain").is_symlink()
+    assert (site / "plain/__init__.py").read_bytes() == (mine / "__init__.py").read_bytes()
+
+
+def test_a_repair_takes_away_a_package_folder_that_is_a_link_to_nowhere(stack: Stack) -> None:
+    site = Venv(prefix=stack.venv).site_packages
+    shutil.rmtree(site / "plain")
+    (site / "plain").symlink_to("/nowhere/plain")
+    answer = stack.run(*REPAIR)
+    assert answer.code == 0, answer.err
+    assert (site / "plain/__init__.py").is_file()

@@ -42,7 +42,7 @@ class Fault:
     published_at: str = ""
     """uv's cache has the file at this size since it unpacked that wheel: its own RECORD is wrong. Empty: not known."""
     in_the_way: str = ""
-    """For a missing file: what stands where one of its folders should be, relative to the prefix; empty for nothing."""
+    """For a missing file: a file or a link to nowhere where one of its folders should be, relative to the prefix."""
 
 
 @frozen
@@ -83,19 +83,6 @@ class Owner:
 
 
 @frozen
-class LinkOut:
-    """A link in place of a folder that files of a distribution lie in, which leads out of the environment."""
-
-    owner: str
-    path: str
-    """Relative to the prefix (or absolute in a leaked folder)."""
-    target: str
-    """As the link says it."""
-    reaches: bool
-    """Something is there."""
-
-
-@frozen
 class InstalledFiles:
     """RECORD truth of the environment."""
 
@@ -107,7 +94,6 @@ class InstalledFiles:
     outside: tuple[tuple[str, str], ...]
     """(owner, row) of rows that lead out of the environment; never followed."""
     malformed: tuple[str, ...]
-    links_out: tuple[LinkOut, ...] = ()
 
 
 def probe(reading: Reading) -> InstalledFiles:
@@ -125,19 +111,7 @@ def probe(reading: Reading) -> InstalledFiles:
         shared_equal=equal,
         outside=tuple((items[at].name, path) for at, path in records.outside),
         malformed=tuple(f"{items[at].name}: {reason}" for at, reason in records.malformed),
-        links_out=tuple(_links_out(records, items, prefix)),
     )
-
-
-def _links_out(records: RecordIndex, items: Sequence[Distribution], prefix: str) -> Iterator[LinkOut]:
-    for at, path in records.links:
-        # It was a link when the RECORDs were read.
-        try:
-            target = os.readlink(path)  # noqa: PTH115 - a string path
-        except OSError:
-            continue
-        reaches = os.path.exists(path)  # noqa: PTH110 - the same
-        yield LinkOut(owner=items[at].name, path=path.removeprefix(prefix), target=target, reaches=reaches)
 
 
 def _look(reading: Reading, prefix: str) -> list[tuple[Owner, list[Fault]]]:
@@ -175,6 +149,7 @@ def _owner(
     keys: dict[str, bytes] | None,
 ) -> tuple[Owner, list[Fault]]:
     faults: list[Fault] = []
+    ways: dict[str, str] = {}
     counts = {"missing": 0, "resized": 0}
     total = 0
     stat_at = os.stat
@@ -191,8 +166,8 @@ def _owner(
                 kind: Kind = "missing" if isinstance(error, FileNotFoundError | NotADirectoryError) else "unreadable"
                 counts["missing"] += kind == "missing"
                 fault = _fault(item, path, prefix, kind, recorded_size(recorded), -1)
-                blocked = isinstance(error, NotADirectoryError)
-                faults.append(replace(fault, in_the_way=_in_the_way(item.site, path, prefix)) if blocked else fault)
+                way = _in_the_way(item.site, path, prefix, ways) if kind == "missing" else ""
+                faults.append(replace(fault, in_the_way=way) if way else fault)
                 continue
             # virtualenv lists folders as well as the files in them; a row that states nothing can promise one.
             if not recorded and not stated and stat.S_ISDIR(status.st_mode):
@@ -225,14 +200,20 @@ def _owner(
     return owner, faults
 
 
-def _in_the_way(site: str, path: str, prefix: str) -> str:
-    """Return the first part of a path that is no folder, relative to the prefix; it exists, or ENOENT would be said."""
-    at = site
-    for part in path.split("/")[:-1]:
-        at = os.path.normpath(f"{at}/{part}")
-        if not os.path.isdir(at):  # noqa: PTH112 - a string path
-            return at.removeprefix(prefix)
-    return ""
+def _in_the_way(site: str, path: str, prefix: str, known: dict[str, str]) -> str:
+    """Return the first part of a missing file's path that is there and no folder, relative to the prefix; or empty.
+
+    known: folder as RECORD names it -> the answer, since files go missing by the thousand.
+    """
+    folder = path.rpartition("/")[0]
+    if folder not in known:
+        at, known[folder] = site, ""
+        for part in folder.split("/"):
+            at = os.path.normpath(f"{at}/{part}")
+            if not os.path.isdir(at):  # noqa: PTH112 - a string path
+                known[folder] = at.removeprefix(prefix) if os.path.lexists(at) else ""  # noqa: PTH110 - the same
+                break
+    return known[folder]
 
 
 def _is_program(site: str, path: str) -> bool:
