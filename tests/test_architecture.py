@@ -66,11 +66,18 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "uv",
     ),
     "envdoctor.swap": (*_up_to("probes"), "envdoctor.swap", "packaging"),
+    "envdoctor.gate_package": (
+        *_up_to("standards"),
+        "envdoctor.__init__",
+        "envdoctor.wheels",
+        "envdoctor.gate_package",
+    ),
     "envdoctor.stack": (*_up_to("doctor", without="checks"), *_CHANGE, "envdoctor.stack", "packaging"),
     "envdoctor.capture": (
         *_up_to("doctor", without="checks"),
         *_CHANGE,
         "envdoctor.stack",
+        "envdoctor.gate_package",
         "envdoctor.capture",
         "packaging",
         "tomli_w",

@@ -15,6 +15,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
+_GATE = """
+import pathlib, sys
+from envdoctor.gate_package.wheel import gate_wheel
+wheel = gate_wheel()
+pathlib.Path(sys.argv[1], wheel.filename).write_bytes(wheel.content)
+"""
 BIN = Path(sys.executable).parent
 
 
@@ -36,6 +42,8 @@ def _build(source: Path, out: Path) -> dict[str, bytes]:
         archive.extractall(source.with_suffix(".sdist"), filter="data")
     unpacked = next(source.with_suffix(".sdist").iterdir())
     subprocess.run([*command, "-t", "wheel"], cwd=unpacked, check=True, stdout=subprocess.DEVNULL)
+    # The gate's wheel is made by the code of that commit, of its own source.
+    subprocess.run([sys.executable, "-c", _GATE, str(out)], cwd=unpacked, check=True)
     return {path.name: path.read_bytes() for path in sorted(out.iterdir())}
 
 

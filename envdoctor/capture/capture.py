@@ -11,6 +11,7 @@ from envdoctor.compare.identity import identity_of
 from envdoctor.doctor.examine import judge, written_down
 from envdoctor.errors import CaptureError
 from envdoctor.facts.context import Reading
+from envdoctor.gate_package.into_lock import among, keep_wheel
 from envdoctor.model.digest import digest
 from envdoctor.model.events import Listener
 from envdoctor.model.fingerprint import Fingerprint, MissingFactError
@@ -46,6 +47,8 @@ class Wanted:
     """Key of the compile caches; empty when it is not known."""
     offline: bool
     """Ask no index, keep every distribution as a wheel."""
+    with_gate: bool = False
+    """Add the launch gate to the lock."""
 
 
 @frozen
@@ -73,6 +76,8 @@ def capture(reading: Reading, sources: Sources | None, wanted: Wanted, place: Pl
     _refuse_ill(facts, found, profile, wanted)
     kept = captured_files.keep(found, place, listen)
     wheels = captured_files.wheels_of(found, kept)
+    if wanted.with_gate:
+        wheels = among(wheels, keep_wheel(place.wheels))
     captured_files.write(place, wheels, profile, facts[Interpreter].machine, _comment(facts, found, wanted))
     return Captured(
         target=str(reading.target.prefix),

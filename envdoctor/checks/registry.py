@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
-import envdoctor.checks
+from envdoctor import checks
 from envdoctor.analysis.context import Case, DoesNotApplyError
 from envdoctor.checks.areas import AREAS, not_checked, summarize
 from envdoctor.errors import ProfileError, internal_error, traceback_of
@@ -43,8 +43,8 @@ class Check:
 def all_checks() -> tuple[Check, ...]:
     """Return every check of the package, by code."""
     found = []
-    for info in pkgutil.iter_modules(envdoctor.checks.__path__):
-        module = importlib.import_module(f"envdoctor.checks.{info.name}")
+    for info in pkgutil.iter_modules(checks.__path__):
+        module = importlib.import_module(f"{checks.__name__}.{info.name}")
         if hasattr(module, "CODE"):
             found.append(
                 Check(

@@ -37,6 +37,7 @@ COMMANDS = {
         "fetch",
         "diff",
         "cache",
+        "gate",
     )
 }
 _REPORT_IT = "this is a bug; report the lines above with the output of `envdoctor --version`"

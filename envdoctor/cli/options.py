@@ -48,6 +48,10 @@ QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="One line a cau
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", "-v", help="Consequences in full, and checks that do not apply.")
 ]
+WithGateOption = Annotated[
+    bool,
+    typer.Option("--with-gate", help="Add the launch gate to the lock; its wheel goes into a folder beside it."),
+]
 DeepOption = Annotated[
     bool,
     typer.Option(

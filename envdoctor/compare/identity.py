@@ -14,6 +14,8 @@ from envdoctor.probes.venv.startup_hooks import StartupHooks
 
 # uv and virtualenv put it into every venv they make; it patches distutils for venvs and belongs to no distribution.
 _OF_THE_VENV = "_virtualenv.pth"
+# It guards the stack and is not part of it: with the gate and without it a stack is the same.
+_GATE = "envdoctor-gate"
 
 
 def identity_of(facts: Fingerprint) -> Identity:
@@ -31,6 +33,7 @@ def identity_of(facts: Fingerprint) -> Identity:
                 name=one.name, version=one.version, content="" if one.editable else one.sha256, editable=one.editable
             )
             for one in contents.items
+            if one.name != _GATE
         ),
         providers=tuple(
             sorted({(one.soname, one.owner, one.owner_version) for one in facts[Libraries].providers if one.owner})

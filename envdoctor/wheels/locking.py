@@ -144,6 +144,18 @@ def text_of(lock: Lock, comment: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def head_of(lock_file: Path | None) -> str:
+    """Return the comment at the head of a lock that is to be replaced; empty without one. Raises LockError."""
+    if lock_file is None or not lock_file.exists():
+        return ""
+    try:
+        lines = lock_file.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise LockError(f"{lock_file} is not UTF-8 text: {error}", "name another output") from error
+    comment = [line for at, line in enumerate(lines) if all(one.startswith("#") for one in lines[: at + 1])]
+    return "\n".join(line.removeprefix("#").removeprefix(" ") for line in comment)
+
+
 def _hashes(entry: Mapping[str, Any], platforms: Sequence[frozenset[Tag]]) -> list[str]:
     found = []
     for wheel in entry.get("wheels", ()):

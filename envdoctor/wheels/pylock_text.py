@@ -40,7 +40,7 @@ def document(wheels: Iterable[LockedWheel], python: str, machine: str) -> dict[s
         ],
         "requires-python": f"=={python}.*",
         "created-by": "envdoctor",
-        "packages": [_package(wheel) for wheel in sorted(wheels, key=lambda wheel: wheel.name)],
+        "packages": [package_of(wheel) for wheel in sorted(wheels, key=lambda wheel: wheel.name)],
     }
 
 
@@ -75,7 +75,8 @@ def preferences(packages: Iterable[LockedPackage]) -> str:
     return tomli_w.dumps({"lock-version": "1.0", "created-by": "envdoctor", "packages": entries})
 
 
-def _package(wheel: LockedWheel) -> dict[str, Any]:
+def package_of(wheel: LockedWheel) -> dict[str, Any]:
+    """Return the entry of one wheel."""
     entry: dict[str, Any] = {"name": wheel.filename}
     entry |= {"path": wheel.path} if wheel.path else {"url": wheel.url}
     entry |= {"size": wheel.size} if wheel.size else {}

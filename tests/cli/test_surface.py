@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from envdoctor.cli.app import COMMANDS, build
-from envdoctor.cli.commands import impact
+from envdoctor.cli.commands import gate, impact
 from envdoctor.cli.commands.cache import SUBCOMMANDS
 from envdoctor.cli.rules import all_rules
 from envdoctor.report.rule_pages import pages
@@ -92,6 +92,7 @@ SURFACE = {
         "--torch-backend",
         "--upgrade",
         "--format",
+        "--with-gate",
         "--output/-o",
     ],
     "capture": [
@@ -104,6 +105,7 @@ SURFACE = {
         "--ignore",
         "--summary",
         "--offline",
+        "--with-gate",
         "--force",
         "--json",
     ],
@@ -127,7 +129,9 @@ SURFACE = {
     ],
     "profiles": ["--format (ENVDOCTOR_FORMAT)", "--json"],
     "cache": [],
+    "gate": [],
 }
+GATE_SURFACE = {"add": ["--profile/-p (ENVDOCTOR_PROFILE)"], "write": ["PATH", "--force"]}
 IMPACT_SURFACE = {
     "remove": ["DISTRIBUTIONS", "--venv", "--format (ENVDOCTOR_FORMAT)", "--json", "--color (ENVDOCTOR_COLOR)"],
     "install": [
@@ -193,9 +197,12 @@ def test_every_command_is_frozen_here() -> None:
     assert sorted(COMMANDS) == sorted(SURFACE)
     assert sorted(SUBCOMMANDS) == sorted(CACHE_SURFACE)
     assert sorted(impact.SUBCOMMANDS) == sorted(IMPACT_SURFACE)
+    assert sorted(gate.SUBCOMMANDS) == sorted(GATE_SURFACE)
 
 
-@pytest.mark.parametrize(("name", "surface"), [("cache", CACHE_SURFACE), ("impact", IMPACT_SURFACE)])
+@pytest.mark.parametrize(
+    ("name", "surface"), [("cache", CACHE_SURFACE), ("impact", IMPACT_SURFACE), ("gate", GATE_SURFACE)]
+)
 def test_subcommands_and_options(name: str, surface: dict[str, list[str]]) -> None:
     root = build()
     context = root.make_context("envdoctor", [name])

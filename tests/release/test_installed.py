@@ -92,6 +92,7 @@ def test_the_tool_finds_its_profiles_and_is_itself_in_order(tmp_path: Path, whee
     ]
     # The environment that the installer made is one that people check; every file in it is the installer's.
     own = Path(envdoctor).resolve().parent.parent
+    stranger.run(envdoctor, "gate", "write", "guard.py")
     verdict = json.loads(stranger.run(envdoctor, "check", own, "--json"))
     assert [(found["code"], found["title"]) for found in verdict["findings"]] == []
     assert list(own.glob("lib/python*/site-packages/trainer")) == []

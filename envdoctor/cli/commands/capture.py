@@ -11,7 +11,7 @@ import typer
 from envdoctor.capture import capture as capturing
 from envdoctor.capture.capture import Wanted
 from envdoctor.capture.captured_files import Place
-from envdoctor.cli.options import IgnoreOption, JsonOption, VenvOption, waivers
+from envdoctor.cli.options import IgnoreOption, JsonOption, VenvOption, WithGateOption, waivers
 from envdoctor.cli.progress import progress
 from envdoctor.cli.signals import stoppable
 from envdoctor.cli.terminal import write_result
@@ -56,6 +56,7 @@ def capture(
     offline: Annotated[
         bool, typer.Option("--offline", help="Ask no index: keep every distribution as a wheel.")
     ] = False,
+    with_gate: WithGateOption = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a profile and a lock of that name.")] = False,
     json: JsonOption = False,
 ) -> int:
@@ -77,6 +78,7 @@ def capture(
         waivers=waivers(ignore),
         cache_key=_cache_key(reading),
         offline=offline,
+        with_gate=with_gate,
     )
     with progress() as listen, stoppable():
         captured = capturing.capture(reading, _sources(host, offline=offline), wanted, place, listen)

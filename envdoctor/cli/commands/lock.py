@@ -8,16 +8,17 @@ from typing import Annotated, Any
 
 import typer
 
+from envdoctor.cli.options import WithGateOption
 from envdoctor.cli.terminal import say, write_result
 from envdoctor.documents.profile_store import read_lock
-from envdoctor.errors import LockError, UsageError
+from envdoctor.errors import UsageError
 from envdoctor.facts.host import Host
 from envdoctor.model.wording import counted
 from envdoctor.standards.lock import Lock, LockedPackage
 from envdoctor.standards.pylock import is_pylock
 from envdoctor.wheels import index_config, locking, pip_config
 from envdoctor.wheels import uv as uv_tool
-from envdoctor.wheels.pylock_text import Form
+from envdoctor.wheels.pylock_text import Form, LockedWheel
 
 
 def lock(
@@ -49,6 +50,7 @@ def lock(
     lock_format: Annotated[
         Form, typer.Option("--format", help="Hashed requirements that name no host, or PEP 751 (pylock.NAME.toml).")
     ] = "requirements",
+    with_gate: WithGateOption = False,
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="The lock; its head comment is kept. Default: stdout.")
     ] = "",
@@ -73,7 +75,8 @@ def lock(
     )
     resolved = _resolved(wanted)
     made = locking.lock_of(resolved, wanted.platforms, path.stem, known)
-    content = _as_pylock(resolved, made, target) if lock_format == "pylock" else locking.text_of(made, _head(target))
+    gate = _kept_gate(target) if with_gate else None
+    content = _content(resolved, made, gate, lock_format, locking.head_of(target))
     write_result(content, output)
     if target is not None:
         say(f"locked {counted(len(made.packages), 'package')} in {target}")
@@ -95,10 +98,24 @@ def _text(path: Path) -> str:
         raise UsageError(f"{path} cannot be read: {error}", "name a file of direct requirements") from error
 
 
-def _as_pylock(resolved: Mapping[str, Any], made: Lock, target: Path | None) -> str:
+def _kept_gate(target: Path | None) -> LockedWheel:
+    if target is None:
+        raise UsageError("--with-gate puts a wheel beside the lock, which is no file", "name one: `--output FILE`")
+    from envdoctor.gate_package.into_lock import keep_wheel
+    from envdoctor.wheels.wheelhouse import beside
+
+    # The folder has the profile's name, and a lock that of its profile.
+    return keep_wheel(beside(target, target.stem.removeprefix("pylock.")))
+
+
+def _content(resolved: Mapping[str, Any], made: Lock, gate: LockedWheel | None, lock_format: Form, head: str) -> str:
+    from envdoctor.gate_package.into_lock import document_with, locked
     from envdoctor.wheels import pylock_text
 
-    return pylock_text.text_of(pylock_text.narrowed(resolved, made), _head(target))
+    if lock_format == "requirements":
+        return locking.text_of(locked(made, gate) if gate else made, head)
+    document = pylock_text.narrowed(resolved, made)
+    return pylock_text.text_of(document_with(document, gate) if gate else document, head)
 
 
 def _dated(pip: pip_config.PipSettings) -> pip_config.PipSettings:
@@ -123,15 +140,3 @@ def _pins(target: Path | None, upgrade: list[str]) -> tuple[LockedPackage, ...]:
     if target is None or not target.is_file():
         raise UsageError("--upgrade updates a lock, and there is none", "name it: `--output FILE`")
     return read_lock(target).packages
-
-
-def _head(lock_file: Path | None) -> str:
-    """Return the comment at the head of the lock that is replaced."""
-    if lock_file is None or not lock_file.exists():
-        return ""
-    try:
-        lines = lock_file.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise LockError(f"{lock_file} is not UTF-8 text: {error}", "name another output") from error
-    comment = [line for at, line in enumerate(lines) if all(one.startswith("#") for one in lines[: at + 1])]
-    return "\n".join(line.removeprefix("#").removeprefix(" ") for line in comment)

@@ -1,0 +1,1 @@
+"""The launch gate for other environments: as a wheel that a lock can list, and as one self-contained file."""
