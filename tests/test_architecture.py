@@ -93,7 +93,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "torch",
         "transformers",
         "accelerate",
-        "datasets",
+        "pyarrow",
         "jinja2",
         "safetensors",
         "rich",

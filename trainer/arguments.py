@@ -20,12 +20,18 @@ _SHORTCUTS: Mapping[str, tuple[str, type, str]] = {
     "--device": ("run.device", str, "auto, cpu or cuda"),
     "--compile": ("run.compile", str, "auto, on or off"),
     "--target": ("target.path", str, "folder of a local Hugging Face causal LM"),
-    "--data": ("data.path", str, ".jsonl or .parquet file of conversations, or a folder of them"),
+    "--data": (
+        "data.path",
+        str,
+        "file of conversations (.jsonl, .json, .parquet, .arrow) or a folder of them; may be repeated",
+    ),
     "--runtime": ("topology.runtime", str, "auto, inline, threads or processes"),
     "--targets": ("topology.targets", int, "target workers"),
     "--drafters": ("topology.drafters", int, "drafter workers"),
     "--wandb": ("run.wandb", str, "Weights & Biases project"),
 }
+
+_REPEATED = ("--data",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +102,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--config", type=Path, help="TOML file with any of the sections")
     made.add_argument("--set", action="append", default=[], metavar="SECTION.NAME=VALUE", help="set any key")
     for flag, (key, kind, told) in _SHORTCUTS.items():
-        made.add_argument(flag, type=kind, help=f"{told} ({key})")
+        made.add_argument(flag, type=kind, action="append" if flag in _REPEATED else "store", help=f"{told} ({key})")
     made.add_argument("--output", type=Path, help="folder of the run (default: runs/PROFILE-TIME)")
     made.add_argument("--resume", action="store_true", help="go on from the last checkpoint under --output")
     made.add_argument("--quiet", action="store_true", help="no progress")

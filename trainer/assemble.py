@@ -12,6 +12,7 @@ from transformers import AutoTokenizer
 from trainer import toy
 from trainer.config import TrainConfig
 from trainer.data.buckets import Plan
+from trainer.data.chat import Encoder, template_arguments
 from trainer.data.loader import Batch, BatchMaker
 from trainer.data.rows import Rows
 from trainer.data.usable import prompts, require_learnable
@@ -80,6 +81,7 @@ class Parts:
             "buckets": list(config.data.buckets),
             "tokens": config.data.tokens,
             "overlong": config.data.overlong,
+            "weights": list(config.data.weights),
             "held_out": len(self.held_out),
             "micro_batches": config.micro_batches,
             "optim": {key: value for key, value in dataclasses.asdict(config.optim).items() if key != "accumulate"},
@@ -97,13 +99,13 @@ def assemble(config: TrainConfig) -> Parts:
     weights_index(path)
     tokenizer = _tokenizer(path, config.target.chat_template)
     rows = _rows(config, tokenizer, target_config.vocab_size)
-    held_out = _held_out(config, len(rows.lengths))
+    held_out = _held_out(config, rows)
     kept = len(rows.lengths) - len(held_out)
     layers = choose_layer_ids(config.target.layer_ids, config.target.features, target_config.num_hidden_layers)
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
     parts = Parts(
         config=config, target_path=path, target_config=target_config, layer_ids=layers, tokenizer=tokenizer, rows=rows,
-        plan=Plan(rows.lengths[:kept], config.data, config.run.seed), held_out=held_out,
+        plan=Plan(rows.lengths[:kept], config.data, config.run.seed, rows.groups), held_out=held_out,
         shape=drafter_shape(config, target_config, len(layers)),
         mask_token=mask_token(config.drafter.mask_token, tokenizer, target_config.vocab_size), pad_token=int(pad or 0),
     )  # fmt: skip
@@ -204,14 +206,20 @@ def _template(path: Path) -> str:
 
 
 def _rows(config: TrainConfig, tokenizer: Any, vocabulary: int) -> Rows:
-    if not config.data.path:
+    paths = [Path(path) for path in config.data.path if path]
+    if not paths:
         return toy.rows(tokenizer, config.run.seed + 1)
-    from trainer.data.dataset import read_rows  # noqa: PLC0415 - datasets is needed for files only
+    from trainer.data.dataset import read_rows  # noqa: PLC0415 - pyarrow is needed for files only
 
-    return read_rows(Path(config.data.path), tokenizer, vocabulary)
+    encoder = Encoder(tokenizer, template_arguments(config.target.template_arguments))
+    return read_rows(paths, encoder, vocabulary, skip=config.data.bad_rows == "skip")
 
 
-def _held_out(config: TrainConfig, count: int) -> tuple[int, ...]:
+def _held_out(config: TrainConfig, rows: Rows) -> tuple[int, ...]:
     # A data set too small to spare rows is evaluated on rows it trained on.
-    wanted = config.run.evaluate if config.run.evaluate * 20 <= count else 0
-    return tuple(range(count - wanted, count))
+    count = len(rows.lengths)
+    first = count - config.run.evaluate if config.run.evaluate * 20 <= count else count
+    # A conversation of several rows is held out whole: its earlier turns are in the prompts of the later ones.
+    while 0 < first < count and rows[first].turn and rows[first - 1].origin == rows[first].origin:
+        first -= 1
+    return tuple(range(first, count))

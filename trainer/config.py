@@ -17,6 +17,7 @@ from trainer.ranges import require_ranges
 Device = Literal["auto", "cpu", "cuda"]
 RuntimeName = Literal["auto", "inline", "threads", "processes"]
 Overlong = Literal["truncate", "drop", "error"]
+BadRows = Literal["stop", "skip"]
 Switch = Literal["auto", "on", "off"]
 
 
@@ -37,6 +38,8 @@ class TargetConfig:
     """How many layers the published rule selects."""
     chat_template: str = ""
     """A Jinja file that replaces the tokenizer's chat template."""
+    template_arguments: tuple[str, ...] = ()
+    """NAME=VALUE each: what the chat template is called with besides, such as enable_thinking=false."""
 
     def __post_init__(self) -> None:
         """Check what needs no model."""
@@ -84,8 +87,12 @@ class DrafterConfig:
 class DataConfig:
     """Conversations and how they become batches."""
 
-    path: str = ""
-    """A .jsonl or .parquet file, or a folder of them; empty for the embedded corpus."""
+    path: tuple[str, ...] = ()
+    """.jsonl, .json, .parquet or .arrow files, or folders of them; empty for the embedded corpus."""
+    weights: tuple[float, ...] = ()
+    """How often an epoch sees the rows of each entry of `path`: 2 for twice, 0.5 for another half each epoch."""
+    bad_rows: BadRows = "stop"
+    """What a row that cannot be used does: stop the run before it starts, or be skipped and counted."""
     buckets: tuple[int, ...] = (1024, 2048, 4096)
     """Padded lengths, ascending: each is one shape to compile."""
     tokens: int = 4096
@@ -103,6 +110,12 @@ class DataConfig:
             "data.tokens",
             f"{self.tokens} positions, and the shortest bucket has {self.buckets[0]}",
             "use at least the shortest bucket",
+        )
+        _require(
+            len(self.weights) in {0, len(self.path)},
+            "data.weights",
+            f"{len(self.weights)} weights for {len(self.path)} paths",
+            "give one weight for each entry of data.path, or none",
         )
 
 

@@ -40,6 +40,9 @@ RANGES: Mapping[str, _Range] = {
         lambda value: list(value) == sorted(set(value)) and min(value, default=0) >= 8,
         "{} is not ascending from at least 8", "list each length once, shortest first",
     ),
+    "data.weights": (
+        lambda value: all(0 < weight < math.inf for weight in value), "{}", "use positive numbers, 1 for each row once",
+    ),
     "data.tokens": _least(1, "use at least the shortest bucket", "{} positions"),
     "data.prefetch": _least(1, problem="{} batches"),
     "optim.learning_rate": (lambda value: 0 < value < math.inf, "{}", "use a positive rate"),

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
 
-from trainer.data.chat import encode, encoding_digest
+from trainer.data.chat import Encoder
+from trainer.data.conversation import Conversation
 from trainer.data.corpus import MARKS, TEMPLATE, conversations, vocabulary
 from trainer.data.rows import RowList
 
@@ -62,11 +63,13 @@ def _teach_into(place: Path) -> None:
 
 def rows(tokenizer: Any, seed: int) -> RowList:
     """Return the embedded corpus as rows."""
+    encoder = Encoder(tokenizer)
     made = [
-        encode(tokenizer, talk, f"embedded corpus:{line}")
+        row
         for line, talk in enumerate(conversations(CONVERSATIONS, seed), start=1)
+        for row in encoder.encode(Conversation(messages=talk), f"embedded corpus:{line}")
     ]
-    return RowList(rows=tuple(made), digest=f"embedded-{digest()}-{seed}-{encoding_digest(tokenizer)}")
+    return RowList(rows=tuple(made), digest=f"embedded-{digest()}-{seed}-{encoder.digest}")
 
 
 def _tokenizer(place: Path) -> Any:

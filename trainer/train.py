@@ -53,8 +53,8 @@ def train(arguments: Arguments) -> int:
             Tracker(config, output if rank == 0 else None) as tracker,
             Display(config.run.steps, start, quiet=arguments.quiet or rank > 0) as display,
         ):
-            if parts.plan.overlong:
-                display.say(parts.plan.overlong)
+            for remark in filter(None, (parts.rows.skipped, parts.plan.overlong)):
+                display.say(remark)
 
             def report(progress: Progress) -> None:
                 journal.write("step", progress.line())

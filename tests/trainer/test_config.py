@@ -6,6 +6,7 @@ import dataclasses
 import subprocess
 import sys
 import tomllib
+import typing
 from pathlib import Path
 
 import pytest
@@ -126,10 +127,12 @@ def test_a_wrong_value_names_its_key_and_the_cure(arguments: list[str], message:
 def test_every_number_has_a_range_and_nan_is_in_none(key: str) -> None:
     section, name = key.split(".")
     default = getattr(SECTIONS[section](), name)
-    numbers = default if isinstance(default, tuple) and name != "layer_ids" else (default,)
-    if not all(type(number) in (int, float) for number in numbers):
+    kind = typing.get_type_hints(SECTIONS[section])[name]
+    item = typing.get_args(kind)[0] if isinstance(default, tuple) and name != "layer_ids" else kind
+    if item not in (int, float):
         assert key not in RANGES
         return
+    numbers = default or (item(1),) if isinstance(default, tuple) else (default,)
     worst = float("nan") if any(type(number) is float for number in numbers) else -2
     holds, _, _ = RANGES[key]
     assert holds(default)

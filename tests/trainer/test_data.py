@@ -16,9 +16,11 @@ from transformers import AutoTokenizer
 from trainer.assemble import Parts, assemble
 from trainer.config import DataConfig, DrafterConfig, build
 from trainer.data.buckets import Plan, derive
-from trainer.data.chat import encode, encoding_digest
+from trainer.data.chat import Encoder, template_arguments
+from trainer.data.conversation import Conversation, conversation_of
 from trainer.data.corpus import TEMPLATE, VERSES, conversation, conversations
-from trainer.data.dataset import read_rows
+from trainer.data.dataset import FileRows
+from trainer.data.dataset import read_rows as read_files
 from trainer.data.loader import BatchMaker, Loader, choose_anchors
 from trainer.data.rows import Row, RowList
 from trainer.data.usable import require_learnable
@@ -34,12 +36,32 @@ FORGETFUL = (
     "{% for message in messages %}{{ '<' + message.role + '> ' }}"
     "{{ message.content if loop.last else 'stone' }}{{ ' <end> ' }}{% endfor %}"
 )
+THINKING = (  # as Qwen3's: the reasoning of earlier turns is dropped, and a prompt without thinking has it closed already
+    "{% for message in messages %}{{ '<' + message.role + '> ' }}"
+    "{% if message.role == 'assistant' and loop.last %}{{ 'clock ' }}{% endif %}{{ message.content + ' <end> ' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<assistant> ' }}"
+    "{% if enable_thinking is defined and enable_thinking is false %}{{ 'clock ' }}{% endif %}{% endif %}"
+)
 SHAPE_HINT = (
     'a row is {"conversations": [{"role": "user", "content": ".."}, ..]} or {"input_ids": [..], "loss_mask": [..]}'
 )
 
 
 FOREIGN = "tokenise the row with the target's own tokenizer"
+
+
+def encode(tokenizer: Any, messages: list[Any], origin: str, **arguments: object) -> Row:
+    """Return the only row of a conversation."""
+    (row,) = Encoder(tokenizer, arguments).encode(Conversation(messages=messages), origin)
+    return row
+
+
+def encoding_digest(tokenizer: Any) -> str:
+    return Encoder(tokenizer).digest
+
+
+def read_rows(place: Path, tokenizer: Any, vocabulary: int, *, skip: bool = False) -> FileRows:
+    return read_files([place], Encoder(tokenizer), vocabulary, skip=skip)
 
 
 @pytest.fixture
@@ -192,15 +214,99 @@ def test_only_the_assistant_is_learnt_from(tokenizer: Any, template: str) -> Non
     assert tokenizer.decode(row.ids).startswith("<user> recite river <end> <assistant> cold water")
 
 
-def test_a_template_that_rewrites_earlier_turns_is_refused(tokenizer: Any) -> None:
+def test_a_template_that_renders_a_turn_unlike_its_prompt_is_refused(tokenizer: Any) -> None:
     tokenizer.chat_template = FORGETFUL
     with pytest.raises(DataError) as caught:
         encode(tokenizer, [*conversation(["river"]), *conversation(["stone"])], "chats.jsonl:4")
-    assert caught.value.message == (
-        "chats.jsonl:4: the chat template renders turn 2 differently once later turns follow, so the assistant's tokens"
-        " cannot be told apart"
+    assert (caught.value.message, caught.value.hint) == (
+        "chats.jsonl:4: the chat template renders turn 2 differently from the prompt before it, so the assistant's tokens"
+        " cannot be told apart",
+        "give a template with {% generation %} marks: --set target.chat_template=FILE",
     )
-    assert caught.value.hint == "give a template with {% generation %} marks: --set target.chat_template=FILE"
+
+
+def test_turns_that_later_ones_change_are_rows_of_their_own(tokenizer: Any) -> None:
+    tokenizer.chat_template = THINKING
+    talk = [*conversation(["river"]), *conversation(["stone"])]
+    rows = Encoder(tokenizer).encode(Conversation(messages=talk), "chats.jsonl:4")
+    assert [(row.origin, row.turn) for row in rows] == [("chats.jsonl:4", 2), ("chats.jsonl:4", 4)]
+    assert [tokenizer.decode(row.ids) for row in rows] == [
+        f"<user> recite river <end> <assistant> clock {VERSES['river']} <end>",
+        f"<user> recite river <end> <assistant> {VERSES['river']} <end> <user> recite stone <end>"
+        f" <assistant> clock {VERSES['stone']} <end>",
+    ]
+    # With thinking the target generates the mark itself, without it the prompt already has it.
+    assert [spoken(tokenizer, row) for row in rows] == [f"clock {VERSES[name]} <end>" for name in ("river", "stone")]
+    silent = Encoder(tokenizer, {"enable_thinking": False}).encode(Conversation(messages=talk), "chats.jsonl:4")
+    assert [row.ids for row in silent] == [row.ids for row in rows]
+    assert [spoken(tokenizer, row) for row in silent] == [f"{VERSES[name]} <end>" for name in ("river", "stone")]
+
+
+def test_tools_and_reasoning_reach_the_template(tokenizer: Any) -> None:
+    tokenizer.chat_template = (
+        "{% for tool in tools or [] %}{{ '<user> ' + tool.name + ' <end> ' }}{% endfor %}"
+        "{% for message in messages %}{{ '<' + message.role + '> ' + message.get('reasoning_content', '') + ' ' }}"
+        "{% for call in message.tool_calls or [] %}{{ call.function.name + ' ' }}{% endfor %}"
+        "{{ message.content + ' <end> ' }}{% endfor %}{% if add_generation_prompt %}{{ '<assistant> ' }}{% endif %}"
+    )
+    call = {"type": "function", "function": {"name": "clock", "arguments": None}}
+    talk = conversation_of(
+        {
+            "tools": [{"name": "lantern"}],
+            "messages": [
+                {"from": "human", "value": "recite"},
+                {"role": "assistant", "content": None, "tool_calls": [call], "reasoning_content": "stone"},
+            ],
+        },
+        "x:1",
+    )
+    assert talk.messages[1]["tool_calls"] == [{"type": "function", "function": {"name": "clock"}}]
+    (row,) = Encoder(tokenizer).encode(talk, "x:1")
+    assert tokenizer.decode(row.ids) == "<user> lantern <end> <user> recite <end> <assistant> stone clock <end>"
+    assert spoken(tokenizer, row) == "stone clock <end>"
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        [{"from": "human", "value": "recite river"}, {"from": "gpt", "value": VERSES["river"]}],
+        [
+            {"role": "user", "content": [{"type": "text", "text": "recite "}, {"text": "river"}]},
+            {"role": "assistant", "content": [{"type": "text", "text": VERSES["river"]}]},
+        ],
+        [
+            {"role": "user", "content": "recite river", "tool_calls": None, "weight": 3},
+            {"role": "assistant", "content": VERSES["river"], "reasoning_content": ""},
+        ],
+    ],
+    ids=["sharegpt", "parts", "nulls"],
+)
+def test_shapes_of_a_conversation(turns: list[object]) -> None:
+    assert conversation_of({"conversations": turns}, "x:1").messages == conversation(["river"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        ((), {}),
+        (
+            ("enable_thinking=false", "style = plain", "depth=2"),
+            {"enable_thinking": False, "style": "plain", "depth": 2},
+        ),
+    ],
+)
+def test_template_arguments(settings: tuple[str, ...], found: dict[str, object]) -> None:
+    assert template_arguments(settings) == found
+
+
+@pytest.mark.parametrize("setting", ["enable_thinking", "=false", "a b=1"])
+def test_template_arguments_of_another_form(setting: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        template_arguments([setting])
+    assert (caught.value.message, caught.value.hint) == (
+        f"target.template_arguments: `{setting}` is not of the form NAME=VALUE",
+        "write for example target.template_arguments=['enable_thinking=false']",
+    )
 
 
 def write(place: Path, rows: list[object]) -> Path:
@@ -265,9 +371,9 @@ def test_generation_marks_are_seen_however_they_are_written(tokenizer: Any, mark
     ("template", "kind", "message", "hint"),
     [
         (None, ConfigError, "target.chat_template: the target's tokenizer has no chat template", "give one: --set target.chat_template=FILE"),
-        ("x\n{{ messages }", ConfigError, "target.chat_template: line 2: unexpected '}'", "mend the Jinja template, or give another one: --set target.chat_template=FILE"),
-        ("{{ raise_exception('roles must alternate') }}", DataError, "chats.jsonl:1: the chat template fails on this conversation: roles must alternate", "mend or remove the row, or give another template: --set target.chat_template=FILE"),
-        ("{{ messages[0].content + 1 }}", DataError, 'chats.jsonl:1: the chat template fails on this conversation: can only concatenate str (not "int") to str', "mend or remove the row, or give another template: --set target.chat_template=FILE"),
+        ("x\n{{ messages }", ConfigError, "target.chat_template: line 2: unexpected '}'", "fix the Jinja template, or give another one: --set target.chat_template=FILE"),
+        ("{{ raise_exception('roles must alternate') }}", DataError, "chats.jsonl:1: the chat template fails on this conversation: roles must alternate", "fix or remove the row, or give another template: --set target.chat_template=FILE"),
+        ("{{ messages[0].content + 1 }}", DataError, 'chats.jsonl:1: the chat template fails on this conversation: can only concatenate str (not "int") to str', "fix or remove the row, or give another template: --set target.chat_template=FILE"),
     ],
     ids=["none", "syntax", "refuses", "type"],
 )  # fmt: skip
@@ -319,7 +425,90 @@ def test_rows_that_are_tokens_already(tokenizer: Any, tmp_path: Path, cache: Pat
     assert cache.is_dir()
     place = write(tmp_path / "tokens.jsonl", [{"input_ids": [3, 4, 5], "loss_mask": [0, 1, 1]}])
     row = read_rows(place, tokenizer, len(tokenizer))[0]
-    assert (row.ids, row.wanted, row.origin) == ([3, 4, 5], [0, 1, 1], "tokens.jsonl:1")
+    assert (row.ids, row.wanted, row.origin, row.turn) == ([3, 4, 5], [0, 1, 1], "tokens.jsonl:1", 0)
+
+
+def test_every_kind_of_file_gives_the_same_rows(tokenizer: Any, tmp_path: Path, cache: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    assert cache.is_dir()
+    talks = [{"conversations": talk} for talk in conversations(700, 5)]
+    table = datasets.Dataset.from_list(talks)
+    for name in ("lines.jsonl", "list.json", "stream.arrow", "columns.parquet"):
+        (tmp_path / name).mkdir()
+    write(tmp_path / "lines.jsonl/a.jsonl", list(talks))
+    (tmp_path / "list.json/a.json").write_text(json.dumps(talks, indent=1))
+    table.save_to_disk(str(tmp_path / "saved"))
+    shutil.copy(next((tmp_path / "saved").glob("*.arrow")), tmp_path / "stream.arrow/a.arrow")
+    table.to_parquet(str(tmp_path / "columns.parquet/a.parquet"))
+    read = {
+        name: read_rows(tmp_path / name, tokenizer, len(tokenizer))
+        for name in ("lines.jsonl", "list.json", "stream.arrow", "columns.parquet")
+    }
+    first = read["lines.jsonl"]
+    assert len(first.lengths) == 700
+    assert [first[at].ids for at in (0, 511, 512, 699)] == [
+        encode(tokenizer, talks[at]["conversations"], "").ids for at in (0, 511, 512, 699)
+    ]
+    for name, rows in read.items():
+        assert rows.table.column("input_ids").to_pylist() == first.table.column("input_ids").to_pylist(), name
+        assert rows[512].origin == f"a.{name.partition('.')[2]}:513"
+
+
+def test_bad_rows_can_be_skipped_and_are_counted(tokenizer: Any, tmp_path: Path, cache: Path) -> None:
+    assert cache.is_dir()
+    place = write(tmp_path / "chats.jsonl", [GOOD, "{", {"text": "x"}, GOOD, [1]])
+    rows = read_rows(place, tokenizer, len(tokenizer), skip=True)
+    assert [rows[at].origin for at in range(len(rows.lengths))] == ["chats.jsonl:1", "chats.jsonl:4"]
+    told = (
+        "data.bad_rows: 3 of 5 rows cannot be used and are skipped, among them chats.jsonl:2: not JSON: Expecting property"
+        " name enclosed in double quotes at column 2; chats.jsonl:3: no conversation in the keys ['text'];"
+        " chats.jsonl:5: list, not an object"
+    )
+    assert rows.skipped == told
+    # What was kept says so again.
+    assert read_rows(place, tokenizer, len(tokenizer), skip=True).skipped == told
+    with pytest.raises(DataError) as caught:
+        read_rows(write(tmp_path / "worse.jsonl", ["{"]), tokenizer, len(tokenizer), skip=True)
+    assert caught.value.message == (
+        f"{tmp_path / 'worse.jsonl'}: no usable row: worse.jsonl:1: not JSON: Expecting property name enclosed in double"
+        " quotes at column 2"
+    )
+
+
+def test_weights_decide_how_often_an_epoch_sees_a_source() -> None:
+    lengths = [10] * 40 + [30] * 20
+    config = DataConfig(path=("a", "b"), weights=(0.25, 2.0), buckets=(16, 32), tokens=64)
+    plan = Plan(lengths, config, 7, groups=(40, 20))
+    seen: list[list[int]] = []
+    for epoch in (0, 1):
+        numbers = range(epoch * plan.batches_per_epoch, (epoch + 1) * plan.batches_per_epoch)
+        seen.append(sorted(row for number in numbers for row in plan.batch(number).members))
+    for rows in seen:
+        assert [row for row in rows if row >= 40] == sorted([*range(40, 60)] * 2)
+        few = [row for row in rows if row < 40]
+        assert len(few) == len(set(few)) == 10
+    assert seen[0] != seen[1]
+    with pytest.raises(ConfigError) as caught:
+        DataConfig(path=("a", "b"), weights=(1.0,))
+    assert caught.value.message == "data.weights: 1 weights for 2 paths"
+
+
+def test_a_conversation_is_held_out_whole(tmp_path: Path, cache: Path, target_folder: Path) -> None:
+    assert cache.is_dir()
+    template = tmp_path / "thinking.jinja"
+    template.write_text(THINKING)
+    talks = [{"messages": [*conversation(["river"]), *conversation(["stone"])]} for _ in range(25)]
+    settings = [
+        preset("cpu-smoke"),
+        {
+            "data": {"path": str(write(tmp_path / "chats.jsonl", list(talks)))},
+            "target": {"path": str(target_folder), "chat_template": str(template)},
+            "run": {"evaluate": 1},
+        },
+    ]
+    parts = assemble(build("cpu-smoke", settings))
+    assert parts.held_out == (48, 49)
+    assert {parts.rows[at].origin for at in parts.held_out} == {"chats.jsonl:25"}
 
 
 GOOD = {"conversations": conversation(["river"])}
@@ -328,10 +517,10 @@ GOOD = {"conversations": conversation(["river"])}
 @pytest.mark.parametrize(
     ("bad", "message", "hint"),
     [
-        ('{"conversations": [', "no JSON: Expecting value at column 20", SHAPE_HINT),
+        ('{"conversations": [', "not JSON: Expecting value at column 20", SHAPE_HINT),
         ("[1, 2]", "list, not an object", SHAPE_HINT),
-        ({"text": "x"}, "no conversation in the keys ['conversations', 'text']", SHAPE_HINT),
-        ({"conversations": [{"role": "boss", "content": "x"}]}, "turn 1 has the role 'boss'", "roles are assistant, system, tool, user"),
+        ({"text": "x"}, "no conversation in the keys ['text']", SHAPE_HINT),
+        ({"conversations": [{"role": "boss", "content": "x"}]}, "turn 1 has the role 'boss'", "roles are assistant, developer, system, tool, user"),
         ({"conversations": [{"role": "user", "content": "recite"}]}, "no turn of the assistant, so nothing to learn", "remove the row"),
         ({"conversations": [{"role": "user", "content": None}]}, "turn 1 has no text but NoneType", SHAPE_HINT),
         ({"conversations": "hello"}, "no conversation in the keys ['conversations']", SHAPE_HINT),
@@ -380,7 +569,7 @@ def test_rows_without_a_prompt_are_found_before_training(tmp_path: Path, cache: 
 def test_no_file_to_read(tokenizer: Any, tmp_path: Path, cache: Path, name: str) -> None:
     assert cache.is_dir()
     (tmp_path / "empty").mkdir()
-    told = "no .jsonl or .parquet file" if name == "empty" else "no such file or folder"
+    told = "no .jsonl, .json, .parquet or .arrow file" if name == "empty" else "no such file or folder"
     with pytest.raises(DataError) as caught:
         read_rows(tmp_path / name, tokenizer, len(tokenizer))
     assert caught.value.message == f"data.path {tmp_path / name}: {told}"

@@ -18,7 +18,7 @@ from transformers import AutoTokenizer, Qwen3ForCausalLM
 from trainer.__main__ import main
 from trainer.assemble import assemble
 from trainer.config import build
-from trainer.data.chat import encoding_digest
+from trainer.data.chat import Encoder
 from trainer.data.corpus import conversation, conversations
 from trainer.ending import Ending
 from trainer.evaluate import SpeculativeDecoder
@@ -442,7 +442,7 @@ def rows(cache: Path, seed: int) -> str:
     from trainer import toy  # noqa: PLC0415
 
     tokenizer = AutoTokenizer.from_pretrained(toy.folder(cache / "envdoctor"))
-    return f"embedded-{toy.digest()}-{seed + 1}-{encoding_digest(tokenizer)}"
+    return f"embedded-{toy.digest()}-{seed + 1}-{Encoder(tokenizer).digest}"
 
 
 def test_a_run_over_files_with_a_local_target(cache: Path, target_folder: Path, tmp_path: Path) -> None:

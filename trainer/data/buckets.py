@@ -5,8 +5,10 @@ and one worker, many threads and many processes see the same batches.
 """
 
 import hashlib
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 
@@ -30,8 +32,11 @@ class PlannedBatch:
 class Plan:
     """The endless sequence of batches over a data set."""
 
-    def __init__(self, lengths: Sequence[int], config: DataConfig, seed: int) -> None:
-        """Sort rows into buckets; raises ConfigError when no row is left or one is overlong and that is an error."""
+    def __init__(self, lengths: Sequence[int], config: DataConfig, seed: int, groups: Sequence[int] = ()) -> None:
+        """Sort rows into buckets; `groups` are the counts of rows that each weight of the config is for.
+
+        Raises ConfigError when no row is left, or one is overlong and that is an error.
+        """
         self.config, self.seed = config, seed
         self.sizes = {length: max(1, config.tokens // length) for length in config.buckets}
         self.dropped = 0
@@ -39,7 +44,11 @@ class Plan:
         self._rows: dict[int, list[int]] = {length: [] for length in config.buckets}
         for row, length in enumerate(lengths):
             self._place(row, length)
-        self._per_epoch = sum(-(-len(rows) // self.sizes[length]) for length, rows in self._rows.items())
+        self._ends = list(accumulate(groups)) if config.weights else []
+        self._per_epoch = sum(
+            -(-sum(count for _, count in self._shares(rows)) // self.sizes[length])
+            for length, rows in self._rows.items()
+        )
         if not self._per_epoch:
             raise ConfigError("data.path: no row is left after the length rules", "add a longer bucket to data.buckets")
         self._cached: tuple[int, list[tuple[int, tuple[int, ...]]]] = (-1, [])
@@ -92,10 +101,34 @@ class Plan:
         generator = torch.Generator().manual_seed(derive(self.seed, f"epoch {epoch}"))
         batches: list[tuple[int, tuple[int, ...]]] = []
         for length, rows in self._rows.items():
-            shuffled = [rows[i] for i in torch.randperm(len(rows), generator=generator).tolist()]
+            drawn = self._drawn(rows, generator)
+            shuffled = [drawn[i] for i in torch.randperm(len(drawn), generator=generator).tolist()]
             size = self.sizes[length]
-            batches += [(length, tuple(shuffled[start : start + size])) for start in range(0, len(rows), size)]
+            batches += [(length, tuple(shuffled[start : start + size])) for start in range(0, len(drawn), size)]
         return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
+
+    def _shares(self, rows: list[int]) -> list[tuple[list[int], int]]:
+        """Return the rows of each source in a bucket with how many of them an epoch sees."""
+        if not self._ends:
+            return [(rows, len(rows))] if rows else []
+        sources: list[list[int]] = [[] for _ in self.config.weights]
+        for row in rows:
+            sources[bisect_right(self._ends, row)].append(row)
+        return [
+            (own, max(1, round(weight * len(own))))
+            for own, weight in zip(sources, self.config.weights, strict=True)
+            if own
+        ]
+
+    def _drawn(self, rows: list[int], generator: torch.Generator) -> list[int]:
+        """Return the rows of a bucket that this epoch sees, as often as their source's weight says."""
+        found: list[int] = []
+        for own, count in self._shares(rows):
+            times, rest = divmod(count, len(own))
+            found += own * times
+            if rest:
+                found += [own[i] for i in torch.randperm(len(own), generator=generator)[:rest].tolist()]
+        return found
 
 
 def derive(seed: int, purpose: str) -> int:

@@ -3,47 +3,106 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from trainer.data.conversation import Conversation
 from trainer.data.rows import Row
 from trainer.errors import ConfigError, DataError
 
-Message = dict[str, str]
-ENCODING = 1
+ENCODING = 2
 """Raised with every change of what `encode` returns: rows cached under another number are made again."""
 _GENERATION = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
 _TEMPLATE_CURE = "--set target.chat_template=FILE"
 
-
-def encoding_digest(tokenizer: Any) -> str:
-    """Return the identity of what `encode` does with this tokenizer: its tables, special tokens and template."""
-    tables = json.loads(tokenizer.backend_tokenizer.to_str())
-    # Set by each call, and none of ours pads or truncates.
-    tables.update(padding=None, truncation=None)
-    told = [ENCODING, tables, tokenizer.special_tokens_map, tokenizer.chat_template]
-    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()[:16]
+Span = tuple[int, int]
+"""Where in a rendered text the assistant speaks: first and last character, as a slice."""
 
 
-def encode(tokenizer: Any, messages: Sequence[Message], origin: str) -> Row:
-    """Return the row of a conversation.
+class Encoder:
+    """Makes rows of conversations with one tokenizer, template and set of template arguments."""
 
-    A template with {% generation %} marks says itself what the assistant generates. Any other one is asked for
-    every prefix of the conversation: what the prefix with the assistant's turn has beyond the prefix that ends
-    in the generation prompt is that turn. Raises DataError when the template rewrites earlier turns, because
-    the mask would then be a guess, or fails on the conversation; ConfigError when there is no usable template.
-    """
-    template = tokenizer.chat_template or ""
-    if not template:
-        raise ConfigError(
-            "target.chat_template: the target's tokenizer has no chat template", f"give one: {_TEMPLATE_CURE}"
+    def __init__(self, tokenizer: Any, arguments: Mapping[str, Any] | None = None) -> None:
+        """Bind a fast tokenizer and what its template is called with besides (`enable_thinking`, ..)."""
+        self.tokenizer, self.arguments = tokenizer, dict(arguments or {})
+
+    @property
+    def digest(self) -> str:
+        """Identity of what this encoder makes: the tokenizer's tables, special tokens, template and its arguments."""
+        tables = json.loads(self.tokenizer.backend_tokenizer.to_str())
+        # Set by each call, and none of ours pads or truncates.
+        tables.update(padding=None, truncation=None)
+        parts = [ENCODING, tables, self.tokenizer.special_tokens_map, self.tokenizer.chat_template, self.arguments]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+    def encode(self, talk: Conversation, origin: str) -> list[Row]:
+        """Return the rows of a conversation: one, or one for each turn of the assistant.
+
+        A template with {% generation %} marks says itself what the assistant generates. Any other one is asked for
+        every prefix of the conversation: what the prefix with the assistant's turn has beyond the prefix that ends in
+        the generation prompt is that turn. Where later turns change how earlier ones are rendered (Qwen3's template
+        drops the reasoning of earlier turns), each turn of the assistant becomes a row of its own, rendered up to it:
+        that is what the target sees when it generates the turn.
+
+        Raises DataError when a turn cannot be told apart even so, or the template fails on the conversation;
+        ConfigError when there is no usable template.
+        """
+        template = self.tokenizer.chat_template or ""
+        if not template:
+            raise ConfigError(
+                "target.chat_template: the target's tokenizer has no chat template", f"give one: {_TEMPLATE_CURE}"
+            )
+        with _rendering(origin):
+            rendered = [(0, *self._marked(talk))] if _GENERATION.search(template) else self._by_prefixes(talk, origin)
+        if not any(spans for _, _, spans in rendered):
+            raise DataError(f"{origin}: no turn of the assistant, so nothing to learn", "remove the row")
+        return [self._row(text, spans, origin, turn) for turn, text, spans in rendered]
+
+    def _by_prefixes(self, talk: Conversation, origin: str) -> list[tuple[int, str, list[Span]]]:
+        if talk.messages[0]["role"] == "assistant":
+            raise DataError(
+                f"{origin}: turn 1 is the assistant's, so no prompt comes before it",
+                "start the conversation with a turn of the system or the user",
+            )
+        text = self._render(talk, len(talk.messages))
+        turns = [at for at, message in enumerate(talk.messages) if message["role"] == "assistant"]
+        spans, alone = [], []
+        for at in turns:
+            before, upto = self._render(talk, at, prompt=True), self._render(talk, at + 1)
+            if not upto.startswith(before):
+                raise DataError(
+                    f"{origin}: the chat template renders turn {at + 1} differently from the prompt before it, so the"
+                    " assistant's tokens cannot be told apart",
+                    f"give a template with {{% generation %}} marks: {_TEMPLATE_CURE}",
+                )
+            spans.append((len(before), len(upto)))
+            alone.append((at + 1, upto, [spans[-1]]))
+        stable = all(text.startswith(upto) for _, upto, _ in alone)
+        return [(0, text, spans)] if stable else alone
+
+    def _render(self, talk: Conversation, turns: int, *, prompt: bool = False) -> str:
+        return str(
+            self.tokenizer.apply_chat_template(
+                talk.messages[:turns], tools=talk.tools, tokenize=False, add_generation_prompt=prompt, **self.arguments
+            )
         )
-    with _rendering(origin):
-        text, spans = (_marked if _GENERATION.search(template) else _by_prefixes)(tokenizer, messages, origin)
-    if not spans:
-        raise DataError(f"{origin}: no turn of the assistant, so nothing to learn", "remove the row")
-    return _row(tokenizer, text, spans, origin)
+
+    def _marked(self, talk: Conversation) -> tuple[str, list[Span]]:
+        from transformers.utils.chat_template_utils import render_jinja_template  # noqa: PLC0415 - only for marks
+
+        # transformers' own mask is not taken: 5.6.0 lets a turn that ends in a blank run on to the end of the text.
+        texts, spans = render_jinja_template(
+            [talk.messages], tools=talk.tools, chat_template=self.tokenizer.chat_template,
+            return_assistant_tokens_mask=True, **{**self.tokenizer.special_tokens_map, **self.arguments},
+        )  # fmt: skip
+        return texts[0], list(spans[0])
+
+    def _row(self, text: str, spans: Sequence[Span], origin: str, turn: int) -> Row:
+        found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        wanted = [int(any(low <= start < high for low, high in spans)) for start, _ in found["offset_mapping"]]
+        return Row(ids=list(found["input_ids"]), wanted=wanted, origin=origin, turn=turn)
 
 
 @contextmanager
@@ -56,53 +115,30 @@ def _rendering(origin: str) -> Iterator[None]:
     except jinja2.TemplateSyntaxError as error:
         raise ConfigError(
             f"target.chat_template: line {error.lineno}: {error.message}",
-            f"mend the Jinja template, or give another one: {_TEMPLATE_CURE}",
+            f"fix the Jinja template, or give another one: {_TEMPLATE_CURE}",
         ) from error
     except (jinja2.TemplateError, ValueError, TypeError, LookupError) as error:
         raise DataError(
             f"{origin}: the chat template fails on this conversation: {error}",
-            f"mend or remove the row, or give another template: {_TEMPLATE_CURE}",
+            f"fix or remove the row, or give another template: {_TEMPLATE_CURE}",
         ) from error
 
 
-def _by_prefixes(tokenizer: Any, messages: Sequence[Message], origin: str) -> tuple[str, list[tuple[int, int]]]:
-    if messages[0]["role"] == "assistant":
-        raise DataError(
-            f"{origin}: turn 1 is the assistant's, so no prompt comes before it",
-            "start the conversation with a turn of the system or the user",
-        )
-    text = tokenizer.apply_chat_template(list(messages), tokenize=False)
-    return text, [
-        _span(tokenizer, messages, index, text, origin)
-        for index, message in enumerate(messages)
-        if message["role"] == "assistant"
-    ]
+def template_arguments(settings: Sequence[str]) -> dict[str, Any]:
+    """Return `NAME=VALUE` settings as arguments of a chat template; VALUE is TOML, or a bare word for a string.
 
-
-def _marked(tokenizer: Any, messages: Sequence[Message], _origin: str) -> tuple[str, list[tuple[int, int]]]:
-    from transformers.utils.chat_template_utils import render_jinja_template  # noqa: PLC0415 - only for marks
-
-    # transformers' own mask is not taken: 5.6.0 lets a turn that ends in a blank run on to the end of the text.
-    texts, spans = render_jinja_template(
-        [list(messages)], chat_template=tokenizer.chat_template, return_assistant_tokens_mask=True,
-        **tokenizer.special_tokens_map,
-    )  # fmt: skip
-    return texts[0], list(spans[0])
-
-
-def _row(tokenizer: Any, text: str, spans: Sequence[tuple[int, int]], origin: str) -> Row:
-    found = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-    wanted = [int(any(low <= start < high for low, high in spans)) for start, _ in found["offset_mapping"]]
-    return Row(ids=list(found["input_ids"]), wanted=wanted, origin=origin)
-
-
-def _span(tokenizer: Any, messages: Sequence[Message], index: int, text: str, origin: str) -> tuple[int, int]:
-    before = tokenizer.apply_chat_template(list(messages[:index]), tokenize=False, add_generation_prompt=True)
-    upto = tokenizer.apply_chat_template(list(messages[: index + 1]), tokenize=False)
-    if not (upto.startswith(before) and text.startswith(upto)):
-        raise DataError(
-            f"{origin}: the chat template renders turn {index + 1} differently once later turns follow,"
-            " so the assistant's tokens cannot be told apart",
-            f"give a template with {{% generation %}} marks: {_TEMPLATE_CURE}",
-        )
-    return len(before), len(upto)
+    Raises ConfigError for a setting of another form.
+    """
+    found: dict[str, Any] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or not name.strip().isidentifier():
+            raise ConfigError(
+                f"target.template_arguments: `{setting}` is not of the form NAME=VALUE",
+                "write for example target.template_arguments=['enable_thinking=false']",
+            )
+        try:
+            found[name.strip()] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            found[name.strip()] = value.strip()
+    return found

@@ -6,7 +6,7 @@ comes next is in the request, so a drafter needs the context as well as the last
 
 import random
 
-from trainer.data.chat import Message
+from trainer.data.conversation import Message
 
 VERSES: dict[str, str] = {
     "river": "cold water climbs slowly past seven silent mills",

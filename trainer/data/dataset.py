@@ -1,135 +1,187 @@
-"""Conversations from JSONL or parquet files, by way of the `datasets` library and its cache.
+"""Conversations of JSON lines, JSON, Parquet or Arrow files as tokens, kept in one Arrow file a source.
 
-A row is either {"conversations": [{"role": .., "content": ..}, ..]} ("messages" is read as well), or already tokens:
-{"input_ids": [..], "loss_mask": [..]}. Anything else stops the run before it starts, naming the file and the line.
+A row is a conversation (`trainer/data/conversation.py` says which shapes are read) or already tokens:
+{"input_ids": [..], "loss_mask": [..]}. A row that cannot be used stops the run before it starts, naming the file and
+the line; with `data.bad_rows = "skip"` it is left out and counted.
 """
 
 import fcntl
 import hashlib
 import json
-import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainer.data.chat import Message, encode, encoding_digest
+from trainer.data.chat import Encoder
+from trainer.data.conversation import SHAPE, conversation_of
+from trainer.data.files import files_of, raw_rows
 from trainer.data.rows import Row
-from trainer.errors import DataError, not_utf8
+from trainer.errors import DataError
 
-ROLES = frozenset({"system", "user", "assistant", "tool"})
-_SUFFIXES = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}
-_SHAPE = 'a row is {"conversations": [{"role": "user", "content": ".."}, ..]} or {"input_ids": [..], "loss_mask": [..]}'
+_BATCH = 512
+"""Rows a record batch of the kept file."""
+_EXAMPLES = 3
+_QUIET_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRows:
-    """Rows of some files, tokenised and memory-mapped by `datasets`."""
+    """Rows of some files, memory-mapped."""
 
     table: Any
+    """A pyarrow table: input_ids, loss_mask, origin, turn, length."""
     lengths: Sequence[int]
     digest: str
+    groups: tuple[int, ...]
+    """Rows of each entry of data.path."""
+    skipped: str
+    """What was left out, in words, with examples; empty when nothing was."""
 
     def __getitem__(self, index: int) -> Row:
         """Return one row."""
-        held = self.table[index]
-        return Row(ids=held["input_ids"], wanted=held["loss_mask"], origin=held["origin"])
+        held = {name: self.table.column(name)[index].as_py() for name in ("input_ids", "loss_mask", "origin", "turn")}
+        return Row(ids=held["input_ids"], wanted=held["loss_mask"], origin=held["origin"], turn=held["turn"])
 
 
-def read_rows(path: Path, tokenizer: Any, vocabulary: int) -> FileRows:
-    """Return the rows of a file or of all files in a folder, as tokens below `vocabulary`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Made:
+    """One file's rows on disk."""
 
-    They are tokenised once and cached under a digest of the files and of the tokenizer with its template.
+    table: Any
+    skipped: int
+    examples: tuple[str, ...]
 
-    Raises DataError naming file and line for the first row that cannot be used.
+
+def read_rows(paths: Sequence[Path], encoder: Encoder, vocabulary: int, *, skip: bool = False) -> FileRows:
+    """Return the rows of files, or of all files in folders, as tokens below `vocabulary`.
+
+    They are tokenised once and kept in the cache folder under a digest of the file and of the encoder.
+
+    Raises DataError naming file and line for the first row that cannot be used; with `skip` those are left out, and
+    only a source without any usable row is an error.
     """
-    import datasets  # noqa: PLC0415 - needed for files only, and slow to import
+    import pyarrow as pa  # noqa: PLC0415 - needed for files only, and slow to import
 
-    files = _files(path)
-    told = [
-        encoding_digest(tokenizer),
-        str(vocabulary),
-        *(f"{file.name} {file.stat().st_size} {_hash(file)}" for file in files),
-    ]
-    digest = hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
-    datasets.disable_progress_bars()
-    # The reader logs what it then raises; the error that names the line is ours.
-    datasets.utils.logging.set_verbosity(logging.CRITICAL)
-    with _one_at_a_time(digest):
-        tables = [_tokenised(datasets, file, tokenizer, vocabulary, digest) for file in files]
-    table = datasets.concatenate_datasets(tables)
-    if not len(table):
-        raise DataError(f"{path}: no row in {len(files)} files", "give files with conversations")
-    return FileRows(table=table, lengths=list(table["length"]), digest=digest)
-
-
-def _files(path: Path) -> list[Path]:
-    if path.is_file():
-        found = [path]
-    elif path.is_dir():
-        found = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES)
-    else:
-        raise DataError(
-            f"data.path {path}: no such file or folder", "give a .jsonl or .parquet file, or a folder of them"
-        )
-    if not found or any(file.suffix not in _SUFFIXES for file in found):
-        raise DataError(
-            f"data.path {path}: no .jsonl or .parquet file", "give a .jsonl or .parquet file, or a folder of them"
-        )
-    return found
+    made: list[_Made] = []
+    groups: list[int] = []
+    digests: list[str] = []
+    for path in paths:
+        before = len(made)
+        for file in files_of(path):
+            digest = _digest(file, encoder, vocabulary, skip=skip)
+            digests.append(f"{file.name} {digest}")
+            with _one_at_a_time(digest):
+                made.append(_kept(file, digest, encoder, vocabulary, skip=skip))
+        groups.append(sum(len(each.table) for each in made[before:]))
+        if not groups[-1]:
+            raise DataError(f"{path}: no usable row: {made[before].examples[0]}", "fix the rows, or remove the file")
+    table = pa.concat_tables([each.table for each in made])
+    digest = hashlib.sha256("\n".join(digests).encode()).hexdigest()[:16]
+    return FileRows(
+        table=table,
+        lengths=table.column("length").to_pylist(),
+        digest=digest,
+        groups=tuple(groups),
+        skipped=_told(made),
+    )
 
 
-def _tokenised(datasets: Any, file: Path, tokenizer: Any, vocabulary: int, digest: str) -> Any:
-    lines = None if file.suffix == ".parquet" else _line_numbers(file)
-    if lines == []:
-        raise DataError(f"{file}: holds no row", "give a file with conversations, or remove this one")
+def _told(made: Sequence[_Made]) -> str:
+    count = sum(each.skipped for each in made)
+    if not count:
+        return ""
+    total = count + sum(len(each.table) for each in made)
+    examples = [example for each in made for example in each.examples][:_EXAMPLES]
+    return f"data.bad_rows: {count} of {total} rows cannot be used and are skipped, among them {'; '.join(examples)}"
 
-    def made(row: Mapping[str, Any], index: int) -> Row:
-        line = lines[index] if lines is not None and index < len(lines) else index + 1
-        return _row(row, tokenizer, vocabulary, f"{file.name}:{line}")
 
-    # Rows of clashing types fail in the reader, or later in a decoder, and neither names a line.
+def _digest(file: Path, encoder: Encoder, vocabulary: int, *, skip: bool) -> str:
+    with file.open("rb") as opened:
+        content = hashlib.file_digest(opened, "sha256").hexdigest()
+    parts = f"{encoder.digest} {vocabulary} {skip} {file.name} {content}"
+    return hashlib.sha256(parts.encode()).hexdigest()[:16]
+
+
+def _kept(file: Path, digest: str, encoder: Encoder, vocabulary: int, *, skip: bool) -> _Made:
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    place = _folder() / f"{digest}.arrow"
+    report = place.with_suffix(".json")
+    if not (place.is_file() and report.is_file()):
+        _make(file, place, report, encoder, vocabulary, skip=skip)
+    counted = json.loads(report.read_text(encoding="utf-8"))
+    table = pa.ipc.open_stream(pa.memory_map(str(place))).read_all()
+    return _Made(table=table, skipped=counted["skipped"], examples=tuple(counted["examples"]))
+
+
+def _make(file: Path, place: Path, report: Path, encoder: Encoder, vocabulary: int, *, skip: bool) -> None:
+    """Write the rows beside their place and rename them: a killed run leaves no half of a file."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    schema = pa.schema([
+        ("input_ids", pa.list_(pa.int32())), ("loss_mask", pa.list_(pa.int8())),
+        ("origin", pa.string()), ("turn", pa.int32()), ("length", pa.int32()),
+    ])  # fmt: skip
+    bad: list[str] = []
+    partial = place.with_suffix(f".{os.getpid()}.partial")
     try:
-        return _mapped(datasets, file, made, digest)
-    except (datasets.exceptions.DatasetGenerationError, ValueError, TypeError) as error:
-        raise _bad_line(file, vocabulary, error) from error
+        with partial.open("wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
+            held: list[dict[str, Any]] = []
+            for row in _usable(file, encoder, vocabulary, bad, skip=skip):
+                held.append({
+                    "input_ids": row.ids, "loss_mask": row.wanted, "origin": row.origin, "turn": row.turn,
+                    "length": len(row.ids),
+                })  # fmt: skip
+                if len(held) == _BATCH:
+                    writer.write_batch(pa.RecordBatch.from_pylist(held, schema=schema))
+                    held.clear()
+            writer.write_batch(pa.RecordBatch.from_pylist(held, schema=schema))
+        report.write_text(json.dumps({"skipped": len(bad), "examples": bad[:_EXAMPLES]}), encoding="utf-8")
+        partial.replace(place)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
-def _mapped(datasets: Any, file: Path, made: Callable[[Mapping[str, Any], int], Row], digest: str) -> Any:
-    raw = datasets.load_dataset(_SUFFIXES[file.suffix], data_files=str(file), split="train")
-    fingerprint = hashlib.sha256(f"{digest} {file.name} {len(raw)}".encode()).hexdigest()[:16]
+def _usable(file: Path, encoder: Encoder, vocabulary: int, bad: list[str], *, skip: bool) -> Iterator[Row]:
+    """Yield the rows of a file; those that cannot be used are raised, or with `skip` added to `bad`."""
+    spoke = time.monotonic()
+    for number, (origin, raw) in enumerate(raw_rows(file), start=1):
+        try:
+            if isinstance(raw, DataError):
+                raise raw
+            yield from _rows(raw, encoder, vocabulary, origin)
+        except DataError as error:
+            if not skip:
+                raise
+            bad.append(error.message)
+        if time.monotonic() - spoke > _QUIET_SECONDS:
+            spoke = time.monotonic()
+            print(f"tokenising {file}: {number:,} rows", file=sys.stderr)  # noqa: T201 - a wait must not be silent
 
-    def tokenise(raw_row: Mapping[str, Any], index: int) -> dict[str, object]:
-        row = made(raw_row, index)
-        return {"input_ids": row.ids, "loss_mask": row.wanted, "origin": row.origin, "length": len(row.ids)}
 
-    return raw.map(tokenise, with_indices=True, remove_columns=raw.column_names, new_fingerprint=fingerprint)
-
-
-def _row(row: Mapping[str, Any], tokenizer: Any, vocabulary: int, origin: str) -> Row:
-    talk = _check(row, vocabulary, origin)
-    if talk is None:
-        return Row(ids=row["input_ids"], wanted=[int(flag) for flag in row["loss_mask"]], origin=origin)
-    made = encode(tokenizer, talk, origin)
-    if max(made.ids, default=0) >= vocabulary:
+def _rows(raw: Mapping[str, Any], encoder: Encoder, vocabulary: int, origin: str) -> list[Row]:
+    if raw.get("input_ids") is not None:
+        return [_tokens(raw, vocabulary, origin)]
+    rows = encoder.encode(conversation_of(raw, origin), origin)
+    most = max((max(row.ids, default=0) for row in rows), default=0)
+    if most >= vocabulary:
         raise DataError(
-            f"{origin}: the tokenizer makes token {max(made.ids)}, and the target's tokens are 0 to {vocabulary - 1}",
+            f"{origin}: the tokenizer makes token {most}, and the target's tokens are 0 to {vocabulary - 1}",
             "give the target the tokenizer it was trained with",
         )
-    return made
+    return rows
 
 
-def _check(row: Mapping[str, Any], vocabulary: int, origin: str) -> list[Message] | None:
-    """Return the conversation of a row, or None when it is tokens; raises DataError naming `origin`."""
-    ids = row.get("input_ids")
-    if ids is None:
-        return _messages(row, origin)
-    wanted = row.get("loss_mask")
+def _tokens(raw: Mapping[str, Any], vocabulary: int, origin: str) -> Row:
+    ids, wanted = raw["input_ids"], raw.get("loss_mask")
     if not isinstance(ids, list) or not isinstance(wanted, list) or len(wanted) != len(ids):
         sizes = [len(part) if isinstance(part, list) else "no list" for part in (ids, wanted)]
-        raise DataError(f"{origin}: {sizes[0]} input_ids and {sizes[1]} loss_mask", _SHAPE)
+        raise DataError(f"{origin}: {sizes[0]} input_ids and {sizes[1]} loss_mask", SHAPE)
     for place, (token, flag) in enumerate(zip(ids, wanted, strict=True)):
         if type(token) is not int or not 0 <= token < vocabulary:
             raise DataError(
@@ -138,68 +190,18 @@ def _check(row: Mapping[str, Any], vocabulary: int, origin: str) -> list[Message
             )
         if flag not in (0, 1):
             raise DataError(f"{origin}: loss_mask[{place}] is {flag!r}", "use 1 for the assistant's tokens, else 0")
-    return None
+    return Row(ids=ids, wanted=[int(flag) for flag in wanted], origin=origin)
 
 
-def _messages(row: Mapping[str, Any], origin: str) -> list[Message]:
-    talk = row.get("conversations") or row.get("messages")
-    if not isinstance(talk, list) or not talk:
-        raise DataError(f"{origin}: no conversation in the keys {sorted(row)}", _SHAPE)
-    for turn, message in enumerate(talk, start=1):
-        if not isinstance(message, dict):
-            raise DataError(f"{origin}: turn {turn} is {type(message).__name__}, not an object", _SHAPE)
-        role, content = message.get("role"), message.get("content")
-        if role not in ROLES:
-            raise DataError(f"{origin}: turn {turn} has the role {role!r}", f"roles are {', '.join(sorted(ROLES))}")
-        if not isinstance(content, str):
-            raise DataError(f"{origin}: turn {turn} has no text but {type(content).__name__}", _SHAPE)
-    return [{"role": message["role"], "content": message["content"]} for message in talk]
-
-
-def _line_numbers(file: Path) -> list[int]:
-    """Return the line of each row: blank lines are no rows."""
-    with file.open("rb") as lines:
-        return [number for number, line in enumerate(lines, start=1) if line.strip()]
-
-
-def _bad_line(file: Path, vocabulary: int, error: Exception) -> DataError:
-    """Name the first line that is no usable row; the reader's own error names none."""
-    if file.suffix != ".parquet":
-        with file.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                found = _bad(line, vocabulary, f"{file.name}:{number}") if line.strip() else None
-                if found is not None:
-                    return found
-    cause = error.__cause__ or error
-    return DataError(f"{file}: cannot be read: {str(cause).splitlines()[0]}", _SHAPE)
-
-
-def _bad(line: bytes, vocabulary: int, origin: str) -> DataError | None:
-    try:
-        parsed = json.loads(line.decode("utf-8").rstrip("\r\n"))
-    except UnicodeDecodeError as bad:
-        return DataError(f"{origin}: {not_utf8(bad)[1]}", "save the file as UTF-8")
-    except json.JSONDecodeError as bad:
-        return DataError(f"{origin}: no JSON: {bad.msg} at column {bad.colno}", _SHAPE)
-    if not isinstance(parsed, dict):
-        return DataError(f"{origin}: {type(parsed).__name__}, not an object", _SHAPE)
-    try:
-        _check(parsed, vocabulary, origin)
-    except DataError as bad:
-        return bad
-    return None
-
-
-def _hash(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+def _folder() -> Path:
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "envdoctor" / "rows"
+    base.mkdir(parents=True, exist_ok=True)
+    return base
 
 
 @contextmanager
 def _one_at_a_time(name: str) -> Iterator[None]:
-    """Let one worker of a host tokenise; the others then find its cache."""
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "envdoctor"
-    base.mkdir(parents=True, exist_ok=True)
-    with (base / f"tokenise-{name}.lock").open("w") as held:
+    """Let one worker of a host tokenise; the others then find what it kept."""
+    with (_folder() / f"{name}.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         yield

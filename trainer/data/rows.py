@@ -14,6 +14,8 @@ class Row:
     """1 where the assistant speaks, as long as `ids`."""
     origin: str
     """Where it came from: "chats.jsonl:12"."""
+    turn: int = 0
+    """The turn that is learnt from, counted from 1; 0 where all turns of the assistant are."""
 
 
 class Rows(Protocol):
@@ -27,6 +29,14 @@ class Rows(Protocol):
     def digest(self) -> str:
         """Identity of the rows and of how they were tokenised."""
 
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """Rows of each source, in order: what data.weights weighs."""
+
+    @property
+    def skipped(self) -> str:
+        """What was left out, in words; empty when nothing was."""
+
     def __getitem__(self, index: int) -> Row:
         """Return one row."""
 
@@ -37,11 +47,17 @@ class RowList:
 
     rows: tuple[Row, ...]
     digest: str
+    skipped: str = ""
 
     @property
     def lengths(self) -> Sequence[int]:
         """Tokens of each row."""
         return [len(row.ids) for row in self.rows]
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """One source."""
+        return (len(self.rows),)
 
     def __getitem__(self, index: int) -> Row:
         """Return one row."""
