@@ -14,7 +14,7 @@ def main(argv: Sequence[str]) -> int:
         arguments = parse(argv).admitted()
         require_one_process(arguments.config)
         make_output(arguments.output)
-        if arguments.config.runtime == "processes" and not under_launcher():
+        if arguments.config.launched and not under_launcher():
             return launch(arguments)
         # Only now: a stack that the gate refuses may not even import.
         from trainer.train import train  # noqa: PLC0415

@@ -25,7 +25,7 @@ _SHORTCUTS: Mapping[str, tuple[str, type, str]] = {
         str,
         "file of conversations (.jsonl, .json, .parquet, .arrow) or a folder of them; may be repeated",
     ),
-    "--runtime": ("topology.runtime", str, "auto, inline, threads or processes"),
+    "--runtime": ("topology.runtime", str, "auto, inline, threads, processes or data-parallel"),
     "--targets": ("topology.targets", int, "target workers"),
     "--drafters": ("topology.drafters", int, "drafter workers"),
     "--wandb": ("run.wandb", str, "Weights & Biases project"),

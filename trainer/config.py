@@ -15,7 +15,7 @@ from trainer.errors import ConfigError, not_utf8
 from trainer.ranges import require_ranges
 
 Device = Literal["auto", "cpu", "cuda"]
-RuntimeName = Literal["auto", "inline", "threads", "processes"]
+RuntimeName = Literal["auto", "inline", "threads", "processes", "data-parallel"]
 Overlong = Literal["truncate", "drop", "error"]
 BadRows = Literal["stop", "skip"]
 Switch = Literal["auto", "on", "off"]
@@ -183,7 +183,8 @@ class TopologyConfig:
     targets: int = 1
     drafters: int = 1
     runtime: RuntimeName = "auto"
-    """auto: inline for 1 + 1, else one process a worker."""
+    """auto: inline for 1 + 1, else one process a worker. data-parallel: one process a drafter, each with a target of
+    its own on the same device."""
     queue: int = 2
     """Micro-batches of features a drafter may have waiting."""
 
@@ -195,6 +196,12 @@ class TopologyConfig:
             "topology.runtime",
             f"inline holds one worker of each kind, not {self.targets} + {self.drafters}",
             "use --runtime processes, or --runtime threads for one process",
+        )
+        _require(
+            self.runtime != "data-parallel" or self.targets in {1, self.drafters},
+            "topology.targets",
+            f"data-parallel has a target beside each of its {self.drafters} drafters, not {self.targets}",
+            "give --drafters alone",
         )
 
 
@@ -211,11 +218,22 @@ class TrainConfig:
     topology: TopologyConfig = TopologyConfig()
 
     @property
-    def runtime(self) -> Literal["inline", "threads", "processes"]:
+    def runtime(self) -> Literal["inline", "threads", "processes", "data-parallel"]:
         """The runtime that `auto` stands for."""
         if self.topology.runtime != "auto":
             return self.topology.runtime
         return "inline" if (self.topology.targets, self.topology.drafters) == (1, 1) else "processes"
+
+    @property
+    def launched(self) -> bool:
+        """Whether each worker is a process of its own, which a launcher starts."""
+        return self.runtime in {"processes", "data-parallel"}
+
+    @property
+    def workers(self) -> int:
+        """Processes that a launcher starts, or threads of the one process."""
+        together = self.runtime == "data-parallel"
+        return self.topology.drafters + (0 if together else self.topology.targets)
 
     @property
     def micro_batches(self) -> int:

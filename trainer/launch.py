@@ -28,10 +28,10 @@ def under_launcher() -> bool:
 def require_one_process(config: TrainConfig) -> None:
     """Raise ConfigError when a launcher has started several processes of a runtime that is one process."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
-    if under_launcher() and world > 1 and config.runtime != "processes":
+    if under_launcher() and world > 1 and not config.launched:
         raise ConfigError(
             f"topology.runtime: {config.runtime} is one process, and a launcher has started {world} (WORLD_SIZE)",
-            "start it without the launcher, or with --runtime processes",
+            "start it without the launcher, or with --runtime processes or data-parallel",
         )
 
 
@@ -46,7 +46,7 @@ def launch(arguments: Arguments) -> int:
 
     SIGTERM and Ctrl-C are passed on, so that the workers save before they end.
     """
-    world = arguments.config.topology.targets + arguments.config.topology.drafters
+    world = arguments.config.workers
     environment = {
         **os.environ, "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(_free_port()), PARENT: str(os.getpid()),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from trainer.config import TopologyConfig
+from trainer.config import TrainConfig
 from trainer.errors import ConfigError
 
 Kind = Literal["target", "drafter"]
@@ -22,7 +22,8 @@ class Role:
 class Topology:
     """T targets and D drafters; batch i is made by target i % T and learnt from by drafter i % D.
 
-    Both are fixed by the batch's number, so every worker knows without a message who is at the other end.
+    Both are fixed by the batch's number, so every worker knows without a message who is at the other end. In a
+    data-parallel run T is 0: each drafter has a target of its own in its process.
     """
 
     targets: int
@@ -60,13 +61,18 @@ class Topology:
         return next(rank for rank in range(self.world) if self.role(rank) == role)
 
 
-def topology(config: TopologyConfig, world: int | None = None, nodes: int = 1) -> Topology:
+def topology(config: TrainConfig, world: int | None = None, nodes: int = 1) -> Topology:
     """Return the topology; raises ConfigError when the launcher started another number of processes."""
-    made = Topology(targets=config.targets, drafters=config.drafters, nodes=nodes)
+    asked, together = config.topology, config.runtime == "data-parallel"
+    made = Topology(targets=0 if together else asked.targets, drafters=asked.drafters, nodes=nodes)
     if world is not None and world != made.world:
+        workers = (
+            f"{asked.drafters} data-parallel drafters"
+            if together
+            else (f"{asked.targets} targets + {asked.drafters} drafters")
+        )
         raise ConfigError(
-            f"topology: {config.targets} targets + {config.drafters} drafters are {made.world} workers,"
-            f" and {world} processes were started",
+            f"topology: {workers} are {made.world} workers, and {world} processes were started",
             "start as many processes as workers, or change --targets and --drafters",
         )
     return made

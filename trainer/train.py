@@ -18,7 +18,7 @@ from trainer.errors import ConfigError
 from trainer.expected import judge
 from trainer.launch import orphaned
 from trainer.metrics import Journal, Progress
-from trainer.runtime import inline, processes, threads
+from trainer.runtime import data_parallel, inline, processes, threads
 from trainer.runtime.loop import Outcome
 from trainer.runtime.session import Session
 from trainer.runtime.shutdown import StopRequest
@@ -28,6 +28,7 @@ RUNNERS: dict[str, Callable[[Parts, Session], Outcome | None]] = {
     "inline": inline.run,
     "threads": threads.run,
     "processes": processes.run,
+    "data-parallel": data_parallel.run,
 }
 
 
@@ -38,7 +39,7 @@ def train(arguments: Arguments) -> int:
     if config.run.threads:
         torch.set_num_threads(config.run.threads)
     output = arguments.output
-    rank = int(os.environ.get("RANK", "0")) if config.runtime == "processes" else 0
+    rank = int(os.environ.get("RANK", "0")) if config.launched else 0
     parts = assemble(config)
     saved = _resume(arguments, output, parts)
     start = saved.step if saved else 0

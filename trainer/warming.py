@@ -27,7 +27,7 @@ def warm(config: TrainConfig, rank: int | None) -> dict[str, object]:
         torch.set_num_threads(config.run.threads)
     prepare_thread()
     parts = assemble(config)
-    workers = list(range(topology(config.topology).world)) if rank is None else [rank]
+    workers = list(range(config.workers)) if rank is None else [rank]
     rounds = [work for worker in workers if (work := _worker(parts, worker)) is not None]
     for work in rounds:
         work()
@@ -47,22 +47,32 @@ def warm(config: TrainConfig, rank: int | None) -> dict[str, object]:
 
 def _worker(parts: Parts, rank: int) -> Callable[[], None] | None:
     """Return what warms the worker of this rank, or None where its device does not compile."""
-    config, shape = parts.config, topology(parts.config.topology)
+    config, shape = parts.config, topology(parts.config)
     role = shape.role(rank)
     # Threads put the targets first; see ThreadedRun.
-    place = rank if config.runtime == "processes" else role.index + (shape.targets if role.kind == "drafter" else 0)
+    place = rank if config.launched else role.index + (shape.targets if role.kind == "drafter" else 0)
     device = choose(config.run.device, place)
     if not compiles(config.run.compile, device):
         return None
     if device.type == "cuda":
         torch.cuda.set_device(device)
     maker, buckets = parts.maker(pin=False), config.data.buckets
-    if role.kind == "target":
-        target = TargetStep(parts.load_target(device), config.run, OpenDoor())
-        return lambda: warm_target(target, maker, buckets)
-    shared = parts.load_shared(device)
-    step = DrafterStep(parts.drafter(device), shared, config.drafter, parts.mask_token, config.run, OpenDoor())
-    return lambda: warm_drafter(step, maker, buckets)
+    together = config.runtime == "data-parallel"
+    target = parts.load_target(device) if together or role.kind == "target" else None
+    work: list[Callable[[], None]] = []
+    if target is not None:
+        features = TargetStep(target, config.run, OpenDoor())
+        work.append(lambda: warm_target(features, maker, buckets))
+    if role.kind == "drafter":
+        shared = target.shared if target is not None else parts.load_shared(device)
+        step = DrafterStep(parts.drafter(device), shared, config.drafter, parts.mask_token, config.run, OpenDoor())
+        work.append(lambda: warm_drafter(step, maker, buckets))
+
+    def both() -> None:
+        for each in work:
+            each()
+
+    return both
 
 
 def _counters() -> dict[str, int]:

@@ -35,9 +35,8 @@ def main(argv: Sequence[str]) -> int:
 def _warm(arguments: Arguments) -> dict[str, object]:
     config = arguments.config
     started = time.monotonic()
-    count = config.topology.targets + config.topology.drafters
-    if config.runtime == "processes" and WORKER not in os.environ:
-        workers = _spawn(arguments.argv, count)
+    if config.launched and WORKER not in os.environ:
+        workers = _spawn(arguments.argv, config.workers)
     else:
         workers = [_here(arguments)]
     return {

@@ -16,7 +16,7 @@ from envdoctor.gate import Admitted
 from trainer.__main__ import main
 from trainer.arguments import parse, parser
 from trainer.assemble import assemble
-from trainer.config import SECTIONS, TopologyConfig, build
+from trainer.config import SECTIONS, TopologyConfig, TrainConfig, build
 from trainer.errors import ConfigError
 from trainer.presets import PRESETS
 from trainer.ranges import RANGES
@@ -97,6 +97,7 @@ def test_layers_win_in_order(tmp_path: Path) -> None:
         (["--set", "drafter.block=1"], "drafter.block: width 1 predicts nothing", "use at least 2"),
         (["--set", "optim.warmup=1.5"], "optim.warmup: 1.5 is no share of the steps", "use 0 to 0.99"),
         (["--set", "target.layer_ids=[1, 1]"], "target.layer_ids: a layer is listed twice in [1, 1]", "list each layer once"),
+        (["--runtime", "data-parallel", "--drafters", "3", "--targets", "2"], "topology.targets: data-parallel has a target beside each of its 3 drafters, not 2", "give --drafters alone"),
         (["--runtime", "inline", "--drafters", "3"], "topology.runtime: inline holds one worker of each kind, not 1 + 3", "use --runtime processes, or --runtime threads for one process"),
         (["--set", "run.threads=-1"], "run.threads: -1", "use 0 for torch's choice"),
         (["--set", "run.evaluate=-3"], "run.evaluate: -3", "use 0 for no evaluation"),
@@ -236,5 +237,12 @@ def test_each_node_gets_its_share_of_both_kinds() -> None:
 
 def test_a_wrong_number_of_processes_is_named() -> None:
     with pytest.raises(ConfigError) as caught:
-        topology(TopologyConfig(targets=5, drafters=3), world=4)
+        topology(TrainConfig(profile="x", topology=TopologyConfig(targets=5, drafters=3)), world=4)
     assert caught.value.message == "topology: 5 targets + 3 drafters are 8 workers, and 4 processes were started"
+    together = TrainConfig(profile="x", topology=TopologyConfig(drafters=3, runtime="data-parallel"))
+    with pytest.raises(ConfigError) as caught:
+        topology(together, world=4)
+    assert caught.value.message == "topology: 3 data-parallel drafters are 3 workers, and 4 processes were started"
+    assert [topology(together, world=3).role(rank) for rank in range(3)] == [
+        Role(kind="drafter", index=rank) for rank in range(3)
+    ]

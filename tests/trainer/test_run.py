@@ -216,7 +216,7 @@ def test_three_drafters_train_the_bits_of_one_worker_too(cache: Path, tmp_path: 
     shared = ["--steps", "5", "--output"]
     three = ["--targets", "1", "--drafters", "3", "--runtime"]
     assert main([*SHORT, *shared, str(tmp_path / "one"), "--set", "optim.accumulate=3"]) == 0
-    for runtime in ("threads", "processes"):
+    for runtime in ("threads", "processes", "data-parallel"):
         assert main([*SHORT, *shared, str(tmp_path / runtime), *three, runtime]) == 0
         assert same(state(tmp_path / runtime, 5), state(tmp_path / "one", 5))
 
@@ -231,7 +231,7 @@ def test_a_launcher_of_several_processes_needs_their_runtime(
     assert capsys.readouterr().err.splitlines() == [
         "warning: envdoctor gate: mode off for profile cpu-smoke, because: trainer tests",
         f"error: topology.runtime: {runtime} is one process, and a launcher has started 2 (WORLD_SIZE)",
-        "hint: start it without the launcher, or with --runtime processes",
+        "hint: start it without the launcher, or with --runtime processes or data-parallel",
     ]
     assert not (tmp_path / "run").exists()
 

@@ -116,7 +116,7 @@ class ThreadExchange:
         answers = self._table.show(self._index, (weight, stop))
         return sum(answer[0] for answer in answers), any(answer[1] for answer in answers)
 
-    def reduce(self, buffers: list[torch.Tensor]) -> None:
+    def reduce(self, buffers: list[torch.Tensor]) -> Callable[[], None]:
         """Sum each buffer over all drafters, in place."""
         shown = self._table.show(self._index, buffers)
         summed = []
@@ -129,6 +129,7 @@ class ThreadExchange:
         self._table.meeting.wait()
         for buffer, total in zip(buffers, summed, strict=True):
             buffer.copy_(total)
+        return lambda: None
 
     def total(self, vector: torch.Tensor) -> torch.Tensor:
         """Return the sum of a small vector over all drafters, on the CPU."""

@@ -1,15 +1,18 @@
 """One target and one drafter in one thread on one device: nothing waits for anything."""
 
+from collections.abc import Iterable
+
 import torch
 
 from trainer.assemble import Parts, flops_of
 from trainer.data.loader import Batch, Loader
 from trainer.device import Stall, choose, compiles
 from trainer.runtime.compile_state import prepare_thread
-from trainer.runtime.loop import Alone, DrafterLoop, Outcome
+from trainer.runtime.loop import Alone, DrafterLoop, Exchange, Outcome
 from trainer.runtime.session import Session
 from trainer.runtime.steps import DrafterStep, OpenDoor, TargetStep
 from trainer.runtime.warm import warm_drafter, warm_target
+from trainer.target import Target
 
 
 class InlineSource:
@@ -19,9 +22,19 @@ class InlineSource:
         """Bind the loader and the target."""
         self.loader, self.target = loader, target
         self.stall = Stall(target.target.device)
+        self._ready: tuple[Batch, torch.Tensor] | None = None
 
     def take(self) -> tuple[Batch, torch.Tensor]:
         """Return the next batch with its features."""
+        ready, self._ready = self._ready, None
+        return ready or self._make()
+
+    def prepare(self) -> None:
+        """Make the next batch's features now: they need nothing of the drafter."""
+        if self._ready is None:
+            self._ready = self._make()
+
+    def _make(self) -> tuple[Batch, torch.Tensor]:
         with self.stall.waiting():
             batch = next(self.loader).to(self.target.target.device)
         return batch, self.target.run(batch)
@@ -33,9 +46,22 @@ class InlineSource:
 
 def run(parts: Parts, session: Session) -> Outcome:
     """Train with one worker of each kind."""
-    config = parts.config
-    device = choose(config.run.device)
+    device = choose(parts.config.run.device)
     prepare_thread()
+    outcome, masters, target = learn(parts, session, device, session.numbers(), Alone())
+    if not outcome.interrupted:  # SIGTERM leaves seconds: the checkpoint is on disk, the export can follow later
+        session.trained(masters, target)
+    return outcome
+
+
+def learn(
+    parts: Parts, session: Session, device: torch.device, numbers: Iterable[int], exchange: Exchange, devices: int = 1
+) -> tuple[Outcome, dict[str, torch.Tensor], Target]:
+    """Train a drafter on the batches of these numbers with a target beside it; return the masters and the target too.
+
+    `devices` is how many the whole run uses.
+    """
+    config = parts.config
     target = parts.load_target(device)
     gate = OpenDoor()
     target_step = TargetStep(target, config.run, gate)
@@ -44,13 +70,11 @@ def run(parts: Parts, session: Session) -> Outcome:
     if config.run.warm and compiles(config.run.compile, device):
         warm_target(target_step, maker, config.data.buckets)
         warm_drafter(step, maker, config.data.buckets)
-    settings = session.settings(device, flops_of(parts, target), devices=1)
-    with Loader(maker, iter(session.numbers()), config.data.prefetch) as loader:
+    settings = session.settings(device, flops_of(parts, target), devices=devices, lead=session.lead)
+    with Loader(maker, iter(numbers), config.data.prefetch) as loader:
         source = InlineSource(loader, target_step)
-        loop = DrafterLoop(settings, step, source, Alone(), stop=session.stop, report=session.report)
+        loop = DrafterLoop(settings, step, source, exchange, stop=session.stop, report=session.report)
         if session.saved is not None:
             loop.restore(session.saved.load())
         outcome = loop.run(session.start)
-    if not outcome.interrupted:  # SIGTERM leaves seconds: the checkpoint is on disk, the export can follow later
-        session.trained(step.parameters.masters(), target)
-    return outcome
+    return outcome, step.parameters.masters(), target

@@ -28,6 +28,9 @@ class Source(Protocol):
     def take(self) -> tuple[Batch, torch.Tensor]:
         """Return the next batch and its features, both on the drafter's device."""
 
+    def prepare(self) -> None:
+        """Begin the next batch's features where that can be done while the drafters exchange gradients."""
+
     def stop(self) -> None:
         """Tell the workers behind it that no more will be taken."""
 
@@ -38,8 +41,8 @@ class Exchange(Protocol):
     def pool(self, weight: float, stop: bool) -> tuple[float, bool]:  # noqa: FBT001
         """Return the sum of the weights and whether any drafter was asked to stop."""
 
-    def reduce(self, buffers: list[torch.Tensor]) -> None:
-        """Sum each buffer over all drafters, in place."""
+    def reduce(self, buffers: list[torch.Tensor]) -> Callable[[], None]:
+        """Begin to sum each buffer over all drafters, in place; they hold the sums once the returned call is done."""
 
     def total(self, vector: torch.Tensor) -> torch.Tensor:
         """Return the sum of a small vector over all drafters, on the CPU."""
@@ -52,12 +55,17 @@ class Alone:
         """Return what came in."""
         return weight, stop
 
-    def reduce(self, buffers: list[torch.Tensor]) -> None:
+    def reduce(self, buffers: list[torch.Tensor]) -> Callable[[], None]:  # noqa: ARG002
         """Leave the buffers as they are."""
+        return _done
 
     def total(self, vector: torch.Tensor) -> torch.Tensor:
         """Return the vector."""
         return vector.cpu()
+
+
+def _done() -> None:
+    """Nothing is left to wait for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +168,11 @@ class DrafterLoop:
             sums.require_finite(index + 1)
         with self._exchange_stall.waiting():
             pooled, stop = self.exchange.pool(weight, self._stop())
-            self.exchange.reduce(self.step.parameters.gradients())
+            wait = self.exchange.reduce(self.step.parameters.gradients())
+        if not stop and index + 1 < self.config.run.steps:
+            self.source.prepare()
+        with self._exchange_stall.waiting():
+            wait()
         self._norm = self.optimizer.step(index, max(pooled, 1e-9))
         return stop
 

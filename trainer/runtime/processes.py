@@ -9,7 +9,8 @@ the batches granted before it. Grants travel over gloo, so a target waits for th
 import os
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -51,7 +52,7 @@ def join(parts: Parts) -> World:
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     local = int(os.environ.get("LOCAL_RANK", rank))
     nodes = max(1, world // int(os.environ.get("LOCAL_WORLD_SIZE", world)))
-    shape = topology(parts.config.topology, world, nodes)
+    shape = topology(parts.config, world, nodes)
     device = choose(parts.config.run.device, local)
     if device.type == "cuda":
         torch.cuda.set_device(device)
@@ -86,13 +87,23 @@ class GroupExchange:
         told = self.total(torch.tensor([weight, float(stop)], dtype=torch.float64))
         return float(told[0]), bool(told[1] > 0)
 
-    def reduce(self, buffers: list[torch.Tensor]) -> None:
-        """Sum each buffer over all drafters, in place; on CPU in the order of the drafters, as one worker would."""
+    def reduce(self, buffers: list[torch.Tensor]) -> Callable[[], None]:
+        """Sum each buffer over all drafters, in place; on CPU in the order of the drafters, as one worker would.
+
+        On CUDA the sums are made on NCCL's own stream: waiting makes the current stream wait, not the host.
+        """
+        under_way = []
         for buffer in buffers:
             if buffer.device.type == "cpu":
                 buffer.copy_(self.total(buffer))
             else:
-                dist.all_reduce(buffer, group=self._group)
+                under_way.append(dist.all_reduce(buffer, group=self._group, async_op=True))
+
+        def wait() -> None:
+            for work in under_way:
+                work.wait()
+
+        return wait
 
     def total(self, vector: torch.Tensor) -> torch.Tensor:
         """Return the sum of a vector over all drafters, added in their order, on the CPU."""
@@ -149,6 +160,9 @@ class RemoteSource:
                 raise AssertionError(f"batch {batch.index} was read where {number} was received")
             return batch.to(self._world.device), features
 
+    def prepare(self) -> None:
+        """Do nothing: the targets are ahead already."""
+
     def stop(self) -> None:
         """Receive what was granted and grant no more."""
         self._numbers = iter(())
@@ -163,7 +177,7 @@ class RemoteSource:
 def run(parts: Parts, session: Session) -> Outcome | None:
     """Be this process's worker; the lead returns the outcome, the others None."""
     prepare_thread()
-    try:
+    with between_workers():
         world = join(parts)
         if world.role.kind == "target":
             _target(parts, session, world)
@@ -171,6 +185,17 @@ def run(parts: Parts, session: Session) -> Outcome | None:
         else:
             outcome, masters = _drafter(parts, session, world)
         dist.barrier()
+    dist.destroy_process_group()
+    if outcome is not None and session.lead and not outcome.interrupted:
+        session.trained(masters, parts.load_target(world.device))
+    return outcome if session.lead else None
+
+
+@contextmanager
+def between_workers() -> Iterator[None]:
+    """Raise WorkerFailedError for an error that came of another process, not of this one's work."""
+    try:
+        yield
     except (RuntimeError, dist.DistError) as error:
         if _between_workers(error):
             raise WorkerFailedError(
@@ -178,10 +203,6 @@ def run(parts: Parts, session: Session) -> Outcome | None:
                 "the first other error above is the cause; where there is none, this is: the network, NCCL or gloo",
             ) from error
         raise
-    dist.destroy_process_group()
-    if outcome is not None and session.lead and not outcome.interrupted:
-        session.trained(masters, parts.load_target(world.device))
-    return outcome if session.lead else None
 
 
 def _between_workers(error: Exception) -> bool:

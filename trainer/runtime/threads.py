@@ -46,6 +46,9 @@ class ChannelSource:
                 raise AssertionError(f"batch {batch.index} came where {number} was due")
             return batch.to(self._device), features.to(self._device, non_blocking=True)
 
+    def prepare(self) -> None:
+        """Do nothing: the targets are ahead already."""
+
     def stop(self) -> None:
         """Close the channels: targets stop making features nobody will take."""
         for channel in self._channels:
@@ -59,7 +62,7 @@ class ThreadedRun:
         """Load the models; no thread is started yet."""
         self.parts, self.session = parts, session
         self.config = parts.config
-        self.shape = topology(self.config.topology)
+        self.shape = topology(self.config)
         self.crew = Crew()
         self.gate = CompileGate()
         room = self.config.topology.queue
