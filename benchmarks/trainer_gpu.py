@@ -173,7 +173,7 @@ class Bench:
 
         def note(name: str, seconds: float, depth: int) -> None:
             cost = target_cost(self.model.model.layers[:depth], self.model.config)
-            flops = cost.forward(rows, self.length) / seconds
+            flops = cost.forward([self.length] * rows) / seconds
             found[name] = {
                 "tokens_per_second": round(rows * self.length / seconds), "tflops": round(flops / 1e12, 1),
                 "of_matmul": round(flops / self.rate, 3),
@@ -242,8 +242,8 @@ class Bench:
         batch = parts.maker(pin=False).blank(self.length).to(self.device)
         features = target.run(batch)
         rows = batch.ids.shape[0]
-        useful = drafter_step(parts.shape, batch.shape, rows, batch.visible, self.sizes["vocab_size"])
-        fed = target_cost(target.target.layers, self.model.config).forward(rows, self.length)
+        useful = drafter_step(parts.shape, batch.work, self.sizes["vocab_size"])
+        fed = target_cost(target.target.layers, self.model.config).forward([self.length] * rows)
         seconds = {
             "target": self.timed(lambda: target.run(batch)),
             "drafter": self.timed(lambda: step.run(batch, features)),
@@ -311,9 +311,9 @@ class Bench:
                 found[f"{rows} rows"] = f"out of memory: {str(error).splitlines()[0][:160]}"
                 self.clear()
                 continue
-            useful = drafter_step(parts.shape, batch.shape, rows, batch.visible, self.sizes["vocab_size"])
+            useful = drafter_step(parts.shape, batch.work, self.sizes["vocab_size"])
             depth = max(parts.layer_ids) + 1
-            useful += target_cost(self.model.model.layers[:depth], self.model.config).forward(rows, self.length)
+            useful += target_cost(self.model.model.layers[:depth], self.model.config).forward([self.length] * rows)
             found[f"{rows} rows"] = {
                 "tokens_per_second": round(rows * self.length / seconds), "mfu": round(useful / seconds / self.rate, 4),
                 "peak_gb": self.peak(),
@@ -374,7 +374,7 @@ class Bench:
             for _ in range(4):
                 one()
                 peaks.append(self.peak())
-            useful = drafter_step(shape, batch.shape, 1, batch.visible, vocabulary)
+            useful = drafter_step(shape, batch.work, vocabulary)
             found[f"context {length}"] = {
                 "step_ms": round(seconds * 1e3, 1), "tokens_per_second": round(length / seconds),
                 "block_positions_per_second": round(batch.shape.queries / seconds),

@@ -20,6 +20,7 @@ from trainer.device import require_backend, working_dtype
 from trainer.errors import ConfigError, DataError, TargetModelError, not_utf8
 from trainer.flops import drafter_step, target_cost
 from trainer.model.drafter import Drafter, DrafterShape
+from trainer.model.published import load_weights, weights_digest
 from trainer.shared_weights import load_shared, weights_index
 from trainer.target import SharedWeights, Target, choose_layer_ids, decoder_layers, read_config
 from trainer.target_files import target_digest
@@ -52,9 +53,12 @@ class Parts:
         return BatchMaker(self.rows, self.plan, self.config.drafter, self.pad_token, pin=pin)
 
     def drafter(self, device: torch.device) -> Drafter:
-        """Return the drafter with the weights this run's seed draws, on `device`."""
+        """Return the drafter as this run starts it, on `device`: of published weights, or as its seed draws them."""
         model = Drafter(self.shape)
-        model.reset(self.config.run.seed)
+        if self.config.drafter.weights:
+            load_weights(model, Path(self.config.drafter.weights))
+        else:
+            model.reset(self.config.run.seed)
         return model.to(device=device, dtype=working_dtype(device))
 
     def load_target(self, device: torch.device) -> Target:
@@ -82,11 +86,13 @@ class Parts:
             "tokens": config.data.tokens,
             "overlong": config.data.overlong,
             "weights": list(config.data.weights),
+            "together": config.together,
             "held_out": len(self.held_out),
             "micro_batches": config.micro_batches,
             "optim": {key: value for key, value in dataclasses.asdict(config.optim).items() if key != "accumulate"},
             "steps": config.run.steps,
             "seed": config.run.seed,
+            "weights_from": weights_digest(Path(config.drafter.weights)) if config.drafter.weights else "",
         }
 
 
@@ -105,7 +111,8 @@ def assemble(config: TrainConfig) -> Parts:
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
     parts = Parts(
         config=config, target_path=path, target_config=target_config, layer_ids=layers, tokenizer=tokenizer, rows=rows,
-        plan=Plan(rows.lengths[:kept], config.data, config.run.seed, rows.groups), held_out=held_out,
+        plan=Plan(rows.lengths[:kept], config.data, config.run.seed, rows.groups, together=config.together),
+        held_out=held_out,
         shape=drafter_shape(config, target_config, len(layers)),
         mask_token=mask_token(config.drafter.mask_token, tokenizer, target_config.vocab_size), pad_token=int(pad or 0),
     )  # fmt: skip
@@ -134,6 +141,7 @@ def drafter_shape(config: TrainConfig, target: Any, features: int) -> DrafterSha
         intermediate=wanted.intermediate or target.intermediate_size, features=features,
         epsilon=getattr(target, "rms_norm_eps", 1e-6),
         rope_theta=float(rope.get("rope_theta") or getattr(target, "rope_theta", None) or 10_000.0),
+        sliding=wanted.sliding_layers, window=wanted.sliding_window if wanted.sliding_layers else 0,
     )  # fmt: skip
 
 
@@ -168,8 +176,7 @@ def flops_of(parts: Parts, target: Target | None) -> Callable[[Batch], float]:
     vocabulary = parts.target_config.vocab_size
 
     def count(batch: Batch) -> float:
-        rows, length = batch.ids.shape
-        return cost.forward(rows, length) + drafter_step(parts.shape, batch.shape, rows, batch.visible, vocabulary)
+        return cost.forward(batch.work.lengths) + drafter_step(parts.shape, batch.work, vocabulary)
 
     return count
 

@@ -3,26 +3,30 @@
 OUTPUT/checkpoints/step-000100/
     drafter.safetensors    fp32 masters by parameter name
     moments.safetensors    AdamW's exp_avg and exp_avg_sq by parameter name
-    state.json             step, position in the data, and what the run was (its identity)
+    state.json             step, position in the data, what the run was (its identity), size and sha256 of each file
 
 No random state is kept because none is carried: every draw is made from (seed, purpose, batch number).
 """
 
+import hashlib
 import json
 import os
 import re
 import shutil
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from trainer.errors import CheckpointError
 
-SCHEMA = 1
+SCHEMA = 2
+MASTERS, MOMENTS = "drafter.safetensors", "moments.safetensors"
 _PREFIX = "step-"
 _NAME = re.compile(r"step-(\d{6}|[1-9]\d{6,})")
 """What `save` names a folder; anything else under the root is somebody's own."""
@@ -43,28 +47,56 @@ class Checkpoint:
 
 
 def save(root: Path, checkpoint: Checkpoint, keep: int) -> Path:
-    """Write a checkpoint under `root` and remove all but the newest `keep` + 1; returns its folder."""
-    root.mkdir(parents=True, exist_ok=True)
-    _sweep(root)
+    """Write a checkpoint under `root` and remove all but the newest `keep` + 1; returns its folder.
+
+    Raises CheckpointError when it cannot be written; the checkpoints before it stay as they were.
+    """
     place = root / f"{_PREFIX}{checkpoint.step:06d}"
     made = root / f".{place.name}.partial"
-    made.mkdir()
-    save_file(_plain(checkpoint.masters), made / "drafter.safetensors")
-    save_file(_plain(checkpoint.moments), made / "moments.safetensors")
-    files = {file.name: file.stat().st_size for file in sorted(made.iterdir())}
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        _sweep(root)
+        made.mkdir()
+        _write(made, checkpoint)
+        made.rename(place)
+        _sync(root)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(made, ignore_errors=True)
+        raise CheckpointError(
+            f"{place}: cannot be written: {getattr(error, 'strerror', None) or error}",
+            "make room or give the folder back, then go on with --resume from the checkpoint before it",
+        ) from error
+    for old in steps(root)[: -(keep + 1)]:
+        shutil.rmtree(root / f"{_PREFIX}{old:06d}")
+    return place
+
+
+def _write(made: Path, checkpoint: Checkpoint) -> None:
+    save_file(_plain(checkpoint.masters), made / MASTERS)
+    save_file(_plain(checkpoint.moments), made / MOMENTS)
     state = {
         "schema": SCHEMA, "step": checkpoint.step, "batches": checkpoint.batches,
-        "optimizer_steps": checkpoint.optimizer_steps, "identity": checkpoint.identity, "files": files,
+        "optimizer_steps": checkpoint.optimizer_steps, "identity": checkpoint.identity, "files": _measured(made),
     }  # fmt: skip
     (made / "state.json").write_text(json.dumps(state, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     for file in made.iterdir():
         _sync(file)
     _sync(made)
-    made.rename(place)
-    _sync(root)
-    for old in steps(root)[: -(keep + 1)]:
-        shutil.rmtree(root / f"{_PREFIX}{old:06d}")
-    return place
+
+
+def _measured(place: Path) -> dict[str, dict[str, object]]:
+    """Return size and sha256 of both files, hashed side by side: they are gigabytes."""
+    with ThreadPoolExecutor(2) as pool:
+        digests = pool.map(_sha256, [place / name for name in (MASTERS, MOMENTS)])
+        return {
+            name: {"size": (place / name).stat().st_size, "sha256": digest}
+            for name, digest in zip((MASTERS, MOMENTS), digests, strict=True)
+        }
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def steps(root: Path) -> list[int]:
@@ -77,7 +109,7 @@ def steps(root: Path) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """A checkpoint on disk, whole by its sizes; its tensors are not read yet."""
+    """A checkpoint on disk, with every file there in its size; its tensors are not read yet."""
 
     place: Path
     state: Mapping[str, Any]
@@ -88,11 +120,21 @@ class Saved:
         return int(self.state["step"])
 
     def load(self) -> Checkpoint:
-        """Read it."""
+        """Read it; raises CheckpointError for a file that is not what was written, or weights that are not finite."""
+        for name, found in _measured(self.place).items():
+            if found != self.state["files"][name]:
+                raise CheckpointError(
+                    f"{self.place / name}: its sha256 is not that of what was written", _remove(self.place)
+                )
+        masters = load_file(self.place / MASTERS)
+        for name, tensor in masters.items():
+            if not bool(tensor.isfinite().all()):
+                raise CheckpointError(
+                    f"{self.place / MASTERS}: {name} holds NaN or infinite values", _remove(self.place)
+                )
         return Checkpoint(
             step=self.step, batches=self.state["batches"], optimizer_steps=self.state["optimizer_steps"],
-            identity=self.state["identity"], masters=load_file(self.place / "drafter.safetensors"),
-            moments=load_file(self.place / "moments.safetensors"),
+            identity=self.state["identity"], masters=masters, moments=load_file(self.place / MOMENTS),
         )  # fmt: skip
 
 
@@ -105,23 +147,42 @@ def find(root: Path, step: int | None = None) -> Saved:
     place = root / f"{_PREFIX}{found[-1] if step is None else step:06d}"
     try:
         state = json.loads((place / "state.json").read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError) as error:
-        raise CheckpointError(
-            f"{place}/state.json: {error}", f"remove {place} to resume from the one before"
-        ) from error
-    if state.get("schema") != SCHEMA:
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{place}/state.json: {error}", _remove(place)) from error
+    _require_state(state, place)
+    for name, written in state["files"].items():
+        actual = (place / name).stat().st_size if (place / name).is_file() else None
+        if actual != written["size"]:
+            told = "missing" if actual is None else f"{actual} bytes"
+            raise CheckpointError(f"{place / name}: {told}, {written['size']} bytes were written", _remove(place))
+    return Saved(place=place, state=state)
+
+
+def _remove(place: Path) -> str:
+    return f"remove {place} to resume from the one before"
+
+
+def _require_state(state: Any, place: Path) -> None:
+    """Raise CheckpointError for a state.json that this trainer did not write."""
+    if isinstance(state, dict) and state.get("schema") != SCHEMA:
         raise CheckpointError(
             f"{place}: schema {state.get('schema')}, this trainer reads {SCHEMA}",
             "resume with the trainer that wrote it",
         )
-    for name, size in state["files"].items():
-        actual = (place / name).stat().st_size if (place / name).is_file() else None
-        if actual != size:
-            raise CheckpointError(
-                f"{place / name}: {'missing' if actual is None else f'{actual} bytes'}, {size} bytes were written",
-                f"remove {place} to resume from the one before",
-            )
-    return Saved(place=place, state=state)
+    kinds = {"step": int, "batches": int, "optimizer_steps": int, "identity": dict, "files": dict}
+    wrong = [name for name, kind in kinds.items() if not isinstance(state, dict) or type(state.get(name)) is not kind]
+    if not wrong and not _describes(state["files"]):
+        wrong = ["files"]
+    if wrong:
+        raise CheckpointError(f"{place}/state.json: {', '.join(wrong)} not as a checkpoint has it", _remove(place))
+
+
+def _describes(files: Mapping[str, Any]) -> bool:
+    """Return whether this is what `_measured` makes."""
+    return sorted(files) == sorted((MASTERS, MOMENTS)) and all(
+        isinstance(told, dict) and {key: type(value) for key, value in told.items()} == {"size": int, "sha256": str}
+        for told in files.values()
+    )
 
 
 def require_same(saved: Mapping[str, object], wanted: Mapping[str, object], root: Path) -> None:

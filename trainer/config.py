@@ -75,12 +75,24 @@ class DrafterConfig:
     """Decay of the loss over a block; 0 for the published value of this block width."""
     mask_token: int = -1
     """A row of the target's embedding; -1 asks the tokenizer for its mask token, else takes a reserved row."""
+    sliding_layers: tuple[int, ...] = ()
+    """Layers that attend within sliding_window, counted from 0; the published Qwen3.6 drafter has 0 to 3 of 5."""
+    sliding_window: int = 2048
+    """Positions a sliding layer's query sees, itself included."""
+    weights: str = ""
+    """A folder with a published drafter (model.safetensors) to start from; empty draws the weights from the seed."""
     recompute: bool = False
     """Recompute each layer's activations in the backward: less memory, a third more drafter compute."""
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
+        """Check the ranges and the layers."""
         require_ranges("drafter", self)
+        _require(
+            list(self.sliding_layers) == sorted(set(self.sliding_layers) & set(range(self.layers))),
+            "drafter.sliding_layers",
+            f"{list(self.sliding_layers)} of a drafter with {self.layers} layers",
+            f"list layers from 0 to {self.layers - 1} once each, ascending",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +111,9 @@ class DataConfig:
     """Positions a micro-batch aims at: a bucket of length S gets max(1, tokens // S) rows."""
     overlong: Overlong = "truncate"
     """What happens to a conversation longer than the last bucket."""
+    together: int = 0
+    """Batches in a row that share a bucket, so that drafters which meet each step have work of like cost; 0 for as many
+    as there are drafters."""
     prefetch: int = 4
     """Batches prepared ahead by the loader's thread."""
 
@@ -234,6 +249,11 @@ class TrainConfig:
         """Processes that a launcher starts, or threads of the one process."""
         together = self.runtime == "data-parallel"
         return self.topology.drafters + (0 if together else self.topology.targets)
+
+    @property
+    def together(self) -> int:
+        """Batches in a row that share a bucket."""
+        return self.data.together or self.topology.drafters
 
     @property
     def micro_batches(self) -> int:

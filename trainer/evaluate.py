@@ -13,8 +13,8 @@ import torch
 from torch.nn.functional import embedding
 from transformers import DynamicCache
 
-from trainer.model.drafter import Drafter
-from trainer.model.mask import DenseMask
+from trainer.model.drafter import Drafter, Masks
+from trainer.model.mask import BlockShape, dense_mask
 from trainer.target import Target, cache_keyword
 
 
@@ -90,11 +90,14 @@ class SpeculativeDecoder:
         tokens = torch.tensor([[last, *[self.mask_token] * (self.block - 1)]], device=device)
         shared = self.target.shared
         positions = torch.arange(length + self.block, device=device)[None]
-        everything = DenseMask(
-            visible=torch.ones(1, 1, self.block, length + self.block, dtype=torch.bool, device=device),
-            present=torch.ones(1, 1, self.block, 1, dtype=torch.bool, device=device),
+        # One block that starts where the context ends.
+        anchors, block = torch.tensor([[length]], device=device), BlockShape(context=length, blocks=1, width=self.block)
+        size = self.drafter.shape
+        masks = Masks(
+            full=dense_mask(anchors, block),
+            sliding=dense_mask(anchors, block, size.window) if size.sliding else None,
         )
-        hidden = self.drafter.eager(context, embedding(tokens, shared.embedding), positions, everything)
+        hidden = self.drafter.eager(context, embedding(tokens, shared.embedding), positions, masks)
         return list((hidden[0, 1:] @ shared.head.t()).argmax(-1).tolist())
 
 

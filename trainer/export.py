@@ -14,6 +14,9 @@ from safetensors.torch import save_file
 
 from trainer.model.drafter import DrafterShape
 
+MODELING = Path(__file__).parent / "model" / "modeling_dflash.py"
+"""The code that transformers loads the folder with; without it AutoModel makes a Qwen3Model without fc."""
+
 
 def published_config(
     shape: DrafterShape,
@@ -27,6 +30,7 @@ def published_config(
     """Return config.json's content for a drafter of a target with this config."""
     return {
         "architectures": ["DFlashDraftModel"],
+        "auto_map": {"AutoModel": "modeling_dflash.DFlashDraftModel"},
         "model_type": "qwen3",
         "attention_bias": False,
         "attention_dropout": 0.0,
@@ -40,7 +44,9 @@ def published_config(
         "hidden_size": shape.hidden,
         "initializer_range": 0.02,
         "intermediate_size": shape.intermediate,
-        "layer_types": ["full_attention"] * shape.layers,
+        "layer_types": [
+            "sliding_attention" if layer in shape.sliding else "full_attention" for layer in range(shape.layers)
+        ],
         "max_position_embeddings": getattr(target, "max_position_embeddings", 40960),
         "max_window_layers": shape.layers,
         "num_attention_heads": shape.heads,
@@ -50,16 +56,16 @@ def published_config(
         "rms_norm_eps": shape.epsilon,
         "rope_scaling": None,
         "rope_theta": shape.rope_theta,
-        "sliding_window": None,
+        "sliding_window": shape.window or None,
         "tie_word_embeddings": False,
         "use_cache": True,
-        "use_sliding_window": False,
+        "use_sliding_window": bool(shape.sliding),
         "vocab_size": getattr(target, "vocab_size", None),
     }
 
 
 def export(place: Path, weights: dict[str, torch.Tensor], config: dict[str, object], dtype: torch.dtype) -> None:
-    """Write model.safetensors and config.json under `place`, each in one step: half of one is never there.
+    """Write model.safetensors, the model's code and config.json under `place`, each in one step: half is never there.
 
     The weights come first, so that a config.json whose weights are missing is never there either.
     """
@@ -68,6 +74,8 @@ def export(place: Path, weights: dict[str, torch.Tensor], config: dict[str, obje
     described = json.dumps(config, indent=2, sort_keys=True) + "\n"
     with _whole(place / "model.safetensors") as partial:
         save_file(plain, partial, metadata={"format": "pt"})
+    with _whole(place / MODELING.name) as partial:
+        partial.write_bytes(MODELING.read_bytes())
     with _whole(place / "config.json") as partial:
         partial.write_text(described, encoding="utf-8")
 

@@ -1,14 +1,14 @@
 """Useful floating-point operations of a micro-batch: what MFU counts.
 
-A multiply-add is two. Recomputed activations, padding tiles and masked scores are work done, not work counted.
+A multiply-add is two. Recomputed activations, padding, absent blocks and masked scores are work done, not work counted.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from torch import nn
 
 from trainer.model.drafter import DrafterShape
-from trainer.model.mask import BlockShape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,10 +20,11 @@ class TargetCost:
     attention_width: int
     """Layers x heads x head_dim."""
 
-    def forward(self, rows: int, length: int) -> float:
-        """Return the FLOPs of the features of [rows, length] tokens under causal attention."""
-        tokens = rows * length
-        return 2.0 * tokens * self.matrix_elements + 2.0 * tokens * length * self.attention_width
+    def forward(self, lengths: Iterable[int]) -> float:
+        """Return the FLOPs of the features of rows with these real lengths under causal attention."""
+        return sum(
+            2.0 * length * self.matrix_elements + 2.0 * length * length * self.attention_width for length in lengths
+        )
 
 
 def target_cost(layers: nn.ModuleList, config: object) -> TargetCost:
@@ -36,10 +37,26 @@ def target_cost(layers: nn.ModuleList, config: object) -> TargetCost:
     return TargetCost(matrix_elements=elements, attention_width=len(layers) * heads * width)
 
 
-def drafter_step(shape: DrafterShape, block: BlockShape, rows: int, visible: int, vocabulary: int) -> float:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchWork:
+    """What of a micro-batch is work: padding and absent blocks are left out."""
+
+    lengths: tuple[int, ...]
+    """Real tokens of each row."""
+    blocks: int
+    """Blocks present over all rows."""
+    width: int
+    """K."""
+    visible: int
+    """Visible query-key pairs of a full layer."""
+    sliding: int = 0
+    """Visible pairs of a sliding layer."""
+
+
+def drafter_step(shape: DrafterShape, work: BatchWork, vocabulary: int) -> float:
     """Return the FLOPs of one forward and backward of the drafter, the frozen head included."""
     wide, narrow = shape.heads * shape.head_dim, shape.key_value_heads * shape.head_dim
-    context, queries = rows * block.context, rows * block.queries
+    context, queries = sum(work.lengths), work.blocks * work.width
     # Forward, gradient of the input, gradient of the weight: 6 a weight and token; features are frozen: 4.
     project = 4.0 * context * shape.features * shape.hidden * shape.hidden
     each_query = 2 * shape.hidden * wide + 2 * shape.hidden * narrow + 3 * shape.hidden * shape.intermediate
@@ -47,6 +64,7 @@ def drafter_step(shape: DrafterShape, block: BlockShape, rows: int, visible: int
     # The first layer's queries come from frozen embeddings.
     layers -= 2.0 * queries * shape.hidden * wide
     # Two products forward, four backward, each 2 a visible pair and channel; the fifth is the scores once more.
-    attention = 12.0 * visible * wide * shape.layers
-    head = 4.0 * rows * block.blocks * (block.width - 1) * shape.hidden * vocabulary
+    sliding = len(shape.sliding)
+    attention = 12.0 * wide * (work.visible * (shape.layers - sliding) + work.sliding * sliding)
+    head = 4.0 * work.blocks * (work.width - 1) * shape.hidden * vocabulary
     return project + layers + attention + head

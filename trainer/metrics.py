@@ -5,7 +5,7 @@ Nothing here waits for the device between two log lines.
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -65,6 +65,7 @@ class Sums:
         self._vector = torch.zeros(4 + 2 * self._width, dtype=torch.float64, device=device)
         self._recent: list[tuple[Batch, torch.Tensor]] = []
         self.tokens = self.positions = 0
+        self.shapes: set[tuple[int, ...]] = set()
         self.flops = 0.0
         self.started = time.perf_counter()
 
@@ -75,6 +76,7 @@ class Sums:
         self._recent.append((batch, parts.loss_sum))
         self.tokens += batch.tokens
         self.positions += batch.ids.numel()
+        self.shapes.add(tuple(batch.ids.shape))
         self.flops += flops
 
     def require_finite(self, step: int) -> None:
@@ -109,24 +111,29 @@ class Sums:
 
 @dataclass(slots=True)
 class Flatness:
-    """The memory high-water of each log line, the first left out: it holds what warming up still had."""
+    """The memory high-water of each log line, the first left out: it holds what warming up still had.
 
-    peaks: list[int] = field(default_factory=list)
+    Buckets take unlike memory, so a line is compared with those that saw the same ones.
+    """
 
-    def add(self, memory: Memory) -> None:
-        """Take the reading of one line."""
-        self.peaks.append(memory.peak)
+    peaks: dict[frozenset[tuple[int, ...]], list[int]] = field(default_factory=dict)
+    _begun: bool = False
+
+    def add(self, memory: Memory, shapes: Iterable[tuple[int, ...]]) -> None:
+        """Take the reading of one line whose batches had these shapes [rows, positions]."""
+        if self._begun:
+            self.peaks.setdefault(frozenset(shapes), []).append(memory.peak)
+        self._begun = True
 
     @property
     def growth(self) -> float:
-        """Largest rise over an earlier steady reading, as a fraction; 0 with fewer than two of them."""
-        steady = self.peaks[1:]
-        if len(steady) < 2:
-            return 0.0
-        lowest, worst = steady[0], 0.0
-        for peak in steady[1:]:
-            worst = max(worst, peak / lowest - 1.0)
-            lowest = min(lowest, peak)
+        """Largest rise over an earlier reading of the same shapes, as a fraction; 0 where none can be compared."""
+        worst = 0.0
+        for peaks in self.peaks.values():
+            lowest = peaks[0]
+            for peak in peaks[1:]:
+                worst = max(worst, peak / lowest - 1.0)
+                lowest = min(lowest, peak)
         return worst
 
 

@@ -28,6 +28,10 @@ RANGES: Mapping[str, _Range] = {
     "drafter.layers": _least(1, problem="{} layers"),
     "drafter.block": _least(2, problem="width {} predicts nothing"),
     "drafter.anchors": _least(1, problem="{} blocks a row"),
+    "drafter.sliding_layers": (
+        lambda value: min(value, default=0) >= 0, "negative id in {}", "count layers from 0",
+    ),
+    "drafter.sliding_window": _least(1, problem="{} positions"),
     "drafter.heads": _least(0, _OWN),
     "drafter.key_value_heads": _least(0, _OWN),
     "drafter.head_dim": (
@@ -44,6 +48,7 @@ RANGES: Mapping[str, _Range] = {
         lambda value: all(0 < weight < math.inf for weight in value), "{}", "use positive numbers, 1 for each row once",
     ),
     "data.tokens": _least(1, "use at least the shortest bucket", "{} positions"),
+    "data.together": _least(0, "use 0 for as many as there are drafters", "{} batches"),
     "data.prefetch": _least(1, problem="{} batches"),
     "optim.learning_rate": (lambda value: 0 < value < math.inf, "{}", "use a positive rate"),
     "optim.warmup": (lambda value: 0 <= value < 1, "{} is no share of the steps", "use 0 to 0.99"),

@@ -68,9 +68,9 @@ SHAPE = DrafterShape(
 )
 
 
-def small_drafter(seed: int) -> Drafter:
+def small_drafter(seed: int, shape: DrafterShape = SHAPE) -> Drafter:
     """Return a float64 drafter with all weights, norms included, drawn wide enough to matter."""
-    model = Drafter(SHAPE).double()
+    model = Drafter(shape).double()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -21,6 +21,8 @@ class Sizes:
     layers: int
     epsilon: float
     rope_theta: float
+    sliding: tuple[int, ...] = ()
+    window: int = 0
 
 
 def sees(anchors: list[int], context: int, width: int, query: int, key: int) -> bool:
@@ -69,7 +71,13 @@ def turn(row: Tensor, position: int, theta: float) -> Tensor:
 
 
 def attention(
-    weights: Mapping[str, Tensor], prefix: str, normed: Tensor, context: Tensor, anchors: list[int], sizes: Sizes
+    weights: Mapping[str, Tensor],
+    prefix: str,
+    normed: Tensor,
+    context: Tensor,
+    anchors: list[int],
+    sizes: Sizes,
+    window: int,
 ) -> Tensor:
     """Return one layer's attention output [Q, H] for one row."""
     keys = torch.cat([context, normed])
@@ -88,6 +96,8 @@ def attention(
             scores, values = [], []
             for key in range(keys.shape[0]):
                 if not sees(anchors, sizes.context, sizes.width, query, key):
+                    continue
+                if window and not 0 <= at - place(anchors, sizes.context, sizes.width, key) < window:
                     continue
                 k = norm(head("k", keys[key], index // group), weights[f"{prefix}.k_norm.weight"], sizes.epsilon)
                 k = turn(k, place(anchors, sizes.context, sizes.width, key), sizes.rope_theta)
@@ -109,8 +119,9 @@ def drafter(weights: Mapping[str, Tensor], features: Tensor, block: Tensor, anch
     )
     for layer in range(sizes.layers):
         name = f"layers.{layer}"
+        window = sizes.window if layer in sizes.sliding else 0
         normed = torch.stack([norm(row, weights[f"{name}.input_layernorm.weight"], sizes.epsilon) for row in block])
-        block = block + attention(weights, f"{name}.self_attn", normed, context, anchors, sizes)
+        block = block + attention(weights, f"{name}.self_attn", normed, context, anchors, sizes, window)
         out = []
         for row in block:
             mid = norm(row, weights[f"{name}.post_attention_layernorm.weight"], sizes.epsilon)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.factories.small_disk import leave, small_disk
 from trainer import checkpoint
 from trainer.checkpoint import Checkpoint
 from trainer.errors import CheckpointError
@@ -60,6 +61,7 @@ def test_views_of_one_buffer_are_saved_each_by_itself(tmp_path: Path) -> None:
 WRITER = """
 import sys, torch
 from pathlib import Path
+from tests.factories.small_disk import leave, small_disk
 from trainer import checkpoint
 step = 0
 print("ready", flush=True)
@@ -125,6 +127,60 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path, damage: object, message: 
         checkpoint.find(tmp_path)
     assert caught.value.message == f"{place}/{message.format(size=size, drafter=drafter, place=place)}"
     assert caught.value.hint == f"remove {place} to resume from the one before"
+
+
+@pytest.mark.parametrize("name", ["drafter.safetensors", "moments.safetensors"])
+def test_damage_of_the_right_size_is_found_before_it_is_used(tmp_path: Path, name: str) -> None:
+    place = checkpoint.save(tmp_path, made(5), keep=0)
+    content = (place / name).read_bytes()
+    (place / name).write_bytes(content[:-4] + b"\x00\x00\x20\x41")
+    with pytest.raises(CheckpointError) as caught:
+        checkpoint.find(tmp_path).load()
+    assert (caught.value.message, caught.value.hint) == (
+        f"{place}/{name}: its sha256 is not that of what was written",
+        f"remove {place} to resume from the one before",
+    )
+
+
+def test_weights_that_are_not_finite_are_not_resumed_from(tmp_path: Path) -> None:
+    place = checkpoint.save(tmp_path, made(5, float("nan")), keep=0)
+    with pytest.raises(CheckpointError) as caught:
+        checkpoint.find(tmp_path).load()
+    assert caught.value.message == f"{place}/drafter.safetensors: fc.weight holds NaN or infinite values"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[]", "step, batches, optimizer_steps, identity, files not as a checkpoint has it"),
+        ('{"schema": 2, "step": 5, "batches": 10, "optimizer_steps": 5, "identity": {}}', "files not as a checkpoint has it"),
+        ('{"schema": 2, "step": 5, "batches": 10, "optimizer_steps": 5, "identity": {}, "files": {"drafter.safetensors": 3}}', "files not as a checkpoint has it"),
+    ],
+    ids=["list", "no files", "no digests"],
+)  # fmt: skip
+def test_a_state_of_another_form_is_named(tmp_path: Path, text: str, message: str) -> None:
+    place = checkpoint.save(tmp_path, made(5), keep=0)
+    (place / "state.json").write_text(text)
+    with pytest.raises(CheckpointError) as caught:
+        checkpoint.find(tmp_path)
+    assert caught.value.message == f"{place}/state.json: {message}"
+
+
+def test_a_full_disk_leaves_the_checkpoint_before(tmp_path: Path) -> None:
+    try:
+        with small_disk(tmp_path / "disk") as disk:
+            checkpoint.save(disk / "run", made(5), keep=1)
+            leave(disk, 2)
+            with pytest.raises(CheckpointError) as caught:
+                checkpoint.save(disk / "run", made(6), keep=1)
+            assert caught.value.message.startswith(f"{disk}/run/step-000006: cannot be written: ")
+            assert caught.value.hint == (
+                "make room or give the folder back, then go on with --resume from the checkpoint before it"
+            )
+            assert [path.name for path in (disk / "run").iterdir()] == ["step-000005"]
+            assert checkpoint.find(disk / "run").load().step == 5
+    except OSError as error:
+        pytest.skip(str(error))
 
 
 def test_another_run_is_named_key_by_key(tmp_path: Path) -> None:

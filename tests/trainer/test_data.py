@@ -493,6 +493,29 @@ def test_weights_decide_how_often_an_epoch_sees_a_source() -> None:
     assert caught.value.message == "data.weights: 1 weights for 2 paths"
 
 
+@pytest.mark.property
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=60), st.integers(1, 4), st.integers(0, 5))
+def test_drafters_that_meet_have_batches_of_one_bucket(lengths: list[int], together: int, seed: int) -> None:
+    config = DataConfig(buckets=(16, 32, 64), tokens=64)
+    plan = Plan(lengths, config, seed, together=together)
+    each = [plan.batch(number) for number in range(3 * plan.batches_per_epoch)]
+    for epoch in range(3):
+        rows = [row for batch in each if batch.epoch == epoch for row in batch.members]
+        assert sorted(rows) == list(range(len(lengths)))
+    rounds = [each[start : start + together] for start in range(0, len(each) - together + 1, together)]
+    mixed = sum(len({batch.length for batch in batches}) > 1 for batches in rounds)
+    # In each epoch at most the remainders of the three buckets, and a round that was taken apart, are in mixed company.
+    assert mixed <= 3 * (3 + 1)
+    if all(len(lengths_of) % together == 0 for lengths_of in _batches_by_bucket(plan)):
+        assert mixed == 0
+
+
+def _batches_by_bucket(plan: Plan) -> list[list[int]]:
+    first = [plan.batch(number) for number in range(plan.batches_per_epoch)]
+    return [[batch.index for batch in first if batch.length == length] for length in plan.config.buckets]
+
+
 def test_a_conversation_is_held_out_whole(tmp_path: Path, cache: Path, target_folder: Path) -> None:
     assert cache.is_dir()
     template = tmp_path / "thinking.jinja"

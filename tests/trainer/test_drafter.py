@@ -1,6 +1,7 @@
 """The drafter block by block: against plain float64 loops, and what may and may not change a block's output."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from tests.trainer.cases import EDGES, SHAPE, VOCABULARY, Problem, drawn, proble
 from trainer.errors import CompileStateError, DenseAttentionError, TargetModelError
 from trainer.loss import block_loss, targets
 from trainer.model.attention import require_dense_fits
-from trainer.model.drafter import Drafter
+from trainer.model.drafter import Drafter, Masks
 from trainer.model.mask import BlockShape, block_mask, dense_mask, noise_tokens, positions
 
 GAMMA = 3.0
@@ -26,19 +27,27 @@ def run(
 ) -> torch.Tensor:
     table = drawn(99, VOCABULARY + 1, SHAPE.hidden)
     block = table[noise_tokens(ids, anchors, shape, VOCABULARY)]
-    return model(features, block, positions(anchors, shape), dense_mask(anchors, shape))
+    sliding = dense_mask(anchors, shape, model.shape.window) if model.shape.sliding else None
+    masks = Masks(full=dense_mask(anchors, shape), sliding=sliding)
+    return model(features, block, positions(anchors, shape), masks)
 
 
 def check(problem: Problem) -> None:
+    for sliding in ((), (1,), (0, 1)):
+        check_layers(problem, sliding)
+
+
+def check_layers(problem: Problem, sliding: tuple[int, ...]) -> None:
     shape, (ids, loss_mask, anchors) = problem.shape, problem.tensors
-    model = small_drafter(problem.seed)
+    window = 4 if sliding else 0
+    model = small_drafter(problem.seed, replace(SHAPE, sliding=sliding, window=window))
     features = drawn(problem.seed + 1, 1, shape.context, SHAPE.features * SHAPE.hidden)
     head = drawn(problem.seed + 2, VOCABULARY, SHAPE.hidden)
     hidden = run(model, features, ids, anchors, shape)
     weights = {name: parameter.detach().clone().requires_grad_() for name, parameter in model.named_parameters()}
     table = drawn(99, VOCABULARY + 1, SHAPE.hidden)
     tokens = noise_tokens(ids, anchors, shape, VOCABULARY)[0]
-    sizes = reference.Sizes(context=shape.context, width=shape.width, **SIZES)
+    sizes = reference.Sizes(context=shape.context, width=shape.width, sliding=sliding, window=window, **SIZES)
     wanted = reference.drafter(weights, features[0], table[tokens], problem.anchors, sizes)
     torch.testing.assert_close(hidden[0], wanted, rtol=1e-9, atol=1e-9)
     block_loss(hidden, head, targets(ids, loss_mask, anchors, shape, GAMMA)).loss_sum.backward()
@@ -122,7 +131,7 @@ def test_features_of_another_shape_are_named() -> None:
             torch.zeros(1, 20, 2, 8),
             torch.zeros(1, 4, 8),
             torch.zeros(1, 24),
-            dense_mask(torch.tensor([[1]]), BlockShape(context=20, blocks=1, width=4)),
+            Masks(full=dense_mask(torch.tensor([[1]]), BlockShape(context=20, blocks=1, width=4))),
         )
     assert caught.value.message == (
         "target features have shape [1, 20, 2, 8]; the drafter takes [rows, positions, 16] (2 layers x hidden 8 on the"
@@ -144,7 +153,10 @@ def test_uncompiled_flex_is_refused_not_run() -> None:
     anchors, shape = torch.tensor([[1, 3]]), BlockShape(context=6, blocks=2, width=3)
     with pytest.raises(CompileStateError, match=re.escape("outside a compiled region")):
         Drafter(SHAPE)(
-            torch.zeros(1, 6, 16), torch.zeros(1, 6, 8), positions(anchors, shape), block_mask(anchors, shape)
+            torch.zeros(1, 6, 16),
+            torch.zeros(1, 6, 8),
+            positions(anchors, shape),
+            Masks(full=block_mask(anchors, shape)),
         )
 
 

@@ -83,7 +83,7 @@ def straight(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("ENVDOCTOR_GATE", "off")
         patch.setenv("ENVDOCTOR_GATE_REASON", "trainer tests")
         patch.setenv("ENVDOCTOR_GATE_LOG", str(output.parent / "gate.log"))
-        assert main([*SHORT, "--output", str(output), "--set", "optim.accumulate=2"]) == 0
+        assert main([*SHORT, "--output", str(output), "--set", "optim.accumulate=2", "--set", "data.together=2"]) == 0
     return output
 
 
@@ -178,7 +178,7 @@ def test_an_interrupted_run_resumes_to_the_same_bits(
     cache: Path, straight: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     output = tmp_path / "run"
-    process = start(output, cache, "--set", "optim.accumulate=2")
+    process = start(output, cache, "--set", "optim.accumulate=2", "--set", "data.together=2")
     wait_for_step(output, 9, process)
     process.send_signal(number)
     process.communicate(timeout=120)
@@ -187,7 +187,10 @@ def test_an_interrupted_run_resumes_to_the_same_bits(
     # SIGTERM saves where it stops; after SIGKILL there is what was saved at step 8.
     assert saved[0] == "step-000008"
     assert len(saved) == (2 if number == signal.SIGTERM else 1)
-    assert main([*SHORT, "--output", str(output), "--set", "optim.accumulate=2", "--resume"]) == 0
+    assert (
+        main([*SHORT, "--output", str(output), "--set", "optim.accumulate=2", "--set", "data.together=2", "--resume"])
+        == 0
+    )
     assert same(state(output), state(straight))
 
 
@@ -215,7 +218,9 @@ def test_three_drafters_train_the_bits_of_one_worker_too(cache: Path, tmp_path: 
     # Of three sums the order matters, of two it does not.
     shared = ["--steps", "5", "--output"]
     three = ["--targets", "1", "--drafters", "3", "--runtime"]
-    assert main([*SHORT, *shared, str(tmp_path / "one"), "--set", "optim.accumulate=3"]) == 0
+    assert (
+        main([*SHORT, *shared, str(tmp_path / "one"), "--set", "optim.accumulate=3", "--set", "data.together=3"]) == 0
+    )
     for runtime in ("threads", "processes", "data-parallel"):
         assert main([*SHORT, *shared, str(tmp_path / runtime), *three, runtime]) == 0
         assert same(state(tmp_path / runtime, 5), state(tmp_path / "one", 5))
@@ -372,7 +377,7 @@ def test_output_and_resume_are_not_mixed_up(
         return (line for line in capsys.readouterr().err.splitlines() if not line.startswith("warning: "))
 
     root = straight / "checkpoints"
-    assert list(said("--output", str(straight), "--set", "optim.accumulate=2")) == [
+    assert list(said("--output", str(straight), "--set", "optim.accumulate=2", "--set", "data.together=2")) == [
         f"error: --output {straight}: holds checkpoints of an earlier run",
         "hint: go on with --resume, or give another folder",
     ]
@@ -380,7 +385,7 @@ def test_output_and_resume_are_not_mixed_up(
         f"error: {tmp_path}/checkpoints: no checkpoint",
         "hint: start without --resume, or give the --output of an earlier run",
     ]
-    again = ("--output", str(straight), "--resume", "--set", "optim.accumulate=2")
+    again = ("--output", str(straight), "--resume", "--set", "optim.accumulate=2", "--set", "data.together=2")
     assert list(said(*again, "--seed", "5"))[:1] == [
         f"error: {root} belongs to another run: rows: saved {rows(cache, 0)!r}, now {rows(cache, 5)!r};"
         " seed: saved 0, now 5"
@@ -400,7 +405,17 @@ def test_another_target_of_the_same_size_is_not_resumed_with(
     weights = load_file(tuned / "model.safetensors")
     weights["model.layers.1.mlp.up_proj.weight"] *= 1.5
     save_file(weights, tuned / "model.safetensors", metadata={"format": "pt"})
-    again = ["--output", str(straight), "--resume", "--set", "optim.accumulate=2", "--target", str(tuned)]
+    again = [
+        "--output",
+        str(straight),
+        "--resume",
+        "--set",
+        "optim.accumulate=2",
+        "--set",
+        "data.together=2",
+        "--target",
+        str(tuned),
+    ]
     assert main([*SHORT, *again]) == 2
     before, after = target_digest(target_folder), target_digest(tuned)
     assert capsys.readouterr().err.splitlines()[1] == (

@@ -15,6 +15,9 @@ import torch
 from trainer.config import DataConfig
 from trainer.errors import ConfigError
 
+Drawn = tuple[int, tuple[int, ...]]
+"""A batch of an epoch: its bucket's length and its rows."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedBatch:
@@ -32,12 +35,16 @@ class PlannedBatch:
 class Plan:
     """The endless sequence of batches over a data set."""
 
-    def __init__(self, lengths: Sequence[int], config: DataConfig, seed: int, groups: Sequence[int] = ()) -> None:
+    def __init__(
+        self, lengths: Sequence[int], config: DataConfig, seed: int, groups: Sequence[int] = (), together: int = 1
+    ) -> None:
         """Sort rows into buckets; `groups` are the counts of rows that each weight of the config is for.
+
+        So many batches in a row as `together` says share a bucket, as far as there are enough of it in an epoch.
 
         Raises ConfigError when no row is left, or one is overlong and that is an error.
         """
-        self.config, self.seed = config, seed
+        self.config, self.seed, self.together = config, seed, together
         self.sizes = {length: max(1, config.tokens // length) for length in config.buckets}
         self.dropped = 0
         self.truncated = 0
@@ -51,7 +58,7 @@ class Plan:
         )
         if not self._per_epoch:
             raise ConfigError("data.path: no row is left after the length rules", "add a longer bucket to data.buckets")
-        self._cached: tuple[int, list[tuple[int, tuple[int, ...]]]] = (-1, [])
+        self._cached: tuple[int, list[Drawn]] = (-1, [])
 
     def _place(self, row: int, length: int) -> None:
         fitting = next((bucket for bucket in self.config.buckets if length <= bucket), None)
@@ -97,15 +104,24 @@ class Plan:
         length, members = self._cached[1][place]
         return PlannedBatch(index=index, epoch=epoch, length=length, size=self.sizes[length], members=members)
 
-    def _order(self, epoch: int) -> list[tuple[int, tuple[int, ...]]]:
+    def _order(self, epoch: int) -> list[Drawn]:
         generator = torch.Generator().manual_seed(derive(self.seed, f"epoch {epoch}"))
-        batches: list[tuple[int, tuple[int, ...]]] = []
+        rounds: list[list[Drawn]] = []
+        left: list[Drawn] = []
         for length, rows in self._rows.items():
             drawn = self._drawn(rows, generator)
             shuffled = [drawn[i] for i in torch.randperm(len(drawn), generator=generator).tolist()]
             size = self.sizes[length]
-            batches += [(length, tuple(shuffled[start : start + size])) for start in range(0, len(drawn), size)]
-        return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
+            batches = [(length, tuple(shuffled[start : start + size])) for start in range(0, len(drawn), size)]
+            whole = len(batches) - len(batches) % self.together
+            rounds += [batches[start : start + self.together] for start in range(0, whole, self.together)]
+            left += batches[whole:]
+        order = [rounds[i] for i in torch.randperm(len(rounds), generator=generator).tolist()]
+        # What the last epoch's final round still lacks comes first, so that whole rounds stay whole.
+        lacking = -epoch * self._per_epoch % self.together
+        while len(left) < lacking and order:
+            left += order.pop()
+        return [*left[:lacking], *(batch for each in order for batch in each), *left[lacking:]]
 
     def _shares(self, rows: list[int]) -> list[tuple[list[int], int]]:
         """Return the rows of each source in a bucket with how many of them an epoch sees."""

@@ -14,8 +14,9 @@ import torch
 from trainer.config import DrafterConfig
 from trainer.data.buckets import Plan, PlannedBatch, derive
 from trainer.data.rows import Rows
+from trainer.flops import BatchWork
 from trainer.loss import default_gamma, targets
-from trainer.model.mask import BlockShape
+from trainer.model.mask import BlockShape, visible_pairs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +35,14 @@ class Batch:
     """Sum of the loss weights: known on the host, so that no step waits for the device to tell it."""
     tokens: int
     """Real tokens, padding left out."""
-    visible: int
-    """Visible query-key pairs, for the FLOP count."""
+    work: BatchWork
+    """What the FLOP count needs."""
     origins: tuple[str, ...]
 
     def to(self, device: torch.device) -> "Batch":
         """Return the batch on `device`; the copy from pinned memory does not wait."""
         moved = {name: getattr(self, name).to(device, non_blocking=True) for name in ("ids", "loss_mask", "anchors")}
-        held = {name: getattr(self, name) for name in ("index", "shape", "weight", "tokens", "visible", "origins")}
+        held = {name: getattr(self, name) for name in ("index", "shape", "weight", "tokens", "work", "origins")}
         return Batch(**held, **moved)
 
     def describe(self) -> str:
@@ -79,17 +80,17 @@ class BatchMaker:
         ids = torch.full((planned.size, planned.length), self.pad, dtype=torch.int64)
         loss_mask = torch.zeros(planned.size, planned.length, dtype=torch.bool)
         origins = []
-        tokens = 0
+        lengths = []
         for line, member in enumerate(planned.members):
             row = self.rows[member]
             length = min(len(row.ids), planned.length)
             ids[line, :length] = torch.tensor(row.ids[:length], dtype=torch.int64)
             loss_mask[line, :length] = torch.tensor(row.wanted[:length], dtype=torch.bool)
             origins.append(row.origin)
-            tokens += length
+            lengths.append(length)
         generator = torch.Generator().manual_seed(derive(self.plan.seed, f"anchors {planned.index}"))
         anchors = choose_anchors(loss_mask, self.drafter.anchors, generator)
-        return self.finish(planned.index, ids, loss_mask, anchors, tokens=tokens, origins=tuple(origins))
+        return self.finish(planned.index, ids, loss_mask, anchors, lengths=tuple(lengths), origins=tuple(origins))
 
     def finish(
         self,
@@ -98,14 +99,17 @@ class BatchMaker:
         loss_mask: torch.Tensor,
         anchors: torch.Tensor,
         *,
-        tokens: int,
+        lengths: tuple[int, ...],
         origins: tuple[str, ...],
     ) -> Batch:
         """Return the batch of these tensors with its host-side sums."""
         shape = BlockShape(context=ids.shape[1], blocks=anchors.shape[1], width=self.drafter.block)
         weight = float(targets(ids, loss_mask, anchors, shape, self.gamma).weights.sum())
-        present = anchors >= 0
-        visible = int(((anchors + shape.width) * present).sum()) * shape.width
+        window = self.drafter.sliding_window if self.drafter.sliding_layers else 0
+        work = BatchWork(
+            lengths=lengths, blocks=int((anchors >= 0).sum()), width=shape.width, visible=visible_pairs(anchors, shape),
+            sliding=visible_pairs(anchors, shape, window) if window else 0,
+        )  # fmt: skip
         if self.pin:
             ids, loss_mask, anchors = ids.pin_memory(), loss_mask.pin_memory(), anchors.pin_memory()
         return Batch(
@@ -115,8 +119,8 @@ class BatchMaker:
             loss_mask=loss_mask,
             anchors=anchors,
             weight=weight,
-            tokens=tokens,
-            visible=visible,
+            tokens=sum(lengths),
+            work=work,
             origins=origins,
         )
 
@@ -127,7 +131,7 @@ class BatchMaker:
         ids = torch.full((size, length), self.pad, dtype=torch.int64)
         loss_mask = torch.ones(size, length, dtype=torch.bool)
         anchors = choose_anchors(loss_mask, self.drafter.anchors, generator)
-        return self.finish(-1, ids, loss_mask, anchors, tokens=size * length, origins=("warm-up",))
+        return self.finish(-1, ids, loss_mask, anchors, lengths=(length,) * size, origins=("warm-up",))
 
 
 class Loader:

@@ -21,6 +21,15 @@ Rotary = tuple[torch.Tensor, torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Masks:
+    """The masks of one batch, one a kind of layer."""
+
+    full: AttentionMask
+    sliding: AttentionMask | None = None
+    """None where no layer slides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DrafterShape:
     """Sizes of a drafter; hidden and vocabulary are the target's."""
 
@@ -34,6 +43,10 @@ class DrafterShape:
     """F, how many target layers are concatenated."""
     epsilon: float = 1e-6
     rope_theta: float = 10_000.0
+    sliding: tuple[int, ...] = ()
+    """Layers that attend within `window`, counted from 0."""
+    window: int = 0
+    """Positions a sliding layer's query sees, itself included."""
 
 
 class RMSNorm(nn.Module):
@@ -194,19 +207,17 @@ class Drafter(nn.Module):
         return 1.0 / (self.shape.rope_theta**exponent)
 
     def forward(
-        self, features: torch.Tensor, block: torch.Tensor, positions: torch.Tensor, mask: AttentionMask
+        self, features: torch.Tensor, block: torch.Tensor, positions: torch.Tensor, masks: Masks
     ) -> torch.Tensor:
         """Return hidden states [B, Q, H] ready for the target's LM head.
 
         features [B, S, F*H] from the target, block [B, Q, H] the embedded noise tokens, positions [B, S+Q].
         """
-        return self._forward(self._compiled or self._eager_regions(), features, block, positions, mask)
+        return self._forward(self._compiled or self._eager_regions(), features, block, positions, masks)
 
-    def eager(
-        self, features: torch.Tensor, block: torch.Tensor, positions: torch.Tensor, mask: AttentionMask
-    ) -> torch.Tensor:
+    def eager(self, features: torch.Tensor, block: torch.Tensor, positions: torch.Tensor, masks: Masks) -> torch.Tensor:
         """Return the same without compiled code: decoding's shapes change with every token."""
-        return self._forward(self._eager_regions(), features, block, positions, mask)
+        return self._forward(self._eager_regions(), features, block, positions, masks)
 
     def _forward(
         self,
@@ -214,13 +225,14 @@ class Drafter(nn.Module):
         features: torch.Tensor,
         block: torch.Tensor,
         positions: torch.Tensor,
-        mask: AttentionMask,
+        masks: Masks,
     ) -> torch.Tensor:
         self._check(features, block, positions)
         wide = torch.promote_types(block.dtype, torch.float32)
         angles = rotary(positions, self.inverse_frequency(block.device, wide), block.dtype)
         context = regions.project(features)
-        for run in regions.layers:
+        for place, run in enumerate(regions.layers):
+            mask = masks.sliding if place in self.shape.sliding else masks.full
             arguments = (block, context, angles, mask, self.small_tiles)
             block = checkpoint(run, *arguments, use_reentrant=False) if self.recompute else run(*arguments)
         return regions.finish(block)

@@ -8,6 +8,11 @@ Query q of block j = q // K sees key kv when block j is present and
                                 exist yet when the drafter runs at inference
  or kv >= S and (kv - S) // K == j    its own block, both ways
 (DFlash, arXiv 2602.06036; the same rule in SpecForge and Model-Optimizer.)
+
+A sliding layer with window W (published drafters of Qwen3.6; SpecForge counts the current token in the window) attends
+as a causal sliding layer does at the true positions: query q of offset o = q % K stands at anchors[j] + o and sees
+    anchors[j] + o - W < kv < anchors[j]
+ or its own block up to itself.
 """
 
 from collections.abc import Callable
@@ -56,21 +61,31 @@ class DenseMask:
     """Bool [B, 1, Q, 1]."""
 
 
-def visible(anchors: torch.Tensor, shape: BlockShape) -> torch.Tensor:
-    """Return the rule as a bool table [B, Q, KV]; rows of absent blocks are empty."""
-    context, own = _context_and_own(anchors, shape)
+def visible(anchors: torch.Tensor, shape: BlockShape, window: int = 0) -> torch.Tensor:
+    """Return the rule as a bool table [B, Q, KV]; rows of absent blocks are empty. `window` 0 is a full layer's."""
+    context, own = _context_and_own(anchors, shape, window)
     present = (anchors >= 0).repeat_interleave(shape.width, dim=1)[:, :, None]
     return (context | own) & present
 
 
-def dense_mask(anchors: torch.Tensor, shape: BlockShape) -> DenseMask:
+def visible_pairs(anchors: torch.Tensor, shape: BlockShape, window: int = 0) -> int:
+    """Return how many pairs are visible, without the table."""
+    held = anchors[anchors >= 0]
+    if not window:
+        return int((held + shape.width).sum()) * shape.width
+    offset = torch.arange(shape.width, device=anchors.device)
+    seen = torch.minimum(held[:, None], (window - 1 - offset).clamp(min=0))
+    return int(seen.sum()) + len(held) * int((offset + 1).clamp(max=window).sum())
+
+
+def dense_mask(anchors: torch.Tensor, shape: BlockShape, window: int = 0) -> DenseMask:
     """Return the mask for the dense path."""
-    context, own = _context_and_own(anchors, shape)
+    context, own = _context_and_own(anchors, shape, window)
     present = (anchors >= 0).repeat_interleave(shape.width, dim=1)
     return DenseMask(visible=(context | own)[:, None], present=present[:, None, :, None])
 
 
-def _context_and_own(anchors: torch.Tensor, shape: BlockShape) -> tuple[torch.Tensor, torch.Tensor]:
+def _context_and_own(anchors: torch.Tensor, shape: BlockShape, window: int) -> tuple[torch.Tensor, torch.Tensor]:
     device = anchors.device
     key = torch.arange(shape.keys, device=device)
     query_block = torch.arange(shape.queries, device=device) // shape.width
@@ -78,10 +93,15 @@ def _context_and_own(anchors: torch.Tensor, shape: BlockShape) -> tuple[torch.Te
     # An absent block has anchor -1, so no key is before it.
     context = key < anchor
     own = (key >= shape.context) & ((key - shape.context) // shape.width == query_block[:, None])
+    if window:
+        offset = (torch.arange(shape.queries, device=device) % shape.width)[:, None]
+        behind = offset - (key - shape.context) % shape.width
+        context = context & (key > anchor + offset - window)
+        own = own & (behind >= 0) & (behind < window)
     return context, own.expand_as(context)
 
 
-def mask_rule(anchors: torch.Tensor, shape: BlockShape) -> Callable[..., torch.Tensor]:
+def mask_rule(anchors: torch.Tensor, shape: BlockShape, window: int = 0) -> Callable[..., torch.Tensor]:
     """Return the rule as flex_attention's mask_mod(b, h, q, kv).
 
     `kv < anchor` implies kv < S, because an anchor is a context position; -1 sees nothing.
@@ -94,22 +114,29 @@ def mask_rule(anchors: torch.Tensor, shape: BlockShape) -> Callable[..., torch.T
         own = (kv >= context) & ((kv - context) // width == block) & (anchor >= 0)
         return (kv < anchor) | own
 
-    return rule
+    def sliding(b: torch.Tensor, h: torch.Tensor, q: torch.Tensor, kv: torch.Tensor) -> torch.Tensor:  # noqa: ARG001 - as above
+        block, offset = q // width, q % width
+        anchor = anchors[b, block]
+        behind = offset - (kv - context) % width
+        own = (kv >= context) & ((kv - context) // width == block) & (anchor >= 0) & (behind >= 0) & (behind < window)
+        return ((kv < anchor) & (kv > anchor + offset - window)) | own
+
+    return sliding if window else rule
 
 
-def block_mask(anchors: torch.Tensor, shape: BlockShape, tile: int = TILE) -> BlockMask:
+def block_mask(anchors: torch.Tensor, shape: BlockShape, window: int = 0, tile: int = TILE) -> BlockMask:
     """Return flex_attention's tile lists, by arithmetic on tiles alone.
 
     create_block_mask evaluates all Q x KV pairs (2.4 GB of bools at 1024 x 32 blocks over 40,000 positions)
     unless it is compiled, and a compiled one is one more thing to compile beside other threads. Here the
     work is one comparison a tile and nothing is compiled or traced.
     """
-    partial, full = tile_table(anchors, shape, tile)
+    partial, full = tile_table(anchors, shape, window, tile)
     mask = BlockMask.from_kv_blocks(
         *_ordered(partial),
         *_ordered(full),
         BLOCK_SIZE=tile,
-        mask_mod=mask_rule(anchors, shape),
+        mask_mod=mask_rule(anchors, shape, window),
         seq_lengths=(shape.queries, shape.keys),
         compute_q_blocks=False,
     )
@@ -120,7 +147,9 @@ def block_mask(anchors: torch.Tensor, shape: BlockShape, tile: int = TILE) -> Bl
     return mask
 
 
-def tile_table(anchors: torch.Tensor, shape: BlockShape, tile: int = TILE) -> tuple[torch.Tensor, torch.Tensor]:
+def tile_table(
+    anchors: torch.Tensor, shape: BlockShape, window: int = 0, tile: int = TILE
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Return which tiles hold some visible pairs and which only visible pairs: bool [B, 1, Q tiles, KV tiles] each."""
     device = anchors.device
     query_tiles, key_tiles = -(-shape.queries // tile), -(-shape.keys // tile)
@@ -133,21 +162,55 @@ def tile_table(anchors: torch.Tensor, shape: BlockShape, tile: int = TILE) -> tu
     inside = member <= last[:, None]
     anchor = anchors[:, member.clamp(max=shape.blocks - 1)]
     anchor = torch.where(inside, anchor, -1)
-    highest = anchor.amax(-1)[:, :, None]
-    lowest = torch.where(inside, anchor, shape.context).amin(-1)[:, :, None]
-
     key_low = torch.arange(key_tiles, device=device) * tile
     key_high = (key_low + tile).clamp(max=shape.keys) - 1
-    some = (key_low < highest) & (key_low < shape.context)
     # As in torch: a tile that reaches past the last query is never full. (A full one ends before its anchors,
     # so it cannot reach past the last key.)
-    every = (key_high < lowest) & (lowest >= 0) & (query_low + tile <= shape.queries)[:, None]
+    whole = (query_low + tile <= shape.queries)[:, None]
 
     low = ((key_low - shape.context).clamp(min=0)) // shape.width
     high = (key_high - shape.context) // shape.width
     overlap = (member[:, :, None] >= low) & (member[:, :, None] <= high) & (key_high >= shape.context)
-    some = some | (overlap & inside[:, :, None] & (anchor >= 0)[..., None]).any(2)
+    overlap = overlap & inside[:, :, None] & (anchor >= 0)[..., None]
+    if window:
+        # The offsets of each block that lie in the query tile, from its first to its last.
+        begins = torch.maximum(query_low[:, None] - member * shape.width, torch.zeros_like(member))[..., None]
+        ends = torch.minimum(query_high[:, None] - member * shape.width, torch.full_like(member, shape.width - 1))[
+            ..., None
+        ]
+        some, every = _sliding_context(
+            anchor[..., None], inside[..., None], (key_low, key_high), (begins, ends), window
+        )
+        own_first = (key_low - shape.context - member[..., None] * shape.width).clamp(min=0)
+        own_last = (key_high - shape.context - member[..., None] * shape.width).clamp(max=shape.width - 1)
+        overlap = overlap & (own_first <= ends) & (own_last > begins - window)
+        some, every = some & (key_low < shape.context), every & whole
+    else:
+        highest = anchor.amax(-1)[:, :, None]
+        lowest = torch.where(inside, anchor, shape.context).amin(-1)[:, :, None]
+        some = (key_low < highest) & (key_low < shape.context)
+        every = (key_high < lowest) & (lowest >= 0) & whole
+    some = some | overlap.any(2)
     return (some & ~every)[:, None], every[:, None]
+
+
+def _sliding_context(
+    anchor: torch.Tensor,
+    inside: torch.Tensor,
+    keys: tuple[torch.Tensor, torch.Tensor],
+    offsets: tuple[torch.Tensor, torch.Tensor],
+    window: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return which context tiles hold some pairs within the window and which only such: bool [B, Q tiles, KV tiles].
+
+    anchor [B, Q tiles, reach, 1], inside and the first and last offset of each block in its tile [Q tiles, reach, 1].
+    """
+    (key_low, key_high), (begins, ends) = keys, offsets
+    present = inside & (anchor >= 0)
+    # The first key that a query may see is anchor + offset - window + 1: the lowest offset sees furthest back.
+    some = present & (key_low < anchor) & (key_high > anchor + begins - window) & (begins < window - 1)
+    every = present & (key_high < anchor) & (key_low > anchor + ends - window)
+    return some.any(2), (every | ~inside).all(2)
 
 
 def _ordered(tiles: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

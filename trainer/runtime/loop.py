@@ -194,7 +194,7 @@ class DrafterLoop:
         tokens, positions, flops = total[-3:].tolist()
         loss, accuracy, by_position, run_length = sums.read(total[:-3])
         memory = read_memory(self.step.device)
-        self._flat.add(memory)
+        self._flat.add(memory, sums.shapes)
         counts = compile_counts()
         progress = Progress(
             step=done, loss=loss, accuracy=accuracy, by_position=by_position, run_length=run_length,

@@ -15,7 +15,7 @@ from trainer.data.loader import Batch
 from trainer.device import compiles, free_bytes
 from trainer.loss import LossParts, block_loss, chunk_loss, default_gamma, targets
 from trainer.model.attention import AttentionMask, needs_small_tiles, require_dense_fits
-from trainer.model.drafter import Drafter
+from trainer.model.drafter import Drafter, Masks
 from trainer.model.mask import block_mask, dense_mask, noise_tokens, positions
 from trainer.optim import FlatParameters
 from trainer.runtime.private_code import private
@@ -111,13 +111,18 @@ class DrafterStep:
     def _forward(self, batch: Batch, features: torch.Tensor) -> LossParts:
         tokens = noise_tokens(batch.ids, batch.anchors, batch.shape, self.mask_token)
         block = embedding(tokens, self.shared.embedding)
-        hidden = self.model(features, block, positions(batch.anchors, batch.shape), self._mask(batch))
+        hidden = self.model(features, block, positions(batch.anchors, batch.shape), self._masks(batch))
         wanted = targets(batch.ids, batch.loss_mask, batch.anchors, batch.shape, self.gamma)
         return block_loss(hidden, self.shared.head, wanted, chunk=self.chunk, kernel=self.kernel)
 
-    def _mask(self, batch: Batch) -> AttentionMask:
+    def _masks(self, batch: Batch) -> Masks:
+        shape = self.model.shape
+        full = self._mask(batch, 0)
+        return Masks(full=full, sliding=self._mask(batch, shape.window) if shape.sliding else None)
+
+    def _mask(self, batch: Batch, window: int) -> AttentionMask:
         if self.flex:
-            return block_mask(batch.anchors, batch.shape)
+            return block_mask(batch.anchors, batch.shape, window)
         limit = min(self.dense_limit, free_bytes(self.device))
         require_dense_fits(batch.ids.shape[0], self.model.shape.heads, batch.shape, limit)
-        return dense_mask(batch.anchors, batch.shape)
+        return dense_mask(batch.anchors, batch.shape, window)
