@@ -1,14 +1,21 @@
 """Commands that mend, written once."""
 
+import re
 import shlex
 from collections.abc import Iterable
 
 from envdoctor.analysis.context import Case
 from envdoctor.model.finding import Remediation
 from envdoctor.probes.machine.environment import Environment
+from envdoctor.probes.machine.platform import Platform
+from envdoctor.probes.venv.conda import Conda
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
+
+_PYENV = re.compile(r"/\.?pyenv/versions/([^/]+)/")
+# uv keeps its own Pythons below .local/share/uv/python, or in UV_PYTHON_INSTALL_DIR under names like these.
+_UV_PYTHON = re.compile(r"/cpython-3\.\d+\.\d+[^/]*-linux-[^/]+/")
 
 
 def restore_command(case: Case) -> str:
@@ -57,6 +64,29 @@ def renew_command(case: Case) -> str:
     base = shlex.quote(python.base_executable or python.folder.removeprefix("python"))
     kept = "--system-site-packages " if python.is_venv and python.system_site_packages else ""
     return f"uv venv --allow-existing {kept}--python {base} {case.prefix}"
+
+
+def reinstall_python(case: Case, prefix: str) -> tuple[str, list[str]]:
+    """Return how the Python of a prefix that is not a venv comes back: by the tool that put it there, and no other.
+
+    `uv venv` there would overwrite the interpreter of conda or of the system.
+    """
+    python, conda = case.facts[Interpreter], case.facts.get(Conda)
+    version = python.folder.removeprefix("python")
+    if conda is not None and (conda.packages or conda.base == prefix):
+        command = f"conda install --prefix {shlex.quote(prefix)} --force-reinstall python={version}"
+        return "reinstall conda's own Python, in the environment as it is", [command]
+    if match := _PYENV.search(f"{prefix}/"):
+        return "reinstall this Python of pyenv's; what pip installed into it goes with it", [
+            f"pyenv install --force {shlex.quote(match[1])}"
+        ]
+    if _UV_PYTHON.search(f"{prefix}/"):
+        return "reinstall this Python of uv's", [f"uv python install --reinstall {version}"]
+    platform = case.facts.get(Platform)
+    if platform is not None and platform.debian:
+        packages = f"python{version}-minimal libpython{version}-minimal libpython{version}-stdlib"
+        return "reinstall the system's Python from its packages", [f"sudo apt-get install --reinstall {packages}"]
+    return "reinstall this Python with the package manager that installed it", []
 
 
 def install_command(case: Case, pins: Iterable[tuple[str, str]]) -> str:

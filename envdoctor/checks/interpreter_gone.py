@@ -1,4 +1,4 @@
-"""The venv's interpreter does not exist any more, or is nothing that can be started.
+"""The venv's interpreter does not exist any more, or cannot be started.
 
 What it finds:
     bin/python is missing, a dangling symlink, a folder, not executable or no program; the base's standard library lacks
@@ -13,16 +13,19 @@ Example:
     bin/python -> /usr/local/python3.12.6/bin/python3.12, replaced by 3.12.7.
 
 Fix:
-    `uv venv --allow-existing --python 3.12 VENV` links it anew and keeps the packages; `--clear` would delete them.
+    `uv venv --allow-existing --python 3.12 VENV` links it again and keeps the packages; `--clear` would delete them.
+    A conda environment and a system prefix are not venvs: conda or the package manager reinstalls their Python.
 """
 
 import shlex
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import Case
-from envdoctor.analysis.remedies import renew_command, restore_or
+from envdoctor.analysis.remedies import reinstall_python, renew_command, restore_or
 from envdoctor.model.finding import Finding
+from envdoctor.model.fingerprint import MissingFactError
 from envdoctor.model.verdict import BREAKS_IMPORT
+from envdoctor.probes.venv.conda import Conda
 from envdoctor.probes.venv.interpreter import Interpreter
 
 CODE = "ED101"
@@ -33,6 +36,8 @@ AREA = "Interpreter"
 def run(case: Case) -> Iterator[Finding]:
     """Yield an error when the interpreter cannot start, or a note when only pyvenv.cfg is out of date."""
     python = case.facts[Interpreter]
+    if python.barred:
+        raise MissingFactError(Interpreter.__name__, python.barred)
     stale = (f"pyvenv.cfg: home = {python.home}, which does not exist",) if _home_is_gone(python) else ()
     copied = python.resolved.startswith(f"{case.facts.target}/")
     broken = tuple(_broken(python)) or (stale if copied else ())
@@ -43,7 +48,7 @@ def run(case: Case) -> Iterator[Finding]:
             severity="error",
             # A copied interpreter may still find the library of the folder it was built for.
             confidence="medium" if broken == stale else "high",
-            title="the interpreter of this venv cannot start",
+            title=f"the interpreter of this {'venv' if _is_venv(python) else 'prefix'} cannot start",
             subject=python.executable,
             evidence=tuple(dict.fromkeys((*broken, *stale))),
             remediation=restore_or(case, *_remedy(case)),
@@ -58,8 +63,12 @@ def run(case: Case) -> Iterator[Finding]:
             title="pyvenv.cfg names a base folder that is gone; the interpreter starts all the same",
             subject=python.executable,
             evidence=(*stale, f"{python.executable} leads to {python.resolved}, and Python goes by that"),
-            remediation=restore_or(case, "write pyvenv.cfg anew; the packages stay", [renew_command(case)]),
+            remediation=restore_or(case, "write pyvenv.cfg again; the packages stay", [renew_command(case)]),
         )
+
+
+def _is_venv(python: Interpreter) -> bool:
+    return python.is_venv or python.lost_config
 
 
 def _home_is_gone(python: Interpreter) -> bool:
@@ -79,13 +88,18 @@ def _remedy(case: Case) -> tuple[str, list[str]]:
     python = case.facts[Interpreter]
     version = python.folder.removeprefix("python")
     executable = shlex.quote(python.executable)
+    if not _is_venv(python):
+        return reinstall_python(case, case.facts.target)
     if python.lacking and not python.problem and python.resolved:
+        conda = case.facts.get(Conda)
+        if conda is not None and conda.base:
+            return reinstall_python(case, conda.base)
         text = f"the base Python itself is damaged: reinstall it, or move the venv to a Python {version} of uv's own"
         return text, [
             f"uv python install --reinstall {version}",
             f"uv venv --allow-existing --managed-python --python {version} {case.prefix}",
         ]
-    keeps = "link the interpreter anew; the packages stay"
+    keeps = "link the interpreter again; the packages stay"
     if python.problem == "is a folder":
         return f"{keeps}. The folder in its place is set aside", [
             f"mv {executable} {executable}.aside",

@@ -100,7 +100,8 @@ def _activate(case: Case, named: str) -> Finding:
 def _rewrite(case: Case, stray: Sequence[StrayScript]) -> Iterator[str]:
     python = case.facts[Interpreter]
     base = shlex.quote(python.resolved or python.minor)
-    yield f"uv venv --allow-existing --python {base} {case.prefix}"
+    if python.is_venv or python.lost_config:
+        yield f"uv venv --allow-existing --python {base} {case.prefix}"
     installed = case.facts[Distributions]
     owners = sorted({script.owner for script in stray if script.owner})
     pins = [(name, item.version) for name in owners if (item := installed.active(name))]

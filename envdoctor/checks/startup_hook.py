@@ -3,7 +3,8 @@
 What it finds:
     .pth files that are not text in UTF-8: Python reads them when it starts, and stops.
     Import lines of .pth files, and sitecustomize or usercustomize modules, that no distribution owns; and owned ones
-    that decode or fetch what they run. Hooks of the base interpreter and of virtualenv itself are left out.
+    that decode or fetch what they run. In a venv with --system-site-packages the base's are
+    part of each start too. The standard library's own and virtualenv's are left out.
 
 Why it matters:
     They run before any other code of every rank, can patch any module, and no lock lists them. One line can take
@@ -34,7 +35,7 @@ _KNOWN = re.compile(
     r"^import _virtualenv$|^import sys; (?:sys\.__plen = len\(sys\.path\)|new=sys\.path\[sys\.__plen:\])"
 )
 _HIDDEN = re.compile(r"base64|subprocess|urllib|socket|marshal|zlib|b85decode")
-_BASE = frozenset({"standard library", "base site-packages"})
+_OF_THE_BASE = "base site-packages"
 # dpkg's packages come without RECORD.
 _DEBIAN = "/lib/python3/dist-packages/"
 
@@ -44,7 +45,7 @@ def run(case: Case) -> Iterator[Finding]:
     yield from (_fatal(path) for path in case.facts[SearchPath].fatal)
     for hook in case.facts[StartupHooks].hooks:
         known = bool(hook.lines) and all(_KNOWN.match(line) for line in hook.lines)
-        if known or hook.origin in _BASE or _DEBIAN in hook.path:
+        if known or hook.origin == "standard library" or _DEBIAN in hook.path:
             continue
         hidden = any(_HIDDEN.search(line) for line in hook.lines)
         if not hook.owner or hidden:
@@ -75,6 +76,7 @@ def _fatal(path: str) -> Finding:
 def _finding(hook: Hook, *, hidden: bool) -> Finding:
     name = hook.path.rpartition("/")[2] if not hook.path.endswith("/__init__.py") else hook.path
     owner = f"owned by {hook.owner}" if hook.owner else "owned by no distribution"
+    base = hook.origin == _OF_THE_BASE
     runs = "decodes or fetches code and runs it" if hidden else "runs code"
     return Finding(
         code=CODE,
@@ -85,7 +87,13 @@ def _finding(hook: Hook, *, hidden: bool) -> Finding:
         subject=name,
         evidence=(f"{hook.path} ({hook.origin})", *hook.lines[:3]),
         remediation=Remediation(
-            text="Read it before anything else: it runs in every process. Delete it when nobody claims it",
-            commands=() if hook.owner else (f"rm {shlex.quote(hook.path)}",),
+            text="Read it before anything else: it runs in every process. "
+            + (
+                "It is the base interpreter's, and other environments start with it too; a venv made without "
+                "--system-site-packages does not"
+                if base
+                else "Delete it when nobody claims it"
+            ),
+            commands=() if hook.owner or base else (f"rm {shlex.quote(hook.path)}",),
         ),
     )

@@ -32,7 +32,14 @@ class Located:
 
 def locate(named: str, host: Host) -> Located:
     """Return the environment that was named, else the active or the nearest one; raise TargetError for none."""
-    return _named(named, host) if named else _default(host)
+    try:
+        return _named(named, host) if named else _default(host)
+    except OSError as error:
+        place = Path(host.cwd, named) if named else host.cwd
+        raise TargetError(
+            f"{error.filename or place}: {error.strerror or error}",
+            f"run envdoctor as the owner of {place}, or let this user read it",
+        ) from error
 
 
 def _default(host: Host) -> Located:

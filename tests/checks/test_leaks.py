@@ -20,6 +20,7 @@ from envdoctor.checks import (
     stale_launcher,
     startup_hook,
 )
+from envdoctor.model.finding import Remediation
 from envdoctor.probes.loading.extension_modules import ExtensionModules, ForeignExtension
 from envdoctor.probes.loading.libraries import Libraries
 from envdoctor.probes.machine.library_path import LibraryFolder, Preload
@@ -428,11 +429,19 @@ def test_finds_ed604_code_that_hides_itself_even_if_owned() -> None:
         _hook("import os; var = 'SETUPTOOLS_USE_DISTUTILS'; enabled = True", owner="setuptools"),
         _hook("import __editable___mine_finder; __editable___mine_finder.install()", owner="mine"),
         _hook(origin="standard library"),
-        _hook("import site_wide", origin="base site-packages"),
     ],
 )
-def test_passes_ed604_hooks_with_an_owner_or_of_the_base(hooks: StartupHooks) -> None:
+def test_passes_ed604_hooks_with_an_owner(hooks: StartupHooks) -> None:
     assert list(startup_hook.run(facts.case(hooks))) == []
+
+
+def test_finds_ed604_a_hook_of_the_base_and_leaves_it_alone() -> None:
+    (finding,) = startup_hook.run(facts.case(_hook("import site_wide", origin="base site-packages")))
+    assert finding.title == "x.pth runs code at every start of this interpreter; it is owned by no distribution"
+    assert finding.remediation == Remediation(
+        text="Read it before anything else: it runs in every process. It is the base interpreter's, and other "
+        "environments start with it too; a venv made without --system-site-packages does not"
+    )
 
 
 CONDA = Conda(packages=(CondaPackage(name="torch", version="2.5.1", build="py312_0"),), base="", active="")

@@ -18,6 +18,8 @@ from envdoctor.checks.registry import judge
 from envdoctor.model.profile import CompileWanted, DriverWanted, EnvironmentWanted, PythonWanted
 from envdoctor.probes.caches.compile_caches import ColdStart, CompileCaches
 from envdoctor.probes.machine.environment import Environment
+from envdoctor.probes.machine.platform import Platform
+from envdoctor.probes.venv.conda import Conda, CondaPackage
 from envdoctor.probes.venv.training_sources import SourceFile, Sources
 from tests.factories import make_facts as facts
 
@@ -31,6 +33,57 @@ def test_finds_ed101_a_dangling_interpreter() -> None:
         "pyvenv.cfg: home = /opt/python3.12.6/bin, which does not exist",
     )
     assert finding.remediation.commands == (f"uv venv --allow-existing --python 3.12 {facts.PREFIX}",)
+
+
+DAMAGED = replace(facts.PYTHON, is_venv=False, home="", created_by="", lacking=("/x/lib/python3.12/os.py",))
+VENV = replace(DAMAGED, is_venv=True, home="/opt/conda/bin")
+TORCH_OF_CONDA = CondaPackage(name="torch", version="2.5.1", build="0")
+DEBIAN = Platform(kernel="6.8", container="", wsl=False, debian=True)
+
+
+@pytest.mark.parametrize(
+    ("sections", "target", "title", "commands"),
+    [
+        (
+            (DAMAGED, Conda(packages=(TORCH_OF_CONDA,), base="", active="")),
+            "/opt/conda/envs/ml",
+            "the interpreter of this prefix cannot start",
+            ("conda install --prefix /opt/conda/envs/ml --force-reinstall python=3.12",),
+        ),
+        (
+            (VENV, Conda(packages=(), base="/opt/conda", active="")),
+            facts.PREFIX,
+            "the interpreter of this venv cannot start",
+            ("conda install --prefix /opt/conda --force-reinstall python=3.12",),
+        ),
+        (
+            (DAMAGED, DEBIAN),
+            "/usr",
+            "the interpreter of this prefix cannot start",
+            ("sudo apt-get install --reinstall python3.12-minimal libpython3.12-minimal libpython3.12-stdlib",),
+        ),
+        ((DAMAGED,), "/usr", "the interpreter of this prefix cannot start", ()),
+        (
+            (DAMAGED,),
+            "/root/.pyenv/versions/3.12.1",
+            "the interpreter of this prefix cannot start",
+            ("pyenv install --force 3.12.1",),
+        ),
+        (
+            (DAMAGED,),
+            "/root/.local/share/uv/python/cpython-3.12.1-linux-x86_64-gnu",
+            "the interpreter of this prefix cannot start",
+            ("uv python install --reinstall 3.12",),
+        ),
+    ],
+    ids=["conda", "on-conda", "debian", "another-system", "pyenv", "uv"],
+)
+def test_finds_ed101_and_never_makes_a_venv_over_what_is_not_one(
+    sections: tuple[object, ...], target: str, title: str, commands: tuple[str, ...]
+) -> None:
+    case = facts.case(*sections)
+    (finding,) = interpreter_gone.run(replace(case, facts=replace(case.facts, target=target)))
+    assert (finding.title, finding.remediation.commands) == (title, commands)
 
 
 def test_passes_ed101_a_living_interpreter() -> None:

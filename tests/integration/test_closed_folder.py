@@ -1,5 +1,6 @@
 """A venv that this user may not look into."""
 
+import os
 import re
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import pytest
 
 from tests.factories.make_venv import Venv, make_venv
 from tests.factories.make_wheel import make_wheel
-from tests.factories.run_envdoctor import environment
+from tests.factories.run_envdoctor import environment, filtered
 
 ROOT = Path(__file__).resolve().parents[2]
 UNPRIVILEGED = ROOT / "tests" / "factories" / "unprivileged.py"
@@ -98,3 +99,40 @@ def test_a_folder_without_permission_is_said_with_its_reason(tmp_path: Path) -> 
         f"error: {venv.prefix}/pyvenv.cfg: Permission denied\n\n"
         f"hint: run envdoctor as the owner of {venv.prefix}, or let this user read it\n",
     )
+
+
+CLOSED_BASE = """\
+[?] Interpreter         CPython [PYTHON], venv by uv [UV]
+[✓] Distributions       2 distributions, no lock to compare with
+"""
+
+
+def test_a_base_that_may_not_be_entered_is_named_and_the_packages_are_read(venv: Venv, tmp_path: Path) -> None:
+    home = tmp_path / "home of another"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin/python3").symlink_to(os.path.realpath(venv.python))
+    venv.python.unlink()
+    venv.python.symlink_to(home / "bin/python3")
+    config = venv.prefix / "pyvenv.cfg"
+    text = config.read_text()
+    config.unlink()
+    config.write_text(re.sub("(?m)^home = .*$", f"home = {home}/bin", text))
+    (venv.site_packages / "other/__init__.py").unlink()
+    home.chmod(0)
+    try:
+        done = _check(venv, tmp_path)
+    finally:
+        home.chmod(0o755)
+    out = filtered(done.stdout, tmp_path)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert out.splitlines()[2:4] == CLOSED_BASE.splitlines()
+    told = " ".join(out.partition("could not tell:")[2].split())
+    assert told == (
+        "ED101 interpreter-gone: Interpreter: [TMP]/venv/bin/python leads to [TMP]/home of another/bin/python3, and "
+        "[TMP]/home of another may not be entered by this user ED608 program-out-of-reach: Toolchain: "
+        f"[TMP]/home of another/include/{venv.site_packages.parent.name}/Python.h: Permission denied "
+        "Found 1 error (1 cause); 2 checks could not tell; "
+        "no torch here: only file integrity was checked. exit 1 "
+        "For more about a finding, run `envdoctor explain ED202`."
+    )
+    assert "error[ED202]: other 1: 1 of " in out

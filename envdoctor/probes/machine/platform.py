@@ -25,8 +25,9 @@ class Platform:
     """docker, podman, kubernetes, singularity, lxc or "container"; empty outside of one."""
     wsl: bool
     """Windows Subsystem for Linux: the driver lives in Windows, libcuda in /usr/lib/wsl/lib."""
-    libc: str = "glibc"
-    """"musl" on Alpine and the like, where no wheel of torch can be loaded."""
+
+    debian: bool = False
+    """Debian or one of its children: apt-get is the package manager."""
 
     @property
     def container_name(self) -> str:
@@ -42,7 +43,12 @@ class Platform:
 def probe(reading: Reading) -> Platform:
     """Look at the marker files and variables that container engines document."""
     kernel = _text(reading.host, "sys/kernel/osrelease")
-    return Platform(kernel=kernel, container=_container(reading.host), wsl="microsoft" in kernel.lower())
+    return Platform(
+        kernel=kernel,
+        container=_container(reading.host),
+        wsl="microsoft" in kernel.lower(),
+        debian=(reading.host.root / "etc/debian_version").is_file(),
+    )
 
 
 def _container(host: Host) -> str:

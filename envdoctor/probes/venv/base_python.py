@@ -15,6 +15,26 @@ _FOLDER = re.compile(r"python(3\.\d+)t?\Z")
 _STARTS = (b"\x7fELF", b"#!")
 
 
+def barred_by(executable: Path) -> str:
+    """Return which folder keeps this user from the file behind an interpreter's links; empty when none does."""
+    at = executable
+    for _ in range(40):
+        # parents[0] is the nearest: the outermost folder that may not be entered is the one to name.
+        closed = next((at_ for at_ in reversed(at.parents) if _closed(at_)), None)
+        if closed is not None:
+            leads = f"{executable} leads to {at}, and " if at != executable else ""
+            return f"{leads}{closed} may not be entered by this user"
+        try:
+            at = Path(os.path.normpath(at.parent / os.readlink(at)))  # noqa: PTH115 - the link's text, as it stands
+        except OSError:
+            return ""
+    return ""
+
+
+def _closed(folder: Path) -> bool:
+    return os.path.isdir(folder) and not os.access(folder, os.X_OK)  # noqa: PTH112 - never raises
+
+
 def problem_of(executable: Path) -> str:
     """Return why the kernel would not start this file, as the end of "it ..."; empty when nothing speaks against it."""
     try:
@@ -59,9 +79,9 @@ def base_of(home: str, resolved: str, prefix: Path, library: str) -> Path:
     """
     candidates = [Path(at).parent for at in (home, resolved and os.path.dirname(resolved)) if at]  # noqa: PTH120 - str
     for base in candidates:
-        if any((base / lib / library).is_dir() for lib in ("lib", "lib64")):
+        if any(os.path.isdir(base / lib / library) for lib in ("lib", "lib64")):
             return base
-    return next((base for base in candidates if base.is_dir()), prefix)
+    return next((base for base in candidates if os.path.isdir(base)), prefix)  # noqa: PTH112 - as above
 
 
 def platform_library(base: Path, library: str) -> Path:
@@ -69,7 +89,7 @@ def platform_library(base: Path, library: str) -> Path:
     other = base / "lib64" / library
     return (
         other
-        if (other / "os.py").is_file() and not (base / "lib" / library / "os.py").is_file()
+        if os.path.isfile(other / "os.py") and not os.path.isfile(base / "lib" / library / "os.py")
         else (base / "lib" / library)
     )
 
@@ -79,7 +99,7 @@ def lacking(base: Path, library: str) -> Iterator[str]:
     standard = platform_library(base, library)
     zipped = base / "lib" / f"{library.rstrip('t').replace('.', '')}.zip"
     # A folder that is not there at all can be built in elsewhere, which is not known from outside.
-    if not standard.is_dir() or zipped.is_file():
+    if not os.path.isdir(standard) or os.path.isfile(zipped):
         return
     for module in ("os", "encodings/__init__"):
         if not any((standard / f"{module}{suffix}").is_file() for suffix in (".py", ".pyc")):

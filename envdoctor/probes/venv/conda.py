@@ -42,7 +42,7 @@ def probe(reading: Reading) -> Conda:
     base = str(Path(python.home).parent) if python.home else ""
     return Conda(
         packages=_packages(reading.target.prefix / "conda-meta"),
-        base=base if base and (Path(base) / "conda-meta").is_dir() else "",
+        base=base if base and os.path.isdir(f"{base}/conda-meta") else "",  # noqa: PTH112 - never raises
         active=reading.host.environ.get("CONDA_PREFIX", ""),
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from envdoctor.errors import ProbeError
 from envdoctor.model.frozen import frozen
-from envdoctor.probes.venv.base_python import base_of, lacking, minor_of, problem_of
+from envdoctor.probes.venv.base_python import barred_by, base_of, lacking, minor_of, problem_of
 from envdoctor.facts.context import Reading
 from envdoctor.facts.regular_file import read_regular
 
@@ -49,6 +49,8 @@ class Interpreter:
     """The base's own python3.12, where it is there and can be started: what the venv's link ought to lead to."""
     lacking: tuple[str, ...] = ()
     """Files of the standard library without which it does not start, and that are missing."""
+    barred: str = ""
+    """Why the base interpreter cannot be looked at, with the folder that bars the way; empty when it can."""
     lost_config: bool = False
     """A venv by its folders, without a pyvenv.cfg: Python takes it for its base."""
 
@@ -94,7 +96,8 @@ def probe(reading: Reading) -> Interpreter:
     base_version = _base_version(Path(home).parent if home else prefix, library.name)
     stated = config.get("version_info") or config.get("version") or ""
     version, told_by = _version(stated, base_version, library)
-    resolved = str(executable.resolve()) if executable.exists() else ""
+    barred = barred_by(executable)
+    resolved = str(executable.resolve()) if not barred and executable.exists() else ""
     base = base_of(home, resolved, prefix, library.name)
     return Interpreter(
         executable=str(executable),
@@ -104,7 +107,7 @@ def probe(reading: Reading) -> Interpreter:
         version_from=told_by,
         base_version=base_version,
         home=home,
-        home_exists=bool(home) and Path(home).is_dir(),
+        home_exists=bool(home) and (bool(barred) or Path(home).is_dir()),
         system_site_packages=config.get("include-system-site-packages", "").lower() == "true" or not config,
         relocatable=config.get("relocatable", "").lower() == "true",
         created_by=_creator(config),
@@ -115,12 +118,13 @@ def probe(reading: Reading) -> Interpreter:
         problem=problem_of(executable),
         base_executable="" if base == prefix else _startable(base / "bin" / library.name),
         lacking=tuple(lacking(base, library.name)),
+        barred=barred,
         lost_config=not config and _is_bare_venv(prefix, resolved, library),
     )
 
 
 def _startable(executable: Path) -> str:
-    return str(executable) if executable.is_file() and not problem_of(executable) else ""
+    return str(executable) if os.path.isfile(executable) and not problem_of(executable) else ""  # noqa: PTH113 - never raises
 
 
 def _is_bare_venv(prefix: Path, resolved: str, library: Path) -> bool:
