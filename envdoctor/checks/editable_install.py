@@ -2,7 +2,8 @@
 
 What it finds:
     Editable installs: their files lie in a working tree, outside the environment. It is an error when that folder is
-    gone: then nothing of them can be imported, though pip and uv list them.
+    gone, or when what the install wrote into site-packages points at nothing (a finder with an empty MAPPING, a .pth
+    or .egg-link to a folder that does not exist): then no import finds it, though pip and uv list it.
 
 Why it matters:
     Nothing about them can be verified: RECORD lists a pointer, the code is whatever the folder holds today. Two
@@ -12,9 +13,13 @@ Example:
     `uv pip install -e ../trainer`.
 
 Fix:
-    For a run that must be repeatable, install a wheel of a commit.
+    For a run that must be repeatable, install a wheel of a commit. Where setuptools found no package,
+    `--config-setting editable_mode=compat` puts the project's folder on sys.path; better, name the packages in its
+    pyproject.toml.
 """
 
+import re
+import shlex
 from collections.abc import Iterator, Sequence
 
 from envdoctor.analysis.context import Case
@@ -22,6 +27,7 @@ from envdoctor.analysis.remedies import restore_or, uninstall_command
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.distributions import Distribution, Distributions
+from envdoctor.probes.venv.editables import Editable, Editables
 
 CODE = "ED412"
 NAME = "editable-install"
@@ -29,12 +35,17 @@ AREA = "Distributions"
 
 
 def run(case: Case) -> Iterator[Finding]:
-    """Yield one error for all whose source folder is gone, one note for all others."""
+    """Yield an error for all whose folder is gone, one for each that exposes nothing, and one note for the others."""
     editable = [item for item in case.facts[Distributions].items if item.editable and not item.shadowed]
     gone = [item for item in editable if item.source_gone]
     if gone:
         yield _gone(case, gone)
-    found = [item for item in editable if not item.source_gone]
+    told = {item.name for item in gone}
+    empty = [item for item in case.facts[Editables].items if item.exposes_nothing and item.name not in told]
+    for pointer in empty:
+        yield _exposes_nothing(case, pointer)
+    told |= {item.name for item in empty}
+    found = [item for item in editable if item.name not in told]
     if found:
         yield Finding(
             code=CODE,
@@ -66,4 +77,57 @@ def _gone(case: Case, items: Sequence[Distribution]) -> Finding:
             [uninstall_command(case, [item.name for item in items])],
         ),
         causes=tuple(f"dist:{item.name}" for item in items),
+    )
+
+
+def _exposes_nothing(case: Case, item: Editable) -> Finding:
+    told = item.told_by.rpartition("/")[2]
+    what = {
+        "finder": "its finder maps no module" if not item.places else "all that its finder maps is gone",
+        "path": f"{told} adds no folder" if not item.places else f"the folder that {told} adds does not exist",
+        "egg-link": f"the folder that {told} names does not exist",
+    }[item.kind]
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="error",
+        confidence="high",
+        title=f"{f'{item.name} {item.version}'.strip()} is installed, and no import finds it: {what}",
+        subject=item.name,
+        evidence=(
+            f"{item.told_by}: MAPPING and NAMESPACES are empty"
+            if not item.places and item.kind == "finder"
+            else item.told_by,
+            *(f"{path} does not exist" for path in item.gone),
+        ),
+        remediation=_expose(case, item),
+        causes=(f"dist:{item.name}",),
+    )
+
+
+def _expose(case: Case, item: Editable) -> Remediation:
+    if item.kind == "egg-link":
+        # setuptools' develop writes the folder into both files.
+        site = item.told_by.rpartition("/")[0]
+        entry = r"\#^" + re.sub(r"[.\[\]*^$\\#]", lambda match: rf"\{match[0]}", item.source) + "$#d"
+        pth = shlex.quote(f"{site}/easy-install.pth")
+        return Remediation(
+            text="Put the folder back, or install the project from where it is now. If it is not needed any more, take "
+            "out the entry",
+            commands=(
+                f"rm {shlex.quote(item.told_by)}",
+                f"test ! -e {pth} || sed -i {shlex.quote(entry)} {pth}",
+            ),
+        )
+    name = shlex.quote(item.name)
+    install = f"uv pip install --python {case.python} --no-deps --reinstall-package {name}"
+    if item.kind == "finder" and not item.places:
+        return Remediation(
+            text="The build found no package in the project. Name them in its pyproject.toml ([tool.setuptools] "
+            "packages) and install it again; or put the project's folder on sys.path as it is",
+            commands=(f"{install} --config-setting editable_mode=compat --editable {shlex.quote(item.source)}",),
+        )
+    return Remediation(
+        text="Install the project again: what its install wrote points at what was moved or removed since",
+        commands=(f"{install} --editable {shlex.quote(item.source)}",),
     )

@@ -24,6 +24,7 @@ from envdoctor.probes.machine.toolchain import Toolchain
 from envdoctor.probes.venv.companions import Companions
 from envdoctor.probes.venv.conda import Conda
 from envdoctor.probes.venv.distributions import Distribution, Distributions
+from envdoctor.probes.venv.editables import Editables
 from envdoctor.probes.venv.installed_files import Claim, Contested, Fault, InstalledFiles, Owner
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.launchers import Launchers
@@ -277,6 +278,7 @@ HEALTHY: tuple[object, ...] = (
     Sources(root="", files=()),
     Launchers(on_path=False, commands=(), scripts=0, stray=()),
     Conda(packages=(), base="", active=""),
+    Editables(items=()),
     Shadowing(shadows=()),
     Companions(windows=(), windows_from="", builds=()),
     GpuCode(architectures=("sm_80", "sm_90"), told_from=f"{SITE}/torch/lib/libtorch_python.so"),
