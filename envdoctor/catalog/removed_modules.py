@@ -1,0 +1,47 @@
+"""Modules that a later version of what brought them does not have any more, as data.
+
+Sources: setuptools' NEWS (82.0.0 removed pkg_resources); "What's New in Python 3.12" (PEP 632 distutils, imp, asyncore,
+asynchat, smtpd) and "What's New in Python 3.13" (PEP 594).
+"""
+
+from envdoctor.model.frozen import frozen
+
+
+@frozen
+class Removed:
+    """One module."""
+
+    module: str
+    by: str
+    """Distribution that dropped it; "python" for the standard library."""
+    version: str
+    """First version without it ("82", "3.12")."""
+    remedy: str = ""
+    """Requirement that brings it back; empty where only another Python or another version of the importer does."""
+
+
+_GONE_IN_312 = ("imp", "asyncore", "asynchat", "smtpd")
+_GONE_IN_313 = (
+    "aifc", "audioop", "cgi", "cgitb", "chunk", "crypt", "imghdr", "lib2to3", "mailcap", "nntplib", "pipes", "sndhdr",
+    "spwd", "sunau", "telnetlib", "uu", "xdrlib",
+)  # fmt: skip
+REMOVED = (
+    Removed(module="pkg_resources", by="setuptools", version="82", remedy="setuptools<82"),
+    # setuptools puts its own copy in the place of the removed one, by a .pth file.
+    Removed(module="distutils", by="python", version="3.12", remedy="setuptools"),
+    *(Removed(module=name, by="python", version="3.12") for name in _GONE_IN_312),
+    *(Removed(module=name, by="python", version="3.13") for name in _GONE_IN_313),
+)
+
+LINKED_BY_NAME = (
+    "accelerate",
+    "datasets",
+    "diffusers",
+    "huggingface-hub",
+    "optimum",
+    "peft",
+    "sentence-transformers",
+    "transformers",
+    "trl",
+)
+"""Distributions that import names out of each other's modules, under requirements that are wider than those names."""
