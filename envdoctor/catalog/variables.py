@@ -124,6 +124,7 @@ VARIABLES: tuple[KnownVariable, ...] = (
        cost="FlashInfer cannot compile a kernel", reader="flashinfer-python"),
     _V(name="FLASHINFER_NVCC", why="the nvcc that FlashInfer starts", kind="command",
        cost="FlashInfer cannot compile a kernel", reader="flashinfer-python"),
+    _V(name="TEMPORARILY_DISABLE_PROTOBUF_VERSION_CHECK", why="whether protobuf compares generated code with itself"),
     _V(name="FLASHINFER_DISABLE_VERSION_CHECK", why="whether FlashInfer compares its parts"),
     # Numbers of threads.
     _V(name="OMP_NUM_THREADS", why="threads of a CPU kernel, a part of inductor's key", captured=True),

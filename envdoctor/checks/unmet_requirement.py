@@ -21,20 +21,19 @@ Fix:
     reason in the profile, with the distribution as its subject.
 """
 
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from envdoctor.analysis.context import Case
 from envdoctor.analysis.remedies import install_command, leave_out_command, restore_or
-from envdoctor.analysis.unmet import Unmet, asked_of
+from envdoctor.analysis.unmet import Unmet
 from envdoctor.analysis.unmet_kinds import UnmetKinds, enforced_here, raises_at_import, unmet_kinds
+from envdoctor.analysis.version_ranges import disagreement, ranges_command
 from envdoctor.catalog.cudalibs import expected_owner
 from envdoctor.model.finding import Finding, Remediation, Severity
 from envdoctor.model.wording import counted
 from envdoctor.probes.loading.libraries import Libraries
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.distributions import Distributions
-from envdoctor.standards.need import agree, meets
 
 CODE = "ED406"
 NAME = "unmet-requirement"
@@ -117,8 +116,8 @@ def _install(case: Case, kinds: UnmetKinds) -> Remediation:
     pins = {item.name: item.pin for item in missing if item.pin and len(asked[item.name]) == 1}
     if len(pins) == len(asked):
         return restore_or(case, "install what is missing", [install_command(case, pins.items())])
-    if disagreement := _disagreement(case, {name: ",".join(clauses) for name, clauses in asked.items()}):
-        return Remediation(text=disagreement)
+    if told := disagreement(case, asked):
+        return Remediation(text=told)
     if kinds.torch:
         text = "install what is missing, without dependencies, since one of them may bring another torch; check again"
         return restore_or(case, text, [_ranges(case, missing, "--no-deps ")])
@@ -229,9 +228,9 @@ def _more(unmet: Sequence[Unmet]) -> str:
 
 
 def _align(case: Case, unmet: Sequence[Unmet]) -> Remediation:
-    asked = {name: ",".join(clauses) for name, clauses in _asked(unmet).items()}
-    if disagreement := _disagreement(case, asked):
-        return Remediation(text=disagreement)
+    asked = _asked(unmet)
+    if told := disagreement(case, asked):
+        return Remediation(text=told)
     wanted = {item.name: item.pin for item in unmet if item.pin and item.name != "torch"}
     text = "install the version that is asked for, or a requirer that accepts what is there"
     if len(wanted) == len(asked):
@@ -240,19 +239,6 @@ def _align(case: Case, unmet: Sequence[Unmet]) -> Remediation:
         # A range would bring the default index's build of torch, of whatever CUDA major that is today.
         return restore_or(case, text, [])
     return restore_or(case, text, [_ranges(case, unmet)])
-
-
-def _disagreement(case: Case, asked: Mapping[str, str]) -> str:
-    """Return who wants what, where no version of a distribution satisfies all who require it; else empty."""
-    for name, requirers in asked_of(case, asked).items():
-        wants = {f"{item.name} {item.version} wants {name}{specifier}": specifier for item, specifier in requirers}
-        if not agree([asked[name], *wants.values()]):
-            shown = "; ".join(line for line, specifier in wants.items() if specifier)
-            return (
-                f"No version of {name} satisfies all who require it ({shown}): take another version of one of those, "
-                "or uninstall the one that is not needed"
-            )
-    return ""
 
 
 def _asked(unmet: Sequence[Unmet]) -> dict[str, list[str]]:
@@ -264,34 +250,10 @@ def _asked(unmet: Sequence[Unmet]) -> dict[str, list[str]]:
 
 
 def _ranges(case: Case, unmet: Sequence[Unmet], flags: str = "") -> str:
-    """Return the line that installs what satisfies every requirer, those that are content today too."""
-    asked = _asked(unmet)
-    extras: dict[str, set[str]] = {name: set() for name in asked}
+    extras: dict[str, set[str]] = {item.name: set() for item in unmet}
     for item in unmet:
         extras[item.name].update(item.wanted_extras)
-    content = asked_of(case, asked)
-    specs = []
-    for name, clauses in sorted(asked.items()):
-        others = {clause.strip() for _, text in content[name] for clause in text.split(",") if clause.strip()}
-        # Of those that already hold for any version asked for, the line would only grow.
-        needed = sorted({*clauses, *(clause for clause in others if not _implied(clause, clauses))})
-        specs.append(
-            shlex.quote(name + (f"[{','.join(sorted(extras[name]))}]" if extras[name] else "") + ",".join(needed))
-        )
-    return f"uv pip install --python {case.python} {flags}{' '.join(specs)}"
-
-
-def _implied(clause: str, clauses: Sequence[str]) -> bool:
-    """Tell a lower bound below one that is asked for, or an upper bound above one."""
-    for sign, inside in ((">=", ">="), ("<", "<=")):
-        if mine := _bound(clause, sign):
-            return any(meets(bound, f"{inside}{mine}") for other in clauses if (bound := _bound(other, sign)))
-    return False
-
-
-def _bound(clause: str, sign: str) -> str:
-    bound = clause.removeprefix(sign) if clause.startswith(sign) else ""
-    return "" if bound.startswith("=") else bound.strip()
+    return ranges_command(case, _asked(unmet), extras=extras, flags=flags)
 
 
 def _evidence(unmet: Sequence[Unmet]) -> tuple[str, ...]:

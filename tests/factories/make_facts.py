@@ -25,9 +25,11 @@ from envdoctor.probes.venv.companions import Companions
 from envdoctor.probes.venv.conda import Conda
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.editables import Editables
+from envdoctor.probes.venv.generated_code import GeneratedCode
 from envdoctor.probes.venv.installed_files import Claim, Contested, Fault, InstalledFiles, Owner
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.launchers import Launchers
+from envdoctor.probes.venv.package_imports import PackageImports
 from envdoctor.probes.venv.search_path import PathEntry, SearchPath
 from envdoctor.probes.venv.shadowing import Shadowing
 from envdoctor.probes.venv.startup_hooks import StartupHooks
@@ -279,6 +281,8 @@ HEALTHY: tuple[object, ...] = (
     Launchers(on_path=False, commands=(), scripts=0, stray=()),
     Conda(packages=(), base="", active=""),
     Editables(items=()),
+    GeneratedCode(groups=(), same_major=False),
+    PackageImports(modules=(), names=()),
     Shadowing(shadows=()),
     Companions(windows=(), windows_from="", builds=()),
     GpuCode(architectures=("sm_80", "sm_90"), told_from=f"{SITE}/torch/lib/libtorch_python.so"),

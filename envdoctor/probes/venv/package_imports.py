@@ -3,29 +3,23 @@
 Read from source text, never run, and remembered for as long as the RECORDs of the packages stay as they are.
 """
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 
 from envdoctor.catalog.removed_modules import LINKED_BY_NAME, REMOVED, Removed
 from envdoctor.facts.context import Reading
-from envdoctor.facts.memo_file import memo_path, write_memo
-from envdoctor.facts.regular_file import read_prefix, read_regular
-from envdoctor.model.codec import CodecError, decode, encode
+from envdoctor.facts.regular_file import read_prefix
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.venv.distributions import Distribution, Distributions
-from envdoctor.probes.venv.import_closure import Closure, imports_of, module_file
+from envdoctor.probes.venv.import_closure import Closure, Import, module_file, parsed_imports
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.records import index, recorded_size
 from envdoctor.probes.venv.search_path import SearchPath
+from envdoctor.probes.venv.source_memo import remembered
 from envdoctor.standards.need import parse_need
 
-_FORM = 1
-"""Raised whenever what is looked for changes: what was remembered before then counts for nothing."""
-_MAXIMUM_MEMO = 1024 * 1024
 _MAXIMUM_SOURCE = 1024 * 1024
 _SMALL_FILES, _SMALL_BYTES = 40, 400_000
 _MANY_FILES = 3000
@@ -75,20 +69,15 @@ class PackageImports:
 def probe(reading: Reading) -> PackageImports:
     """Look, or remember what was found when every RECORD was as it is now."""
     looking = _Looking(reading=reading)
-    memo = memo_path("imports", reading.target.prefix, reading.host)
-    key = looking.key()
-    try:
-        remembered = json.loads(read_regular(memo, _MAXIMUM_MEMO))
-        if remembered["key"] == key:
-            return decode(PackageImports, remembered["found"])  # type: ignore[no-any-return]
-    except (OSError, ValueError, TypeError, KeyError, RecursionError, CodecError):
-        pass  # whatever is wrong with it, looking again gives the right answer
-    found = PackageImports(modules=tuple(looking.gone_modules()), names=tuple(looking.gone_names()))
-    try:
-        write_memo(memo, json.dumps({"key": key, "found": encode(found)}).encode())
-    except (OSError, UnicodeError):
-        return found  # the next run looks again: nothing is lost but its time
-    return found
+    # What lies in site-packages without a RECORD may bring a module back.
+    present = [removed.module for removed in REMOVED if looking.is_there(removed.module)]
+    return remembered(
+        reading,
+        "imports",
+        PackageImports,
+        lambda: PackageImports(modules=tuple(looking.gone_modules()), names=tuple(looking.gone_names())),
+        present,
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,19 +85,11 @@ class _Looking:
     reading: Reading
     items: tuple[Distribution, ...] = ()
     active: dict[str, int] = field(default_factory=dict)
+    texts: dict[str, bytes | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.items = self.reading.fact(Distributions).items
         self.active = {item.name: at for at, item in enumerate(self.items) if not item.shadowed and not item.editable}
-
-    def key(self) -> str:
-        """Return a digest of all that the answer depends on."""
-        digests = index(self.reading).digests
-        parts = [f"{item.site}/{item.folder} {digests.get(at, '')}" for at, item in enumerate(self.items)]
-        folders = [entry.path for entry in self.reading.fact(SearchPath).entries]
-        present = "".join(str(int(self._is_there(removed.module))) for removed in REMOVED)
-        python = self.reading.fact(Interpreter).minor
-        return sha256("\n".join([str(_FORM), python, present, *folders, *parts]).encode("utf-8", "replace")).hexdigest()
 
     def gone_modules(self) -> Iterator[GoneModule]:
         absent = {removed.module: removed for removed in REMOVED if self._is_gone(removed)}
@@ -118,25 +99,26 @@ class _Looking:
         sign = re.compile(rf"^(?:from|import)[ \t]+(?:[\w. ,]*,[ \t]*)?(?:{names})\b".encode(), re.MULTILINE)
         for name, at in self.active.items():
             needs = self._requires_setuptools(self.items[at]) and name != "torch"
-            sources = self._sources(at)
-            small = len(sources) <= _SMALL_FILES and sum(sources.values()) <= _SMALL_BYTES
-            if not (small or (needs and len(sources) <= _MANY_FILES)):
-                continue
-            yield from self._in_package(at, [path for path in sources if _found(sign, path)], absent, needs=needs)
+            paths = self._sources(at, _MANY_FILES if needs else _SMALL_FILES, None if needs else _SMALL_BYTES)
+            yield from self._in_package(at, [path for path in paths if _found(sign, path)], absent, needs=needs)
 
     def _in_package(
         self, at: int, paths: Sequence[str], absent: Mapping[str, Removed], *, needs: bool
     ) -> Iterator[GoneModule]:
         item = self.items[at]
-        told: set[tuple[str, str]] = set()
-        reached = {path: package for package in self._packages(at) for path in _closure(item.site, package)} if paths else {}
+        told: set[str] = set()
+        reached = {
+            path: package
+            for package in (self._packages(at) if paths else ())
+            for path in _reached(item.site, package, exact=True)
+        }
         # First those that stop the package: one finding for each module is enough.
         for path in sorted(paths, key=lambda path: (path not in reached, path)):
-            for one in imports_of(read_prefix(path, _MAXIMUM_SOURCE)):
+            for one in parsed_imports(read_prefix(path, _MAXIMUM_SOURCE)):
                 module = one.module.partition(".")[0]
                 # What does not say that it needs setuptools may lie there unused.
-                if module in absent and (item.name, module) not in told and (needs or path in reached):
-                    told.add((item.name, module))
+                if module in absent and module not in told and (needs or path in reached):
+                    told.add(module)
                     yield GoneModule(
                         owner=item.name,
                         owner_version=item.version,
@@ -151,14 +133,21 @@ class _Looking:
         modules = {name.replace("-", "_"): name for name in here}
         for name, at in here.items() if len(here) > 1 else ():
             site = self.items[at].site
-            closure = Closure(site=site, package=name.replace("-", "_")).follow()
-            for path, found in closure.reached.items():
-                for one in found:
-                    provider = modules.get(one.module.partition(".")[0], "")
-                    if not provider or provider == name:
-                        continue
-                    for missing in _not_in(self.items[here[provider]].site, one.module, one.names):
-                        yield self._gone_name(at, here[provider], path, one.module, missing, one.line)
+            package = name.replace("-", "_")
+            # Searched text may take a docstring for code; the syntax tree decides.
+            if any(self._gone_in(at, here, modules, _reached(site, package))):
+                yield from self._gone_in(at, here, modules, _reached(site, package, exact=True))
+
+    def _gone_in(
+        self, at: int, here: Mapping[str, int], modules: Mapping[str, str], reached: Mapping[str, Sequence[Import]]
+    ) -> Iterator[GoneName]:
+        for path, found in reached.items():
+            for one in found:
+                provider = modules.get(one.module.partition(".")[0], "")
+                if not provider or here[provider] == at:
+                    continue
+                for missing in self._not_in(self.items[here[provider]].site, one.module, one.names):
+                    yield self._gone_name(at, here[provider], path, one.module, missing, one.line)
 
     def _gone_name(self, at: int, provider: int, path: str, module: str, name: str, line: int) -> GoneName:
         return GoneName(
@@ -172,15 +161,39 @@ class _Looking:
             provider_version=self.items[provider].version,
         )
 
-    def _sources(self, at: int) -> dict[str, int]:
-        """Return the absolute path of each Python source that is no test -> its recorded size."""
+    def _static_text(self, path: str) -> bytes | None:
+        """Return a module's text; None when it cannot be read, or may have names that its text does not say."""
+        if path not in self.texts:
+            try:
+                text = read_prefix(path, _MAXIMUM_SOURCE)
+            except OSError:
+                text = b""
+            sealed = 0 < len(text) < _MAXIMUM_SOURCE and not any(sign in text for sign in _DYNAMIC)
+            self.texts[path] = text if sealed else None
+        return self.texts[path]
+
+    def _not_in(self, site: str, module: str, names: Sequence[str]) -> Iterator[str]:
+        """Yield the names that the text of a module does not hold at all; an empty one when there is no such module."""
+        path, _ = module_file(site, module)
+        if not path:
+            yield from _without_module(site, module)
+            return
+        text = self._static_text(path)
+        for name in names if text is not None else ():
+            known = name == "*" or not name.isidentifier() or re.search(rf"\b{name}\b".encode(), text or b"")
+            inside = os.path.exists(f"{path.removesuffix('__init__.py')}{name}")  # noqa: PTH110
+            if not known and not inside and not module_file(site, f"{module}.{name}")[0]:
+                yield name
+
+    def _sources(self, at: int, most_files: int, most_bytes: int | None) -> list[str]:
+        """Return the absolute path of each Python source that is no test; none of a package with more than that."""
         site = self.items[at].site
-        rows = index(self.reading).rows.get(at, [])
-        return {
-            f"{site}/{path}": recorded_size(size)
-            for path, _, size in rows
-            if path.endswith(".py") and not path.startswith("..") and not _ASIDE.search(path)
-        }
+        rows = [row for row in index(self.reading).rows.get(at, ()) if row[0].endswith(".py")]
+        if len(rows) > most_files:
+            return []
+        if most_bytes is not None and sum(max(recorded_size(row[2]), 0) for row in rows) > most_bytes:
+            return []
+        return [f"{site}/{path}" for path, _, _ in rows if not path.startswith("..") and not _ASIDE.search(path)]
 
     def _packages(self, at: int) -> list[str]:
         rows = index(self.reading).rows.get(at, [])
@@ -199,15 +212,16 @@ class _Looking:
             site = self.items[self.active["setuptools"]].site
             if os.path.isfile(f"{site}/distutils-precedence.pth"):  # noqa: PTH113
                 return False
-        return not self._is_there(removed.module)
+        return not self.is_there(removed.module)
 
-    def _is_there(self, module: str) -> bool:
+    def is_there(self, module: str) -> bool:
+        """Tell whether a folder that can hold packages has a module of that name."""
         folders = [entry.path for entry in self.reading.fact(SearchPath).site_dirs]
         return any(os.path.isdir(f"{folder}/{module}") or module_file(folder, module)[0] for folder in folders)  # noqa: PTH112
 
 
-def _closure(site: str, package: str) -> Mapping[str, object]:
-    return Closure(site=site, package=package).follow().reached
+def _reached(site: str, package: str, *, exact: bool = False) -> Mapping[str, Sequence[Import]]:
+    return Closure(site=site, package=package, exact=exact).follow().reached
 
 
 def _found(sign: re.Pattern[bytes], path: str) -> bool:
@@ -215,25 +229,6 @@ def _found(sign: re.Pattern[bytes], path: str) -> bool:
         return sign.search(read_prefix(path, _MAXIMUM_SOURCE)) is not None
     except OSError:
         return False
-
-
-def _not_in(site: str, module: str, names: Sequence[str]) -> Iterator[str]:
-    """Yield the names that the text of a module does not hold at all; an empty one when there is no such module."""
-    path, _ = module_file(site, module)
-    if not path:
-        yield from _without_module(site, module)
-        return
-    try:
-        text = read_prefix(path, _MAXIMUM_SOURCE)
-    except OSError:
-        return
-    if any(sign in text for sign in _DYNAMIC) or len(text) == _MAXIMUM_SOURCE:
-        return
-    for name in names:
-        known = name == "*" or not name.isidentifier() or re.search(rf"\b{name}\b".encode(), text)
-        inside = os.path.exists(f"{path.removesuffix('__init__.py')}{name}")  # noqa: PTH110
-        if not known and not inside and not module_file(site, f"{module}.{name}")[0]:
-            yield name
 
 
 def _without_module(site: str, module: str) -> Iterator[str]:

@@ -1,0 +1,72 @@
+"""The line that installs a version which everybody accepts, or who disagrees."""
+
+import shlex
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.remedies import restore_or
+from envdoctor.analysis.unmet import asked_of
+from envdoctor.model.finding import Remediation
+from envdoctor.standards.need import agree, meets
+
+
+def disagreement(case: Case, asked: Mapping[str, Iterable[str]]) -> str:
+    """Return who wants what, where no version of a distribution satisfies all who require it; else empty.
+
+    `asked` is name -> clauses wanted now; what every installed distribution requires of it is added.
+    """
+    for name, requirers in asked_of(case, list(asked)).items():
+        wants = {f"{item.name} {item.version} wants {name}{specifier}": specifier for item, specifier in requirers}
+        if not agree([*asked[name], *wants.values()]):
+            shown = "; ".join(line for line, specifier in wants.items() if specifier)
+            return (
+                f"No version of {name} satisfies all who require it ({shown}): take another version of one of those, "
+                "or uninstall the one that is not needed"
+            )
+    return ""
+
+
+def ranges_command(
+    case: Case,
+    asked: Mapping[str, Sequence[str]],
+    *,
+    extras: Mapping[str, Collection[str]] | None = None,
+    flags: str = "",
+) -> str:
+    """Return the uv line that installs what satisfies every requirer, those that are content today too."""
+    content = asked_of(case, list(asked))
+    specs = []
+    for name, clauses in sorted(asked.items()):
+        others = {clause.strip() for _, text in content[name] for clause in text.split(",") if clause.strip()}
+        # Of those that already hold for any version asked for, the line would only grow.
+        needed = sorted({*clauses, *(clause for clause in others if not _implied(clause, clauses))})
+        wanted = sorted((extras or {}).get(name, ()))
+        specs.append(shlex.quote(name + (f"[{','.join(wanted)}]" if wanted else "") + ",".join(needed)))
+    return f"uv pip install --python {case.python} {flags}{' '.join(specs)}"
+
+
+def another_version(case: Case, name: str, installed: str, clauses: Sequence[str], text: str) -> Remediation:
+    """Return the remedy that brings a distribution into a range: by the restore where the lock has another version.
+
+    Where the lock pins what is installed, a restore would bring the fault back.
+    """
+    if told := disagreement(case, {name: clauses}):
+        return Remediation(text=f"{text}. {told}")
+    command = ranges_command(case, {name: clauses})
+    pin = case.pins().get(name)
+    if case.profile is not None and pin is not None and pin.version == installed:
+        return Remediation(text=f"{text}, and lock it: the lock pins {name} {installed}", commands=(command,))
+    return restore_or(case, text, [command])
+
+
+def _implied(clause: str, clauses: Sequence[str]) -> bool:
+    """Tell a lower bound below one that is asked for, or an upper bound above one."""
+    for sign, inside in ((">=", ">="), ("<", "<=")):
+        if mine := _bound(clause, sign):
+            return any(meets(bound, f"{inside}{mine}") for other in clauses if (bound := _bound(other, sign)))
+    return False
+
+
+def _bound(clause: str, sign: str) -> str:
+    bound = clause.removeprefix(sign) if clause.startswith(sign) else ""
+    return "" if bound.startswith("=") else bound.strip()

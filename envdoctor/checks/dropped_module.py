@@ -1,0 +1,83 @@
+"""A module that a newer version of what brought it does not have any more.
+
+What it finds:
+    Unguarded imports, in installed packages, of a module that nothing here has: pkg_resources, which setuptools 82
+    dropped; distutils and imp, which Python 3.12 dropped, and those that 3.13 did. What a package imports in `try` or
+    `if` is left out, and so is a file that no import of the package reaches, but where the package itself requires
+    setuptools. Large packages that do not require it are not searched.
+
+Why it matters:
+    `setuptools>=41` allows a setuptools without the module, so metadata is content, and the import says
+    `No module named 'pkg_resources'`: there is no package of that name to install, and setuptools is there.
+
+Example:
+    tensorboard 2.20.0 with setuptools 82: `import tensorboard.main` raises, so `tensorboard` does not start.
+
+Fix:
+    `setuptools<82`, or a version of the package that does without the module.
+"""
+
+from collections.abc import Iterator
+
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.version_ranges import another_version
+from envdoctor.catalog.removed_modules import REMOVED, Removed
+from envdoctor.model.finding import Finding, Remediation
+from envdoctor.model.wording import counted
+from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.probes.venv.package_imports import GoneModule, PackageImports
+from envdoctor.standards.need import parse_need
+
+CODE = "ED415"
+NAME = "dropped-module"
+AREA = "Distributions"
+
+
+def run(case: Case) -> Iterator[Finding]:
+    """Yield one finding for each module, with all packages that import it."""
+    known = {removed.module: removed for removed in REMOVED}
+    by_module: dict[str, list[GoneModule]] = {}
+    for item in case.facts[PackageImports].modules:
+        if item.module in known:
+            by_module.setdefault(item.module, []).append(item)
+    for module, users in by_module.items():
+        yield _finding(case, known[module], sorted(users, key=lambda user: (not user.stops, user.owner)))
+
+
+def _finding(case: Case, removed: Removed, users: list[GoneModule]) -> Finding:
+    first = users[0]
+    provider = case.facts[Distributions].active(removed.by)
+    if removed.by == "python":
+        whose = f"which Python {case.facts[Interpreter].minor} does not have any more"
+    elif provider is not None:
+        whose = f"which {provider.name} {provider.version} does not have any more"
+    else:
+        whose = f"which {removed.by} brought, and that is not installed"
+    more = f" and {counted(len(users) - 1, 'other package')}" if len(users) > 1 else ""
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="error" if first.stops else "warning",
+        confidence="high",
+        title=f"{first.owner} {first.owner_version}{more} imports {removed.module}, {whose}",
+        subject=removed.module,
+        evidence=tuple(
+            f"{user.path}:{user.line}: "
+            + (f"`import {user.stops}` raises ModuleNotFoundError" if user.stops else "that module cannot be imported")
+            for user in users
+        ),
+        remediation=_remedy(case, removed, users, provider.version if provider else ""),
+        causes=(f"dist:{removed.by}",) if removed.by != "python" else (),
+        symptom_of=(f"shadow:{removed.by}",),
+    )
+
+
+def _remedy(case: Case, removed: Removed, users: list[GoneModule], installed: str) -> Remediation:
+    names = " and ".join(dict.fromkeys(user.owner for user in users))
+    newer = f"a version of {names} that does without it, if there is one"
+    need = parse_need(removed.remedy) if removed.remedy else None
+    if need is None:
+        return Remediation(text=f"Install {newer}, or use a Python older than {removed.version}")
+    clauses = [need.specifier] if need.specifier else []
+    return another_version(case, need.name, installed, clauses, f"install {removed.remedy}, or {newer}")
