@@ -11,8 +11,7 @@ EnvdoctorError                 message + hint + exit code
 ├── CacheError                 a snapshot or a warm-up is not what it should be; nothing was taken from it: exit 1
 ├── CaptureError               a venv cannot be captured as it is; nothing was written: exit 1
 ├── RestoreError               a restore stopped and the old venv is untouched: exit 4
-├── FetchError                 not every wheel could be fetched; what was fetched is verified and kept: exit 4
-└── GateRefusedError           the gate does not let the trainer start: exit 1, 2 or 3
+└── FetchError                 not every wheel could be fetched; what was fetched is verified and kept: exit 4
 """
 
 from envdoctor.exitcodes import ExitCode
@@ -82,12 +81,6 @@ class FetchError(EnvdoctorError):
     """Not every wheel could be fetched; what was fetched is verified and kept."""
 
     exit_code = ExitCode.RESTORE_FAILED
-
-
-class GateRefusedError(EnvdoctorError):
-    """The gate does not let the trainer start."""
-
-    exit_code = ExitCode.FINDINGS
 
 
 def internal_error(error: BaseException) -> str:

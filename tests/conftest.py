@@ -20,6 +20,8 @@ settings.load_profile("seeded")
 
 _TESTS = Path(__file__).parent
 _NEED_TORCH = (_TESTS / "trainer", _TESTS / "race")
+# Together they are half of the run: begun last, one of them would keep one core busy and leave the others idle.
+_LONGEST = (_TESTS / "trainer/test_run.py", _TESTS / "hostile/test_hostile_venv.py")
 _TORCH_IMPORTS = importlib.util.find_spec("torch") is not None
 _TORCH_FILES = Path(sysconfig.get_path("purelib"), "torch/__init__.py").is_file()
 
@@ -38,7 +40,8 @@ def pytest_report_header() -> str | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests that read the installed torch where there is none."""
+    """Begin with the longest files; skip tests that read the installed torch where there is none."""
+    items.sort(key=lambda item: item.path not in _LONGEST)
     if _TORCH_FILES:
         return
     for item in items:

@@ -1,4 +1,4 @@
-"""What follows training: the export, then decoding held-out prompts with it, as table, JSON and plot."""
+"""What follows training: the export, then decoding held-out prompts with it, as table and JSON."""
 
 import dataclasses
 import json
@@ -12,7 +12,6 @@ from trainer.assemble import Parts
 from trainer.device import working_dtype
 from trainer.evaluate import Evaluation, SpeculativeDecoder, evaluate
 from trainer.export import export, published_config
-from trainer.plot import acceptance_svg
 from trainer.target import Target
 
 
@@ -55,7 +54,6 @@ class Ending:
         self.evaluation = found
         told = json.dumps(dataclasses.asdict(self.evaluation), indent=1) + "\n"
         (self.output / "evaluation.json").write_text(told, encoding="utf-8")
-        (self.output / "acceptance.svg").write_text(acceptance_svg(self.evaluation), encoding="utf-8")
 
 
 def stop_tokens(parts: Parts) -> tuple[int, ...]:

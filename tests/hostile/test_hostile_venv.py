@@ -328,6 +328,7 @@ def test_a_name_that_is_none_never_reaches_a_command(venv: Venv, name: str) -> N
     assert "\x1b" not in seen.text
 
 
+@pytest.mark.giant
 def test_folders_below_each_other_for_ever_end(venv: Venv) -> None:
     """A RECORD row may go through a loop of folders as often as it likes."""
     package = venv.site_packages / "thing"
@@ -339,6 +340,7 @@ def test_folders_below_each_other_for_ever_end(venv: Venv) -> None:
     forked(lambda: _look(venv, deep=True))
 
 
+@pytest.mark.giant
 def test_a_path_as_long_as_a_file_is_no_path(venv: Venv) -> None:
     record = venv.site_packages / INFO / "RECORD"
     record.unlink()
@@ -346,11 +348,13 @@ def test_a_path_as_long_as_a_file_is_no_path(venv: Venv) -> None:
     forked(lambda: _look(venv, deep=True))
 
 
+@pytest.mark.giant
 def test_a_pth_of_a_hundred_thousand_lines(venv: Venv) -> None:
     (venv.site_packages / "extra.pth").write_text("./.\n" * 60_000 + "x" * 10_000)
     forked(lambda: _look(venv, deep=False))
 
 
+@pytest.mark.giant
 def test_ten_thousand_distributions(venv: Venv) -> None:
     for number in range(10_000):
         (venv.site_packages / f"d{number}-1.dist-info").mkdir()
