@@ -80,6 +80,7 @@ class Bench:
         self.dtype = torch.bfloat16 if self.device.type == "cuda" else torch.float32
         self.sizes = TINY if arguments.tiny else LARGE
         self.length = 256 if arguments.tiny else 4096
+        self.bucket = self.length // 4 if getattr(arguments, "chat", False) else self.length
         self.rate = 1.0
         self._model: Any = None
         name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu"
@@ -99,9 +100,12 @@ class Bench:
     def config(self, **run: Any) -> TrainConfig:
         """Return the run's config at this size."""
         anchors, rows = (16, 2) if self.arguments.tiny else (512, self.arguments.rows)
+        drafter = {"layers": 5, "block": 16, "anchors": anchors, "mask_token": 5}
+        if getattr(self.arguments, "sliding", False):
+            drafter |= {"sliding_layers": [0, 1, 2, 3], "sliding_window": 64 if self.arguments.tiny else 2048}
         return build("bench", [
-            {"target": {"features": 5}, "drafter": {"layers": 5, "block": 16, "anchors": anchors, "mask_token": 5},
-             "data": {"buckets": [self.length], "tokens": self.length * rows},
+            {"target": {"features": 5}, "drafter": drafter,
+             "data": {"buckets": [self.bucket], "tokens": self.length * rows},
              "run": {"device": self.device.type, "compile": "on", "save_every": 0, "evaluate": 0, "log_every": 5}},
             {"run": run},
         ])  # fmt: skip
@@ -110,13 +114,19 @@ class Bench:
         """Return the parts of a run over random rows."""
         generator = torch.Generator().manual_seed(1)
         vocabulary = self.sizes["vocab_size"]
+        # Chat-like: 150 to 1,024 tokens, 55 % the assistant's. Else full rows, three quarters the assistant's.
+        chat = getattr(self.arguments, "chat", False)
+        lengths = [self.length] * 32
+        if chat:
+            lengths = torch.randint(self.bucket * 150 // 1024, self.bucket + 1, (128,), generator=generator).tolist()
         rows = tuple(
             Row(
-                ids=torch.randint(10, vocabulary, (self.length,), generator=generator).tolist(),
-                wanted=[0] * (self.length // 4) + [1] * (self.length - self.length // 4), origin=f"random:{line}",
+                ids=torch.randint(10, vocabulary, (length,), generator=generator).tolist(),
+                wanted=[0] * (silent := round(length * (0.45 if chat else 0.25))) + [1] * (length - silent),
+                origin=f"random:{line}",
             )
-            for line in range(32)
-        )  # fmt: skip
+            for line, length in enumerate(lengths)
+        )
         held = RowList(rows=rows, digest="random")
         chosen = published_layer_ids(self.sizes["num_hidden_layers"], 5)
         return RandomParts(

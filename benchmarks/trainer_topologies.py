@@ -3,6 +3,8 @@
     python3 benchmarks/trainer_topologies.py --out two.json                        # 1 target + 1 drafter, two devices
     python3 benchmarks/trainer_topologies.py --targets 2 --drafters 2 --out ...    # four devices
     python3 benchmarks/trainer_topologies.py --runtime threads --out ...           # one process
+    python3 benchmarks/trainer_topologies.py --runtime data-parallel --drafters 2 --out ...    # both on each device
+    ... --chat       # short rows, 55 % the assistant's;  --sliding    # four of the five layers slide (window 2048)
 
 Weights are random and of Qwen3-8B's size, the same on every device; everything else is the trainer's own runtime:
 loader, grants or channels, hand-over, reduction, log lines.
@@ -34,7 +36,7 @@ def worker(arguments: argparse.Namespace) -> None:
 
     from trainer.device import matmul_rate
     from trainer.metrics import Progress
-    from trainer.runtime import processes, threads
+    from trainer.runtime import data_parallel, processes, threads
     from trainer.runtime.session import Session
     from trainer.target import SharedWeights, Target
 
@@ -58,10 +60,13 @@ def worker(arguments: argparse.Namespace) -> None:
     asked = argparse.Namespace(
         device=arguments.device if together else str(device), tiny=arguments.tiny, backend=arguments.backend,
         rows=arguments.rows, steps=arguments.steps, sections="", out=None,
+        chat=arguments.chat, sliding=arguments.sliding,
     )  # fmt: skip
     bench = Bench(asked)
     config = bench.config(steps=arguments.steps, backend=arguments.backend)
-    topology = dataclasses.replace(config.topology, targets=arguments.targets, drafters=arguments.drafters)
+    topology = dataclasses.replace(
+        config.topology, targets=arguments.targets, drafters=arguments.drafters, runtime=arguments.runtime
+    )
     config = dataclasses.replace(config, topology=topology)
     made = bench.parts(config)
     parts = Parts(**{field.name: getattr(made, field.name) for field in dataclasses.fields(made)})
@@ -81,7 +86,8 @@ def worker(arguments: argparse.Namespace) -> None:
             journal=lambda event, values: told.append({"event": event, **values}),
         )  # fmt: skip
         session._rate = matmul_rate(device, bench.dtype)  # noqa: SLF001 - measured before anybody works
-        outcome = threads.run(parts, session) if together else processes.run(parts, session)
+        runners = {"threads": threads.run, "processes": processes.run, "data-parallel": data_parallel.run}
+        outcome = runners[arguments.runtime](parts, session)
     print(json.dumps({"rank": rank, "told": told, "notes": session.notes, "peak_gb": bench.peak()}), flush=True)
     if outcome is None:
         return
@@ -89,6 +95,7 @@ def worker(arguments: argparse.Namespace) -> None:
         "torch": torch.__version__, "nccl": str(torch.cuda.nccl.version()) if cuda else "",
         "device": torch.cuda.get_device_name(device) if cuda else "cpu", "runtime": arguments.runtime,
         "targets": arguments.targets, "drafters": arguments.drafters, "rows": arguments.rows,
+        "chat": arguments.chat, "sliding": arguments.sliding,
         "tokens_per_second": round(outcome.tokens_per_second), "mfu": round(outcome.utilisation, 4),
         "memory_growth": outcome.growth, "compilations_after_warm_up": outcome.compilations,
         "rate_tflops": round(session._rate / 1e12, 1), "wall_s": round(time.perf_counter() - started, 1),  # noqa: SLF001
@@ -104,18 +111,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--targets", type=int, default=1)
     parser.add_argument("--drafters", type=int, default=1)
-    parser.add_argument("--runtime", choices=("processes", "threads"), default="processes")
+    parser.add_argument("--runtime", choices=("processes", "threads", "data-parallel"), default="processes")
     parser.add_argument("--rows", type=int, default=2)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--backend", default="inductor")
     parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--chat", action="store_true")
+    parser.add_argument("--sliding", action="store_true")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     if "RANK" in os.environ or arguments.runtime == "threads":
         worker(arguments)
         return
-    world = arguments.targets + arguments.drafters
+    world = arguments.drafters + (0 if arguments.runtime == "data-parallel" else arguments.targets)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
