@@ -177,8 +177,8 @@ def _notes(facts: Fingerprint, wanted: Wanted) -> Iterator[str]:
     size = sum(cache.bytes for cache in facts[CompileCaches].caches if cache.kind in ("inductor", "triton"))
     if size:
         yield (
-            f"the profile expects the {size / 1e6:.0f} MB that the compile caches hold now; "
-            "correct compile.cache_bytes where other stacks share them"
+            f"the compile caches hold {size / 1e6:.0f} MB, which other stacks may share, so the profile states no "
+            "size; add compile.cache_bytes where the folder is this stack's own"
         )
     else:
         yield "the compile caches are cold, so the profile expects nothing of them"

@@ -31,8 +31,6 @@ from envdoctor.probes.venv.interpreter import Interpreter
 SCHEMA = 1
 _FORBIDDEN = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH")
 _CACHE_KINDS = ("inductor", "triton")
-_CACHE_MARGIN = 10
-"""Per cent by which a compile cache may differ and still be the same."""
 
 
 def launch_variables(environment: Environment) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -94,8 +92,8 @@ def _compile(found: CompileCaches, key: str) -> CompileWanted:
         return CompileWanted()
     inductor = found.of("inductor")
     named = inductor is not None and inductor.found_via != "default"
+    # No size: every stack of the machine may share the folder, so the bytes in it are not known to be this one's.
     return CompileWanted(
-        cache_bytes=(size * (100 - _CACHE_MARGIN) // 100, size * (100 + _CACHE_MARGIN) // 100),
         cache_location=inductor.path if inductor and named else "",
         cache_key=key,
     )

@@ -1,9 +1,12 @@
 """Every distribution of a venv: its files verified, and the wheel it came from found or, where none is, to be made."""
 
+import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
+from packaging.tags import Tag
 from packaging.version import InvalidVersion, Version
 
 from envdoctor.capture.pinning import NotPinned, Pinned, Subject, pin
@@ -19,14 +22,16 @@ from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.records import index
 from envdoctor.probes.venv.search_path import SearchPath
-from envdoctor.stack.claims import Fault
-from envdoctor.stack.verify import Verified, verify
+from envdoctor.stack.verify import Discrepancy, Verified, verify
 from envdoctor.standards.lock import LockedPackage
+from envdoctor.standards.recorded import hash_field
 from envdoctor.wheels.index_config import Sources
 from envdoctor.wheels.urls import shown
+from envdoctor.wheels.wheel_tags import places, supported
 
 _THREADS = 8
 _SHOWN = 3
+_NEWEST_GLIBC = 60
 
 
 @frozen
@@ -68,17 +73,17 @@ def find(reading: Reading, sources: Sources | None, without: frozenset[str], lis
     Raises CaptureError, naming all that cannot be captured.
     """
     items = _items(reading, without)
-    verified = _verify(reading, items, listen)
+    verified = _verify(reading, items)
     subjects, refused = _subjects(reading, items, verified)
     library = reading.fact(Interpreter).folder
-    pinned, to_keep, unpinned = _pin(subjects, sources, library, listen)
+    pinned, to_keep, unpinned = _pin(subjects, sources, _Fit(library, _order(reading)), listen)
     refused = sorted([*refused, *unpinned], key=lambda one: one.name)
     if refused:
         lines = "".join(f"\n  {one}" for one in refused)
         names = " ".join(f"--without {one.name}" for one in refused)
         raise CaptureError(
             f"{counted(len(refused), 'distribution')} cannot be captured:{lines}\nnothing was written",
-            f"mend them, or leave them out of the lock knowingly: `{names}`",
+            f"fix them, or leave them out of the lock knowingly: `{names}`",
         )
     return Found(
         pinned=tuple(pinned),
@@ -105,14 +110,14 @@ def _items(reading: Reading, without: frozenset[str]) -> list[tuple[int, Distrib
     return [(at, item) for at, item in own if item.name not in without]
 
 
-def _verify(reading: Reading, items: Sequence[tuple[int, Distribution]], listen: Listener) -> Verified:
+def _verify(reading: Reading, items: Sequence[tuple[int, Distribution]]) -> Verified:
     expected = {
         item.name: LockedPackage(name=item.name, version=item.version, hashes=())
         for _, item in items
         if _is_version(item.version)
     }
     # A venv whose files are links into uv's cache is captured by its contents like any other.
-    return verify(reading.target.prefix, expected, listen, self_contained=False)
+    return verify(reading, expected, self_contained=False)
 
 
 def _is_version(text: str) -> bool:
@@ -127,21 +132,36 @@ def _subjects(
     reading: Reading, items: Sequence[tuple[int, Distribution]], verified: Verified
 ) -> tuple[list[Subject], list[Refused]]:
     rows = index(reading).rows
-    faults: dict[str, list[Fault]] = {}
+    faults: dict[str, list[Discrepancy]] = {}
     for fault in verified.faults:
         faults.setdefault(fault.owner, []).append(fault)
     subjects: list[Subject] = []
     refused: list[Refused] = []
     for at, item in items:
-        reason = _unfit(item, faults.get(item.name, ()))
-        if reason:
+        told = faults.get(item.name, [])
+        reason = _unfit(item, told)
+        # Published with a RECORD that is wrong about some files: the wheel that holds the same bytes is still it.
+        wrong = _wrong(item.site, told) if reason else {}
+        if reason and not wrong:
             refused.append(Refused(name=item.name, version=item.version, reason=reason))
         else:
-            subjects.append(Subject(item=item, places=dict(lasting_rows(item.site, item.folder, rows[at]))))
+            lasting = dict(lasting_rows(item.site, item.folder, rows[at]))
+            subjects.append(Subject(item=item, places=lasting, wrong=wrong, reason=reason))
     return subjects, refused
 
 
-def _unfit(item: Distribution, faults: Sequence[Fault]) -> str:
+def _wrong(site: str, faults: Sequence[Discrepancy]) -> dict[str, str]:
+    """Return place -> hash on disk when every fault is a file with other bytes than recorded; else nothing."""
+    if not all(fault.path and fault.altered for fault in faults):
+        return {}
+    found = {}
+    for fault in faults:
+        with open(os.path.join(site, fault.path), "rb") as file:  # noqa: PTH118, PTH123 - a string path
+            found[fault.path] = hash_field(hashlib.file_digest(file, "sha256").digest())
+    return found
+
+
+def _unfit(item: Distribution, faults: Sequence[Discrepancy]) -> str:
     if item.editable:
         return f"it is editable, from {shown(item.direct_url)}: its files lie outside the venv"
     if not item.has_record:
@@ -152,19 +172,34 @@ def _unfit(item: Distribution, faults: Sequence[Fault]) -> str:
     return told + (f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else "")
 
 
+class _Fit(NamedTuple):
+    """What a wheel is for."""
+
+    library: str
+    order: Mapping[Tag, int]
+
+
+def _order(reading: Reading) -> Mapping[Tag, int]:
+    """Return the tags of the venv's interpreter; its glibc is not asked, since a wheel that is installed runs on it."""
+    python = reading.fact(Interpreter)
+    major, minor = (int(part) for part in python.minor.split("."))
+    tags = supported((major, minor), python.machine, _NEWEST_GLIBC, free_threaded=python.free_threaded)
+    return places(tags)
+
+
 def _pin(
-    subjects: Sequence[Subject], sources: Sources | None, library: str, listen: Listener
+    subjects: Sequence[Subject], sources: Sources | None, fit: _Fit, listen: Listener
 ) -> tuple[list[Pinned], list[ToKeep], list[Refused]]:
     pinned: list[Pinned] = []
     to_keep: list[ToKeep] = []
     refused: list[Refused] = []
     with ThreadPoolExecutor(_THREADS) as pool:
-        sought = pool.map(lambda one: pin(one, sources, library) if sources else None, subjects)
+        sought = pool.map(lambda one: pin(one, sources, fit.library, fit.order) if sources else None, subjects)
         for done, (subject, found) in enumerate(zip(subjects, sought, strict=True), 1):
             listen(Event(phase="pin", text=subject.item.name, done=done, total=len(subjects)))
             if isinstance(found, Pinned):
                 pinned.append(found)
-            elif problem := _unkeepable(subject, found):
+            elif problem := subject.reason or _unkeepable(subject, found):
                 refused.append(Refused(name=subject.item.name, version=subject.item.version, reason=problem))
             else:
                 to_keep.append(ToKeep(subject=subject, reason=_why(subject.item, found)))

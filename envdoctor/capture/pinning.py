@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from packaging.tags import parse_tag
+from packaging.tags import Tag, parse_tag
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
@@ -32,6 +32,10 @@ class Subject:
     item: Distribution
     places: Mapping[str, str]
     """Place below site-packages -> RECORD hash, without what its installer added."""
+    wrong: Mapping[str, str] = field(default_factory=dict)
+    """Place -> hash of what is on disk, where RECORD states another: the wheel must hold these bytes."""
+    reason: str = ""
+    """Why it cannot be captured unless such a wheel is found."""
 
 
 @frozen
@@ -65,25 +69,33 @@ class _Seen:
     unread: list[str] = field(default_factory=list)
 
 
-def pin(subject: Subject, sources: Sources, library: str) -> Pinned | NotPinned:
+def pin(subject: Subject, sources: Sources, library: str, order: Mapping[Tag, int]) -> Pinned | NotPinned:
     """Search the configured places for the wheel of a distribution. `library` is "python3.12".
+
+    order: the tags that the interpreter supports, best first. The tags inside a wheel are often not those of its file's
+    name (built as linux_x86_64, renamed to manylinux): they only decide which wheels are looked into first.
 
     Of a remote wheel only the table of contents and RECORD are fetched; its sha256 is what the index states. A local
     wheel is hashed. A place that does not answer is asked again, twice.
     """
-    found = _search(subject, sources, library)
+    found = _search(subject, sources, library, order)
     for pause in _PAUSES:
         if isinstance(found, Pinned) or not found.unread:
             break
         time.sleep(pause)
-        found = _search(subject, sources, library)
+        found = _search(subject, sources, library, order)
     return found
 
 
-def _search(subject: Subject, sources: Sources, library: str) -> Pinned | NotPinned:
+def _search(subject: Subject, sources: Sources, library: str, order: Mapping[Tag, int]) -> Pinned | NotPinned:
     seen = _Seen()
-    for place in (*sources.find_links, *sources.indexes):
-        for file in _candidates(place, subject.item, sources, seen):
+    offered = [
+        (not same, place, file)
+        for place in (*sources.find_links, *sources.indexes)
+        for same, file in _candidates(place, subject.item, sources, order, seen)
+    ]
+    for other in (False, True):
+        for _, place, file in (one for one in offered if one[0] is other):
             digest = _matches(file, place, subject, sources, library, seen)
             if digest:
                 return Pinned(
@@ -95,7 +107,10 @@ def _search(subject: Subject, sources: Sources, library: str) -> Pinned | NotPin
     )
 
 
-def _candidates(place: str, item: Distribution, sources: Sources, seen: _Seen) -> Iterator[File]:
+def _candidates(
+    place: str, item: Distribution, sources: Sources, order: Mapping[Tag, int], seen: _Seen
+) -> Iterator[tuple[bool, File]]:
+    """Yield the wheels of that version that may be it, and whether one calls itself what is installed."""
     try:
         found = list(files_of(place, item.name, sources))
     except IndexUnreadableError as error:
@@ -107,9 +122,10 @@ def _candidates(place: str, item: Distribution, sources: Sources, seen: _Seen) -
             name, version, _, fitting = parse_wheel_filename(file.filename)
         except (InvalidWheelFilename, InvalidVersion):
             continue
-        # The index lists a wheel a platform; only those that call themselves what is installed can be it.
-        if name == canonicalize_name(item.name) and version == _version(item.version) and (not tags or tags & fitting):
-            yield file
+        if name == canonicalize_name(item.name) and version == _version(item.version):
+            same = not tags or bool(tags & fitting)
+            if same or any(tag in order for tag in fitting):
+                yield same, file
 
 
 def _version(text: str) -> Version | None:
@@ -124,7 +140,9 @@ def _matches(file: File, place: str, subject: Subject, sources: Sources, library
     where = f"{shown(place)} has {file.filename}"
     try:
         with _open(file, sources) as content:
-            offered = open_wheel(content).places(library)
+            wheel = open_wheel(content)
+            offered = wheel.places(library)
+            really = wheel.hashes(subject.wrong, library) if subject.wrong and offered == subject.places else {}
     except (NoRangesError, IndexUnreadableError, FileNotFoundError, OSError, WheelError) as error:
         seen.unread.append(f"{where}, which cannot be looked into ({error})")
         return ""
@@ -134,6 +152,10 @@ def _matches(file: File, place: str, subject: Subject, sources: Sources, library
         )
         told = counted(len(differing), "file", "differs", "differ")
         seen.differing.append(f"{where}, but {told} from it ({', '.join(differing[:_SHOWN])})")
+        return ""
+    if really != subject.wrong:
+        told = counted(len(subject.wrong), "file", "is", "are")
+        seen.differing.append(f"{where}, but {told} not as in it ({', '.join(sorted(subject.wrong)[:_SHOWN])})")
         return ""
     digest = _digest(file)
     if not digest:

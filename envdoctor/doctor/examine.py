@@ -37,12 +37,18 @@ def take_fingerprint(target: Target, host: Host, options: Options | None = None)
     A venv that is exchanged meanwhile (restore, rollback) is read once more: facts of two would be facts of none.
     Raises ProbeError when it happens again.
     """
+    return take_reading(target, host, options)[1]
+
+
+def take_reading(target: Target, host: Host, options: Options | None = None) -> tuple[Reading, Fingerprint]:
+    """Return what `take_fingerprint` does, with the reading it was made of."""
     options = options or Options()
     for _ in range(2):
         before = _identity(target.prefix)
-        found = written_down(Reading(target=target, host=host, options=options, probes=chosen(options)))
+        reading = Reading(target=target, host=host, options=options, probes=chosen(options))
+        found = written_down(reading)
         if _identity(target.prefix) == before:
-            return found
+            return reading, found
     raise ProbeError(
         f"{target.prefix} was exchanged, or names were moved in it, while it was being read, twice",
         "a restore, a repair or a rollback is at work on it: run this again when it is done",

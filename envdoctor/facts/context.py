@@ -30,6 +30,8 @@ class Options:
     """Digest every RECORD, so that the stack as a whole has a digest."""
     deep: bool = False
     """Hash every file that a RECORD states a hash for."""
+    bytecode: bool = False
+    """With `deep`: bytecode that a RECORD states a hash for counts too, as in a venv in which nothing has run yet."""
     only_remembered: bool = False
     """Take what costs seconds from an earlier run, or leave it out: the gate does."""
     progress: Callable[[int, int], None] | None = None

@@ -1,16 +1,19 @@
 """What the checks find in a venv that is about to be swapped in, compared with what they found in the old one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from envdoctor.doctor.examine import judge, take_fingerprint
-from envdoctor.facts.context import Options
+from envdoctor.doctor.examine import judge, take_fingerprint, take_reading
+from envdoctor.facts.context import Options, Reading
 from envdoctor.facts.host import Host
-from envdoctor.facts.target import resolve
+from envdoctor.facts.target import Target, resolve
+from envdoctor.model.events import Event, Listener
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.model.profile import Profile
+from envdoctor.probes.loading.comparison import compare_with
+from envdoctor.probes.registry import chosen
 from envdoctor.standards.lock import Lock
 
 # Findings about the venv itself (ED1xx interpreter to ED4xx distributions). A cold cache, a missing GPU, a drifted
@@ -25,9 +28,42 @@ def facts_of(venv: Path, host: Host, final: Path | None = None) -> Fingerprint:
 
     final: the path that a copy will be renamed to; its scripts and .pth files already name that one.
     """
-    environ = {name: value for name, value in host.environ.items() if name not in _OF_THE_SHELL}
-    target = replace(resolve(venv), final=final)
-    return take_fingerprint(target, replace(host, environ=environ), Options(ask_nvml=False))
+    return take_fingerprint(_target(venv, final), _without_shell(host), Options(ask_nvml=False))
+
+
+def read_deep(venv: Path, host: Host, listen: Listener) -> tuple[Reading, Fingerprint]:
+    """Return the facts of a venv with every file hashed, and the reading; digests of earlier runs count."""
+    return take_reading(resolve(venv), _without_shell(host), deep_options(listen))
+
+
+def reading_of_copy(
+    venv: Path, host: Host, listen: Listener, final: Path, proven: Mapping[bytes, bytes], *, bytecode: bool = False
+) -> Reading:
+    """Return a deep reading of a copy for which of earlier digests only `proven` count (content key -> sha256).
+
+    bytecode: also what the wheels bring of it is compared, as nothing has run in the copy yet.
+    """
+    options = replace(deep_options(listen), bytecode=bytecode)
+    reading = Reading(target=_target(venv, final), host=_without_shell(host), options=options, probes=chosen(options))
+    compare_with(reading, proven)
+    return reading
+
+
+def _target(venv: Path, final: Path | None) -> Target:
+    return replace(resolve(venv), final=final)
+
+
+def _without_shell(host: Host) -> Host:
+    return replace(host, environ={name: value for name, value in host.environ.items() if name not in _OF_THE_SHELL})
+
+
+def deep_options(listen: Listener) -> Options:
+    """Return the options of a reading that hashes every file and tells how far it is."""
+
+    def progress(done: int, total: int) -> None:
+        listen(Event(phase="verify", text="every file by its sha256", done=done, total=total))
+
+    return Options(ask_nvml=False, deep=True, progress=progress)
 
 
 def blocking_findings(

@@ -7,24 +7,32 @@ decides which of the others must be written again.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from pathlib import Path
+from typing import NamedTuple
 
 from envdoctor.model.frozen import frozen
-from envdoctor.stack.claims import Claim
+
+
+class Entry(NamedTuple):
+    """One row of a RECORD."""
+
+    owner: str
+    path: str
+    """Relative to the venv."""
+    size: int
 
 
 @frozen
 class Graph:
-    """Claims of every distribution, and which of them the disk keeps."""
+    """Which distributions own which path, and whose contents are on disk."""
 
-    owners: Mapping[Path, Mapping[str, bool]]
+    owners: Mapping[str, Mapping[str, bool]]
     """Path -> owner -> whether the file is as that owner's RECORD says."""
-    paths: Mapping[str, tuple[Path, ...]]
+    paths: Mapping[str, tuple[str, ...]]
     """Owner -> its paths."""
     bytes: Mapping[str, int]
     """Owner -> recorded size of its files."""
 
-    def broken(self, without: AbstractSet[str]) -> frozenset[Path]:
+    def broken(self, without: AbstractSet[str]) -> frozenset[str]:
         """Return the paths that are nobody's as recorded, once the owners in `without` are left aside."""
         found = set()
         for path, owners in self.owners.items():
@@ -33,30 +41,27 @@ class Graph:
                 found.add(path)
         return frozenset(found)
 
-    def lost(self, removed: AbstractSet[str]) -> frozenset[Path]:
+    def lost(self, removed: AbstractSet[str]) -> frozenset[str]:
         """Return the paths of others that go when those distributions are uninstalled."""
         return frozenset(
             path for name in removed for path in self.paths.get(name, ()) if set(self.owners[path]) - removed
         )
 
 
-def graph(claims: Sequence[Claim], bad: AbstractSet[tuple[str, Path]]) -> Graph:
-    """Return the graph of these claims; `bad` are the (owner, path) that the disk does not keep."""
-    owners: dict[Path, dict[str, bool]] = defaultdict(dict)
-    paths: dict[str, list[Path]] = defaultdict(list)
+def graph(entries: Sequence[Entry], bad: AbstractSet[tuple[str, str]]) -> Graph:
+    """Return the graph of these rows; `bad` are the (owner, path) whose file is not as that owner recorded."""
+    owners: dict[str, dict[str, bool]] = defaultdict(dict)
+    paths: dict[str, list[str]] = defaultdict(list)
     sizes: dict[str, int] = defaultdict(int)
-    for claim in claims:
-        # Bytecode is rewritten by every interpreter; its absence says nothing.
-        if claim.path.suffix == ".pyc":
-            continue
-        owners[claim.path][claim.owner] = (claim.owner, claim.path) not in bad
-        paths[claim.owner].append(claim.path)
-        sizes[claim.owner] += claim.size
+    for owner, path, size in entries:
+        owners[path][owner] = (owner, path) not in bad
+        paths[owner].append(path)
+        sizes[owner] += size
     return Graph(owners=owners, paths={name: tuple(found) for name, found in paths.items()}, bytes=sizes)
 
 
 def cover(
-    found: Graph, needed: AbstractSet[Path], forced: AbstractSet[str], removed: AbstractSet[str]
+    found: Graph, needed: AbstractSet[str], forced: AbstractSet[str], removed: AbstractSet[str]
 ) -> frozenset[str]:
     """Return the distributions to reinstall so that each needed path is written by one of its owners.
 

@@ -10,8 +10,9 @@ from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.model.frozen import frozen
 from envdoctor.model.plan import Change, Interpreter, Plan, PlannedPackage, SourceChange, User
 from envdoctor.model.wording import counted
+from envdoctor.probes.venv.distributions import Distribution
+from envdoctor.probes.venv.own_packages import origin
 from envdoctor.standards.lock import LockedPackage
-from envdoctor.swap.installed import Installed
 from envdoctor.wheels.wheel_origins import Found
 
 
@@ -25,7 +26,7 @@ class Present:
     version: str = ""
     """Of its interpreter."""
     system_site_packages: bool = False
-    installed: Mapping[str, Installed]
+    installed: Mapping[str, Distribution]
 
 
 def assemble(  # noqa: PLR0913 - the facts a plan is made of
@@ -69,14 +70,14 @@ def assemble(  # noqa: PLR0913 - the facts a plan is made of
     )
 
 
-def changes(present: Mapping[str, Installed], locked: Mapping[str, LockedPackage]) -> tuple[Change, ...]:
+def changes(present: Mapping[str, Distribution], locked: Mapping[str, LockedPackage]) -> tuple[Change, ...]:
     """Return removed, added and changed distributions, by name."""
     found: list[Change] = []
     for name in sorted({*present, *locked}):
         before = present[name].version if name in present else ""
         after = locked[name].version if name in locked else ""
         if not (before and after and _equal(before, after)):
-            note = present[name].note if name in present and not after else ""
+            note = origin(present[name]) if name in present and not after else ""
             found.append(Change(name=name, before=before, after=after, note=note))
     return tuple(found)
 
@@ -96,20 +97,19 @@ def _equal(before: str, after: str) -> bool:
 def _losses(target: Path, present: Present, locked: Mapping[str, LockedPackage]) -> list[str]:
     python = shlex.quote(str(target / "bin" / "python"))
     told = [
-        f"{item.name} {item.version} ({item.note}) is not in the lock and will be in the old venv only; "
+        f"{item.name} {item.version} ({origin(item)}) is not in the lock and will be in the old venv only; "
         f"put it back with `uv pip install --python {python} --no-deps {_back(item)}`"
         for item in present.installed.values()
-        if item.note and item.name not in locked
+        if item.direct_url and item.name not in locked
     ]
     if present.system_site_packages:
         told.append("the old venv also sees the system's site-packages; the new one sees its own packages only")
     return told
 
 
-def _back(item: Installed) -> str:
-    place = item.note.split(" from ")[-1].removeprefix("from ")
-    local = place.removeprefix("file://")
-    return f"-e {shlex.quote(local)}" if item.note.startswith("editable") else shlex.quote(local)
+def _back(item: Distribution) -> str:
+    local = shlex.quote(item.direct_url.removeprefix("file://"))
+    return f"-e {local}" if item.editable else local
 
 
 def _steps(target: Path, keep: Path, present: Present, count: int) -> tuple[str, ...]:

@@ -1,102 +1,135 @@
-"""Every file of a venv held against every RECORD that claims it: what a repair is planned from and judged by."""
+"""Every file of a venv compared with every RECORD that lists it: what a repair is planned from and judged by."""
 
-from collections.abc import Mapping
-from pathlib import Path
+import os
+from collections.abc import Mapping, Sequence
 
-from packaging.utils import canonicalize_name
-
-from envdoctor.model.events import Listener
+from envdoctor.facts.context import Reading
 from envdoctor.model.frozen import frozen
-from envdoctor.stack.claims import Claim, Fault, claims_of
-from envdoctor.stack.owner_graph import Graph, graph
-from envdoctor.stack.verify import Verified, hash_all
-from envdoctor.swap.installed import Installed, installed, site_packages
+from envdoctor.probes.loading.comparison import Comparison, comparison
+from envdoctor.probes.venv.digest_memo import content_key, key_of
+from envdoctor.probes.venv.distributions import Distribution, Distributions
+from envdoctor.probes.venv.installed_files import BYTECODE, InstalledFiles
+from envdoctor.probes.venv.own_packages import own_packages
+from envdoctor.probes.venv.records import RecordIndex, index, recorded_size
+from envdoctor.stack.owner_graph import Entry, Graph, graph
 
-Mark = tuple[int, int, int]
-"""(inode, size, modified)."""
+Proven = Mapping[bytes, bytes]
+"""Content key of a file (its key without the inode's time) -> sha256 as RECORD writes it."""
 
 
 @frozen
-class Promises:
-    """Every claim of a venv, held against the disk."""
+class RecordAudit:
+    """Every RECORD row of a venv's own distributions, compared with the disk."""
 
-    claims: list[Claim]
-    faults: list[Fault]
+    graph: Graph
     torn: Mapping[str, str]
     """Distributions whose own metadata is damaged, and what is wrong with it."""
+    folders: Mapping[str, tuple[str, ...]]
+    """Distribution -> its metadata folders, as absolute paths."""
+    packages: Mapping[str, Distribution]
+    outside: Mapping[str, tuple[str, ...]]
+    """Distribution -> paths in the venv that lead out of it behind a link, as its RECORD lists them."""
+    proven: Proven
+    """Files that hold what some RECORD states for them."""
 
     @property
-    def graph(self) -> Graph:
-        """Return who owns what."""
-        bad = {(fault.owner, fault.path) for fault in self.faults}
-        return graph(self.claims, {(c.owner, c.path) for c in self.claims if (c.owner, c.shown) in bad})
+    def files(self) -> int:
+        """Return how many files the RECORDs list, bytecode left out."""
+        return sum(len(paths) for paths in self.graph.paths.values())
+
+    @property
+    def bytes(self) -> int:
+        """Return their recorded size."""
+        return sum(self.graph.bytes.values())
 
 
-def read_promises(venv: Path, listen: Listener, known: Mapping[Mark, str]) -> Promises:
-    """Hash every file of every RECORD, but those whose mark is `known` to have the recorded hash."""
-    site = site_packages(venv)
-    claims: list[Claim] = []
-    faults: list[Fault] = []
-    torn: dict[str, str] = {}
-    for info in sorted(site.glob("*.dist-info")) if site else ():
-        found: list[Fault] = []
-        claims_of(info, site or venv, venv, claims, found)
-        faults += found
-        unread = [name for name in ("RECORD", "METADATA") if not (info / name).is_file()]
-        if unread:
-            torn[distribution_of(info)] = f"has no {' and no '.join(unread)}"
-    faults += hash_all([claim for claim in claims if known.get(mark_of(claim.path)) != claim.digest], listen)
-    # A row without a hash states nothing that a file could differ from: virtualenv lists folders and notes so.
-    escaping = {(fault.owner, fault.path) for fault in faults if fault.problem.startswith(("leads out", "has no hash"))}
-    faults = [fault for fault in faults if (fault.owner, fault.path) not in escaping]
-    return Promises(claims=claims, faults=faults, torn=torn)
-
-
-def mark_of(path: Path) -> Mark:
-    """Return what tells a file that was not touched since; zeros when there is none."""
-    try:
-        status = path.lstat()
-    except OSError:
-        return (0, 0, 0)
-    return (status.st_ino, status.st_size, status.st_mtime_ns)
-
-
-def kept_files(read: Promises) -> dict[Mark, str]:
-    """Return mark -> hash of the files that are as their one owner recorded."""
-    bad = {(fault.owner, fault.path) for fault in read.faults}
-    # A path with two owners is read again: which one's it is decides.
-    owners: dict[Path, int] = {}
-    for claim in read.claims:
-        owners[claim.path] = owners.get(claim.path, 0) + 1
-    return {
-        mark_of(claim.path): claim.digest
-        for claim in read.claims
-        if claim.digest and owners[claim.path] == 1 and (claim.owner, claim.shown) not in bad
-    }
-
-
-def distribution_of(info: Path) -> str:
-    """Return the normalized name that a dist-info folder's own name states."""
-    return canonicalize_name(info.name.removesuffix(".dist-info").rpartition("-")[0])
-
-
-def present_in(venv: Path, read: Promises) -> dict[str, Installed]:
-    """Return what is installed, distributions without METADATA included."""
-    found = dict(installed(venv))
-    site = site_packages(venv)
-    for info in site.glob("*.dist-info") if site else ():
-        name = distribution_of(info)
-        if name in read.torn and name not in found:
-            version = info.name.removesuffix(".dist-info").rpartition("-")[2]
-            found[name] = Installed(name=name, version=version)
-    return found
-
-
-def verified_by(read: Promises, distributions: int) -> Verified:
-    """Return the counts of what was read."""
-    return Verified(
-        distributions=distributions,
-        files=len(read.claims),
-        bytes=sum(claim.size for claim in read.claims),
-        faults=(),
+def audit(reading: Reading) -> RecordAudit:
+    """Return the audit of a reading whose options say `deep`. Raises ProbeError."""
+    items, records = reading.fact(Distributions).items, index(reading)
+    reading.fact(InstalledFiles)
+    prefix = str(reading.target.prefix) + os.sep
+    own = [at for at, item in enumerate(items) if item.origin == "site-packages" and item.folder.endswith(".dist-info")]
+    folders: dict[str, list[str]] = {}
+    for at in own:
+        folders.setdefault(items[at].name, []).append(f"{items[at].site}/{items[at].folder}")
+    compared = comparison(reading)
+    return RecordAudit(
+        graph=graph(_entries(items, records, own, prefix), _bad(reading, compared, items, records, prefix)),
+        torn=_torn(items, records, own),
+        folders={name: tuple(found) for name, found in folders.items()},
+        packages=own_packages(reading),
+        outside=_outside(items, records, own, prefix),
+        proven=_proven(compared),
     )
+
+
+def _entries(items: Sequence[Distribution], records: RecordIndex, own: Sequence[int], prefix: str) -> list[Entry]:
+    return [
+        Entry(items[at].name, _inner(items[at].site, path, prefix), max(0, recorded_size(size)))
+        for at in own
+        for path, _, size in records.rows.get(at, ())
+        # Bytecode is rewritten by every interpreter; its absence says nothing.
+        if not path.endswith(BYTECODE)
+    ]
+
+
+def _bad(
+    reading: Reading, compared: Comparison, items: Sequence[Distribution], records: RecordIndex, prefix: str
+) -> set[tuple[str, str]]:
+    """Return the (owner, path) that are not as that owner's RECORD says."""
+    # A RECORD that was published wrong states of a whole file what no reinstall can make true.
+    bad = {(fault.owner, fault.path) for fault in reading.fact(InstalledFiles).faults if not fault.published_at}
+    for item in (*compared.altered, *compared.unverified):
+        # Where RECORD states no hash that a file can be compared with, there is nothing that speaks against the file.
+        if item.found or item.unreadable:
+            bad.add((items[item.owner].name, _inner(items[item.owner].site, item.row[0], prefix)))
+    for full, claims in records.contested.items():
+        digest = _digest(compared, full)
+        if digest and not full.endswith(BYTECODE):
+            bad |= {
+                (items[at].name, full.removeprefix(prefix))
+                for at, row in claims
+                if row.hash.startswith("sha256=") and row.hash.rstrip("=") != digest
+            }
+    return bad
+
+
+def _digest(compared: Comparison, path: str) -> str:
+    try:
+        digest = compared.digests.get("sha256", key_of(os.stat(path)))  # noqa: PTH116 - a string path
+    except OSError:
+        return ""
+    return f"sha256={digest.decode()}" if digest is not None else ""
+
+
+def _torn(items: Sequence[Distribution], records: RecordIndex, own: Sequence[int]) -> dict[str, str]:
+    torn: dict[str, str] = {}
+    unreadable = {at for at, _ in records.malformed}
+    for at in own:
+        item = items[at]
+        lacking = [name for name, there in (("RECORD", item.has_record), ("METADATA", item.has_metadata)) if not there]
+        if lacking:
+            torn[item.name] = f"has no {' and no '.join(lacking)}"
+        elif at in unreadable:
+            torn[item.name] = "has a RECORD that cannot be read"
+    return torn
+
+
+def _outside(
+    items: Sequence[Distribution], records: RecordIndex, own: Sequence[int], prefix: str
+) -> dict[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {}
+    for at, path in records.outside:
+        full = os.path.normpath(f"{items[at].site}/{path}")
+        if at in own and full.startswith(prefix):
+            found.setdefault(items[at].name, []).append(full.removeprefix(prefix))
+    return {name: tuple(paths) for name, paths in found.items()}
+
+
+def _proven(compared: Comparison) -> Proven:
+    digests = ((key, compared.digests.get("sha256", key)) for algorithm, key in compared.keys if algorithm == "sha256")
+    return {content_key(key): digest for key, digest in digests if digest is not None}
+
+
+def _inner(site: str, path: str, prefix: str) -> str:
+    return os.path.normpath(f"{site}/{path}").removeprefix(prefix)

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
 from envdoctor.stack.build import build
-from envdoctor.stack.restore import Prepared, failed_checks, refuse_failed
-from envdoctor.stack.verify import Verified, refuse, verify
+from envdoctor.stack.restore import Prepared, failed_checks, refuse_failed, verify_new
+from envdoctor.stack.verify import Verified, refuse
 from envdoctor.swap.store import remove_tree
 from envdoctor.swap.transaction import opened, system_errors
 from envdoctor.wheels import uv as uv_tool
@@ -37,7 +37,7 @@ def rehearse(prepared: Prepared, listen: Listener) -> Rehearsed:
         try:
             uv = uv_tool.locate(host.environ, host.cwd, keep_open=(held.descriptor,))
             build(plan, had, prepared.sources, uv, folder, listen)
-            verified = verify(folder, had, listen)
+            verified = verify_new(prepared, folder, had, listen)
             refuse(verified, "the new venv")
             if not plan.unavailable:
                 listen(Event(phase="check", text="examining the copy"))

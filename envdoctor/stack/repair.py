@@ -1,20 +1,22 @@
 """A repair: only what is damaged, on a linked copy of the venv, verified, examined, swapped. The old one is kept."""
 
 import json
+import os
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-
-from packaging.version import Version
 
 from envdoctor import __version__
 from envdoctor.analysis.context import Case
 from envdoctor.analysis.damage import site_relative
 from envdoctor.analysis.file_conflicts import contests
+from envdoctor.doctor.examine import written_down
 from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.errors import RestoreError, TargetError
+from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.finding import Finding
@@ -23,29 +25,20 @@ from envdoctor.model.frozen import frozen
 from envdoctor.model.plan import Interpreter, PlannedPackage
 from envdoctor.model.profile import Profile
 from envdoctor.model.wording import counted
+from envdoctor.probes.venv.interpreter import Interpreter as InstalledInterpreter
 from envdoctor.stack import interpreters
 from envdoctor.stack.build import install
-from envdoctor.stack.claims import Fault
-from envdoctor.stack.examination import added, blocking_findings, facts_of, line
-from envdoctor.stack.folders_in_the_way import clear_folders
+from envdoctor.stack.examination import added, blocking_findings, line, read_deep, reading_of_copy
+from envdoctor.stack.folders_in_the_way import folders_in_the_way
 from envdoctor.stack.plan import same
-from envdoctor.stack.record_audit import (
-    Mark,
-    Promises,
-    distribution_of,
-    kept_files,
-    present_in,
-    read_promises,
-    verified_by,
-)
+from envdoctor.stack.record_audit import Proven, RecordAudit, audit
 from envdoctor.stack.repair_plan import Changes, Conflict, Reinstall, RepairPlan, plan_changes
 from envdoctor.stack.restore import refuse_no_venv
-from envdoctor.stack.verify import Verified, refuse
+from envdoctor.stack.verify import Discrepancy, Verified, equal, refuse
 from envdoctor.standards.lock import Lock, LockedPackage
 from envdoctor.swap.generations import NOTE
 from envdoctor.swap.hardlinks import linked_copy
 from envdoctor.swap.in_use import users
-from envdoctor.swap.installed import installed, site_packages, version_of
 from envdoctor.swap.store import Store
 from envdoctor.swap.swap import sync_file_system
 from envdoctor.swap.transaction import Copying, Exchanged, exchange
@@ -91,9 +84,12 @@ class Prepared:
     expected: Mapping[str, str]
     """Name -> version of every distribution afterwards."""
     sources: Sources
-    proven: Mapping[Mark, str]
-    """Files that were as recorded, and their hash: their links in the copy need no second reading."""
-    torn: frozenset[str]
+    proven: Proven
+    """Files that were as recorded: their links in the copy need no second reading."""
+    torn: Mapping[str, tuple[str, ...]]
+    """Distributions whose own metadata is damaged, and its folders, relative to the venv."""
+    in_the_way: tuple[str, ...]
+    """Files and links, relative to the venv, where folders of what is uninstalled should be."""
     before: tuple[Finding, ...]
     """Errors that the checks find in the venv as it is."""
     verified: Verified
@@ -110,7 +106,7 @@ class Repaired:
 
 
 def prepare(request: Request, host: Host, listen: Listener) -> Prepared:
-    """Read every file of the venv and plan. Writes nothing outside uv's own cache. Raises RestoreError, TargetError."""
+    """Read every file and plan; writes uv's cache and the memo of digests. Raises RestoreError, TargetError."""
     store = Store.of(request.target)
     refuse_no_venv(store.target)
     if not (store.target / "pyvenv.cfg").is_file():
@@ -118,15 +114,15 @@ def prepare(request: Request, host: Host, listen: Listener) -> Prepared:
             f"there is no venv at {store.target}", "name the venv to repair: `envdoctor repair --venv PATH`"
         )
     uv = uv_tool.locate(host.environ, host.cwd)
-    interpreter = _interpreter(request, store.target, host)
+    reading, facts = read_deep(store.target, host, listen)
+    interpreter = _interpreter(request, store.target, reading, host)
     pins = request.lock.select(interpreter.markers) if request.lock else {}
-    read = read_promises(store.target, listen, {})
-    present = present_in(store.target, read)
+    read = audit(reading)
+    present = read.packages
     pip = pip_config.read(host.environ, host.home, venv=store.target)
     pip = with_wheelhouses(pip, chosen((), request.file, host.cwd) if request.file else ())
     configured = index_config.configured(uv, pip, host.home, interpreter.path)
     found = read.graph
-    facts = facts_of(store.target, host)
     before = blocking_findings(facts, request.profile, request.lock)
     changes = plan_changes(found, _conflicts(request, facts), present, pins, read.torn)
     packages = _located(request, uv, changes, pins, interpreter, configured)
@@ -152,10 +148,15 @@ def prepare(request: Request, host: Host, listen: Listener) -> Prepared:
         pins=pins,
         expected=expected,
         sources=configured,
-        proven=kept_files(read),
-        torn=frozenset(read.torn),
+        proven=read.proven,
+        torn={
+            name: tuple(os.path.relpath(folder, store.target) for folder in read.folders[name]) for name in read.torn
+        },
+        in_the_way=folders_in_the_way(
+            read, store.target, {item.name for item in changes.removals} | {item.name for item in changes.reinstalls}
+        ),
         before=before,
-        verified=verified_by(read, len(present)),
+        verified=_counts(read),
     )
 
 
@@ -172,18 +173,19 @@ def _make_copy(prepared: Prepared, copying: Copying, listen: Listener) -> Repair
     clock.lap("copy")
     _repair_copy(prepared, folder, copying.descriptor, listen)
     clock.lap("build")
-    read = read_promises(folder, listen, prepared.proven)
-    refuse(_against(prepared, folder, read), "the repaired copy")
+    reading = reading_of_copy(folder, prepared.host, listen, target, prepared.proven)
+    read = audit(reading)
+    refuse(_against(prepared, read), "the repaired copy")
     clock.lap("verify")
     listen(Event(phase="check", text="examining the copy"))
     request = prepared.request
-    remaining = blocking_findings(facts_of(folder, prepared.host, target), request.profile, request.lock, target)
+    remaining = blocking_findings(written_down(reading), request.profile, request.lock, target)
     _refuse_new(added(remaining, prepared.before), prepared)
     clock.lap("check")
     _sign(prepared, folder)
     sync_file_system(folder)
     clock.lap("sync")
-    return Repaired(verified=verified_by(read, len(prepared.expected)), remaining=remaining)
+    return Repaired(verified=_counts(read), remaining=remaining)
 
 
 def _repair_copy(prepared: Prepared, folder: Path, descriptor: int, listen: Listener) -> None:
@@ -193,14 +195,12 @@ def _repair_copy(prepared: Prepared, folder: Path, descriptor: int, listen: List
     before = config.read_bytes()
     # uv then writes scripts that find their interpreter from where they lie: the copy is about to be renamed.
     config.write_bytes(before.rstrip(b"\n") + b"\nrelocatable = true\n")
-    site = site_packages(folder)
-    for name in prepared.torn:
-        for info in site.glob("*.dist-info") if site else ():
-            if distribution_of(info) == name:
-                shutil.rmtree(info)
+    for inner in (inner for found in prepared.torn.values() for inner in found):
+        shutil.rmtree(folder / inner)
     old = [item.name for item in changes.removals]
     old += [item.name for item in changes.reinstalls if item.before and item.name not in prepared.torn]
-    clear_folders(folder, {item.name for item in changes.removals} | {item.name for item in changes.reinstalls})
+    for inner in prepared.in_the_way:
+        (folder / inner).unlink()
     if old:
         listen(Event(phase="build", text=f"removing {', '.join(old)} from the copy"))
         uv.run(("pip", "uninstall", "--quiet", "--python", folder / "bin" / "python", *old))
@@ -243,10 +243,11 @@ def _refuse_new(new: Sequence[Finding], prepared: Prepared) -> None:
     )
 
 
-def _interpreter(request: Request, target: Path, host: Host) -> Interpreter:
-    version = ".".join(version_of(target).split(".")[:2])
+def _interpreter(request: Request, target: Path, reading: Reading, host: Host) -> Interpreter:
+    there = reading.fact(InstalledInterpreter)
+    version = there.minor
     profile = request.profile
-    if profile and not any(same(version_of(target), wanted) for wanted in profile.python.versions):
+    if profile and not any(same(there.version, wanted) for wanted in profile.python.versions):
         raise RestoreError(
             f"{target} is made with Python {version or 'of unknown version'}, the profile {profile.name} wants "
             f"{' or '.join(profile.python.versions)}: no reinstall changes that",
@@ -304,21 +305,25 @@ def _restore_instead(request: Request, changes: Changes, total: int, packages: i
     return f"{most} to be installed again, so a full restore is cheaper"
 
 
-def _against(prepared: Prepared, folder: Path, read: Promises) -> Verified:
+def _counts(read: RecordAudit) -> Verified:
+    return Verified(distributions=len(read.packages), files=read.files, bytes=read.bytes, faults=())
+
+
+def _against(prepared: Prepared, read: RecordAudit) -> Verified:
     """Return the copy's faults: files that are no owner's as recorded, and distributions that are not as planned."""
     found = read.graph
-    broken = found.broken(frozenset())
-    shown = {claim.path: claim.shown for claim in read.claims}
     faults = [
-        Fault(owner=min(found.owners[path]), path=shown[path], problem="is not as recorded") for path in sorted(broken)
+        Discrepancy(owner=min(found.owners[path]), path=site_relative(path), problem="is not as recorded")
+        for path in sorted(found.broken(frozenset()))
     ]
-    present = installed(folder)
-    for name in sorted(prepared.expected.keys() | present.keys()):
+    for name in sorted(prepared.expected.keys() | read.packages.keys()):
         wanted = prepared.expected.get(name, "")
-        there = present[name].version if name in present else ""
-        if not (wanted and there and Version(wanted) == Version(there)):
-            faults.append(Fault(owner=name, path="", problem=f"is {there or 'missing'}, not {wanted or 'absent'}"))
-    return Verified(distributions=len(present), files=len(read.claims), bytes=0, faults=tuple(faults))
+        there = read.packages[name].version if name in read.packages else ""
+        if not (wanted and there and equal(wanted, there)):
+            faults.append(
+                Discrepancy(owner=name, path="", problem=f"is {there or 'missing'}, not {wanted or 'absent'}")
+            )
+    return replace(_counts(read), faults=tuple(faults))
 
 
 def _sign(prepared: Prepared, folder: Path) -> None:

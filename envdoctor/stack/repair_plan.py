@@ -8,9 +8,10 @@ from packaging.version import Version
 from envdoctor.errors import RestoreError
 from envdoctor.model.frozen import frozen
 from envdoctor.model.plan import PlannedPackage, User
+from envdoctor.probes.venv.distributions import Distribution
+from envdoctor.probes.venv.own_packages import origin
 from envdoctor.stack.owner_graph import Graph, cover
 from envdoctor.standards.lock import LockedPackage
-from envdoctor.swap.installed import Installed
 
 
 @frozen
@@ -90,7 +91,7 @@ class RepairPlan:
 def plan_changes(
     found: Graph,
     conflicts: Sequence[Conflict],
-    present: Mapping[str, Installed],
+    present: Mapping[str, Distribution],
     pins: Mapping[str, LockedPackage],
     torn: Mapping[str, str],
 ) -> Changes:
@@ -186,19 +187,21 @@ def _refuse_undecided(
 
 def _reason(found: Graph, name: str, gone: frozenset[str]) -> str:
     broken = found.broken(gone)
-    own = [path for path in found.paths[name] if path in broken]
-    shared = [path for path in found.paths[name] if path in found.lost(gone)]
+    own = [path for path in found.paths.get(name, ()) if path in broken]
+    shared = [path for path in found.paths.get(name, ()) if path in found.lost(gone)]
     parts = []
     if own:
         parts.append(
-            f"{len(own)} of its files are not as recorded" if len(own) > 1 else f"{own[0].name} is not as recorded"
+            f"{len(own)} of its files are not as recorded"
+            if len(own) > 1
+            else f"{own[0].rpartition('/')[2]} is not as recorded"
         )
     if set(shared) - set(own):
         parts.append(f"{len(set(shared) - set(own))} more go with what is removed")
     return "; ".join(parts)
 
 
-def _refuse_unreachable(name: str, present: Mapping[str, Installed], pins: Mapping[str, LockedPackage]) -> None:
+def _refuse_unreachable(name: str, present: Mapping[str, Distribution], pins: Mapping[str, LockedPackage]) -> None:
     if name in pins:
         return
     item = present.get(name)
@@ -207,13 +210,13 @@ def _refuse_unreachable(name: str, present: Mapping[str, Installed], pins: Mappi
             f"{name} is damaged and states no version, so it is not known what to install",
             "remove its dist-info folder and install it again",
         )
-    if item.note and not _wheel(item):
+    if item.direct_url and not _wheel(item):
         raise RestoreError(
-            f"{name} {item.version} ({item.note}) is damaged, and no index has it",
+            f"{name} {item.version} ({origin(item)}) is damaged, and no index has it",
             f"install it again yourself: `uv pip install --no-deps --reinstall-package {name} …`, then repair the rest",
         )
 
 
-def _wheel(item: Installed) -> str:
-    url = item.note.removeprefix("from ")
+def _wheel(item: Distribution) -> str:
+    url = "" if item.editable else item.direct_url
     return url if url.startswith("file:") and url.endswith(".whl") else ""

@@ -16,6 +16,7 @@ from envdoctor.facts.host import Host
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
 from envdoctor.model.plan import Plan, User
+from envdoctor.probes.venv.own_packages import read_venv
 from envdoctor.stack import interpreters
 from envdoctor.stack import plan as planning
 from envdoctor.stack.build import build
@@ -25,7 +26,6 @@ from envdoctor.standards.lock import Lock, LockedPackage
 from envdoctor.swap import durable
 from envdoctor.swap.generations import NOTE, compile_cache_in
 from envdoctor.swap.in_use import users
-from envdoctor.swap.installed import installed, version_of
 from envdoctor.swap.store import STORE, Store
 from envdoctor.swap.swap import sync_file_system
 from envdoctor.swap.transaction import Copying, exchange
@@ -153,7 +153,10 @@ def already_in_place(prepared: Prepared, listen: Listener) -> Verified | None:
     plan = prepared.plan
     if not plan.exists or plan.changes or not planning.same(plan.old_interpreter, plan.interpreter.version):
         return None
-    verified = verify(prepared.store.target, prepared.locked, listen, strict=False)
+    from envdoctor.stack.examination import read_deep  # noqa: PLC0415 - every check comes with it
+
+    reading, _ = read_deep(prepared.store.target, prepared.host, listen)
+    verified = verify(reading, prepared.locked, strict=False)
     return None if verified.faults or failed_checks(prepared, prepared.store.target) else verified
 
 
@@ -208,7 +211,7 @@ def _make_copy(prepared: Prepared, copying: Copying, listen: Listener) -> Verifi
         # Hashing leaves the interpreter free: the checks, and the writing out that the swap needs, go on beside it.
         writing = beside.submit(sync_file_system, folder)
         examining = beside.submit(failed_checks, prepared, folder)
-        verified = verify(folder, prepared.locked, listen)
+        verified = verify_new(prepared, folder, prepared.locked, listen)
         refuse(verified, "the new venv")
         clock.lap("verify")
         listen(Event(phase="check", text="examining the copy"))
@@ -218,6 +221,14 @@ def _make_copy(prepared: Prepared, copying: Copying, listen: Listener) -> Verifi
     _sign(prepared, folder)
     clock.lap("sync")
     return verified
+
+
+def verify_new(prepared: Prepared, folder: Path, locked: Mapping[str, LockedPackage], listen: Listener) -> Verified:
+    """Return what a venv that was just built differs in from the lock: every file is read, none is taken as known."""
+    from envdoctor.stack.examination import reading_of_copy  # noqa: PLC0415 - as below
+
+    reading = reading_of_copy(folder, prepared.host, listen, prepared.store.target, {}, bytecode=True)
+    return verify(reading, locked)
 
 
 def failed_checks(prepared: Prepared, venv: Path) -> tuple[str, ...]:
@@ -260,13 +271,13 @@ def _present(store: Store) -> planning.Present:
     if not (venv / "pyvenv.cfg").is_file():
         exists = venv.is_dir() and not (store.inside and all(path.name == STORE for path in venv.iterdir()))
         return planning.Present(exists=exists, in_place=store.inside, installed={})
-    text = (venv / "pyvenv.cfg").read_text(encoding="utf-8", errors="replace").lower().replace(" ", "")
+    found = read_venv(venv)
     return planning.Present(
         exists=True,
         in_place=store.inside,
-        version=version_of(venv),
-        system_site_packages="include-system-site-packages=true" in text,
-        installed=installed(venv),
+        version=found.python,
+        system_site_packages=found.system_site_packages,
+        installed=found.packages,
     )
 
 

@@ -2,24 +2,46 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from envdoctor.errors import RestoreError
-from envdoctor.model.events import Event, Listener
+from envdoctor.facts.context import Reading
 from envdoctor.model.frozen import frozen
-from envdoctor.stack.claims import Claim, Fault, claims_of, problem_of
+from envdoctor.probes.loading.comparison import comparison
+from envdoctor.probes.venv.distributions import Distribution, Distributions
+from envdoctor.probes.venv.file_digests import usable
+from envdoctor.probes.venv.installed_files import BYTECODE, Fault, InstalledFiles
+from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.probes.venv.own_packages import own_packages
+from envdoctor.probes.venv.records import RecordIndex, index, recorded_size
 from envdoctor.standards.lock import LockedPackage
-from envdoctor.swap.installed import Installed, installed, site_packages
 from envdoctor.swap.store import STORE
 
 _SHOWN = 5
+# Files a RECORD lists without a hash (packaging.python.org, "Recording installed projects").
+_UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 # What uv itself puts into a new venv's site-packages, in no RECORD.
 _INTERPRETER = re.compile(r"bin/python[0-9.t]*")
 _UV_OWN = {"_virtualenv.py", "_virtualenv.pth", "_virtualenv.pyc"}
+
+
+@frozen
+class Discrepancy:
+    """One thing that is not as the lock and the RECORDs say."""
+
+    owner: str
+    path: str
+    """As RECORD writes it, or relative to site-packages for what no RECORD lists."""
+    problem: str
+    altered: bool = False
+    """A file that is there, with other bytes than recorded."""
+
+    def __str__(self) -> str:
+        """Return "nvidia-nccl-cu12: nvidia/nccl/lib/libnccl.so.2: changed"."""
+        return ": ".join(part for part in (self.owner, self.path, self.problem) if part)
 
 
 @frozen
@@ -29,38 +51,38 @@ class Verified:
     distributions: int
     files: int
     bytes: int
-    faults: tuple[Fault, ...]
+    faults: tuple[Discrepancy, ...]
 
 
 def verify(
-    venv: Path,
+    reading: Reading,
     locked: Mapping[str, LockedPackage],
-    listen: Listener,
     *,
     strict: bool = True,
     self_contained: bool = True,
 ) -> Verified:
-    """Hash every file of every RECORD and compare the distributions with the lock.
+    """Compare every file with its RECORD and the distributions with the lock. The reading's options say `deep`.
 
     strict: a file in site-packages that no RECORD lists is a fault too (a venv in use gathers such files, a new one
-    does not). self_contained: so is a link whose file lies outside the venv. Reads everything: about one second a
-    gigabyte and core.
+    does not), and so is a row that states no sha256. self_contained: so is a link whose file lies outside the venv.
     """
-    site = site_packages(venv)
-    if site is None:
-        fault = Fault(owner="", path=str(venv), problem="has no site-packages")
-        return Verified(distributions=0, files=0, bytes=0, faults=(fault,))
-    claims: list[Claim] = []
-    faults = list(_against_lock(installed(venv), locked))
-    faults += _leading_out(venv) if self_contained else []
-    infos = sorted(site.glob("*.dist-info"))
-    for info in infos:
-        claims_of(info, site, venv, claims, faults)
+    items, records = reading.fact(Distributions).items, index(reading)
+    reading.fact(InstalledFiles)
+    own = {at for at, item in enumerate(items) if item.origin == "site-packages"}
+    site = Path(reading.fact(Interpreter).library, "site-packages")
+    faults = list(_against_lock(own_packages(reading), locked))
+    faults += _leading_out(reading.target.prefix) if self_contained else []
+    faults += _of_records(items, records, own)
     if strict:
-        faults += list(_unclaimed(site, {claim.path for claim in claims}))
-    faults += hash_all(claims, listen)
-    total = sum(claim.size for claim in claims)
-    return Verified(distributions=len(infos), files=len(claims), bytes=total, faults=tuple(faults))
+        faults += _unclaimed(site, records)
+    faults += _of_files(reading, items, own)
+    rows = [row for at in own for row in records.rows.get(at, ())]
+    return Verified(
+        distributions=len(own),
+        files=len(rows),
+        bytes=sum(max(0, recorded_size(size)) for _, _, size in rows),
+        faults=tuple(faults),
+    )
 
 
 def refuse(verified: Verified, what: str) -> None:
@@ -78,19 +100,100 @@ def refuse(verified: Verified, what: str) -> None:
     )
 
 
-def _against_lock(present: Mapping[str, Installed], locked: Mapping[str, LockedPackage]) -> Iterator[Fault]:
+def _against_lock(present: Mapping[str, Distribution], locked: Mapping[str, LockedPackage]) -> Iterator[Discrepancy]:
     for name, package in locked.items():
         found = present.get(name)
         if found is None:
-            yield Fault(owner=name, path="", problem=f"{package.version} is not installed")
-        elif Version(found.version) != Version(package.version):
-            yield Fault(owner=name, path="", problem=f"is {found.version}, the lock has {package.version}")
+            yield Discrepancy(owner=name, path="", problem=f"{package.version} is not installed")
+        elif not equal(found.version, package.version):
+            yield Discrepancy(owner=name, path="", problem=f"is {found.version}, the lock has {package.version}")
     for name, found in present.items():
         if name not in locked:
-            yield Fault(owner=name, path="", problem=f"{found.version} is not in the lock")
+            yield Discrepancy(owner=name, path="", problem=f"{found.version} is not in the lock")
 
 
-def _leading_out(venv: Path) -> Iterator[Fault]:
+def equal(one: str, other: str) -> bool:
+    """Tell whether two versions are the same one, however written."""
+    try:
+        return Version(one) == Version(other)
+    except InvalidVersion:
+        return one == other
+
+
+def _of_records(items: Sequence[Distribution], records: RecordIndex, own: set[int]) -> Iterator[Discrepancy]:
+    """Yield what the RECORDs themselves are at fault for."""
+    for at, reason in records.malformed:
+        if at in own:
+            why = reason.partition("RECORD:")[2].strip()
+            problem = f"cannot be read ({'line ' if why[:1].isdecimal() else ''}{why})"
+            yield Discrepancy(owner=items[at].name, path=f"{items[at].folder}/RECORD", problem=problem)
+    for at in sorted(own):
+        item = items[at]
+        if item.folder.endswith(".dist-info") and not item.has_record:
+            yield Discrepancy(owner=item.name, path=f"{item.folder}/RECORD", problem="is missing")
+    for at, path in records.outside:
+        if at in own:
+            yield Discrepancy(owner=items[at].name, path=path, problem="leads out of the venv")
+    yield from _of_rows(items, records, own)
+
+
+def _of_rows(items: Sequence[Distribution], records: RecordIndex, own: set[int]) -> Iterator[Discrepancy]:
+    """Yield the rows that prove nothing."""
+    for at in sorted(own):
+        for path, stated, _ in records.rows.get(at, ()):
+            if not stated and not _may_lack_hash(path, items[at].folder):
+                yield Discrepancy(owner=items[at].name, path=path, problem="has no hash in RECORD")
+            elif stated and not stated.startswith("sha256="):
+                problem = f"is recorded with {stated.partition('=')[0]}, not sha256"
+                yield Discrepancy(owner=items[at].name, path=path, problem=problem)
+
+
+def _may_lack_hash(path: str, folder: str) -> bool:
+    return path.endswith(BYTECODE) or path in [f"{folder}/{name}" for name in _UNHASHED]
+
+
+def _of_files(reading: Reading, items: Sequence[Distribution], own: set[int]) -> Iterator[Discrepancy]:
+    compared = comparison(reading)
+    names = {items[at].name for at in own}
+    for fault in reading.fact(InstalledFiles).faults:
+        # Published with a RECORD that states another size: the lock's hash is that of the wheel, RECORD and all.
+        if fault.owner in names and not fault.published_at:
+            path, altered = _written(fault.path, reading), fault.kind == "resized"
+            yield Discrepancy(owner=fault.owner, path=path, problem=_problem(fault), altered=altered)
+    for item in compared.altered:
+        if item.owner in own:
+            yield Discrepancy(
+                owner=items[item.owner].name, path=item.row[0], problem="does not have the recorded hash", altered=True
+            )
+    for item in compared.unverified:
+        if item.owner in own and (item.unreadable or usable(item.row[1])):
+            problem = f"cannot be read ({item.reason})"
+            yield Discrepancy(owner=items[item.owner].name, path=item.row[0], problem=problem)
+    # What two owners record differently is as recorded for one of them at most.
+    resized = {(fault.owner, fault.path) for fault in reading.fact(InstalledFiles).faults}
+    for contested in reading.fact(InstalledFiles).contested:
+        for claim in contested.claims:
+            known = not contested.on_disk or claim.owner in contested.on_disk
+            if not known and (claim.owner, contested.path) not in resized:
+                shown = _written(contested.path, reading)
+                yield Discrepancy(owner=claim.owner, path=shown, problem="does not have the recorded hash")
+
+
+def _written(inner: str, reading: Reading) -> str:
+    """Return a path relative to the venv as RECORD writes it."""
+    site = f"{reading.fact(Interpreter).library}/site-packages"
+    return os.path.relpath(reading.target.prefix / inner, site)
+
+
+def _problem(fault: Fault) -> str:
+    if fault.kind == "missing":
+        return "is missing"
+    if fault.kind == "resized":
+        return f"has {fault.size} bytes, not the recorded {fault.recorded_size}"
+    return {"unreadable": "cannot be read", "not a file": "is not a file"}.get(fault.kind, "cannot be executed")
+
+
+def _leading_out(venv: Path) -> Iterator[Discrepancy]:
     """Find links whose file lies outside: what is verified there may change without the venv."""
     inside = os.path.realpath(venv) + os.sep
     folders = [str(venv)]
@@ -101,38 +204,15 @@ def _leading_out(venv: Path) -> Iterator[Fault]:
                     goal = os.path.realpath(entry.path)
                     shown = os.path.relpath(entry.path, venv)
                     if not f"{goal}{os.sep}".startswith(inside) and not _INTERPRETER.fullmatch(shown):
-                        yield Fault(owner="", path=shown, problem=f"is a link out of the venv, to {goal}")
+                        yield Discrepancy(owner="", path=shown, problem=f"is a link out of the venv, to {goal}")
                 elif entry.is_dir() and entry.name != STORE:
                     folders.append(entry.path)
 
 
-def _unclaimed(site: Path, claimed: set[Path]) -> Iterator[Fault]:
+def _unclaimed(site: Path, records: RecordIndex) -> Iterator[Discrepancy]:
     for folder, folders, files in os.walk(site):
         folders[:] = [name for name in folders if name != "__pycache__"]
-        at = Path(folder)
         for name in files:
-            if at / name not in claimed and not (at == site and name in _UV_OWN):
-                yield Fault(owner="", path=str((at / name).relative_to(site)), problem="is in no RECORD")
-
-
-def hash_all(claims: list[Claim], listen: Listener) -> list[Fault]:
-    """Hash the files of all claims in parallel and return those that are not as recorded."""
-    hashed = [claim for claim in claims if claim.digest]
-    # Large files first: a straggler at the end would leave the other threads idle.
-    hashed.sort(key=lambda claim: claim.size, reverse=True)
-    total = sum(claim.size for claim in hashed)
-    done = told = 0
-    faults: list[Fault] = []
-    pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1))
-    try:
-        for claim, problem in zip(hashed, pool.map(problem_of, hashed), strict=True):
-            done += claim.size
-            if (done - told) * 200 >= total or done == total:
-                told = done
-                listen(Event(phase="verify", text=claim.owner, done=done, total=total))
-            if problem:
-                faults.append(Fault(owner=claim.owner, path=claim.shown, problem=problem))
-    finally:
-        # An interrupt must not wait for gigabytes that nobody wants hashed any more.
-        pool.shutdown(cancel_futures=True)
-    return faults
+            path = f"{folder}/{name}"
+            if path not in records.owners and not (folder == str(site) and name in _UV_OWN):
+                yield Discrepancy(owner="", path=os.path.relpath(path, site), problem="is in no RECORD")

@@ -10,8 +10,8 @@ from envdoctor.facts.host import Host
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.caches.compile_caches import locate
+from envdoctor.probes.venv.own_packages import read_venv
 from envdoctor.swap import durable, journal
-from envdoctor.swap.installed import installed, version_of
 from envdoctor.swap.journal import Entry
 from envdoctor.swap.space import Space, Tree, scan, space
 from envdoctor.swap.store import PRUNED, Store, remove_tree
@@ -91,16 +91,16 @@ class PrunePlan:
 def describe(venv: Path, number: int) -> Generation:
     """Return what a venv is, from its files alone."""
     note = _note(venv)
-    found = installed(venv)
+    found = read_venv(venv)
     status = venv.lstat()
     changed = datetime.fromtimestamp(status.st_ctime, UTC).isoformat(timespec="seconds")
     return Generation(
         number=number,
         path=str(venv),
         profile=note.get("profile", ""),
-        python=version_of(venv),
-        packages=len(found),
-        torch=found["torch"].version if "torch" in found else "",
+        python=found.python,
+        packages=len(found.packages),
+        torch=found.packages["torch"].version if "torch" in found.packages else "",
         made_at=note.get("restored_at", ""),
         kept_at=changed if number else "",
         inode=status.st_ino,

@@ -6,7 +6,7 @@ import io
 import os
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import IO, BinaryIO
 
@@ -15,8 +15,8 @@ from envdoctor.standards.recorded import SCRIPTS, generated_scripts, hash_field,
 
 _MAXIMUM_RECORD = 32 * 1024 * 1024
 _PIECE = 1024 * 1024
-# zipfile's own, zlib's, an unknown compression, an encrypted member.
-_UNPACKABLE = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError)
+# zipfile's own, zlib's, an unknown compression, an encrypted member, a name that is not the UTF-8 it says it is.
+_UNPACKABLE = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, UnicodeDecodeError)
 
 
 class WheelError(Exception):
@@ -52,6 +52,14 @@ class Wheel:
             found[place] = digest if digest.startswith("sha256=") and not script else self._hash(entry, script=script)
         found |= {SCRIPTS + name: "" for name in generated}
         return found
+
+    def hashes(self, places: Collection[str], library: str) -> dict[str, str]:
+        """Return the hash of the bytes themselves of what the wheel has at those places. Raises WheelError."""
+        return {
+            place: self._hash(entry, script=False)
+            for entry in self.archive.infolist()
+            if not entry.is_dir() and (place := self._place(entry.filename, library)) in places
+        }
 
     def _place(self, name: str, library: str) -> str:
         data = self.info.removesuffix(".dist-info") + ".data/"

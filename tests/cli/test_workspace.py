@@ -63,6 +63,8 @@ def closed(root: Path) -> dict[str, str]:
         "cache status -p small",
         "cache gc -p small --damaged --dry-run",
         "restore -p small --dry-run",
+        "repair --dry-run",
+        "repair -p small --dry-run",
         "history",
         "prune --keep 1 --dry-run",
         "fetch -p small --wheelhouse wheelhouse",

@@ -11,6 +11,7 @@ With ENVDOCTOR_TEST_NO_EXCHANGE renameat2 is not found in the C library, as with
 import os
 import signal
 import sys
+from pathlib import Path
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CHANGES = {
@@ -68,6 +69,10 @@ def _watch(kill_at: int, events: str, begins: str, *, exchange: bool) -> None:
 
 
 if __name__ == "__main__":
+    if not sys.flags.isolated:
+        # The command would start itself again without PYTHONPATH, and without the hook.
+        os.execv(sys.executable, [sys.executable, "-I", *sys.argv])  # noqa: S606
+    sys.path.append(str(Path(__file__).parents[2]))
     from envdoctor.__main__ import main
 
     _watch(

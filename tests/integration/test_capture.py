@@ -20,7 +20,7 @@ from envdoctor.facts.target import resolve
 from envdoctor.standards.lock import parse
 from tests.factories.make_index import Index, make_index
 from tests.factories.make_stack import Stack, make_stack
-from tests.factories.make_venv import Venv, make_venv, tree_state
+from tests.factories.make_venv import Venv, install, make_venv, tree_state
 from tests.factories.make_wheel import make_wheel, record_hash, sha256
 
 KILLED = Path(__file__).parents[1] / "factories" / "killed.py"
@@ -277,9 +277,9 @@ def test_a_changed_file_is_refused(stack: Stack) -> None:
     plain.write_text(text + "patched = True\n")
     assert _refusal(stack) == (
         "error: 1 distribution cannot be captured:\n"
-        "  plain 3.0: plain/__init__.py does not have the recorded hash\n"
+        "  plain 3.0: plain/__init__.py has 35 bytes, not the recorded 20\n"
         "nothing was written\n\n"
-        "hint: mend them, or leave them out of the lock knowingly: `--without plain`\n"
+        "hint: fix them, or leave them out of the lock knowingly: `--without plain`\n"
     )
     answer = stack.run("capture", "mine", "--venv", "venv", "--without", "Plain")
     assert answer.code == 0, answer.err
@@ -297,7 +297,7 @@ def test_an_editable_is_refused_and_a_repository_is_kept(stack: Stack) -> None:
         "error: 1 distribution cannot be captured:\n"
         "  plain 3.0: it is editable, from file:///srv/plain: its files lie outside the venv\n"
         "nothing was written\n\n"
-        "hint: mend them, or leave them out of the lock knowingly: `--without plain`\n"
+        "hint: fix them, or leave them out of the lock knowingly: `--without plain`\n"
     )
     answer = stack.run("capture", "mine", "--venv", "venv", "--without", "plain")
     assert answer.code == 0, answer.err
@@ -334,7 +334,7 @@ def test_an_index_that_does_not_answer_is_no_reason_to_keep_a_wheel(stack: Stack
         "(BASE/files/plain-3.0-py3-none-any.whl: it answered 403 Forbidden); "
         "try again, or keep every distribution as a wheel with `--offline`\n"
         "nothing was written\n\n"
-        "hint: mend them, or leave them out of the lock knowingly: `--without plain`\n"
+        "hint: fix them, or leave them out of the lock knowingly: `--without plain`\n"
     )
 
 
@@ -407,3 +407,61 @@ def test_pip_and_uv_venvs_of_the_same_wheels_have_one_digest(tmp_path: Path) -> 
     subprocess.run([*pip, "install", "-q", "--no-deps", "--no-index", stack.wheels[0], odd], check=True, env=quiet)
     assert (tmp_path / "pip-made/bin/o").read_text() != (tmp_path / "uv-made/bin/o").read_text()
     assert _digest(stack, "pip-made") == _digest(stack, "uv-made")
+
+
+def test_a_wheel_renamed_to_another_platform_after_its_build_is_pinned(stack: Stack, index: Index) -> None:
+    # torchvision, ray, vllm: built as linux_x86_64, which stays inside, and renamed to manylinux.
+    machine = os.uname().machine
+    built = make_wheel(stack.folder / "built", "renamed", "1.0", tag=f"py3-none-linux_{machine}")
+    wheel = stack.folder / "wheels" / f"renamed-1.0-py3-none-manylinux_2_17_{machine}.whl"
+    shutil.move(built, wheel)
+    install(Venv(prefix=stack.venv), wheel, cache=stack.cache)
+    answer = stack.run("capture", "mine", "--venv", "venv")
+    assert answer.code == 0, answer.err
+    assert answer.out.startswith("captured FOLDER/venv as mine: 5 packages pinned, 0 kept\n")
+    lock = parse((stack.folder / "lockfiles" / "mine.txt").read_text(), "mine")
+    assert {package.name: package.hashes for package in lock.packages}["renamed"] == (sha256(wheel),)
+    restored = stack.run("restore", "-p", "mine", "--venv", "other", "--yes")
+    assert restored.code == 0, restored.err
+
+
+def test_a_wheel_whose_published_record_is_wrong_is_pinned_by_its_bytes(stack: Stack, index: Index) -> None:
+    # As decord and PyNvVideoCodec are published: RECORD states another size and another hash.
+    files = {"wrong/__init__.py": "", "wrong/lib.so": "stripped after RECORD was written"}
+    wheel = make_wheel(
+        stack.folder / "wheels", "wrong", "1.0",
+        files=files, record_says={"wrong/lib.so": "sha256=" + "A" * 43}, record_sizes={"wrong/lib.so": 999},
+    )  # fmt: skip
+    venv = Venv(prefix=stack.venv)
+    install(venv, wheel, cache=stack.cache)
+    answer = stack.run("capture", "mine", "--venv", "venv")
+    assert answer.code == 0, answer.err
+    lock = parse((stack.folder / "lockfiles" / "mine.txt").read_text(), "mine")
+    assert {package.name: package.hashes for package in lock.packages}["wrong"] == (sha256(wheel),)
+    restored = stack.run("restore", "-p", "mine", "--venv", "other", "--yes")
+    assert restored.code == 0, restored.err
+    # Other bytes than the wheel's are refused as before.
+    library = venv.site_packages / "wrong/lib.so"
+    library.unlink()
+    library.write_text("patched")
+    again = stack.run("capture", "again", "--venv", "venv")
+    assert again.code == 1
+    assert again.err[again.err.index("error: ") :] == (
+        "error: 1 distribution cannot be captured:\n"
+        "  wrong 1.0: wrong/lib.so has 7 bytes, not the recorded 999\n"
+        "nothing was written\n\n"
+        "hint: fix them, or leave them out of the lock knowingly: `--without wrong`\n"
+    )
+
+
+def test_the_size_of_a_shared_compile_cache_is_not_written(stack: Stack) -> None:
+    cache = stack.folder / "shared"
+    (cache / "fxgraph" / "ab").mkdir(parents=True)
+    (cache / "fxgraph" / "ab" / "graph").write_bytes(b"x" * 3_000_000)
+    answer = stack.run("capture", "mine", "--venv", "venv", extra={"TORCHINDUCTOR_CACHE_DIR": str(cache)})
+    assert answer.code == 0, answer.err
+    assert answer.out.endswith(
+        "note: the compile caches hold 3 MB, which other stacks may share, so the profile states no size; add "
+        "compile.cache_bytes where the folder is this stack's own\n"
+    )
+    assert "cache_bytes" not in (stack.folder / "profiles" / "mine.toml").read_text()

@@ -61,12 +61,14 @@ def test_the_venv_that_envdoctor_runs_from_is_not_put_away(tmp_path: Path) -> No
     stack = make_stack(tmp_path)
     own = make_wheel(tmp_path / "other", "envdoctor", "0", files={"nothing.py": ""})
     venv = make_venv(stack.venv, own, cache=stack.cache)
+    libraries = [str(ROOT), sysconfig.get_path("purelib")]
+    (venv.site_packages / "own.pth").write_text("\n".join(libraries) + "\n")
     before = tree_state(stack.venv)
-    libraries = os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")])
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [venv.prefix / "bin/python", "-m", "envdoctor", "restore", "-p", "small", *arguments]
-        environ = {**stack.environment, "PYTHONPATH": libraries, "VIRTUAL_ENV": str(stack.venv)}
+        environ = {**stack.environment, "VIRTUAL_ENV": str(stack.venv)}
+        del environ["PYTHONPATH"]
         return subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
 
     for how in ("--yes", "--dry-run"):

@@ -189,7 +189,9 @@ def test_files_changed_in_the_cache_are_noticed_and_can_be_mended(tmp_path: Path
     with edited.open("a") as file:  # in place, as an editor does it that does not write a new file
         file.write("# edited\n")
     error, hint = _refused(stack)
-    assert error == "the new venv is not what the lock says: plain: plain/__init__.py: does not have the recorded hash"
+    assert (
+        error == "the new venv is not what the lock says: plain: plain/__init__.py: has 29 bytes, not the recorded 20"
+    )
     assert hint == "uv's cache may hold changed files: `uv cache clean plain`, then restore again"
     subprocess.run([*_uv(), "cache", "clean", "-q", "plain"], env=stack.environment, check=True, capture_output=True)
     assert stack.restore().code == 0

@@ -137,7 +137,9 @@ def test_a_poisoned_cache(stack: Stack) -> None:
     with edited.open("a") as file:
         file.write("# patched\n")
     told, hint = _refused(stack)
-    assert told == ("the new venv is not what the lock says: plain: plain/__init__.py: does not have the recorded hash")
+    assert told == (
+        "the new venv is not what the lock says: plain: plain/__init__.py: has 30 bytes, not the recorded 20"
+    )
     assert hint == "uv's cache may hold changed files: `uv cache clean plain`, then restore again"
 
 

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -18,9 +19,10 @@ from envdoctor.cli.terminal import write_result
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import ProbeError, UsageError
 from envdoctor.exitcodes import ExitCode
-from envdoctor.facts.context import Options, Reading
+from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
 from envdoctor.report.capture_text import captured_json, captured_text
+from envdoctor.stack.examination import deep_options
 from envdoctor.wheels import index_config, pip_config
 from envdoctor.wheels import uv as uv_tool
 from envdoctor.wheels.index_config import Sources
@@ -68,7 +70,6 @@ def capture(
     workspace = Workspace.open(venv)
     host = workspace.host
     place = _place(name, project, lock_format, host, force=force)
-    reading = workspace.reading(Options(contents=True))
     wanted = Wanted(
         name=name,
         summary=summary,
@@ -76,11 +77,13 @@ def capture(
         without=frozenset(_normal(item) for item in without),
         sources=tuple(source),
         waivers=waivers(ignore),
-        cache_key=_cache_key(reading),
+        cache_key="",
         offline=offline,
         with_gate=with_gate,
     )
     with progress() as listen, stoppable():
+        reading = workspace.reading(replace(deep_options(listen), contents=True, ask_nvml=True))
+        wanted = replace(wanted, cache_key=_cache_key(reading))
         captured = capturing.capture(reading, _sources(host, offline=offline), wanted, place, listen)
     text = captured_json(captured, place) if json else captured_text(captured, place, host.cwd)
     write_result(text)

@@ -48,9 +48,14 @@ def size_of(key: bytes) -> int:
     return int(_KEY.unpack(key)[2])
 
 
+def content_key(key: bytes) -> bytes:
+    """Return a key without the inode's time, which a new link to the file moves."""
+    return key[: -_TIME.size]
+
+
 def same_contents(key: bytes, other: bytes) -> bool:
     """Tell whether two keys differ in the inode's time at most, which a new link to the file moves as well."""
-    return len(key) == len(other) and key[: -_TIME.size] == other[: -_TIME.size]
+    return len(key) == len(other) and content_key(key) == content_key(other)
 
 
 def settled(key: bytes, read_ns: int) -> bool:

@@ -129,7 +129,8 @@ def _look_deeply(reading: Reading, prefix: str) -> list[tuple[Owner, list[Fault]
     with Hashing(compared.digests, reading.options.progress) as hashing:
         for at in order:
             keys: dict[str, bytes] = {}
-            found[at] = _owner(items[at], records.rows[at], records.digests[at], prefix, keys)
+            bytecode = reading.options.bytecode
+            found[at] = _owner(items[at], records.rows[at], records.digests[at], prefix, keys, bytecode=bytecode)
             compared.take(at, records.rows[at], keys, items[at].site, hashing)
     compared.judge(records, items)
     return [found[at] for at in sorted(found)]
@@ -147,6 +148,8 @@ def _owner(
     digest: str,
     prefix: str,
     keys: dict[str, bytes] | None,
+    *,
+    bytecode: bool = False,
 ) -> tuple[Owner, list[Fault]]:
     faults: list[Fault] = []
     ways: dict[str, str] = {}
@@ -158,7 +161,7 @@ def _owner(
     try:
         for path, stated, recorded in rows:
             # Bytecode is rewritten by every interpreter; its absence or another size says nothing.
-            if path.endswith(BYTECODE):
+            if path.endswith(BYTECODE) and not (bytecode and stated):
                 continue
             try:
                 status = stat_at(path, dir_fd=site)

@@ -7,12 +7,13 @@ import pytest
 from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.model.plan import Interpreter, Plan, Source, Unavailable
 from envdoctor.model.profile import LockWanted, Profile, PythonWanted, TorchWanted
+from envdoctor.probes.venv.distributions import Distribution
 from envdoctor.report.plan_text import plan_text, size
 from envdoctor.stack.build import groups
 from envdoctor.stack.plan import Present, assemble
 from envdoctor.standards.lock import LockedPackage
-from envdoctor.swap.installed import Installed
 from envdoctor.wheels.wheel_origins import Found
+from tests.factories.make_facts import distribution
 
 PROFILE = Profile(
     schema=1,
@@ -48,8 +49,12 @@ def _plan(present: Present, sources: dict[str, Source], gone: tuple[Unavailable,
     )
 
 
-def _has(*items: tuple[str, str, str]) -> dict[str, Installed]:
-    return {name: Installed(name=name, version=version, note=note) for name, version, note in items}
+def _has(*items: tuple[str, str, str]) -> dict[str, Distribution]:
+    found = {}
+    for name, version, origin in items:
+        url = origin.removeprefix("editable ").removeprefix("from ")
+        found[name] = distribution(name, version, direct_url=url, editable=origin.startswith("editable"))
+    return found
 
 
 def test_a_contaminated_venv_and_four_kinds_of_sources() -> None:

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from envdoctor.errors import RestoreError
-from envdoctor.model.events import Event, silent
+from envdoctor.facts.context import Options, Reading
+from envdoctor.probes.loading.comparison import compare_with
 from envdoctor.stack.verify import refuse, verify
 from envdoctor.standards.lock import LockedPackage
+from tests.factories.make_reading import read
 from tests.factories.make_venv import Venv, make_venv
 from tests.factories.make_wheel import make_wheel
 
@@ -34,12 +36,20 @@ def _break(path: Path, content: bytes) -> None:
 
 
 def test_a_venv_as_uv_makes_it_is_clean(venv: Venv) -> None:
-    events: list[Event] = []
-    verified = verify(venv.prefix, LOCKED, events.append)
+    events: list[tuple[int, int]] = []
+    options = Options(deep=True, bytecode=True, progress=lambda done, total: events.append((done, total)))
+    verified = verify(_reading(venv, options), LOCKED)
     assert (verified.distributions, verified.faults) == (3, ())
     in_site = [path for path in venv.site_packages.rglob("*") if path.is_file() and "_virtualenv" not in path.name]
     assert verified.files == len(in_site) + len(["bin/tool"])
-    assert (events[-1].done, events[-1].phase) == (events[-1].total, "verify")
+    assert all(done <= total for done, total in events)
+
+
+def _reading(venv: Venv, options: Options | None = None) -> Reading:
+    """Return a reading as a restore takes it of what it has just built."""
+    made = read(venv.prefix, options=options or Options(deep=True, bytecode=True))
+    compare_with(made, {})
+    return made
 
 
 Change = Callable[[Venv], None]
@@ -67,7 +77,7 @@ Change = Callable[[Venv], None]
 )
 def test_a_difference_on_disk_is_named(venv: Venv, change: Change, fault: str) -> None:
     change(venv)
-    assert [str(found) for found in verify(venv.prefix, LOCKED, silent).faults] == [fault]
+    assert [str(found) for found in verify(_reading(venv), LOCKED).faults] == [fault]
 
 
 @pytest.mark.parametrize(
@@ -83,16 +93,15 @@ def test_a_record_that_proves_nothing_is_a_fault(venv: Venv, row: str, problem: 
     record = venv.dist_info("second") / "RECORD"
     rows = [line for line in record.read_text().splitlines(keepends=True) if not line.startswith("second/a.py")]
     _break(record, "".join([*rows, row]).encode())
-    faults = [str(found) for found in verify(venv.prefix, LOCKED, silent, strict=False).faults]
+    faults = [str(found) for found in verify(_reading(venv), LOCKED, strict=False).faults]
     assert faults == [problem]
 
 
 def test_a_record_that_is_missing_or_no_text_is_a_fault(venv: Venv) -> None:
     record = venv.dist_info("second") / "RECORD"
     _break(record, b"\xff\xfe")
-    faults = [str(found) for found in verify(venv.prefix, LOCKED, silent, strict=False).faults]
-    assert len(faults) == 1
-    assert faults[0].startswith("second: second-1.0.dist-info/RECORD: cannot be read ('utf-8' codec")
+    faults = [str(found) for found in verify(_reading(venv), LOCKED, strict=False).faults]
+    assert faults == ["second: second-1.0.dist-info/RECORD: cannot be read (line 1: not a RECORD row)"]
 
 
 def test_the_lock_is_compared_both_ways(venv: Venv) -> None:
@@ -101,7 +110,7 @@ def test_the_lock_is_compared_both_ways(venv: Venv) -> None:
         "second": LockedPackage(name="second", version="1.0.0", hashes=("a" * 64,)),
         "third": LockedPackage(name="third", version="2", hashes=("a" * 64,)),
     }
-    assert [str(found) for found in verify(venv.prefix, locked, silent).faults] == [
+    assert [str(found) for found in verify(_reading(venv), locked).faults] == [
         "first-one: is 1.0, the lock has 1.1",
         "third: 2 is not installed",
         "with-script: 1.0 is not in the lock",
@@ -110,12 +119,12 @@ def test_the_lock_is_compared_both_ways(venv: Venv) -> None:
 
 def test_two_owners_with_different_bytes_are_never_clean(tmp_path: Path) -> None:
     wheels = [
-        make_wheel(tmp_path / "w", name, "1.0", files={"shared/lib.so": name, f"{name}.py": ""})
+        make_wheel(tmp_path / "w", name, "1.0", files={"shared/lib.so": name[:6], f"{name}.py": ""})
         for name in ("second", "with-script")
     ]
     venv = make_venv(tmp_path / "venv", *wheels)
     locked = {name: LOCKED[name] for name in ("second", "with-script")}
-    (fault,) = verify(venv.prefix, locked, silent).faults
+    (fault,) = verify(_reading(venv), locked).faults
     assert (fault.path, fault.problem) == ("shared/lib.so", "does not have the recorded hash")
 
 
@@ -123,8 +132,8 @@ def test_the_message_names_what_to_do(venv: Venv) -> None:
     for name in ("second/a.py", "second/big.bin"):
         (venv.site_packages / name).unlink()
     with pytest.raises(RestoreError) as caught:
-        refuse(verify(venv.prefix, LOCKED, silent), "the new venv")
+        refuse(verify(_reading(venv), LOCKED), "the new venv")
     assert caught.value.message == (
-        "the new venv is not what the lock says: second: second/big.bin: is missing; second: second/a.py: is missing"
+        "the new venv is not what the lock says: second: second/a.py: is missing; second: second/big.bin: is missing"
     )
     assert caught.value.hint == "uv's cache may hold changed files: `uv cache clean second`, then restore again"
