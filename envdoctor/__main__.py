@@ -2,21 +2,33 @@
 
 import gc
 import os
+import signal
 import sys
 
 from envdoctor.cli.isolation import isolate
 from envdoctor.cli.shadowed import in_front_of_python, message
 
 # ExitCode.INTERRUPTED and UNKNOWN, before anything of ours is imported.
-_INTERRUPTED, _UNKNOWN = 130, 3
+_INTERRUPTED, _UNKNOWN, _USAGE = 130, 3, 2
+_ELSEWHERE = "run it where the environment is: in WSL, in a Linux container, or on the Linux machine that trains"
+
+
+# Until `main` can answer Ctrl-C, it ends this process as it ends any program: silently, and as 130 for the shell.
+_HANDLER = signal.getsignal(signal.SIGINT)
+if _HANDLER is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def main() -> None:
     """Run the command line of this process and exit with its code."""
     # A check makes 100,000 small objects that live to its end; looking for cycles among them finds none.
     gc.set_threshold(100_000, 50, 50)
+    if sys.platform != "linux":
+        _say(f"error: envdoctor runs on Linux only, and this is {sys.platform}\n\nhint: {_ELSEWHERE}")
+        os._exit(_USAGE)
     isolate()
     try:
+        signal.signal(signal.SIGINT, _HANDLER)
         # Imported here, since most of a short command's time is its imports: Ctrl-C may come while they go on.
         from envdoctor.cli.app import main as run_command_line  # noqa: PLC0415
 

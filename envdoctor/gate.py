@@ -119,7 +119,8 @@ def choose(mode: str | None, reason: str, environ: Mapping[str, str]) -> tuple[M
         raise UsageError(f"`{wanted}` is no gate mode", f"ENVDOCTOR_GATE is one of {', '.join(MODES)}")
     if chosen != "enforce" and not why:
         raise UsageError(
-            f"mode `{chosen}` needs a reason, which is logged", 'say why: ENVDOCTOR_GATE_REASON="..." or `reason=`'
+            f"mode `{chosen}` needs a reason, which is logged",
+            'say why: ENVDOCTOR_GATE_REASON="...", `envdoctor run --reason`, or `gate.require(reason=...)`',
         )
     return chosen, why
 

@@ -7,7 +7,7 @@ from envdoctor.analysis.damage import harmless
 from envdoctor.errors import internal_error
 from envdoctor.model.fingerprint import MissingFactError
 from envdoctor.model.verdict import AreaState
-from envdoctor.model.wording import counted
+from envdoctor.model.wording import counted, size
 from envdoctor.probes.caches.compile_caches import CompileCaches
 from envdoctor.probes.loading.libraries import Libraries
 from envdoctor.probes.loading.torch_build import TorchBuild
@@ -88,7 +88,7 @@ def _cache(case: Case) -> str:
     present = [cache for cache in case.facts[CompileCaches].caches if cache.entries]
     if not present:
         raise DoesNotApplyError(_COLD)
-    return ", ".join(f"{cache.kind} {cache.bytes / 1e6:.0f} MB in {cache.entries} files" for cache in present)
+    return ", ".join(f"{cache.kind} {size(cache.bytes)} in {counted(cache.entries, 'file')}" for cache in present)
 
 
 def _gpu(case: Case) -> str:

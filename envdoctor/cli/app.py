@@ -40,6 +40,35 @@ COMMANDS = {
         "gate",
     )
 }
+SECTIONS = {
+    "Find out": ("check", "why", "impact", "diff", "fingerprint", "explain", "checks"),
+    "Rebuild, and go back": ("restore", "repair", "history", "rollback", "prune"),
+    "Launch": ("run", "gate"),
+    "Known-good stacks": ("profiles", "capture", "fetch", "lock"),
+    "Compile cache": ("cache",),
+}
+"""How `--help` groups the commands; one that is in no section comes under "More"."""
+_EXAMPLES = (
+    ("envdoctor check", "what is wrong with the active venv, or the nearest .venv"),
+    ("envdoctor check --require torch .venv", "for CI: fails where torch is not installed"),
+    ("envdoctor why libcudnn.so.9", "which file `import torch` would load, and whose it is"),
+    ("envdoctor capture good", "write down a stack that works"),
+    ("envdoctor restore -p good", "build it again beside the venv, and swap it in"),
+)
+# What people type instead, and what they mean.
+_MEANT = {
+    "help": "envdoctor --help",
+    "version": "envdoctor --version",
+    "fix": "envdoctor repair",
+    "doctor": "envdoctor check",
+    "install": "envdoctor impact install",
+    "uninstall": "envdoctor impact remove",
+    "remove": "envdoctor impact remove",
+    "list": "envdoctor profiles",
+    "undo": "envdoctor rollback",
+    "status": "envdoctor check",
+}
+_WIDEST = 120
 _REPORT_IT = "this is a bug; report the lines above with the output of `envdoctor --version`"
 
 
@@ -61,9 +90,26 @@ class LazyGroup(PlainGroup):
 
             near = difflib.get_close_matches(args[0], self.modules, 1)
             path = ctx.command_path
+            if ctx.parent is None and args[0] in _MEANT:
+                raise UsageError(f"there is no command `{args[0]}`", f"did you mean `{_MEANT[args[0]]}`?")
             hint = f"did you mean `{path} {near[0]}`?" if near else f"`{path} --help` lists the commands"
             raise UsageError(f"there is no command `{args[0]}`", hint)
         return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands by what they are for, and, for the whole program, examples."""
+        whole = ctx.parent is None
+        listed = SECTIONS if whole else {"Commands": tuple(self.modules)}
+        left = tuple(name for name in self.modules if not any(name in names for names in listed.values()))
+        for title, names in {**listed, "More": left}.items():
+            known = [name for name in names if name in self.modules]
+            rows = [(name, self.get_command(ctx, name).get_short_help_str(500)) for name in known]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+        if whole:
+            with formatter.section("Examples"):
+                formatter.write_dl(_EXAMPLES)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command, or None when there is none of that name."""
@@ -95,7 +141,7 @@ def build() -> Any:
         cls=LazyGroup,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": _WIDEST},
     )
     app.callback()(_root)
     return typer.main.get_command(app)
@@ -112,7 +158,7 @@ def _root(
         False, "--version", "-V", is_eager=True, callback=_print_version, help="Print the version and leave."
     ),
 ) -> None:
-    """See the truth of a training venv from outside, and rebuild the known-good stack before the trainer launches."""
+    """Find out why a PyTorch environment is broken, without importing it, and rebuild the known-good stack."""
     del version
 
 

@@ -89,5 +89,5 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError("nobody is there to be asked", "add `--yes` when it is meant")
+        raise UsageError("confirmation needed, but stdin is not a terminal", "add `--yes` to go on without it")
     typer.confirm(question, abort=True, err=True)

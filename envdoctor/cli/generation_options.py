@@ -20,7 +20,7 @@ HEAD = {"schema_version": 1, "tool": {"name": "envdoctor", "version": __version_
 def agreed(question: str) -> bool:
     """Ask on stderr, since stdout belongs to the result. Raises UsageError where nobody can answer."""
     if not sys.stdin.isatty():
-        raise UsageError("nobody is there to agree: stdin is no terminal", "look at the plan, then add `--yes`")
+        raise UsageError("confirmation needed, but stdin is not a terminal", "check the plan, then add `--yes`")
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201 - a question is no result
     answer = sys.stdin.readline()
     if not answer:

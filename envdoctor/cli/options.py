@@ -15,7 +15,7 @@ Color = Literal["auto", "always", "never"]
 _VENV_HELP = (
     "A venv, its interpreter or a project with a .venv. Default: $VIRTUAL_ENV, $CONDA_PREFIX, or the nearest .venv."
 )
-VenvArgument = Annotated[str, typer.Argument(metavar="[VENV]", help=_VENV_HELP)]
+VenvArgument = Annotated[str, typer.Argument(metavar="VENV", help=_VENV_HELP)]
 VenvOption = Annotated[str, typer.Option("--venv", metavar="VENV", help=_VENV_HELP)]
 ProfileOption = Annotated[
     str,

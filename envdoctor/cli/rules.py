@@ -17,6 +17,9 @@ def find_rule(wanted: str) -> Rule:
     rules = {key.lower(): rule for rule in all_rules() for key in (rule.code, rule.name)}
     if rule := rules.get(wanted.strip().lower()):
         return rule
-    near = difflib.get_close_matches(wanted.strip().lower(), list(rules), 3, cutoff=0.7)
+    asked = wanted.strip().lower()
+    near = difflib.get_close_matches(asked, list(rules), 3, cutoff=0.7)
+    # A word of several names ("duplicate"), then the codes of the same family ("ED999" has none).
+    near = near or [key for key in rules if asked and asked in key and not key.startswith("ed")][:3]
     also = f"; near it: {', '.join(f'{rules[key].code} {rules[key].name}' for key in near)}" if near else ""
     raise UsageError(f"no check is called `{wanted}`{also}", "`envdoctor checks` lists them all")

@@ -22,7 +22,8 @@ from envdoctor.model.impact import FindingLine, Gone, Impact, Loss, ProviderChan
 from envdoctor.probes.venv.distributions import Distribution
 from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
-from envdoctor.wheels import index_config, pip_config
+from envdoctor.standards.need import meets, parse_need
+from envdoctor.wheels import index_config, pip_config, uv_config
 from envdoctor.wheels import uv as uv_tool
 from envdoctor.wheels.uv import UvError
 
@@ -39,10 +40,16 @@ class Install:
     no_deps: bool = False
     upgrade: bool = False
     offline: bool = False
+    no_build_isolation: bool = False
 
     def arguments(self) -> tuple[str, ...]:
         """Return uv's arguments for it."""
-        flags = [("--no-deps", self.no_deps), ("--upgrade", self.upgrade), ("--offline", self.offline)]
+        flags = [
+            ("--no-deps", self.no_deps),
+            ("--upgrade", self.upgrade),
+            ("--offline", self.offline),
+            ("--no-build-isolation", self.no_build_isolation),
+        ]
         return (*(name for name, given in flags if given), *self.specs)
 
 
@@ -54,16 +61,61 @@ def addition(target: Target, host: Host, wanted: Install, listen: Listen) -> Imp
     strange = next((spec for spec in wanted.specs if spec.startswith("-")), None)
     if strange is not None:
         raise UsageError(
-            f"`{strange}` is no requirement", "name distributions: `envdoctor impact install numpy==2.4.4`"
+            f"`{strange}` is not a requirement", "name distributions: `envdoctor impact install numpy==2.4.4`"
         )
     before = explore(target, host)
     if not before.reading.fact(Interpreter).is_venv:
-        raise UsageError(f"{target.prefix} is no venv, and only a venv can be copied", "try the install in a venv")
+        raise UsageError(f"{target.prefix} is not a venv, and only a venv can be copied", "try the install in a venv")
+    if _installed_already(before, wanted) and not _told_to_replace(host):
+        return _unchanged(before, wanted)
     listen(f"copying {target.prefix}")
     with scratch_copy(target.prefix) as scratch:
         listen(f"installing {' '.join(wanted.specs)} into the copy")
         _install(scratch, host, wanted)
+        listen("comparing the copy with the venv")
         return _compare(before, explore(resolve(scratch.copy), host), scratch, wanted)
+
+
+def _installed_already(before: Environment, wanted: Install) -> bool:
+    """Tell whether uv would change nothing: every requirement is met, and whatever those require is met too.
+
+    A URL or an extra is left to uv, and so is everything once some requirement of the environment is not met.
+    """
+    if wanted.upgrade or not all(_held(before, spec) for spec in wanted.specs):
+        return False
+    return wanted.no_deps or not unmet_texts(before)
+
+
+def _held(before: Environment, spec: str) -> bool:
+    need = parse_need(spec)
+    if need is None or need.extras or need.marker or "@" in spec:
+        return False
+    item = _active(before).get(need.name)
+    return item is not None and bool(item.version) and meets(item.version, need.specifier)
+
+
+def _told_to_replace(host: Host) -> bool:
+    settings = uv_config.read(host.environ, host.home, host.cwd).text()
+    return "reinstall" in settings or "upgrade" in settings
+
+
+def _unchanged(before: Environment, wanted: Install) -> Impact:
+    raised = import_error(before.played)
+    named = ", ".join(wanted.specs)
+    return Impact(
+        target=str(before.reading.target.prefix),
+        action="install",
+        asked=wanted.specs,
+        distributions=(),
+        gone=(),
+        losses=(),
+        providers=(),
+        import_before=raised,
+        import_after=raised,
+        unmet=(),
+        stops=(),
+        notes=(f"{named}: installed already, with all that it requires; uv would change nothing",),
+    )
 
 
 def _install(scratch: Scratch, host: Host, wanted: Install) -> None:

@@ -24,7 +24,7 @@ def render(header: Header, verdict: Verdict, style: Style, *, fail_on: Severity 
         blocks.append(list(_could_not_tell(verdict, style)))
         blocks.append(list(_waived(verdict, style)))
     else:
-        blocks.append([_headline(group.cause, style, is_primary=group is first) for group in groups])
+        blocks.append([_headline(group.cause, style, is_primary=False) for group in groups])
     blocks.append(list(_closing(verdict, groups, style, fail_on)))
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 

@@ -92,7 +92,9 @@ def entries(counted: Mapping[str, int]) -> str:
 
 
 def megabytes(size: int) -> str:
-    """Return a size in MB, with one decimal below ten."""
+    """Return a size in MB, with one decimal below ten, and in GB from there on."""
+    if size >= 1_000_000_000:
+        return f"{size / 1e9:.1f} GB"
     return f"{size / 1e6:.1f} MB" if size < 10_000_000 else f"{size / 1e6:.0f} MB"
 
 

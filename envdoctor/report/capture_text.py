@@ -7,9 +7,8 @@ from envdoctor import __version__
 from envdoctor.capture.capture import Captured
 from envdoctor.capture.captured_files import Place
 from envdoctor.model.codec import encode
-from envdoctor.model.wording import counted
+from envdoctor.model.wording import counted, size
 from envdoctor.report.as_json import dump
-from envdoctor.report.plan_text import size
 
 
 def captured_text(captured: Captured, place: Place, cwd: Path) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envdoctor.model.plan import Change, Plan, SourceChange, User
-from envdoctor.model.wording import counted
+from envdoctor.model.wording import counted, size
 from envdoctor.wheels.urls import shown
 
 if TYPE_CHECKING:  # prune and rollback use this too, and restore nothing
@@ -57,16 +57,6 @@ def kept_lines(target: Path, kept: Path, users: Sequence[User]) -> list[str]:
     lines += [f"and {len(users) - _NAMED} more"] if len(users) > _NAMED else []
     lines += [MEANWHILE] if users else []
     return [*lines, f"to go back: envdoctor rollback --venv {shlex.quote(str(target))}"]
-
-
-def size(count: int) -> str:
-    """Return bytes as people read them: 7.6 GB."""
-    value = float(count)
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}" if unit in ("bytes", "kB") else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} TB"
 
 
 def source_lines(changes: Sequence[SourceChange]) -> list[str]:

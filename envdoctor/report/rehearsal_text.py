@@ -1,8 +1,7 @@
 """What a rehearsed restore did, for people."""
 
 from envdoctor.model.plan import Plan
-from envdoctor.model.wording import counted
-from envdoctor.report.plan_text import size
+from envdoctor.model.wording import counted, size
 from envdoctor.stack.rehearse import Rehearsed
 
 

@@ -191,7 +191,7 @@ def test_a_clean_up_is_shown_asked_and_undone(tmp_path: Path, venv: Path) -> Non
     unasked = cache(tmp_path, "gc", "--older-than", "30", venv=venv)
     assert (unasked.code, unasked.err) == (
         2,
-        "error: nobody is there to be asked\n\nhint: add `--yes` when it is meant\n",
+        "error: confirmation needed, but stdin is not a terminal\n\nhint: add `--yes` to go on without it\n",
     )
     assert {path for path in (tmp_path / "cache").rglob("*") if path.is_file()} == before
     done = cache(tmp_path, "gc", "--older-than", "30", "--yes", venv=venv)

@@ -16,6 +16,16 @@ from tests.factories.run_envdoctor import ROOT, Outcome, environment, filtered, 
 VENV_HINT = "name a venv folder or its interpreter: `envdoctor check path/to/.venv`"
 CASES: dict[str, tuple[list[str], str, str]] = {
     "unknown command": (["chekc"], "there is no command `chekc`", "did you mean `envdoctor check`?"),
+    "help": (["help"], "there is no command `help`", "did you mean `envdoctor --help`?"),
+    "version": (["version"], "there is no command `version`", "did you mean `envdoctor --version`?"),
+    "fix": (["fix"], "there is no command `fix`", "did you mean `envdoctor repair`?"),
+    "install": (["install", "torch"], "there is no command `install`", "did you mean `envdoctor impact install`?"),
+    "a word of check names": (
+        ["explain", "duplicate"],
+        "no check is called `duplicate`; near it: ED405 duplicate-distribution",
+        "`envdoctor checks` lists them all",
+    ),
+    "a code of no check": (["explain", "ED999"], "no check is called `ED999`", "`envdoctor checks` lists them all"),
     "unlike any": (["frobnicate"], "there is no command `frobnicate`", "`envdoctor --help` lists the commands"),
     "unknown option": (
         ["check", "--profle", "x"],
@@ -127,7 +137,7 @@ CASES: dict[str, tuple[list[str], str, str]] = {
     "bypass without a reason": (
         ["run", "-p", "small", "--gate", "off", "--", "ls"],
         "mode `off` needs a reason, which is logged",
-        'say why: ENVDOCTOR_GATE_REASON="..." or `reason=`',
+        'say why: ENVDOCTOR_GATE_REASON="...", `envdoctor run --reason`, or `gate.require(reason=...)`',
     ),
 }
 

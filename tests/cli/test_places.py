@@ -3,9 +3,10 @@
 import subprocess
 from pathlib import Path
 
+import pytest
 import uv
 
-from tests.factories.run_envdoctor import Outcome, environment, run_envdoctor
+from tests.factories.run_envdoctor import COMMAND, Outcome, environment, run_envdoctor
 
 EMPTY = """\
 envdoctor check  [TMP]/e   no profile   torch not installed
@@ -63,3 +64,22 @@ def test_the_heading_says_why_a_venv_was_taken(tmp_path: Path) -> None:
         f"envdoctor check  [TMP]/proj/.venv (from $CONDA_PREFIX){end}"
     )
     assert heading("proj/.venv") == f"envdoctor check  [TMP]/proj/.venv{end}"
+
+
+@pytest.mark.parametrize("system", ["darwin", "win32"])
+def test_another_system_is_refused_in_one_clear_word(tmp_path: Path, system: str) -> None:
+    start = COMMAND[-1].replace("import sys;", f"import sys; sys.platform = {system!r};", 1)
+    done = subprocess.run(
+        [*COMMAND[:-1], start, "check"],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (
+        2,
+        "",
+        f"error: envdoctor runs on Linux only, and this is {system}\n\n"
+        "hint: run it where the environment is: in WSL, in a Linux container, or on the Linux machine that trains\n",
+    )

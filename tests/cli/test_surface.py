@@ -140,6 +140,7 @@ IMPACT_SURFACE = {
         "--no-deps",
         "--upgrade/-U",
         "--offline",
+        "--no-build-isolation",
         "--format (ENVDOCTOR_FORMAT)",
         "--json",
         "--color (ENVDOCTOR_COLOR)",

@@ -108,13 +108,13 @@ def test_a_deleted_venv_comes_back(stack: Stack) -> None:
         (
             ("rollback", "--venv", "venv"),
             2,
-            "nobody is there to agree: stdin is no terminal",
-            "look at the plan, then add `--yes`",
+            "confirmation needed, but stdin is not a terminal",
+            "check the plan, then add `--yes`",
         ),
         (
             ("prune", "--venv", "venv"),
             2,
-            "how many generations are to stay?",
+            "--keep needs a number of backups to keep, 0 or more",
             "`envdoctor prune --keep 1`; `envdoctor history` lists them",
         ),
     ],

@@ -164,7 +164,9 @@ help: to do it:
       uv pip install --python [TMP]/venv/bin/python kept==2.0 extra
 """,
     )
-    assert outcome.err == "copying [TMP]/venv\ninstalling kept==2.0 extra into the copy\n"
+    assert outcome.err == (
+        "copying [TMP]/venv\ninstalling kept==2.0 extra into the copy\ncomparing the copy with the venv\n"
+    )
 
 
 def test_a_library_that_the_import_would_take_from_another_owner(tmp_path: Path, cuda: CudaWheels) -> None:
@@ -238,6 +240,35 @@ def test_what_cannot_be_installed_is_could_not_tell(venv: Venv) -> None:
     assert not (venv.prefix.parent / ".envdoctor").exists()
 
 
+def test_what_is_installed_already_is_answered_without_a_copy(venv: Venv) -> None:
+    outcome = _impact(venv, "kept>=1")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert (
+        outcome.out
+        == """\
+envdoctor impact install kept>=1  [TMP]/venv   (nothing was changed)
+distributions: none would change
+files that would go: none
+files that others would lose: none
+libraries with another provider: none
+`import torch`: nothing would change
+requirements not met then: none
+would stop loading: nothing
+findings that would be new: none
+findings that would be gone: none
+note:
+  kept>=1: installed already, with all that it requires; uv would change nothing
+Nothing else would suffer.
+"""
+    )
+
+
+def test_build_isolation_is_passed_on(venv: Venv) -> None:
+    code, document = _document(venv, "extra", "--no-build-isolation")
+    python = venv.python
+    assert (code, document["commands"]) == (0, [f"uv pip install --python {python} --no-build-isolation extra"])
+
+
 @pytest.mark.parametrize("spec", ["--python=/usr/bin/python3", "--target=/tmp/x", "-e."])
 def test_an_option_of_uv_is_no_requirement(venv: Venv, spec: str) -> None:
     outcome = run_envdoctor(
@@ -245,7 +276,7 @@ def test_an_option_of_uv_is_no_requirement(venv: Venv, spec: str) -> None:
     )
     assert (outcome.code, outcome.err) == (
         2,
-        f"error: `{spec}` is no requirement\n\nhint: name distributions: `envdoctor impact install numpy==2.4.4`\n",
+        f"error: `{spec}` is not a requirement\n\nhint: name distributions: `envdoctor impact install numpy==2.4.4`\n",
     )
 
 

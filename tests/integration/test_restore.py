@@ -123,7 +123,7 @@ def test_nobody_to_ask_means_no_restore(tmp_path: Path) -> None:
     answer = stack.run("restore", "-p", "small", "--venv", "venv")
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.endswith(
-        "error: nobody is there to agree: stdin is no terminal\n\nhint: look at the plan, then add `--yes`\n"
+        "error: confirmation needed, but stdin is not a terminal\n\nhint: check the plan, then add `--yes`\n"
     )
     assert not stack.venv.exists()
 

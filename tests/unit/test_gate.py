@@ -149,7 +149,8 @@ def test_a_log_that_cannot_be_written_stops_nothing(healthy: Incident) -> None:
         (
             '"small"',
             {"ENVDOCTOR_GATE": "off"},
-            'mode `off` needs a reason, which is logged\n\nhint: say why: ENVDOCTOR_GATE_REASON="..." or `reason=`',
+            "mode `off` needs a reason, which is logged\n\n"
+            'hint: say why: ENVDOCTOR_GATE_REASON="...", `envdoctor run --reason`, or `gate.require(reason=...)`',
         ),
         (
             '"small"',

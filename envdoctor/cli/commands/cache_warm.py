@@ -11,6 +11,7 @@ from envdoctor.cache.warm import Run, Warmed
 from envdoctor.cli.cache_options import Subject, subject
 from envdoctor.cli.options import ProfileOption, VenvArgument, VenvOption, one_venv
 from envdoctor.cli.terminal import say, write_result
+from envdoctor.cli.waiting import waiting
 from envdoctor.errors import CacheError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.report.cache_text import entries, megabytes
@@ -56,7 +57,10 @@ def _run_twice(asked: Subject) -> Warmed:
     was_cold = not any(file.kind.endswith("graph") for file in files(asked.roots()))
     say(f"running twice: {shlex.join(words)}")
     runs: list[Run] = []
-    for run in warming.warm(words, dict(asked.workspace.launched().host.environ), asked.host.cwd, asked.roots()):
+    warmed = warming.warm(words, dict(asked.workspace.launched().host.environ), asked.host.cwd, asked.roots())
+    for number in (1, 2):
+        with waiting(f"run {number} of 2 is going on"):
+            run = next(warmed)
         runs.append(run)
         say(
             f"run {len(runs)}: {run.seconds:.1f} s, {run.compiled} graphs compiled, {run.hits} served, "

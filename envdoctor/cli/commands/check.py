@@ -41,7 +41,7 @@ def check(
         typer.Option(
             "--fingerprint",
             metavar="FILE",
-            help="Judge the facts written by `envdoctor fingerprint` instead of a venv.",
+            help="Check a saved fingerprint instead of a venv.",
         ),
     ] = "",
     deep: DeepOption = False,

@@ -18,8 +18,7 @@ from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.errors import FetchError, UsageError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.model.codec import encode
-from envdoctor.model.wording import counted
-from envdoctor.report.plan_text import size
+from envdoctor.model.wording import counted, size
 from envdoctor.wheels import fetched_wheels, index_config, pip_config, wheel_tags
 from envdoctor.wheels import uv as uv_tool
 from envdoctor.wheels.fetched_wheels import Fetched

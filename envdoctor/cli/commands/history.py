@@ -9,7 +9,7 @@ from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import TargetError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.model.codec import encode
-from envdoctor.report.plan_text import size
+from envdoctor.model.wording import size
 from envdoctor.swap import generations, journal
 from envdoctor.swap.generations import Generation
 from envdoctor.swap.space import Space, Tree, scan, space

@@ -19,6 +19,10 @@ def install(
     no_deps: Annotated[bool, typer.Option("--no-deps", help="Leave dependencies out.")] = False,
     upgrade: Annotated[bool, typer.Option("--upgrade", "-U", help="Upgrade what is there already.")] = False,
     offline: Annotated[bool, typer.Option("--offline", help="Use uv's cache and local sources only.")] = False,
+    no_build_isolation: Annotated[
+        bool,
+        typer.Option("--no-build-isolation", help="Build with what the venv has, as flash-attn needs torch for it."),
+    ] = False,
     output_format: FormatOption = "text",
     json: JsonOption = False,
     color: ColorOption = "auto",
@@ -29,6 +33,12 @@ def install(
     would, 2 bad input, 3 uv could not install it.
     """
     workspace = Workspace.open(venv)
-    wanted = Install(specs=tuple(specs), no_deps=no_deps, upgrade=upgrade, offline=offline)
+    wanted = Install(
+        specs=tuple(specs),
+        no_deps=no_deps,
+        upgrade=upgrade,
+        offline=offline,
+        no_build_isolation=no_build_isolation,
+    )
     found = addition(workspace.target, workspace.host, wanted, say)
     return show(found, as_json=json or output_format == "json", color=color)

@@ -26,8 +26,7 @@ from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import UsageError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.model.codec import encode
-from envdoctor.model.wording import counted
-from envdoctor.report.plan_text import size
+from envdoctor.model.wording import counted, size
 from envdoctor.swap import generations
 from envdoctor.swap.generations import PrunePlan
 from envdoctor.swap.store import Store
@@ -45,7 +44,10 @@ def prune(
     ] = -1,
     with_unrecorded: Annotated[
         bool,
-        typer.Option("--with-unrecorded", help="Remove also those that hold files no RECORD lists: a person's."),
+        typer.Option(
+            "--with-unrecorded",
+            help="Also remove backups with files that no package installed, such as yours.",
+        ),
     ] = False,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
@@ -58,7 +60,8 @@ def prune(
     """
     if keep < 0:
         raise UsageError(
-            "how many generations are to stay?", "`envdoctor prune --keep 1`; `envdoctor history` lists them"
+            "--keep needs a number of backups to keep, 0 or more",
+            "`envdoctor prune --keep 1`; `envdoctor history` lists them",
         )
     as_json = json or output_format == "json"
     workspace = Workspace.open(one_venv(venv, venv_option))
@@ -92,10 +95,7 @@ def _text(plan: PrunePlan, keep: int) -> str:
     if any(item.unrecorded for item in plan.spared):
         lines.append("move those files to where they belong, or add --with-unrecorded to remove them too")
     if not plan.removed:
-        return (
-            "\n".join([*lines, "nothing to remove" + ("" if plan.spared else f": no more than {keep} to be had")])
-            + "\n"
-        )
+        return "\n".join([*lines, "nothing to remove" + ("" if plan.spared else f": no more than {keep} kept")]) + "\n"
     lines.append(
         f"removing {counted(len(plan.removed), 'generation')} frees {size(plan.space.frees)}; "
         f"{size(plan.space.shared)} more is shared with the venv, uv's cache or other venvs and stays"

@@ -26,8 +26,8 @@ from envdoctor.errors import RestoreError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.model.codec import encode
 from envdoctor.model.finding import Finding
-from envdoctor.model.wording import counted
-from envdoctor.report.plan_text import MEANWHILE, kept_lines, size
+from envdoctor.model.wording import counted, size
+from envdoctor.report.plan_text import MEANWHILE, kept_lines
 from envdoctor.stack import repair as repairing
 from envdoctor.stack.repair import Prepared, Repaired, Request
 from envdoctor.stack.repair_plan import RepairPlan

@@ -12,13 +12,14 @@ from envdoctor.cli.generation_options import agreed
 from envdoctor.cli.options import FormatOption, JsonOption, ProfileOption, VenvArgument, VenvOption, one_venv
 from envdoctor.cli.signals import stoppable
 from envdoctor.cli.terminal import say, write_result
+from envdoctor.cli.waiting import waiting
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import RestoreError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.model.codec import encode
 from envdoctor.model.frozen import frozen
-from envdoctor.model.wording import counted
-from envdoctor.report.plan_text import outcome_text, plan_text, size, source_lines
+from envdoctor.model.wording import counted, size
+from envdoctor.report.plan_text import outcome_text, plan_text, source_lines
 from envdoctor.stack import restore as restoring
 from envdoctor.stack.restore import Prepared, Restored
 from envdoctor.stack.verify import Verified
@@ -112,7 +113,8 @@ def restore_in(workspace: Workspace, wishes: Wishes) -> int:
         while_in_use=not wishes.unless_in_use,
     )
     recovered = () if wishes.dry_run else _recover(workspace.folder)
-    prepared = restoring.prepare(request, host)
+    with waiting(f"planning: looking for the wheels of {file.profile.name}"):
+        prepared = restoring.prepare(request, host)
     if wishes.dry_run:
         return _show_plan(prepared, as_json=as_json)
     if wishes.rehearse:

@@ -77,7 +77,7 @@ def test_verbose_shows_consequences_in_full_and_what_does_not_apply() -> None:
 
 def test_quiet_is_one_line_a_cause_and_the_count() -> None:
     assert render(make_header(), incident(), Style(verbosity=-1)) == (
-        "error[ED201]: file removed by another package's uninstall                        PRIMARY\n"
+        "error[ED201]: file removed by another package's uninstall\n"
         "warning[ED510]: torch's FX tracing flag is process-global and the profile compiles in 3 threads\n\n"
         f"{COUNT}"
     )
