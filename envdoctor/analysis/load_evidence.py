@@ -15,7 +15,11 @@ VARIABLE = "LD_LIBRARY_PATH"
 _HOST_LIBRARY = re.compile(
     r"(?:libc|libm|libdl|librt|libpthread|libresolv|libutil|libstdc\+\+|libgcc_s|libgomp|ld-linux[\w-]*)\.so\.\d+"
 )
-_DRIVER = ("libcuda.so.", "libnvidia-", "libnvcuvid.so.")
+_DRIVER = ("libcuda.so.", "libnvidia-", "libnvcuvid.so.", "libnvoptix.so.")
+# What lies in torch/lib: torch/CMakeLists and c10/CMakeLists. libtorchcodec_core6.so is torchcodec's own.
+OF_TORCH = re.compile(
+    r"lib(?:shm|caffe2_nvrtc|(?:c10|torch)(?:_cpu|_python|_global_deps|_nvshmem|_(?P<kind>cuda|hip|xpu)(?:_linalg)?)?)\.so"
+)
 
 
 def bound(case: Case) -> Symbols:
@@ -32,7 +36,10 @@ def faults(case: Case, kind: str) -> Iterator[Fault]:
 
 
 def kind_of(case: Case, fault: Fault) -> str:  # noqa: PLR0911 - one line for each kind
-    """Return "object", "host", "torch", "symbol", "major", "reach" or "" (the driver's own libraries)."""
+    """Return "object", "host", "torch", "build", "symbol", "major", "reach" or "" (the driver's own libraries).
+
+    "build" is a library that only other builds of torch have, as libc10_cuda.so is missing in a CPU build.
+    """
     if fault.kind in (*UNLOADABLE, "not found") and fault.provider:
         return "object"
     if fault.kind == "version not found" and _HOST_LIBRARY.fullmatch(fault.provider.rpartition("/")[2]):
@@ -44,10 +51,17 @@ def kind_of(case: Case, fault: Fault) -> str:  # noqa: PLR0911 - one line for ea
     if fault.name.startswith(_DRIVER):
         return ""
     build = case.facts.get(TorchBuild)
+    if OF_TORCH.fullmatch(fault.name):
+        return "build" if build is not None and build.present else ""
     majors = majors_of(fault.name)
-    if fault.owner and build is not None and build.cuda_major and len(majors) == 1 and build.cuda_major not in majors:
+    if fault.owner and build is not None and build.cuda_major and majors and build.cuda_major not in majors:
         return "major"
     return "reach"
+
+
+def opens_its_own(fault: Fault) -> bool:
+    """Tell whether the distribution's Python code seems to open what is missing, and it is there to be opened."""
+    return bool(fault.preloader and fault.has_it)
 
 
 def named(fault: Fault) -> str:

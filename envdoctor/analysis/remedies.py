@@ -152,6 +152,17 @@ def without_library_folder(case: Case, file: str) -> str:
     return f"export LD_LIBRARY_PATH={shlex.quote(':'.join(kept))}" if kept else "unset LD_LIBRARY_PATH"
 
 
+def link_again(file: str, soname: str) -> Remediation:
+    """Return the remedy for a library that lies in a searched folder under its full name, without its soname's link."""
+    folder, _, name = file.rpartition("/")
+    return Remediation(
+        text=f"{file} is the library; only the link {soname} to it is missing beside it. Make it, or have the package "
+        "manager that installed the file put it back",
+        commands=(f"ln -s {shlex.quote(name)} {shlex.quote(f'{folder}/{soname}')}",),
+        safe=True,
+    )
+
+
 def through_cache(case: Case, pins: Iterable[tuple[str, str]], commands: Iterable[str]) -> Remediation:
     """Return the remedy for files that uv's cache holds in the same wrong state: its copy goes first."""
     names = [name for name, _ in pins]

@@ -311,6 +311,13 @@ def majors_of(soname: str) -> tuple[str, ...]:
     return tuple(build.major for build in library.builds if soname in build.sonames) if library else ()
 
 
+def soname_of(name: str, cuda_major: str) -> str:
+    """Return the soname of a library ("curand") in a CUDA major; "libNAME.so" where the table does not say."""
+    library = next((library for library in LIBRARIES if library.name == name), None)
+    build = library.build(cuda_major) if library else None
+    return build.sonames[0] if build else f"lib{name}.so"
+
+
 def expected_owner(soname: str, cuda_major: str) -> str | None:
     """Return the distribution that should bring a soname into an environment of that CUDA major.
 

@@ -1,9 +1,11 @@
 """A distribution that was built for another Python or another machine.
 
 What it finds:
-    Extension modules whose file name carries another Python's tag and that have no sibling for this one; wheels none of
-    whose tags fit this interpreter; distributions whose Requires-Python excludes it.
-    A wheel for this Python of which some module is for another one only is worth a note.
+    Extension modules whose file name carries another Python's tag and that have no sibling for this one; compiled files
+    for another machine, in a wheel none of whose tags fits; distributions whose Requires-Python excludes this Python.
+    A wheel for this Python of which some module is for another one only is worth a note. A wheel whose tags do not fit
+    is a warning where its extension modules do not say by their names which Python they are for, and nothing where it
+    has none: the tags inside of a wheel are those of its build, and some are renamed afterwards (decord).
 
 Why it matters:
     The metadata looks well and the import fails, or finds nothing at all: `ModuleNotFoundError: No module named
@@ -16,14 +18,13 @@ Fix:
     Reinstall the distribution by force with this environment's interpreter.
 """
 
-import re
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import Case
 from envdoctor.analysis.remedies import reinstall_command, restore_or
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
-from envdoctor.probes.loading.extension_modules import ExtensionModules, ForeignExtension
+from envdoctor.probes.loading.extension_modules import ExtensionModules, ForeignExtension, Witness, any_fits
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.standards.need import meets
@@ -32,7 +33,6 @@ CODE = "ED104"
 NAME = "built-for-another-python"
 AREA = "Interpreter"
 _SHOWN = 6
-_PYTHON_TAG = re.compile(r"^(?P<kind>cp|py)3(?P<minor>\d*)$")
 
 
 def run(case: Case) -> Iterator[Finding]:
@@ -43,12 +43,17 @@ def run(case: Case) -> Iterator[Finding]:
         foreign.setdefault(extension.owner, []).append(extension)
     # A base interpreter's folders are its own affair, and conda's and Debian's distributions carry no tags.
     items = [item for item in case.facts[Distributions].items if not item.shadowed and item.origin == "site-packages"]
-    of_wheel = [item for item in items if item.name in foreign and item.tags and _any_fits(item.tags, python)]
+    of_wheel = [item for item in items if item.name in foreign and item.tags and any_fits(item.tags, python)]
     partly = [item for item in of_wheel if foreign[item.name][0].beside]
-    unfit = [item for item in items if item.name in foreign or (item.tags and not _any_fits(item.tags, python))]
+    said = {witness.owner: witness for witness in case.facts[ExtensionModules].witnesses}
+    of_machine = {name for name, witness in said.items() if witness.kind == "machine"}
+    unfit = [item for item in items if item.name in foreign or item.name in of_machine]
     unfit = [item for item in unfit if item not in partly]
     if unfit:
-        yield _cannot_work(case, unfit, foreign)
+        yield _cannot_work(case, unfit, foreign, said)
+    for item in items:
+        if item.name in said and item not in unfit and item not in partly:
+            yield _by_tag(case, item, said[item.name])
     for item in partly:
         yield _partly(case, item, foreign[item.name])
     unwelcome = [item for item in items if item not in unfit and not meets(python.version, item.requires_python)]
@@ -56,35 +61,32 @@ def run(case: Case) -> Iterator[Finding]:
         yield _asks_for_another(case, unwelcome)
 
 
-def _any_fits(tags: tuple[str, ...], python: Interpreter) -> bool:
-    return any(_fits(tag, python) for tag in tags)
-
-
-def _fits(tag: str, python: Interpreter) -> bool:
-    """Tell whether one wheel tag fits (PEP 425); a tag of an unknown form is not refused."""
-    parts = tag.split("-")
-    if len(parts) != 3:
-        return True
-    interpreter, abi, platform = parts
-    machine = platform == "any" or (
-        platform.startswith(("linux", "manylinux", "musllinux")) and python.machine in platform
+def _by_tag(case: Case, item: Distribution, witness: Witness) -> Finding:
+    """Return the finding of a wheel of another Python by its tag alone, with a module that says nothing else."""
+    python = case.facts[Interpreter]
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="warning",
+        confidence="low",
+        title=f"{item.name} {item.version} was built for {item.tags[0]}, and this is CPython {python.minor} on "
+        f"{python.machine}",
+        subject=item.name,
+        evidence=(
+            f"its wheel was tagged {' or '.join(item.tags[:3])}",
+            f"{witness.path} is an extension module whose name states no Python",
+        ),
+        remediation=Remediation(
+            text=f"If `import {witness.path.partition('/')[0].partition('.')[0]}` works, the wheel was renamed after "
+            "its build, and this can be ignored. Else install a build for this Python: a reinstall of the same wheel "
+            "changes nothing"
+        ),
     )
-    if not machine:
-        return False
-    stated = python.minor.partition(".")[2]
-    if not (stated.isascii() and stated.isdecimal()):
-        return True  # a fingerprint that was edited; a probe writes a number
-    own = int(stated)
-    match = _PYTHON_TAG.match(interpreter)
-    if match is None:
-        return interpreter not in ("py2", "cp27")
-    minor = int(match["minor"]) if match["minor"] else None
-    if match["kind"] == "py" or abi in ("none", "abi3"):
-        return minor is None or minor <= own
-    return minor == own and abi.endswith("t") == python.free_threaded
 
 
-def _cannot_work(case: Case, unfit: list[Distribution], foreign: dict[str, list[ForeignExtension]]) -> Finding:
+def _cannot_work(
+    case: Case, unfit: list[Distribution], foreign: dict[str, list[ForeignExtension]], said: dict[str, Witness]
+) -> Finding:
     python = case.facts[Interpreter]
     first = unfit[0]
     told = foreign[first.name][0].tag if first.name in foreign else first.tags[0]
@@ -98,7 +100,7 @@ def _cannot_work(case: Case, unfit: list[Distribution], foreign: dict[str, list[
         f"built for {told}",
         subject=", ".join(item.name for item in unfit),
         evidence=(
-            *(_why(item, foreign.get(item.name, [])) for item in unfit[:_SHOWN]),
+            *(_why(item, foreign.get(item.name, []), said) for item in unfit[:_SHOWN]),
             *((f"and {len(unfit) - _SHOWN} more distributions",) if len(unfit) > _SHOWN else ()),
         ),
         remediation=restore_or(
@@ -134,10 +136,11 @@ def _partly(case: Case, item: Distribution, extensions: list[ForeignExtension]) 
     )
 
 
-def _why(item: Distribution, extensions: list[ForeignExtension]) -> str:
+def _why(item: Distribution, extensions: list[ForeignExtension], said: dict[str, Witness]) -> str:
     if extensions:
         return f"{item.name} {item.version}: {extensions[0].path}, and no file of that module for this Python"
-    return f"{item.name} {item.version}: its wheel was tagged {' or '.join(item.tags[:3])}"
+    tags = " or ".join(item.tags[:3])
+    return f"{item.name} {item.version}: {said[item.name].path} is for another machine, as its wheel's tag says: {tags}"
 
 
 def _asks_for_another(case: Case, unwelcome: list[Distribution]) -> Finding:

@@ -2,7 +2,9 @@
 
 What it finds:
     Extension modules and libraries whose DT_NEEDED names libraries of one CUDA major (libcudart.so.13) where torch is
-    a build of another, in distributions that bring no build for torch's.
+    a build of another, in distributions that bring no build for torch's. One that is named after its major
+    (cupy-cuda12x) only where it can neither find nor open that major's libraries. A warning where the distribution's
+    own code catches the failure and goes on (xformers), or where only a part of it needs the library.
 
 Why it matters:
     The error names a missing library, which is often even installed: another dependency pulled the other CUDA in.
@@ -16,14 +18,16 @@ Fix:
     Install the build of the extension for torch's CUDA, or the torch of the extension's, or keep the two apart.
 """
 
+import re
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import Case, DoesNotApplyError
-from envdoctor.analysis.damage import site_relative
-from envdoctor.analysis.load_evidence import bound, faults
+from envdoctor.analysis.damage import listed, site_relative
+from envdoctor.analysis.load_evidence import bound, faults, opens_its_own
 from envdoctor.analysis.remedies import restore_or
 from envdoctor.catalog.cudalibs import owner_major
 from envdoctor.model.finding import Finding
+from envdoctor.probes.loading.load_faults import Fault
 from envdoctor.probes.loading.symbols import CudaUser
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.distributions import Distributions
@@ -43,44 +47,70 @@ def run(case: Case) -> Iterator[Finding]:
     groups: dict[str, list[CudaUser]] = {}
     for user in bound(case).cuda_users:
         groups.setdefault(user.owner, []).append(user)
+    failed = {fault.path: fault for fault in faults(case, "major")}
     for owner, users in groups.items():
-        # A distribution named after a CUDA major (cupy-cuda13x) was chosen for it, and brings or opens its own.
+        # A distribution named after a CUDA major (cupy-cuda13x) was chosen for it, and may bring or open its own.
         named = owner_major(owner, users[0].owner_version)
-        if named is None and all(user.major != build.cuda_major for user in users):
-            yield _finding(case, users, build)
+        missing = [fault for user in users if (fault := failed.get(user.path)) and not opens_its_own(fault)]
+        if all(user.major != build.cuda_major for user in users) and (named is None or missing):
+            yield _finding(case, users, build, failed)
 
 
-def _finding(case: Case, users: list[CudaUser], build: TorchBuild) -> Finding:
-    failed = {fault.path: fault.message for fault in faults(case, "major")}
+def _finding(case: Case, users: list[CudaUser], build: TorchBuild, failed: dict[str, Fault]) -> Finding:
     first = min(users, key=lambda user: (not user.links_torch, user.path not in failed, not user.module))
-    said = failed.get(first.path, "")
+    fault = failed.get(first.path)
+    certain = first.links_torch and (fault is None or fault.opening != "caught")
     return Finding(
         code=CODE,
         name=NAME,
-        severity="error" if first.links_torch else "warning",
-        confidence="high" if first.links_torch or said else "medium",
+        severity="error" if certain else "warning",
+        confidence="high" if first.links_torch or fault else "medium",
         title=f"{first.owner} {first.owner_version} was built for CUDA {first.major}; torch {build.version} is a CUDA "
         f"{build.cuda} build",
         subject=first.owner,
         evidence=(
             f"{site_relative(first.path)} needs {', '.join(first.needed)} (DT_NEEDED)",
-            *((f"after `import torch` it cannot be loaded: {said}",) if said else ()),
-            *_brought_by(case, first.major),
+            *((f"after `import torch` it cannot be loaded: {fault.message}",) if fault else ()),
+            *_as_well([user for user in users if user.path in failed and user is not first]),
+            *((f"{first.owner}'s own code catches that and goes on without it",) if _is_caught(fault) else ()),
+            *_brought_by(case, first.major, first.owner),
         ),
-        remediation=restore_or(
-            case,
-            f"install the build of {first.owner} for CUDA {build.cuda_major} (most projects keep it on an index of "
-            f"their own), or a CUDA {first.major} build of torch, or give {first.owner} a venv of its own. Do not put "
-            f"CUDA {first.major}'s folder on LD_LIBRARY_PATH: it would shadow libraries of the same name",
-            [],
-        ),
+        remediation=restore_or(case, _advice(first, build), []),
+        causes=(f"build-of:{first.owner}",),
         symptom_of=(f"companion:{first.owner}:torch", "torch-build", "version:torch"),
     )
 
 
-def _brought_by(case: Case, major: str) -> Iterator[str]:
+def _is_caught(fault: Fault | None) -> bool:
+    return fault is not None and fault.opening == "caught"
+
+
+def _as_well(users: list[CudaUser]) -> Iterator[str]:
+    if users:
+        needed = dict.fromkeys(name for user in users for name in user.needed)
+        yield f"nor can {listed(user.path for user in users)}, which need {', '.join(needed)}"
+
+
+def _advice(first: CudaUser, build: TorchBuild) -> str:
+    """Return what to do: the sibling that is named after torch's major, or the project's own build for it."""
+    own = owner_major(first.owner, first.owner_version)
+    if own is not None:
+        sibling = re.sub(rf"(cu(?:da)?-?){own}", rf"\g<1>{build.cuda_major}", first.owner)
+        instead = f"install {sibling} instead of {first.owner}, if the project publishes it"
+    else:
+        instead = (
+            f"install the build of {first.owner} for CUDA {build.cuda_major} (most projects keep it on an index of "
+            "their own)"
+        )
+    return (
+        f"{instead}, or a CUDA {first.major} build of torch, or give {first.owner} a venv of its own. Do not put "
+        f"CUDA {first.major}'s folder on LD_LIBRARY_PATH: it would shadow libraries of the same name"
+    )
+
+
+def _brought_by(case: Case, major: str, owner: str) -> Iterator[str]:
     """Yield which distributions of that CUDA major are installed, and who asked for them."""
-    items = [item for item in case.facts[Distributions].items if not item.shadowed]
+    items = [item for item in case.facts[Distributions].items if not item.shadowed and item.name != owner]
     foreign = [item for item in items if owner_major(item.name, item.version) == major]
     requires = {item.name: required_names(item.requires) for item in items} if foreign else {}
     for item in foreign[:_SHOWN]:

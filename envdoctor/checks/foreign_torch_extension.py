@@ -2,8 +2,9 @@
 
 What it finds:
     Extension modules and libraries that ask for a symbol in torch's own namespaces (c10, at, torch, caffe2), or of its
-    C interface (aoti_torch_, torch_), that the installed torch does not export. A package that brings a file for each
-    of several torches, none of which this one can load, is worth a note.
+    C interface (aoti_torch_, torch_), that the installed torch does not export, or that need a library which only
+    another build of torch has (libc10_cuda.so beside a CPU build). A package that brings a file for each of several
+    torches, none of which this one can load, is worth a note. A warning where the package's own code catches it.
 
 Why it matters:
     torch's C++ interface is not stable: a wheel fits one torch minor version, one CUDA and one std::string. Metadata
@@ -22,7 +23,7 @@ import re
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import Case
-from envdoctor.analysis.load_evidence import faults, named, others
+from envdoctor.analysis.load_evidence import OF_TORCH, faults, named, others
 from envdoctor.analysis.remedies import restore_or
 from envdoctor.catalog.symbol_families import wanted_abi
 from envdoctor.model.finding import Finding, Remediation
@@ -35,6 +36,8 @@ CODE = "ED309"
 NAME = "foreign-torch-extension"
 AREA = "Shared libraries"
 _NAMED_BUILD = re.compile(r"torch_?(?P<major>[12])[._]?(?P<minor>\d{1,2})(?!\d)")
+_KINDS = {"cuda": "CUDA", "hip": "ROCm", "xpu": "XPU"}
+_STATED_CUDA = re.compile(r"torch (?P<version>[\d.]+)\+(?P<cuda>cu\d+)$")
 _ABIS = {"cxx11": "the new std::string (cxx11 ABI)", "pre-cxx11": "the old std::string (pre-cxx11 ABI)"}
 
 
@@ -49,6 +52,11 @@ def run(case: Case) -> Iterator[Finding]:
             yield _finding(case, items)
         else:
             yield _one_for_each(case, items, sorted(built_for, key=lambda text: int(text.partition(".")[2])))
+    builds: dict[str, list[Fault]] = {}
+    for fault in faults(case, "build"):
+        builds.setdefault(fault.owner or fault.path, []).append(fault)
+    for items in builds.values():
+        yield _of_another_kind(case, items)
 
 
 def _of(build: TorchBuild) -> str:
@@ -84,6 +92,53 @@ def _one_for_each(case: Case, items: list[Fault], built_for: list[str]) -> Findi
     )
 
 
+def _of_another_kind(case: Case, items: list[Fault]) -> Finding:
+    """Return the finding of an extension that needs libraries which only other builds of torch have."""
+    fault = items[0]
+    build = case.facts[TorchBuild]
+    names = list(dict.fromkeys(name for name in (fault.name, *fault.missing) if OF_TORCH.fullmatch(name)))
+    kinds = {_KINDS[kind] for name in names if (match := OF_TORCH.fullmatch(name)) and (kind := match["kind"])}
+    kind = f"a {' and '.join(sorted(kinds))} build of torch" if kinds else "another build of torch"
+    named_here = f"{build.version}" + ("" if build.cuda or build.hip else ", a CPU build")
+    parts = " and ".join(names or [fault.name])
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="warning" if fault.opening == "caught" else "error",
+        confidence="high",
+        title=f"{named(fault)} was built for {kind}; torch here is {named_here}",
+        subject=fault.owner or fault.path,
+        evidence=(
+            f"it needs {parts}, which this torch does not have",
+            f"the loader says: {fault.message}",
+            *(
+                (f"cpp_lib.json beside it says that it was built for {fault.stated_build}",)
+                if fault.stated_build
+                else ()
+            ),
+            *others(items),
+        ),
+        remediation=_other_build(case, fault, build),
+        symptom_of=(f"companion:{fault.owner}:torch", "shadow:torch", "version:torch", "torch-build", "dist:torch"),
+    )
+
+
+def _other_build(case: Case, fault: Fault, build: TorchBuild) -> Remediation:
+    who = fault.owner or "it"
+    stated = _STATED_CUDA.search(fault.stated_build)
+    text = (
+        f"install the build of torch that {who} was built for, or a build of {who} for this torch; no package of the "
+        "system has these libraries"
+    )
+    if build.cuda or stated is None:
+        return restore_or(case, text, [])
+    torch = f"torch=={stated['version']}"
+    command = (
+        f"uv pip install --python {case.python} --torch-backend {stated['cuda']} --reinstall-package torch {torch}"
+    )
+    return restore_or(case, text, [command])
+
+
 def _finding(case: Case, items: list[Fault]) -> Finding:
     fault = items[0]
     build = case.facts[TorchBuild]
@@ -93,7 +148,7 @@ def _finding(case: Case, items: list[Fault]) -> Finding:
     return Finding(
         code=CODE,
         name=NAME,
-        severity="error",
+        severity="warning" if fault.opening == "caught" else "error",
         confidence="high",
         title=f"{named(fault)} was built for {built_for}; torch here is {build.version}",
         subject=fault.owner or fault.path,

@@ -11,7 +11,8 @@ Example:
     `nvidia-cusolver-cu12` was removed: `torch.linalg.inv` on a GPU fails with libcusolver.so.11.
 
 Fix:
-    Put the provider back.
+    Put the provider back. Where its file is there and only out of reach (NVRTC of torch 2.4 and 2.5, whose cuDNN looks
+    in a folder that no wheel has), open it in the program, or take a newer torch.
 """
 
 from collections.abc import Iterator
@@ -38,11 +39,13 @@ def run(case: Case) -> Iterator[Finding]:
         yield Finding(
             code=CODE,
             name=NAME,
-            severity="error",
-            confidence="high",
-            title=f"{item.soname} cannot be found; the import works, but {item.used_when or 'its first use'} will fail",
+            # A file that is there may have been opened by something else before: its soname is then taken from memory.
+            severity="warning" if item.lies_at else "error",
+            confidence="medium" if item.lies_at else "high",
+            title=f"{item.soname} cannot be found; the import works, but {item.used_when or 'its first use'} "
+            + ("will fail unless something has opened it before" if item.lies_at else "will fail"),
             subject=item.soname,
             evidence=tuple(evidence(case, item)),
-            remediation=remedy(case, item.soname),
+            remediation=remedy(case, item),
             symptom_of=(f"soname:{item.soname}", f"library:{item.soname}"),
         )

@@ -2,47 +2,61 @@
 
 What it finds:
     Extension modules (and libraries linked against torch or CUDA) that cannot be loaded after `import torch` for want
-    of a library; and those that load only because LD_LIBRARY_PATH happens to lead to a library of this environment.
+    of a library; packages with a build for each of several versions of a library (torchcodec for FFmpeg) of which none
+    loads; and those that load only because LD_LIBRARY_PATH happens to lead to a library of this environment.
+    An error is what importing the package certainly raises; a part of a package that cannot be loaded is a warning; of
+    the system's libraries, which belong to optional parts as often as not, it is a warning where importing the package
+    certainly raises and a note elsewhere.
 
 Why it matters:
     The file is there, `pip check` is content, and it works in the one shell where a conda or module hook has set the
-    variable. CUDA 13's wheels moved to `nvidia/cu13/lib`, so extensions with the old search path miss them.
+    variable. CUDA 13's wheels moved to `nvidia/cu13/lib`, so extensions with the old search path miss them. torch 2.15
+    no longer requires cuRAND, which others took for granted.
 
 Example:
     `libnvrtc.so.13: cannot open shared object file`, with `nvidia/cu13/lib/libnvrtc.so.13` of nvidia-cuda-nvrtc 13.0.88
     installed (fvdb-core issue 648).
 
 Fix:
-    Import torch of the same CUDA major first (2.9 or newer opens all of NVIDIA's wheels), or open the one library
-    beforehand. Not LD_LIBRARY_PATH in the launch script: it shadows what it does not mean to.
+    Install what nothing brings. For what is there: a torch of the same CUDA major, imported first (2.9 or newer opens
+    all of NVIDIA's wheels), or open the one library beforehand. Not LD_LIBRARY_PATH in the launch script: it shadows
+    what it does not mean to.
 """
 
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import Case
 from envdoctor.analysis.damage import site_relative
-from envdoctor.analysis.load_evidence import VARIABLE, bound, faults, held, named, others
-from envdoctor.analysis.remedies import install_command
+from envdoctor.analysis.load_evidence import VARIABLE, bound, faults, held, named, opens_its_own, others
+from envdoctor.analysis.remedies import install_command, link_again
 from envdoctor.catalog.cudalibs import expected_owner, majors_of
+from envdoctor.catalog.system_packages import ffmpeg_of, package_of
 from envdoctor.model.finding import Finding, Remediation
+from envdoctor.model.wording import counted
 from envdoctor.probes.loading.load_faults import Fault
 from envdoctor.probes.loading.symbols import Reached
 from envdoctor.probes.loading.torch_build import TorchBuild
+from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.standards.need import parse_need
 
 CODE = "ED307"
 NAME = "library-out-of-reach"
 AREA = "Shared libraries"
+_SHOWN = 3
 
 
 def run(case: Case) -> Iterator[Finding]:
-    """Yield one finding for each distribution and library."""
+    """Yield one finding for each distribution and kind of remedy."""
     groups: dict[tuple[str, str], list[Fault]] = {}
     for fault in faults(case, "reach"):
-        if fault.module or fault.has_it or majors_of(fault.name):
-            groups.setdefault((fault.owner or fault.path, fault.name), []).append(fault)
-    for items in groups.values():
-        if not items[0].preloader:
+        kind = _kind(fault)
+        if kind:
+            groups.setdefault((fault.owner or fault.path, kind), []).append(fault)
+    for (_, kind), items in groups.items():
+        if kind != "alternatives":
             yield _missing(case, items)
+        elif len({item.name for item in items}) > 1:
+            yield _none_fits(items)
     reached: dict[tuple[str, str], list[Reached]] = {}
     for item in bound(case).by_variable:
         reached.setdefault((item.owner or item.path, item.soname), []).append(item)
@@ -50,52 +64,148 @@ def run(case: Case) -> Iterator[Finding]:
         yield _by_variable(case, found)
 
 
+def _kind(fault: Fault) -> str:
+    """Return what a fault is told together with; empty for one that says nothing about the environment."""
+    if opens_its_own(fault):
+        return ""
+    if fault.family and not fault.module:
+        # What its siblings need of each other (libtorchcodec_core6.so) says no more than what those need.
+        return "" if fault.has_it else "alternatives"
+    if majors_of(fault.name) and not fault.has_it:
+        return "NVIDIA's"
+    # A file that Python does not import is opened by code of its package, which may open others before: kernels of
+    # CuTe are loaded by a runtime that brings the libraries they need.
+    imported = fault.module or fault.opening == "at import"
+    if fault.has_it:
+        return f"reach {fault.name}" if imported or fault.links else ""
+    return "system's" if imported else ""
+
+
 def _missing(case: Case, items: list[Fault]) -> Finding:
     fault = items[0]
     ours = bool(fault.has_it or majors_of(fault.name))
+    certain = any(item.opening == "at import" for item in items)
     where = held(fault.has_it)
+    names = list(dict.fromkeys(name for item in items for name in (item.name, *item.missing)))
+    absent = [name for name in names if name == fault.name or majors_of(name) or not ours]
     return Finding(
         code=CODE,
         name=NAME,
-        # What no distribution brings belongs to an optional part as often as not, and to the system in any case.
-        severity="error" if ours and fault.module else "warning" if ours else "note",
-        confidence="high" if fault.module else "medium",
+        severity=("error" if certain else "warning") if ours else "warning" if certain else "note",
+        confidence="high" if fault.module or certain else "medium",
         title=f"{named(fault)} cannot be loaded: {fault.message}",
         subject=fault.owner or fault.path,
         evidence=(
             *((f"needed by {site_relative(fault.requester)}",) if fault.requester else ()),
-            f"{fault.name} lies at {where}, where none of its search paths leads"
-            if where
-            else f"no distribution here brings {fault.name}",
-            *others(items),
+            _where(fault, where, absent),
+            *_others(items),
+            *((f"importing {fault.owner or 'it'} opens it, and lets the error through",) if certain else ()),
         ),
-        remediation=_remedy(case, fault),
-        symptom_of=(f"soname:{fault.name}",),
+        remediation=_remedy(case, fault, absent),
+        symptom_of=tuple(dict.fromkeys((*(f"soname:{item.name}" for item in items), f"build-of:{fault.owner}"))),
     )
 
 
-def _remedy(case: Case, fault: Fault) -> Remediation:
+def _where(fault: Fault, where: str, absent: list[str]) -> str:
+    if fault.unlinked:
+        return f"{fault.unlinked} is that library, and no link {fault.name} leads to it"
+    if where:
+        return f"{fault.name} lies at {where}, where none of its search paths leads"
+    return f"no distribution here brings {', '.join(absent)}"
+
+
+def _others(items: list[Fault]) -> Iterator[str]:
+    """Yield what fails for want of the same library, then what fails for want of others."""
+    first = items[0]
+    yield from others([item for item in items if item.name == first.name])
+    rest = [item for item in items if item.name != first.name]
+    yield from (f"{site_relative(item.path)} cannot be loaded: {item.message}" for item in rest[:_SHOWN])
+    if len(rest) > _SHOWN:
+        yield f"and {counted(len(rest) - _SHOWN, 'more file')} of it"
+
+
+def _none_fits(items: list[Fault]) -> Finding:
+    """Return the finding of a package that brings a file for each of several versions of a library it does not."""
+    fault = items[0]
+    wanted = list(dict.fromkeys(item.name for item in items))
+    releases = sorted({release for name in wanted if (release := ffmpeg_of(name))})
+    owner = f"{fault.owner} {fault.owner_version}".strip() or fault.path
+    needs = f"FFmpeg {releases[0]} to {releases[-1]}" if releases else " or ".join(wanted)
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="warning",
+        confidence="high",
+        title=f"{owner} needs {needs}, and none of its {len(items)} builds can be loaded here",
+        subject=fault.owner or fault.path,
+        evidence=(
+            *(f"{site_relative(item.path)}: {item.message}" for item in items[:_SHOWN]),
+            *((f"and {counted(len(items) - _SHOWN, 'more file')} of it",) if len(items) > _SHOWN else ()),
+        ),
+        remediation=Remediation(
+            text=f"If {fault.owner or 'it'} is used, install "
+            + ("FFmpeg" if releases else "one of them")
+            + (_of_the_system(wanted) or " with the system's packages")
+            + "; the others may stay missing"
+        ),
+    )
+
+
+def _of_the_system(names: list[str]) -> str:
+    packages = list(dict.fromkeys(package for name in names if (package := package_of(name))))
+    return f" (Debian and Ubuntu: apt-get install {' '.join(packages)})" if packages else ""
+
+
+def _remedy(case: Case, fault: Fault, absent: list[str]) -> Remediation:
+    if fault.unlinked:
+        return _link(case, fault)
     if fault.has_it:
         return _open_first(case, fault.name, fault.has_it[0].path, fault.owner)
-    build = case.facts.get(TorchBuild)
-    majors = majors_of(fault.name)
-    major = build.cuda_major if build is not None and build.cuda_major in majors else (*majors, "")[0]
-    owner = expected_owner(fault.name, major) if major else None
-    if owner:
-        return Remediation(text=f"Install {owner}", commands=(install_command(case, [(owner, "")]),))
+    if owners := list(dict.fromkeys(filter(None, (_bringer(case, name) for name in absent)))):
+        specs = [_as_asked(case, owner) for owner in owners]
+        return Remediation(text=f"Install {' and '.join(owners)}", commands=(install_command(case, specs),), safe=True)
     return Remediation(
-        text=f"If {fault.owner or 'this module'} is used, install the system package that provides {fault.name}"
+        text=f"If {fault.owner or 'this module'} is used, install the system "
+        + (f"packages that provide {', '.join(absent)}" if len(absent) > 1 else f"package that provides {absent[0]}")
+        + _of_the_system(absent)
     )
+
+
+def _link(case: Case, fault: Fault) -> Remediation:
+    full = fault.unlinked if fault.unlinked.startswith("/") else f"{case.facts.target}/{fault.unlinked}"
+    return link_again(full, fault.name)
+
+
+def _bringer(case: Case, soname: str) -> str:
+    """Return the distribution that brings a soname into an environment of torch's CUDA major; empty for none."""
+    build = case.facts.get(TorchBuild)
+    majors = majors_of(soname)
+    major = build.cuda_major if build is not None and build.cuda_major in majors else (*majors, "")[0]
+    return (expected_owner(soname, major) or "") if major else ""
+
+
+def _as_asked(case: Case, owner: str) -> tuple[str, str]:
+    """Return (owner, version), the version as cuda-toolkit's extra for it asks, where that is installed."""
+    for item in case.facts[Distributions].items:
+        for line in item.requires if item.name == "cuda-toolkit" else ():
+            need = parse_need(line) if line.startswith(owner) else None
+            if need is not None and need.name == owner and need.specifier.startswith("=="):
+                return owner, need.specifier.removeprefix("==")
+    return owner, ""
 
 
 def _open_first(case: Case, soname: str, path: str, owner: str) -> Remediation:
     majors = majors_of(soname)
-    cuda = f" (2.9 or newer, a CUDA {majors[0]} build)" if len(majors) == 1 else ""
+    build = case.facts.get(TorchBuild)
     full = path if path.startswith("/") else f"{case.facts.target}/{path}"
+    opened = f'pen the library first: ctypes.CDLL("{full}", mode=ctypes.RTLD_GLOBAL)'
+    # What is judged is the state after `import torch`, so that one of the same major has been imported already.
+    fits = build is not None and build.present and build.cuda_major in (majors or (build.cuda_major,))
+    cuda = f" (2.9 or newer, a CUDA {majors[0]} build)" if len(majors) == 1 else ""
+    first = f"O{opened}" if fits or not majors else f"Import torch{cuda} before {owner or 'it'}, or o{opened}"
     return Remediation(
-        text=f"Import torch{cuda} before {owner or 'it'}, or open the library first: "
-        f'ctypes.CDLL("{full}", mode=ctypes.RTLD_GLOBAL). A build of {owner or "it"} whose RUNPATH leads there needs '
-        f"neither. Do not put the folder on {VARIABLE}",
+        text=f"{first}. A build of {owner or 'it'} whose RUNPATH leads there needs no such step. Do not put the folder "
+        f"on {VARIABLE}",
         safe=True,
     )
 

@@ -1,8 +1,9 @@
 """An extension that was compiled for numpy 1, beside numpy 2.
 
 What it finds:
-    Extension modules of distributions that require numpy, compiled with numpy 1's headers, where numpy 2 or newer is
-    installed: told from the words that the headers put into every such module.
+    Extension modules of distributions that require numpy, and torch's libtorch_python.so, compiled with numpy 1's
+    headers, where numpy 2 or newer is installed: told from the words that the headers put into every such file. An
+    error where an import raises, a warning where only a library is affected, as torch before 2.3, which imports.
 
 Why it matters:
     Their metadata often asks for any numpy; the import raises. A module compiled for numpy 2 runs with numpy 1 as well.
@@ -47,13 +48,17 @@ def _finding(case: Case, owner: str, version: str, users: list[NumpyUser]) -> Fi
     against = _needs_numpy_2(case)
     more = f" and {len(users) - _SHOWN} more" if len(users) > _SHOWN else ""
     command = f"uv pip install --python {case.python} 'numpy<2'"
+    modules = [user for user in users if user.module]
+    harm = (
+        f"{counted(len(modules), 'module')} of it cannot be imported" if modules else "its first use of an array fails"
+    )
     return Finding(
         code=CODE,
         name=NAME,
-        severity="error",
+        severity="error" if modules else "warning",
         confidence="high",
         title=f"{owner} {version} was compiled for numpy 1, and numpy {numpy.version if numpy else '2'} is installed: "
-        f"{counted(len(users), 'module')} of it cannot be imported",
+        f"{harm}",
         subject=owner,
         evidence=(
             f"compiled with numpy 1's headers: {', '.join(site_relative(user.path) for user in users[:_SHOWN])}{more}",

@@ -13,7 +13,8 @@ Example:
 
 Fix:
     Install a build for this glibc (a lower manylinux tag) or build it here; an old libstdc++ that a variable puts in
-    front goes with that variable.
+    front goes with that variable. Where a newer one lies in a searched folder and only its link is missing (a conda
+    environment's libstdc++.so.6), make the link again.
 """
 
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from collections.abc import Iterator
 from envdoctor.analysis.context import Case
 from envdoctor.analysis.damage import site_relative
 from envdoctor.analysis.load_evidence import VARIABLE, faults, named, others, provider_tokens
-from envdoctor.analysis.remedies import without_library_folder
+from envdoctor.analysis.remedies import link_again, without_library_folder
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.verdict import BREAKS_IMPORT
 from envdoctor.probes.loading.load_faults import Fault
@@ -55,6 +56,7 @@ def _finding(case: Case, items: list[Fault]) -> Finding:
         evidence=(
             f"the loader says: {fault.message}",
             f"{site_relative(fault.provider)} is found via {fault.provider_via}",
+            *((f"{fault.unlinked} has that version, and no link {library} leads to it",) if fault.unlinked else ()),
             *others(items),
         ),
         remediation=_remedy(case, fault),
@@ -70,6 +72,9 @@ def _remedy(case: Case, fault: Fault) -> Remediation:
             commands=(without_library_folder(case, fault.provider),),
             safe=True,
         )
+    if fault.unlinked:
+        full = fault.unlinked if fault.unlinked.startswith("/") else f"{case.facts.target}/{fault.unlinked}"
+        return link_again(full, fault.provider.rpartition("/")[2])
     owner = fault.owner or fault.requester_owner or "torch"
     return Remediation(
         text=f"Install a build of {owner} for an older system (a wheel with a lower manylinux tag, or one built here), "

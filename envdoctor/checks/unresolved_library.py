@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from envdoctor.analysis.context import Case
+from envdoctor.analysis.damage import site_relative
 from envdoctor.analysis.remedies import install_command, reinstall_command, restore_or, without_library_folder
 from envdoctor.catalog.cudalibs import expected_owner
 from envdoctor.model.finding import Finding, Remediation
@@ -55,7 +56,7 @@ def run(case: Case) -> Iterator[Finding]:
                 *evidence(case, item),
                 *((f"and {counted(len(more), 'object')} more stumble over the same file",) if more else ()),
             ),
-            remediation=remedy(case, item.soname),
+            remediation=remedy(case, item),
             causes=(BREAKS_IMPORT, f"library:{item.soname}"),
             symptom_of=(f"soname:{PurePosixPath(item.soname).name}", "shadow:torch"),
         )
@@ -63,9 +64,16 @@ def run(case: Case) -> Iterator[Finding]:
 
 def evidence(case: Case, item: Unresolved) -> Iterator[str]:
     """Yield who needs it, where it was looked for, and who should provide it."""
-    yield f"needed by {item.needed_by} (DT_NEEDED)" if item.needed_by else "opened by torch's preload list"
+    if not item.needed_by:
+        yield "opened by torch's preload list"
+    elif item.by_name:
+        yield f"opened by {item.needed_by} by its name (dlopen)"
+    else:
+        yield f"needed by {item.needed_by} (DT_NEEDED)"
     if item.searched:
         yield f"looked for in {len(item.searched)} folders, first {item.searched[0]}"
+    if item.lies_at:
+        yield f"{site_relative(item.lies_at)} is there, where none of those searches leads"
     if variable := _variable(case, item.soname):
         yield f"{item.soname} is taken because of {variable}"
         return
@@ -101,8 +109,9 @@ def _owner(case: Case, soname: str) -> str:
     return expected_owner(soname, build.cuda_major) or "" if build and build.cuda_major else ""
 
 
-def remedy(case: Case, soname: str) -> Remediation:
+def remedy(case: Case, item: Unresolved) -> Remediation:
     """Return the command that puts the provider back: by force when its metadata is still there."""
+    soname = item.soname
     if variable := _variable(case, soname):
         return Remediation(
             text=f"Start without {variable}: the library it leads to does not fit; reinstalling changes nothing",
@@ -113,6 +122,8 @@ def remedy(case: Case, soname: str) -> Remediation:
     if not owner:
         return restore_or(case, f"no provider of {soname} is known for this torch; rebuild the venv from its lock", [])
     installed = case.facts[Distributions].active(owner)
+    if installed is not None and item.lies_at and not _is_damaged(case, item.lies_at):
+        return _out_of_reach(case, item, owner, installed.version)
     if installed is not None:
         command = reinstall_command(case, [(owner, installed.version)])
         return restore_or(case, f"reinstall {owner} by force", [command])
@@ -122,6 +133,28 @@ def remedy(case: Case, soname: str) -> Remediation:
             ", and add it to the lock that this venv is synced from: an exact sync removes what the lock does not list"
         )
     return restore_or(case, text, [install_command(case, [(owner, _version(case, owner))])])
+
+
+def _is_damaged(case: Case, path: str) -> bool:
+    files = case.facts.get(InstalledFiles)
+    return files is None or any(fault.path == path for fault in files.faults)
+
+
+def _out_of_reach(case: Case, item: Unresolved, owner: str, installed: str) -> Remediation:
+    """Return the remedy for a file that is there and whole: a reinstall would put the same file in the same place."""
+    wanted = _version(case, owner)
+    if wanted and wanted != installed:
+        return restore_or(case, f"install the {owner} that torch asks for", [install_command(case, [(owner, wanted)])])
+    if item.stage != "lazy":
+        torch = case.facts[Distributions].active("torch")
+        command = reinstall_command(case, [("torch", torch.version if torch else "")])
+        return restore_or(case, f"reinstall torch, whose search paths do not lead to {owner}'s folder", [command])
+    full = item.lies_at if item.lies_at.startswith("/") else f"{case.facts.target}/{item.lies_at}"
+    newer = " torch 2.6 and newer open it at import." if item.soname.startswith("libnvrtc.") else ""
+    return Remediation(
+        text=f"The file is there and whole, so a reinstall changes nothing.{newer} Or open it in the program, before "
+        f'{item.used_when or "its first use"}: ctypes.CDLL("{full}", mode=ctypes.RTLD_GLOBAL)'
+    )
 
 
 def _asked_for(case: Case, owner: str) -> bool:

@@ -48,15 +48,18 @@ class Binder:
         self._served: dict[tuple[int, int], set[tuple[int, int] | None]] = {}
 
     def table(self, item: LoadedObject) -> SymbolTable | None:
-        """Return an object's symbols, or None when they cannot be read."""
-        key = item.elf.identity
-        if key not in self._tables:
+        """Return a mapped object's symbols, or None when they cannot be read."""
+        return self.symbols(item.path, item.elf.identity)
+
+    def symbols(self, path: str, identity: tuple[int, int]) -> SymbolTable | None:
+        """Return the symbols of the object in a file, or None when they cannot be read."""
+        if identity not in self._tables:
             try:
-                self._tables[key] = SymbolTable(item.path)
+                self._tables[identity] = SymbolTable(path)
             except ElfError as error:
-                self.unreadable[item.path] = error.message
-                self._tables[key] = None
-        return self._tables[key]
+                self.unreadable[path] = error.message
+                self._tables[identity] = None
+        return self._tables[identity]
 
     def unbound(self, item: LoadedObject, scope: Sequence[LoadedObject]) -> tuple[Unbound, ...]:
         """Return every symbol of an object that nothing in scope defines; () when its own table cannot be read."""

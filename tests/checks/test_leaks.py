@@ -1,6 +1,7 @@
 """ED103, ED104, ED205, ED206, ED409, ED410, ED412, ED602 to ED605: what leaks in, shadows, or was left behind."""
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
@@ -20,8 +21,8 @@ from envdoctor.checks import (
     stale_launcher,
     startup_hook,
 )
-from envdoctor.model.finding import Remediation
-from envdoctor.probes.loading.extension_modules import ExtensionModules, ForeignExtension
+from envdoctor.model.finding import Finding, Remediation
+from envdoctor.probes.loading.extension_modules import ExtensionModules, ForeignExtension, Witness, any_fits
 from envdoctor.probes.loading.libraries import Libraries
 from envdoctor.probes.machine.library_path import LibraryFolder, Preload
 from envdoctor.probes.venv.conda import Conda, CondaPackage
@@ -92,6 +93,7 @@ def _tagged(*tags: str, **changes: object) -> object:
 )
 def test_passes_ed104_tags_that_fit(tags: tuple[str, ...]) -> None:
     assert list(another_python.run(facts.case(_tagged(*tags)))) == []
+    assert not tags or any_fits(tags, facts.PYTHON)
 
 
 @pytest.mark.parametrize(
@@ -107,10 +109,28 @@ def test_passes_ed104_tags_that_fit(tags: tuple[str, ...]) -> None:
         "py2-none-any",
     ],
 )
-def test_finds_ed104_a_wheel_of_another_python_or_machine(tag: str) -> None:
-    (finding,) = another_python.run(facts.case(_tagged(tag)))
-    assert finding.title == f"thing 1.0 cannot be imported by CPython 3.12 on x86_64: built for {tag}"
-    assert finding.remediation.commands == (f"{PREFIX} --no-deps --reinstall-package thing thing==1.0",)
+def test_finds_ed104_by_the_files_and_not_by_the_tag_alone(tag: str) -> None:
+    assert not any_fits((tag,), facts.PYTHON)
+    assert list(another_python.run(facts.case(_tagged(tag)))) == []
+
+    def found(kind: Literal["machine", "module"]) -> Finding:
+        witness = Witness(owner="thing", path="thing/_C.so", kind=kind)
+        extensions = ExtensionModules(tagged=0, foreign=(), witnesses=(witness,))
+        (finding,) = another_python.run(facts.case(_tagged(tag), extensions))
+        return finding
+
+    foreign, doubtful = found("machine"), found("module")
+    assert (foreign.severity, foreign.title) == (
+        "error",
+        f"thing 1.0 cannot be imported by CPython 3.12 on x86_64: built for {tag}",
+    )
+    assert foreign.evidence == (f"thing 1.0: thing/_C.so is for another machine, as its wheel's tag says: {tag}",)
+    assert foreign.remediation.commands == (f"{PREFIX} --no-deps --reinstall-package thing thing==1.0",)
+    assert (doubtful.severity, doubtful.title) == (
+        "warning",
+        f"thing 1.0 was built for {tag}, and this is CPython 3.12 on x86_64",
+    )
+    assert doubtful.remediation.commands == ()
 
 
 def test_finds_ed104_an_extension_of_another_python() -> None:

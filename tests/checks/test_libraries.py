@@ -8,9 +8,13 @@ from envdoctor.analysis.context import DoesNotApplyError
 from envdoctor.checks import foreign_cuda_major, lazy_library, unresolved_library, wrong_provider
 from envdoctor.checks.registry import judge
 from envdoctor.model.finding import Remediation
+from envdoctor.probes.loading.libraries import Provider
 from tests.factories import make_facts as facts
 
 CUDNN_ERROR = "libcudnn.so.9: cannot open shared object file: No such file or directory"
+
+
+TORCH = facts.distribution("torch", "2.15.0")
 
 
 def test_finds_ed301_every_missing_library_the_first_with_the_importers_words() -> None:
@@ -67,9 +71,34 @@ def test_finds_ed302_a_library_of_another_major() -> None:
     (finding,) = foreign_cuda_major.run(facts.case(libraries))
     assert finding.title == "libnccl.so.2 is served by CUDA 13; torch 2.10.0+cu128 is a CUDA 12.8 build"
     assert finding.evidence == (
-        "lib/python3.12/site-packages/nvidia/x/lib/libnccl.so.2 is found via RPATH of libtorch_cuda.so",
+        "libnccl.so.2: libtorch_cuda.so needs it (DT_NEEDED)",
+        "nvidia/x/lib/libnccl.so.2 is found via RPATH of libtorch_cuda.so",
         "its bytes belong to nvidia-nccl-cu13 1.0",
-        "needed by libtorch_cuda.so",
+    )
+
+
+def test_finds_ed302_only_what_torch_is_bound_to() -> None:
+    """As jax[cuda12] beside a CUDA 13 torch, whose preload list opens all of them: one serves torch."""
+
+    def opened(soname: str, owner: str, **changes: object) -> Provider:
+        place = {"path": f"nvidia/{owner}/lib/{soname}", "stage": "preload", "needed_by": "", **changes}
+        return facts.provider(soname, owner, "12", **place)
+
+    blas = opened("libcublas.so.12", "nvidia-cublas-cu12")
+    part = opened("libcublasLt.so.12", "nvidia-cublas-cu12", needed_by=blas.path)
+    sparse = opened("libcusparse.so.12", "nvidia-cusparse-cu12", asked_by="torch/lib/libtorch_cuda.so")
+    torch = replace(facts.TORCH, version="2.15.0+cu132", cuda="13.2")
+    plugin = facts.distribution("jax-cuda12-plugin", requires=("nvidia-cusparse-cu12>=12; extra == 'with-cuda'",))
+    case = facts.case(
+        replace(facts.LIBRARIES, providers=(blas, part, sparse)), torch, facts.distributions(TORCH, plugin)
+    )
+    (finding,) = foreign_cuda_major.run(case)
+    assert finding.title == "libcusparse.so.12 is served by CUDA 12; torch 2.15.0+cu132 is a CUDA 13.2 build"
+    assert finding.evidence[0] == "libcusparse.so.12: torch/lib/libtorch_cuda.so needs it (DT_NEEDED)"
+    assert finding.remediation == Remediation(
+        text="let libcusparse.so.12 come from a CUDA 13 distribution again: nvidia-cusparse-cu12 is here for "
+        "jax-cuda12-plugin. Take the build of that for CUDA 13 (jax[cuda13] instead of jax[cuda12]), or give it a venv "
+        "of its own"
     )
 
 
@@ -96,6 +125,45 @@ def test_finds_ed303_a_library_that_only_its_first_use_misses() -> None:
         "needed by libtorch_cuda_linalg.so (DT_NEEDED)",
         "looked for in 2 folders, first /a",
     )
+
+
+NVRTC = "lib/python3.12/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12"
+
+
+def test_finds_ed303_what_is_there_and_out_of_reach_without_a_reinstall() -> None:
+    """As torch 2.4.1 and 2.5.1: cuDNN looks for NVRTC in a folder that no wheel has."""
+    lazy = facts.unresolved(
+        "libnvrtc.so.12",
+        stage="lazy",
+        used_when="cuDNN kernels compiled at run time",
+        needed_by="libcudnn_graph.so.9",
+        by_name=True,
+        lies_at=NVRTC,
+    )
+    torch = facts.distribution("torch", "2.5.1", requires=("nvidia-cuda-nvrtc-cu12==12.4.127",))
+    nvrtc = facts.distribution("nvidia-cuda-nvrtc-cu12", "12.4.127")
+    libraries = replace(facts.LIBRARIES, unresolved=(lazy,))
+    (finding,) = lazy_library.run(facts.case(libraries, facts.distributions(torch, nvrtc)))
+    assert (finding.severity, finding.title) == (
+        "warning",
+        "libnvrtc.so.12 cannot be found; the import works, but cuDNN kernels compiled at run time will fail unless "
+        "something has opened it before",
+    )
+    assert finding.evidence == (
+        "opened by libcudnn_graph.so.9 by its name (dlopen)",
+        "looked for in 2 folders, first /a",
+        "nvidia/cuda_nvrtc/lib/libnvrtc.so.12 is there, where none of those searches leads",
+        "its provider for this torch is nvidia-cuda-nvrtc-cu12: version 12.4.127 is installed",
+    )
+    assert finding.remediation == Remediation(
+        text="The file is there and whole, so a reinstall changes nothing. torch 2.6 and newer open it at import. Or "
+        f'open it in the program, before cuDNN kernels compiled at run time: ctypes.CDLL("{facts.PREFIX}/{NVRTC}", '
+        "mode=ctypes.RTLD_GLOBAL)"
+    )
+    # Of another version than torch asks for, that version is the remedy.
+    other = facts.distributions(torch, replace(nvrtc, version="12.1.105"))
+    (finding,) = lazy_library.run(facts.case(libraries, other))
+    assert finding.remediation.text == "install the nvidia-cuda-nvrtc-cu12 that torch asks for"
 
 
 def test_passes_ed303_the_drivers_library_on_a_machine_without_a_gpu() -> None:

@@ -14,7 +14,8 @@ OF_2 = "module was compiled against NumPy C-API version 0x%x (NumPy 1.23) but th
 
 
 def _module(words: str) -> bytes:
-    return object_bytes("_fast.so", source=f'const char *numpy_says(void) {{ return "{words}"; }}')
+    init = "void *PyInit__fast(void) { return 0; }"
+    return object_bytes("_fast.so", source=f'const char *numpy_says(void) {{ return "{words}"; }}\n{init}')
 
 
 def _venv(root: Path, words: str, numpy: str = "2.4.4", *, requires: str = "numpy>=1.21", more: str = "") -> Venv:

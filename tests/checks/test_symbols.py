@@ -130,16 +130,31 @@ MISSING = facts.load_fault(
 )
 
 
+HELD = facts.holder("nvidia/cuda_nvrtc/lib/libnvrtc.so.12", "nvidia-cuda-nvrtc-cu12")
+
+
 def test_finds_ed307_what_is_there_and_out_of_reach() -> None:
     fault = replace(MISSING, has_it=(facts.holder("nvidia/cuda_nvrtc/lib/libnvrtc.so.12", "nvidia-cuda-nvrtc-cu12"),))
-    (finding,) = library_out_of_reach.run(facts.case(facts.symbols(fault)))
-    assert (finding.severity, finding.title) == (
-        "error",
-        f"flash_attn_2_cuda.so of flash-attn 2.7.4 cannot be loaded: {MISSING.message}",
-    )
-    assert finding.evidence == (
+    lies = (
         "libnvrtc.so.12 lies at nvidia/cuda_nvrtc/lib/libnvrtc.so.12 (nvidia-cuda-nvrtc-cu12 1.0), where none of its "
-        "search paths leads",
+        "search paths leads"
+    )
+    (finding,) = library_out_of_reach.run(facts.case(facts.symbols(fault)))
+    assert (finding.severity, finding.title, finding.evidence) == (
+        "warning",
+        f"flash_attn_2_cuda.so of flash-attn 2.7.4 cannot be loaded: {MISSING.message}",
+        (lies,),
+    )
+    (finding,) = library_out_of_reach.run(facts.case(facts.symbols(replace(fault, opening="at import"))))
+    assert (finding.severity, finding.evidence) == (
+        "error",
+        (lies, "importing flash-attn opens it, and lets the error through"),
+    )
+    # torch is of that major and was imported before: what is judged is the state after it.
+    assert finding.remediation.text == (
+        f'Open the library first: ctypes.CDLL("{facts.SITE}/nvidia/cuda_nvrtc/lib/libnvrtc.so.12", '
+        "mode=ctypes.RTLD_GLOBAL). A build of flash-attn whose RUNPATH leads there needs no such step. Do not put the "
+        "folder on LD_LIBRARY_PATH"
     )
 
 
@@ -155,7 +170,14 @@ def test_finds_ed307_a_systems_library_as_a_note() -> None:
     (finding,) = library_out_of_reach.run(facts.case(facts.symbols(fault)))
     assert (finding.severity, finding.remediation.text) == (
         "note",
-        "If flash-attn is used, install the system package that provides libGL.so.1",
+        "If flash-attn is used, install the system package that provides libGL.so.1 (Debian and Ubuntu: apt-get "
+        "install libgl1)",
+    )
+    other = replace(fault, name="libnobody.so.7", opening="at import")
+    (finding,) = library_out_of_reach.run(facts.case(facts.symbols(other)))
+    assert (finding.severity, finding.remediation.text) == (
+        "warning",
+        "If flash-attn is used, install the system package that provides libnobody.so.7",
     )
 
 
@@ -167,12 +189,19 @@ def test_finds_ed307_what_a_variable_alone_reaches() -> None:
 @pytest.mark.parametrize(
     "fault",
     [
-        replace(MISSING, preloader="lib/python3.12/site-packages/flash_attn/__init__.py"),
+        replace(MISSING, preloader="lib/python3.12/site-packages/flash_attn/__init__.py", has_it=(HELD,)),
+        replace(MISSING, name="libcute_dsl_runtime.so", module=False, has_it=(HELD,)),
         replace(MISSING, name="libcuda.so.1"),
         replace(MISSING, name="libmpi.so.40", module=False),
         replace(MISSING, name="libcudart.so.13"),
     ],
-    ids=["opened by the package itself", "the driver's", "an optional plug-in's", "ED306's"],
+    ids=[
+        "opened by the package itself",
+        "opened by a runtime that is there",
+        "the driver's",
+        "an optional plug-in's",
+        "ED306's",
+    ],
 )
 def test_passes_ed307(fault: object) -> None:
     assert list(library_out_of_reach.run(facts.case(facts.symbols(fault)))) == []  # type: ignore[arg-type]

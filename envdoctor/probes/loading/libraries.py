@@ -6,6 +6,8 @@ What was found is remembered for as long as no file or folder that decided it ch
 import os
 import re
 import time
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Literal
 
 from envdoctor.catalog.cudalibs import owner_major
@@ -19,6 +21,7 @@ from envdoctor.model.frozen import frozen
 from envdoctor.probes.loading.loader import decided_by, loader_memo, loader_roots, read_beside, torch_target
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.owners import Owners
+from envdoctor.probes.venv.records import index
 
 Stage = Literal["program", "preload", "import", "lazy"]
 _TOOLKIT_FOLDER = re.compile(r"/cuda-(\d+)(?:\.\d+)?/")
@@ -42,6 +45,8 @@ class Provider:
     owner_version: str
     cuda_major: str
     """CUDA major of those bytes ("12"), as far as owner or path tell; empty when they do not."""
+    asked_by: str = ""
+    """An object of torch, or of torch's CUDA major, that has the soname in its DT_NEEDED; empty for none."""
 
 
 @frozen
@@ -57,6 +62,10 @@ class Unresolved:
     """For a lazy one: what would open it; empty for the import itself."""
     searched: tuple[str, ...]
     """Directories in the order tried."""
+    by_name: bool = False
+    """`needed_by` opens it with dlopen(); False: it has it in its DT_NEEDED."""
+    lies_at: str = ""
+    """A file of that name elsewhere in the environment, relative to the prefix; empty for none."""
 
 
 @frozen
@@ -105,11 +114,16 @@ class _Section:
 
     def __init__(self, reading: Reading) -> None:
         self.owners = Owners(reading)
+        self.build = reading.fact(TorchBuild)
+        self.paths = index(reading).owners
 
     def of(self, played: TorchImport) -> Libraries:
         providers = [self._provider(item, _stage(item)) for item in played.objects[1:]]
         for lazy in played.lazy:
             providers += [self._provider(item, "lazy") for item in lazy.result.opened]
+        mapped = (*played.objects[1:], *(item for lazy in played.lazy for item in lazy.result.opened))
+        asked = self._asked(zip(mapped, providers, strict=True))
+        providers = [replace(item, asked_by=asked.get(item.soname, "")) for item in providers]
         unresolved = [self._unresolved(failure) for failure in played.missing]
         unresolved += [self._lazily(lazy) for lazy in played.lazy if lazy.result.failure and not lazy.optional]
         return Libraries(
@@ -137,6 +151,19 @@ class _Section:
             cuda_major=major or "",
         )
 
+    def _asked(self, found: Iterable[tuple[LoadedObject, Provider]]) -> dict[str, str]:
+        """Return soname -> the first object that needs it, of those that belong to torch's own CUDA major."""
+        asked: dict[str, str] = {}
+        for item, provider in found:
+            ours = item.path.startswith(f"{self.build.folder}/") or provider.cuda_major == self.build.cuda_major
+            for soname in item.elf.needed if ours else ():
+                asked.setdefault(soname, provider.path)
+        return asked
+
+    def _lies_at(self, soname: str) -> str:
+        found = (path for path in self.paths if path.endswith(f"/{soname}"))
+        return next((self.owners.relative(path) for path in found if os.path.isfile(path)), "")  # noqa: PTH113 - string paths
+
     def _unresolved(self, failure: LoadFailure, stage: Stage = "import", used_when: str = "") -> Unresolved:
         return Unresolved(
             soname=failure.name,
@@ -145,23 +172,14 @@ class _Section:
             stage=stage,
             used_when=used_when,
             searched=tuple(dict.fromkeys(attempt.directory for attempt in failure.tried)),
+            lies_at=self._lies_at(failure.name) if failure.kind == "not found" else "",
         )
 
     def _lazily(self, lazy: LazyLibrary) -> Unresolved:
         assert lazy.result.failure is not None  # noqa: S101 - the caller chose the failed ones
         made = self._unresolved(lazy.result.failure, "lazy", lazy.when)
-        return (
-            made
-            if made.needed_by
-            else Unresolved(
-                soname=made.soname,
-                problem=made.problem,
-                needed_by=self.owners.relative(lazy.opener),
-                stage="lazy",
-                used_when=lazy.when,
-                searched=made.searched,
-            )
-        )
+        # One that has no requester was opened by name.
+        return made if made.needed_by else replace(made, needed_by=self.owners.relative(lazy.opener), by_name=True)
 
 
 def _stage(item: LoadedObject) -> Stage:

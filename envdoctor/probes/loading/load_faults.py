@@ -1,8 +1,12 @@
 """A failed load as a fact: what is missing, who asked, which file lacks it and which other file has it."""
 
+import json
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from envdoctor.catalog.cudalibs import soname_of
+from envdoctor.catalog.opened_at_import import OPENERS
 from envdoctor.catalog.symbol_families import is_torch_symbol, library_stems, stem_of
 from envdoctor.elf.symbols import SymbolTable
 from envdoctor.errors import ElfError
@@ -13,6 +17,7 @@ from envdoctor.loader.loaded import FailureKind, LoadedObject, LoadFailure, Load
 from envdoctor.loader.torch_import import TorchImport
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.loading.demangle import demangle
+from envdoctor.probes.loading.own_code import Opening, OwnCode
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.owners import Owners
@@ -22,10 +27,7 @@ UNLOADABLE = ("cannot be loaded", "wrong ELF class", "wrong machine")
 """Kinds of failures of which the file itself is the reason."""
 _HOLDERS = 3
 _MAXIMUM_SEARCHED = 400
-_MAXIMUM_SOURCE = 256 * 1024
-_MAXIMUM_SOURCES = 200
-# How packages open NVIDIA's wheels before their own modules: cuda.pathfinder, RAPIDS' load_library(), by folder.
-_PRELOADERS = (b"load_nvidia_dynamic_lib", b"load_library()", b"preload_dlls", b"_preload_librar")
+_MAXIMUM_STATED = 64 * 1024
 
 
 @frozen
@@ -73,6 +75,19 @@ class Fault:
     """Files of the environment that do have the symbol, or the name."""
     preloader: str
     """A Python file of the same package that seems to open what is missing beforehand; empty for none."""
+    links: bool = False
+    """It is linked against torch or NVIDIA's libraries."""
+    missing: tuple[str, ...] = ()
+    """Every file name that the object misses, itself or through what it needs; `name` is the first of them."""
+    unlinked: str = ""
+    """A file in a searched folder whose DT_SONAME is the wanted name and that has the version, without a link of that
+    name; relative to the prefix when inside it; empty for none."""
+    opening: Opening = ""
+    """What the distribution's own Python code does with the file."""
+    family: str = ""
+    """Its path with a # for every number, where several files differ in numbers alone and none of them loads."""
+    stated_build: str = ""
+    """What a file beside it says that it was built for ("torch 2.10.0+cu128"); empty for nothing."""
 
 
 class FaultMaker:
@@ -85,6 +100,7 @@ class FaultMaker:
         self._owners = owners
         self._objects = objects
         self._lib = f"{reading.fact(TorchBuild).folder}/lib"
+        self._code: dict[int, OwnCode] = {}
 
     def of_import(self, at: int, played: TorchImport) -> Fault:
         """Return the fault of the failure at that place of `import torch`."""
@@ -96,7 +112,52 @@ class FaultMaker:
     def of_object(self, path: str, result: LoadResult, *, module: bool) -> Fault:
         """Return the fault of an object that does not open; `result` comes from a tolerant loader."""
         assert result.failure is not None  # noqa: S101 - the caller chose the failed ones
-        return self._fault(path, result.failure, (*result.scope, *result.opened), module=module)
+        made = self._fault(path, result.failure, (*result.scope, *result.opened), module=module)
+        code = self._own_code(path)
+        return replace(
+            made,
+            missing=tuple(failure.name for failure in result.missing if failure.kind == "not found"),
+            opening=code.opening(os.path.normpath(path)) if code else "",
+            stated_build=_stated_build(path),
+        )
+
+    def demanded(self) -> Iterator[Fault]:
+        """Yield a fault for each library that some distribution's import opens by name, and that is not found."""
+        major = self._reading.fact(TorchBuild).cuda_major
+        for at, item in enumerate(self._reading.fact(Distributions).items):
+            opener = OPENERS.get(item.name)
+            if opener is None or not major or item.shadowed:
+                continue
+            path = f"{item.site}/{opener.file}"
+            for name in OwnCode(self._reading, at).named_in_calls(opener.file, opener.call):
+                if not self._in_toolkit(name) and not self._in_wheels(item.site, name):
+                    failure = LoadFailure(
+                        kind="not found",
+                        name=soname_of(name, major),
+                        requester=None,
+                        message=opener.message.format(name=name),
+                    )
+                    yield replace(self._fault(path, failure, (), module=True), opening="at import")
+
+    def _in_toolkit(self, name: str) -> bool:
+        environ = self._reading.host.environ
+        variables = (f"{name.upper()}_HOME", f"{name.upper()}_PATH", "CUDA_HOME", "CUDA_PATH")
+        roots = [
+            *filter(None, map(environ.get, variables)),
+            f"{self._reading.host.root}/usr/local/cuda".replace("//", "/"),
+        ]
+        folders = [f"{root}/{inside}" for root in roots for inside in ("lib64", "lib", "targets/x86_64-linux/lib")]
+        folders += [*filter(None, environ.get("LD_LIBRARY_PATH", "").split(":"))]
+        return any(found.startswith(f"lib{name}.so") for folder in folders for found in self._disk.names(folder))
+
+    def _in_wheels(self, site: str, name: str) -> bool:
+        folders = (f"cu13/{name}/lib", "cu13/lib", f"{name}/lib", f"cuda_{name}/lib")
+        start = {"cu13/lib": f"lib{name}"}
+        return any(
+            found.startswith(start.get(folder, "lib")) and ".so." in found
+            for folder in folders
+            for found in self._disk.names(f"{site}/nvidia/{folder}")
+        )
 
     def torch_abi(self) -> str:
         """Return the std::string that torch was compiled with, told by libc10.so's symbols."""
@@ -142,6 +203,7 @@ class FaultMaker:
             provider_offers=_newest_like(name, lacking) if failure.kind == "version not found" else "",
             has_it=tuple(self._holders(failure, lacking, requester)),
             preloader=self._preloader(path, failure) if failure.kind == "not found" and path else "",
+            unlinked=self._owners.relative(self._unlinked(failure, lacking)),
         )
 
     def _provider(self, failure: LoadFailure, requester: str, mapped: Sequence[LoadedObject]) -> LoadedObject | None:
@@ -225,23 +287,49 @@ class FaultMaker:
             return [path for path in everywhere if ".so" in path and stem_of(path.rpartition("/")[2]) in stems]
         return [*torch, *self._objects][:_MAXIMUM_SEARCHED]
 
+    def _own_code(self, path: str) -> OwnCode | None:
+        """Return the Python code of the distribution that a file belongs to."""
+        at = index(self._reading).owners.get(os.path.normpath(path))
+        if at is None:
+            return None
+        if at not in self._code:
+            self._code[at] = OwnCode(self._reading, at)
+        return self._code[at]
+
     def _preloader(self, path: str, failure: LoadFailure) -> str:
         """Return a Python file of the object's own distribution that mentions the missing library."""
-        owner = index(self._reading).owners.get(os.path.normpath(path))
-        stem = stem_of(failure.name)
-        needles = (stem.encode(), f'"{stem.removeprefix("lib")}"'.encode(), *_PRELOADERS)
-        rows = index(self._reading).rows.get(owner, []) if owner is not None else []
-        site = "" if owner is None else self._reading.fact(Distributions).items[owner].site
-        sources = [row[0] for row in rows if row[0].endswith(".py")]
-        sources.sort(key=lambda name: (name.count("/"), not name.endswith("__init__.py")))
-        for name in sources[:_MAXIMUM_SOURCES]:
-            try:
-                text = read_prefix(f"{site}/{name}", _MAXIMUM_SOURCE)
-            except OSError:
-                continue
-            if any(needle in text for needle in needles):
-                return self._owners.relative(f"{site}/{name}")
+        code = self._own_code(path)
+        return self._owners.relative(code.preloader(failure.name)) if code else ""
+
+    def _unlinked(self, failure: LoadFailure, lacking: LoadedObject | None) -> str:
+        """Return a file of the wanted soname that lies in a searched folder under its full name alone."""
+        wanted = lacking.soname if lacking else failure.name if failure.kind == "not found" else None
+        if not wanted or "/" in wanted:
+            return ""
+        tried = lacking.tried if lacking else failure.tried
+        for folder in dict.fromkeys(attempt.directory for attempt in tried if attempt.via != "ld.so.cache"):
+            for name in self._disk.names(folder):
+                path = f"{folder.rstrip('/')}/{name}"
+                if name.startswith(f"{wanted}.") and self._is_named(path, wanted, failure):
+                    return path
         return ""
+
+    def _is_named(self, path: str, soname: str, failure: LoadFailure) -> bool:
+        try:
+            elf = self._disk.elf(path)
+        except ElfError:
+            return False
+        return elf.soname == soname and (failure.kind == "not found" or failure.version in (elf.defines or ()))
+
+
+def _stated_build(path: str) -> str:
+    """Return what xformers' cpp_lib.json, written by its setup.py beside the extension, says of the build's torch."""
+    try:
+        document = json.loads(read_prefix(f"{path.rpartition('/')[0]}/cpp_lib.json", _MAXIMUM_STATED))
+        version = document["version"]["torch"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return ""
+    return f"torch {version}" if isinstance(version, str) else ""
 
 
 def _defines(path: str, failure: LoadFailure) -> bool:

@@ -20,7 +20,7 @@ from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.records import index
 from envdoctor.probes.venv.search_path import SearchPath
 
-_FORMAT = 7
+_FORMAT = 8
 """Raise it when what is found in the same files changes: memos of another format are made anew."""
 
 

@@ -1,4 +1,4 @@
-"""Which extension modules were compiled with numpy 1's headers, which numpy 2 refuses.
+"""Which extension modules, and libraries behind them, were compiled with numpy 1's headers, which numpy 2 refuses.
 
 numpy's headers put a function into every module that uses its C interface, which compares versions when the module is
 imported; the words it would say differ between numpy 1 (_import_array of numpy/core/code_generators/generate_numpy_api)
@@ -7,7 +7,7 @@ and numpy 2. A module compiled with numpy 2's headers runs with numpy 1 too.
 
 import mmap
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from envdoctor.elf.image import open_regular
 from envdoctor.facts.context import Reading
@@ -19,30 +19,37 @@ from envdoctor.standards.need import parse_need
 _OF_NUMPY_1 = b"module compiled against API version 0x%x but this version of numpy is 0x%x"
 _OF_NUMPY_2 = b"module was compiled against NumPy C-API version"
 _MAXIMUM = 256 * 1024 * 1024
+# Its metadata does not name numpy, which libtorch_python.so uses where it is installed.
+_TORCH = "torch"
 
 
 @frozen
 class NumpyUser:
-    """An extension module compiled with numpy 1's headers."""
+    """An extension module, or a library that one uses, compiled with numpy 1's headers."""
 
     path: str
     """Relative to the prefix."""
     owner: str
     owner_version: str
+    module: bool = True
+    """True for what Python imports, which then raises; False for a library, whose first use of an array fails."""
 
 
-def compiled_for_numpy_1(reading: Reading, modules: Iterable[str], owners: Owners) -> Iterator[NumpyUser]:
-    """Yield those among the modules of distributions that require numpy; nothing unless numpy is 2 or newer."""
+def compiled_for_numpy_1(reading: Reading, paths: Mapping[str, bool], owners: Owners) -> Iterator[NumpyUser]:
+    """Yield those among the files of torch and of distributions that require numpy; nothing unless numpy is 2 or newer.
+
+    `paths` has an absolute path -> whether it is an extension module.
+    """
     installed = reading.fact(Distributions)
     numpy = installed.active("numpy")
     major = numpy.version.partition(".")[0] if numpy else ""
     if not major.isdecimal() or int(major) < 2:
         return
-    askers = {item.name for item in installed.items if _requires_numpy(item.requires)}
-    for path in modules:
+    askers = {item.name for item in installed.items if _requires_numpy(item.requires)} | {_TORCH}
+    for path, module in paths.items():
         owner = owners.of(path)
         if owner is not None and owner.name in askers and _is_for_numpy_1(path):
-            yield NumpyUser(path=owners.relative(path), owner=owner.name, owner_version=owner.version)
+            yield NumpyUser(path=owners.relative(path), owner=owner.name, owner_version=owner.version, module=module)
 
 
 def _requires_numpy(lines: Iterable[str]) -> bool:

@@ -7,12 +7,12 @@ changes, so that the next check costs a stat for each.
 
 import re
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from envdoctor.catalog.cudalibs import majors_of
 from envdoctor.elf.reader import ElfObject
-from envdoctor.elf.symbols import SymbolTable
 from envdoctor.errors import ElfError, ProbeError
 from envdoctor.facts.context import Reading
 from envdoctor.loader.binding import Binder
@@ -167,22 +167,24 @@ class _Opening:
             fork.tolerant = True
             result = fork.open(path)
             if result.failure is not None:
-                faults.append(maker.of_object(path, result, module=self._is_module(path)))
+                made = maker.of_object(path, result, module=self._is_module(path))
+                faults.append(replace(made, links=path in objects and _links(objects[path])))
             elif self.roots.library_path and any(item.found_via == "LD_LIBRARY_PATH" for item in result.opened):
                 if not plain:
                     plain.append(self._start(replace(self.roots, library_path=()), None)[1])
                 reached += self._by_variable(path, plain[0])
+        faults += maker.demanded()
         return Symbols(
             looked=True,
             reason="",
             objects=opened,
             left_out=self.left_out,
             torch_abi=maker.torch_abi(),
-            faults=tuple(_without_variants(faults, [self.owners.relative(path) for path in chosen])),
+            faults=tuple(_by_family(faults, [self.owners.relative(path) for path in chosen])),
             cuda_users=tuple(self._cuda_users(objects)),
             by_variable=tuple(reached),
             unreadable=(*self.unreadable, *self.binder.unreadable.values()),
-            numpy_1=tuple(compiled_for_numpy_1(self.reading, filter(self._is_module, objects), self.owners)),
+            numpy_1=tuple(compiled_for_numpy_1(self.reading, self._for_python(objects), self.owners)),
         )
 
     def _start(self, roots: SearchRoots, binder: Binder | None) -> tuple[TorchImport | None, Loader]:
@@ -213,15 +215,33 @@ class _Opening:
         return self.modules[path]
 
     def _imported(self, path: str) -> bool:
+        """Tell what Python imports by its init function (PEP 489): kernels and operators are `.so` files too."""
         name = path.rpartition("/")[2]
-        if not importable(name, self.python):
+        identity = self.disk.identity(path)
+        if identity is None or not importable(name, self.python):
             return False
-        # Of what is called like a library only the init function tells that Python imports it: triton._C.libtriton.
-        return not name.startswith("lib") or _defines(path, f"PyInit_{name.partition('.')[0]}")
+        try:
+            self.disk.elf(path)
+        except ElfError:
+            # The loader refuses it; that Python asks it to is told by its name alone.
+            return is_tagged(name, self.python)
+        table = self.binder.symbols(path, identity)
+        return table is not None and table.defines(f"PyInit_{name.partition('.')[0]}")
 
     def _is_opened(self, path: str, elf: ElfObject) -> bool:
         # NVIDIA's own plugins (MPI, UCX, InfiniBand) are opened where their counterpart is installed, else never.
-        return not self._of_nvidia(path) and (self._is_module(path) or _links(elf))
+        name = path.rpartition("/")[2]
+        named = importable(name, self.python) and (not name.startswith("lib") or self._is_module(path))
+        return (named or _links(elf)) and not self._of_nvidia(path)
+
+    def _for_python(self, objects: Iterable[str]) -> dict[str, bool]:
+        """Return the extension modules, and the libraries that are the Python side of others by their names."""
+        torch = self.reading.fact(TorchBuild).folder
+        libraries = [path for path in objects if "_python" in path.rpartition("/")[2] and not self._is_module(path)]
+        return {
+            **{path: True for path in objects if self._is_module(path)},
+            **dict.fromkeys([*libraries, *([f"{torch}/lib/libtorch_python.so"] if torch else [])], False),
+        }
 
     def _of_nvidia(self, path: str) -> bool:
         return "-packages/nvidia/" in self.owners.relative(path)
@@ -246,37 +266,44 @@ class _Opening:
         return next((self.owners.relative(path) for path in found if self.disk.identity(path)), "")
 
     def _cuda_users(self, objects: dict[str, ElfObject]) -> Iterator[CudaUser]:
+        torchs = self.reading.fact(TorchBuild).cuda_major
         for path, elf in objects.items():
-            telling = tuple(name for name in elf.needed if len(majors_of(name)) == 1)
-            majors = {majors_of(name)[0] for name in telling}
+            telling = {name: majors for name in elf.needed if (majors := majors_of(name))}
+            possible = set.intersection(*map(set, telling.values())) if telling else set()
             owner = self.owners.of(path)
-            if len(majors) == 1 and owner is not None and not self._of_nvidia(path):
-                yield CudaUser(
-                    path=self.owners.relative(path),
-                    owner=owner.name,
-                    owner_version=owner.version,
-                    major=majors.pop(),
-                    needed=telling,
-                    links_torch=any(_LINKS_TORCH.match(name) for name in elf.needed),
-                    module=self._is_module(path),
-                )
+            # libcusparse.so.12 is of CUDA 12 and 13: it tells a major only where torch's is neither.
+            if owner is None or self._of_nvidia(path) or not possible or (len(possible) > 1 and torchs in possible):
+                continue
+            yield CudaUser(
+                path=self.owners.relative(path),
+                owner=owner.name,
+                owner_version=owner.version,
+                major=max(possible),
+                needed=tuple(name for name, majors in telling.items() if len(majors) == 1 or torchs not in majors),
+                links_torch=any(_LINKS_TORCH.match(name) for name in elf.needed),
+                module=self._is_module(path),
+            )
 
 
-def _defines(path: str, symbol: str) -> bool:
-    try:
-        return SymbolTable(path).defines(symbol)
-    except ElfError:
-        return False
-
-
-def _without_variants(faults: list[Fault], opened: list[str]) -> Iterator[Fault]:
-    """Leave out one of several builds of the same thing, of which another opens.
+def _by_family(faults: list[Fault], opened: list[str]) -> Iterator[Fault]:
+    """Leave out one of several builds of the same thing, of which another opens; name the family where none does.
 
     bitsandbytes brings a library for each CUDA version, torchcodec one for each FFmpeg, and each opens what fits.
     """
     failed = {fault.path for fault in faults}
-    fine = {_DIGITS.sub("#", path) for path in opened if path not in failed}
-    return (fault for fault in faults if not fault.path or _DIGITS.sub("#", fault.path) not in fine)
+    fine = {_family(path) for path in opened if path not in failed}
+    sizes = Counter(map(_family, failed))
+    for fault in faults:
+        family = _family(fault.path)
+        if not fault.path:
+            yield fault
+        elif family not in fine:
+            yield replace(fault, family=family if sizes[family] > 1 else "")
+
+
+def _family(path: str) -> str:
+    """Return a path with a # for every number in it, which is what builds of one thing differ in."""
+    return _DIGITS.sub("#", path)
 
 
 def _links(elf: ElfObject) -> bool:

@@ -47,6 +47,7 @@ def test_br04_no_search_path_leads_there(tmp_path: Path, host: Host) -> None:
     (finding,) = verdict.findings
     assert finding.evidence == (
         f"libnvrtc.so.13 lies at {NVRTC} (nvidia-cuda-nvrtc 13.0.88), where none of its search paths leads",
+        "importing fvdb-core opens it, and lets the error through",
     )
     full = venv.site_packages / NVRTC
     # The trap is LD_LIBRARY_PATH in the launch script.
@@ -54,7 +55,7 @@ def test_br04_no_search_path_leads_there(tmp_path: Path, host: Host) -> None:
     assert finding.remediation.text == (
         f"Import torch (2.9 or newer, a CUDA 13 build) before fvdb-core, or open the library first: "
         f'ctypes.CDLL("{full}", mode=ctypes.RTLD_GLOBAL). A build of fvdb-core whose RUNPATH leads there needs '
-        "neither. Do not put the folder on LD_LIBRARY_PATH"
+        "no such step. Do not put the folder on LD_LIBRARY_PATH"
     )
     preload = f'import ctypes; ctypes.CDLL("{full}", mode=ctypes.RTLD_GLOBAL); import fvdb'
     assert real_error(venv, preload, host) == ""

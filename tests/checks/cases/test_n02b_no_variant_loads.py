@@ -1,0 +1,59 @@
+"""One of several builds must load, and none does: torchcodec without FFmpeg."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from tests.factories.make_cuda import host_without_cache, make_linked_torch, object_bytes, real_error
+from tests.factories.make_elf import make_shared
+from tests.factories.make_venv import make_venv
+from tests.factories.make_wheel import make_wheel
+from tests.factories.patient import outline, verdict_of
+
+TITLE = "torchcodec 0.11.1 needs FFmpeg 6 to 8, and none of its 3 builds can be loaded here"
+INIT = """
+import ctypes, os, torch
+errors = []
+for v in (8, 7, 6):
+    try:
+        ctypes.CDLL(os.path.join(os.path.dirname(__file__), f"libtorchcodec_core{v}.so"))
+        break
+    except OSError as x:
+        errors.append(f"FFmpeg version {v}: {x}")
+else:
+    raise RuntimeError("Could not load libtorchcodec. " + "; ".join(errors))
+"""
+
+
+def test_n02b_no_build_loads_until_one_does(tmp_path: Path) -> None:
+    wheels = tmp_path / "wheels"
+    files: dict[str, bytes | str] = {"torchcodec/__init__.py": INIT}
+    for release in (6, 7, 8):
+        core, ops = f"libtorchcodec_core{release}.so", f"libtorchcodec_custom_ops{release}.so"
+        needs: dict[str, tuple[str, ...]] = {"libc10.so": (), f"libavutil.so.{release + 52}": ("av_x",)}
+        files[f"torchcodec/{core}"] = object_bytes(core, stubs=needs)
+        files[f"torchcodec/{ops}"] = object_bytes(ops, stubs={core: (), "libc10.so": ()})
+    venv = make_venv(
+        tmp_path / "venv",
+        make_linked_torch(wheels, "2.11.0+cu128", "12.8", needs={}),
+        make_wheel(wheels, "torchcodec", "0.11.1", files=files),
+    )
+    host = host_without_cache(tmp_path / "home")
+    missing = "cannot open shared object file: No such file or directory"
+    assert real_error(venv, "import torchcodec", host) == (
+        f"RuntimeError: Could not load libtorchcodec. FFmpeg version 8: libavutil.so.60: {missing}; FFmpeg version 7: "
+        f"libavutil.so.59: {missing}; FFmpeg version 6: libavutil.so.58: {missing}"
+    )
+    verdict = verdict_of(venv.prefix, host)
+    assert outline(verdict, tmp_path) == [f"warning ED307 {TITLE}"]
+    assert verdict.findings[0].evidence == tuple(
+        f"torchcodec/libtorchcodec_core{release}.so: libavutil.so.{release + 52}: {missing}" for release in (6, 7, 8)
+    )
+    # The trap is the message's third line, which blames the version of torch.
+    assert verdict.findings[0].remediation.text == (
+        "If torchcodec is used, install FFmpeg (Debian and Ubuntu: apt-get install ffmpeg); the others may stay missing"
+    )
+
+    ffmpeg = make_shared(tmp_path / "ffmpeg/libavutil.so.59", exports=["av_x"])
+    there = replace(host, environ={**host.environ, "LD_LIBRARY_PATH": str(ffmpeg.parent)})
+    assert real_error(venv, "import torchcodec", there) == ""
+    assert [item.code for item in verdict_of(venv.prefix, there).findings if item.code == "ED307"] == []
