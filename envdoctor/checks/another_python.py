@@ -24,7 +24,7 @@ from envdoctor.analysis.context import Case
 from envdoctor.analysis.remedies import reinstall_command, restore_or
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
-from envdoctor.probes.loading.extension_modules import ExtensionModules, ForeignExtension, Witness, any_fits
+from envdoctor.probes.loading.extension_modules import ExtensionModules, ForeignExtension, Witness
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.standards.need import meets
@@ -38,14 +38,15 @@ _SHOWN = 6
 def run(case: Case) -> Iterator[Finding]:
     """Yield one finding for all distributions that cannot work, another for those that ask for another Python."""
     python = case.facts[Interpreter]
+    extensions = case.facts[ExtensionModules]
     foreign: dict[str, list[ForeignExtension]] = {}
-    for extension in case.facts[ExtensionModules].foreign:
+    for extension in extensions.foreign:
         foreign.setdefault(extension.owner, []).append(extension)
     # A base interpreter's folders are its own affair, and conda's and Debian's distributions carry no tags.
     items = [item for item in case.facts[Distributions].items if not item.shadowed and item.origin == "site-packages"]
-    of_wheel = [item for item in items if item.name in foreign and item.tags and any_fits(item.tags, python)]
+    of_wheel = [item for item in items if item.name in foreign and item.tags and item.name not in extensions.unfit]
     partly = [item for item in of_wheel if foreign[item.name][0].beside]
-    said = {witness.owner: witness for witness in case.facts[ExtensionModules].witnesses}
+    said = {witness.owner: witness for witness in extensions.witnesses}
     of_machine = {name for name, witness in said.items() if witness.kind == "machine"}
     unfit = [item for item in items if item.name in foreign or item.name in of_machine]
     unfit = [item for item in unfit if item not in partly]

@@ -62,6 +62,8 @@ class ExtensionModules:
     """How many carry a tag."""
     foreign: tuple[ForeignExtension, ...]
     """Those with a foreign tag and no sibling that fits; a wheel may bring one file for each Python."""
+    unfit: tuple[str, ...] = ()
+    """Distributions none of whose wheel's tags fits this interpreter."""
     witnesses: tuple[Witness, ...] = ()
     """One at most for each distribution whose tags do not fit."""
 
@@ -87,7 +89,12 @@ def probe(reading: Reading) -> ExtensionModules:
             ]
     odd = [at for at in index(reading).rows if items[at].tags and not any_fits(items[at].tags, python)]
     witnesses = (_witness(items[at].name, items[at].site, index(reading).rows[at], python) for at in odd)
-    return ExtensionModules(tagged=tagged, foreign=tuple(foreign), witnesses=tuple(filter(None, witnesses)))
+    return ExtensionModules(
+        tagged=tagged,
+        foreign=tuple(foreign),
+        unfit=tuple(items[at].name for at in odd),
+        witnesses=tuple(filter(None, witnesses)),
+    )
 
 
 def _may_be_module(path: str) -> bool:

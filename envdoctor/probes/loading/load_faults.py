@@ -5,8 +5,6 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from envdoctor.catalog.cudalibs import soname_of
-from envdoctor.catalog.opened_at_import import OPENERS
 from envdoctor.catalog.symbol_families import is_torch_symbol, library_stems, stem_of
 from envdoctor.elf.symbols import SymbolTable
 from envdoctor.errors import ElfError
@@ -19,7 +17,6 @@ from envdoctor.model.frozen import frozen
 from envdoctor.probes.loading.demangle import demangle
 from envdoctor.probes.loading.own_code import Opening, OwnCode
 from envdoctor.probes.loading.torch_build import TorchBuild
-from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.owners import Owners
 from envdoctor.probes.venv.records import index
 
@@ -121,43 +118,9 @@ class FaultMaker:
             stated_build=_stated_build(path),
         )
 
-    def demanded(self) -> Iterator[Fault]:
-        """Yield a fault for each library that some distribution's import opens by name, and that is not found."""
-        major = self._reading.fact(TorchBuild).cuda_major
-        for at, item in enumerate(self._reading.fact(Distributions).items):
-            opener = OPENERS.get(item.name)
-            if opener is None or not major or item.shadowed:
-                continue
-            path = f"{item.site}/{opener.file}"
-            for name in OwnCode(self._reading, at).named_in_calls(opener.file, opener.call):
-                if not self._in_toolkit(name) and not self._in_wheels(item.site, name):
-                    failure = LoadFailure(
-                        kind="not found",
-                        name=soname_of(name, major),
-                        requester=None,
-                        message=opener.message.format(name=name),
-                    )
-                    yield replace(self._fault(path, failure, (), module=True), opening="at import")
-
-    def _in_toolkit(self, name: str) -> bool:
-        environ = self._reading.host.environ
-        variables = (f"{name.upper()}_HOME", f"{name.upper()}_PATH", "CUDA_HOME", "CUDA_PATH")
-        roots = [
-            *filter(None, map(environ.get, variables)),
-            f"{self._reading.host.root}/usr/local/cuda".replace("//", "/"),
-        ]
-        folders = [f"{root}/{inside}" for root in roots for inside in ("lib64", "lib", "targets/x86_64-linux/lib")]
-        folders += [*filter(None, environ.get("LD_LIBRARY_PATH", "").split(":"))]
-        return any(found.startswith(f"lib{name}.so") for folder in folders for found in self._disk.names(folder))
-
-    def _in_wheels(self, site: str, name: str) -> bool:
-        folders = (f"cu13/{name}/lib", "cu13/lib", f"{name}/lib", f"cuda_{name}/lib")
-        start = {"cu13/lib": f"lib{name}"}
-        return any(
-            found.startswith(start.get(folder, "lib")) and ".so." in found
-            for folder in folders
-            for found in self._disk.names(f"{site}/nvidia/{folder}")
-        )
+    def of_opener(self, path: str, failure: LoadFailure) -> Fault:
+        """Return the fault of a Python file that opens a library by name when it is imported, and raises."""
+        return replace(self._fault(path, failure, (), module=True), opening="at import")
 
     def torch_abi(self) -> str:
         """Return the std::string that torch was compiled with, told by libc10.so's symbols."""

@@ -25,6 +25,7 @@ from envdoctor.probes.loading.extension_modules import importable, is_tagged
 from envdoctor.probes.loading.load_faults import Fault, FaultMaker
 from envdoctor.probes.loading.loader import decided_by, loader_memo, loader_roots, read_beside, torch_target
 from envdoctor.probes.loading.numpy_abi import NumpyUser, compiled_for_numpy_1
+from envdoctor.probes.loading.opened_by_name import not_found
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.owners import Owners
@@ -173,7 +174,7 @@ class _Opening:
                 if not plain:
                     plain.append(self._start(replace(self.roots, library_path=()), None)[1])
                 reached += self._by_variable(path, plain[0])
-        faults += maker.demanded()
+        faults += not_found(self.reading, self.disk, maker)
         return Symbols(
             looked=True,
             reason="",
