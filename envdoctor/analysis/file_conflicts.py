@@ -58,7 +58,7 @@ def contests(case: Case) -> list[Contest]:
     """Return one contest for each set of owners whose RECORDs disagree on some bytes."""
     groups: dict[tuple[tuple[str, str], ...], list[Contested]] = {}
     for item in case.facts[InstalledFiles].contested:
-        if _incidental(site_relative(item.path)):
+        if item.namespace or _incidental(site_relative(item.path)):
             continue
         owners = tuple(sorted({(claim.owner, claim.version) for claim in item.claims}))
         if len({name for name, _ in owners}) > 1:
@@ -70,7 +70,7 @@ def contests(case: Case) -> list[Contest]:
         if not wanted and MAINTAINED.get(module) in dict(owners):
             wanted, told_by = MAINTAINED[module], "the only one of them that is maintained"
         found.append(Contest(module=module, owners=owners, paths=tuple(paths), wanted=wanted, told_by=told_by))
-    unwanted = {name for contest in found if contest.wanted for name in contest.unwanted}
+    unwanted = {name for contest in found for name in contest.unwanted}
     required = required_by_others(case, unwanted) if unwanted else {}
     return [
         replace(contest, required=tuple((name, required[name]) for name in contest.unwanted if name in required))

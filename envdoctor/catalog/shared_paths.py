@@ -36,6 +36,11 @@ SHARED_FILES: dict[str, tuple[str, ...]] = {
 """File below site-packages -> the distributions that write it."""
 
 
+NAMESPACES = frozenset({"nvidia", "google", "azure", "mpl_toolkits", "sphinxcontrib", "zope"})
+"""Folders that belong to no one distribution: each of their wheels brings an `__init__.py` that is empty or extends
+`__path__` (nvidia-nvimgcodec-cu13 0.9's has a licence and pkgutil.extend_path, NVIDIA's CUDA wheels' is empty)."""
+
+
 MAINTAINED: dict[str, str] = {"pynvml": "nvidia-ml-py"}
 """Module -> the one of its writers that is still maintained (nvitop issue 44: the others are forks or empty shims)."""
 

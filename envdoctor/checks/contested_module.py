@@ -90,6 +90,12 @@ def _remedy(case: Case, contest: Contest) -> Remediation:
             "your own that imports it would get the wrong one",
             safe=True,
         )
+    if not contest.wanted and contest.required:
+        asked = "; ".join(f"{name} is required by {asker}" for name, asker in contest.required)
+        return Remediation(
+            text=f"{asked}: what is required stays. Reinstall by force, last, the one whose module this environment is "
+            "to use, and uninstall only what nothing requires"
+        )
     if not contest.wanted:
         names = " and ".join(name for name, _ in contest.owners)
         return Remediation(

@@ -28,6 +28,7 @@ from envdoctor.model.wording import counted
 from envdoctor.probes.loading.libraries import Libraries, Provider
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.standards.requirements import required_names
 
 CODE = "ED302"
@@ -44,13 +45,16 @@ def run(case: Case) -> Iterator[Finding]:
         item for item in case.facts[Libraries].providers if item.cuda_major and item.cuda_major != build.cuda_major
     ]
     beside = {item.path for item in foreign}
-    groups: dict[str, list[tuple[Provider, str]]] = {}
+    # A path that several distributions own is explained by that conflict; the others stay when it is fixed.
+    files = case.facts.get(InstalledFiles)
+    contested = {item.path for item in files.contested} if files else set()
+    groups: dict[tuple[str, bool], list[tuple[Provider, str]]] = {}
     for item in foreign:
         # What another library of that major brought in, or torch's preload list, serves nothing of torch by that.
         asker = item.asked_by or ("" if item.needed_by in beside else item.needed_by)
         if asker:
-            groups.setdefault(item.cuda_major, []).append((item, asker))
-    for major, items in groups.items():
+            groups.setdefault((item.cuda_major, item.path in contested), []).append((item, asker))
+    for (major, _), items in groups.items():
         yield _finding(case, major, items, build)
 
 

@@ -67,9 +67,9 @@ def evidence(case: Case, item: Unresolved) -> Iterator[str]:
     if not item.needed_by:
         yield "opened by torch's preload list"
     elif item.by_name:
-        yield f"opened by {item.needed_by} by its name (dlopen)"
+        yield f"opened by {site_relative(item.needed_by)} by its name (dlopen)"
     else:
-        yield f"needed by {item.needed_by} (DT_NEEDED)"
+        yield f"needed by {site_relative(item.needed_by)} (DT_NEEDED)"
     if item.searched:
         yield f"looked for in {len(item.searched)} folders, first {item.searched[0]}"
     if item.lies_at:

@@ -16,6 +16,7 @@ from envdoctor.checks import (
     missing_toolchain,
     nvml_failed,
     old_forward_compat,
+    stub_libcuda,
 )
 from envdoctor.model.profile import CompileWanted, GpuWanted
 from envdoctor.probes.caches.compile_caches import CompileCaches
@@ -244,15 +245,25 @@ def test_finds_ed703_an_older_compatibility_library() -> None:
     assert finding.remediation.commands == ()
 
 
+def test_finds_ed703_a_driver_in_the_image_unless_nvml_tells_the_mismatch() -> None:
+    driver = gpus(libcuda="/usr/lib/x86_64-linux-gnu/libcuda.so.1", libcuda_version="570.86.10")
+    (finding,) = old_forward_compat.run(facts.case(driver, _path("/opt/mpi")))
+    assert finding.title == (
+        "libcuda.so.1 570.86.10 in /usr/lib/x86_64-linux-gnu stands in front of driver 580.159.04, which is newer"
+    )
+    assert finding.remediation.commands == ()
+    assert list(old_forward_compat.run(facts.case(replace(driver, nvml_code=18), _path("/opt/mpi")))) == []
+
+
 @pytest.mark.parametrize(
     ("path", "version", "module"),
     [
         (f"{COMPAT}/libcuda.so.1", "580.65.06", "570.86.10"),
         (f"{COMPAT}/libcuda.so.1", "580.65.06", ""),
-        ("/usr/lib/x86_64-linux-gnu/libcuda.so.1", "570.86.10", "580.65.06"),
+        ("/usr/lib/x86_64-linux-gnu/libcuda.so.1", "580.65.06", "580.65.06"),
         (f"{COMPAT}/libcuda.so.1", "", "580.65.06"),
     ],
-    ids=["as-meant", "no-module", "not-compat", "unknown-version"],
+    ids=["as-meant", "no-module", "the-drivers-own", "unknown-version"],
 )
 def test_passes_ed703(path: str, version: str, module: str) -> None:
     driver = gpus(libcuda=path, libcuda_version=version, module_version=module)
@@ -357,3 +368,24 @@ def test_finds_ed701_unless_forward_compatibility_makes_up_for_it(libcuda: str, 
     driver = gpus(module_version="570.86.10", libcuda=libcuda, libcuda_version=version)
     build = replace(facts.TORCH, version="2.11.0+cu130", cuda="13.0")
     assert len(list(driver_too_old.run(facts.case(driver, build)))) == found
+
+
+STUB = "/usr/local/cuda/lib64/stubs/libcuda.so.1"
+
+
+def test_finds_ed708_the_toolkits_stub() -> None:
+    driver = gpus(libcuda=STUB, libcuda_version="", libcuda_is_stub=True)
+    (finding,) = stub_libcuda.run(facts.case(driver))
+    assert finding.evidence == (
+        f"{STUB} is found through the loader cache or ld.so.conf",
+        "kernel module 580.159.04 is loaded, and no other libcuda.so.1 is found",
+    )
+    assert finding.remediation.text == (
+        f"Remove {STUB}, or its folder from /etc/ld.so.conf.d, and run ldconfig: the stub is for linking only"
+    )
+
+
+def test_passes_ed708_the_drivers_own_and_a_stub_without_a_driver() -> None:
+    assert list(stub_libcuda.run(facts.case(gpus()))) == []
+    alone = gpus(libcuda=STUB, libcuda_version="", libcuda_is_stub=True, module_version="")
+    assert list(stub_libcuda.run(facts.case(alone))) == []

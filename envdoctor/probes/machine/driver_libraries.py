@@ -1,4 +1,4 @@
-"""Which file of the user-space driver a process would load, and its version by its name."""
+"""Which file of the user-space driver a process would load, and what it is: by its content, not its folder's name."""
 
 import re
 from collections.abc import Iterator
@@ -6,10 +6,16 @@ from pathlib import Path
 
 from envdoctor.errors import ElfError
 from envdoctor.facts.host import Host
+from envdoctor.facts.regular_file import read_regular
 from envdoctor.loader.ldcache import read_cache
 
 # The driver names its files after itself: libcuda.so.1 -> libcuda.so.580.159.04.
-_VERSION = re.compile(r"\.so\.(\d+\.\d+(?:\.\d+)?)$")
+# WSL's is libcuda.so.1.1, and that is no driver's version.
+_VERSION = re.compile(r"\.so\.(\d{3,}\.\d+(?:\.\d+)?)$")
+# The CUDA toolkit's stub, to link against where no driver is, has 70 kB; libcuda.so.580.159.04 has 96 MB.
+_MAXIMUM_STUB = 4 * 1024 * 1024
+# WSL's libcuda is small too: it hands every call on to the one of Windows' driver.
+_OF_WSL = (b"dxcore", b"/usr/lib/wsl")
 # Where container runtimes and WSL put the driver, in case no loader cache lists it.
 _USUAL = ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/wsl/lib")
 _CACHE_FLAGS_64 = frozenset({0x0303, 0x0A03})
@@ -22,6 +28,24 @@ def locate(host: Host, soname: str) -> tuple[str, str]:
     """
     path = next((path for path in _candidates(host, soname) if path.exists()), None)
     return (str(path), version_of(path)) if path else ("", "")
+
+
+def behind(host: Host, soname: str, stub: str) -> str:
+    """Return the driver library that would be taken if `stub` were not in front of it; empty when there is none."""
+    others = (path for path in _candidates(host, soname) if path.exists() and not is_stub(str(path)))
+    return next((str(path) for path in others if str(path) != stub), "")
+
+
+def is_stub(library: str) -> bool:
+    """Tell the toolkit's stub of libcuda, which answers every call with error 34 (cuda.h: STUB_LIBRARY)."""
+    try:
+        real = Path(library).resolve()
+        if _VERSION.search(real.name) or real.stat().st_size > _MAXIMUM_STUB:
+            return False
+        data = read_regular(real, _MAXIMUM_STUB)
+    except OSError:
+        return False
+    return b"cuInit" in data and not any(word in data for word in _OF_WSL)
 
 
 def outside(host: Host, soname: str, prefix: Path) -> str:

@@ -12,7 +12,7 @@ from typing import Literal
 from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen
-from envdoctor.probes.machine.driver_libraries import locate, outside
+from envdoctor.probes.machine.driver_libraries import behind, is_stub, locate, outside
 
 NVML_TIMEOUT_SECONDS = 5.0
 # 0: the child has no pynvml. nvml.h: 9 driver not loaded, 12 library not found.
@@ -61,6 +61,10 @@ class Gpu:
     devices: tuple[Device, ...]
     pci: tuple[str, ...] = ()
     """Addresses of NVIDIA's GPUs on the PCI bus ("0000:18:00.0"); looked for only where no driver is visible."""
+    libcuda_is_stub: bool = False
+    """`libcuda` is the CUDA toolkit's stub."""
+    libcuda_behind: str = ""
+    """Where it is: the driver's own that would be taken without it; empty when there is none."""
 
     @property
     def driver_version(self) -> str:
@@ -84,6 +88,8 @@ def probe(reading: Reading) -> Gpu:
         nvml_code=0,
         devices=(),
     )
+    if libcuda and is_stub(libcuda):
+        seen = replace(seen, libcuda_is_stub=True, libcuda_behind=behind(host, "libcuda.so.1", libcuda))
     if not seen.module_version and not nvml and not (host.dev / "nvidiactl").exists():
         return replace(seen, pci=_on_pci_bus(host))
     if not reading.options.ask_nvml:

@@ -15,6 +15,7 @@ from envdoctor.probes.venv.digest_memo import DigestMemo, key_of
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.file_digests import FileDigests, Hashing
 from envdoctor.probes.venv.importers import importer_of, lone_module
+from envdoctor.probes.venv.namespaces import is_namespace
 from envdoctor.probes.venv.records import Fields, RecordIndex, index, recorded_size
 from envdoctor.probes.venv.script_options import only_options_added
 from envdoctor.probes.venv.uv_cache import UvCache
@@ -66,6 +67,8 @@ class Contested:
     told_by: ToldBy
     imported_by: str = ""
     """For a module that is one file beside the packages: a file of its owners that imports it; empty for none."""
+    namespace: bool = False
+    """An __init__.py that is empty or only extends `__path__`, for each of its owners as far as that is known."""
 
 
 @frozen
@@ -270,6 +273,7 @@ def _contested(
                 on_disk=tuple(items[at].name for at in on_disk),
                 told_by=told_by,
                 imported_by=importer.removeprefix(prefix),
+                namespace=full.endswith("/__init__.py") and is_namespace(full, [row.size for _, row in claims]),
             )
         )
     return tuple(found), equal
