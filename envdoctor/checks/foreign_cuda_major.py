@@ -91,17 +91,18 @@ def _owner(item: Provider) -> str:
 def _remedy(case: Case, items: list[Provider], build: TorchBuild) -> Remediation:
     names = " and ".join(item.soname for item in items)
     owners = sorted({item.owner for item in items if item.owner})
-    requirers = [
+    asking = [
         item.name for item in case.facts[Distributions].items if not required_names(item.requires).isdisjoint(owners)
     ]
+    # NVIDIA's own libraries of that major ask for each other; somebody else wanted them.
+    requirers = [name for name in asking if not name.startswith("nvidia-")] or asking
     text = f"let {names} come from a CUDA {build.cuda_major} distribution again"
     if not requirers:
         # Of a path that several own, an uninstall deletes what is meant too: that is the file conflict's business.
         return restore_or(case, text, [])
-    asking = ", ".join(requirers[:3])
     return restore_or(
         case,
-        f"{text}: {' and '.join(owners)} is here for {asking}. Take the build of that for CUDA {build.cuda_major} "
-        f"(jax[cuda13] instead of jax[cuda12]), or give it a venv of its own",
+        f"{text}: {' and '.join(owners)} is here for {', '.join(requirers[:3])}. Take the build of that for CUDA "
+        f"{build.cuda_major} (jax[cuda13] instead of jax[cuda12]), or give it a venv of its own",
         [],
     )

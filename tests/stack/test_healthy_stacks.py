@@ -26,6 +26,9 @@ CLEAN = {
     "torch-2.10-cu128": ("torch==2.10.0", "transformers", "datasets", "accelerate"),
     "torch-2.11-cu130": ("torch==2.11.0",),
     "torch-2.14-cu130": ("torch==2.14.1", "torchvision"),
+    "torch-2.6-cu124": ("torch==2.6.0",),
+    "torch-newest": ("torch", "torchvision"),
+    "jax-cuda13-beside-torch-newest": ("jax[cuda13]", "torch"),
     "jax-beside-torch": ("jax[cuda12]", "torch==2.10.0"),
     "tensorflow-onnxruntime": ("tensorflow-cpu", "onnxruntime-gpu"),
 }
@@ -33,6 +36,59 @@ CLEAN = {
 # are installed in one command, so that chance decides whose bytes lie there.
 VLLM = {"ED203": "import cuda.core"}
 TORCHAUDIO = ("torch==2.10.0", "torchvision", "torchaudio==2.11.0", "xformers")
+
+
+# As the index resolves them on the day: what is told of a stack, by its code, and code that fails exactly where it is
+# told. What is not named here may be a note at most.
+_MAPPED = "import torch; maps = open('/proc/self/maps').read(); "
+_OPENED = """
+import ctypes, torch, onnxruntime
+from pathlib import Path
+try:
+    ctypes.CDLL(str(Path(onnxruntime.__file__).parent / "capi/libonnxruntime_providers_cuda.so"))
+except OSError as error:
+    assert "libcuda.so.1" in str(error), error
+"""
+_DECODED = """
+import torch
+from torchcodec.decoders import AudioDecoder
+try:
+    AudioDecoder(b"")
+except Exception as error:
+    assert "Could not load libtorchcodec" not in str(error)
+"""
+_RUNTIME = """
+import glob, sys
+import cutlass.cute
+for path in glob.glob(sys.prefix + "/lib/python3*/site-packages/tokenspeed_mla/objs/*.so"):
+    cutlass.cute.runtime.load_module(path, enable_tvm_ffi=True)
+"""
+TOLD: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
+    # cuDNN looks for NVRTC in a folder that no wheel has; torch 2.6 and newer have opened it by then.
+    "torch-2.4.1": (("torch==2.4.1",), {"ED303": _MAPPED + "assert 'libnvrtc.so' in maps"}),
+    "torch-2.5.1": (("torch==2.5.1",), {"ED303": _MAPPED + "assert 'libnvrtc.so' in maps"}),
+    # Chance decides whose cuDNN and NCCL lie in the folders that both majors own (ED203).
+    "jax-cuda12-beside-torch-newest": (
+        ("jax[cuda12]", "torch"),
+        {"ED302": _MAPPED + "assert 'nvidia/cusparse/lib/libcusparse.so' not in maps", "ED203": ""},
+    ),
+    "qwen-vl-utils-decord": (("qwen-vl-utils[decord]", "torch"), {"ED104": "import decord, qwen_vl_utils"}),
+    "cupy-cuda12x-beside-torch-newest": (
+        ("cupy-cuda12x", "torch"),
+        {"ED306": "import torch, cupyx.scipy.signal", "ED307": "import torch, cupy_backends.cuda.libs.curand"},
+    ),
+    "onnxruntime-gpu-beside-torch-newest": (("onnxruntime-gpu", "torch"), {"ED307": _OPENED}),
+    "torchcodec-newest": (("torchcodec", "torch"), {"ED307": _DECODED}),
+    "xformers-newest": (
+        ("xformers", "torch"),
+        {
+            "ED306": "import torch, ctypes, xformers, pathlib; "
+            "ctypes.CDLL(str(pathlib.Path(xformers.__file__).parent / '_C.so'))"
+        },
+    ),
+    "torchao-newest": (("torchao", "torch"), {"ED104": "import torch, torchao"}),
+    "tokenspeed-mla-0.1.8": (("tokenspeed-mla==0.1.8", "torch", "numpy"), {"ED307": _RUNTIME}),
+}
 
 
 def _run(*command: str | Path, environ: dict[str, str], cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -83,6 +139,20 @@ def test_the_verdict_is_clean(tmp_path: Path, environ: dict[str, str], name: str
     assert _check(prefix, environ)["findings"] == []
     assert _check(prefix, environ, "--deep")["findings"] == []
     _note_down(name, CLEAN[name], prefix, environ)
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_what_is_told_is_what_the_interpreter_meets(tmp_path: Path, environ: dict[str, str], name: str) -> None:
+    specs, proofs = TOLD[name]
+    prefix = tmp_path / "venv"
+    _make(prefix, specs, environ)
+    _note_down(name, specs, prefix, environ)
+    found = {item["code"] for item in _check(prefix, environ)["findings"] if item["severity"] != "note"}
+    assert found <= proofs.keys()
+    for code, statement in proofs.items():
+        if statement:
+            done = _run(prefix / "bin/python", "-c", statement, environ=environ, cwd=tmp_path)
+            assert (done.returncode != 0) == (code in found), done.stderr
 
 
 def test_the_kernels_headers_tell_what_torch_lists(tmp_path: Path, environ: dict[str, str]) -> None:
