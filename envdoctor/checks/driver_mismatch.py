@@ -44,7 +44,8 @@ def run(case: Case) -> Iterator[Finding]:
         name=NAME,
         severity="error",
         confidence="high" if gpu.nvml_code == _MISMATCH else "medium",
-        title=f"the driver's kernel module is {module} and its libraries are {library}: no venv can mend that",
+        title=f"the driver's kernel module is {module} and its libraries are {library}: no change of the venv fixes "
+        "that",
         subject="driver",
         evidence=(
             f"NVML returns {gpu.nvml_code}: {gpu.reason}" if gpu.nvml_code else "NVML was not asked; told by files",
@@ -55,7 +56,7 @@ def run(case: Case) -> Iterator[Finding]:
         remediation=Remediation(
             text="Reboot the node, or stop all GPU processes and reload the modules; then hold the driver packages "
             "back from unattended upgrades"
-            + (". In a container: remove the image's own driver libraries and start it anew" if container else ""),
+            + (". In a container: remove the image's own driver libraries and restart it" if container else ""),
             commands=()
             if container
             else (

@@ -11,7 +11,7 @@ Example:
     In a container, "Unknown Error" (999) after the host's systemd reloaded: the container lost its device cgroup.
 
 Fix:
-    Depends on where: start the container with the GPUs, or anew; look at dmesg on the host.
+    Depends on where: start the container with the GPUs, or restart it; look at dmesg on the host.
 """
 
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ def run(case: Case) -> Iterator[Finding]:
 
 def _advice(gpu: Gpu, container: str) -> str:
     if container and gpu.nvml_code in (_UNKNOWN, _NO_PERMISSION):
-        return "Start the container anew: it lost access to the devices when the host reloaded its services (cgroups)"
+        return "Restart the container: it lost access to the devices when the host reloaded its services (cgroups)"
     if container and gpu.nvml_code in (_NOT_LOADED, _NOT_FOUND):
         return "Start the container with the GPUs (`--gpus all`, or the runtime class of the cluster)"
     if gpu.nvml_code == _LOST:

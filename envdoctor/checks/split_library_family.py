@@ -22,7 +22,7 @@ from envdoctor.analysis.context import Case
 from envdoctor.analysis.damage import site_relative
 from envdoctor.analysis.load_evidence import VARIABLE
 from envdoctor.analysis.remedies import without_library_folder
-from envdoctor.catalog.cudalibs import library_of
+from envdoctor.catalog.cudalibs import library_of, majors_of
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.probes.loading.libraries import Libraries, Provider
 
@@ -39,10 +39,16 @@ def run(case: Case) -> Iterator[Finding]:
         if library is not None:
             families.setdefault(library.family or library.name, []).append(item)
     for family, parts in families.items():
-        inside = [part for part in parts if part.owner]
         outside = [part for part in parts if not part.owner and part.path.startswith("/")]
-        if inside and outside:
+        # libcudart.so.12, which another package brought, is no part of what libcudart.so.13 belongs to.
+        inside = [part for part in parts if part.owner and any(_of_one_major(part, other) for other in outside)]
+        if inside:
             yield _finding(case, family, inside[0], outside)
+
+
+def _of_one_major(part: Provider, other: Provider) -> bool:
+    majors, others = majors_of(part.soname), majors_of(other.soname)
+    return not majors or not others or not set(majors).isdisjoint(others)
 
 
 def _finding(case: Case, family: str, inside: Provider, outside: list[Provider]) -> Finding:

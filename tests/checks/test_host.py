@@ -207,7 +207,8 @@ def test_finds_ed702_by_nvmls_code_and_by_files() -> None:
         (finding,) = driver_mismatch.run(facts.case(section))
         assert finding.confidence == confidence
         assert finding.title == (
-            "the driver's kernel module is 570.124.06 and its libraries are 570.133.07: no venv can mend that"
+            "the driver's kernel module is 570.124.06 and its libraries are 570.133.07: no change of the venv fixes "
+            "that"
         )
 
 
@@ -336,7 +337,7 @@ DOCKER = Platform(kernel="6.1.0", container="docker", wsl=False)
 @pytest.mark.parametrize(
     ("code", "platform", "advice"),
     [
-        (999, DOCKER, "Start the container anew: it lost access"),
+        (999, DOCKER, "Restart the container: it lost access"),
         (9, DOCKER, "Start the container with the GPUs"),
         (15, replace(DOCKER, container=""), "A GPU fell off the bus"),
         (-1, replace(DOCKER, container=""), "The driver is wedged"),

@@ -48,6 +48,28 @@ def test_finds_ed301_every_missing_library_the_first_with_the_importers_words() 
     )
 
 
+def test_finds_ed301_what_is_there_and_out_of_reach_without_the_same_file_again() -> None:
+    lies = "lib/python3.12/site-packages/nvidia/elsewhere/lib/libcudnn.so.9"
+    item = facts.unresolved("libcudnn.so.9", lies_at=lies)
+    libraries = replace(facts.LIBRARIES, import_error=CUDNN_ERROR, unresolved=(item,))
+    torch = facts.distribution("torch", "2.10.0", requires=("nvidia-cudnn-cu12==9.10.2.21",))
+
+    def remedy(version: str) -> Remediation:
+        installed = facts.distributions(torch, facts.distribution("nvidia-cudnn-cu12", version))
+        (finding,) = unresolved_library.run(facts.case(libraries, installed))
+        assert "nvidia/elsewhere/lib/libcudnn.so.9 is there, where none of those searches leads" in finding.evidence
+        return finding.remediation
+
+    install = f"uv pip install --python {facts.PREFIX}/bin/python --no-deps"
+    assert remedy("9.1.0") == Remediation(
+        text="install the nvidia-cudnn-cu12 that torch asks for", commands=(f"{install} nvidia-cudnn-cu12==9.10.2.21",)
+    )
+    assert remedy("9.10.2.21") == Remediation(
+        text="reinstall torch, whose search paths do not lead to nvidia-cudnn-cu12's folder",
+        commands=(f"{install} --reinstall-package torch torch==2.10.0",),
+    )
+
+
 def test_lost_files_explain_the_unresolved_library() -> None:
     libraries = replace(facts.LIBRARIES, import_error=CUDNN_ERROR, unresolved=(facts.unresolved("libcudnn.so.9"),))
     files = replace(

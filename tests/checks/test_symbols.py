@@ -224,6 +224,13 @@ def test_finds_ed308_a_part_from_the_system() -> None:
     )
 
 
+def test_passes_ed308_the_same_library_of_another_major() -> None:
+    """As a host's libcudart.so.13, taken by a CUDA 13 torch beside the libcudart.so.12 of jax[cuda12]."""
+    inside = facts.provider("libcudart.so.12", "nvidia-cuda-runtime-cu12", "12")
+    outside = facts.provider("libcudart.so.13", "", path="/usr/local/cuda/lib64/libcudart.so.13")
+    assert list(split_library_family.run(facts.case(replace(facts.LIBRARIES, providers=(inside, outside))))) == []
+
+
 def test_passes_ed308_parts_from_one_place() -> None:
     inside = [facts.provider(name, "nvidia-cudnn-cu12", "12") for name in PARTS]
     outside = facts.provider("libnccl.so.2", "", path="/usr/lib/libnccl.so.2")

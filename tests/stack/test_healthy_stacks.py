@@ -72,7 +72,10 @@ TOLD: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
         ("jax[cuda12]", "torch"),
         {"ED302": _MAPPED + "assert 'nvidia/cusparse/lib/libcusparse.so' not in maps", "ED203": ""},
     ),
-    "qwen-vl-utils-decord": (("qwen-vl-utils[decord]", "torch"), {"ED104": "import decord, qwen_vl_utils"}),
+    "qwen-vl-utils-decord": (
+        ("qwen-vl-utils[decord]", "torch", "torchvision"),
+        {"ED104": "import decord, qwen_vl_utils"},
+    ),
     "cupy-cuda12x-beside-torch-newest": (
         ("cupy-cuda12x", "torch"),
         {"ED306": "import torch, cupyx.scipy.signal", "ED307": "import torch, cupy_backends.cuda.libs.curand"},

@@ -102,7 +102,7 @@ class _Walk:
         folder, _, name = target.rpartition("/")
         self._stem = name.partition(".")[0]
         self._module = f"{folder}/{self._stem}".strip("/").replace("/", ".")
-        self._named = re.compile(rf"(?:^|/){re.escape(self._stem)}(?:$|\.)")
+        self._named = re.compile(rf"(?:^|[/.]){re.escape(self._stem)}(?:$|\.)")
         self._code = code
         self._files: set[tuple[str, bool]] = set()
         self.found: set[Opening] = set()

@@ -10,7 +10,7 @@ from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import make_venv
 from tests.factories.patient import commands_of, first, verdict_of
 
-TITLE = "the driver's kernel module is 570.124.06 and its libraries are 570.133.07: no venv can mend that"
+TITLE = "the driver's kernel module is 570.124.06 and its libraries are 570.133.07: no change of the venv fixes that"
 
 
 def test_br14_the_module_and_the_libraries_differ(tmp_path: Path) -> None:
