@@ -3,6 +3,7 @@
 import importlib
 import pkgutil
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
@@ -64,7 +65,7 @@ def judge(case: Case, waivers: "Iterable[Waiver]" = ()) -> Verdict:
     Raises ProfileError for a waiver of the profile that names no check: it would accept nothing.
     """
     if case.profile is not None:
-        _refuse_unknown(case.profile.name, case.profile.waivers)
+        refuse_unknown(f"profile {case.profile.name}: ", case.profile.waivers)
     findings: list[Finding] = []
     skipped: list[Skipped] = []
     areas_in_doubt: set[str] = set()
@@ -79,7 +80,13 @@ def judge(case: Case, waivers: "Iterable[Waiver]" = ()) -> Verdict:
         except Exception as error:  # noqa: BLE001 - a rule of ours that crashes must not silence all the others
             skipped.append(_crashed(check, error))
             areas_in_doubt.add(check.area)
-    accepted = [*(case.profile.waivers if case.profile else ()), *waivers]
+    today = case.facts.taken_at[:10]
+    accepted: list[Waiver] = []
+    for one in (*(case.profile.waivers if case.profile else ()), *waivers):
+        if one.expires and one.expires < today:
+            findings = [_expired(one, finding) if _waives(one, finding) else finding for finding in findings]
+        else:
+            accepted.append(one)
     waived = tuple(
         Waived(finding=finding, reason=waiver.reason)
         for finding in findings
@@ -97,11 +104,18 @@ def judge(case: Case, waivers: "Iterable[Waiver]" = ()) -> Verdict:
     )
 
 
+def _expired(waiver: "Waiver", finding: Finding) -> Finding:
+    """Return the finding with the waiver that no longer holds among its evidence."""
+    line = f"it was waived until {waiver.expires}, because: {waiver.reason}"
+    return replace(finding, evidence=(*finding.evidence, line))
+
+
 def _crashed(check: Check, error: Exception) -> Skipped:
     return Skipped(code=check.code, name=check.name, reason=internal_error(error), traceback=traceback_of(error))
 
 
-def _refuse_unknown(profile: str, waivers: "Iterable[Waiver]") -> None:
+def refuse_unknown(where: str, waivers: "Iterable[Waiver]") -> None:
+    """Raise ProfileError for a waiver that names no check: it would accept nothing."""
     known = {key: check.code for check in all_checks() for key in (check.code, check.name)}
     for at, waiver in enumerate(waivers):
         if waiver.code not in known:
@@ -110,7 +124,7 @@ def _refuse_unknown(profile: str, waivers: "Iterable[Waiver]") -> None:
             near = difflib.get_close_matches(waiver.code, known, 1)
             hint = f"did you mean {near[0]}? " if near else ""
             raise ProfileError(
-                f"profile {profile}: waivers[{at}].code: there is no check `{waiver.code}`",
+                f"{where}waivers[{at}].code: there is no check `{waiver.code}`",
                 f"{hint}`envdoctor checks` lists the codes",
             )
 

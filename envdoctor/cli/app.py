@@ -38,6 +38,7 @@ COMMANDS = {
         "diff",
         "cache",
         "gate",
+        "config",
     )
 }
 SECTIONS = {

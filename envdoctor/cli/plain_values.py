@@ -5,6 +5,7 @@ command takes. Our parameters are strings, paths, whole numbers, choices and lis
 Any other annotation is left to typer, so a command that wants more gets more and pays for it.
 """
 
+import os
 import types
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,12 +30,26 @@ class PlainCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: Any) -> Any:
         """Parse, and refuse a venv that is given and empty: `check "$VENV"` must not mean another environment."""
+        ctx.default_map = _configured(ctx)
         rest = super().parse_args(ctx, args)
         for name in _VENV_PARAMETERS:
             source = ctx.get_parameter_source(name)
             if source is not None and source.name == "COMMANDLINE" and ctx.params.get(name) == "":
                 raise UsageError("the venv is named by an empty text", "name a venv, or leave it out for the default")
         return rest
+
+
+def _configured(ctx: Any) -> dict[str, str]:
+    """Return what pyproject.toml says for options that are given neither here nor by a variable."""
+    wanted = {parameter.name for parameter in ctx.command.params} & {"profile", "fail_on"}
+    if not wanted or ctx.resilient_parsing:
+        return {}
+    from envdoctor.documents.project_config import load
+
+    found = load(Path.cwd())
+    if os.environ.get("ENVDOCTOR_PROFILE") == "":
+        wanted -= {"profile"}  # set and empty: no profile, whatever the file says
+    return {name: value for name in wanted if (value := getattr(found, name))}
 
 
 class PlainGroup(TyperGroup):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from envdoctor.doctor import examine
 from envdoctor.doctor.heading import heading
+from envdoctor.documents.project_config import load
 from envdoctor.errors import TargetError, UsageError
 from envdoctor.facts.context import Options, Reading
 from envdoctor.facts.host import Host
@@ -45,6 +46,8 @@ class Workspace:
     ) -> "Workspace":
         """Return the workspace of a command line. Raises ProfileError; the venv is looked for when it is asked for."""
         host = host or Host.current()
+        if not venv and target is None and not host.environ.get("VIRTUAL_ENV"):
+            venv = load(host.cwd).venv
         return cls(host, venv, _found(profile, host) if profile else None, target)
 
     def needs_profile(self, purpose: str, command: str) -> "ProfileRef":
@@ -96,6 +99,7 @@ class Workspace:
 
         required: requirements that must be installed, whatever the profile says.
         """
+        waivers = (*waivers, *self._configured_waivers())
         if self.profile is None:
             return examine.judge(facts, ignore=waivers, required=required)
         return examine.judge(
@@ -106,6 +110,14 @@ class Workspace:
             profile_asked=self.profile.asked,
             required=required,
         )
+
+    def _configured_waivers(self) -> "tuple[Waiver, ...]":
+        configured = load(self.host.cwd)
+        if configured.waivers:
+            from envdoctor.checks.registry import refuse_unknown  # noqa: PLC0415 - loaded by now
+
+            refuse_unknown(f"{configured.path}: tool.envdoctor.", configured.waivers)
+        return configured.waivers
 
     def header(self, facts: Fingerprint) -> Header:
         """Return the heading of a report on the facts."""

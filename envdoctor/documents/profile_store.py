@@ -1,7 +1,9 @@
 """Where profiles and locks lie, and reading them."""
 
+import datetime as dt
 import hashlib
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,16 +13,17 @@ try:
 except ModuleNotFoundError:  # the trainer's venv need not hold tomli; the compiled one is 7 times faster
     import tomllib as toml  # type: ignore[no-redef]
 
-from envdoctor.errors import LockError, ProfileError
+from envdoctor.errors import EnvdoctorError, LockError, ProfileError
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.codec import CodecError, decode
-from envdoctor.model.profile import Profile
+from envdoctor.model.profile import Profile, Waiver
 from envdoctor.standards import lock as lock_model
 from envdoctor.standards.lock import Lock
 
 SCHEMA = 1
 _MAXIMUM_PROFILE = 4 * 1024 * 1024
 _MAXIMUM_LOCK = 32 * 1024 * 1024
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -122,14 +125,24 @@ def read(path: Path, asked: str = "") -> ProfileRef:
 
 def _refuse_nonsense(profile: Profile, path: Path) -> None:
     """Raise ProfileError for values of the right type that mean nothing."""
-    for at, waiver in enumerate(profile.waivers):
-        if not waiver.reason.strip():
-            raise ProfileError(f"{path}: waivers[{at}].reason: empty", f"say why {waiver.code} is accepted")
+    refuse_waivers(profile.waivers, str(path), ProfileError)
     if profile.gpu.count < 0:
         raise ProfileError(f"{path}: gpu.count: {profile.gpu.count} is no number of GPUs", "use 0 for none")
     for key, value in (("minimum", profile.driver.minimum), ("below", profile.driver.below)):
         if value and not all(part.isdecimal() for part in value.split(".")):
             raise ProfileError(f"{path}: driver.{key}: `{value}` is no driver version", "write it as 525.60.13")
+
+
+def refuse_waivers(waivers: Iterable[Waiver], where: str, kind: type[EnvdoctorError]) -> None:
+    """Raise an error of that kind for a waiver without a reason, or whose expiry is not a day."""
+    joint = ": " if where.endswith(".toml") else "."
+    for at, waiver in enumerate(waivers):
+        if not waiver.reason.strip():
+            raise kind(f"{where}{joint}waivers[{at}].reason: empty", f"say why {waiver.code} is accepted")
+        if waiver.expires and not _DAY.fullmatch(waiver.expires):
+            raise kind(
+                f"{where}{joint}waivers[{at}].expires: `{waiver.expires}` is not a day", 'write it as "2027-01-31"'
+            )
 
 
 def read_lock(path: Path) -> Lock:
@@ -156,7 +169,7 @@ def _load_pylock(text: str, path: Path) -> Lock:
     from envdoctor.standards import pylock  # noqa: PLC0415 - packaging's reader costs more than a whole check
 
     try:
-        data = _parsed(text)
+        data = parsed(text)
     except ValueError as error:
         raise LockError(f"{path}: not TOML: {error}", "correct the file, or lock again") from error
     if not pylock.is_pylock(path.name):
@@ -185,12 +198,12 @@ def _profile_bytes(path: Path) -> bytes:
 
 def _load(content: bytes, path: Path) -> dict[str, Any]:
     try:
-        return _parsed(content.decode("utf-8"))
+        return parsed(content.decode("utf-8"))
     except ValueError as error:
         raise ProfileError(f"{path}: not TOML: {error}", "correct the file") from error
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def parsed(text: str) -> dict[str, Any]:
     """Return the document; raise ValueError for what is no TOML, or is nested deeper than any parser follows."""
     try:
         return toml.loads(text)
@@ -198,9 +211,18 @@ def _parsed(text: str) -> dict[str, Any]:
         raise ValueError("it is nested too deeply") from None
 
 
+def dates_as_text(value: Any) -> Any:
+    """Return plain values with TOML's dates as text: the last day of a waiver may be written either way."""
+    if isinstance(value, list):
+        return [dates_as_text(item) for item in value]
+    if isinstance(value, dict):
+        return {key: dates_as_text(item) for key, item in value.items()}
+    return value.isoformat() if isinstance(value, dt.date) else value
+
+
 def _decode(path: Path, data: dict[str, Any]) -> Profile:
     try:
-        profile: Profile = decode(Profile, data)
+        profile: Profile = decode(Profile, {**data, "waivers": dates_as_text(data.get("waivers", []))})
     except CodecError as error:
         raise ProfileError(f"{path}: {error}", "correct the key; docs/profiles.md lists all of them") from error
     return profile

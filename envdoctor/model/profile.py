@@ -121,6 +121,8 @@ class Waiver:
     reason: str
     subject: str = ""
     """Only findings with this subject; empty for all of the code."""
+    expires: str = ""
+    """The last day on which it holds (2027-01-31); empty for always."""
 
 
 @frozen

@@ -130,6 +130,7 @@ SURFACE = {
     "profiles": ["--format (ENVDOCTOR_FORMAT)", "--json"],
     "cache": [],
     "gate": [],
+    "config": ["--format (ENVDOCTOR_FORMAT)", "--json"],
 }
 GATE_SURFACE = {"add": ["--profile/-p (ENVDOCTOR_PROFILE)"], "write": ["PATH", "--force"]}
 IMPACT_SURFACE = {
