@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterable
 
 from envdoctor.analysis.context import Case
-from envdoctor.model.finding import Remediation
+from envdoctor.model.finding import BY_HAND, Remediation
 from envdoctor.probes.machine.environment import Environment
 from envdoctor.probes.machine.platform import Platform
 from envdoctor.probes.venv.conda import Conda
@@ -100,7 +100,7 @@ def restore_or(case: Case, text: str, commands: Iterable[str]) -> Remediation:
     restore = restore_command(case)
     if restore:
         return Remediation(
-            text=f"Rebuild the profile's stack beside this one and swap it in; or, by hand: {text}",
+            text=f"Rebuild the profile's stack beside this one and swap it in{BY_HAND}{text}",
             commands=(restore,),
             safe=True,
         )
@@ -116,7 +116,7 @@ def repair_or(case: Case, text: str, commands: Iterable[str]) -> Remediation:
     if case.profile is not None or not _can_repair(case):
         return restore_or(case, text, steps)
     return Remediation(
-        text=f"Mend it on a copy, which is verified and then swapped in; or, by hand: {text}",
+        text=f"Mend it on a copy, which is verified and then swapped in{BY_HAND}{text}",
         commands=(f"envdoctor repair --venv {case.prefix}",),
         safe=True,
         by_hand=steps,

@@ -106,6 +106,7 @@ def _finding(case: Case, kind: str, extras: list[_Extra]) -> Finding:
             else "do not uninstall it by itself; rebuild the locked set beside this one",
             [],
         ),
+        symptom_of=("another-stack",),
     )
 
 

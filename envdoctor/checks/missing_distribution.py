@@ -52,4 +52,5 @@ def run(case: Case) -> Iterator[Finding]:
             case, "install the locked versions", [install_command(case, [(pin.name, pin.version) for pin in missing])]
         ),
         causes=tuple(f"dist:{pin.name}" for pin in missing),
+        symptom_of=("another-stack",),
     )

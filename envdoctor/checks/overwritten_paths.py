@@ -23,6 +23,7 @@ from envdoctor.analysis.context import Case
 from envdoctor.analysis.damage import file_tokens, site_relative
 from envdoctor.analysis.file_conflicts import Contest, contests
 from envdoctor.analysis.remedies import reinstall_command, repair_or, restore_or, uninstall_command
+from envdoctor.analysis.unmet import wanted_by_extras
 from envdoctor.model.finding import Confidence, Finding, Remediation, Severity
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.installed_files import Contested
@@ -77,7 +78,7 @@ def _finding(case: Case, pairs: Sequence[Contest], severity: Severity, confidenc
         confidence=confidence,
         title=title,
         subject=", ".join(pair.wanted or " / ".join(name for name, _ in pair.owners) for pair in pairs),
-        evidence=tuple(_evidence(pairs)),
+        evidence=(*_evidence(pairs), *_wanted_by_extras(case, pairs)),
         remediation=_remedy(case, pairs),
         causes=(
             *(token for path in paths for token in (*file_tokens(path.path), f"bytes:{path.path}")),
@@ -95,6 +96,18 @@ def _evidence(pairs: Sequence[Contest]) -> Iterator[str]:
             yield f"{site_relative(item.path)}: {_on_disk(item)}"
         if (more := len(ranked) - max(2, _SHOWN // len(pairs))) > 0:
             yield f"and {more} more paths of {' and '.join(name for name, _ in pair.owners)}"
+
+
+def _wanted_by_extras(case: Case, pairs: Sequence[Contest]) -> Iterator[str]:
+    """Yield who is left without what is to be uninstalled, by an extra: no metadata tells afterwards."""
+    by: dict[str, list[str]] = {}
+    for name, extra in wanted_by_extras(case, {name for pair in pairs for name in pair.intruders}).items():
+        by.setdefault(extra, []).append(name)
+    for extra, names in by.items():
+        yield (
+            f"{extra} asks for {', '.join(sorted(names))}: if it was installed with that extra it loses them, and no "
+            "metadata can tell; give it an environment of its own"
+        )
 
 
 def _on_disk(item: Contested) -> str:

@@ -41,4 +41,5 @@ def run(case: Case) -> Iterator[Finding]:
         evidence=(f"{python.executable}: version told by {python.version_from}",),
         remediation=restore_or(case, f"rebuild the venv with Python {wanted[0]}", []),
         causes=("python-version",),
+        symptom_of=("another-stack",),
     )

@@ -39,25 +39,31 @@ def run(case: Case) -> Iterator[Finding]:
         requirer, present = installed.active(need.requirer), installed.active(need.name)
         if requirer is None or (present is None and not need.expected):
             continue
-        specifier = _specifier(case, need)
+        specifier, path = _specifier(case, need)
+        # What one version asks for says nothing of the other ones.
+        if not path and case.facts[Companions].windows_from and present is not None:
+            continue
         if present is None:
             # A lock without it is of a stack that does not call this.
             if case.lock is None or need.name in pins:
-                yield _finding(case, need, requirer, None, specifier)
+                yield _finding(case, need, requirer, None, specifier, path)
         elif not meets(present.version, specifier):
-            yield _finding(case, need, requirer, present, specifier)
+            yield _finding(case, need, requirer, present, specifier, path)
 
 
-def _specifier(case: Case, need: RuntimeNeed) -> str:
-    """Return ">=1.1.0" from the installed package's table, else from this tool's."""
-    stated = next((window.requirement for window in case.facts[Companions].windows if window.name == need.name), "")
-    parsed = parse_need(stated) if stated else None
+def _specifier(case: Case, need: RuntimeNeed) -> tuple[str, str]:
+    """Return (">=1.1.0", the file that says so) from the installed package's source; else (this tool's data, "")."""
+    companions = case.facts[Companions]
+    stated = next((window for window in companions.windows if window.name == need.name), None)
+    parsed = parse_need(stated.requirement) if stated else None
     lower = [clause for clause in (parsed.specifier if parsed else "").split(",") if clause.strip().startswith(">=")]
-    return lower[0].strip() if lower else f">={need.minimum}"
+    if stated is not None and lower:
+        return lower[0].strip(), stated.path or companions.windows_from
+    return f">={need.minimum}", ""
 
 
 def _finding(
-    case: Case, need: RuntimeNeed, requirer: Distribution, present: Distribution | None, specifier: str
+    case: Case, need: RuntimeNeed, requirer: Distribution, present: Distribution | None, specifier: str, path: str
 ) -> Finding:
     severity: Severity = "warning" if present else ("error" if case.lock else "note")
     state = (
@@ -65,7 +71,7 @@ def _finding(
         if present
         else f"{need.name} is not installed, which is needed by"
     )
-    table = case.facts[Companions].windows_from
+    older = f", if there is one, or an older {requirer.name}" if present else ""
     return Finding(
         code=CODE,
         name=NAME,
@@ -74,13 +80,13 @@ def _finding(
         title=f"{state} {requirer.name} {requirer.version}: {need.when} will raise, asking for {need.name}{specifier}",
         subject=need.name,
         evidence=(
-            f"{table}: {need.name}{specifier}" if table else need.source,
+            f"{path}: {need.name}{specifier}" if path else need.source,
             f"installed: {need.name} {present.version}" if present else f"no dist-info of {need.name} on sys.path",
             "a matter of run time, not of metadata: `pip check` and `uv pip check` see nothing",
         ),
         remediation=restore_or(
             case,
-            f"install {need.name}{specifier} and lock it",
+            f"install {need.name}{specifier}{older}, and lock it",
             [f"uv pip install --python {case.python} {shlex.quote(need.name + specifier)}"],
         ),
         symptom_of=(f"dist:{need.name}", f"version:{need.name}"),

@@ -7,6 +7,9 @@ Why it matters:
     The distribution's version hides the flavour: PyPI's 2.11.0 is a CUDA 13.0 build, the locked 2.11.0+cu128 is not,
     and both satisfy `torch==2.11.0`.
 
+    Where half of the lock is not installed as pinned, this is another stack: what else the lock finds is then a part of
+    this finding.
+
 Example:
     torch 2.11.0+cu130 is installed, the profile wants 2.11.0+cu128.
 
@@ -19,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from envdoctor.analysis.context import Case
 from envdoctor.analysis.remedies import restore_or
-from envdoctor.checks.version_drift import same_version
+from envdoctor.checks.version_drift import off_the_lock, same_version
 from envdoctor.model.finding import Finding
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.shadowing import Shadowing
@@ -46,6 +49,10 @@ def run(case: Case) -> Iterator[Finding]:
     else:
         title = f"torch is {build.version or 'of unknown version'}; the profile wants {wanted.version}"
         differences.append(f"read from {build.folder}/version.py (the distribution calls itself {_shown(build)})")
+    off, pinned = off_the_lock(case)
+    another_stack = build.present and 2 * off >= pinned > 0
+    if another_stack:
+        differences.append(f"{off} of {pinned} locked distributions are not installed at their version: another stack")
     yield Finding(
         code=CODE,
         name=NAME,
@@ -55,7 +62,7 @@ def run(case: Case) -> Iterator[Finding]:
         subject="torch",
         evidence=tuple(differences),
         remediation=restore_or(case, f"install torch {wanted.version}", []),
-        causes=("dist:torch", "version:torch", "torch-build"),
+        causes=("dist:torch", "version:torch", "torch-build", *(("another-stack",) if another_stack else ())),
         symptom_of=_symptom_of(case, build),
     )
 

@@ -58,7 +58,16 @@ def run(case: Case) -> Iterator[Finding]:
             case, "install the locked versions", [install_command(case, [(name, pin) for name, _, pin in drifted])]
         ),
         causes=tuple(f"version:{name}" for name, _, _ in drifted),
+        symptom_of=("another-stack",),
     )
+
+
+def off_the_lock(case: Case) -> tuple[int, int]:
+    """Return (pinned distributions that are not installed at their version, all that are pinned)."""
+    installed, pins = case.facts[Distributions], case.pins()
+    active = {item.name: item.version for item in installed.items if not item.shadowed}
+    off = sum(1 for name, pin in pins.items() if name not in active or not same_version(active[name], pin.version))
+    return off, len(pins)
 
 
 def same_version(one: str, other: str) -> bool:

@@ -11,6 +11,10 @@ Confidence = Literal["high", "medium", "low"]
 SEVERITY_ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}
 
 
+BY_HAND = "; or, by hand: "
+"""Between what a remedy's commands do and how one finding alone is fixed in the venv itself."""
+
+
 @frozen
 class Remediation:
     """What mends a finding."""

@@ -7,7 +7,7 @@ from envdoctor.model.codec import encode
 from envdoctor.model.finding import Finding, Severity
 from envdoctor.model.header import Header
 from envdoctor.model.verdict import Skipped, Verdict
-from envdoctor.report.groups import Group, by_cause
+from envdoctor.report.groups import Group, by_cause, shared
 
 SCHEMA_VERSION = 1
 
@@ -46,6 +46,7 @@ def _summary(verdict: Verdict, groups: tuple[Group, ...], fail_on: Severity) -> 
     return {
         **counts,
         "causes": len(groups),
+        "shared_remedies": {"commands": shared(groups)[0], "causes": shared(groups)[1]},
         "could_not_tell": sum(skip.matters for skip in verdict.skipped),
         "waived": len(verdict.waived),
         "not_checked": list(verdict.not_checked),
@@ -56,9 +57,12 @@ def _summary(verdict: Verdict, groups: tuple[Group, ...], fail_on: Severity) -> 
 
 def _findings(groups: tuple[Group, ...]) -> list[dict[str, Any]]:
     listed: list[dict[str, Any]] = []
+    first: dict[tuple[str, ...], int] = {}
     for group in groups:
         cause = len(listed)
-        listed.append(_finding(group.cause, None))
+        commands = group.cause.remediation.commands
+        listed.append(_finding(group.cause, None, first.get(commands) if commands else None))
+        first.setdefault(commands, cause)
         listed += [_finding(finding, cause) for finding in group.consequences]
     return listed
 
@@ -68,7 +72,7 @@ def _gap(skip: Skipped) -> dict[str, str]:
     return {"code": skip.code, "name": skip.name, "reason": skip.reason, **crash}
 
 
-def _finding(finding: Finding, caused_by: int | None) -> dict[str, Any]:
+def _finding(finding: Finding, caused_by: int | None, same_remedy_as: int | None = None) -> dict[str, Any]:
     return {
         "code": finding.code,
         "name": finding.name,
@@ -79,5 +83,6 @@ def _finding(finding: Finding, caused_by: int | None) -> dict[str, Any]:
         "evidence": list(finding.evidence),
         "explains": list(finding.explains),
         "caused_by": caused_by,
+        "same_remedy_as": same_remedy_as,
         "remediation": encode(finding.remediation),
     }

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from envdoctor.model.finding import Finding, Severity
+from envdoctor.model.finding import BY_HAND, Finding, Severity
 from envdoctor.model.header import Header
 from envdoctor.model.verdict import Skipped, Verdict
-from envdoctor.report.groups import Group, by_cause, primary
+from envdoctor.report.groups import Group, by_cause, by_remedy, primary, shared
 from envdoctor.report.style import Style, printable
 
 _SUBJECTS_SHOWN = 3
@@ -17,10 +17,12 @@ def render(header: Header, verdict: Verdict, style: Style, *, fail_on: Severity 
     """Return the whole report, ending in a newline. Quiet: one line a cause; verbose: the consequences in full."""
     groups = by_cause(verdict)
     first = primary(groups)
+    together = by_remedy(groups)
     blocks = [[title_line(header, style)]] if style.verbosity >= 0 else []
     if style.verbosity >= 0:
         blocks.append(list(_areas(verdict, style)))
-        blocks += [list(_group(group, style, is_primary=group is first)) for group in groups]
+        leader = first.cause if first else None
+        blocks += [list(_group(group, style, is_primary=group.cause is leader)) for group in together]
         blocks.append(list(_could_not_tell(verdict, style)))
         blocks.append(list(_waived(verdict, style)))
     else:
@@ -53,9 +55,14 @@ def _group(group: Group, style: Style, *, is_primary: bool) -> Iterator[str]:
     yield from _body(group.cause, style, "  ")
     if group.consequences and style.verbosity < 1:
         yield from _explains(group, style)
-    yield from _help(group.cause, style, "  ")
+    for part in group.parts:
+        yield _headline(part.cause, style, is_primary=False)
+        yield from _body(part.cause, style, "  ")
+        if part.consequences and style.verbosity < 1:
+            yield from _explains(part, style)
+    yield from _help(group.cause, style, "  ", of_several=bool(group.parts))
     if style.verbosity >= 1:
-        for finding in group.consequences:
+        for finding in (*group.consequences, *(item for part in group.parts for item in part.consequences)):
             yield f"  which causes {_headline(finding, style, is_primary=False)}"
             yield from _body(finding, style, "    ")
             yield from _help(finding, style, "    ")
@@ -88,15 +95,19 @@ def _explains(group: Group, style: Style) -> Iterator[str]:
         first = " " * 12
 
 
-def _help(finding: Finding, style: Style, indent: str) -> Iterator[str]:
+def _help(finding: Finding, style: Style, indent: str, *, of_several: bool = False) -> Iterator[str]:
     remedy = finding.remediation
     lead = f"{indent}help: "
-    yield from style.wrap(remedy.text, lead, " " * len(lead))
+    # What fixes the first of several by hand says nothing of the others.
+    text = remedy.text.partition(BY_HAND)[0] if of_several else remedy.text
+    yield from style.wrap(text, lead, " " * len(lead))
     # A command is data to paste: it is never wrapped, whatever the width.
     yield from (" " * len(lead) + style.paint("command", printable(command)) for command in remedy.commands)
-    if remedy.by_hand:
+    if remedy.by_hand and not of_several:
         yield " " * len(lead) + "or, by hand:"
-    yield from (" " * len(lead) + style.paint("command", printable(command)) for command in remedy.by_hand)
+    yield from (
+        " " * len(lead) + style.paint("command", printable(command)) for command in remedy.by_hand if not of_several
+    )
 
 
 def _could_not_tell(verdict: Verdict, style: Style) -> Iterator[str]:
@@ -170,7 +181,9 @@ def _found(verdict: Verdict, groups: tuple[Group, ...]) -> str:
         for severity in ("error", "warning", "note")
         if (number := sum(finding.severity == severity for finding in verdict.findings))
     ]
-    return f"Found {', '.join(counts)} ({_count(len(groups), 'cause')})" if counts else "Nothing found"
+    commands, fixed = shared(groups)
+    together = f"; {_count(commands, 'command')} {'fixes' if commands == 1 else 'fix'} {fixed} of them" if fixed else ""
+    return f"Found {', '.join(counts)} ({_count(len(groups), 'cause')}{together})" if counts else "Nothing found"
 
 
 def _count(number: int, noun: str) -> str:

@@ -1,5 +1,8 @@
 """Findings by cause: one group for each first cause, with everything that follows from it."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from envdoctor.model.finding import Finding
 from envdoctor.model.frozen import frozen
 from envdoctor.model.verdict import Verdict
@@ -11,6 +14,8 @@ class Group:
 
     cause: Finding
     consequences: tuple[Finding, ...]
+    parts: tuple["Group", ...] = ()
+    """Other causes that the same commands fix."""
 
 
 def by_cause(verdict: Verdict) -> tuple[Group, ...]:
@@ -26,7 +31,29 @@ def by_cause(verdict: Verdict) -> tuple[Group, ...]:
     return tuple(groups)
 
 
-def primary(groups: tuple[Group, ...]) -> Group | None:
-    """Return the group to mend first: the leading error, when it explains others; a list of equals has none."""
+def by_remedy(groups: Sequence[Group]) -> tuple[Group, ...]:
+    """Return the groups with those that the same commands fix as parts of the first of them."""
+    first: dict[tuple[str, ...], int] = {}
+    made: list[Group] = []
+    for group in groups:
+        commands = group.cause.remediation.commands
+        at = first.get(commands) if commands else None
+        if at is None:
+            first.setdefault(commands, len(made))
+            made.append(group)
+        else:
+            made[at] = replace(made[at], parts=(*made[at].parts, group))
+    return tuple(made)
+
+
+def shared(groups: Sequence[Group]) -> tuple[int, int]:
+    """Return (commands that fix more than one cause, causes that they fix), both 0 where each has its own."""
+    several = [group for group in by_remedy(groups) if group.parts]
+    commands = sum(len(group.cause.remediation.commands) for group in several)
+    return commands, sum(1 + len(group.parts) for group in several)
+
+
+def primary(groups: Sequence[Group]) -> Group | None:
+    """Return the group to fix first: the leading error, when it explains others; a list of equals has none."""
     leads = bool(groups) and groups[0].cause.severity == "error" and bool(groups[0].consequences)
     return groups[0] if leads else None

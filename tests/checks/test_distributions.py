@@ -12,6 +12,7 @@ from envdoctor.checks import (
     torch_build_drift,
     version_drift,
 )
+from envdoctor.checks.registry import judge
 from envdoctor.model.profile import TorchWanted
 from envdoctor.probes.loading.torch_build import ABSENT
 from tests.factories import make_facts as facts
@@ -165,3 +166,32 @@ def test_finds_ed405_a_leak_in_front_that_is_kept_out() -> None:
 
 def test_passes_ed405_one_folder_each() -> None:
     assert list(duplicate_distribution.run(facts.case())) == []
+
+
+def test_ed404_another_stack_explains_what_else_the_lock_finds() -> None:
+    other = facts.distributions(
+        facts.distribution("torch", "2.13.0+cpu"), facts.distribution("numpy", "1.0"), facts.distribution("extra", "1")
+    )
+    build = replace(facts.TORCH, version="2.13.0+cpu", cuda="", distribution_version="2.13.0+cpu")
+    profile = replace(facts.PROFILE, python=replace(facts.PROFILE.python, versions=("3.11",)))
+    pins = ("torch==2.10.0+cu128", "numpy==2.4.4", "tqdm==4.67.1", "absent==1")
+    verdict = judge(facts.case(other, build, profile=profile, pins=pins))
+    assert [(item.code, at in verdict.consequences) for at, item in enumerate(verdict.findings)] == [
+        ("ED404", False),
+        ("ED102", True),
+        ("ED401", True),
+        ("ED402", True),
+        ("ED403", True),
+    ]
+    assert verdict.findings[0].evidence[-1] == (
+        "4 of 4 locked distributions are not installed at their version: another stack"
+    )
+
+
+def test_ed404_one_build_swapped_in_explains_nothing_else() -> None:
+    items = [facts.distribution(name, "1") for name in ("a", "b", "c")]
+    other = facts.distributions(facts.distribution("torch", "2.10.0"), *items, facts.distribution("numpy", "1.0"))
+    build = replace(facts.TORCH, version="2.10.0", cuda="13.0")
+    pins = ("torch==2.10.0+cu128", "numpy==2.4.4", "a==1", "b==1", "c==1")
+    verdict = judge(facts.case(other, build, profile=facts.PROFILE, pins=pins))
+    assert verdict.consequences == {}

@@ -15,6 +15,7 @@ from envdoctor.probes.venv.version_file import constants
 
 TABLE = "transformers/dependency_versions_table.py"
 _ROW = re.compile(r'^\s*"(?P<name>[A-Za-z0-9._-]+)":\s*"(?P<requirement>[^"]+)",?\s*$', re.MULTILINE)
+_PEFT = re.compile(r"""^MIN_PEFT_VERSION = ['"]([0-9.]+)['"]""", re.MULTILINE)
 _MAXIMUM = 256 * 1024
 _BUILDS = ("torchvision", "torchaudio")
 
@@ -25,6 +26,8 @@ class Window:
 
     name: str
     requirement: str
+    path: str = ""
+    """The file that says so, where it is not the table."""
 
 
 @frozen
@@ -72,4 +75,16 @@ def _windows(table: Path) -> tuple[Window, ...]:
         text = read_regular(table, _MAXIMUM).decode("utf-8", "replace")
     except OSError as error:
         raise ProbeError(f"{table}: {error.strerror or error}") from error
-    return tuple(Window(name=match["name"], requirement=match["requirement"]) for match in _ROW.finditer(text))
+    rows = [Window(name=match["name"], requirement=match["requirement"]) for match in _ROW.finditer(text)]
+    if not any(row.name == "peft" for row in rows):
+        rows += _peft(table.parent / "integrations/peft.py")
+    return tuple(rows)
+
+
+def _peft(path: Path) -> list[Window]:
+    """Return what transformers before 5.6 states in the module that asks for peft."""
+    try:
+        match = _PEFT.search(read_regular(path, _MAXIMUM).decode("utf-8", "replace"))
+    except OSError:
+        return []
+    return [Window(name="peft", requirement=f"peft>={match[1]}", path=str(path))] if match else []

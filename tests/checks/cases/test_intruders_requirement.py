@@ -15,6 +15,14 @@ def test_what_an_intruder_requires_is_explained_by_the_file_conflict(tmp_path: P
     own = make_wheel(wheels, "nvidia-cudnn-cu12", "9.10.2.21", files={LIBRARY: "twelve"})
     torch = make_torch(wheels, "2.10.0+cu128", "12.8", requires=["nvidia-cudnn-cu12==9.10.2.21"])
     venv = make_venv(tmp_path / "venv", torch, own)
+    jax = make_wheel(
+        wheels,
+        "jax",
+        "0.12.0",
+        requires=['nvidia-cudnn-cu13>=9; extra == "cuda13"'],
+        metadata_lines=["Provides-Extra: cuda13"],
+    )
+    install(venv, jax)
     other = make_wheel(
         wheels, "nvidia-cudnn-cu13", "9.19.0.56", requires=["nvidia-cublas"], files={LIBRARY: "thirteen!"}
     )
@@ -24,6 +32,10 @@ def test_what_an_intruder_requires_is_explained_by_the_file_conflict(tmp_path: P
         "error ED203 1 file of nvidia-cudnn-cu12 holds the bytes of nvidia-cudnn-cu13",
         "  error ED406 nvidia-cublas is not installed; nvidia-cudnn-cu13 9.19.0.56 requires nvidia-cublas",
     ]
+    assert verdict.findings[0].evidence[-1] == (
+        "jax[cuda13] asks for nvidia-cudnn-cu13: if it was installed with that extra it loses them, and no metadata "
+        "can tell; give it an environment of its own"
+    )
     assert commands_of(verdict.findings[1], tmp_path) == []
     assert verdict.findings[1].remediation.text == (
         "Install nothing: nvidia-cudnn-cu13 is to be uninstalled, and the requirement goes with it"

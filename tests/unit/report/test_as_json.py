@@ -45,6 +45,7 @@ def test_the_whole_document() -> None:
         "evidence": ["asked for by torch/lib/libtorch_cuda.so"],
         "explains": [],
         "caused_by": 0,
+        "same_remedy_as": None,
         "remediation": {"text": "mend the cause", "commands": [], "safe": False, "by_hand": []},
     }
     del value["findings"]
@@ -63,6 +64,7 @@ def test_the_whole_document() -> None:
             "warnings": 1,
             "notes": 0,
             "causes": 2,
+            "shared_remedies": {"commands": 0, "causes": 0},
             "could_not_tell": 1,
             "waived": 1,
             "not_checked": [],
@@ -89,6 +91,7 @@ def test_the_whole_document() -> None:
                     "evidence": [],
                     "explains": [],
                     "caused_by": None,
+                    "same_remedy_as": None,
                     "remediation": {"text": "reinstall the owner", "commands": [], "safe": False, "by_hand": []},
                 },
                 "reason": "empty file",
@@ -118,3 +121,20 @@ def test_causes_come_first_and_nothing_is_lost(links: list[tuple[str, str, Any]]
         cause = item["caused_by"]
         assert cause is None or (cause < index and listed[cause]["caused_by"] is None)
         assert cause is None or item["code"] in listed[cause]["explains"]
+
+
+def test_what_the_same_command_fixes_points_at_the_first() -> None:
+    verdict = make_verdict(
+        make_finding("ED401", commands=["envdoctor restore"]),
+        make_finding("ED402", commands=["envdoctor restore"]),
+        make_finding("ED510", commands=[]),
+        make_finding("ED511", commands=[]),
+    )
+    value = document(make_header(), verdict)
+    assert [(item["code"], item["same_remedy_as"]) for item in value["findings"]] == [
+        ("ED401", None),
+        ("ED402", 0),
+        ("ED510", None),
+        ("ED511", None),
+    ]
+    assert value["summary"]["shared_remedies"] == {"commands": 1, "causes": 2}

@@ -193,3 +193,44 @@ def test_evidence_never_breaks_a_command_or_the_closing_line(evidence: list[str]
     lines = render(make_header(), verdict, Style(width=width)).splitlines()
     assert f"        {COMMAND}" in lines
     assert lines[-2] == "Found 1 error (1 cause).   exit 1"
+
+
+def test_what_the_same_command_fixes_is_shown_together_with_the_command_once() -> None:
+    restore = ("envdoctor restore --profile 21k-toks --venv .venv",)
+    text = "Rebuild the profile's stack; or, by hand: install {}"
+    verdict = make_verdict(
+        make_finding("ED401", title="numpy drifted", evidence=["numpy"], text=text.format("numpy"), commands=restore),
+        make_finding("ED402", title="tqdm is missing", text=text.format("tqdm"), commands=restore),
+        make_finding("ED601", severity="warning", title="a variable", text="unset it", commands=["unset A"]),
+        make_finding("ED403", severity="note", title="one more", text=text.format("nothing"), commands=restore),
+        make_finding("ED510", severity="note", title="no command", text="think"),
+        make_finding("ED511", severity="note", title="no command either", text="think"),
+    )
+    report = render(make_header(), verdict, Style(width=100))
+    assert (
+        report.partition("\n\n")[2]
+        == """\
+error[ED401]: numpy drifted
+  numpy
+error[ED402]: tqdm is missing
+note[ED403]: one more
+  help: Rebuild the profile's stack
+        envdoctor restore --profile 21k-toks --venv .venv
+
+warning[ED601]: a variable
+  help: unset it
+        unset A
+
+note[ED510]: no command
+  help: think
+
+note[ED511]: no command either
+  help: think
+
+Found 2 errors, 1 warning, 3 notes (6 causes; 1 command fixes 3 of them).   exit 1
+For more about a finding, run `envdoctor explain ED401`.
+"""
+    )
+    # One alone keeps all of its text.
+    alone = render(make_header(), make_verdict(verdict.findings[0]), Style(width=100))
+    assert "  help: Rebuild the profile's stack; or, by hand: install numpy\n" in alone
