@@ -83,6 +83,13 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "tomli_w",
     ),
     "envdoctor.explore": (*_up_to("doctor", without="checks"), *_CHANGE, "envdoctor.explore"),
+    # One function a command: it calls every room of the house and prints nothing.
+    "envdoctor.app": (
+        *_up_to("doctor"),
+        *_CHANGE,
+        *(f"envdoctor.{room}" for room in ("cache", "stack", "capture", "explore", "app", "gate")),
+        "packaging",
+    ),
     # Renderers read results: the types of any room, never a function that looks or changes.
     "envdoctor.report": ("envdoctor", "rich"),
     "envdoctor.cli": ("envdoctor", "typer", "rich", "packaging"),

@@ -4,27 +4,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-
-from envdoctor.cli.terminal import say
-from envdoctor.doctor.workspace import Workspace
-from envdoctor.facts.context import Options
-from envdoctor.model.fingerprint import Fingerprint
-from envdoctor.probes.venv.deep_files import DeepFiles
 
 # A second `--deep` hashes nothing and a small venv is done in a blink: loading the bar would take longer.
 _PATIENCE_SECONDS = 0.5
-
-
-def facts_of(workspace: Workspace, options: Options, *, quiet: bool = False) -> Fingerprint:
-    """Return the facts of the target venv, with a bar while its files are hashed and a note for each thing left out."""
-    if not options.deep:
-        return workspace.facts(options)
-    with hashing(quiet=quiet) as show:
-        facts = workspace.facts(replace(options, progress=show))
-    for note in facts[DeepFiles].notes if facts.get(DeepFiles) else ():
-        say(f"note: {note}")
-    return facts
 
 
 @contextmanager

@@ -367,7 +367,7 @@ def test_files_of_no_distribution_are_named(stack: Stack) -> None:
     [
         (["a.b"], "`a.b` cannot name a profile"),
         (["small"], "FOLDER/profiles/small.toml exists already"),
-        (["mine", "--project", "nowhere"], "FOLDER/nowhere is no folder"),
+        (["mine", "--project", "nowhere"], "FOLDER/nowhere is not a directory"),
         (["mine", "--without", "nothing"], "--without nothing: it is not installed"),
         (["mine", "--venv", "nowhere"], "FOLDER/nowhere does not exist"),
     ],

@@ -230,7 +230,11 @@ def test_two_fetches_at_once_and_one_that_is_stopped(stack: Stack, index: Index)
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
-        (["fetch"], "no profile to fetch", "`envdoctor profiles` lists them: `envdoctor fetch --profile P …`"),
+        (
+            ["fetch"],
+            "no profile to fetch",
+            "`envdoctor profiles` lists them: `envdoctor fetch --profile P --wheelhouse DIR`",
+        ),
         (
             ["fetch", "-p", "small"],
             "no folder to fetch into",

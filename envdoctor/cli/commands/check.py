@@ -1,12 +1,11 @@
 """`envdoctor check`: say what is wrong with an environment, cause first."""
 
-import os
-import sys
 from typing import Annotated
 
 import typer
 
-from envdoctor.cli.hashing import facts_of
+from envdoctor.app import check as app
+from envdoctor.cli.dialog import Terminal
 from envdoctor.cli.options import (
     ColorOption,
     DeepOption,
@@ -23,12 +22,8 @@ from envdoctor.cli.options import (
     requirements,
     waivers,
 )
-from envdoctor.cli.terminal import style_for, write_result
+from envdoctor.cli.output import finish
 from envdoctor.doctor.workspace import Workspace
-from envdoctor.documents.fingerprint_file import read
-from envdoctor.errors import UsageError
-from envdoctor.exitcodes import ExitCode
-from envdoctor.facts.context import Options
 from envdoctor.model.finding import Severity
 
 
@@ -72,31 +67,13 @@ def check(
 
     Nothing of the venv is run or imported. Exit codes: 0 clean, 1 findings, 2 bad input, 3 could not tell.
     """
-    named = one_venv(venv, venv_option)
-    _refuse_both(fingerprint, named, deep=deep)
-    accepted, required = waivers(ignore), requirements(require)
-    workspace = Workspace.open(named, profile)
-    facts = read(fingerprint) if fingerprint else facts_of(workspace, Options(deep=deep), quiet=quiet)
-    header, verdict = workspace.header(facts), workspace.verdict(facts, accepted, required)
-    if json or output_format == "json":
-        from envdoctor.report import as_json
-
-        text = as_json.dump(as_json.document(header, verdict, fail_on=fail_on))
-    else:
-        from envdoctor.report import as_text
-
-        stream = None if output else sys.stdout
-        style = style_for(stream, os.environ, color=color, quiet=quiet, verbose=verbose)
-        text = as_text.render(header, verdict, style, fail_on=fail_on)
-    write_result(text, output)
-    return ExitCode.OK if exit_zero else verdict.exit_code(fail_on)
-
-
-def _refuse_both(fingerprint: str, venv: str, *, deep: bool) -> None:
-    if fingerprint and venv:
-        raise UsageError("both a venv and --fingerprint were given", "give only one of them")
-    if fingerprint and deep:
-        raise UsageError(
-            "--deep hashes a venv's files, a fingerprint has none",
-            "write it with its hashes: `envdoctor fingerprint --deep VENV -o FILE`",
-        )
+    wishes = app.Wishes(
+        fingerprint=fingerprint,
+        deep=deep,
+        waivers=waivers(ignore),
+        required=requirements(require),
+        fail_on=fail_on,
+        exit_zero=exit_zero,
+    )
+    done = app.check(Workspace.open(one_venv(venv, venv_option), profile), wishes, Terminal(quiet=quiet))
+    return finish(done, output_format, json=json, output=output, color=color, quiet=quiet, verbose=verbose)

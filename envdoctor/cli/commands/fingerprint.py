@@ -1,12 +1,19 @@
 """`envdoctor fingerprint`: write down what an environment is, to be judged or compared elsewhere."""
 
-from envdoctor.cli.hashing import facts_of
-from envdoctor.cli.options import DeepOption, OutputOption, ProfileOption, VenvArgument, VenvOption, one_venv
-from envdoctor.cli.terminal import write_result
+from envdoctor.app import check as app
+from envdoctor.cli.dialog import Terminal
+from envdoctor.cli.options import (
+    DeepOption,
+    JsonOption,
+    OutputOption,
+    ProfileOption,
+    QuietOption,
+    VenvArgument,
+    VenvOption,
+    one_venv,
+)
+from envdoctor.cli.output import finish
 from envdoctor.doctor.workspace import Workspace
-from envdoctor.documents.fingerprint_file import document
-from envdoctor.facts.context import Options
-from envdoctor.report.as_json import dump
 
 
 def fingerprint(
@@ -14,7 +21,9 @@ def fingerprint(
     venv_option: VenvOption = "",
     profile: ProfileOption = "",
     deep: DeepOption = False,
+    json: JsonOption = False,
     output: OutputOption = "",
+    quiet: QuietOption = False,
 ) -> int:
     """Write the facts of a venv as one JSON document, which `check --fingerprint FILE` reads back.
 
@@ -22,5 +31,5 @@ def fingerprint(
     equal for two venvs exactly when the same code would run in them, wherever they lie.
     """
     workspace = Workspace.open(one_venv(venv, venv_option), profile)
-    write_result(dump(document(facts_of(workspace, Options(contents=True, deep=deep)))), output)
-    return 0
+    done = app.fingerprint(workspace, Terminal(quiet=quiet), deep=deep)
+    return finish(done, json=json, output=output)

@@ -4,11 +4,12 @@ from typing import Annotated
 
 import typer
 
-from envdoctor.cli.impact_result import show
+from envdoctor.app import explore as app
+from envdoctor.cli.dialog import Terminal
 from envdoctor.cli.options import ColorOption, FormatOption, JsonOption, VenvOption
-from envdoctor.cli.terminal import say
+from envdoctor.cli.output import finish
 from envdoctor.doctor.workspace import Workspace
-from envdoctor.explore.addition import Install, addition
+from envdoctor.explore.addition import Install
 
 
 def install(
@@ -32,7 +33,6 @@ def install(
     uv starts the copy's interpreter; the venv itself is only read. Exit codes: 0 nothing would suffer, 1 something
     would, 2 bad input, 3 uv could not install it.
     """
-    workspace = Workspace.open(venv)
     wanted = Install(
         specs=tuple(specs),
         no_deps=no_deps,
@@ -40,5 +40,5 @@ def install(
         offline=offline,
         no_build_isolation=no_build_isolation,
     )
-    found = addition(workspace.target, workspace.host, wanted, say)
-    return show(found, as_json=json or output_format == "json", color=color)
+    done = app.impact_of_install(Workspace.open(venv), wanted, Terminal())
+    return finish(done, output_format, json=json, color=color)

@@ -4,11 +4,10 @@ from typing import Annotated
 
 import typer
 
-from envdoctor.cli.impact_result import show
+from envdoctor.app import explore as app
 from envdoctor.cli.options import ColorOption, FormatOption, JsonOption, VenvOption
+from envdoctor.cli.output import finish
 from envdoctor.doctor.workspace import Workspace
-from envdoctor.explore.environment import explore
-from envdoctor.explore.removal import removal
 
 
 def remove(
@@ -23,6 +22,5 @@ def remove(
     Computed from files; nothing is run or changed. Exit codes: 0 nothing else would suffer, 1 something would, 2 bad
     input.
     """
-    workspace = Workspace.open(venv)
-    found = removal(explore(workspace.target, workspace.host), distributions)
-    return show(found, as_json=json or output_format == "json", color=color)
+    done = app.impact_of_removal(Workspace.open(venv), distributions)
+    return finish(done, output_format, json=json, color=color)

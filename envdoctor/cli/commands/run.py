@@ -1,6 +1,5 @@
 """`envdoctor run`: check, restore if allowed, then become the command."""
 
-import contextlib
 import os
 import shlex
 import signal
@@ -119,9 +118,10 @@ def _restored(workspace: Workspace, *, while_in_use: bool) -> Examined | None:
     else:
         if examined.verdict.exit_code() is not ExitCode.FINDINGS:
             return examined
-    from envdoctor.cli.commands.restore import Wishes, restore_in
+    from envdoctor.app.restore import Wishes, restore
+    from envdoctor.cli.dialog import Terminal
 
     # stdout belongs to the command that is about to start.
-    with contextlib.redirect_stdout(sys.stderr):
-        restore_in(workspace, Wishes(yes=True, unless_in_use=not while_in_use))
+    terminal = Terminal()
+    terminal.show(restore(workspace, Wishes(yes=True, unless_in_use=not while_in_use), terminal))
     return None

@@ -1,18 +1,19 @@
-"""A capture's result, for people and for programs."""
+"""`envdoctor capture`: what was captured, and where it was written."""
 
 import os
 from pathlib import Path
+from typing import Any
 
-from envdoctor import __version__
-from envdoctor.capture.capture import Captured
-from envdoctor.capture.captured_files import Place
+from envdoctor.app.capture import CaptureResult
 from envdoctor.model.codec import encode
 from envdoctor.model.wording import counted, size
-from envdoctor.report.as_json import dump
+from envdoctor.report.style import Style
 
 
-def captured_text(captured: Captured, place: Place, cwd: Path) -> str:
+def text(data: CaptureResult, style: Style) -> str:
     """Return what was captured, where it was written, and what it does not hold."""
+    del style
+    captured, place, cwd = data.captured, data.place, data.cwd
     pinned = len(captured.wheels) - len(captured.kept)
     lines = [
         f"captured {captured.target} as {place.name}: {counted(pinned, 'package')} pinned, {len(captured.kept)} kept",
@@ -29,22 +30,19 @@ def captured_text(captured: Captured, place: Place, cwd: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def captured_json(captured: Captured, place: Place) -> str:
-    """Return the same as one JSON document."""
+def document(data: CaptureResult) -> dict[str, Any]:
+    """Return the same as plain values."""
+    captured, place = data.captured, data.place
     reasons = {one.subject.item.name: one.reason for one in captured.kept}
-    return dump(
-        {
-            "schema_version": 1,
-            "tool": {"name": "envdoctor", "version": __version__},
-            "target": captured.target,
-            "profile": str(place.profile),
-            "lock": str(place.lock),
-            "digest": captured.profile.lock.digest,
-            "wheels": [{**encode(wheel), "kept_because": reasons.get(wheel.name)} for wheel in captured.wheels],
-            "verified": {"files": captured.files, "bytes": captured.bytes},
-            "notes": list(captured.notes),
-        }
-    )
+    return {
+        "target": captured.target,
+        "profile": str(place.profile),
+        "lock": str(place.lock),
+        "digest": captured.profile.lock.digest,
+        "wheels": [{**encode(wheel), "kept_because": reasons.get(wheel.name)} for wheel in captured.wheels],
+        "verified": {"files": captured.files, "bytes": captured.bytes},
+        "notes": list(captured.notes),
+    }
 
 
 def _near(path: Path, cwd: Path) -> str:

@@ -1,0 +1,111 @@
+"""A working venv as a profile and a lock that rebuild it."""
+
+import re
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from envdoctor.app.result import Dialog, Result
+from envdoctor.cache.key_parts import digest
+from envdoctor.cache.static_key import key_parts
+from envdoctor.capture import capture as capturing
+from envdoctor.capture.capture import Captured, Wanted
+from envdoctor.capture.captured_files import Place
+from envdoctor.doctor.workspace import Workspace
+from envdoctor.errors import ProbeError, UsageError
+from envdoctor.facts.context import Reading
+from envdoctor.facts.host import Host
+from envdoctor.model.frozen import frozen
+from envdoctor.stack.examination import deep_options
+from envdoctor.standards.names import normalized
+from envdoctor.wheels import index_config, pip_config
+from envdoctor.wheels import uv as uv_tool
+from envdoctor.wheels.index_config import Sources
+from envdoctor.wheels.pylock_text import Form
+
+if TYPE_CHECKING:
+    from envdoctor.model.profile import Waiver
+
+# A PEP 751 lock's name allows no dots.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+
+
+@frozen
+class Wishes:
+    """What is captured, and where it is written."""
+
+    name: str
+    project: str = ""
+    """Folder that gets profiles/ and lockfiles/; empty for the current one."""
+    form: Form = "requirements"
+    without: tuple[str, ...] = ()
+    """Distributions that are left out of the lock."""
+    sources: tuple[str, ...] = ()
+    waivers: "tuple[Waiver, ...]" = ()
+    summary: str = ""
+    offline: bool = False
+    with_gate: bool = False
+    """Put the launch gate's own wheel into the lock."""
+    force: bool = False
+
+
+@frozen
+class CaptureResult:
+    """What was captured, and where it was written."""
+
+    captured: Captured
+    place: Place
+    cwd: Path
+
+
+def capture(workspace: Workspace, wishes: Wishes, dialog: Dialog) -> Result:
+    """Write the profile and the lock of the target venv. Raises UsageError, CaptureError; then nothing is written."""
+    host = workspace.host
+    place = _place(wishes.name, wishes.project, wishes.form, host, force=wishes.force)
+    wanted = Wanted(
+        name=wishes.name,
+        summary=wishes.summary,
+        day=datetime.now(UTC).date().isoformat(),
+        without=frozenset(map(normalized, wishes.without)),
+        sources=wishes.sources,
+        waivers=wishes.waivers,
+        cache_key="",
+        offline=wishes.offline,
+        with_gate=wishes.with_gate,
+    )
+    with dialog.listening() as listen:
+        reading = workspace.reading(replace(deep_options(listen), contents=True, ask_nvml=True))
+        wanted = replace(wanted, cache_key=_cache_key(reading))
+        captured = capturing.capture(reading, _sources(host, offline=wishes.offline), wanted, place, listen)
+    return Result(command="capture", data=CaptureResult(captured=captured, place=place, cwd=host.cwd))
+
+
+def _place(name: str, project: str, form: Form, host: Host, *, force: bool) -> Place:
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"`{name}` cannot name a profile", "use letters, digits, `-` and `_`, with a letter or digit first"
+        )
+    folder = Path(host.cwd, project)
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is not a directory", "name the project's folder: `--project DIR`")
+    place = Place(project=folder, name=name, form=form)
+    if not force and (taken := place.taken()):
+        raise UsageError(f"{taken} exists already", "choose another name, or add `--force` to replace it")
+    return place
+
+
+def _sources(host: Host, *, offline: bool) -> Sources | None:
+    if offline:
+        return None
+    uv = uv_tool.locate(host.environ, host.cwd)
+    return index_config.configured(uv, pip_config.read(host.environ, host.home), host.home, sys.executable)
+
+
+def _cache_key(reading: Reading) -> str:
+    """Return the key of the compile caches this environment uses; empty when a fact it needs cannot be read."""
+    try:
+        return digest(key_parts(reading))
+    except ProbeError:
+        return ""

@@ -1,0 +1,84 @@
+"""The facts of a venv or of a fingerprint file, and the verdict over them."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from envdoctor.app.result import Dialog, Result
+from envdoctor.doctor.workspace import Workspace
+from envdoctor.documents import fingerprint_file
+from envdoctor.errors import UsageError
+from envdoctor.exitcodes import ExitCode
+from envdoctor.facts.context import Options
+from envdoctor.model.finding import Severity
+from envdoctor.model.fingerprint import Fingerprint
+from envdoctor.model.frozen import frozen
+from envdoctor.model.header import Header
+from envdoctor.model.verdict import Verdict
+from envdoctor.probes.venv.deep_files import DeepFiles
+
+if TYPE_CHECKING:  # most checks have no waiver, and a profile's types are many
+    from envdoctor.model.profile import Waiver
+
+
+@frozen
+class Wishes:
+    """What a check looks at, and what it counts."""
+
+    fingerprint: str = ""
+    """A fingerprint file, judged instead of a venv."""
+    deep: bool = False
+    waivers: "tuple[Waiver, ...]" = ()
+    required: tuple[str, ...] = ()
+    """Requirements that must be met by what is installed."""
+    fail_on: Severity = "error"
+    exit_zero: bool = False
+
+
+@frozen
+class Checked:
+    """What was examined, and what was found."""
+
+    header: Header
+    verdict: Verdict
+    fail_on: Severity = "error"
+
+
+def check(workspace: Workspace, wishes: Wishes, dialog: Dialog) -> Result:
+    """Judge the target venv, or a fingerprint. Raises UsageError."""
+    _refuse_both(workspace, wishes)
+    if wishes.fingerprint:
+        facts = fingerprint_file.read(wishes.fingerprint)
+    else:
+        facts = facts_of(workspace, Options(deep=wishes.deep), dialog)
+    verdict = workspace.verdict(facts, wishes.waivers, wishes.required)
+    return Result(
+        command="check",
+        data=Checked(header=workspace.header(facts), verdict=verdict, fail_on=wishes.fail_on),
+        exit_code=ExitCode.OK if wishes.exit_zero else verdict.exit_code(wishes.fail_on),
+    )
+
+
+def fingerprint(workspace: Workspace, dialog: Dialog, *, deep: bool = False) -> Result:
+    """Return every fact of the target venv, with the stack's digest."""
+    return Result(command="fingerprint", data=facts_of(workspace, Options(contents=True, deep=deep), dialog))
+
+
+def facts_of(workspace: Workspace, options: Options, dialog: Dialog) -> Fingerprint:
+    """Return the facts of the target venv; progress is shown while its files are hashed."""
+    if not options.deep:
+        return workspace.facts(options)
+    with dialog.hashing() as show:
+        facts = workspace.facts(replace(options, progress=show))
+    for note in facts[DeepFiles].notes if facts.get(DeepFiles) else ():
+        dialog.note(f"note: {note}")
+    return facts
+
+
+def _refuse_both(workspace: Workspace, wishes: Wishes) -> None:
+    if wishes.fingerprint and workspace.named:
+        raise UsageError("both a venv and --fingerprint were given", "give only one of them")
+    if wishes.fingerprint and wishes.deep:
+        raise UsageError(
+            "--deep hashes a venv's files, a fingerprint has none",
+            "write it with its hashes: `envdoctor fingerprint --deep VENV -o FILE`",
+        )

@@ -1,0 +1,150 @@
+"""The kept venvs of a target venv: listed, exchanged, removed."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Literal
+
+from envdoctor.app.result import Dialog, Result
+from envdoctor.doctor.workspace import Workspace
+from envdoctor.documents import profile_store
+from envdoctor.errors import ProfileError, TargetError, UsageError
+from envdoctor.exitcodes import ExitCode
+from envdoctor.facts.host import Host
+from envdoctor.model.frozen import frozen
+from envdoctor.model.plan import User
+from envdoctor.model.wording import counted
+from envdoctor.stack.restore import refuse_no_venv
+from envdoctor.swap import generations, journal
+from envdoctor.swap.generations import Generation, PrunePlan, RolledBack
+from envdoctor.swap.in_use import users
+from envdoctor.swap.space import Space, Tree, scan, space
+from envdoctor.swap.store import Store
+from envdoctor.swap.transaction import recover_first
+
+
+@frozen
+class History:
+    """The venv in place and the ones that were kept."""
+
+    target: str
+    current: Generation | None
+    kept: tuple[Generation, ...]
+    """Newest first."""
+    trees: Mapping[int, Tree]
+    """Number -> the files of that generation."""
+    everywhere: Space
+    """What they and the venv take together."""
+    pending: str | None
+    """The command whose journal is there; None when none was interrupted."""
+
+
+@frozen
+class Rollback:
+    """A rollback, before or after it was done."""
+
+    status: Literal["planned", "rolled back"]
+    target: str
+    back: Generation
+    current: Generation | None
+    keep: str
+    """Where the venv in place goes."""
+    users: tuple[User, ...]
+    done: RolledBack | None = None
+
+
+@frozen
+class Prune:
+    """A prune, before or after it was done."""
+
+    status: Literal["planned", "pruned"]
+    plan: PrunePlan
+    keep: int
+
+
+def history(workspace: Workspace) -> Result:
+    """List the venv in place and what is kept of it. Raises TargetError where there is neither."""
+    store = Store.of(workspace.folder)
+    found, pending = generations.listed(store), journal.read(store)
+    if not (found or pending or (store.target / "pyvenv.cfg").is_file()):
+        raise TargetError(
+            f"there is no venv at {store.target}, and none was kept of it",
+            "name a venv folder or its interpreter: `envdoctor history path/to/.venv`",
+        )
+    trees = generations.trees(found)
+    data = History(
+        target=str(store.target),
+        current=generations.describe(store.target, 0) if store.target.is_dir() else None,
+        kept=tuple(found),
+        trees=trees,
+        everywhere=space([*trees.values(), scan(store.target)] if found else []),
+        pending=str(pending) if pending else None,
+    )
+    return Result(command="history", data=data)
+
+
+def rollback(workspace: Workspace, number: int | None, dialog: Dialog, *, dry_run: bool, yes: bool) -> Result:
+    """Exchange the venv with a kept one; None is the newest. Raises UsageError, RestoreError."""
+    store = Store.of(workspace.folder)
+    refuse_no_venv(store.target)
+    if not dry_run:
+        with dialog.listening(plain=True) as listen:
+            recover_first(store, listen)
+    wanted = generations.chosen(store, number)
+    plan = Rollback(
+        status="planned",
+        target=str(store.target),
+        back=generations.describe(wanted, int(wanted.name)),
+        current=generations.describe(store.target, 0) if store.target.is_dir() else None,
+        keep=str(store.next_generation()),
+        users=users(store.target, workspace.host.proc),
+    )
+    if dry_run:
+        return Result(command="rollback", data=plan)
+    dialog.show(Result(command="rollback", data=plan))
+    if not yes and not dialog.agreed(f"Go back to generation {plan.back.number}?"):
+        dialog.note(f"{store.target} is as it was")
+        return Result(command="rollback", data=None, exit_code=ExitCode.INTERRUPTED)
+    with dialog.listening(plain=True) as listen:
+        done = generations.roll_back(store, plan.back.number, listen)
+    return Result(command="rollback", data=replace(plan, status="rolled back", done=done))
+
+
+def prune(
+    workspace: Workspace, keep: int, dialog: Dialog, *, with_unrecorded: bool, dry_run: bool, yes: bool
+) -> Result:
+    """Remove all but the newest `keep` generations. Raises UsageError, RestoreError."""
+    if keep < 0:
+        raise UsageError(
+            "--keep needs a number of backups to keep, 0 or more",
+            "`envdoctor prune --keep 1`; `envdoctor history` lists them",
+        )
+    store = Store.of(workspace.folder)
+    if not dry_run:
+        with dialog.listening(plain=True) as listen:
+            recover_first(store, listen)
+    hosts = _launch_hosts(workspace.host, dialog)
+    plan = generations.plan_prune(store, keep, hosts, with_unrecorded=with_unrecorded)
+    planned = Prune(status="planned", plan=plan, keep=keep)
+    if dry_run:
+        return Result(command="prune", data=planned)
+    dialog.show(Result(command="prune", data=planned))
+    if plan.removed and not yes and not dialog.agreed(f"Remove {counted(len(plan.removed), 'generation')}?"):
+        dialog.note("nothing was removed")
+        return Result(command="prune", data=None, exit_code=ExitCode.INTERRUPTED)
+    if plan.removed:
+        with dialog.listening(plain=True) as listen:
+            generations.prune(store, plan.removed, listen, with_unrecorded=with_unrecorded)
+    return Result(command="prune", data=replace(planned, status="pruned"))
+
+
+def _launch_hosts(host: Host, dialog: Dialog) -> tuple[Host, ...]:
+    """Return this machine as it is, and as each known profile's launch would see it: that decides where caches lie."""
+    seen = [host]
+    for name in profile_store.names(host.cwd):
+        try:
+            variables = profile_store.find(name, host.cwd).profile.environment.set
+        except ProfileError as error:
+            dialog.note(f"warning: {error.message}; where its caches lie is not known")
+            continue
+        seen.append(replace(host, environ={**host.environ, **variables}))
+    return tuple(seen)

@@ -1,0 +1,86 @@
+"""Only what is damaged, installed again on a copy that is swapped in."""
+
+from dataclasses import replace
+from typing import Literal
+
+from envdoctor.app.restore import told_offline
+from envdoctor.app.result import Dialog, Result
+from envdoctor.doctor.workspace import Workspace
+from envdoctor.errors import RestoreError
+from envdoctor.exitcodes import ExitCode
+from envdoctor.model.frozen import frozen
+from envdoctor.stack import repair as repairing
+from envdoctor.stack.repair import Prepared, Repaired, Request
+from envdoctor.swap import durable
+from envdoctor.swap.store import Store
+from envdoctor.swap.transaction import Exchanged, recover_first
+
+Status = Literal["planned", "nothing to repair", "not repaired", "repaired"]
+
+
+@frozen
+class Wishes:
+    """How a repair is to be done."""
+
+    offline: bool = False
+    dry_run: bool = False
+    yes: bool = False
+
+
+@frozen
+class RepairResult:
+    """What a repair would do or did."""
+
+    status: Status
+    prepared: Prepared
+    done: Exchanged[Repaired] | None = None
+
+
+def repair(workspace: Workspace, wishes: Wishes, dialog: Dialog) -> Result:
+    """Repair the target venv with the fewest reinstalls. Raises UsageError, RestoreError."""
+    file, target, host = workspace.profile, workspace.folder, workspace.host
+    request = Request(
+        target=target,
+        file=file,
+        lock=file.lock if file else None,
+        offline=wishes.offline or told_offline(host.environ),
+    )
+    with dialog.listening() as listen:
+        if not wishes.dry_run:
+            recover_first(Store.of(target), listen)
+        identity = durable.inode(Store.of(target).witness)
+        prepared = repairing.prepare(request, host, listen)
+    planned = RepairResult(status="planned", prepared=prepared)
+    if not prepared.plan.changes.needed:
+        return _nothing_to_reinstall(prepared)
+    if wishes.dry_run:
+        return Result(command="repair", data=planned)
+    dialog.show(Result(command="repair", data=planned))
+    if not wishes.yes and not dialog.agreed(f"Repair {prepared.plan.target}?"):
+        dialog.note(f"{prepared.plan.target} is as it was")
+        return Result(command="repair", data=None, exit_code=ExitCode.INTERRUPTED)
+    done = _carry_out(prepared, identity, dialog)
+    return Result(command="repair", data=replace(planned, status="repaired", done=done))
+
+
+def _nothing_to_reinstall(prepared: Prepared) -> Result:
+    status: Status = "not repaired" if prepared.before else "nothing to repair"
+    code = ExitCode.RESTORE_FAILED if prepared.before else ExitCode.OK
+    return Result(command="repair", data=RepairResult(status=status, prepared=prepared), exit_code=code)
+
+
+def _carry_out(prepared: Prepared, identity: int | None, dialog: Dialog) -> Exchanged[Repaired]:
+    target = prepared.store.target
+
+    def state() -> str:
+        same = durable.inode(prepared.store.witness) == identity
+        return f"{target} is as it was" if same else f"{target} holds the repaired stack"
+
+    try:
+        with dialog.listening() as listen:
+            return repairing.carry_out(prepared, listen)
+    except RestoreError as error:
+        raise RestoreError(f"{error.message}\n{state()}", error.hint) from error
+    except KeyboardInterrupt:
+        dialog.note(f"\n{state()}")
+        raise

@@ -1,0 +1,140 @@
+"""A profile's stack in a venv: planned, shown, agreed to, built, swapped in."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Literal
+
+from envdoctor.app.result import Dialog, Result
+from envdoctor.doctor.workspace import Workspace
+from envdoctor.errors import RestoreError
+from envdoctor.exitcodes import ExitCode
+from envdoctor.model.frozen import frozen
+from envdoctor.model.plan import Plan
+from envdoctor.model.wording import counted
+from envdoctor.stack import restore as restoring
+from envdoctor.stack.rehearse import Rehearsed, rehearse
+from envdoctor.stack.restore import Prepared, Restored
+from envdoctor.stack.restore_sources import put_back
+from envdoctor.stack.verify import Verified
+from envdoctor.swap.durable import inode
+from envdoctor.swap.store import Store
+from envdoctor.swap.transaction import recover_first
+from envdoctor.wheels import wheelhouse as wheelhouses
+
+Status = Literal["planned", "rehearsed", "restored", "already in place"]
+
+
+@frozen
+class Wishes:
+    """How a restore is to be done."""
+
+    python: str = ""
+    """Base interpreter: a path or a version; empty to choose."""
+    dry_run: bool = False
+    rehearse: bool = False
+    offline: bool = False
+    wheelhouses: tuple[str, ...] = ()
+    yes: bool = False
+    sources: bool = False
+    unless_in_use: bool = False
+    force: bool = False
+
+
+@frozen
+class RestoreResult:
+    """What a restore would do or did."""
+
+    status: Status
+    plan: Plan
+    restored: Restored | None = None
+    rehearsed: Rehearsed | None = None
+    verified: Verified | None = None
+    """Of a venv that holds the stack already."""
+    sources_put_back: int = 0
+
+
+def restore(workspace: Workspace, wishes: Wishes, dialog: Dialog) -> Result:
+    """Rebuild the workspace's profile beside the venv and swap it in. Raises UsageError, RestoreError."""
+    file, host = workspace.needs_profile("restore", "envdoctor restore --profile P"), workspace.host
+    request = restoring.Request(
+        target=workspace.folder,
+        file=file,
+        lock=file.lock,
+        python=wishes.python,
+        offline=wishes.offline or told_offline(host.environ),
+        wheelhouses=wheelhouses.chosen(wishes.wheelhouses, file, host.cwd),
+        sources=wishes.sources,
+        while_in_use=not wishes.unless_in_use,
+    )
+    recovered: tuple[str, ...] = ()
+    if not wishes.dry_run:
+        with dialog.listening() as listen:
+            recovered = recover_first(Store.of(workspace.folder), listen)
+    with dialog.waiting(f"planning: looking for the wheels of {file.name}"):
+        prepared = restoring.prepare(request, host)
+    planned = RestoreResult(status="planned", plan=prepared.plan)
+    if wishes.dry_run:
+        return _result(planned, prepared)
+    if wishes.rehearse:
+        dialog.show(_result(planned, prepared))
+        with dialog.listening() as listen:
+            return _result(replace(planned, status="rehearsed", rehearsed=rehearse(prepared, listen)), prepared)
+    if not wishes.force and (verified := _in_place(prepared, dialog)):
+        return _only_sources(replace(planned, status="already in place", verified=verified), prepared, wishes, dialog)
+    dialog.show(_result(planned, prepared))
+    if not prepared.plan.unavailable and not wishes.yes and not dialog.agreed(f"Restore {prepared.plan.target}?"):
+        dialog.note(_state(prepared))
+        return Result(command="restore", data=None, exit_code=ExitCode.INTERRUPTED)
+    done = _carry_out(prepared, dialog)
+    done = replace(done, recovered=(*recovered, *done.recovered))
+    back = _put_back(prepared)
+    return Result(command="restore", data=replace(planned, status="restored", restored=done, sources_put_back=back))
+
+
+def told_offline(environ: Mapping[str, str]) -> bool:
+    """Tell whether the environment has uv stay off the network."""
+    return environ.get("UV_OFFLINE", "").lower() in {"1", "true", "yes", "on"}
+
+
+def _result(data: RestoreResult, prepared: Prepared) -> Result:
+    code = ExitCode.RESTORE_FAILED if prepared.plan.unavailable else ExitCode.OK
+    return Result(command="restore", data=data, exit_code=code)
+
+
+def _in_place(prepared: Prepared, dialog: Dialog) -> Verified | None:
+    with dialog.listening() as listen:
+        return restoring.already_in_place(prepared, listen)
+
+
+def _only_sources(data: RestoreResult, prepared: Prepared, wishes: Wishes, dialog: Dialog) -> Result:
+    changes = prepared.plan.sources
+    if changes:
+        dialog.show(Result(command="restore", data=replace(data, verified=None)))
+        if not wishes.yes and not dialog.agreed(f"Put back {counted(len(changes), 'source file')}?"):
+            return Result(command="restore", data=None, exit_code=ExitCode.INTERRUPTED)
+    return Result(command="restore", data=replace(data, sources_put_back=_put_back(prepared)))
+
+
+def _put_back(prepared: Prepared) -> int:
+    if prepared.plan.sources:
+        put_back(prepared.request.file, prepared.plan.sources, prepared.host.environ)
+    return len(prepared.plan.sources)
+
+
+def _carry_out(prepared: Prepared, dialog: Dialog) -> Restored:
+    try:
+        with dialog.listening() as listen:
+            return restoring.carry_out(prepared, listen)
+    except RestoreError as error:
+        raise RestoreError(f"{error.message}\n{_state(prepared)}", error.hint) from error
+    except KeyboardInterrupt:
+        dialog.note(f"\n{_state(prepared)}")
+        raise
+
+
+def _state(prepared: Prepared) -> str:
+    """Say what became of the venv, from the disk and not from where the command thinks it was."""
+    target = prepared.store.target
+    if inode(prepared.store.witness) == prepared.identity:
+        return f"{target} is as it was" if prepared.identity else f"{target} was not created"
+    return f"{target} holds the restored stack"

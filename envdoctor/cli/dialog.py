@@ -1,0 +1,65 @@
+"""The terminal as the other side of a command: what is about to be done, questions and progress, all on stderr."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from envdoctor.app.result import Result, ShowProgress
+from envdoctor.cli.hashing import hashing
+from envdoctor.cli.signals import stoppable
+from envdoctor.cli.terminal import say
+from envdoctor.cli.waiting import waiting
+from envdoctor.errors import UsageError
+from envdoctor.model.events import Event, Listener
+from envdoctor.report.rendering import as_text
+from envdoctor.report.style import Style
+
+
+class Terminal:
+    """Talks to a person; stdout belongs to the result."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        """Keep whether progress is wanted."""
+        self._quiet = quiet
+
+    def show(self, result: Result) -> None:
+        """Show what is about to be done."""
+        say(as_text(result, Style()).rstrip("\n"))
+
+    def agreed(self, question: str) -> bool:
+        """Ask; raise UsageError where nobody can answer, KeyboardInterrupt where the answer is cut off."""
+        if not sys.stdin.isatty():
+            raise UsageError("confirmation needed, but stdin is not a terminal", "check the plan, then add `--yes`")
+        print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201 - a question is no result
+        answer = sys.stdin.readline()
+        if not answer:
+            raise KeyboardInterrupt
+        return answer.strip().lower() in {"y", "yes"}
+
+    def note(self, text: str) -> None:
+        """Say one thing beside the result."""
+        say(text)
+
+    @contextmanager
+    def listening(self, *, plain: bool = False) -> Iterator[Listener]:
+        """Give a listener; SIGTERM and SIGHUP raise KeyboardInterrupt until the block ends."""
+        if plain:
+            with stoppable():
+                yield _say_each
+            return
+        from envdoctor.cli.progress import progress
+
+        with progress() as listen, stoppable():
+            yield listen
+
+    def waiting(self, text: str) -> AbstractContextManager[None]:
+        """Say what is going on while something takes seconds and has no progress to show."""
+        return waiting(text)
+
+    def hashing(self) -> AbstractContextManager[ShowProgress | None]:
+        """Give what to call while files are hashed; None where nobody watches."""
+        return hashing(quiet=self._quiet)
+
+
+def _say_each(event: Event) -> None:
+    say(event.text)

@@ -1,0 +1,1 @@
+"""One renderer a command: `text(data, style)` for people, `document(data)` for programs."""

@@ -1,0 +1,17 @@
+"""`envdoctor check`: the report."""
+
+from typing import Any
+
+from envdoctor.app.check import Checked
+from envdoctor.report import as_json, as_text
+from envdoctor.report.style import Style
+
+
+def text(data: Checked, style: Style) -> str:
+    """Return the report that a person reads."""
+    return as_text.render(data.header, data.verdict, style, fail_on=data.fail_on)
+
+
+def document(data: Checked) -> dict[str, Any]:
+    """Return the report that a program reads."""
+    return as_json.document(data.header, data.verdict, fail_on=data.fail_on)

@@ -1,0 +1,60 @@
+"""`envdoctor prune`: which generations go, and what that frees."""
+
+from typing import Any
+
+from envdoctor.app.generations import Prune
+from envdoctor.model.codec import encode
+from envdoctor.model.wording import counted, size
+from envdoctor.report.generation_text import line
+from envdoctor.report.style import Style
+from envdoctor.swap.generations import PrunePlan
+
+
+def text(data: Prune, style: Style) -> str:
+    """Return the plan, or what was removed."""
+    del style
+    if data.status == "planned":
+        return _planned(data.plan, data.keep)
+    if not data.plan.removed:
+        return "nothing to remove\n"
+    return f"{counted(len(data.plan.removed), 'generation')} removed, {size(data.plan.space.frees)} freed\n"
+
+
+def document(data: Prune) -> dict[str, Any]:
+    """Return the same as plain values."""
+    plan = data.plan
+    spared = [
+        {
+            **encode(item.generation),
+            "holds": item.holds,
+            "compile_cache": item.compile_cache or None,
+            "unrecorded": list(item.unrecorded),
+        }
+        for item in plan.spared
+    ]
+    return {
+        "status": data.status,
+        "removed": encode(plan.removed),
+        "kept": encode(plan.kept),
+        "spared": spared,
+        "space": {"bytes": plan.space.bytes, "frees": plan.space.frees, "shared": plan.space.shared},
+    }
+
+
+def _planned(plan: PrunePlan, keep: int) -> str:
+    lines = [f"  - {item.number:<4} {line(item)}   kept {item.kept_at}" for item in plan.removed]
+    lines += [f"    {item.number:<4} {line(item)}   stays" for item in reversed(plan.kept)]
+    lines += [
+        f"    {item.generation.number:<4} {line(item.generation)}   stays: it holds {item.holds}"
+        for item in plan.spared
+    ]
+    if any(item.unrecorded for item in plan.spared):
+        lines.append("move those files to where they belong, or add --with-unrecorded to remove them too")
+    if not plan.removed:
+        lines.append("nothing to remove" + ("" if plan.spared else f": no more than {keep} kept"))
+        return "\n".join(lines) + "\n"
+    lines.append(
+        f"removing {counted(len(plan.removed), 'generation')} frees {size(plan.space.frees)}; "
+        f"{size(plan.space.shared)} more is shared with the venv, uv's cache or other venvs and stays"
+    )
+    return "\n".join(lines) + "\n"

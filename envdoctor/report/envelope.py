@@ -1,0 +1,19 @@
+"""What every JSON document starts with, and its text."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from envdoctor import __version__
+
+SCHEMA_VERSION = 1
+
+
+def envelope(data: Mapping[str, Any], tool_version: str = __version__) -> dict[str, Any]:
+    """Return the document of a command's data; `tool_version` is that of the envdoctor which took the facts."""
+    return {"schema_version": SCHEMA_VERSION, "tool": {"name": "envdoctor", "version": tool_version}, **data}
+
+
+def dump(document: Mapping[str, Any]) -> str:
+    """Return the document as text, ending in a newline. ASCII only: a file name may hold bytes that are no UTF-8."""
+    return json.dumps(document, indent=2) + "\n"

@@ -1,0 +1,15 @@
+"""A kept venv in one line."""
+
+from envdoctor.model.wording import counted
+from envdoctor.swap.generations import Generation
+
+
+def line(generation: Generation) -> str:
+    """Return what a venv is, in one line without its number."""
+    parts = [
+        generation.profile or "not made by envdoctor",
+        f"CPython {generation.python}" if generation.python else "no Python",
+        f"torch {generation.torch}" if generation.torch else "no torch",
+        counted(generation.packages, "package"),
+    ]
+    return ", ".join(parts)
