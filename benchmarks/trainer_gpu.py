@@ -105,7 +105,10 @@ class Bench:
             drafter |= {"sliding_layers": [0, 1, 2, 3], "sliding_window": 64 if self.arguments.tiny else 2048}
         return build("bench", [
             {"target": {"features": 5}, "drafter": drafter,
-             "data": {"buckets": [self.bucket], "tokens": self.length * rows},
+             "data": {
+                 "buckets": [self.length if (pack := getattr(self.arguments, "pack", False)) else self.bucket],
+                 "tokens": self.length * rows, "pack": pack,
+             },
              "run": {"device": self.device.type, "compile": "on", "save_every": 0, "evaluate": 0, "log_every": 5}},
             {"run": run},
         ])  # fmt: skip

@@ -4,6 +4,7 @@
     python3 benchmarks/trainer_topologies.py --targets 2 --drafters 2 --out ...    # four devices
     python3 benchmarks/trainer_topologies.py --runtime threads --out ...           # one process
     python3 benchmarks/trainer_topologies.py --runtime data-parallel --drafters 2 --out ...    # both on each device
+    ... --chat --pack  # several short rows in one of 4,096
     ... --chat       # short rows, 55 % the assistant's;  --sliding    # four of the five layers slide (window 2048)
 
 Weights are random and of Qwen3-8B's size, the same on every device; everything else is the trainer's own runtime:
@@ -60,7 +61,7 @@ def worker(arguments: argparse.Namespace) -> None:
     asked = argparse.Namespace(
         device=arguments.device if together else str(device), tiny=arguments.tiny, backend=arguments.backend,
         rows=arguments.rows, steps=arguments.steps, sections="", out=None,
-        chat=arguments.chat, sliding=arguments.sliding,
+        chat=arguments.chat, sliding=arguments.sliding, pack=arguments.pack,
     )  # fmt: skip
     bench = Bench(asked)
     config = bench.config(steps=arguments.steps, backend=arguments.backend)
@@ -95,7 +96,7 @@ def worker(arguments: argparse.Namespace) -> None:
         "torch": torch.__version__, "nccl": str(torch.cuda.nccl.version()) if cuda else "",
         "device": torch.cuda.get_device_name(device) if cuda else "cpu", "runtime": arguments.runtime,
         "targets": arguments.targets, "drafters": arguments.drafters, "rows": arguments.rows,
-        "chat": arguments.chat, "sliding": arguments.sliding,
+        "chat": arguments.chat, "sliding": arguments.sliding, "pack": arguments.pack,
         "tokens_per_second": round(outcome.tokens_per_second), "mfu": round(outcome.utilisation, 4),
         "memory_growth": outcome.growth, "compilations_after_warm_up": outcome.compilations,
         "rate_tflops": round(session._rate / 1e12, 1), "wall_s": round(time.perf_counter() - started, 1),  # noqa: SLF001
@@ -119,6 +120,7 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--chat", action="store_true")
     parser.add_argument("--sliding", action="store_true")
+    parser.add_argument("--pack", action="store_true")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     if "RANK" in os.environ or arguments.runtime == "threads":

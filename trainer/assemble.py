@@ -63,7 +63,10 @@ class Parts:
 
     def load_target(self, device: torch.device) -> Target:
         """Return the target on `device`."""
-        return Target.load(self.target_path, self.layer_ids, device, working_dtype(device))
+        target = Target.load(self.target_path, self.layer_ids, device, working_dtype(device))
+        if self.config.data.pack:
+            target.require_packable()
+        return target
 
     def load_shared(self, device: torch.device) -> SharedWeights:
         """Return the target's embedding and head alone on `device`."""
@@ -85,6 +88,7 @@ class Parts:
             "buckets": list(config.data.buckets),
             "tokens": config.data.tokens,
             "overlong": config.data.overlong,
+            "pack": config.data.pack,
             "weights": list(config.data.weights),
             "together": config.together,
             "held_out": len(self.held_out),

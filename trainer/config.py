@@ -109,6 +109,9 @@ class DataConfig:
     """Padded lengths, ascending: each is one shape to compile."""
     tokens: int = 4096
     """Positions a micro-batch aims at: a bucket of length S gets max(1, tokens // S) rows."""
+    pack: bool = False
+    """Fill rows of the last bucket's length with several conversations each: no padding, and the anchors of a row go to
+    whatever the assistant says in it."""
     overlong: Overlong = "truncate"
     """What happens to a conversation longer than the last bucket."""
     together: int = 0
@@ -131,6 +134,12 @@ class DataConfig:
             "data.weights",
             f"{len(self.weights)} weights for {len(self.path)} paths",
             "give one weight for each entry of data.path, or none",
+        )
+        _require(
+            not (self.pack and self.weights),
+            "data.pack",
+            "rows drawn by weight are not packed",
+            "omit data.weights, or list a file in data.path as often as it is to be seen",
         )
 
 

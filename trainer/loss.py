@@ -60,12 +60,21 @@ def default_gamma(width: int) -> float:
 
 
 def targets(
-    ids: torch.Tensor, loss_mask: torch.Tensor, anchors: torch.Tensor, shape: BlockShape, gamma: float
+    ids: torch.Tensor,
+    loss_mask: torch.Tensor,
+    anchors: torch.Tensor,
+    shape: BlockShape,
+    gamma: float,
+    *,
+    ends: torch.Tensor | None = None,
 ) -> Targets:
-    """Return labels and weights for ids and loss_mask [B, S] and anchors [B, N]."""
+    """Return labels and weights for ids and loss_mask [B, S] and anchors [B, N].
+
+    Of packed rows `ends` [B, N] is where the document of each anchor ends: nothing is predicted past it.
+    """
     offset = torch.arange(1, shape.width, device=ids.device)
     place = anchors.clamp(min=0)[:, :, None] + offset
-    inside = (place < shape.context) & (anchors >= 0)[:, :, None]
+    inside = (place < (shape.context if ends is None else ends[:, :, None])) & (anchors >= 0)[:, :, None]
     flat = place.clamp(max=shape.context - 1).flatten(1)
     labels = ids.gather(1, flat).view_as(place)
     wanted = loss_mask.gather(1, flat).view_as(place).to(torch.float32) * inside

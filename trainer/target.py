@@ -19,6 +19,7 @@ import transformers
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from trainer.data.packing import Packed, causal_within
 from trainer.errors import ConfigError, TargetModelError
 from trainer.runtime.private_code import private
 
@@ -154,14 +155,31 @@ class Target:
         for layer, forward in zip(self.layers, private(layer.forward for layer in self.layers), strict=True):
             layer.__dict__["forward"] = torch.compile(forward, dynamic=False, backend=backend)
 
-    def features(self, ids: torch.Tensor) -> torch.Tensor:
+    def features(self, ids: torch.Tensor, packed: Packed | None = None) -> torch.Tensor:
         """Return the features [B, S, F*H] of ids [B, S].
 
-        Padding stands on the right, where causal attention never lets it reach a real token: no mask is needed.
+        Padding stands on the right, where causal attention never lets it reach a real token: no mask is needed. In
+        packed rows each document attends to itself alone, and its positions count from 0.
         """
+        mask: Any = self._mask
+        more: dict[str, torch.Tensor] = {}
+        if packed is not None:
+            table = causal_within(packed.documents)
+            mask = table if self._mask is None else {"full_attention": table}
+            more = {"position_ids": packed.places}
         with torch.no_grad(), self.recording(ids.shape) as sink:
-            self.trunk(input_ids=ids, attention_mask=self._mask, use_cache=False)
+            self.trunk(input_ids=ids, attention_mask=mask, use_cache=False, **more)
         return sink
+
+    def require_packable(self) -> None:
+        """Raise ConfigError when rows of several documents cannot be told apart in this target's layers."""
+        kinds = set(getattr(self.config, "layer_types", None) or ["full_attention"])
+        if kinds != {"full_attention"}:
+            raise ConfigError(
+                f"data.pack: the target has {', '.join(sorted(kinds - {'full_attention'}))} layers, which see past the"
+                " end of a document in a packed row",
+                "set data.pack=false",
+            )
 
     def recording(self, shape: torch.Size | tuple[int, int]) -> "_Recording":
         """Return a context that collects the features of one forward over [B, S] tokens."""

@@ -8,15 +8,16 @@ import hashlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 
 import torch
 
 from trainer.config import DataConfig
+from trainer.data.packing import pack
 from trainer.errors import ConfigError
 
-Drawn = tuple[int, tuple[int, ...]]
-"""A batch of an epoch: its bucket's length and its rows."""
+Drawn = tuple[int, tuple[tuple[int, ...], ...]]
+"""A batch of an epoch: its bucket's length, and for each of its rows the members that are in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,13 @@ class PlannedBatch:
     """S, the bucket."""
     size: int
     """B, rows; fewer members than this leave empty rows, so that the shape stays."""
-    members: tuple[int, ...]
+    layout: tuple[tuple[int, ...], ...]
+    """The members of each row: one, or several where rows are packed."""
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """All members."""
+        return tuple(chain.from_iterable(self.layout))
 
 
 class Plan:
@@ -49,19 +56,21 @@ class Plan:
         self.dropped = 0
         self.truncated = 0
         self._rows: dict[int, list[int]] = {length: [] for length in config.buckets}
+        # Only what packing needs: a number a row.
+        self._lengths = lengths if config.pack else ()
         for row, length in enumerate(lengths):
             self._place(row, length)
         self._ends = list(accumulate(groups)) if config.weights else []
         self._per_epoch = sum(
-            -(-sum(count for _, count in self._shares(rows)) // self.sizes[length])
-            for length, rows in self._rows.items()
+            -(-self._filled(length, rows) // self.sizes[length]) for length, rows in self._rows.items()
         )
         if not self._per_epoch:
             raise ConfigError("data.path: no row is left after the length rules", "add a longer bucket to data.buckets")
         self._cached: tuple[int, list[Drawn]] = (-1, [])
 
     def _place(self, row: int, length: int) -> None:
-        fitting = next((bucket for bucket in self.config.buckets if length <= bucket), None)
+        buckets = self.config.buckets[-1:] if self.config.pack else self.config.buckets
+        fitting = next((bucket for bucket in buckets if length <= bucket), None)
         if fitting is None:
             if self.config.overlong == "error":
                 raise ConfigError(
@@ -102,7 +111,7 @@ class Plan:
         if self._cached[0] != epoch:
             self._cached = (epoch, self._order(epoch))
         length, members = self._cached[1][place]
-        return PlannedBatch(index=index, epoch=epoch, length=length, size=self.sizes[length], members=members)
+        return PlannedBatch(index=index, epoch=epoch, length=length, size=self.sizes[length], layout=members)
 
     def _order(self, epoch: int) -> list[Drawn]:
         generator = torch.Generator().manual_seed(derive(self.seed, f"epoch {epoch}"))
@@ -111,8 +120,12 @@ class Plan:
         for length, rows in self._rows.items():
             drawn = self._drawn(rows, generator)
             shuffled = [drawn[i] for i in torch.randperm(len(drawn), generator=generator).tolist()]
+            filled: list[tuple[int, ...]] = [(row,) for row in shuffled]
+            if self.config.pack:
+                filled = self._packed(shuffled, length)
+                filled = [filled[i] for i in torch.randperm(len(filled), generator=generator).tolist()]
             size = self.sizes[length]
-            batches = [(length, tuple(shuffled[start : start + size])) for start in range(0, len(drawn), size)]
+            batches = [(length, tuple(filled[start : start + size])) for start in range(0, len(filled), size)]
             whole = len(batches) - len(batches) % self.together
             rounds += [batches[start : start + self.together] for start in range(0, whole, self.together)]
             left += batches[whole:]
@@ -122,6 +135,16 @@ class Plan:
         while len(left) < lacking and order:
             left += order.pop()
         return [*left[:lacking], *(batch for each in order for batch in each), *left[lacking:]]
+
+    def _filled(self, length: int, rows: list[int]) -> int:
+        """Return how many rows of a batch an epoch fills in a bucket: as many in every epoch."""
+        if self.config.pack:
+            return len(self._packed(rows, length))
+        return sum(count for _, count in self._shares(rows))
+
+    def _packed(self, rows: list[int], room: int) -> list[tuple[int, ...]]:
+        found = pack([min(self._lengths[row], room) for row in rows], room)
+        return [tuple(rows[index] for index in each) for each in found]
 
     def _shares(self, rows: list[int]) -> list[tuple[list[int], int]]:
         """Return the rows of each source in a bucket with how many of them an epoch sees."""

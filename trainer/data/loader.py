@@ -7,12 +7,14 @@ import queue
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Self
 
 import torch
 
 from trainer.config import DrafterConfig
 from trainer.data.buckets import Plan, PlannedBatch, derive
+from trainer.data.packing import Packed, layout, packed
 from trainer.data.rows import Rows
 from trainer.flops import BatchWork
 from trainer.loss import default_gamma, targets
@@ -38,26 +40,32 @@ class Batch:
     work: BatchWork
     """What the FLOP count needs."""
     origins: tuple[str, ...]
+    packed: Packed | None = None
+    """Where a row holds several documents."""
 
     def to(self, device: torch.device) -> "Batch":
         """Return the batch on `device`; the copy from pinned memory does not wait."""
         moved = {name: getattr(self, name).to(device, non_blocking=True) for name in ("ids", "loss_mask", "anchors")}
         held = {name: getattr(self, name) for name in ("index", "shape", "weight", "tokens", "work", "origins")}
-        return Batch(**held, **moved)
+        return Batch(**held, **moved, packed=None if self.packed is None else self.packed.to(device))
 
     def describe(self) -> str:
         """Name the batch for a message."""
         return f"batch {self.index} ({self.ids.shape[0]} x {self.shape.context} positions: {', '.join(self.origins)})"
 
 
-def choose_anchors(loss_mask: torch.Tensor, count: int, generator: torch.Generator) -> torch.Tensor:
+def choose_anchors(
+    loss_mask: torch.Tensor, count: int, generator: torch.Generator, documents: torch.Tensor | None = None
+) -> torch.Tensor:
     """Return `count` anchors a row, int64 [B, count] ascending, -1 at the end where a row has too few.
 
-    A position can be an anchor when it and the next one belong to the assistant: the drafter then starts from a
-    token the target wrote and has at least one to predict.
+    A position can be an anchor when it and the next one belong to the assistant and, in a packed row, to the same of
+    its `documents` [B, S]: the drafter then starts from a token the target wrote and has at least one to predict.
     """
     able = torch.zeros_like(loss_mask)
     able[:, :-1] = loss_mask[:, :-1] & loss_mask[:, 1:]
+    if documents is not None:
+        able[:, :-1] &= documents[:, :-1] == documents[:, 1:]
     draw = torch.rand(able.shape, generator=generator)
     draw = torch.where(able, draw, -1.0)
     kept = min(count, able.shape[1])
@@ -80,38 +88,46 @@ class BatchMaker:
         ids = torch.full((planned.size, planned.length), self.pad, dtype=torch.int64)
         loss_mask = torch.zeros(planned.size, planned.length, dtype=torch.bool)
         origins = []
-        lengths = []
-        for line, member in enumerate(planned.members):
-            row = self.rows[member]
-            length = min(len(row.ids), planned.length)
-            ids[line, :length] = torch.tensor(row.ids[:length], dtype=torch.int64)
-            loss_mask[line, :length] = torch.tensor(row.wanted[:length], dtype=torch.bool)
-            origins.append(row.origin)
-            lengths.append(length)
+        lengths: list[list[int]] = [[] for _ in range(planned.size)]
+        for line, members in enumerate(planned.layout):
+            at = 0
+            for member in members:
+                row = self.rows[member]
+                length = min(len(row.ids), planned.length)
+                ids[line, at : at + length] = torch.tensor(row.ids[:length], dtype=torch.int64)
+                loss_mask[line, at : at + length] = torch.tensor(row.wanted[:length], dtype=torch.bool)
+                origins.append(row.origin)
+                lengths[line].append(length)
+                at += length
         generator = torch.Generator().manual_seed(derive(self.plan.seed, f"anchors {planned.index}"))
-        anchors = choose_anchors(loss_mask, self.drafter.anchors, generator)
-        return self.finish(planned.index, ids, loss_mask, anchors, lengths=tuple(lengths), origins=tuple(origins))
+        return self._finish(planned.index, ids, loss_mask, generator, lengths=lengths, origins=tuple(origins))
 
-    def finish(
+    def _finish(
         self,
         index: int,
         ids: torch.Tensor,
         loss_mask: torch.Tensor,
-        anchors: torch.Tensor,
+        generator: torch.Generator,
         *,
-        lengths: tuple[int, ...],
+        lengths: list[list[int]],
         origins: tuple[str, ...],
     ) -> Batch:
-        """Return the batch of these tensors with its host-side sums."""
+        """Return the batch of these tensors with its anchors and host-side sums; `lengths` of each row's documents."""
+        documents, places = layout(lengths, ids.shape[1]) if self.plan.config.pack else (None, None)
+        anchors = choose_anchors(loss_mask, self.drafter.anchors, generator, documents)
+        held = None if documents is None or places is None else packed(documents, places, anchors)
+        starts, ends = (None, None) if held is None else (held.starts, held.ends)
         shape = BlockShape(context=ids.shape[1], blocks=anchors.shape[1], width=self.drafter.block)
-        weight = float(targets(ids, loss_mask, anchors, shape, self.gamma).weights.sum())
+        weight = float(targets(ids, loss_mask, anchors, shape, self.gamma, ends=ends).weights.sum())
         window = self.drafter.sliding_window if self.drafter.sliding_layers else 0
         work = BatchWork(
-            lengths=lengths, blocks=int((anchors >= 0).sum()), width=shape.width, visible=visible_pairs(anchors, shape),
-            sliding=visible_pairs(anchors, shape, window) if window else 0,
+            lengths=tuple(chain.from_iterable(lengths)), blocks=int((anchors >= 0).sum()), width=shape.width,
+            visible=visible_pairs(anchors, shape, starts=starts),
+            sliding=visible_pairs(anchors, shape, window, starts) if window else 0,
         )  # fmt: skip
         if self.pin:
             ids, loss_mask, anchors = ids.pin_memory(), loss_mask.pin_memory(), anchors.pin_memory()
+            held = None if held is None else held.pinned()
         return Batch(
             index=index,
             shape=shape,
@@ -119,9 +135,10 @@ class BatchMaker:
             loss_mask=loss_mask,
             anchors=anchors,
             weight=weight,
-            tokens=sum(lengths),
+            tokens=sum(work.lengths),
             work=work,
             origins=origins,
+            packed=held,
         )
 
     def blank(self, length: int) -> Batch:
@@ -130,8 +147,7 @@ class BatchMaker:
         generator = torch.Generator().manual_seed(length)
         ids = torch.full((size, length), self.pad, dtype=torch.int64)
         loss_mask = torch.ones(size, length, dtype=torch.bool)
-        anchors = choose_anchors(loss_mask, self.drafter.anchors, generator)
-        return self.finish(-1, ids, loss_mask, anchors, lengths=(length,) * size, origins=("warm-up",))
+        return self._finish(-1, ids, loss_mask, generator, lengths=[[length]] * size, origins=("warm-up",))
 
 
 class Loader:

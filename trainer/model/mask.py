@@ -13,6 +13,9 @@ A sliding layer with window W (published drafters of Qwen3.6; SpecForge counts t
 as a causal sliding layer does at the true positions: query q of offset o = q % K stands at anchors[j] + o and sees
     anchors[j] + o - W < kv < anchors[j]
  or its own block up to itself.
+
+In a packed row several documents follow each other. `starts` [B, N] is where the document of each anchor begins: its
+blocks see no context before that, and positions count from it. Without `starts` a row is one document.
 """
 
 from collections.abc import Callable
@@ -61,16 +64,18 @@ class DenseMask:
     """Bool [B, 1, Q, 1]."""
 
 
-def visible(anchors: torch.Tensor, shape: BlockShape, window: int = 0) -> torch.Tensor:
+def visible(
+    anchors: torch.Tensor, shape: BlockShape, window: int = 0, starts: torch.Tensor | None = None
+) -> torch.Tensor:
     """Return the rule as a bool table [B, Q, KV]; rows of absent blocks are empty. `window` 0 is a full layer's."""
-    context, own = _context_and_own(anchors, shape, window)
+    context, own = _context_and_own(anchors, shape, window, starts)
     present = (anchors >= 0).repeat_interleave(shape.width, dim=1)[:, :, None]
     return (context | own) & present
 
 
-def visible_pairs(anchors: torch.Tensor, shape: BlockShape, window: int = 0) -> int:
+def visible_pairs(anchors: torch.Tensor, shape: BlockShape, window: int = 0, starts: torch.Tensor | None = None) -> int:
     """Return how many pairs are visible, without the table."""
-    held = anchors[anchors >= 0]
+    held = (anchors if starts is None else anchors - starts)[anchors >= 0]
     if not window:
         return int((held + shape.width).sum()) * shape.width
     offset = torch.arange(shape.width, device=anchors.device)
@@ -78,20 +83,26 @@ def visible_pairs(anchors: torch.Tensor, shape: BlockShape, window: int = 0) -> 
     return int(seen.sum()) + len(held) * int((offset + 1).clamp(max=window).sum())
 
 
-def dense_mask(anchors: torch.Tensor, shape: BlockShape, window: int = 0) -> DenseMask:
+def dense_mask(
+    anchors: torch.Tensor, shape: BlockShape, window: int = 0, starts: torch.Tensor | None = None
+) -> DenseMask:
     """Return the mask for the dense path."""
-    context, own = _context_and_own(anchors, shape, window)
+    context, own = _context_and_own(anchors, shape, window, starts)
     present = (anchors >= 0).repeat_interleave(shape.width, dim=1)
     return DenseMask(visible=(context | own)[:, None], present=present[:, None, :, None])
 
 
-def _context_and_own(anchors: torch.Tensor, shape: BlockShape, window: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _context_and_own(
+    anchors: torch.Tensor, shape: BlockShape, window: int, starts: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor]:
     device = anchors.device
     key = torch.arange(shape.keys, device=device)
     query_block = torch.arange(shape.queries, device=device) // shape.width
     anchor = anchors[:, query_block, None]
     # An absent block has anchor -1, so no key is before it.
     context = key < anchor
+    if starts is not None:
+        context = context & (key >= starts[:, query_block, None])
     own = (key >= shape.context) & ((key - shape.context) // shape.width == query_block[:, None])
     if window:
         offset = (torch.arange(shape.queries, device=device) % shape.width)[:, None]
@@ -101,7 +112,9 @@ def _context_and_own(anchors: torch.Tensor, shape: BlockShape, window: int) -> t
     return context, own.expand_as(context)
 
 
-def mask_rule(anchors: torch.Tensor, shape: BlockShape, window: int = 0) -> Callable[..., torch.Tensor]:
+def mask_rule(
+    anchors: torch.Tensor, shape: BlockShape, window: int = 0, starts: torch.Tensor | None = None
+) -> Callable[..., torch.Tensor]:
     """Return the rule as flex_attention's mask_mod(b, h, q, kv).
 
     `kv < anchor` implies kv < S, because an anchor is a context position; -1 sees nothing.
@@ -121,22 +134,31 @@ def mask_rule(anchors: torch.Tensor, shape: BlockShape, window: int = 0) -> Call
         own = (kv >= context) & ((kv - context) // width == block) & (anchor >= 0) & (behind >= 0) & (behind < window)
         return ((kv < anchor) & (kv > anchor + offset - window)) | own
 
-    return sliding if window else rule
+    chosen = sliding if window else rule
+    if starts is None:
+        return chosen
+
+    def packed(b: torch.Tensor, h: torch.Tensor, q: torch.Tensor, kv: torch.Tensor) -> torch.Tensor:
+        return chosen(b, h, q, kv) & (kv >= starts[b, q // width])
+
+    return packed
 
 
-def block_mask(anchors: torch.Tensor, shape: BlockShape, window: int = 0, tile: int = TILE) -> BlockMask:
+def block_mask(
+    anchors: torch.Tensor, shape: BlockShape, window: int = 0, starts: torch.Tensor | None = None, tile: int = TILE
+) -> BlockMask:
     """Return flex_attention's tile lists, by arithmetic on tiles alone.
 
     create_block_mask evaluates all Q x KV pairs (2.4 GB of bools at 1024 x 32 blocks over 40,000 positions)
     unless it is compiled, and a compiled one is one more thing to compile beside other threads. Here the
     work is one comparison a tile and nothing is compiled or traced.
     """
-    partial, full = tile_table(anchors, shape, window, tile)
+    partial, full = tile_table(anchors, shape, window, starts, tile)
     mask = BlockMask.from_kv_blocks(
         *_ordered(partial),
         *_ordered(full),
         BLOCK_SIZE=tile,
-        mask_mod=mask_rule(anchors, shape, window),
+        mask_mod=mask_rule(anchors, shape, window, starts),
         seq_lengths=(shape.queries, shape.keys),
         compute_q_blocks=False,
     )
@@ -148,7 +170,7 @@ def block_mask(anchors: torch.Tensor, shape: BlockShape, window: int = 0, tile: 
 
 
 def tile_table(
-    anchors: torch.Tensor, shape: BlockShape, window: int = 0, tile: int = TILE
+    anchors: torch.Tensor, shape: BlockShape, window: int = 0, starts: torch.Tensor | None = None, tile: int = TILE
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return which tiles hold some visible pairs and which only visible pairs: bool [B, 1, Q tiles, KV tiles] each."""
     device = anchors.device
@@ -172,45 +194,23 @@ def tile_table(
     high = (key_high - shape.context) // shape.width
     overlap = (member[:, :, None] >= low) & (member[:, :, None] <= high) & (key_high >= shape.context)
     overlap = overlap & inside[:, :, None] & (anchor >= 0)[..., None]
+    # The offsets of each block that lie in the query tile, from its first to its last.
+    begins = (query_low[:, None] - member * shape.width).clamp(min=0)[..., None]
+    ends = (query_high[:, None] - member * shape.width).clamp(max=shape.width - 1)[..., None]
     if window:
-        # The offsets of each block that lie in the query tile, from its first to its last.
-        begins = torch.maximum(query_low[:, None] - member * shape.width, torch.zeros_like(member))[..., None]
-        ends = torch.minimum(query_high[:, None] - member * shape.width, torch.full_like(member, shape.width - 1))[
-            ..., None
-        ]
-        some, every = _sliding_context(
-            anchor[..., None], inside[..., None], (key_low, key_high), (begins, ends), window
-        )
         own_first = (key_low - shape.context - member[..., None] * shape.width).clamp(min=0)
         own_last = (key_high - shape.context - member[..., None] * shape.width).clamp(max=shape.width - 1)
         overlap = overlap & (own_first <= ends) & (own_last > begins - window)
-        some, every = some & (key_low < shape.context), every & whole
-    else:
-        highest = anchor.amax(-1)[:, :, None]
-        lowest = torch.where(inside, anchor, shape.context).amin(-1)[:, :, None]
-        some = (key_low < highest) & (key_low < shape.context)
-        every = (key_high < lowest) & (lowest >= 0) & whole
-    some = some | overlap.any(2)
-    return (some & ~every)[:, None], every[:, None]
-
-
-def _sliding_context(
-    anchor: torch.Tensor,
-    inside: torch.Tensor,
-    keys: tuple[torch.Tensor, torch.Tensor],
-    offsets: tuple[torch.Tensor, torch.Tensor],
-    window: int,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return which context tiles hold some pairs within the window and which only such: bool [B, Q tiles, KV tiles].
-
-    anchor [B, Q tiles, reach, 1], inside and the first and last offset of each block in its tile [Q tiles, reach, 1].
-    """
-    (key_low, key_high), (begins, ends) = keys, offsets
-    present = inside & (anchor >= 0)
-    # The first key that a query may see is anchor + offset - window + 1: the lowest offset sees furthest back.
-    some = present & (key_low < anchor) & (key_high > anchor + begins - window) & (begins < window - 1)
-    every = present & (key_high < anchor) & (key_low > anchor + ends - window)
-    return some.any(2), (every | ~inside).all(2)
+    start = torch.zeros_like(anchor) if starts is None else starts[:, member.clamp(max=shape.blocks - 1)]
+    anchor, start, inside = anchor[..., None], start[..., None], inside[..., None]
+    # The first context position that a query of the lowest and of the highest offset sees.
+    furthest, nearest = start, start
+    if window:
+        furthest, nearest = (torch.maximum(start, anchor + offset - window + 1) for offset in (begins, ends))
+    some = inside & (key_low < anchor) & (key_high >= furthest) & (furthest < anchor) & (key_low < shape.context)
+    every = inside & (anchor >= 0) & (key_high < anchor) & (key_low >= nearest)
+    found, whole = some.any(2) | overlap.any(2), (every | ~inside).all(2) & whole
+    return (found & ~whole)[:, None], whole[:, None]
 
 
 def _ordered(tiles: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -219,12 +219,18 @@ def _ordered(tiles: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return tiles.sum(-1, dtype=torch.int32).contiguous(), order.to(torch.int32).contiguous()
 
 
-def positions(anchors: torch.Tensor, shape: BlockShape) -> torch.Tensor:
-    """Return the true positions of all keys, int64 [B, KV]: 0..S-1, then anchor + 0..K-1 for each block."""
+def positions(
+    anchors: torch.Tensor, shape: BlockShape, starts: torch.Tensor | None = None, places: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Return the true positions of all keys, int64 [B, KV]: 0..S-1, then anchor + 0..K-1 for each block.
+
+    Of a packed row `places` [B, S] are the context's positions within their documents.
+    """
     rows = anchors.shape[0]
-    context = torch.arange(shape.context, device=anchors.device).expand(rows, -1)
+    context = torch.arange(shape.context, device=anchors.device).expand(rows, -1) if places is None else places
     offset = torch.arange(shape.width, device=anchors.device)
-    blocks = anchors.clamp(min=0)[:, :, None] + offset
+    at = anchors.clamp(min=0)
+    blocks = (at if starts is None else at - starts)[:, :, None] + offset
     return torch.cat([context, blocks.flatten(1)], dim=1)
 
 

@@ -60,7 +60,7 @@ class TargetStep:
         """Return features [B, S, F*H]; `batch` is on the target's device."""
         signature = ("target", self._worker, tuple(batch.ids.shape))
         with self.gate.step(signature, str(self.target.device)):
-            return self.target.features(batch.ids)
+            return self.target.features(batch.ids, batch.packed)
 
 
 class DrafterStep:
@@ -111,18 +111,21 @@ class DrafterStep:
     def _forward(self, batch: Batch, features: torch.Tensor) -> LossParts:
         tokens = noise_tokens(batch.ids, batch.anchors, batch.shape, self.mask_token)
         block = embedding(tokens, self.shared.embedding)
-        hidden = self.model(features, block, positions(batch.anchors, batch.shape), self._masks(batch))
-        wanted = targets(batch.ids, batch.loss_mask, batch.anchors, batch.shape, self.gamma)
+        packed = batch.packed
+        starts, ends, places = (packed.starts, packed.ends, packed.places) if packed is not None else (None, None, None)
+        where = positions(batch.anchors, batch.shape, starts, places)
+        hidden = self.model(features, block, where, self._masks(batch, starts))
+        wanted = targets(batch.ids, batch.loss_mask, batch.anchors, batch.shape, self.gamma, ends=ends)
         return block_loss(hidden, self.shared.head, wanted, chunk=self.chunk, kernel=self.kernel)
 
-    def _masks(self, batch: Batch) -> Masks:
+    def _masks(self, batch: Batch, starts: torch.Tensor | None) -> Masks:
         shape = self.model.shape
-        full = self._mask(batch, 0)
-        return Masks(full=full, sliding=self._mask(batch, shape.window) if shape.sliding else None)
+        full = self._mask(batch, 0, starts)
+        return Masks(full=full, sliding=self._mask(batch, shape.window, starts) if shape.sliding else None)
 
-    def _mask(self, batch: Batch, window: int) -> AttentionMask:
+    def _mask(self, batch: Batch, window: int, starts: torch.Tensor | None) -> AttentionMask:
         if self.flex:
-            return block_mask(batch.anchors, batch.shape, window)
+            return block_mask(batch.anchors, batch.shape, window, starts)
         limit = min(self.dense_limit, free_bytes(self.device))
         require_dense_fits(batch.ids.shape[0], self.model.shape.heads, batch.shape, limit)
-        return dense_mask(batch.anchors, batch.shape, window)
+        return dense_mask(batch.anchors, batch.shape, window, starts)

@@ -1,0 +1,145 @@
+"""Packed rows: what fits together, and that a document learns in company what it learns alone."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import Gemma3ForCausalLM, Gemma3TextConfig
+
+from trainer.assemble import Parts, assemble
+from trainer.config import DataConfig, DrafterConfig, build
+from trainer.data.buckets import Plan
+from trainer.data.loader import BatchMaker
+from trainer.data.packing import Packed, layout, pack, packed
+from trainer.data.rows import Row, RowList
+from trainer.errors import ConfigError
+from trainer.presets import preset
+from trainer.runtime.steps import DrafterStep, OpenDoor, TargetStep
+from trainer.target import Target
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.property
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(1, 40), max_size=60), st.integers(40, 64), st.randoms(use_true_random=False))
+def test_rows_hold_everything_once_and_as_many_in_any_order(lengths: list[int], room: int, chance: object) -> None:
+    rows = pack(lengths, room)
+    assert sorted(index for row in rows for index in row) == list(range(len(lengths)))
+    assert all(0 < sum(lengths[index] for index in row) <= room for row in rows)
+    # Best fit: no two rows could be one.
+    sums = sorted(sum(lengths[index] for index in row) for row in rows)
+    assert len(sums) < 2 or sums[0] + sums[1] > room
+    other = list(lengths)
+    chance.shuffle(other)  # type: ignore[attr-defined]
+    assert len(pack(other, room)) == len(rows)
+
+
+@pytest.mark.property
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(1, 80), min_size=1, max_size=40), st.integers(0, 5))
+def test_an_epoch_of_packed_rows_holds_every_row_once(lengths: list[int], seed: int) -> None:
+    plan = Plan(lengths, DataConfig(buckets=(16, 64), tokens=128, pack=True), seed)
+    epochs = []
+    for epoch in range(3):
+        numbers = range(epoch * plan.batches_per_epoch, (epoch + 1) * plan.batches_per_epoch)
+        batches = [plan.batch(number) for number in numbers]
+        assert sorted(row for batch in batches for row in batch.members) == list(range(len(lengths)))
+        assert all((batch.length, batch.size) == (64, 2) and len(batch.layout) <= 2 for batch in batches)
+        rows = [row for batch in batches for row in batch.layout]
+        assert all(sum(min(lengths[member], 64) for member in row) <= 64 for row in rows)
+        epochs.append(rows)
+    assert epochs[0] == [row for number in range(plan.batches_per_epoch) for row in plan.batch(number).layout]
+
+
+def test_what_a_row_says_of_its_documents() -> None:
+    documents, places = layout([[3, 2], [6], []], 6)
+    assert documents.tolist() == [[0, 0, 0, 1, 1, 2], [0] * 6, [0] * 6]
+    assert places.tolist() == [[0, 1, 2, 0, 1, 0], [0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5]]
+    held = packed(documents, places, torch.tensor([[1, 3, -1], [0, 4, 5], [-1] * 3]))
+    assert held.starts.tolist() == [[0, 3, 0], [0, 0, 0], [0, 0, 0]]
+    assert held.ends.tolist() == [[3, 5, 0], [6, 6, 6], [0, 0, 0]]
+
+
+def test_an_anchor_and_what_it_predicts_are_of_one_document() -> None:
+    rows = RowList(rows=tuple(Row(ids=[9, 7, 8], wanted=[0, 1, 1], origin=f"r{i}") for i in range(6)), digest="")
+    plan = Plan(rows.lengths, DataConfig(buckets=(9,), tokens=18, pack=True), 0)
+    maker = BatchMaker(rows, plan, DrafterConfig(block=4, anchors=8), 0, pin=False)
+    batch = maker.make(plan.batch(0))
+    assert isinstance(batch.packed, Packed)
+    # Position 1 of each document alone has a token after it that is the assistant's and the document's.
+    assert batch.anchors.tolist() == [[1, 4, 7, *[-1] * 5]] * 2
+    # One prediction an anchor: the second is past the document's end.
+    assert batch.weight == pytest.approx(6.0)
+    assert (batch.tokens, batch.work.lengths, batch.work.blocks) == (18, (3,) * 6, 6)
+    assert batch.to(CPU).packed is not None
+
+
+def _settings(target_folder: Path, **data: object) -> Parts:
+    return assemble(
+        build("cpu-smoke", [
+            preset("cpu-smoke"),
+            {"target": {"path": str(target_folder)}, "run": {"evaluate": 0, "compile": "off"},
+             "drafter": {"sliding_layers": [1], "sliding_window": 20}, "data": {"buckets": [64, 128], **data}},
+        ])
+    )  # fmt: skip
+
+
+def test_documents_in_company_learn_what_they_learn_alone(cache: Path, target_folder: Path) -> None:
+    assert cache.is_dir()
+    together = _settings(target_folder, pack=True, tokens=256)
+    alone = _settings(target_folder, tokens=64)
+    target = together.load_target(CPU)
+    feature_step = TargetStep(target, together.config.run, OpenDoor())
+    batch = together.maker(pin=False).make(together.plan.batch(0))
+    assert batch.packed is not None
+    assert len(batch.work.lengths) > 2
+    features = feature_step.run(batch)
+    grouped = DrafterStep(
+        together.drafter(CPU),
+        target.shared,
+        together.config.drafter,
+        together.mask_token,
+        together.config.run,
+        OpenDoor(),
+    )
+    found = grouped.run(batch, features)
+    single = DrafterStep(
+        alone.drafter(CPU), target.shared, alone.config.drafter, alone.mask_token, alone.config.run, OpenDoor()
+    )
+    maker = alone.maker(pin=False)
+    losses = 0.0
+    for line, members in enumerate(together.plan.batch(0).layout):
+        at = 0
+        for member in members:
+            length = together.rows.lengths[member]
+            # The same document by itself, with the anchors it has in the packed row.
+            mine = [anchor - at for anchor in batch.anchors[line].tolist() if at <= anchor < at + length]
+            one = maker.make(replace(alone.plan.batch(0), length=64, size=1, layout=((member,),)))
+            chosen = torch.tensor([[*mine, *[-1] * (batch.shape.blocks - len(mine))]])
+            one = replace(one, anchors=chosen)
+            own = feature_step.run(one)
+            torch.testing.assert_close(features[line, at : at + length], own[0, :length], rtol=1e-4, atol=1e-4)
+            losses += float(single.run(one, own).loss_sum)
+            at += length
+    assert float(found.loss_sum) == pytest.approx(losses, rel=1e-4)
+    for mine, wanted in zip(grouped.parameters.gradients(), single.parameters.gradients(), strict=True):
+        torch.testing.assert_close(mine, wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_a_target_that_sees_past_a_document_is_refused() -> None:
+    config = Gemma3TextConfig(
+        vocab_size=40, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1, head_dim=8, layer_types=["sliding_attention", "full_attention"],
+    )  # fmt: skip
+    model = Gemma3ForCausalLM(config)
+    model.set_input_embeddings(torch.nn.Embedding(40, 16))
+    with pytest.raises(ConfigError) as caught:
+        Target(model, (0,)).require_packable()
+    assert (caught.value.message, caught.value.hint) == (
+        "data.pack: the target has sliding_attention layers, which see past the end of a document in a packed row",
+        "set data.pack=false",
+    )
