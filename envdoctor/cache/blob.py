@@ -13,17 +13,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from envdoctor.cache.damage import content_name, damage
-from envdoctor.cache.layout import OWN, CacheFile, Root, files
+from envdoctor.cache.layout import CacheFile, Root, files
+from envdoctor.catalog.cache_kinds import IN_BLOB, OWN
 from envdoctor.errors import CacheError
 from envdoctor.model.frozen import frozen
+from envdoctor.probes.caches.entry_damage import content_name, damage
 
 _VERSION = 1
 _CHECKSUM_BYTES = 4
 _KEY = re.compile(r"[A-Za-z0-9_]{1,128}")
 _AUTOTUNE = re.compile(r"[A-Za-z0-9_]{1,64}/[A-Za-z0-9_]{1,128}\.best_config")
-# Kind in the blob -> kind of entry here.
-_KINDS = {"inductor": "fx graph", "aot_autograd": "autograd graph", "autotune": "autotune result"}
 
 
 @frozen
@@ -103,7 +102,7 @@ def merge(artifacts: Iterable[Artifact], inductor: Path) -> Mapping[str, int]:
 
 def _path(artifact: Artifact) -> str | None:
     """Return where torch looks for it, or None for a kind that lies outside this folder."""
-    if artifact.kind not in _KINDS:
+    if artifact.kind not in IN_BLOB:
         return None
     pattern = _AUTOTUNE if artifact.kind == "autotune" else _KEY
     if not pattern.fullmatch(artifact.key):
@@ -134,10 +133,10 @@ def _write_new(target: Path, content: bytes, own: Path) -> bool:
 
 def export(root: Root, out: BinaryIO) -> Mapping[str, int]:
     """Write inductor's graphs and autotune results as one blob and return kind -> number; damaged ones are left out."""
-    found: dict[str, list[CacheFile]] = {kind: [] for kind in _KINDS}
+    found: dict[str, list[CacheFile]] = {kind: [] for kind in IN_BLOB}
     for file in files([root]):
-        kind = next((kind for kind, ours in _KINDS.items() if ours == file.kind), "")
-        if kind and _key(kind, file.path) and not damage(root.path, file):
+        kind = next((kind for kind, ours in IN_BLOB.items() if ours == file.kind), "")
+        if kind and _key(kind, file.path) and not damage(root.path / file.path, file.kind):
             found[kind].append(file)
     checksum = 0
     out.write(bytes(_CHECKSUM_BYTES))

@@ -9,14 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from envdoctor.cache.layout import Root
+from envdoctor.catalog.cache_kinds import BY_NAME
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen
 
-# Root -> the variable that names it, and those that decide where it lies when that one is not set.
-_VARIABLES = {
-    "inductor": ("TORCHINDUCTOR_CACHE_DIR", ("TMPDIR",)),
-    "triton": ("TRITON_CACHE_DIR", ("TRITON_HOME", "HOME")),
-}
 _TORCH = "/libtorch"
 
 
@@ -68,13 +64,13 @@ def _used(process: Path, roots: Sequence[Root], host: Host) -> Iterator[str]:
 
 def _means(environ: Mapping[str, str], current: Path, root: Root, host: Host, *, own: bool) -> bool:
     """Say whether a process with this environment and current folder, if it compiles, does so in that root."""
-    if root.kind not in _VARIABLES:
+    kind = BY_NAME[root.kind]
+    if kind.owner != "torch":
         return False
-    variable, deciding = _VARIABLES[root.kind]
-    if variable in environ:
+    if kind.variable in environ:
         # Written as people write paths: relative, through a link, with a slash at the end.
-        return os.path.realpath(current / environ[variable]) == os.path.realpath(root.path)
-    same = all(environ.get(name) == host.environ.get(name) for name in deciding)
+        return os.path.realpath(current / environ[kind.variable] / kind.below) == os.path.realpath(root.path)
+    same = all(environ.get(name) == host.environ.get(name) for name in kind.deciding)
     return own and root.found_via == "default" and same
 
 

@@ -7,36 +7,11 @@ AOTAutogradCacheDetails of torch/_functorch/_aot_autograd/autograd_cache.py, get
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
+from envdoctor.catalog.cache_kinds import GRAPHS, INVALIDATES, TRITON
 from envdoctor.model.frozen import frozen
 
-GRAPHS = ("fx graph", "autograd graph")
-TRITON = ("triton kernel",)
-CPP = ("c++ kernel",)
-CUDA = ("cuda binary",)
-
-# Part -> the kinds of entry that miss when it differs. A part that is not here (a variable, a config value) reaches
-# the graphs, because FxGraphHashDetails hashes the whole inductor configuration.
-REACHES: Mapping[str, tuple[str, ...]] = {
-    "torch.version": GRAPHS,
-    "torch.sources": GRAPHS,
-    "triton.version": (*GRAPHS, *TRITON),
-    "triton.sources": (*GRAPHS, *TRITON),
-    "cuda.version": GRAPHS,
-    "gpu.name": GRAPHS,
-    "gpu.arch": TRITON,
-    "driver.version": CUDA,
-    "python.version": CPP,
-    "cpu.isa": CPP,
-    # Not in any key: -march=native builds for the very CPU, under a name that another one of its kind looks for too.
-    "cpu.model": (),
-    "cpu.threads": GRAPHS,
-    "venv.prefix": CPP,
-    "python.base": CPP,
-    "cache.folder": TRITON,
-    "triton.folder": TRITON,
-}
 GUESSED = frozenset({"cpu.threads"})
 """Parts that the training code can set itself (torch.set_num_threads): a difference seen from outside is no proof."""
 _FOLDERS = frozenset({"venv.prefix", "python.base", "cache.folder", "triton.folder"})
@@ -85,7 +60,7 @@ def reaches(name: str) -> tuple[str, ...]:
     """Return the kinds of entry that miss when this part differs."""
     if name.startswith("env."):
         return TRITON if name.removeprefix("env.") in TRITON_VARIABLES else GRAPHS
-    return REACHES.get(name, GRAPHS)
+    return INVALIDATES.get(name, GRAPHS)
 
 
 def compare(saved: Iterable[Part], present: Iterable[Part]) -> Comparison:

@@ -1,29 +1,14 @@
-"""What lies where in a compile cache: the files of a root, the entry each belongs to and what kind it is.
-
-Folders as their writers name them: torch/_inductor/codecache.py (get_path, FxGraphCache), autograd_cache.py,
-torch/_inductor/runtime/cache_dir_utils.py (Triton kernels of inductor lie under triton/DEVICE),
-triton/runtime/cache.py.
-"""
+"""The files of cache folders as they lie there, and the entry each belongs to."""
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
+from envdoctor.catalog.cache_kinds import TEMPORARY, entry_of, kind_of
 from envdoctor.errors import CacheError
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.caches.compile_caches import locate
-
-OWN = ".envdoctor"
-"""Our folder inside a root: manifests of what filled it, and the quarantine. No compiler looks into it."""
-ROOT_KINDS = ("inductor", "triton", "torch_extensions", "flashinfer", "cuda")
-PORTABLE = ("inductor", "triton")
-"""Roots a snapshot takes unless told otherwise: the others are keyed by absolute paths or rebuilt by their owner."""
-_TEMPORARY = re.compile(r"^(\..*|tmp\.pid_.*|.*\.tmp(\.pid_.*)?|.*\.lock|lock)$")
-_FIRST = {"fxgraph": "fx graph", "aotautograd": "autograd graph", "triton": "triton kernel", "cache": "autotune result"}
-_OTHER_ROOTS = {"triton": "triton kernel", "torch_extensions": "extension", "flashinfer": "extension"}
-_CPP = (".cpp", ".so", ".o", ".h")
 
 
 @frozen
@@ -31,7 +16,7 @@ class Root:
     """One cache folder."""
 
     kind: str
-    """One of ROOT_KINDS."""
+    """A name of `envdoctor/catalog/cache_kinds.py`."""
     path: Path
     found_via: str
     """The variable or default that names it."""
@@ -65,40 +50,6 @@ def roots(host: Host) -> tuple[Root, ...]:
     return tuple(Root(kind=kind, path=path, found_via=via) for kind, path, via in locate(host))
 
 
-def kind_of(root: str, path: str) -> str:
-    """Return the kind of entry a path belongs to."""
-    if root == "cuda":
-        return "cuda binary"
-    if root in _OTHER_ROOTS:
-        return _OTHER_ROOTS[root]
-    parts = PurePosixPath(path)
-    first = parts.parts[0]
-    if first in _FIRST or parts.suffix == ".best_config":
-        return _FIRST.get(first, "autotune result")
-    if parts.suffix in _CPP:
-        # Without "main" it is one of the tiny programs cpu_vec_isa.py compiles to see what the CPU can do.
-        return "c++ kernel" if parts.suffixes[0] in (".main", ".optimized") else "compiler test"
-    return "python wrapper" if parts.suffix == ".py" else "other"
-
-
-def entry_of(root: str, path: str) -> str:
-    """Return the entry a path belongs to, relative to the root.
-
-    A Triton kernel is its whole folder, because a group file that names a missing cubin ends in a KeyError and not in
-    a recompilation. A C++ or Python module is every file of one stem. A graph is one file: torch tries each of a key.
-    """
-    parts = path.split("/")
-    kind = kind_of(root, path)
-    if kind == "triton kernel":
-        depth = 3 if root == "inductor" else 1
-        return "/".join(parts[:depth]) if len(parts) > depth else path
-    if kind == "extension":
-        return "/".join(parts[:2]) if len(parts) > 2 else parts[0]
-    if kind in ("c++ kernel", "python wrapper", "compiler test"):
-        return "/".join([*parts[:-1], parts[-1].split(".")[0]])
-    return path
-
-
 def files(roots: Iterable[Root]) -> Iterator[CacheFile]:
     """Yield the regular files of the roots, each sorted by path; temporaries, locks, links and our own are left out.
 
@@ -125,7 +76,7 @@ def _files(root: Root, nested: set[Path]) -> Iterator[CacheFile]:
             continue
         below = []
         for entry in entries:
-            if _TEMPORARY.match(entry.name) or (not folder and entry.name == "locks"):
+            if TEMPORARY.match(entry.name) or (not folder and entry.name == "locks"):
                 continue
             if entry.is_dir(follow_symlinks=False):
                 if Path(entry.path) in nested:

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from envdoctor.cache.key_parts import Part, digest
-from envdoctor.cache.layout import OWN, ROOT_KINDS, kind_of
+from envdoctor.catalog.cache_kinds import NAMES, OWN, kind_of
 from envdoctor.errors import CacheError
 from envdoctor.model.codec import CodecError, decode, encode
 from envdoctor.model.frozen import frozen
@@ -114,7 +114,7 @@ def load(path: Path) -> Manifest | None:
 
 def _wrong(file: StoredFile) -> str:
     parts = PurePosixPath(file.path).parts
-    if file.root not in ROOT_KINDS:
+    if file.root not in NAMES:
         return "no root of that name"
     if not parts or file.path.startswith("/") or "/".join(parts) != file.path or len(file.path) > _LONGEST_PATH:
         return "no plain relative path"

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from envdoctor.cache.layout import OWN, Root
+from envdoctor.cache.layout import Root
+from envdoctor.catalog.cache_kinds import OWN
 from envdoctor.errors import CacheError
 from envdoctor.model.frozen import frozen
 

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Literal
 
 from envdoctor.cache.archive import Reader, distinct
-from envdoctor.cache.damage import damage
-from envdoctor.cache.layout import OWN, CacheFile
 from envdoctor.cache.manifest import Manifest, StoredFile
+from envdoctor.catalog.cache_kinds import OWN, kind_of
 from envdoctor.errors import CacheError
 from envdoctor.model.frozen import frozen
+from envdoctor.probes.caches.entry_damage import damage
 
 Outcome = Literal["added", "replaced", "present", "newer kept"]
 _STAGING = "staging-"
@@ -97,7 +97,7 @@ def _is_there(file: StoredFile, manifest: Manifest, folders: Mapping[str, Path])
         if not stat.S_ISREG(status.st_mode):
             return False
         if _names_files(file) and manifest.folders.get(file.root) != str(folders[file.root]):
-            return not damage(folders[file.root], _listed(file, status))
+            return not damage(folders[file.root] / file.path, kind_of(file.root, file.path))
         return status.st_size == file.size and _sha256(path) == file.sha256
     except OSError:
         return False
@@ -113,12 +113,6 @@ def _as_here(file: StoredFile, folders: Mapping[str, Path]) -> StoredFile:
 def _sha256(path: Path) -> str:
     with path.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
-
-
-def _listed(file: StoredFile, status: os.stat_result) -> CacheFile:
-    return CacheFile(
-        root=file.root, path=file.path, size=status.st_size, modified=status.st_mtime_ns, mode=status.st_mode & 0o777
-    )
 
 
 def _names_files(file: StoredFile) -> bool:
@@ -251,7 +245,7 @@ def _present(target: Path, file: StoredFile, source: Path, folder: Path) -> Outc
         return "added"
     if same:
         return "present"
-    if status.st_mtime_ns > file.modified and not damage(folder, _listed(file, status)):
+    if status.st_mtime_ns > file.modified and not damage(folder / file.path, kind_of(file.root, file.path)):
         return "newer kept"
     return "replaced"
 

@@ -8,12 +8,12 @@ from typing import BinaryIO
 
 from envdoctor import __version__
 from envdoctor.cache import archive
-from envdoctor.cache.damage import damage
 from envdoctor.cache.key_parts import Part
 from envdoctor.cache.layout import CacheFile, Root, count_entries, files, install_order
 from envdoctor.cache.manifest import SCHEMA, Manifest, StoredFile
 from envdoctor.errors import CacheError
 from envdoctor.model.frozen import frozen
+from envdoctor.probes.caches.entry_damage import damage
 
 
 @frozen
@@ -36,7 +36,7 @@ def describe(roots: Sequence[Root], key: Iterable[Part], purpose: Purpose) -> Ma
     problems = {
         (file.root, file.entry): f"{file.root}/{file.path}: {problem}"
         for file in found
-        if (problem := damage(folders[file.root], file))
+        if (problem := damage(folders[file.root] / file.path, file.kind))
     }
     taken = [file for file in found if (file.root, file.entry) not in problems]
     stored = tuple(entry for file in taken if (entry := _store(folders[file.root], file)))

@@ -11,6 +11,7 @@ from envdoctor.errors import ProbeError
 from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
 from envdoctor.facts.regular_file import read_regular
+from envdoctor.model.visible_devices import parse_visible
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.machine.gpu import Device, Gpu
 from envdoctor.probes.venv.interpreter import Interpreter
@@ -105,21 +106,13 @@ def _devices(reading: Reading) -> Iterator[Part]:
 
 
 def _visible(devices: tuple[Device, ...], wanted: str | None) -> tuple[Device, ...]:
-    """Return the devices CUDA_VISIBLE_DEVICES lets through; CUDA stops at the first entry that names none."""
+    """Return the devices that CUDA_VISIBLE_DEVICES lets through, as the driver reads it."""
     if wanted is None:
         return devices
-    chosen: list[Device] = []
-    for entry in (item.strip() for item in wanted.split(",")):
-        found = [
-            device
-            for device in devices
-            if (entry.isdigit() and device.index == int(entry))
-            or (entry.startswith("GPU-") and device.uuid.startswith(entry))
-        ]
-        if not found:
-            break
-        chosen += found[:1]
-    return tuple(chosen)
+    uuids = [uuid for device in devices for uuid in (device.uuid, *device.mig_uuids)]
+    by_name = {name: one for one in devices for name in (str(one.index), one.uuid, *one.mig_uuids)}
+    named = (by_name.get(name) for name in parse_visible(wanted, len(devices), uuids).devices)
+    return tuple(device for device in named if device is not None)
 
 
 def _isa(host: Host) -> str:

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from envdoctor.cache.damage import damage
-from envdoctor.cache.key_parts import CPP, GRAPHS, GUESSED, Comparison, Difference, Part, compare, digest
+from envdoctor.cache.key_parts import GUESSED, Comparison, Difference, Part, compare, digest
 from envdoctor.cache.layout import CacheFile, Root, count_entries, files
 from envdoctor.cache.manifest import Manifest
+from envdoctor.catalog.cache_kinds import CPP, GRAPHS, PORTABLE
 from envdoctor.model.frozen import frozen
 from envdoctor.model.profile import CompileWanted
 from envdoctor.probes.caches.compile_caches import CompileCache
+from envdoctor.probes.caches.entry_damage import damage
 from envdoctor.probes.machine.mounts import NETWORK
 
 State = Literal["hit", "partial", "miss", "cold", "unknown"]
@@ -128,7 +129,7 @@ def damaged_entries(roots: Iterable[Root], found: Sequence[CacheFile]) -> tuple[
     folders = {root.kind: root.path for root in roots}
     reasons: dict[tuple[str, str], str] = {}
     for file in found:
-        if problem := damage(folders[file.root], file):
+        if problem := damage(folders[file.root] / file.path, file.kind):
             reasons.setdefault((file.root, file.entry), f"{file.path.rpartition('/')[2]}: {problem}")
     members: dict[tuple[str, str], list[str]] = {entry: [] for entry in reasons}
     for file in found:
@@ -228,7 +229,7 @@ def _root_status(cache: CompileCache, found: Sequence[CacheFile], uid: int, envi
         entries=count_entries(here),
         oldest=min(times, default=0),
         newest=max(times, default=0),
-        warnings=tuple(_warnings(cache, uid, environ)) if here or cache.kind in ("inductor", "triton") else (),
+        warnings=tuple(_warnings(cache, uid, environ)) if here or cache.kind in PORTABLE else (),
     )
 
 
@@ -261,7 +262,7 @@ def _free(path: Path) -> int | None:
 
 
 def _against_profile(roots: Sequence[RootStatus], wanted: CompileWanted, key: str) -> Iterable[str]:
-    counted = [root for root in roots if root.kind in ("inductor", "triton")]
+    counted = [root for root in roots if root.kind in PORTABLE]
     number, size = sum(root.files for root in counted), sum(root.bytes for root in counted)
     if number < wanted.cache_minimum_entries:
         yield f"{number} files, the profile expects at least {wanted.cache_minimum_entries}"

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from envdoctor.cache.layout import OWN
 from envdoctor.cache.manifest import Manifest, dump, load
+from envdoctor.catalog.cache_kinds import OWN
 from envdoctor.errors import CacheError, UsageError
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen

@@ -7,6 +7,7 @@ from envdoctor.capture import captured_files, training_code
 from envdoctor.capture.captured_files import Place
 from envdoctor.capture.captured_profile import launch_variables, profile_of
 from envdoctor.capture.installed_wheels import Found, ToKeep, find
+from envdoctor.catalog.cache_kinds import PORTABLE
 from envdoctor.compare.identity import identity_of
 from envdoctor.doctor.examine import judge, written_down
 from envdoctor.errors import CaptureError
@@ -174,7 +175,7 @@ def _notes(facts: Fingerprint, wanted: Wanted) -> Iterator[str]:
     leaking = [name for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH") if environment.value(name) is not None]
     if leaking:
         yield f"set here, and able to change what is loaded, but not captured: {', '.join(leaking)}"
-    size = sum(cache.bytes for cache in facts[CompileCaches].caches if cache.kind in ("inductor", "triton"))
+    size = sum(cache.bytes for cache in facts[CompileCaches].caches if cache.kind in PORTABLE)
     if size:
         yield (
             f"the compile caches hold {size / 1e6:.0f} MB, which other stacks may share, so the profile states no "

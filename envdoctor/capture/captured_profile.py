@@ -6,6 +6,7 @@ from typing import Any
 
 import tomli_w
 
+from envdoctor.catalog.cache_kinds import PORTABLE
 from envdoctor.catalog.minimum_drivers import MINIMUM_DRIVER
 from envdoctor.catalog.variables import known
 from envdoctor.model.codec import encode
@@ -30,7 +31,6 @@ from envdoctor.probes.venv.interpreter import Interpreter
 
 SCHEMA = 1
 _FORBIDDEN = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH")
-_CACHE_KINDS = ("inductor", "triton")
 
 
 def launch_variables(environment: Environment) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -86,7 +86,7 @@ def _libraries(libraries: Libraries) -> dict[str, str]:
 
 
 def _compile(found: CompileCaches, key: str) -> CompileWanted:
-    caches = [cache for kind in _CACHE_KINDS if (cache := found.of(kind)) and cache.counted_all]
+    caches = [cache for kind in PORTABLE if (cache := found.of(kind)) and cache.counted_all]
     size = sum(cache.bytes for cache in caches)
     if not size:
         return CompileWanted()

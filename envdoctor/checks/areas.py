@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator
 
 from envdoctor.analysis.context import Case, DoesNotApplyError
 from envdoctor.analysis.damage import harmless
+from envdoctor.catalog.cache_kinds import PORTABLE
 from envdoctor.errors import internal_error
 from envdoctor.model.fingerprint import MissingFactError
 from envdoctor.model.verdict import AreaState
-from envdoctor.model.wording import counted, size
+from envdoctor.model.wording import counted
 from envdoctor.probes.caches.compile_caches import CompileCaches
 from envdoctor.probes.loading.libraries import Libraries
 from envdoctor.probes.loading.torch_build import TorchBuild
@@ -20,7 +21,7 @@ from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.training_sources import Sources
 
-_COLD = "cold: no entries in any cache folder"
+_COLD = "cold: no compiled graph or kernel"
 
 
 def _interpreter(case: Case) -> str:
@@ -85,10 +86,13 @@ def _libraries(case: Case) -> str:
 
 
 def _cache(case: Case) -> str:
-    present = [cache for cache in case.facts[CompileCaches].caches if cache.entries]
-    if not present:
-        raise DoesNotApplyError(_COLD)
-    return ", ".join(f"{cache.kind} {size(cache.bytes)} in {counted(cache.entries, 'file')}" for cache in present)
+    caches = case.facts[CompileCaches].caches
+    if not any(cache.graphs or cache.kernels for cache in caches):
+        # Headers and wrappers are no reason to call a cache warm.
+        others = [cache for cache in caches if cache.entries and cache.kind not in PORTABLE]
+        if not others:
+            raise DoesNotApplyError(_COLD)
+    return ", ".join(f"{cache.kind} {cache.contents}" for cache in caches if cache.entries)
 
 
 def _gpu(case: Case) -> str:

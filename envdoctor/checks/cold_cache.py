@@ -1,14 +1,15 @@
 """A cold or missing compile cache.
 
 What it finds:
-    The inductor and Triton caches this environment would use hold fewer entries or bytes than the profile expects.
+    The inductor and Triton caches this environment would use hold no compiled graph or kernel, or fewer files or bytes
+    than the profile expects. Precompiled headers are not counted: torch writes 150 MB of them before it compiles.
 
 Why it matters:
     A cold start recompiles everything; with several compile threads that is when the FX-tracing race strikes. It is a
     warning: a cold cache is slow, not wrong, and a warm one is no cure for the race.
 
 Example:
-    0 of 353 MB: the cache folder under /tmp was emptied by a clean-up.
+    No graph where the profile expects 353 MB: the cache folder under /tmp was emptied by a clean-up.
 
 Fix:
     Restore the cache from its snapshot (`envdoctor cache restore`) or warm it (`envdoctor cache warm`); keep it on a
@@ -18,13 +19,14 @@ Fix:
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import Case, DoesNotApplyError
+from envdoctor.catalog.cache_kinds import PORTABLE
 from envdoctor.model.finding import Finding, Remediation
+from envdoctor.model.wording import counted, size
 from envdoctor.probes.caches.compile_caches import CompileCache, CompileCaches
 
 CODE = "ED501"
 NAME = "cold-compile-cache"
 AREA = "Compile cache"
-_KINDS = ("inductor", "triton")
 
 
 def run(case: Case) -> Iterator[Finding]:
@@ -32,20 +34,24 @@ def run(case: Case) -> Iterator[Finding]:
     wanted = case.wanted().compile
     if not wanted.cache_minimum_entries and not wanted.cache_bytes:
         raise DoesNotApplyError("the profile expects nothing of the compile cache")
-    caches = [cache for kind in _KINDS if (cache := case.facts[CompileCaches].of(kind))]
-    entries, size = sum(cache.entries for cache in caches), sum(cache.bytes for cache in caches)
+    caches = [cache for kind in PORTABLE if (cache := case.facts[CompileCaches].of(kind))]
+    entries, held_bytes = sum(cache.entries for cache in caches), sum(cache.bytes for cache in caches)
+    compiled = sum(cache.graphs + cache.kernels for cache in caches)
     least = wanted.cache_bytes[0] if wanted.cache_bytes else 0
-    if entries >= wanted.cache_minimum_entries and size >= least:
+    expects = bool(least or wanted.cache_minimum_entries)
+    if (compiled or not expects) and entries >= wanted.cache_minimum_entries and held_bytes >= least:
         return
     minutes, source = _cold_minutes(case)
     cost = f"; expect about {minutes:.2g} minutes of compilation" if minutes else ""
+    expected = _expected(least, wanted.cache_minimum_entries)
+    held = f"smaller than expected: {counted(entries, 'file')}, {size(held_bytes)}"
     yield Finding(
         code=CODE,
         name=NAME,
         severity="warning",
         confidence="high" if all(cache.counted_all for cache in caches) else "medium",
-        title=f"the compile cache is {'cold' if not entries else 'smaller than expected'}: {_megabytes(size)} of "
-        f"{_megabytes(least)} MB, {entries} files{cost}",
+        title=f"the compile cache is {held if compiled else 'cold: it holds no compiled graph or kernel'}"
+        f"{expected}{cost}",
         subject="compile cache",
         evidence=tuple(filter(None, (*map(_line, caches), _elsewhere(case), source))),
         remediation=Remediation(
@@ -55,6 +61,12 @@ def run(case: Case) -> Iterator[Finding]:
             safe=True,
         ),
     )
+
+
+def _expected(least: int, files: int) -> str:
+    parts = [size(least)] if least else []
+    parts += [counted(files, "file")] if files else []
+    return f", and the profile expects {' and '.join(parts)}" if parts else ""
 
 
 def _elsewhere(case: Case) -> str:
@@ -75,11 +87,8 @@ def _cold_minutes(case: Case) -> tuple[float, str]:
     return minutes, f"profile {profile.name}: compile.cold_minutes = {minutes:g}" if minutes else ""
 
 
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.0f}"
-
-
 def _line(cache: CompileCache) -> str:
-    state = f"{cache.entries} files, {_megabytes(cache.bytes)} MB" if cache.present else "absent"
+    headers = f", beside {size(cache.header_bytes)} of precompiled headers" if cache.header_bytes else ""
+    state = f"{cache.contents}{headers}" if cache.present else "absent"
     where = f" on {cache.filesystem}" if cache.filesystem else ""
     return f"{cache.kind}: {cache.path}{where} ({cache.found_via}): {state}"

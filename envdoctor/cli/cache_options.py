@@ -8,9 +8,10 @@ import typer
 
 from envdoctor.cache import runtime_key as live_key
 from envdoctor.cache.key_parts import Part
-from envdoctor.cache.layout import PORTABLE, Root, roots
+from envdoctor.cache.layout import Root, roots
 from envdoctor.cache.static_key import key_parts
 from envdoctor.cache.store import Store
+from envdoctor.catalog.cache_kinds import PORTABLE
 from envdoctor.cli.terminal import say
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import UsageError

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from envdoctor.catalog.cache_kinds import PORTABLE
 from envdoctor.catalog.variables import known
 from envdoctor.compare.difference import Area, Side, Trait
 from envdoctor.compare.identity import digest_of
@@ -25,7 +26,6 @@ from envdoctor.standards.names import normalized
 
 # The training stack's own layers come before what they merely depend on.
 _MAIN = {"torch": 0, "triton": 2, "transformers": 2, "accelerate": 2, "datasets": 3, "safetensors": 3, "numpy": 3}
-_CACHE_KINDS = ("inductor", "triton")
 _CACHES = "inductor and triton"
 # As much as one run adds to a warm cache without making it another.
 _CACHE_MARGIN = 10
@@ -247,7 +247,7 @@ def _environment(facts: Fingerprint) -> Area:
 
 def _caches(facts: Fingerprint) -> Area:
     found = facts[CompileCaches]
-    caches = [cache for kind in _CACHE_KINDS if (cache := found.of(kind))]
+    caches = [cache for kind in PORTABLE if (cache := found.of(kind))]
     size = sum(cache.bytes for cache in caches)
     shown = f"{sum(cache.entries for cache in caches)} files, {_megabytes(size)}" if size else "cold"
     whole = all(cache.counted_all for cache in caches)

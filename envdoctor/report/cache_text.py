@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from envdoctor.cache.manifest import Manifest
 from envdoctor.cache.restore import Merged
 from envdoctor.cache.status import RootStatus, Status
+from envdoctor.catalog.cache_kinds import PORTABLE
 
 _HEADLINES = {
     "hit": "will hit",
@@ -30,7 +31,7 @@ def _status_lines(status: Status, target: str, profile: str, asked: str) -> Iter
         yield f"  - {reason}"
     yield ""
     for root in status.roots:
-        if root.files or root.kind in ("inductor", "triton"):
+        if root.files or root.kind in PORTABLE:
             yield from _root_lines(root)
     if status.damaged:
         yield ""

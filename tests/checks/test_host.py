@@ -74,7 +74,8 @@ def test_passes_ed411(sections: tuple[object, ...]) -> None:
 
 
 def _cache(kind: str, filesystem: str, path: str = "/home/me/.cache") -> CompileCaches:
-    return CompileCaches(caches=(replace(facts.cache_folder(kind), filesystem=filesystem, path=path),))
+    caches = (replace(facts.cache_folder(kind), filesystem=filesystem, path=path),)
+    return CompileCaches(caches=caches, fit_folder="$HOME/.cache")
 
 
 def test_finds_ed502_a_shared_cache_of_several_nodes() -> None:
@@ -125,7 +126,10 @@ def test_finds_ed502_a_cache_of_somebody_else() -> None:
     )
     assert finding.remediation.commands == ('export TRITON_CACHE_DIR="$HOME/.cache/triton"',)
     gone = replace(caches, caches=(replace(caches.caches[0], present=False, writable=False),))
-    assert list(cache_filesystem.run(facts.case(gone))) == []
+    (unmade,) = cache_filesystem.run(facts.case(gone))
+    assert unmade.evidence == ("triton: /home/me/.cache (default), which cannot be made there",)
+    extension = replace(_cache("torch_extensions", "ext4"), caches=(replace(gone.caches[0], kind="torch_extensions"),))
+    assert list(cache_filesystem.run(facts.case(extension))) == []
 
 
 def test_passes_ed502_local_caches_and_single_nodes() -> None:

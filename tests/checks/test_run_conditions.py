@@ -112,7 +112,8 @@ def test_finds_ed501_a_cold_cache_as_a_warning_with_its_cost() -> None:
     (finding,) = cold_cache.run(facts.case(caches, profile=COMPILING))
     assert finding.severity == "warning"
     assert finding.title == (
-        "the compile cache is smaller than expected: 0 of 300 MB, 3 files; expect about 6 minutes of compilation"
+        "the compile cache is smaller than expected: 3 files, 9 kB, and the profile expects 300.0 MB and 100 files; "
+        "expect about 6 minutes of compilation"
     )
     assert finding.evidence[-1] == "profile good: compile.cold_minutes = 6"
     assert finding.remediation.commands == (f"envdoctor cache warm --profile good --venv {facts.PREFIX}",)
@@ -127,7 +128,10 @@ def test_ed501_prefers_the_profiles_own_history() -> None:
         ),
     )
     (finding,) = cold_cache.run(facts.case(caches, profile=COMPILING))
-    assert finding.title == "the compile cache is cold: 0 of 300 MB, 0 files; expect about 2.5 minutes of compilation"
+    assert finding.title == (
+        "the compile cache is cold: it holds no compiled graph or kernel, and the profile expects 300.0 MB and "
+        "100 files; expect about 2.5 minutes of compilation"
+    )
     assert finding.evidence[-1] == "its warm-up of 2026-11-02T10:00:00Z took 150 s to compile"
 
 

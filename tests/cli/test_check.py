@@ -23,7 +23,7 @@ envdoctor check  [TMP]/.venv   profile small   torch 2.11.0+cu128 (not imported)
 [✓] torch build         torch 2.11.0+cu128 (CUDA 12.8 build), read from torch/version.py
 [✓] Installed files     [N] files as their RECORDs say, by size
 [✓] Shared libraries    all [N] libraries of `import torch` resolve
-[–] Compile cache       cold: no entries in any cache folder
+[–] Compile cache       cold: no compiled graph or kernel
 [✓] Environment         no LD_LIBRARY_PATH, LD_PRELOAD or PYTHONPATH
 [–] Driver / GPU        no NVIDIA driver: this CUDA build would run on the CPU
 [–] Sources             the profile names no sources
@@ -39,7 +39,7 @@ envdoctor check  [TMP]/.venv   profile small   torch 2.11.0+cu128 (not imported)
 [✓] torch build         torch 2.11.0+cu128 (CUDA 12.8 build), read from torch/version.py
 [✗] Installed files     [N] files: 1 missing
 [✓] Shared libraries    all [N] libraries of `import torch` resolve
-[–] Compile cache       cold: no entries in any cache folder
+[–] Compile cache       cold: no compiled graph or kernel
 [✓] Environment         no LD_LIBRARY_PATH, LD_PRELOAD or PYTHONPATH
 [–] Driver / GPU        no NVIDIA driver: this CUDA build would run on the CPU
 [–] Sources             the profile names no sources

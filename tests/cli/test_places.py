@@ -16,7 +16,7 @@ envdoctor check  [TMP]/e   no profile   torch not installed
 [–] torch build         torch is not installed
 [–] Installed files     no RECORD lists any file
 [–] Shared libraries    torch is not installed
-[–] Compile cache       cold: no entries in any cache folder
+[–] Compile cache       cold: no compiled graph or kernel
 [✓] Environment         no LD_LIBRARY_PATH, LD_PRELOAD or PYTHONPATH
 [–] Driver / GPU        no NVIDIA kernel module, device file or driver library
 [–] Sources             no profile was given

@@ -6,11 +6,11 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from envdoctor.cache.damage import content_name
 from envdoctor.cache.key_parts import Part
 from envdoctor.cache.layout import Root
 from envdoctor.cache.manifest import Manifest
 from envdoctor.cache.snapshot import Purpose, describe
+from envdoctor.probes.caches.entry_damage import content_name
 
 KEY = (
     Part(name="torch.version", value="2.13.0+cpu"),

@@ -253,6 +253,8 @@ def cache_folder(kind: str, entries: int = 0, size: int = 0) -> CompileCache:
         filesystem="ext4",
         writable=True,
         owner_uid=0,
+        graphs=min(entries, 1),
+        kernels=max(entries - 1, 0),
     )
 
 

@@ -13,9 +13,10 @@ from envdoctor.cache import in_use, quarantine
 from envdoctor.cache.gc import Plan, Wish
 from envdoctor.cache.in_use import User
 from envdoctor.cache.key_parts import digest
-from envdoctor.cache.layout import ROOT_KINDS, Root, files, install_order
+from envdoctor.cache.layout import Root, files, install_order
 from envdoctor.cache.quarantine import Quarantine
 from envdoctor.cache.status import damaged_entries
+from envdoctor.catalog.cache_kinds import NAMES
 from envdoctor.cli.cache_options import Subject, confirm, subject
 from envdoctor.cli.commands.cache_status import known_manifests
 from envdoctor.cli.options import DryRunOption, ProfileOption, VenvArgument, VenvOption, YesOption, one_venv
@@ -72,7 +73,7 @@ def gc(
             "nothing was asked for", "`--older-than DAYS`, `--max-size MB`, `--damaged`, `--other-keys` or `--purge`"
         )
     asked = subject(one_venv(venv, venv_option), profile)
-    roots = asked.roots(ROOT_KINDS)
+    roots = asked.roots(NAMES)
     users = in_use.users(roots, asked.host, os.getpid())
     plan = _plan(asked, roots, wish, keep_for, users)
     old = quarantine.listed(roots) if purge else ()

@@ -5,10 +5,10 @@ from typing import Annotated
 import typer
 
 from envdoctor.cache import snapshot
-from envdoctor.cache.layout import PORTABLE, ROOT_KINDS
 from envdoctor.cache.manifest import graph_files
 from envdoctor.cache.snapshot import Purpose
 from envdoctor.cache.store import checked, label
+from envdoctor.catalog.cache_kinds import NAMES, PORTABLE
 from envdoctor.cli.cache_options import LiveOption, subject
 from envdoctor.cli.options import ProfileOption, VenvOption
 from envdoctor.cli.terminal import say, write_result
@@ -25,7 +25,9 @@ def save(
     include: Annotated[
         list[str],
         typer.Option(
-            "--include", metavar="KIND", help=f"Take this cache too: {', '.join(ROOT_KINDS[2:])}. Can be repeated."
+            "--include",
+            metavar="KIND",
+            help=f"Take this cache too: {', '.join(name for name in NAMES if name not in PORTABLE)}. Can be repeated.",
         ),
     ] = [],  # noqa: B006 - typer reads the default and never shares it
     force: Annotated[bool, typer.Option("--force", help="Replace a snapshot of that name.")] = False,
@@ -34,8 +36,8 @@ def save(
 
     Save right after a run of this environment: the manifest says that this environment filled the cache.
     """
-    if unknown := sorted(set(include) - set(ROOT_KINDS)):
-        raise UsageError(f"`{unknown[0]}` is no kind of cache", f"known: {', '.join(ROOT_KINDS)}")
+    if unknown := sorted(set(include) - set(NAMES)):
+        raise UsageError(f"`{unknown[0]}` is no kind of cache", f"known: {', '.join(NAMES)}")
     asked = subject(venv, profile)
     path = asked.store.archive(name)
     if path.exists() and not force:

@@ -1,23 +1,38 @@
-"""Compile caches this environment would use: where, how large, how old, on what filesystem, and what a cold start cost.
+"""Compile caches this environment would use: where, what is in them, what of that is damaged, and on what mount.
 
-Locations as the code that writes them decides: torch/_inductor/runtime/cache_dir_utils.py, triton/runtime/cache.py,
-torch/utils/cpp_extension.py, flashinfer/jit/env.py, and CUDA's programming guide for ~/.nv. Triton kernels that
-inductor generates lie in inductor's folder; the folder of kind "triton" holds those of hand-written kernels.
+What a cold start cost is read from the history of warm-ups. Triton kernels that inductor generates lie in inductor's
+folder; the folder of kind "triton" holds those of hand-written kernels.
 """
 
 import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from envdoctor.catalog.cache_kinds import (
+    BY_NAME,
+    CACHES,
+    GRAPHS,
+    HEADER,
+    KERNELS,
+    PORTABLE,
+    TEMPORARY,
+    entry_of,
+    kind_of,
+)
 from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen
-from envdoctor.probes.machine.mounts import NETWORK, filesystem_type
+from envdoctor.model.wording import counted, size
+from envdoctor.probes.caches.entry_damage import damage, may_be_empty
+from envdoctor.probes.machine.mounts import NETWORK, Mount, mount_of
 
 # A cache of a training run holds some thousand files; past this many the size is a lower bound, and says so.
 _MAXIMUM_ENTRIES = 20_000
+# A single graph with its kernels can be this large: what is left is no room for a compile.
+_NEARLY_FULL = 32 << 20
 
 
 @frozen
@@ -25,14 +40,15 @@ class CompileCache:
     """One cache folder."""
 
     kind: str
-    """inductor, triton, torch_extensions, flashinfer or cuda."""
+    """A name of `envdoctor/catalog/cache_kinds.py`."""
     path: str
     found_via: str
     """The variable or default that names it."""
     present: bool
     entries: int
-    """Files."""
+    """Files, without precompiled headers."""
     bytes: int
+    """Of those files."""
     counted_all: bool
     """False when counting stopped early: `entries` and `bytes` are then lower bounds."""
     oldest: int
@@ -43,11 +59,30 @@ class CompileCache:
     writable: bool
     owner_uid: int
     """-1 when absent."""
+    graphs: int = 0
+    """Compiled graphs."""
+    kernels: int = 0
+    """Triton and C++ kernels, those of inductor's folder included."""
+    header_bytes: int = 0
+    """Of precompiled headers, which say nothing about what is compiled."""
+    damaged: tuple[str, ...] = ()
+    """"PATH: what is wrong" of the files that cannot be used: the empty ones, and with `--deep` every damaged one."""
+    mount_point: str = ""
+    obstacle: str = ""
+    """What of the mount is in the way of a compile: "noexec", "read-only", "full", "without inodes"; or empty."""
 
     @property
     def shared(self) -> bool:
         """Tell whether other nodes can write the same folder."""
         return self.filesystem in NETWORK
+
+    @property
+    def contents(self) -> str:
+        """Say what is in it: "3 graphs, 5 kernels, 4.1 MB"; of one that is not of graphs its files."""
+        parts = [counted(self.graphs, "graph")] if self.graphs else []
+        parts += [counted(self.kernels, "kernel")] if self.kernels else []
+        parts = parts or [counted(self.entries, "file")]
+        return ", ".join((*parts, size(self.bytes)))
 
 
 @frozen
@@ -67,6 +102,8 @@ class CompileCaches:
     caches: tuple[CompileCache, ...]
     cold_starts: tuple[ColdStart, ...] = ()
     """By profile; only of profiles that were warmed here."""
+    fit_folder: str = ""
+    """A folder, as a shell line writes it, below which a cache can be kept: "$HOME/.cache", "/var/tmp"; or empty."""
 
     def of(self, kind: str) -> CompileCache | None:
         """Return the cache of that kind."""
@@ -76,8 +113,12 @@ class CompileCaches:
 def probe(reading: Reading) -> CompileCaches:
     """Locate and measure each cache. A folder that cannot be listed counts as empty and not counted in full."""
     return CompileCaches(
-        caches=tuple(_measure(kind, path, via, reading.host) for kind, path, via in locate(reading.host)),
+        caches=tuple(
+            _measure(kind, path, via, reading.host, deep=reading.options.deep)
+            for kind, path, via in locate(reading.host)
+        ),
         cold_starts=tuple(_cold_starts(store_folder(reading.host))),
+        fit_folder=_fit_folder(reading.host),
     )
 
 
@@ -104,22 +145,16 @@ def _cold_starts(store: Path) -> Iterator[ColdStart]:
 
 def locate(host: Host) -> Iterator[tuple[str, Path, str]]:
     """Yield (kind, folder, what names it) for every cache under this host's environment."""
-    environ = host.environ
     # torch replaces what a file name on Windows or a shell dislikes; the class is the one of default_cache_dir().
     user = re.sub(r'[\\/:*?"<>|]', "_", host.user)
-    inductor, via = _named(environ, "TORCHINDUCTOR_CACHE_DIR", host.tmp / f"torchinductor_{user}")
-    # torch makes a relative folder absolute (cache_dir_utils.py), so the working directory is a part of it.
-    yield "inductor", host.cwd / inductor, via
-    triton_home, home_via = _named(environ, "TRITON_HOME", host.home)
-    triton, via = _named(environ, "TRITON_CACHE_DIR", triton_home / ".triton" / "cache")
-    yield "triton", triton, home_via if via == "default" else via
-    xdg, xdg_via = _named(environ, "XDG_CACHE_HOME", host.home / ".cache")
-    extensions, via = _named(environ, "TORCH_EXTENSIONS_DIR", xdg / "torch_extensions")
-    yield "torch_extensions", extensions, xdg_via if via == "default" else via
-    base, via = _named(environ, "FLASHINFER_WORKSPACE_BASE", host.home)
-    yield "flashinfer", base / ".cache" / "flashinfer", via
-    cuda, via = _named(environ, "CUDA_CACHE_PATH", host.home / ".nv" / "ComputeCache")
-    yield "cuda", cuda, via
+    for kind in CACHES:
+        base = (host.tmp if kind.base == "temporary" else host.home) / kind.base_below
+        base, via = _named(host.environ, kind.base_variable, base)
+        folder = base / kind.default.replace("USER", user)
+        if value := host.environ.get(kind.variable):
+            folder, via = Path(value) / kind.below, kind.variable
+        # torch makes a relative folder absolute (cache_dir_utils.py), so the working directory is a part of it.
+        yield kind.name, host.cwd / folder, via
 
 
 def _named(environ: Mapping[str, str], variable: str, default: Path) -> tuple[Path, str]:
@@ -127,53 +162,124 @@ def _named(environ: Mapping[str, str], variable: str, default: Path) -> tuple[Pa
     return (Path(value), variable) if value else (default, "default")
 
 
-def _measure(kind: str, path: Path, via: str, host: Host) -> CompileCache:
-    entries = size = newest = oldest = 0
-    counted_all = True
-    for status in _files(path):
-        if status is None or entries >= _MAXIMUM_ENTRIES:
-            counted_all = False
-            if entries >= _MAXIMUM_ENTRIES:
+def _measure(kind: str, path: Path, via: str, host: Host, *, deep: bool) -> CompileCache:
+    counted = _Count(kind=kind, deep=deep)
+    for name, status in _files(path):
+        if status is None or counted.files >= _MAXIMUM_ENTRIES:
+            counted.all = False
+            if counted.files >= _MAXIMUM_ENTRIES:
                 break
             continue
-        entries += 1
-        size += status.st_size
-        modified = int(status.st_mtime)
-        newest = max(newest, modified)
-        oldest = modified if not oldest else min(oldest, modified)
+        counted.add(path, name, status)
     present = path.is_dir()
+    mount, nearest = mount_of(path, host), _nearest(path)
     return CompileCache(
         kind=kind,
         path=str(path),
         found_via=via,
         present=present,
-        entries=entries,
-        bytes=size,
-        counted_all=counted_all,
-        oldest=oldest,
-        newest=newest,
-        filesystem=filesystem_type(path, host),
-        writable=os.access(_nearest(path), os.W_OK),
+        entries=counted.files,
+        bytes=counted.bytes,
+        counted_all=counted.all,
+        oldest=counted.oldest,
+        newest=counted.newest,
+        filesystem=mount.type,
+        writable=os.access(nearest, os.W_OK),
         owner_uid=path.stat().st_uid if present else -1,
+        graphs=counted.graphs,
+        kernels=len(counted.kernels),
+        header_bytes=counted.header_bytes,
+        damaged=tuple(sorted(counted.damaged)),
+        mount_point=mount.point,
+        obstacle=_obstacle(nearest, mount, mapped=BY_NAME[kind].mapped),
     )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Count:
+    """What a walk over one folder adds up to."""
+
+    kind: str
+    deep: bool
+    files: int = 0
+    bytes: int = 0
+    graphs: int = 0
+    header_bytes: int = 0
+    oldest: int = 0
+    newest: int = 0
+    all: bool = True
+    kernels: set[str] = field(default_factory=set)
+    damaged: list[str] = field(default_factory=list)
+
+    def add(self, folder: Path, name: str, status: os.stat_result) -> None:
+        """Count one file; `name` is its path below `folder`."""
+        modified = int(status.st_mtime)
+        self.newest = max(self.newest, modified)
+        self.oldest = modified if not self.oldest else min(self.oldest, modified)
+        kind = kind_of(self.kind, name)
+        if kind == HEADER:
+            self.header_bytes += status.st_size
+            return
+        self.files += 1
+        self.bytes += status.st_size
+        self.graphs += kind in GRAPHS
+        if kind in KERNELS:
+            self.kernels.add(entry_of(self.kind, name))
+        self._look(folder, name, kind, empty=not status.st_size)
+
+    def _look(self, folder: Path, name: str, kind: str, *, empty: bool) -> None:
+        # The size is known from the walk; only contents need the file to be opened.
+        if self.kind not in PORTABLE:
+            return
+        problem = "empty" if empty and not may_be_empty(name) else ""
+        if not empty and self.deep:
+            problem = damage(folder / name, kind)
+        if problem:
+            self.damaged.append(f"{name}: {problem}")
+
+
+def _obstacle(nearest: Path, mount: Mount, *, mapped: bool) -> str:
+    if mapped and "noexec" in mount.options:
+        return "noexec"
+    if "ro" in mount.options:
+        return "read-only"
+    try:
+        status = os.statvfs(nearest)
+    except OSError:
+        return ""
+    if status.f_blocks and status.f_bavail * status.f_frsize < _NEARLY_FULL:
+        return "full"
+    return "without inodes" if status.f_files and not status.f_favail else ""
+
+
+def _fit_folder(host: Host) -> str:
+    for folder, shown in ((host.home / ".cache", "$HOME/.cache"), (Path("/var/tmp"), "/var/tmp/$USER")):  # noqa: S108
+        nearest = _nearest(folder)
+        if os.access(nearest, os.W_OK | os.X_OK) and not _obstacle(nearest, mount_of(nearest, host), mapped=True):
+            return shown
+    return ""
 
 
 def _nearest(path: Path) -> Path:
     return path if path.exists() or path == path.parent else _nearest(path.parent)
 
 
-def _files(folder: Path) -> Iterator[os.stat_result | None]:
-    """Yield the lstat of each regular file below `folder`, and None where something could not be read."""
-    pending = [str(folder)]
+def _files(folder: Path) -> Iterator[tuple[str, os.stat_result | None]]:
+    """Yield (path below `folder`, lstat) of each regular file, and ("", None) where something could not be read."""
+    pending = [""]
     while pending:
+        below = pending.pop()
         try:
-            with os.scandir(pending.pop()) as listing:
+            with os.scandir(folder / below) as listing:
                 for entry in listing:
+                    # What is being written, locks, and our own folder are no work of a compiler's that counts.
+                    if TEMPORARY.match(entry.name) or (not below and entry.name == "locks"):
+                        continue
                     if entry.is_dir(follow_symlinks=False):
-                        pending.append(entry.path)
+                        pending.append(f"{below}{entry.name}/")
                     elif entry.is_file(follow_symlinks=False):
-                        yield entry.stat(follow_symlinks=False)
+                        yield below + entry.name, entry.stat(follow_symlinks=False)
         except FileNotFoundError:
             continue
         except OSError:
-            yield None
+            yield "", None

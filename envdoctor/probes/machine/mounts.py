@@ -2,9 +2,11 @@
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from envdoctor.facts.host import Host
+from envdoctor.model.frozen import frozen
 
 NETWORK = frozenset(
     {
@@ -31,21 +33,42 @@ NETWORK = frozenset(
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
-def filesystem_type(path: Path, host: Host) -> str:
-    """Return the type of the mount with the longest prefix of `path` (symlinks resolved); empty when not known."""
+@frozen
+class Mount:
+    """The mount that a path lies on."""
+
+    point: str
+    """Empty when no mount table could be read."""
+    type: str
+    options: tuple[str, ...]
+    """Of the mount and of the filesystem: "rw", "noexec", "ro"."""
+
+
+def mount_of(path: Path, host: Host) -> Mount:
+    """Return the mount with the longest prefix of `path` (symlinks resolved), the last of equals."""
     real = os.path.realpath(path)
-    best, kind = "", ""
+    best = Mount(point="", type="", options=())
+    for point, kind, options in _mounts(host):
+        if (real == point or real.startswith(point.rstrip("/") + "/")) and len(point) >= len(best.point):
+            best = Mount(point=point, type=kind, options=options)
+    return best
+
+
+def filesystem_type(path: Path, host: Host) -> str:
+    """Return the type of that mount; empty when not known."""
+    return mount_of(path, host).type
+
+
+def _mounts(host: Host) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield (mount point, type, options) of each line of mountinfo (proc(5))."""
     try:
         lines = (host.proc / "self/mountinfo").read_text(errors="replace").splitlines()
     except OSError:
-        return ""
+        return
     for line in lines:
         left, found, right = line.partition(" - ")
-        fields = left.split()
-        if not found or len(fields) < 5:
-            continue
-        # The kernel writes blanks and backslashes of a mount point as \040, \134.
-        point = _OCTAL.sub(lambda match: chr(int(match[1], 8)), fields[4])
-        if (real == point or real.startswith(point.rstrip("/") + "/")) and len(point) >= len(best):
-            best, kind = point, right.split()[0]
-    return kind
+        fields, behind = left.split(), right.split()
+        if found and len(fields) > 5 and behind:
+            # The kernel writes blanks and backslashes of a mount point as \040, \134.
+            point = _OCTAL.sub(lambda match: chr(int(match[1], 8)), fields[4])
+            yield point, behind[0], (*fields[5].split(","), *(behind[2].split(",") if len(behind) > 2 else ()))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from envdoctor.model.profile import CompileWanted, Profile
 from tests.factories import make_facts as facts
+from tests.factories.make_cache import graph, write
 from tests.factories.make_reading import bare_host
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import make_venv
@@ -29,16 +30,38 @@ def test_br36_a_wiped_cache_is_slow_and_not_wrong(tmp_path: Path) -> None:
     host = replace(host, proc=tmp_path / "proc")
     verdict = verdict_of(venv.prefix, host, profile=_profile())
     cold = next(finding for finding in verdict.findings if finding.code == "ED501")
-    assert cold.title == ("the compile cache is cold: 0 of 0 MB, 0 files; expect about 6 minutes of compilation")
+    assert cold.title == (
+        "the compile cache is cold: it holds no compiled graph or kernel, and the profile expects 3 kB and 2 files"
+        "; expect about 6 minutes of compilation"
+    )
     # A warning with its cost; nothing is deleted to mend it.
     assert (cold.severity, verdict.exit_code()) == ("warning", 0)
     assert commands_of(cold, tmp_path) == ["envdoctor cache warm --profile good --venv [TMP]/venv"]
 
-    (cache / "ab").mkdir(parents=True)
-    for name in ("cabc.py", "cdef.py"):
-        (cache / "ab" / name).write_bytes(b"x" * 1600)
+    headers = write(cache / "precompiled_headers/x.h.gch", b"\0" * 8000)
+    write(cache / "ab/cabc.py", b"x = 1\n" * 300)
+    write(cache / "ab/cdef.py", b"x = 2\n" * 300)
+    wrappers = verdict_of(venv.prefix, host, profile=_profile())
+    (still,) = (finding for finding in wrappers.findings if finding.code == "ED501")
+    assert (still.title, headers.stat().st_size) == (cold.title, 8000)
+    assert still.evidence[0].endswith(": 2 files, 4 kB, beside 8 kB of precompiled headers")
+    graph(cache)
     warm = verdict_of(venv.prefix, host, profile=_profile())
     assert "ED501" not in {finding.code for finding in warm.findings}
+
+
+def test_br36_headers_alone_are_no_warm_cache_in_the_area_line(tmp_path: Path) -> None:
+    venv = make_venv(tmp_path / "venv", make_torch(tmp_path / "wheels", "2.10.0", None))
+    host = bare_host(tmp_path / "home", TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "inductor"))
+    write(tmp_path / "inductor/precompiled_headers/x.h.gch", b"\0" * 8000)
+
+    def line() -> tuple[str, str]:
+        areas = verdict_of(venv.prefix, host).areas
+        return next((area.state, area.summary) for area in areas if area.area == "Compile cache")
+
+    assert line()[1] == "cold: no compiled graph or kernel"
+    graph(tmp_path / "inductor")
+    assert line() == ("ok", "inductor 1 graph, 16 bytes")
 
 
 def test_br36_a_cache_under_tmp_does_not_last(tmp_path: Path) -> None:

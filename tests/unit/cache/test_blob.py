@@ -8,9 +8,9 @@ import pytest
 
 from envdoctor.cache import blob
 from envdoctor.cache.blob import Artifact
-from envdoctor.cache.damage import content_name
 from envdoctor.cache.layout import Root
 from envdoctor.errors import CacheError
+from envdoctor.probes.caches.entry_damage import content_name
 from tests.factories.make_cache import filled, graph, write
 
 

@@ -1,18 +1,19 @@
 """Telling a whole file from a broken one by the file alone."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from envdoctor.cache.damage import content_name, damage
 from envdoctor.cache.layout import Root, files
+from envdoctor.probes.caches.entry_damage import content_name, damage
 from tests.factories.make_cache import cpp_kernel, filled, graph, kernel, shared_object, wrapper, write
 
 
 def problems(folder: Path) -> dict[str, str]:
     root = Root(kind="inductor", path=folder, found_via="default")
-    found = {file.path: damage(folder, file) for file in files([root])}
+    found = {file.path: damage(folder / file.path, file.kind) for file in files([root])}
     return {path: problem for path, problem in found.items() if problem}
 
 
@@ -73,4 +74,36 @@ def test_a_file_that_vanished_is_not_damaged(tmp_path: Path) -> None:
     path = graph(tmp_path)
     (file,) = files([Root(kind="inductor", path=tmp_path, found_via="default")])
     path.unlink()
-    assert damage(tmp_path, file) == ""
+    assert damage(tmp_path / file.path, file.kind) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("k.json", b"[" * 100_000, "no JSON document: nested too deeply"),
+        ("cx.py", b"-" * 2_000_000, "no Python module: nested too deeply"),
+        ("cx.py", b"a+" * 400_000 + b"a", "no Python module: nested too deeply"),
+    ],
+)
+def test_what_is_nested_too_deeply_is_damaged_and_ends_nothing(
+    tmp_path: Path, name: str, content: bytes, problem: str
+) -> None:
+    assert damage(write(tmp_path / name, content), "other") == problem
+
+
+@pytest.mark.parametrize(("name", "kind"), [("cx.py", "python wrapper"), ("k.json", "other"), ("abc", "fx graph")])
+def test_a_file_larger_than_any_compiler_writes_is_not_read(tmp_path: Path, name: str, kind: str) -> None:
+    path = tmp_path / name
+    with path.open("wb") as file:
+        file.truncate(300 << 30)
+    told = damage(path, kind)
+    assert told in (
+        "322122547200 bytes, more than a graph can have",
+        "cannot be read: 322122547200 bytes, more than the 67108864 it can hold",
+    )
+
+
+@pytest.mark.parametrize(("name", "kind"), [("cx.py", "python wrapper"), ("k.so", "c++ kernel"), ("abc", "fx graph")])
+def test_a_pipe_is_not_waited_for(tmp_path: Path, name: str, kind: str) -> None:
+    os.mkfifo(tmp_path / name)
+    assert damage(tmp_path / name, kind) in ("empty", "cannot be read: not a regular file")

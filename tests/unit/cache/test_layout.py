@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.cache.layout import CacheFile, Root, count_entries, entry_of, files, install_order, kind_of, roots
+from envdoctor.cache.layout import CacheFile, Root, count_entries, files, install_order, roots
+from envdoctor.catalog.cache_kinds import entry_of, kind_of
 from envdoctor.errors import CacheError
 from tests.factories.make_cache import filled, write
 from tests.factories.make_reading import bare_host

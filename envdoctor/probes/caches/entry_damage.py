@@ -12,37 +12,58 @@ import json
 import struct
 from pathlib import Path
 
-from envdoctor.cache.layout import CacheFile
+from envdoctor.catalog.cache_kinds import GRAPHS
+from envdoctor.facts.regular_file import read_prefix, read_regular
 
 _ELF_MAGIC = b"\x7fELF"
-_HASHED = ("fx graph", "autograd graph")
+# A graph bundles its kernels and constants, some 100 MB at most; sources and groups are small. What is larger is no
+# work of a compiler's, and is not read.
+_MAXIMUM_GRAPH = 4 << 30
+_MAXIMUM_TEXT = 64 << 20
+_CHUNK = 1 << 20
 # Files of Triton's and inductor's caches that may be empty by design.
 _MAY_BE_EMPTY = (".lock", "__init__.py")
 
 
-def damage(folder: Path, file: CacheFile) -> str:
-    """Return what is wrong with the file, or an empty string. A file that has vanished is not damaged."""
-    path = folder / file.path
-    name = path.name
+def damage(path: Path, kind: str) -> str:
+    """Return what is wrong with the file of an entry of that kind, or an empty string; nothing if it has vanished.
+
+    At most 64 MB are held in memory.
+    """
     try:
-        if path.stat().st_size == 0:
-            return "" if name.endswith(_MAY_BE_EMPTY) else "empty"
-        if file.kind in _HASHED:
-            return _hash_differs(path)
-        return _by_suffix(path)
+        status = path.stat()
+        if status.st_size == 0:
+            return "" if path.name.endswith(_MAY_BE_EMPTY) else "empty"
+        return _hash_differs(path, status.st_size) if kind in GRAPHS else _by_suffix(path)
     except FileNotFoundError:
         return ""
     except OSError as error:
         return f"cannot be read: {error.strerror}"
 
 
+def may_be_empty(name: str) -> bool:
+    """Tell whether a file of that name is empty by design."""
+    return name.endswith(_MAY_BE_EMPTY)
+
+
 def content_name(content: bytes) -> str:
     """Return the name torch gives a content: sha256 in base 32 without its constant tail (sha256_hash)."""
-    return base64.b32encode(hashlib.sha256(content).digest())[:51].decode().lower()
+    return _named(hashlib.sha256(content))
 
 
-def _hash_differs(path: Path) -> str:
-    return "" if content_name(path.read_bytes()) == path.name else "its content is not what its name says"
+def _named(digest: "hashlib._Hash") -> str:
+    return base64.b32encode(digest.digest())[:51].decode().lower()
+
+
+def _hash_differs(path: Path, size: int) -> str:
+    if size > _MAXIMUM_GRAPH:
+        return f"{size} bytes, more than a graph can have"
+    read_prefix(path, 1)  # raises for what is not a regular file, which must not be waited for
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return "" if _named(digest) == path.name else "its content is not what its name says"
 
 
 def _by_suffix(path: Path) -> str:
@@ -58,14 +79,16 @@ def _by_suffix(path: Path) -> str:
 
 def _not_json(path: Path) -> str:
     try:
-        json.loads(path.read_bytes())
+        json.loads(read_regular(path, _MAXIMUM_TEXT))
     except ValueError as error:
         return f"no JSON document: {error}"
+    except RecursionError:
+        return "no JSON document: nested too deeply"
     return ""
 
 
 def _not_python(path: Path) -> str:
-    source = path.read_bytes()
+    source = read_regular(path, _MAXIMUM_TEXT)
     # The common case costs one hash; only a name that says nothing needs the parser.
     if path.stem == "c" + content_name(source.strip()):
         return ""
@@ -73,13 +96,14 @@ def _not_python(path: Path) -> str:
         ast.parse(source)
     except (SyntaxError, ValueError) as error:
         return f"no Python module: {error}"
+    except (RecursionError, MemoryError):
+        return "no Python module: nested too deeply"
     return ""
 
 
 def _short_elf(path: Path) -> str:
     size = path.stat().st_size
-    with path.open("rb") as file:
-        head = file.read(64)
+    head = read_prefix(path, 64)
     if head[:4] != _ELF_MAGIC:
         return "no ELF file"
     if len(head) < 64 or head[4] != 2:
