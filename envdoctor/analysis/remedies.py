@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from envdoctor.analysis.context import Case
 from envdoctor.model.finding import BY_HAND, Remediation
@@ -34,14 +34,22 @@ def reinstall_command(case: Case, pins: Iterable[tuple[str, str]]) -> str:
     """Return the uv line that puts those distributions' files back.
 
     A plain install would do nothing: the metadata says they are there. Dependencies are left alone. A RECORD with rows
-    that are none goes first: uv refuses to replace what has one, and goes on without one.
+    that are none goes first: uv refuses to replace what has one, and goes on without one. So does a file, or a link to
+    nowhere, where a folder should be: uv stops at it.
     """
     chosen = list(pins)
     bad = [record for name, _ in chosen if (record := unparsable_record(case, name))]
+    bad += _in_the_way(case, [name for name, _ in chosen])
     first = f"rm {' '.join(map(shlex.quote, bad))} && " if bad else ""
     flags = " ".join(f"--reinstall-package {shlex.quote(name)}" for name, _ in chosen)
     specs = " ".join(shlex.quote(f"{name}=={version}" if version else name) for name, version in chosen)
     return f"{first}uv pip install --python {case.python} --no-deps {flags} {specs}"
+
+
+def _in_the_way(case: Case, names: Collection[str]) -> list[str]:
+    files = case.facts.get(InstalledFiles)
+    found = {fault.in_the_way for fault in files.faults if fault.owner in names} - {""} if files else set()
+    return sorted(path if path.startswith("/") else f"{case.facts.target}/{path}" for path in found)
 
 
 def unparsable_record(case: Case, name: str) -> str:

@@ -109,10 +109,6 @@ def _remedy(case: Case, damage: Damage) -> Remediation:
     if damage.cached_at:
         return through_cache(case, pins, [reinstall_command(case, pins)])
     command = reinstall_command(case, pins)
-    if damage.in_the_way:
-        # uv stops at it.
-        full = [path if path.startswith("/") else f"{case.facts.target}/{path}" for path in damage.in_the_way]
-        command = f"rm {' '.join(map(shlex.quote, full))} && {command}"
     # "2.13.0+cpu" may come from a folder that only pip's configuration names, which uv does not read.
     choose = repair_or if "+" in damage.version and not damage.in_the_way else restore_or
     text = f"reinstall {damage.owner} by force; a plain install changes nothing, as its metadata says it is there"

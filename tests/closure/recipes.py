@@ -119,11 +119,12 @@ def extra_of_its_own_family(scene: Scene) -> None:
         "a, b = m.version('transformer-engine'), m.version('transformer-engine-torch')\n"
         "assert a == b, f'TransformerEngine package version mismatch: {a} {b}'\n"
     )
+    files = {"transformer_engine/__init__.py": text, "transformer_engine/common/__init__.py": ""}
     make = 'transformer-engine-torch==2.9.0; extra == "pytorch"'
     scene.add("transformer-engine-torch", "2.9.0")
     scene.add("transformer-engine-torch", "2.7.0")
     scene.add(
-        "transformer-engine", "2.9.0", "transformer_engine", files={"transformer_engine/__init__.py": text},
+        "transformer-engine", "2.9.0", "transformer_engine", files={"transformer_engine/__init__.py": text, "transformer_engine/common/__init__.py": ""},
         requires=[make], metadata_lines=["Provides-Extra: pytorch"],
     )  # fmt: skip
 
