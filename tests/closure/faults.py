@@ -182,14 +182,17 @@ _add("info-WHEEL:plain", partial(_info, "plain", lambda path: path.name != "WHEE
 def _stale(name: str, version: str, files: tuple[str, ...], scene: Scene) -> None:
     folder = scene.site / f"{name.replace('-', '_')}-{version}.dist-info"
     folder.mkdir()
-    rows = f"{folder.name}/METADATA,,\n{folder.name}/RECORD,,\n"
-    text = {"METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", "RECORD": rows}
+    text = {
+        "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        "RECORD": "".join(f"{folder.name}/{file},,\n" for file in files),
+    }
     for file in files:
         (folder / file).write_text(text.get(file, ""))
 
 
 for _name, _version in (("plain", "2.0"), ("torch", "2.9.0"), ("tokenkit", "0.19.1"), ("plain", "9.0")):
-    for _kind, _held in (("bare", ("REQUESTED",)), ("half", ("METADATA",)), ("whole", ("METADATA", "RECORD"))):
+    for _kind, _held in (("bare", ("REQUESTED",)), ("half", ("METADATA",)), ("whole", ("METADATA", "WHEEL", "RECORD"))):
         _add(f"stale-{_kind}:{_name}-{_version}", partial(_stale, _name, _version, _held), _name)
 
 

@@ -124,7 +124,7 @@ def extra_of_its_own_family(scene: Scene) -> None:
     scene.add("transformer-engine-torch", "2.9.0")
     scene.add("transformer-engine-torch", "2.7.0")
     scene.add(
-        "transformer-engine", "2.9.0", "transformer_engine", files={"transformer_engine/__init__.py": text, "transformer_engine/common/__init__.py": ""},
+        "transformer-engine", "2.9.0", "transformer_engine", files=files,
         requires=[make], metadata_lines=["Provides-Extra: pytorch"],
     )  # fmt: skip
 
