@@ -240,8 +240,8 @@ for _spec in ("tokenkit==0.19.1", "tokenkit==0.24.0", "triton==3.5.0", "torchvis
 
 
 def _cpu_torch(scene: Scene) -> None:
-    (wheel,) = (scene.stock.parent / "cpu").iterdir()
-    scene.install(str(wheel))
+    scene.offer_cpu_torch()
+    scene.install("torch==2.10.0+cpu")
 
 
 _add("version:torch-cpu", _cpu_torch, "torch")

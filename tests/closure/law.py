@@ -114,7 +114,11 @@ def _obey(
         if again is None:
             return None
         now = scene.imports()
-        wrong = [*_harm(imports, now), *_made(again, told, about), *_forbidden(scene.conflicts() - conflicts, again)]
+        wrong = [
+            *_harm(imports, now, found),
+            *_made(again, told, about),
+            *_forbidden(scene.conflicts() - conflicts, again),
+        ]
         if wrong:
             outcome.failures += [f"{kind}: after {_shown(item)}: {what}" for kind, what in wrong]
             return None
@@ -124,9 +128,10 @@ def _obey(
     return None
 
 
-def _harm(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _harm(before: Mapping[str, str], now: Mapping[str, str], found: list[Finding]) -> Iterator[tuple[str, str]]:
+    """Yield what worked and does not any more; an empty torch "works" until it is whole, and then misses a library."""
     for name, said in failing(now).items() if PYTHON not in before else ():
-        if not before.get(name):
+        if not before.get(name) and not _covered(name, said, found):
             yield "harm", f"{name} worked, and now raises {said}"
 
 

@@ -235,8 +235,8 @@ def two_that_must_stay(scene: Scene) -> None:
 
 def cuda_extension_beside_cpu_torch(scene: Scene) -> None:
     """S04: xformers needs libraries that only torch's CUDA builds have."""
-    (wheel,) = (scene.stock.parent / "cpu").iterdir()
-    scene.install(str(wheel))
+    scene.offer_cpu_torch()
+    scene.install("torch==2.10.0+cpu")
     code = object_bytes("_C.so", soname="_C.so", stubs={"libtorch_cuda.so": (), "libc10_cuda.so": ()})
     files = {"xformers/_C.so": code, "xformers/__init__.py": "import torch\n" + _OPEN.format(name="_C.so")}
     scene.add("xformers", "0.0.24", "xformers", files=files, requires=["torch==2.10.0"])

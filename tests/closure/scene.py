@@ -130,6 +130,11 @@ class Scene:
             "pip", "install", "-q", "--no-deps", "--python", self.venv.python, *specs, cache=self.cache, extra=source
         )
 
+    def offer_cpu_torch(self) -> None:
+        """Put torch's build without CUDA beside the other wheels."""
+        (wheel,) = (self.stock.parent / "cpu").iterdir()
+        (self.wheels / wheel.name).hardlink_to(wheel)
+
     def add(self, name: str, version: str, *modules: str, **options: object) -> None:
         """Make a wheel, as `make_wheel` does, and install it; `modules` are what its users import."""
         make_wheel(self.wheels, name, version, **options)  # type: ignore[arg-type]

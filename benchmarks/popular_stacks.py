@@ -1,0 +1,265 @@
+"""Check popular stacks as the index resolves them today: every verdict proved, every printed remedy obeyed.
+
+    python benchmarks/popular_stacks.py --folder DIR [--only NAME ...] [--output FILE] [--seconds N]
+
+One stack at a time: a venv made by uv, unpinned, with downloads as uv is configured; `envdoctor check`; what importing
+each top-level module raises, in a fork after `import torch`; then, in a linked copy, each primary finding's commands as
+printed and a check again. The venv is removed before the next one. A stack that the index does not give is reported in
+the resolver's own words. The table at the end counts; the raw findings are above it. Needs a network.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import uv
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOM = 20 * 10**9
+# The first 23 are those of the first measurement; the last ten were added.
+STACKS: dict[str, tuple[str, str]] = {
+    "torch-2.6": ("3.12", "torch==2.6.0"),
+    "torch-2.5": ("3.12", "torch==2.5.1"),
+    "torch-2.4": ("3.12", "torch==2.4.1"),
+    "qwen": ("3.12", "qwen-vl-utils[decord] transformers timm torch"),
+    "codec": ("3.12", "torchcodec torchaudio torchvision"),
+    "gpukit": ("3.12", "flashinfer-python cupy-cuda12x onnxruntime-gpu numba-cuda torch"),
+    "jax-cuda12": ("3.12", "jax[cuda12] flax torch"),
+    "jax-cuda13": ("3.12", "jax[cuda13] torch"),
+    "trl": ("3.12", "trl peft transformers accelerate datasets bitsandbytes sentence-transformers"),
+    "xgboost": ("3.13", "xgboost lightgbm catboost faster-whisper torch"),
+    "torchrec": ("3.12", "torchrec fbgemm-gpu torchao"),
+    "megatron": ("3.12", "megatron-core transformer-engine-cu13 torch"),
+    "lightning": ("3.12", "lightning torchmetrics timm open-clip-torch monai torch-geometric"),
+    "diffusers": ("3.12", "diffusers xformers transformers"),
+    "tensorflow": ("3.12", "tensorflow[and-cuda] torch"),
+    "unsloth": ("3.12", "unsloth"),
+    "vllm-verl": ("3.12", "verl vllm"),
+    "sglang": ("3.12", "sglang"),
+    "llamafactory": ("3.11", "llamafactory"),
+    "deepspeed-ray": ("3.12", "deepspeed ray[train] torch"),
+    "nemo": ("3.12", "nemo-toolkit[asr]"),
+    "dali": ("3.12", "nvidia-dali-cuda130 cuml-cu12 decord warp-lang tilelang torch"),
+    "axolotl": ("3.11", "axolotl"),
+    "flair": ("3.12", "flair spacy torch"),
+    "ultralytics": ("3.12", "ultralytics albumentations"),
+    "whisper": ("3.12", "openai-whisper torchaudio"),
+    "stable-baselines": ("3.12", "stable-baselines3 gymnasium torch"),
+    "speechbrain": ("3.12", "speechbrain torchaudio"),
+    "botorch": ("3.12", "botorch ax-platform"),
+    "optimum": ("3.12", "optimum[onnxruntime] transformers torch"),
+    "vector": ("3.12", "faiss-cpu sentence-transformers chromadb"),
+    "kornia": ("3.12", "kornia segmentation-models-pytorch torchvision"),
+    "pyg-dgl": ("3.12", "torch-geometric torch-scatter pyg-lib torch"),
+}
+"""Name -> Python, and what is asked of the index."""
+
+PROBE = """
+import importlib.metadata as m, json, os, sys
+tops = set()
+for dist in m.distributions():
+    if dist.metadata["Name"] in ("pip", "setuptools", "wheel"): continue
+    for path in dist.files or ():
+        top = path.parts[0]
+        if path.name.endswith((".py", ".so")) and ".." not in top and "-" not in top and not top.startswith("__"):
+            tops.add(top.split(".")[0])
+for top in sorted(tops):
+    if not top.isidentifier(): continue
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        null = os.open(os.devnull, os.O_RDWR)
+        for at in (0, 1, 2): os.dup2(null, at)
+        import signal; signal.alarm(120)
+        said = ""
+        try:
+            if top != "torch":
+                try: import torch
+                except BaseException: pass
+            __import__(top)
+        except BaseException as error:
+            said = type(error).__name__ + ": " + str(error)[:300]
+        os.write(writer, said.encode(errors="replace")); os._exit(0)
+    os.close(writer)
+    said = os.read(reader, 4000).decode(errors="replace")
+    status = os.waitpid(child, 0)[1]
+    print(json.dumps([top, said or (f"died with status {status}" if status else "")]), flush=True)
+"""
+
+
+@dataclass(slots=True, kw_only=True)
+class Result:
+    """What came of one stack."""
+
+    name: str
+    refused: str = ""
+    seconds: float = 0.0
+    findings: list[dict[str, Any]] = field(default_factory=list)
+    failing: dict[str, str] = field(default_factory=dict)
+    obeyed: list[str] = field(default_factory=list)
+    """One line for each finding whose commands were run: what they came to."""
+
+
+def main() -> None:
+    """Measure the stacks that are asked for, print each as it is done, and the table."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--folder", type=Path, required=True, help="where the venvs are made, one at a time")
+    options.add_argument("--only", nargs="*", default=[], help=f"some of {', '.join(STACKS)}")
+    options.add_argument("--output", type=Path, default=None, help="append the same to this file")
+    options.add_argument("--seconds", type=float, default=0, help="start no further stack after so many seconds")
+    chosen = options.parse_args()
+    started = time.monotonic()
+    results = []
+    for name in chosen.only or STACKS:
+        if chosen.seconds and time.monotonic() - started > chosen.seconds:
+            break
+        with tempfile.TemporaryDirectory(dir=chosen.folder, prefix=f"{name}-", ignore_cleanup_errors=True) as folder:
+            results.append(_measure(name, Path(folder)))
+        _say(_block(results[-1]), chosen.output)
+    _say(_table(results), chosen.output)
+
+
+def _say(text: str, output: Path | None) -> None:
+    print(text, flush=True)
+    if output:
+        with output.open("a") as file:
+            file.write(text + "\n")
+
+
+def _uv(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1"}
+    return subprocess.run(
+        [uv.find_uv_bin(), *map(str, arguments)], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def _measure(name: str, folder: Path) -> Result:
+    python, asked = STACKS[name]
+    result, venv = Result(name=name), folder / "venv"
+    if shutil.disk_usage(folder).free < ROOM:
+        result.refused = f"less than {ROOM // 10**9} GB free"
+        return result
+    for done in (
+        _uv("venv", "-q", "--python", python, venv),
+        _uv("pip", "install", "-q", "--python", venv / "bin/python", *asked.split()),
+    ):
+        if done.returncode:
+            result.refused = " ".join(done.stderr.split())[:500]
+            return result
+    before = time.monotonic()
+    result.findings = _check(venv)
+    result.seconds = time.monotonic() - before
+    result.failing = _failing(venv)
+    _obey(result, venv, folder)
+    return result
+
+
+def _check(venv: Path) -> list[dict[str, Any]]:
+    done = subprocess.run(
+        [sys.executable, "-m", "envdoctor", "check", venv, "--json"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode not in (0, 1, 3):
+        raise RuntimeError(f"check ended with {done.returncode}: {done.stderr[-2000:]}")
+    found: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
+    return found
+
+
+def _failing(venv: Path) -> dict[str, str]:
+    done = subprocess.run(
+        [venv / "bin/python", "-c", PROBE],
+        cwd=venv,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    return {top: error for top, error in said if error} | ({} if said else {"python": done.stderr[-300:]})
+
+
+def _obey(result: Result, venv: Path, folder: Path) -> None:
+    """Run each primary finding's commands in a linked copy at the venv's own place, so that they stand as printed."""
+    aside = folder / "as-it-was"
+    for item in result.findings:
+        commands = item["remediation"]["commands"]
+        if item["caused_by"] is not None or not commands:
+            continue
+        venv.rename(aside)
+        shutil.copytree(aside, venv, symlinks=True, copy_function=os.link)
+        result.obeyed.append(_came_to(item, commands, venv, result.failing))
+        shutil.rmtree(venv)
+        shutil.rmtree(folder / ".envdoctor", ignore_errors=True)
+        aside.rename(venv)
+
+
+def _came_to(item: dict[str, Any], commands: list[str], venv: Path, failing: dict[str, str]) -> str:
+    name = f"{item['code']} {item['subject'][:60]}"
+    path = f"{Path(uv.find_uv_bin()).parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    for command in commands:
+        typed = f"{command} --yes" if command.startswith(("envdoctor repair", "envdoctor restore")) else command
+        done = subprocess.run(
+            ["/bin/bash", "-ec", typed],
+            env={**os.environ, "PATH": path},
+            cwd=venv.parent,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            return f"{name}: FAILS: {command}: {' '.join(done.stderr.split())[-300:]}"
+    again = _check(venv)
+    if any((found["code"], found["subject"]) == (item["code"], item["subject"]) for found in again):
+        return f"{name}: THE SAME AGAIN"
+    worse = {top: error for top, error in _failing(venv).items() if top not in failing}
+    errors = [f"{found['code']} {found['subject'][:60]}" for found in again if found["severity"] == "error"]
+    return (
+        f"{name}: gone" + (f"; NOW FAILING {worse}" if worse else "") + (f"; errors then: {errors}" if errors else "")
+    )
+
+
+def _block(result: Result) -> str:
+    lines = [f"== {result.name}: {STACKS[result.name][1]} (Python {STACKS[result.name][0]})"]
+    if result.refused:
+        return "\n".join([*lines, f"   not made: {result.refused}"])
+    for item in result.findings:
+        hangs = "   " if item["caused_by"] is not None else ""
+        lines.append(f"   {hangs}{item['severity']} {item['code']} [{item['subject'][:80]}] {item['title'][:300]}")
+        lines += [f"   {hangs}    $ {command}" for command in item["remediation"]["commands"]]
+    lines += [f"   import {top}: {error}" for top, error in result.failing.items()]
+    lines += [f"   obeyed {line}" for line in result.obeyed]
+    return "\n".join(lines)
+
+
+def _table(results: list[Result]) -> str:
+    lines = [
+        "",
+        "| stack | errors | warnings | notes | imports that fail | obeyed | check, s |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for result in results:
+        if result.refused:
+            lines.append(f"| {result.name} | not made | | | | | |")
+            continue
+        counts = [sum(item["severity"] == kind for item in result.findings) for kind in ("error", "warning", "note")]
+        good = sum(line.endswith(": gone") or ": gone; errors" in line for line in result.obeyed)
+        lines.append(
+            f"| {result.name} | {counts[0]} | {counts[1]} | {counts[2]} | {len(result.failing)} | "
+            f"{good} of {len(result.obeyed)} | {result.seconds:.2f} |"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
