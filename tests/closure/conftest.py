@@ -5,7 +5,7 @@ import pytest
 from tests.closure.crew import judge_all
 from tests.closure.law import Outcome
 
-_COUNTS: dict[str, int] = {}
+TEST = "test_what_is_printed_heals"
 
 
 @pytest.fixture(scope="session")
@@ -16,15 +16,15 @@ def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         for item in request.session.items
         if isinstance(item, pytest.Function) and "outcomes" in item.fixturenames
     ]
-    found = {outcome.state: outcome for outcome in judge_all(chosen, tmp_path_factory.mktemp("closure"))}
-    _COUNTS["states"] = len(found)
-    _COUNTS["bad"] = sum(bool(outcome.failures) for outcome in found.values())
-    return found
+    return {outcome.state: outcome for outcome in judge_all(chosen, tmp_path_factory.mktemp("closure"))}
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how many states were judged."""
-    if _COUNTS:
-        terminalreporter.write_line(
-            f"closure: {_COUNTS['states']} states, every printed command obeyed; {_COUNTS['bad']} break the law"
-        )
+    """Say how many states were judged, from the reports: a process of its own may have run the tests."""
+    counts = {
+        kind: sum(TEST in getattr(report, "nodeid", "") for report in terminalreporter.stats.get(kind, ()))
+        for kind in ("passed", "failed", "error", "xfailed", "xpassed")
+    }
+    if states := sum(counts.values()):
+        broken = states - counts["passed"]
+        terminalreporter.write_line(f"closure: {states} states, every printed command obeyed; {broken} break the law")
