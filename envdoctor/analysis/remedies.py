@@ -17,6 +17,22 @@ _PYENV = re.compile(r"/\.?pyenv/versions/([^/]+)/")
 # uv keeps its own Pythons below .local/share/uv/python, or in UV_PYTHON_INSTALL_DIR under names like these.
 _UV_PYTHON = re.compile(r"/cpython-3\.\d+\.\d+[^/]*-linux-[^/]+/")
 
+# Published with and without a local version such as +cu128: on the indexes of PyTorch, vLLM and PyG, on release pages.
+SEVERAL_BUILDS = frozenset(
+    {
+        "flash-attn",
+        "pyg-lib",
+        "torch",
+        "torch-cluster",
+        "torch-scatter",
+        "torch-sparse",
+        "torchaudio",
+        "torchvision",
+        "vllm",
+        "xformers",
+    }
+)
+
 
 def restore_command(case: Case) -> str:
     """Return the `envdoctor restore` line for the case's profile, or empty without one."""
@@ -35,15 +51,25 @@ def reinstall_command(case: Case, pins: Iterable[tuple[str, str]]) -> str:
 
     A plain install would do nothing: the metadata says they are there. Dependencies are left alone. A RECORD with rows
     that are none goes first: uv refuses to replace what has one, and goes on without one. So does a file, or a link to
-    nowhere, where a folder should be: uv stops at it.
+    nowhere, where a folder should be: uv stops at it. What is published in several builds is asked for by `===`.
     """
     chosen = list(pins)
     bad = [record for name, _ in chosen if (record := unparsable_record(case, name))]
     bad += _in_the_way(case, [name for name, _ in chosen])
     first = f"rm {' '.join(map(shlex.quote, bad))} && " if bad else ""
     flags = " ".join(f"--reinstall-package {shlex.quote(name)}" for name, _ in chosen)
-    specs = " ".join(shlex.quote(f"{name}=={version}" if version else name) for name, version in chosen)
+    specs = " ".join(shlex.quote(same_build(name, version) if version else name) for name, version in chosen)
     return f"{first}uv pip install --python {case.python} --no-deps {flags} {specs}"
+
+
+def same_build(name: str, version: str) -> str:
+    """Return the requirement that only the installed build meets.
+
+    `torch==2.10.0` is met by 2.10.0+cpu too, which an index of such builds would then put in its place (PEP 440,
+    "Version matching"); `===` compares the whole text.
+    """
+    several = name in SEVERAL_BUILDS and "+" not in version
+    return f"{name}{'===' if several else '=='}{version}"
 
 
 def _in_the_way(case: Case, names: Collection[str]) -> list[str]:

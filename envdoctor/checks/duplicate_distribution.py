@@ -21,11 +21,11 @@ import shlex
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import Case
+from envdoctor.analysis.duplicates import meant_of
 from envdoctor.analysis.remedies import leave_out_command, reinstall_command, restore_or
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.distributions import Distribution, Distributions
-from envdoctor.probes.venv.installed_files import InstalledFiles
 
 CODE = "ED405"
 NAME = "duplicate-distribution"
@@ -90,7 +90,7 @@ def _keep_out(case: Case, front: Distribution) -> Remediation:
 
 
 def _one_remains(case: Case, items: list[Distribution]) -> Remediation:
-    active = min(items, key=lambda item: _doubt(case, item))
+    active = meant_of(case, items)
     stale = [item for item in items if item is not active and not item.has_record]
     remove = "rm -r " + " ".join(shlex.quote(f"{item.site}/{item.folder}") for item in stale)
     if len(stale) == len(items) - 1 and not any(item.has_metadata for item in stale):
@@ -102,27 +102,6 @@ def _one_remains(case: Case, items: list[Distribution]) -> Remediation:
         "files behind",
         [reinstall_command(case, [(active.name, active.version)]), *([remove] if stale else [])],
     )
-
-
-def _doubt(case: Case, item: Distribution) -> tuple[bool, bool, bool, int, int]:
-    """Rank by what speaks against it: no METADATA, not the version of lock or code, files not as recorded, or none."""
-    pin = case.pins().get(item.name)
-    build = case.facts.get(TorchBuild)
-    stated = build.version if build and item.name == "torch" else ""
-    files = case.facts.get(InstalledFiles)
-    owners = files.owners if files else ()
-    own = [owner for owner in owners if (owner.name, owner.version) == _key(item)]
-    return (
-        not (item.has_metadata and item.has_record),
-        pin is not None and pin.version != item.version,
-        bool(stated) and stated.partition("+")[0] != item.version.partition("+")[0],
-        sum(owner.missing + owner.resized for owner in own),
-        -sum(owner.files for owner in own),
-    )
-
-
-def _key(item: Distribution) -> tuple[str, str]:
-    return item.name, item.version
 
 
 def _line(item: Distribution) -> str:

@@ -4,7 +4,7 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +12,9 @@ from pathlib import Path
 from envdoctor import __version__
 from envdoctor.analysis.context import Case
 from envdoctor.analysis.damage import site_relative
+from envdoctor.analysis.duplicates import duplicates
 from envdoctor.analysis.file_conflicts import contests
+from envdoctor.analysis.remedies import same_build
 from envdoctor.doctor.examine import written_down
 from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.errors import RestoreError, TargetError
@@ -118,13 +120,14 @@ def prepare(request: Request, host: Host, listen: Listener) -> Prepared:
     interpreter = _interpreter(request, store.target, reading, host)
     pins = request.lock.select(interpreter.markers) if request.lock else {}
     read = audit(reading)
-    present = read.packages
+    twice = duplicates(Case(facts=facts, profile=request.profile, lock=request.lock))
+    present = {**read.packages, **twice}
     pip = pip_config.read(host.environ, host.home, venv=store.target)
     pip = with_wheelhouses(pip, chosen((), request.file, host.cwd) if request.file else ())
     configured = index_config.configured(uv, pip, host.home, interpreter.path)
     found = read.graph
     before = blocking_findings(facts, request.profile, request.lock)
-    changes = plan_changes(found, _conflicts(request, facts), present, pins, read.torn)
+    changes = plan_changes(found, _conflicts(request, facts), present, pins, _in_doubt(read, twice))
     packages = _located(request, uv, changes, pins, interpreter, configured)
     expected = {name: item.version for name, item in present.items()}
     expected = {name: version for name, version in expected.items() if name not in {r.name for r in changes.removals}}
@@ -158,6 +161,12 @@ def prepare(request: Request, host: Host, listen: Listener) -> Prepared:
         before=before,
         verified=_counts(read),
     )
+
+
+def _in_doubt(read: RecordAudit, twice: Collection[str]) -> dict[str, str]:
+    """Return the distributions whose metadata cannot stay as it is, and why."""
+    several = {name: f"has {len(read.folders[name])} metadata folders" for name in twice}
+    return {**several, **read.torn}
 
 
 def carry_out(prepared: Prepared, listen: Listener) -> Exchanged[Repaired]:
@@ -216,7 +225,7 @@ def _install(prepared: Prepared, items: Sequence[Reinstall], uv: Uv, folder: Pat
     if packages:
         install(packages, prepared.pins, prepared.sources, uv, folder, listen, offline=offline)
     loose = [
-        f"{item.name} @ {item.wheel}" if item.wheel else f"{item.name}=={item.version}"
+        f"{item.name} @ {item.wheel}" if item.wheel else same_build(item.name, item.version)
         for item in items
         if item.name not in prepared.pins
     ]

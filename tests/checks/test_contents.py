@@ -48,7 +48,7 @@ def test_finds_ed207_a_poisoned_cache_and_cleans_it_first() -> None:
         "linked from that cache has them too",
         commands=(
             "uv cache clean torch",
-            f"uv pip install {PYTHON} --no-deps --reinstall-package torch torch==2.10.0",
+            f"uv pip install {PYTHON} --no-deps --reinstall-package torch torch===2.10.0",
         ),
         safe=False,
     )
@@ -60,7 +60,7 @@ def test_finds_ed207_a_plain_edit_and_reinstalls() -> None:
     (finding,) = altered_contents.run(facts.case(deep))
     assert finding.title == "torch 2.10.0: 2 files hold other bytes than RECORD says, at the recorded size"
     assert finding.remediation.commands == (
-        f"uv pip install {PYTHON} --no-deps --reinstall-package torch torch==2.10.0",
+        f"uv pip install {PYTHON} --no-deps --reinstall-package torch torch===2.10.0",
     )
 
 
@@ -97,7 +97,7 @@ def test_an_edit_that_changed_the_size_cleans_the_cache_too() -> None:
     )
     assert finding.remediation.commands == (
         "uv cache clean torch",
-        f"uv pip install {PYTHON} --no-deps --reinstall-package torch torch==2.10.0",
+        f"uv pip install {PYTHON} --no-deps --reinstall-package torch torch===2.10.0",
     )
 
 

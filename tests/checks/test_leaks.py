@@ -60,7 +60,7 @@ def test_finds_ed103_scripts_that_point_elsewhere() -> None:
     assert finding.evidence[-1] == "and 2 more of 9 scripts"
     assert finding.remediation.commands == (
         f"uv venv --allow-existing --python /usr/bin/python3.12 {facts.PREFIX}",
-        f"{PREFIX} --no-deps --reinstall-package torch torch==2.10.0",
+        f"{PREFIX} --no-deps --reinstall-package torch torch===2.10.0",
     )
 
 

@@ -274,7 +274,8 @@ def test_what_an_extension_asks_of_python_hangs_under_the_other_python() -> None
         "flash-attn was built for another Python; reinstall it by force with this interpreter"
     )
     assert finding.remediation.commands == (
-        f"uv pip install --python {facts.PREFIX}/bin/python --no-deps --reinstall-package flash-attn flash-attn==2.7.4",
+        f"uv pip install --python {facts.PREFIX}/bin/python --no-deps --reinstall-package flash-attn "
+        "flash-attn===2.7.4",
     )
     python = replace(facts.PYTHON, runs="3.13", is_venv=True)
     verdict = judge(facts.case(python, facts.symbols(fault)))

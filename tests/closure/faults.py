@@ -245,6 +245,14 @@ def _cpu_torch(scene: Scene) -> None:
 
 
 _add("version:torch-cpu", _cpu_torch, "torch")
+
+
+def _other_build_offered(scene: Scene) -> None:
+    scene.offer_cpu_torch()
+    (scene.site / C10).unlink()
+
+
+_add("other-build-offered:torch", _other_build_offered, "torch")
 _add("two-owners:nccl", partial(_install, ("nvidia-nccl-cu13",)), "nvidia-nccl-cu12", "nvidia-nccl-cu13")
 _add("two-owners:cudnn", partial(_install, ("nvidia-cudnn-cu13",)), "nvidia-cudnn-cu12", "nvidia-cudnn-cu13")
 _add("two-owners:both", partial(_install, ("nvidia-cudnn-cu13", "nvidia-nccl-cu13")), "nvidia")

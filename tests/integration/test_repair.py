@@ -338,3 +338,16 @@ def test_a_repair_takes_away_a_package_folder_that_is_a_link_to_nowhere(stack: S
     answer = stack.run(*REPAIR)
     assert answer.code == 0, answer.err
     assert (site / "plain/__init__.py").is_file()
+
+
+def test_of_two_metadata_folders_the_one_that_owns_the_files_remains(stack: Stack) -> None:
+    site = Venv(prefix=stack.venv).site_packages
+    stale = site / "plain-2.0.dist-info"
+    stale.mkdir()
+    (stale / "METADATA").write_text("Metadata-Version: 2.1\nName: plain\nVersion: 2.0\n")
+    (stale / "WHEEL").write_text("Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+    (stale / "RECORD").write_text("".join(f"{stale.name}/{name},,\n" for name in ("METADATA", "WHEEL", "RECORD")))
+    answer = stack.run(*REPAIR)
+    assert answer.code == 0, answer.err
+    assert [path.name for path in site.glob("plain-*")] == ["plain-3.0.dist-info"]
+    assert (site / "plain/__init__.py").is_file()

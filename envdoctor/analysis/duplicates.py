@@ -1,0 +1,39 @@
+"""Several metadata folders of one distribution: which one is meant."""
+
+from collections.abc import Sequence
+
+from envdoctor.analysis.context import Case
+from envdoctor.probes.loading.torch_build import TorchBuild
+from envdoctor.probes.venv.distributions import Distribution, Distributions
+from envdoctor.probes.venv.installed_files import InstalledFiles
+
+
+def duplicates(case: Case) -> dict[str, Distribution]:
+    """Return name -> the one that is meant, of what has several metadata folders in one folder of the environment."""
+    by_name: dict[tuple[str, str], list[Distribution]] = {}
+    for item in case.facts[Distributions].items:
+        if item.origin == "site-packages" and item.folder.endswith(".dist-info"):
+            by_name.setdefault((item.site, item.name), []).append(item)
+    return {name: meant_of(case, items) for (_, name), items in by_name.items() if len(items) > 1}
+
+
+def meant_of(case: Case, items: Sequence[Distribution]) -> Distribution:
+    """Return the one that the least speaks against."""
+    return min(items, key=lambda item: _doubt(case, item))
+
+
+def _doubt(case: Case, item: Distribution) -> tuple[bool, bool, bool, int, int]:
+    """Rank by what speaks against it: no METADATA, not the version of lock or code, files not as recorded, or none."""
+    pin = case.pins().get(item.name)
+    build = case.facts.get(TorchBuild)
+    stated = build.version if build and item.name == "torch" else ""
+    files = case.facts.get(InstalledFiles)
+    owners = files.owners if files else ()
+    own = [owner for owner in owners if (owner.name, owner.version) == (item.name, item.version)]
+    return (
+        not (item.has_metadata and item.has_record),
+        pin is not None and pin.version != item.version,
+        bool(stated) and stated.partition("+")[0] != item.version.partition("+")[0],
+        sum(owner.missing + owner.resized for owner in own),
+        -sum(owner.files for owner in own),
+    )
