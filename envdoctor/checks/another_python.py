@@ -50,8 +50,9 @@ def run(case: Case) -> Iterator[Finding]:
     of_machine = {name for name, witness in said.items() if witness.kind == "machine"}
     unfit = [item for item in items if item.name in foreign or item.name in of_machine]
     unfit = [item for item in unfit if item not in partly]
-    if unfit:
-        yield _cannot_work(case, unfit, foreign, said)
+    for group in ([item for item in unfit if item not in of_wheel], [item for item in unfit if item in of_wheel]):
+        if group:
+            yield _cannot_work(case, group, foreign, said, published=group[0] in of_wheel)
     for item in items:
         if item.name in said and item not in unfit and item not in partly:
             yield _by_tag(case, item, said[item.name])
@@ -86,8 +87,14 @@ def _by_tag(case: Case, item: Distribution, witness: Witness) -> Finding:
 
 
 def _cannot_work(
-    case: Case, unfit: list[Distribution], foreign: dict[str, list[ForeignExtension]], said: dict[str, Witness]
+    case: Case,
+    unfit: list[Distribution],
+    foreign: dict[str, list[ForeignExtension]],
+    said: dict[str, Witness],
+    *,
+    published: bool,
 ) -> Finding:
+    """Return the finding. published: the wheel says that it is for this Python, so an installer takes the same one."""
     python = case.facts[Interpreter]
     first = unfit[0]
     told = foreign[first.name][0].tag if first.name in foreign else first.tags[0]
@@ -106,8 +113,11 @@ def _cannot_work(
         ),
         remediation=restore_or(
             case,
-            "reinstall by force with this interpreter",
-            [reinstall_command(case, [(item.name, item.version) for item in unfit])],
+            f"the wheel says that it is for this Python, so a reinstall changes nothing: take another version of "
+            f"{first.name}, or a Python that it was built for"
+            if published
+            else "reinstall by force with this interpreter",
+            [] if published else [reinstall_command(case, [(item.name, item.version) for item in unfit])],
         ),
         causes=tuple(f"dist:{item.name}" for item in unfit),
     )

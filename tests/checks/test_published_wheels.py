@@ -179,6 +179,12 @@ def test_a_module_for_another_python_in_a_wheel_for_this_one_was_published_so(tm
     built = "built for cpython-310-x86_64-linux-gnu"
     assert outline_of(tag, "kernel/_ops.abi3.so") == [f"note ED104 {part}: {built}"]
     assert outline_of(tag) == [f"error ED104 {whole}: {built}"]
+    # pip and uv go by the wheel's tag, so that a reinstall would bring the same file.
+    (finding,) = [item for item in verdict_of(tmp_path / f"{tag}-0").findings if item.code == "ED104"]
+    assert finding.remediation.commands == ()
+    assert finding.remediation.text.startswith(
+        "the wheel says that it is for this Python, so a reinstall changes nothing"
+    )
 
 
 def test_a_file_that_many_own_alike_is_told_once_and_put_back_by_one(tmp_path: Path) -> None:

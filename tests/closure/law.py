@@ -98,7 +98,7 @@ def _obey(
     scene: Scene, outcome: Outcome, found: list[Finding], imports: Mapping[str, str], about: frozenset[str]
 ) -> list[Finding] | None:
     """Obey the first command there is, and again, until none is left; return what is found then, None on a failure."""
-    obeyed: list[tuple[str, str]] = []
+    obeyed: list[tuple[str, str, str]] = []
     told = {_key(item) for item in found}
     conflicts = scene.conflicts()
     for _ in range(ROUNDS):
@@ -135,7 +135,7 @@ def _harm(before: Mapping[str, str], now: Mapping[str, str], found: list[Finding
             yield "harm", f"{name} worked, and now raises {said}"
 
 
-def _made(found: list[Finding], told: set[tuple[str, str]], about: frozenset[str]) -> Iterator[tuple[str, str]]:
+def _made(found: list[Finding], told: set[tuple[str, str, str]], about: frozenset[str]) -> Iterator[tuple[str, str]]:
     """Yield the errors that are new and about nothing that had happened."""
     for item in _primary(found):
         known = _key(item) in told or not about or any(word in json.dumps(item) for word in about)
@@ -156,8 +156,9 @@ def _named(conflict: str, found: list[Finding]) -> bool:
     return all(name in told for name in names)
 
 
-def _key(item: Finding) -> tuple[str, str]:
-    return item["code"], item["subject"]
+def _key(item: Finding) -> tuple[str, str, str]:
+    # What was an error and is a note is another thing: that both must stay was said.
+    return item["code"], item["subject"], item["severity"]
 
 
 def _run(scene: Scene, outcome: Outcome, item: Finding) -> bool:
@@ -214,9 +215,11 @@ def _agree(scene: Scene, outcome: Outcome, first: list[Finding], *, repairs: boo
 
 
 def _only_reinstalls(item: Finding) -> bool:
+    """Tell what `repair` can do too; an editable install is built from its source, which only its owner may run."""
     commands = item["remediation"]["commands"]
     return bool(commands) and all(
-        " --reinstall-package " in command or command.startswith("envdoctor repair") for command in commands
+        (" --reinstall-package " in command and " --editable " not in command) or command.startswith("envdoctor repair")
+        for command in commands
     )
 
 

@@ -94,7 +94,7 @@ def system_library(scene: Scene) -> None:
 def no_alternative_fits(scene: Scene) -> None:
     """N02b: one build for each FFmpeg, and there is none."""
     text = """
-        import ctypes, os
+        import ctypes, os, torch
         errors = []
         for version in (8, 7, 6):
             try:
@@ -106,7 +106,9 @@ def no_alternative_fits(scene: Scene) -> None:
             raise RuntimeError("Could not load libtorchcodec. " + "; ".join(errors))
         """
     files: dict[str, bytes | str] = {
-        f"torchcodec/libtorchcodec_core{v}.so": object_bytes("core.so", stubs={f"libavutil.so.{v + 52}": ("av_x",)})
+        f"torchcodec/libtorchcodec_core{v}.so": object_bytes(
+            f"libtorchcodec_core{v}.so", stubs={"libc10.so": (), f"libavutil.so.{v + 52}": ("av_x",)}
+        )
         for v in (6, 7, 8)
     }
     scene.add("torchcodec", "0.11.1", "torchcodec", files={**files, "torchcodec/__init__.py": textwrap.dedent(text)})
@@ -198,11 +200,40 @@ def switched_on_and_absent(scene: Scene) -> None:
     scene.environment["HF_HUB_ENABLE_HF_TRANSFER"] = "1"
 
 
+_BACKEND = """
+import os, zipfile
+def build_editable(folder, config_settings=None, metadata_directory=None):
+    info = "libero-0.1.0.dist-info/"
+    files = {
+        "libero.pth": os.getcwd() + "\\n",
+        info + "METADATA": "Metadata-Version: 2.1\\nName: libero\\nVersion: 0.1.0\\n",
+        info + "WHEEL": "Wheel-Version: 1.0\\nGenerator: own\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
+    }
+    files[info + "RECORD"] = "".join(name + ",,\\n" for name in [*files, info + "RECORD"])
+    with zipfile.ZipFile(os.path.join(folder, "libero-0.1.0-py3-none-any.whl"), "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return "libero-0.1.0-py3-none-any.whl"
+"""
+_PROJECT = """
+[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+[project]
+name = "libero"
+version = "0.1.0"
+"""
+
+
 def editable_exposes_nothing(scene: Scene) -> None:
     """N10: the finder of an editable install maps no module."""
     finder = "import sys\nMAPPING: dict[str, str] = {}\nNAMESPACES: dict[str, list[str]] = {}\ndef install(): pass\n"
     source = scene.root / "mine" / "libero"
-    source.mkdir(parents=True)
+    (source / "libero").mkdir(parents=True)
+    (source / "libero/__init__.py").write_text("")
+    (source / "backend.py").write_text(_BACKEND)
+    (source / "pyproject.toml").write_text(_PROJECT)
     info = scene.site / "libero-0.1.0.dist-info"
     info.mkdir()
     rows = {
@@ -245,6 +276,8 @@ def cuda_extension_beside_cpu_torch(scene: Scene) -> None:
 def name_that_is_not_there(scene: Scene) -> None:
     """S05: peft imports a name that this accelerate does not define."""
     files = {"accelerate/__init__.py": "", "accelerate/utils/__init__.py": ""}
+    there = "def release_memory(*a): return a\ndef clear_device_cache(): pass\n"
+    scene.add("accelerate", "1.2.0", files={**files, "accelerate/utils/memory.py": there})
     scene.add(
         "accelerate", "0.31.0", files={**files, "accelerate/utils/memory.py": "def release_memory(*a): return a\n"}
     )

@@ -81,6 +81,8 @@ class Scene:
     def build(self) -> None:
         """Make the healthy venv once; it is kept aside under the same parent, so that its scripts stay right."""
         write_shim(self.root / "bin")
+        # Its own folder holds more than uv: a python, and the launchers of whoever runs this.
+        (self.root / "bin" / "uv").symlink_to(uv.find_uv_bin())
         shutil.copytree(self.stock, self.wheels, copy_function=os.link)
         run_uv("venv", "--quiet", self.venv.prefix, cache=self.cache)
         self.install(*BASE)
@@ -96,7 +98,7 @@ class Scene:
             if not (self.stock / wheel.name).exists():
                 wheel.unlink()
         self.environment = {
-            "PATH": f"{self.root / 'bin'}:{Path(uv.find_uv_bin()).parent}:/usr/local/bin:/usr/bin:/bin",
+            "PATH": f"{self.root / 'bin'}:/usr/local/bin:/usr/bin:/bin",
             "HOME": str(self.root / "home"),
             "LANG": "C.UTF-8",
             "UV_CACHE_DIR": str(self.cache),
