@@ -1,6 +1,7 @@
 """The facts of a venv or of a fingerprint file, and the verdict over them."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envdoctor.app.result import Dialog, Result
@@ -9,12 +10,15 @@ from envdoctor.documents import fingerprint_file
 from envdoctor.errors import UsageError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.facts.context import Options
+from envdoctor.facts.locate import Located
+from envdoctor.facts.target import Target
 from envdoctor.model.finding import Severity
-from envdoctor.model.fingerprint import Fingerprint
+from envdoctor.model.fingerprint import Fingerprint, Unread
 from envdoctor.model.frozen import frozen
 from envdoctor.model.header import Header
 from envdoctor.model.verdict import Verdict
 from envdoctor.probes.venv.deep_files import DeepFiles
+from envdoctor.probes.venv.training_sources import Sources
 
 if TYPE_CHECKING:  # most checks have no waiver, and a profile's types are many
     from envdoctor.model.profile import Waiver
@@ -26,6 +30,8 @@ class Wishes:
 
     fingerprint: str = ""
     """A fingerprint file, judged instead of a venv."""
+    root: str = ""
+    """A root folder in which the venv's path is meant."""
     deep: bool = False
     waivers: "tuple[Waiver, ...]" = ()
     required: tuple[str, ...] = ()
@@ -46,7 +52,9 @@ class Checked:
 def check(workspace: Workspace, wishes: Wishes, dialog: Dialog) -> Result:
     """Judge the target venv, or a fingerprint. Raises UsageError."""
     _refuse_both(workspace, wishes)
-    if wishes.fingerprint:
+    if wishes.root:
+        workspace, facts = _inside(workspace, wishes)
+    elif wishes.fingerprint:
         facts = fingerprint_file.read(wishes.fingerprint)
     else:
         facts = facts_of(workspace, Options(deep=wishes.deep), dialog)
@@ -74,7 +82,23 @@ def facts_of(workspace: Workspace, options: Options, dialog: Dialog) -> Fingerpr
     return facts
 
 
+def _inside(workspace: Workspace, wishes: Wishes) -> tuple[Workspace, Fingerprint]:
+    """Return the facts of an environment inside a root folder, and the workspace that says so in its heading."""
+    from envdoctor.doctor.inside_root import facts_inside  # noqa: PLC0415 - few checks look into a root folder
+
+    folder = Path(workspace.host.cwd, wishes.root)
+    facts = facts_inside(folder, workspace.named, Options(deep=wishes.deep, ask_nvml=False))
+    if workspace.profile is not None and workspace.profile.profile.sources:
+        gap = Unread(section=Sources.__name__, reason=f"the training code is not inside {folder}")
+        kept = tuple(section for section in facts.sections if not isinstance(section, Sources))
+        facts = replace(facts, sections=kept, unread=(*facts.unread, gap))
+    target = Target(prefix=Path(facts.target), interpreter=Path(facts.target, "bin/python"))
+    return workspace.seen_as(Located(target=target, why=f"inside the root folder {folder}")), facts
+
+
 def _refuse_both(workspace: Workspace, wishes: Wishes) -> None:
+    if wishes.fingerprint and wishes.root:
+        raise UsageError("both --root and --fingerprint were given", "give only one of them")
     if wishes.fingerprint and workspace.named:
         raise UsageError("both a venv and --fingerprint were given", "give only one of them")
     if wishes.fingerprint and wishes.deep:

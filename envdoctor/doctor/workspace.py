@@ -62,6 +62,12 @@ class Workspace:
         given = self.__dict__.get("target")
         return Located(target=given) if given is not None else locate(self.named, self.host)
 
+    def seen_as(self, located: Located) -> "Workspace":
+        """Return the workspace of an environment that was found in another way, as inside a root folder."""
+        workspace = Workspace(self.host, self.named, self.profile, located.target)
+        workspace.located = located
+        return workspace
+
     @cached_property
     def target(self) -> Target:
         """The environment: the named one, else the active one, else the nearest `.venv`. Raises as `located` does."""

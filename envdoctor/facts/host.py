@@ -32,6 +32,8 @@ class Host:
     dev: Path = Path("/dev")
     tmp: Path = Path("/tmp")  # noqa: S108 - where torch itself puts its cache by default
     ld_so_cache: Path = Path("/etc/ld.so.cache")
+    remembers: bool = True
+    """Whether what was read may be remembered below the home folder; not where that is a root folder's own."""
     library_dirs: tuple[str, ...] = field(default=())
     """Default directories of ld.so, in its order."""
 

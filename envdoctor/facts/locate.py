@@ -6,6 +6,7 @@ returned is the one that the user knows.
 """
 
 import os
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from envdoctor.facts.target import Target, looked_up, resolve
 from envdoctor.model.frozen import frozen
 
 _BASES = frozenset({"base", "root"})
+_ROOT_MARKS = ("etc/os-release", "usr/lib/os-release")
 _FOLDERS = (".venv", "venv")
 _NAME_ONE = "name a venv folder or its interpreter: `envdoctor check path/to/.venv`"
 
@@ -33,13 +35,26 @@ class Located:
 def locate(named: str, host: Host) -> Located:
     """Return the environment that was named, else the active or the nearest one; raise TargetError for none."""
     try:
-        return _named(named, host) if named else _default(host)
+        found = _named(named, host) if named else _default(host)
+        _refuse_foreign_root(found.target.prefix)
     except OSError as error:
         place = Path(host.cwd, named) if named else host.cwd
         raise TargetError(
             f"{error.filename or place}: {error.strerror or error}",
             f"run envdoctor as the owner of {place}, or let this user read it",
         ) from error
+    return found
+
+
+def _refuse_foreign_root(prefix: Path) -> None:
+    """Refuse what is inside another root folder: its absolute links and paths would be taken for this machine's."""
+    for folder in prefix.parents[:-1]:
+        if any((folder / mark).is_file() for mark in _ROOT_MARKS):
+            inner = shlex.quote("/" + str(prefix.relative_to(folder)))
+            raise TargetError(
+                f"{prefix} is inside another root folder, {folder}: its absolute paths mean files of that root",
+                f"check it as that root sees it: `envdoctor check --root {shlex.quote(str(folder))} {inner}`",
+            )
 
 
 def _default(host: Host) -> Located:

@@ -12,9 +12,14 @@ from envdoctor.facts.host import Host
 _KEPT = 64
 """Memo files of one kind; the ones used longest ago go first."""
 
+# Longer than any file system takes a name (NAME_MAX is 255): it can be neither read nor written.
+_NOWHERE = Path("/" + "no-memo-" * 64)
+
 
 def memo_path(kind: str, prefix: Path, host: Host) -> Path:
-    """Return the memo of an environment for one kind of fact ("digests")."""
+    """Return the memo of an environment for one kind of fact ("digests"); a host that remembers nothing has none."""
+    if not host.remembers:
+        return _NOWHERE
     cache = Path(host.environ.get("XDG_CACHE_HOME") or host.home / ".cache")
     # The specification has relative values ignored (XDG Base Directory, "Environment variables").
     folder = (cache if cache.is_absolute() else host.home / ".cache") / "envdoctor" / kind

@@ -1,5 +1,7 @@
 """Environments of every kind that people have, as `envdoctor check` meets them; whole reports compared."""
 
+import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -82,4 +84,86 @@ def test_another_system_is_refused_in_one_clear_word(tmp_path: Path, system: str
         "",
         f"error: envdoctor runs on Linux only, and this is {system}\n\n"
         "hint: run it where the environment is: in WSL, in a Linux container, or on the Linux machine that trains\n",
+    )
+
+
+INSIDE = """\
+envdoctor check  /opt/venv (inside the root folder [TMP]/image)   no profile   torch not installed
+
+[✓] Interpreter         CPython [PYTHON], venv by venv
+[✓] Distributions       1 distribution, no lock to compare with
+[–] torch build         torch is not installed
+[✓] Installed files     [N] files as their RECORDs say, by size
+[–] Shared libraries    torch is not installed
+[–] Compile cache       cold: no compiled graph or kernel
+[✓] Environment         no LD_LIBRARY_PATH, LD_PRELOAD or PYTHONPATH
+[–] Driver / GPU        no NVIDIA kernel module, device file or driver library
+[–] Sources             no profile was given
+
+Nothing found; no torch here: only file integrity was checked.   exit 0
+"""
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    """Make a Debian-like root folder: a system Python with dist-packages, and a venv linked to it absolutely."""
+    image, system = tmp_path / "image", Path("/usr/bin/python3").resolve()
+    if not system.is_file():
+        pytest.skip("no system Python here")
+    library = f"usr/lib/{system.name}"
+    for folder in ("etc", "usr/bin", f"{library}/encodings", "usr/lib/python3/dist-packages", "opt/venv/bin", "root"):
+        (image / folder).mkdir(parents=True)
+    (image / "etc/os-release").write_text("ID=debian\n")
+    (image / "etc/debian_version").write_text("12\n")
+    shutil.copy(system, image / "usr/bin")
+    (image / "usr/bin/python3").symlink_to(system.name)
+    listed = subprocess.run(["ldd", system], capture_output=True, text=True, check=True).stdout
+    for library_file in re.findall(r"/\S+", listed):
+        (image / library_file[1:]).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(library_file, image / library_file[1:])
+    for module in ("os.py", "encodings/__init__.py"):
+        (image / library / module).touch()
+    packages = image / "usr/lib/python3/dist-packages"
+    (packages / "thing.py").write_text("x = 1\n")
+    info = packages / "thing-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: thing\nVersion: 1\n")
+    rows = ("thing.py,,6", "thing-1.dist-info/METADATA,,", "thing-1.dist-info/RECORD,,")
+    (info / "RECORD").write_text("\n".join(rows) + "\n")
+    (image / "opt/venv/bin/python").symlink_to("/usr/bin/python3")
+    (image / f"opt/venv/lib/{system.name}/site-packages").mkdir(parents=True)
+    (image / "opt/venv/pyvenv.cfg").write_text(
+        f"home = /usr/bin\ninclude-system-site-packages = true\nversion = {system.name[6:]}.2\n"
+    )
+    return image
+
+
+def test_a_venv_inside_a_root_folder_is_seen_as_that_root_sees_it(image: Path, tmp_path: Path) -> None:
+    before = {str(path): path.lstat().st_mtime_ns for path in image.rglob("*")}
+    outcome = run_envdoctor("check", "--root", "image", "/opt/venv", folder=tmp_path)
+    assert outcome == Outcome(code=0, out=INSIDE, err="")
+    assert run_envdoctor("check", "--root", image, image / "opt/venv", folder=tmp_path) == outcome
+    system = run_envdoctor("check", "--root", "image", "/usr", folder=tmp_path)
+    assert system.out.splitlines()[3] == "[✓] Distributions       1 distribution, no lock to compare with"
+    assert {str(path): path.lstat().st_mtime_ns for path in image.rglob("*")} == before
+
+
+def test_a_root_folder_is_told_from_this_machine(image: Path, tmp_path: Path) -> None:
+    refused = "is inside another root folder, [TMP]/image: its absolute paths mean files of that root"
+    hint = "hint: check it as that root sees it: `envdoctor check --root [TMP]/image"
+    for named in ("opt/venv", "usr"):
+        assert run_envdoctor("check", image / named, folder=tmp_path) == Outcome(
+            code=2, out="", err=f"error: [TMP]/image/{named} {refused}\n\n{hint} /{named}`\n"
+        )
+    assert run_envdoctor("check", "--root", "image", "/opt/none", folder=tmp_path) == Outcome(
+        code=2,
+        out="",
+        err="error: /opt/none does not exist\n\n"
+        "hint: name a venv folder or its interpreter: `envdoctor check path/to/.venv`\n",
+    )
+    assert run_envdoctor("check", "--root", "image", folder=tmp_path) == Outcome(
+        code=2,
+        out="",
+        err="error: --root needs the environment's path inside it\n\n"
+        "hint: `envdoctor check --root [TMP]/image /opt/venv`\n",
     )

@@ -18,6 +18,7 @@ SURFACE = {
         "--venv",
         "--profile/-p (ENVDOCTOR_PROFILE)",
         "--fingerprint",
+        "--root",
         "--deep",
         "--require",
         "--ignore",

@@ -39,6 +39,14 @@ def check(
             help="Check a saved fingerprint instead of a venv.",
         ),
     ] = "",
+    root: Annotated[
+        str,
+        typer.Option(
+            "--root",
+            metavar="DIR",
+            help="Check the venv at that path inside DIR, a mounted image or a container's file system.",
+        ),
+    ] = "",
     deep: DeepOption = False,
     require: Annotated[
         list[str],
@@ -69,6 +77,7 @@ def check(
     """
     wishes = app.Wishes(
         fingerprint=fingerprint,
+        root=root,
         deep=deep,
         waivers=waivers(ignore),
         required=requirements(require),
