@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Collection, Iterable
+from urllib.parse import unquote, urlsplit
 
 from envdoctor.analysis.context import Case
 from envdoctor.model.finding import BY_HAND, Remediation
@@ -58,7 +59,7 @@ def reinstall_command(case: Case, pins: Iterable[tuple[str, str]]) -> str:
     bad += _in_the_way(case, [name for name, _ in chosen])
     first = f"rm {' '.join(map(shlex.quote, bad))} && " if bad else ""
     flags = " ".join(f"--reinstall-package {shlex.quote(name)}" for name, _ in chosen)
-    specs = " ".join(shlex.quote(same_build(name, version) if version else name) for name, version in chosen)
+    specs = " ".join(_again(case, name, version) for name, version in chosen)
     return f"{first}uv pip install --python {case.python} --no-deps {flags} {specs}"
 
 
@@ -76,6 +77,17 @@ def _in_the_way(case: Case, names: Collection[str]) -> list[str]:
     files = case.facts.get(InstalledFiles)
     found = {fault.in_the_way for fault in files.faults if fault.owner in names} - {""} if files else set()
     return sorted(path if path.startswith("/") else f"{case.facts.target}/{path}" for path in found)
+
+
+def _again(case: Case, name: str, version: str) -> str:
+    """Return what installs that distribution again, from where it came: an index may have another one of its name."""
+    installed = case.facts.get(Distributions)
+    item = installed.active(name) if installed else None
+    if item is None or not item.built_from or item.version != version or name in case.pins():
+        return shlex.quote(same_build(name, version) if version else name)
+    if item.editable:
+        return f"--editable {shlex.quote(unquote(urlsplit(item.built_from).path))}"
+    return shlex.quote(f"{name} @ {item.built_from}")
 
 
 def unparsable_record(case: Case, name: str) -> str:

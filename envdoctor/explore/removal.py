@@ -12,6 +12,7 @@ from envdoctor.explore.distributions import distribution_named
 from envdoctor.explore.environment import Environment, play
 from envdoctor.explore.hidden import HidingDisk
 from envdoctor.explore.providers import Providers, changes
+from envdoctor.explore.torch_modules import lost_module
 from envdoctor.loader.torch_import import TorchImport
 from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.model.impact import Gone, Impact, Loss, ProviderChange, Stopped, VersionChange
@@ -104,7 +105,10 @@ class _WhatIf:
         before = import_error(self.environment.played)
         if self._torch_goes():
             return before, "ModuleNotFoundError: No module named 'torch'"
-        return before, import_error(self.after)
+        after = import_error(self.after)
+        if not after and (module := lost_module(self.environment.reading, self.hidden)):
+            after = f"ModuleNotFoundError: No module named '{module}'"
+        return before, after
 
     def providers(self) -> Iterator[ProviderChange]:
         before, after = Providers(self.environment), Providers(self.environment)

@@ -53,6 +53,8 @@ class Distribution:
     """There is something else where its metadata folder should be: a file, or a link that leads nowhere."""
     source_gone: bool = False
     """Editable, and the source folder it names does not exist."""
+    built_from: str = ""
+    """Where it can be built again: "file:///srv/project", "git+https://host/x@commit"; empty for wheels and archives."""
     shadowed: bool = False
     """An earlier sys.path folder holds a distribution of the same name."""
 
@@ -129,7 +131,7 @@ def _read(site: str, origin: str, folder: str, unreadable: list[str]) -> Distrib
     )
     stem = folder.rpartition(".")[0]
     stem_name, _, stem_version = stem.partition("-")
-    direct_url, editable = _direct_url(f"{at}/direct_url.json", unreadable)
+    direct_url, editable, built_from = _direct_url(f"{at}/direct_url.json", unreadable)
     has_record = os.path.lexists(f"{at}/RECORD")
     incomplete = not egg and not (has_metadata and has_record)
     refused = incomplete and (_is_refused(f"{at}/RECORD") or _is_refused(f"{at}/METADATA"))
@@ -149,6 +151,7 @@ def _read(site: str, origin: str, folder: str, unreadable: list[str]) -> Distrib
         requires_python=_first(headers, "requires-python"),
         direct_url=direct_url,
         editable=editable,
+        built_from=built_from,
         source_gone=editable and direct_url.startswith("file://") and not _source(direct_url).is_dir(),
         tags=_tags(f"{at}/WHEEL", unreadable),
     )
@@ -208,18 +211,21 @@ def _small(path: str, unreadable: list[str]) -> str:
         return ""
 
 
-def _direct_url(path: str, unreadable: list[str]) -> tuple[str, bool]:
+def _direct_url(path: str, unreadable: list[str]) -> tuple[str, bool, str]:
+    """Return (URL, whether it is editable, what it can be built from) of a direct_url.json (PEP 610)."""
     text = _small(path, unreadable)
     if not text:
-        return "", False
+        return "", False, ""
     try:
         data = json.loads(text)
         url = data["url"]
         editable = bool(data.get("dir_info", {}).get("editable", False))
+        vcs = data.get("vcs_info") or {}
+        commit = f"{vcs['vcs']}+{url}@{vcs['commit_id']}" if vcs else ""
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         unreadable.append(f"{path}: not a direct_url document ({type(error).__name__})")
-        return "", False
-    return str(url), editable
+        return "", False, ""
+    return str(url), editable, commit or (str(url) if "dir_info" in data else "")
 
 
 def _source(url: str) -> Path:

@@ -14,6 +14,7 @@ from envdoctor.facts.target import resolve
 from envdoctor.model.impact import Gone, Impact, Loss, ProviderChange, Stopped, VersionChange
 from tests.factories.make_cuda_stack import CudaWheels, make_cuda_wheels
 from tests.factories.make_reading import bare_host
+from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import Venv, install, make_venv, rewrite, tree_state, uninstall
 from tests.factories.make_wheel import make_wheel
 from tests.factories.run_envdoctor import run_envdoctor
@@ -153,6 +154,41 @@ def test_what_is_broken_already_is_not_this_removals_harm(venv: Venv, tmp_path: 
     assert impact.import_before == impact.import_after != ""
     assert (impact.unmet, impact.harmful) == ((), False)
     assert [stop.module for stop in impact.stops] == ["aside"]
+
+
+def test_a_module_that_torchs_own_source_imports(tmp_path: Path) -> None:
+    wheels = tmp_path / "w"
+    source = """\"\"\"Use it so:
+
+import in_a_docstring
+\"\"\"
+from . import inner
+try:
+    import optional
+except ImportError:
+    optional = None
+"""
+    torch = make_torch(
+        wheels,
+        "2.13.0+cpu",
+        None,
+        files={"torch/__init__.py": source, "torch/inner.py": "from needed.deep import name\n"},
+    )
+    modules = [
+        make_wheel(wheels, name, "1", files={f"{name.replace('-', '_')}/__init__.py": "", **more})
+        for name, more in (
+            ("needed", {"needed/deep.py": "name = 1\n"}),
+            ("optional", {}),
+            ("in-a-docstring", {}),
+        )
+    ]
+    venv = make_venv(tmp_path / "venv", torch, *modules)
+    for name in ("needed", "optional", "in-a-docstring"):
+        impact = _foretell(venv, name)
+        uninstall(venv, name)
+        assert (impact.import_before, impact.import_after) == ("", _import_error(venv))
+        assert bool(impact.import_after) is (name == "needed")
+        install(venv, *modules)
 
 
 def test_a_package_that_keeps_other_files_stays_importable(tmp_path: Path) -> None:
