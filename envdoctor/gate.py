@@ -148,11 +148,17 @@ def record(profile: str, mode: Mode, reason: str, found: tuple[str, ...], prefix
     log = Path(os.environ.get("ENVDOCTOR_GATE_LOG") or LOG)
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("a", encoding="utf-8") as file:
+        with open(log, "a", encoding="utf-8", opener=_at_once) as file:
             # One write of one line: ranks of several nodes may share the folder.
             file.write(json.dumps(asdict(bypass)) + "\n")
     except OSError as error:
         _say(f"warning: envdoctor gate: cannot write {log}: {error.strerror}; this bypass is recorded here only")
+
+
+def _at_once(path: str, flags: int) -> int:
+    # A pipe that nobody reads must not hold the launch, and a link in the current folder is followed nowhere.
+    link = 0 if os.environ.get("ENVDOCTOR_GATE_LOG") else os.O_NOFOLLOW
+    return os.open(path, flags | os.O_NONBLOCK | link, 0o666)
 
 
 def _open(profile: str) -> "Workspace":

@@ -11,11 +11,14 @@ from typing import Any
 from envdoctor.cache.key_parts import Part, digest
 from envdoctor.catalog.cache_kinds import NAMES, OWN, kind_of
 from envdoctor.errors import CacheError
+from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.codec import CodecError, decode, encode
 from envdoctor.model.frozen import frozen
 
 SCHEMA = 1
 NAME = "manifest.json"
+# One of 100,000 files has 20 MB.
+_MAXIMUM = 64 << 20
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _LONGEST_PATH = 1024
 _LONGEST_NAME = 255
@@ -105,7 +108,7 @@ def parse(text: bytes, where: str) -> Manifest:
 def load(path: Path) -> Manifest | None:
     """Read a manifest file; None when there is none."""
     try:
-        return parse(path.read_bytes(), str(path))
+        return parse(read_regular(path, _MAXIMUM), str(path))
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -14,9 +14,11 @@ from pathlib import Path
 from envdoctor.cache.layout import Root
 from envdoctor.catalog.cache_kinds import OWN
 from envdoctor.errors import CacheError
+from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.frozen import frozen
 
 _FOLDER = "quarantine"
+_MAXIMUM = 64 << 20
 _RECORD = "record.json"
 _STAMP = "%Y%m%dT%H%M%SZ"
 
@@ -123,7 +125,7 @@ def _write_record(folder: Path, root: Root, reason: str, paths: Sequence[str]) -
 
 def _read(root: Root, folder: Path) -> Quarantine | None:
     try:
-        record = json.loads((folder / _RECORD).read_bytes())
+        record = json.loads(read_regular(folder / _RECORD, _MAXIMUM))
         files = tuple(str(path) for path in record["files"])
         # A record lies in a folder that others may write: only what stays inside the root is believed.
         if any(path.startswith("/") or ".." in path.split("/") for path in files):
@@ -138,7 +140,7 @@ def _read(root: Root, folder: Path) -> Quarantine | None:
             files=files,
             bytes=sum(sizes),
         )
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from envdoctor.errors import RestoreError, UsageError
+from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.frozen import frozen
 from envdoctor.model.plan import Interpreter
 
@@ -25,6 +26,7 @@ _ASK = (
     "'sys_platform':sys.platform}}))"
 )
 _TIMEOUT = 20.0
+_MAXIMUM_CFG = 1 << 20
 _VERSION = re.compile(r"^3\.\d+$")
 
 
@@ -129,7 +131,7 @@ def _base_of(path: Path) -> Path:
 
 def _home_of(venv: Path) -> Path | None:
     try:
-        lines = (venv / "pyvenv.cfg").read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = read_regular(venv / "pyvenv.cfg", _MAXIMUM_CFG).decode("utf-8", "replace").splitlines()
     except OSError:
         return None
     pairs = (line.partition("=") for line in lines)

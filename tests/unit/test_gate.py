@@ -215,6 +215,23 @@ def test_an_interpreter_without_packaging_is_told_so_and_not_with_a_traceback(tm
     )
 
 
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_a_log_that_is_a_pipe_or_a_link_holds_no_launch_and_is_not_written_through(
+    healthy: Incident, tmp_path: Path, kind: str
+) -> None:
+    log = healthy.root / ".envdoctor/gate.log"
+    log.parent.mkdir(exist_ok=True)
+    log.unlink(missing_ok=True)
+    precious = tmp_path / "precious"
+    precious.touch()
+    os.mkfifo(log) if kind == "pipe" else log.symlink_to(precious)
+    outcome = start(healthy, '"small", mode="off", reason="r"')
+    log.unlink()
+    why = "No such device or address" if kind == "pipe" else "Too many levels of symbolic links"
+    assert (outcome.code, outcome.out, precious.read_text()) == (0, STARTED, "")
+    assert outcome.err.endswith(f"cannot write .envdoctor/gate.log: {why}; this bypass is recorded here only\n")
+
+
 CRASHING = """\
 CODE, NAME, AREA = "ED999", "crashing-rule", "Environment"
 def run(case):

@@ -24,6 +24,7 @@ from envdoctor.catalog.cache_kinds import (
 )
 from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
+from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.frozen import frozen
 from envdoctor.model.wording import counted, size
 from envdoctor.probes.caches.entry_damage import damage, may_be_empty
@@ -31,6 +32,7 @@ from envdoctor.probes.machine.mounts import NETWORK, Mount, mount_of
 
 # A cache of a training run holds some thousand files; past this many the size is a lower bound, and says so.
 _MAXIMUM_ENTRIES = 20_000
+_MAXIMUM_HISTORY = 4 << 20
 # A single graph with its kernels can be this large: what is left is no room for a compile.
 _NEARLY_FULL = 32 << 20
 
@@ -136,9 +138,9 @@ def history_file(store: Path, profile: str) -> Path:
 def _cold_starts(store: Path) -> Iterator[ColdStart]:
     for path in sorted(store.glob("warm/*/history.jsonl")):
         try:
-            lines = [json.loads(line) for line in path.read_text(errors="replace").splitlines() if line.strip()]
+            lines = [json.loads(line) for line in read_regular(path, _MAXIMUM_HISTORY).splitlines() if line.strip()]
             yield ColdStart(profile=path.parent.name, seconds=float(lines[-1]["seconds"]), at=str(lines[-1]["at"]))
-        except (OSError, ValueError, LookupError, TypeError):
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
             # A history is a convenience: one that cannot be read tells nothing, and stops nothing.
             continue
 

@@ -127,7 +127,9 @@ def _interpreter(path: Path) -> str:
     if Path(interpreter).name == "sh" and (match := _TRAMPOLINE.search(text)):
         interpreter = next(filter(None, match.groups()), "")
     name = interpreter.rpartition("/")[2]
-    return interpreter if interpreter.startswith("/") and name.startswith(("python", "pypy")) else ""
+    # No path holds a zero byte: the kernel starts nothing there.
+    right = interpreter.startswith("/") and name.startswith(("python", "pypy")) and "\0" not in interpreter
+    return interpreter if right else ""
 
 
 def _stray(reading: Reading, folder: Path, scripts: list[tuple[str, str]]) -> Iterator[StrayScript]:

@@ -171,3 +171,15 @@ def test_a_home_that_is_gone_gives_way_to_where_the_interpreter_leads(tmp_path: 
     lines = [f"home = {tmp_path}/gone" if line.startswith("home") else line for line in config.read_text().splitlines()]
     rewrite(config, "\n".join([*lines, ""]))
     assert _predicted(venv.prefix, tmp_path / "home") == _sys_path(venv.python)
+
+
+def test_a_pth_file_of_thousands_of_folders_keeps_each_once(tmp_path: Path) -> None:
+    venv = make_venv(tmp_path / "venv")
+    folders = [tmp_path / f"many/{number}" for number in range(3000)]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(folders[7])
+    lines = [*map(str, folders), str(tmp_path / "link"), *map(str, folders[:9])]
+    (venv.site_packages / "many.pth").write_text("\n".join(lines))
+    found = [entry.path for entry in read(venv.prefix).fact(SearchPath).entries if entry.origin == "many.pth"]
+    assert found == [str(folder) for folder in folders]

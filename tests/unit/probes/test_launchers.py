@@ -107,3 +107,8 @@ def test_the_first_command_on_path_is_the_one(venv: Venv, tmp_path: Path) -> Non
     told = {launcher.command: launcher for launcher in read(venv.prefix, host).fact(Launchers).commands}
     assert (told["python"].inside, told["python"].path) == (True, str(venv.python))
     assert (told["torchrun"].inside, told["torchrun"].interpreter) == (False, "/opt/python3.12")
+
+
+def test_a_shebang_with_a_zero_byte_starts_nothing_and_ends_nothing(venv: Venv) -> None:
+    (venv.prefix / "bin/odd").write_bytes(b"#!/nowhere/x\0y/python\n")
+    assert read(venv.prefix).fact(Launchers).stray == ()
