@@ -163,7 +163,7 @@ def _remedy(case: Case, fault: Fault, absent: list[str]) -> Remediation:
         return _open_first(case, fault.name, fault.has_it[0].path, fault.owner)
     if owners := list(dict.fromkeys(filter(None, (_bringer(case, name) for name in absent)))):
         specs = [_as_asked(case, owner) for owner in owners]
-        return Remediation(text=f"Install {' and '.join(owners)}", commands=(install_command(case, specs),), safe=True)
+        return Remediation(text=f"Install {' and '.join(owners)}", commands=(install_command(case, specs),))
     return Remediation(
         text=f"If {fault.owner or 'this module'} is used, install the system "
         + (f"packages that provide {', '.join(absent)}" if len(absent) > 1 else f"package that provides {absent[0]}")
