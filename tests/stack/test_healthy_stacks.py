@@ -171,8 +171,12 @@ def test_every_error_about_vllm_is_true_and_its_command_mends(tmp_path: Path, en
     _make(prefix, ("vllm",), environ)
     _note_down("vllm", ("vllm",), prefix, environ)
     found = _check(prefix, environ)
-    errors = {item["code"]: item for item in found["findings"] if item["severity"] != "note"}
+    errors = {item["code"]: item for item in found["findings"] if item["severity"] == "error"}
     assert errors.keys() <= VLLM.keys()
+    warned = {item["code"] for item in found["findings"] if item["severity"] == "warning"}
+    assert warned <= {"ED203", "ED307"}
+    decoded = _run(prefix / "bin/python", "-c", _DECODED, environ=environ, cwd=tmp_path)
+    assert (decoded.returncode != 0) == ("ED307" in warned), decoded.stderr
     for code, statement in VLLM.items():
         done = _run(prefix / "bin/python", "-c", statement, environ=environ, cwd=tmp_path)
         assert (done.returncode != 0) == (code in errors), done.stderr
@@ -181,7 +185,7 @@ def test_every_error_about_vllm_is_true_and_its_command_mends(tmp_path: Path, en
         for command in item["remediation"]["commands"]:
             done = _run("bash", "-ec", command, environ=environ | {"PATH": path}, cwd=tmp_path)
             assert done.returncode == 0, done.stderr
-    assert [item for item in _check(prefix, environ)["findings"] if item["severity"] != "note"] == []
+    assert [item for item in _check(prefix, environ)["findings"] if item["severity"] == "error"] == []
     for statement in VLLM.values():
         done = _run(prefix / "bin/python", "-c", statement, environ=environ, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
