@@ -218,6 +218,6 @@ def through_cache(case: Case, pins: Iterable[tuple[str, str]], commands: Iterabl
         text=f"clean {', '.join(names)} out of uv's cache first: a reinstall alone links the same bytes again. Every "
         "other venv linked from that cache has them too",
         commands=(clean, *([restore] if restore else commands)),
-        # Where the wheel is not to be had again, the clean takes the last unpacked copy.
+        # Where the wheel was not found again, the clean takes the last unpacked copy.
         safe=False,
     )

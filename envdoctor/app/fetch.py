@@ -16,6 +16,7 @@ from envdoctor.wheels import uv as uv_tool
 from envdoctor.wheels.fetched_wheels import Fetched
 from envdoctor.wheels.locked_wheels import Fit, search
 from envdoctor.wheels.locking import Platform
+from envdoctor.wheels.wheelhouse import chosen, with_wheelhouses
 
 
 @frozen
@@ -48,9 +49,10 @@ def fetch(workspace: Workspace, wishes: Wishes, dialog: Dialog) -> Result:
     fit, markers = _fit(file, wishes.python, wishes.machine or host.machine)
     packages = list(file.lock.select(markers).values())
     uv = uv_tool.locate(host.environ, host.cwd)
-    sources = index_config.configured(
-        uv, pip_config.read(host.environ, host.home, command="download"), host.home, sys.executable
-    )
+    pip = pip_config.read(host.environ, host.home, command="download")
+    # What capture kept lies beside the lock: copied, the wheelhouse is whole and can be carried elsewhere alone.
+    pip = with_wheelhouses(pip, chosen((), file, host.cwd))
+    sources = index_config.configured(uv, pip, host.home, sys.executable)
     with dialog.listening() as listen:
         found = search(packages, folder, fit, sources, uv)
         done = fetched_wheels.fetch(found, folder, sources.access, listen)

@@ -57,7 +57,7 @@ class ToKeep:
 
 @frozen
 class Found:
-    """What a venv holds, and where each part of it is to be had again."""
+    """What a venv holds, and where each part of it is found again."""
 
     pinned: tuple[Pinned, ...]
     to_keep: tuple[ToKeep, ...]

@@ -34,7 +34,7 @@ def plan_text(plan: Plan) -> str:
     for warning in plan.warnings:
         lines += ["", f"warning: {warning}"]
     for missing in plan.unavailable:
-        lines += ["", f"error: {missing.name} {missing.version} is not to be had: {missing.reason}"]
+        lines += ["", f"error: {missing.name} {missing.version} was not found: {missing.reason}"]
         lines += [f"  hint: {missing.hint}"]
     lines += ["", *(f"  {number}. {step}" for number, step in enumerate(plan.steps, 1))]
     return "\n".join(lines) + "\n"

@@ -23,6 +23,8 @@ class Present:
     exists: bool
     in_place: bool = False
     """Its folder cannot be renamed; what is in it is exchanged."""
+    parent_missing: bool = False
+    """The folder that it is to lie in does not exist."""
     version: str = ""
     """Of its interpreter."""
     system_site_packages: bool = False
@@ -113,7 +115,8 @@ def _back(item: Distribution) -> str:
 
 
 def _steps(target: Path, keep: Path, present: Present, count: int) -> tuple[str, ...]:
-    steps = [
+    steps = [f"make the folder {target.parent}"] if present.parent_missing else []
+    steps += [
         f"build a new venv with {counted(count, 'package')} beside {target}",
         "compare the sha256 of every file with its RECORD, and the packages with the lock",
         "examine the copy as `envdoctor check` does",

@@ -24,9 +24,9 @@ class Rehearsed:
 
 
 def rehearse(prepared: Prepared, listen: Listener) -> Rehearsed:
-    """Build, verify and examine a copy of what is to be had, and remove it again; the venv is not touched.
+    """Build, verify and examine a copy of what was found, and remove it again; the venv is not touched.
 
-    Raises RestoreError for what would have stopped a restore, but not for packages that are not to be had.
+    Raises RestoreError for what would have stopped a restore, but not for packages that were not found.
     """
     plan, store, host = prepared.plan, prepared.store, prepared.host
     had = {package.name: prepared.locked[package.name] for package in plan.packages}

@@ -41,6 +41,7 @@ from envdoctor.standards.lock import Lock, LockedPackage
 from envdoctor.swap.generations import NOTE
 from envdoctor.swap.hardlinks import linked_copy
 from envdoctor.swap.in_use import users
+from envdoctor.swap.permissions import carry_over
 from envdoctor.swap.store import Store
 from envdoctor.swap.swap import sync_file_system
 from envdoctor.swap.transaction import Copying, Exchanged, exchange
@@ -181,6 +182,7 @@ def _make_copy(prepared: Prepared, copying: Copying, listen: Listener) -> Repair
     linked_copy(target, folder)
     clock.lap("copy")
     _repair_copy(prepared, folder, copying.descriptor, listen)
+    carry_over(target, folder)
     clock.lap("build")
     reading = reading_of_copy(folder, prepared.host, listen, target, prepared.proven)
     read = audit(reading)

@@ -26,6 +26,7 @@ from envdoctor.standards.lock import Lock, LockedPackage
 from envdoctor.swap import durable
 from envdoctor.swap.generations import NOTE, compile_cache_in
 from envdoctor.swap.in_use import users
+from envdoctor.swap.permissions import carry_over
 from envdoctor.swap.store import STORE, Store
 from envdoctor.swap.swap import sync_file_system
 from envdoctor.swap.transaction import Copying, exchange
@@ -90,7 +91,7 @@ class Restored:
 def prepare(request: Request, host: Host) -> Prepared:
     """Make the plan. Reads the venv, the configuration and the sources; writes nothing outside uv's own cache."""
     store = Store.of(request.target)
-    refuse_no_venv(store.target)
+    refuse_no_venv(store.target, new=True)
     refuse_strangers(store.target)
     lock_sha256 = request.file.lock_sha256
     sources_changed = plan_sources(request.file, host.environ) if request.sources else ()
@@ -132,6 +133,7 @@ def prepare(request: Request, host: Host) -> Prepared:
         sources=sources_changed,
         warnings=(
             *configured.warnings,
+            *_ignored(request.lock),
             *_ownership(store.target, host),
             *constraints.contradictions(pip.constraints, chosen, interpreter.markers, host.cwd),
         ),
@@ -167,7 +169,7 @@ def carry_out(prepared: Prepared, listen: Listener) -> Restored:
         first = plan.unavailable[0]
         more = len(plan.unavailable) - 1
         raise RestoreError(
-            f"{first.name} {first.version} is not to be had: {first.reason}" + (f"; and {more} more" if more else ""),
+            f"{first.name} {first.version} was not found: {first.reason}" + (f"; and {more} more" if more else ""),
             first.hint,
         )
     using = plan.users
@@ -206,6 +208,8 @@ def _make_copy(prepared: Prepared, copying: Copying, listen: Listener) -> Verifi
     host, folder, clock = prepared.host, copying.folder, copying.clock
     uv = uv_tool.locate(host.environ, host.cwd, keep_open=(copying.descriptor,))
     build(prepared.plan, prepared.locked, prepared.sources, uv, folder, listen)
+    if prepared.plan.exists:
+        carry_over(prepared.store.target, folder)
     clock.lap("build")
     with ThreadPoolExecutor(2) as beside:
         # Hashing leaves the interpreter free: the checks, and the writing out that the swap needs, go on beside it.
@@ -262,6 +266,7 @@ def _sign(prepared: Prepared, folder: Path) -> None:
     with (folder / NOTE).open("w", encoding="utf-8") as file:
         file.write(json.dumps(note, indent=1) + "\n")
         file.flush()
+        os.fchmod(file.fileno(), (folder / "pyvenv.cfg").stat().st_mode & 0o777)
         os.fsync(file.fileno())
     durable.sync_folder(folder)
 
@@ -270,7 +275,8 @@ def _present(store: Store) -> planning.Present:
     venv = store.target
     if not (venv / "pyvenv.cfg").is_file():
         exists = venv.is_dir() and not (store.inside and all(path.name == STORE for path in venv.iterdir()))
-        return planning.Present(exists=exists, in_place=store.inside, installed={})
+        missing = bool(missing_folders(venv))
+        return planning.Present(exists=exists, in_place=store.inside, parent_missing=missing, installed={})
     found = read_venv(venv)
     return planning.Present(
         exists=True,
@@ -279,6 +285,13 @@ def _present(store: Store) -> planning.Present:
         system_site_packages=found.system_site_packages,
         installed=found.packages,
     )
+
+
+def _ignored(lock: Lock) -> tuple[str, ...]:
+    if not lock.ignored:
+        return ()
+    names = ", ".join(f"`{option}`" for option in lock.ignored)
+    return (f"{names} in the lock: not used, since pip's and uv's configuration says where wheels come from",)
 
 
 def _ownership(target: Path, host: Host) -> tuple[str, ...]:
@@ -292,15 +305,22 @@ def _ownership(target: Path, host: Host) -> tuple[str, ...]:
     return tuple(told)
 
 
-def refuse_no_venv(target: Path) -> None:
-    """Refuse to replace what is no venv: a folder with other things in it, a conda environment, a file."""
+def refuse_no_venv(target: Path, *, new: bool = False) -> None:
+    """Refuse to replace what is not a venv: a folder with other things in it, a conda environment, a file.
+
+    new: there need not be one yet; the folders above it are made.
+    """
     hint = "name a venv, or a path where there is nothing yet: `--venv PATH`"
-    if not target.parent.is_dir():
+    above = missing_folders(target)
+    beside = (above[0] if above else target).parent
+    if above and not new:
         raise TargetError(f"{target.parent} does not exist", hint)
-    if not Store.of(target).inside and not os.access(target.parent, os.W_OK | os.X_OK):
+    if not beside.is_dir():
+        raise TargetError(f"{beside} is not a directory", hint)
+    if not Store.of(target).inside and not os.access(beside, os.W_OK | os.X_OK):
         raise RestoreError(
-            f"{target.parent} cannot be written, and the new venv is built beside the old one",
-            f"run it as the owner of {target.parent}, or restore into another folder: `--venv PATH`",
+            f"{beside} cannot be written, and the new venv is built beside the old one",
+            f"run it as the owner of {beside}, or restore into another folder: `--venv PATH`",
         )
     if not target.exists():
         return
@@ -310,6 +330,11 @@ def refuse_no_venv(target: Path) -> None:
         raise TargetError(f"{target} is a conda environment, which a lock of wheels cannot replace", hint)
     if not (target / "pyvenv.cfg").is_file() and any(path.name != STORE for path in target.iterdir()):
         raise TargetError(f"{target} is no venv (it has no pyvenv.cfg), so it is not replaced", hint)
+
+
+def missing_folders(target: Path) -> tuple[Path, ...]:
+    """Return the folders above the venv that do not exist, the topmost first."""
+    return tuple(reversed([folder for folder in target.parents if not os.path.lexists(folder)]))
 
 
 def refuse_strangers(target: Path) -> None:

@@ -7,8 +7,18 @@ from envdoctor.errors import LockError
 from envdoctor.model.frozen import frozen
 from envdoctor.standards.names import normalized
 
-_PIN = re.compile(r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*==\s*(?P<version>[^\s;]+)\s*(?:;\s*(?P<marker>.+))?$")
+# Extras change nothing where every distribution is pinned and none is resolved: pip-compile writes `ray[default]==…`.
+_PIN = re.compile(
+    r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[A-Za-z0-9._,\s-]*\])?\s*==\s*(?P<version>[^\s;]+)\s*(?:;\s*(?P<marker>.+))?$"
+)
 _HASH = re.compile(r"--hash=(?P<algorithm>[a-z0-9]+):(?P<digest>[0-9a-f]+)")
+
+
+# Where wheels come from, which pip's and uv's configuration says here, and what --require-hashes implies.
+_OPTION = re.compile(
+    r"(?P<option>--(?:index-url|extra-index-url|find-links|trusted-host|no-index|pre|prefer-binary|only-binary|no-binary"
+    r"|require-hashes)|-[if])(?:[\s=].*)?$"
+)
 
 
 @frozen
@@ -36,6 +46,8 @@ class Lock:
 
     name: str
     packages: tuple[LockedPackage, ...]
+    ignored: tuple[str, ...] = ()
+    """Options in it that are not used ("--index-url")."""
 
     def select(self, environment: Mapping[str, str]) -> dict[str, LockedPackage]:
         """Return normalized name -> the package that applies in that environment."""
@@ -45,18 +57,17 @@ class Lock:
 def parse(text: str, name: str) -> Lock:
     """Parse `name==version [; marker] --hash=sha256:…` lines (pip's hashed requirements).
 
-    Raises LockError, naming the line, for anything else: a URL, an editable, an option, a range, a missing hash.
+    A byte order mark and options that name sources are passed over. Raises LockError, naming the line, for anything
+    else: a URL, an editable, another option, a range, a missing hash.
     """
-    logical = text.replace("\\\r\n", " ").replace("\\\n", " ")
-    packages = [
-        _parse_line(line.strip(), name)
-        for line in logical.splitlines()
-        if line.strip() and not line.lstrip().startswith("#")
-    ]
+    logical = text.removeprefix("\ufeff").replace("\\\r\n", " ").replace("\\\n", " ")
+    lines = [line.strip() for line in logical.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    options = [match["option"] for line in lines if (match := _OPTION.match(line))]
+    packages = [_parse_line(line, name) for line in lines if not _OPTION.match(line)]
     if not packages:
         raise LockError(f"{name}: the lock pins nothing", "a lock line reads `name==version --hash=sha256:…`")
     _refuse_twice(packages, name)
-    return Lock(name=name, packages=tuple(packages))
+    return Lock(name=name, packages=tuple(packages), ignored=tuple(dict.fromkeys(options)))
 
 
 def _parse_line(line: str, lock: str) -> LockedPackage:
@@ -65,7 +76,10 @@ def _parse_line(line: str, lock: str) -> LockedPackage:
     shown = requirement if len(requirement) <= 80 else requirement[:77] + "..."
     pin = _PIN.match(requirement)
     if pin is None:
-        raise LockError(f"{lock}: `{shown}` is not an exact pin", "a lock line reads `name==version --hash=sha256:…`")
+        hint = "a lock line reads `name==version --hash=sha256:…`"
+        if requirement.startswith(("-e", "--editable", ".", "/", "file:")):
+            hint += "; export a uv project without itself: `uv export --no-emit-project`"
+        raise LockError(f"{lock}: `{shown}` is not an exact pin", hint)
     digests = tuple(digest for algorithm, digest in hashes if algorithm == "sha256" and len(digest) == 64)
     if not digests or len(digests) != len(hashes):
         raise LockError(f"{lock}: `{shown}` carries no usable sha256", "lock it again, or add `--hash=sha256:…`")

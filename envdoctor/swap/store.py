@@ -77,6 +77,8 @@ class Store:
         What lies in it is moved and removed without a question; through a symlink, or in a folder that somebody else
         made in a shared place, that would be files that are not envdoctor's.
         """
+        if not self.beside.exists():
+            return  # nothing can lie in a folder that is yet to be made
         ours = {os.getuid(), self.beside.stat().st_uid}
         for path in (self.root.parent, self.root, self.builds, self.generations):
             try:

@@ -107,6 +107,7 @@ def _find(
             return file.local
     seen: list[str] = []
     unread: list[str] = []
+    found: list[tuple[tuple[int, tuple[int, str]], File]] = []
     for place in (*sources.find_links, *sources.indexes):
         try:
             offered = _fitting(files_of(place, package.name, sources), package, order)
@@ -117,10 +118,20 @@ def _find(
             digest = sha256(file.local) if file.local is not None else file.sha256
             # What states no hash is fetched and then held to the lock's.
             if not digest or digest in package.hashes:
-                return Job(package=package, file=_sized(file, sources))
+                found.append((_key(file, package, order), file))
+                break
             seen.append(f"{shown(place)} has {file.filename}, but with sha256 {digest}")
+        if found and len(package.hashes) == 1:
+            break
+    if found:
+        # Of several locked wheels the one that fits best, wherever it lies; the order of places decides between equals.
+        return Job(package=package, file=_sized(min(found, key=lambda pair: pair[0])[1], sources))
     reasons = seen or [f"no configured place{' that could be read' if unread else ''} has it"]
     return "; ".join([*reasons, *unread])
+
+
+def _key(file: File, package: LockedPackage, order: Mapping[Tag, int]) -> tuple[int, tuple[int, str]]:
+    return wheel_tags.rank(file.filename, package.name, package.version, order) or (len(order), (0, ""))
 
 
 def _fitting(files: Iterable[File], package: LockedPackage, order: Mapping[Tag, int]) -> list[File]:
@@ -176,6 +187,6 @@ def _missing(package: LockedPackage, reason: str, folder: Path, fit: Fit) -> Mis
         name=package.name,
         version=package.version,
         reason=reason,
-        hint=f"get its CPython {fit.python} wheel (sha256 {digests}) where it is to be had, put it into {folder}, and "
+        hint=f"get its CPython {fit.python} wheel (sha256 {digests}) where it is available, put it into {folder}, and "
         "run the same command again: it verifies the wheel",
     )

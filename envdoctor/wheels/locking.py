@@ -48,10 +48,10 @@ class Platform:
             "sys_platform": "linux",
         }
 
-    def tags(self) -> frozenset[Tag]:
-        """Return the wheel tags it supports."""
+    def tags(self) -> Mapping[Tag, int]:
+        """Return the wheel tags it supports and their order, best first."""
         major, minor = (int(part) for part in self.python.split("."))
-        return frozenset(wheel_tags.supported((major, minor), self.machine, _GLIBC_MINOR))
+        return wheel_tags.places(wheel_tags.supported((major, minor), self.machine, _GLIBC_MINOR))
 
 
 @frozen
@@ -156,13 +156,31 @@ def head_of(lock_file: Path | None) -> str:
     return "\n".join(line.removeprefix("#").removeprefix(" ") for line in comment)
 
 
-def _hashes(entry: Mapping[str, Any], platforms: Sequence[frozenset[Tag]]) -> list[str]:
-    found = []
+def _hashes(entry: Mapping[str, Any], platforms: Sequence[Mapping[Tag, int]]) -> list[str]:
+    """Return the hashes of the wheels that fit best, for each platform those of one Python tag and ABI.
+
+    A `py310-none-any` beside a `py312-none-any` of one version is another build, which must not be taken by chance. Of
+    one build for several glibc all stay: which of them a machine can take is not known here.
+    """
+    wheels = []
     for wheel in entry.get("wheels", ()):
         _, _, _, fitting = parse_wheel_filename(unquote(urlsplit(wheel["url"]).path.rsplit("/", 1)[-1]))
-        if any(fitting & tags for tags in platforms):
-            found.append(str(wheel["hashes"]["sha256"]))
-    return found
+        wheels.append((fitting, str(wheel["hashes"]["sha256"])))
+    kept: set[str] = set()
+    for order in platforms:
+        builds = [(min(ranked), digest) for tags, digest in wheels if (ranked := _ranked(tags, order))]
+        best = min((build for (_, build), _ in builds), key=lambda build: _first(build, order), default=None)
+        kept |= {digest for (_, build), digest in builds if build == best}
+    return [digest for _, digest in wheels if digest in kept]
+
+
+def _ranked(tags: Iterable[Tag], order: Mapping[Tag, int]) -> list[tuple[int, tuple[str, str]]]:
+    """Return (place in the order, (Python tag, ABI)) of each tag that is supported."""
+    return [(order[tag], (tag.interpreter, tag.abi)) for tag in tags if tag in order]
+
+
+def _first(build: tuple[str, str], order: Mapping[Tag, int]) -> int:
+    return min(at for tag, at in order.items() if (tag.interpreter, tag.abi) == build)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -44,6 +44,22 @@ class _Search:
     """uv can have it from some source, but did not say whether its cache does."""
     unsafe: bool = False
     """A wheel with a locked hash holds what must not be installed."""
+    preferred: str = ""
+    """The place with the best wheel, where several have a locked one; empty where the first that has one is taken."""
+
+    def places(self, sources: Sources) -> tuple[str, ...]:
+        """Return the places to look into, in order."""
+        every = (*sources.find_links, *sources.indexes)
+        return tuple(sorted(every, key=lambda place: place != self.preferred)) if self.preferred else every
+
+    def best(self, files: Iterable[File]) -> tuple[int, tuple[int, str]] | None:
+        """Return the sort key of the best file that states or has a locked hash (smaller is better); None for none."""
+        keys = [
+            key
+            for file in files
+            if (key := self._rank(file)) is not None and (file.sha256 or _digest(file)) in self.package.hashes
+        ]
+        return min(keys, default=None)
 
     def offered(self, files: Iterable[File]) -> bool:
         """Tell whether a file of the locked version that fits the interpreter is among them, whatever its hash."""
@@ -82,6 +98,7 @@ def locate(
     """
     order = wheel_tags.places(wheel_tags.tags_of(interpreter))
     searches = [_Search(package=package, order=order) for package in packages]
+    _prefer(searches, sources, offline=offline)
     found = _cached(uv, searches, interpreter, sources, offline=offline)
 
     def left() -> list[_Search]:
@@ -101,6 +118,26 @@ def locate(
     return Found(sources=found, unavailable=gone)
 
 
+def _prefer(searches: Sequence[_Search], sources: Sources, *, offline: bool) -> None:
+    """Find the place with the best wheel for each package of which the lock allows several.
+
+    A lock that allows `py310` and `py312` wheels of one version means the one that fits the interpreter best, as pip
+    and uv take it, wherever that lies; which place is asked first, or is cached, must not decide.
+    """
+    places = [place for place in (*sources.find_links, *sources.indexes) if not offline or is_local(place)]
+
+    def prefer(search: _Search) -> None:
+        keys = [(search.best(_files(place, search, sources)), place) for place in places]
+        there = [(key, place) for key, place in keys if key is not None]
+        if len(there) > 1:
+            search.preferred = min(there, key=lambda pair: pair[0])[1]
+
+    several = [search for search in searches if len(search.package.hashes) > 1]
+    if len(places) > 1 and several:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            list(pool.map(prefer, several))
+
+
 def _cached(
     uv: Uv, searches: Sequence[_Search], interpreter: Interpreter, sources: Sources, *, offline: bool
 ) -> dict[str, Source]:
@@ -108,7 +145,7 @@ def _cached(
     found: dict[str, Source] = {}
     # The default index comes last in uv's order, and has most of what there is.
     for place in (*reversed(sources.indexes), *sources.find_links):
-        left = [search for search in searches if search.package.name not in found]
+        left = [search for search in searches if search.package.name not in found and search.preferred in ("", place)]
         if is_local(place):
             left = [search for search in left if search.offered(_files(place, search, sources))]
         packages = [search.package for search in left]
@@ -133,7 +170,7 @@ def _files(place: str, search: _Search, sources: Sources) -> Iterable[File]:
 
 
 def _search(search: _Search, sources: Sources, offline: bool) -> Source | None:  # noqa: FBT001 - mapped over a pool
-    for place in (*sources.find_links, *sources.indexes):
+    for place in search.places(sources):
         if offline and not is_local(place):
             continue
         file = search.fitting(_files(place, search, sources), shown(place), sources.access)
@@ -190,11 +227,11 @@ def _unavailable(
     return Unavailable(
         name=package.name,
         version=package.version,
-        reason="; ".join(reasons + search.unread),
+        reason="; ".join(dict.fromkeys(reasons + search.unread)),
         hint="do not install it by hand either: find out where the wheel comes from, and lock another"
         if search.unsafe
         else (
-            f"fetch its {interpreter.tag} wheel (sha256 {' or '.join(package.hashes[:3])}) where it is to be had, "
+            f"fetch its {interpreter.tag} wheel (sha256 {' or '.join(package.hashes[:3])}) where it is available, "
             "put it into a folder, and run again with `--wheelhouse FOLDER`"
         ),
     )

@@ -170,7 +170,7 @@ def test_a_package_that_no_place_has_is_named_with_what_to_do(stack: Stack) -> N
     assert err == (
         "error: 1 wheel is missing:\n"
         "  plain 3.0: no configured place has it\n\n"
-        f"hint: get its CPython {PYTHON} wheel (sha256 {sha256(kept)}) where it is to be had, "
+        f"hint: get its CPython {PYTHON} wheel (sha256 {sha256(kept)}) where it is available, "
         "put it into FOLDER/house, and run the same command again: it verifies the wheel\n"
     )
     kept.rename(stack.folder / "house" / kept.name)
@@ -293,3 +293,15 @@ def test_what_uv_says_of_the_torch_index_becomes_a_job(stack: Stack) -> None:
             filename="torch-2.11.0+cu128-cp312-cp312-manylinux_2_28_x86_64.whl", url=url, sha256="a" * 64, size=7
         )
     }
+
+
+def test_what_capture_kept_is_fetched_too(stack: Stack, index: Index) -> None:
+    own = make_wheel(stack.folder / "lockfiles" / "small.wheels", "own", "1.0")
+    stack.lock(*stack.wheels, own)
+    code, _, err = _fetch(stack)
+    assert code == 0, err
+    assert _house(stack) == {wheel.name: sha256(wheel) for wheel in (*stack.wheels, own)}
+    own.unlink()
+    elsewhere = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "UV_CACHE_DIR": str(stack.folder / "fresh")}
+    answer = stack.restore("--offline", "--wheelhouse", "house", extra=elsewhere)
+    assert answer.code == 0, answer.err

@@ -1,4 +1,4 @@
-"""A restore without its last step: as far as its wheels are to be had, and nothing of it is left."""
+"""A restore without its last step: as far as its wheels are found, and nothing of it is left."""
 
 import json
 import os

@@ -2,8 +2,12 @@
 
 import json
 import os
+import shlex
+import stat
 import subprocess
+import sys
 import sysconfig
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -376,3 +380,91 @@ def test_a_venv_whose_files_lie_in_uvs_cache_is_not_taken_for_restored(tmp_path:
         "restored FOLDER/venv: 3 packages, 24 files (1 kB) verified by sha256",
     )
     assert not module.is_symlink()
+
+
+def test_the_folders_above_the_venv_are_made(tmp_path: Path) -> None:
+    stack = make_stack(tmp_path)
+    planned = stack.run("restore", "-p", "small", "--venv", "no/such/venv", "--dry-run")
+    assert planned.code == 0, planned.err
+    assert "\n  1. make the folder FOLDER/no/such\n  2. build a new venv with 3 packages beside" in planned.out
+    assert not (tmp_path / "no").exists()
+    answer = stack.run("restore", "-p", "small", "--venv", "no/such/venv", "--yes")
+    assert answer.code == 0, answer.err
+    assert stack.run("check", "no/such/venv", "-p", "small").code == 0
+    for command in ("repair", "history"):
+        answer = stack.run(command, "--venv", "neither/there/venv", *(["--yes"] if command == "repair" else []))
+        assert answer.code == 2, answer.err
+        assert "Traceback" not in answer.err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder to any group")
+@pytest.mark.parametrize("command", ["restore", "repair"])
+def test_a_shared_venv_stays_shared(tmp_path: Path, command: str) -> None:
+    stack = make_stack(tmp_path)
+    assert stack.restore().code == 0
+    group = 54321
+    for path in (stack.venv, *stack.venv.rglob("*")):
+        if path.is_dir() and not path.is_symlink():
+            os.chown(path, 0, group)
+            path.chmod(0o2775)
+    (Venv(prefix=stack.venv).site_packages / "some_tool.py").unlink()
+    more = {"restore": ["-p", "small", "--force"], "repair": []}[command]
+    line = " ".join([*map(shlex.quote, stack.command(command, "--venv", "venv", "--yes", *more))])
+    done = subprocess.run(
+        ["sh", "-c", f"umask 077; {line}"],
+        cwd=tmp_path,
+        env=stack.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for path in (stack.venv, *stack.venv.rglob("*")):
+        status = path.lstat()
+        if path.is_symlink():
+            continue
+        shared = 0o075 if path.is_dir() else 0o044
+        assert status.st_mode & shared == shared, (path, oct(status.st_mode))
+        if path.is_dir():
+            assert (status.st_gid, status.st_mode & stat.S_ISGID) == (group, stat.S_ISGID), path
+    assert stack.run("check", "venv", "-p", "small").code == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace("plain==", "plain[extra,other]=="),
+        lambda text: "\ufeff" + text,
+        lambda text: "--index-url https://me:secret@index.invalid/simple\n--pre\n" + text,
+    ],
+    ids=["extras", "byte order mark", "options"],
+)
+def test_locks_as_other_tools_write_them(tmp_path: Path, change: Callable[[str], str]) -> None:
+    stack = make_stack(tmp_path)
+    lock = tmp_path / "lockfiles" / "small.txt"
+    text = change(lock.read_text())
+    lock.write_text(text)
+    answer = stack.restore()
+    assert answer.code == 0, answer.err
+    note = "warning: `--index-url`, `--pre` in the lock: not used, since pip's and uv's configuration says where wheels"
+    assert (note in answer.err) == text.startswith("--index-url")
+    assert "secret" not in answer.err + answer.out
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+@pytest.mark.parametrize("warm", ["", "a", "b"])
+def test_of_all_sources_the_wheel_that_fits_best_is_taken(tmp_path: Path, order: str, warm: str) -> None:
+    # "twin" for an older Python lies in a, the one for this Python in b; the lock allows both.
+    stack = make_stack(tmp_path)
+    tags = {"a": "py310-none-any", "b": f"py3{sys.version_info[1]}-none-any"}
+    twins = {
+        name: make_wheel(tmp_path / name, "twin", "1.0", tag=tag, files={"twin.py": f"name = {name!r}\n"})
+        for name, tag in tags.items()
+    }
+    stack.lock(*stack.wheels, *twins.values())
+    places = [str(tmp_path / "wheels"), *(str(tmp_path / name) for name in order)]
+    if warm:
+        make_venv(tmp_path / "warming", twins[warm], cache=stack.cache)
+    answer = stack.restore(extra={"PIP_FIND_LINKS": " ".join(places)})
+    assert answer.code == 0, answer.err
+    assert (Venv(prefix=stack.venv).site_packages / "twin.py").read_text() == "name = 'b'\n"

@@ -99,8 +99,8 @@ def test_a_wheel_in_a_folder_with_another_hash_is_not_taken(stack: Stack) -> Non
     locked = sha256(wheels / PLAIN)
     make_wheel(wheels, "plain", "3.0", files={"plain.py": "tampered = True\n"})
     assert _refused(stack) == (
-        f"plain 3.0 is not to be had: FOLDER/wheels has {PLAIN}, but with sha256 {sha256(wheels / PLAIN)}",
-        f"fetch its {_tag()} wheel (sha256 {locked}) where it is to be had, put it into a folder, "
+        f"plain 3.0 was not found: FOLDER/wheels has {PLAIN}, but with sha256 {sha256(wheels / PLAIN)}",
+        f"fetch its {_tag()} wheel (sha256 {locked}) where it is available, put it into a folder, "
         "and run again with `--wheelhouse FOLDER`",
     )
 
@@ -115,7 +115,7 @@ def _tag() -> str:
 def test_offline_without_a_cache_says_what_is_missing(stack: Stack, index: Index) -> None:
     error, _ = _refused(stack, "--offline")
     assert error == (
-        "large 1.0 is not to be had: it is neither in uv's cache nor in a local source, and --offline forbids to fetch "
+        "large 1.0 was not found: it is neither in uv's cache nor in a local source, and --offline forbids to fetch "
         "it; and 3 more"
     )
     stack.environment["UV_OFFLINE"] = "1"
@@ -127,7 +127,7 @@ def test_an_index_that_is_down_is_said(stack: Stack, index: Index) -> None:
     stack.environment["PIP_INDEX_URL"] = "http://127.0.0.1:9/simple"
     error, _ = _refused(stack)
     assert error == (
-        "large 1.0 is not to be had: no configured source that could be read has it; "
+        "large 1.0 was not found: no configured source that could be read has it; "
         "http://127.0.0.1:9/simple/large/: [Errno 111] Connection refused; and 3 more"
     )
 
@@ -172,7 +172,7 @@ def test_a_wheel_that_reaches_out_of_the_venv_is_refused(
     stack.lock(*stack.wheels, evil)
     error, _ = _refused(stack)
     assert error == (
-        f"evil 1.0 is not to be had: FOLDER/wheels has evil-1.0-py3-none-any.whl with a locked hash, but {problem}"
+        f"evil 1.0 was not found: FOLDER/wheels has evil-1.0-py3-none-any.whl with a locked hash, but {problem}"
     )
     # From an index uv reads the wheel while it comes: it leaves such an entry out, so nothing gets outside either.
     stack.environment["PIP_FIND_LINKS"] = stack.environment["PIP_NO_INDEX"] = ""

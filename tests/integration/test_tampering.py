@@ -72,7 +72,7 @@ def test_a_locked_wheel_whose_entries_leave_the_venv(stack: Stack, kind: str, se
     else:
         told, hint = _refused(stack)
         place = "FOLDER/wheels"
-    assert told == f"plain 3.0 is not to be had: {place} has {PLAIN} with a locked hash, but its entry {problem}"
+    assert told == f"plain 3.0 was not found: {place} has {PLAIN} with a locked hash, but its entry {problem}"
     assert hint == "do not install it by hand either: find out where the wheel comes from, and lock another"
     # uv was not asked to unpack anything of it.
     assert list(stack.cache.rglob("plain-3.0.dist-info")) == []
@@ -96,7 +96,7 @@ def test_a_changed_wheel_in_a_folder(stack: Stack) -> None:
     locked = sha256(stack.folder / "wheels" / PLAIN)
     changed = make_wheel(stack.folder / "wheels", "plain", "3.0", files={"plain/__init__.py": "evil = 1\n"})
     told, hint = _refused(stack)
-    assert told == f"plain 3.0 is not to be had: FOLDER/wheels has {PLAIN}, but with sha256 {sha256(changed)}"
+    assert told == f"plain 3.0 was not found: FOLDER/wheels has {PLAIN}, but with sha256 {sha256(changed)}"
     assert f"sha256 {locked}" in hint
 
 
@@ -122,7 +122,7 @@ def test_a_changed_wheel_in_a_wheelhouse(stack: Stack) -> None:
     stack.environment["PIP_FIND_LINKS"] = ""
     told, _ = _refused(stack, "--wheelhouse", "house", "--offline")
     assert told == (
-        f"plain 3.0 is not to be had: FOLDER/house has {PLAIN}, but with sha256 {sha256(house)}; "
+        f"plain 3.0 was not found: FOLDER/house has {PLAIN}, but with sha256 {sha256(house)}; "
         "it is neither in uv's cache nor in a local source, and --offline forbids to fetch it"
     )
 
@@ -149,12 +149,12 @@ def test_a_poisoned_cache(stack: Stack) -> None:
         (
             lambda text: text.replace("plain==3.0", "plain==3.1"),
             4,
-            "plain 3.1 is not to be had: no configured source has it",
+            "plain 3.1 was not found: no configured source has it",
         ),
         (
             lambda text: text[: text.index("--hash") + 14] + ("0" * 64) + text[text.index("--hash") + 78 :],
             4,
-            f"plain 3.0 is not to be had: FOLDER/wheels has {PLAIN}, but with sha256 LOCKED",
+            f"plain 3.0 was not found: FOLDER/wheels has {PLAIN}, but with sha256 LOCKED",
         ),
         (
             lambda text: text.split("--hash")[0].rstrip("\\ \n") + "\n",
@@ -167,9 +167,9 @@ def test_a_poisoned_cache(stack: Stack) -> None:
             "FOLDER/lockfiles/small.txt: `plain @ file:///tmp/evil.whl` is not an exact pin",
         ),
         (
-            lambda text: "--index-url http://evil.invalid\n" + text,
+            lambda text: "-r http://evil.invalid\n" + text,
             2,
-            "FOLDER/lockfiles/small.txt: `--index-url http://evil.invalid` is not an exact pin",
+            "FOLDER/lockfiles/small.txt: `-r http://evil.invalid` is not an exact pin",
         ),
         (
             lambda text: "torch==1.0 --hash=sha256:" + "0" * 64 + "\n" + text,

@@ -30,7 +30,7 @@ def test_br38_a_wrong_hash_stops_the_restore_before_the_venv_is_touched(tmp_path
     wheel = tmp_path / "wheels/plain-3.0-py3-none-any.whl"
     errors = [line for line in answer.err.splitlines() if line.startswith("error: ")]
     assert set(errors) == {
-        f"error: plain 3.0 is not to be had: FOLDER/wheels has {wheel.name}, but with sha256 {sha256(wheel)}"
+        f"error: plain 3.0 was not found: FOLDER/wheels has {wheel.name}, but with sha256 {sha256(wheel)}"
     }
     assert tree_state(stack.venv) == before
     # A folder of wheels with the lock's own hashes needs no index at all.

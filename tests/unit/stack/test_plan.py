@@ -104,7 +104,7 @@ def test_a_new_venv_with_one_package_that_is_not_to_be_had() -> None:
         "  packages     4: 1 in uv's cache, 1 from /wheels, 1 from https://****@mirror/simple, 1 not to be had; "
         in text
     )
-    assert "\nerror: yarl 1.23.0 is not to be had: no configured source has it\n  hint: fetch it\n" in text
+    assert "\nerror: yarl 1.23.0 was not found: no configured source has it\n  hint: fetch it\n" in text
     assert "  venv         does not exist yet\n" in text
 
 
