@@ -35,7 +35,7 @@ from envdoctor.stack.folders_in_the_way import folders_in_the_way
 from envdoctor.stack.plan import same
 from envdoctor.stack.record_audit import Proven, RecordAudit, audit
 from envdoctor.stack.repair_plan import Changes, Conflict, Reinstall, RepairPlan, plan_changes
-from envdoctor.stack.restore import refuse_no_venv
+from envdoctor.stack.replaceable import refuse_no_venv
 from envdoctor.stack.verify import Discrepancy, Verified, equal, refuse
 from envdoctor.standards.lock import Lock, LockedPackage
 from envdoctor.swap.generations import NOTE

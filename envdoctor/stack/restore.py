@@ -20,6 +20,7 @@ from envdoctor.probes.venv.own_packages import read_venv
 from envdoctor.stack import interpreters
 from envdoctor.stack import plan as planning
 from envdoctor.stack.build import build
+from envdoctor.stack.replaceable import missing_folders, refuse_no_venv, refuse_strangers
 from envdoctor.stack.restore_sources import plan_sources
 from envdoctor.stack.verify import Verified, refuse, verify
 from envdoctor.standards.lock import Lock, LockedPackage
@@ -30,7 +31,6 @@ from envdoctor.swap.permissions import carry_over
 from envdoctor.swap.store import STORE, Store
 from envdoctor.swap.swap import sync_file_system
 from envdoctor.swap.transaction import Copying, exchange
-from envdoctor.swap.unmanaged_files import strangers
 from envdoctor.wheels import constraints, index_config, pip_config, wheel_origins
 from envdoctor.wheels import uv as uv_tool
 from envdoctor.wheels.index_config import Sources
@@ -303,48 +303,6 @@ def _ownership(target: Path, host: Host) -> tuple[str, ...]:
             f"the compile cache {cache} lies inside the venv and will be in the old one only; nothing deletes it"
         )
     return tuple(told)
-
-
-def refuse_no_venv(target: Path, *, new: bool = False) -> None:
-    """Refuse to replace what is not a venv: a folder with other things in it, a conda environment, a file.
-
-    new: there need not be one yet; the folders above it are made.
-    """
-    hint = "name a venv, or a path where there is nothing yet: `--venv PATH`"
-    above = missing_folders(target)
-    beside = (above[0] if above else target).parent
-    if above and not new:
-        raise TargetError(f"{target.parent} does not exist", hint)
-    if not beside.is_dir():
-        raise TargetError(f"{beside} is not a directory", hint)
-    if not Store.of(target).inside and not os.access(beside, os.W_OK | os.X_OK):
-        raise RestoreError(
-            f"{beside} cannot be written, and the new venv is built beside the old one",
-            f"run it as the owner of {beside}, or restore into another folder: `--venv PATH`",
-        )
-    if not target.exists():
-        return
-    if not target.is_dir():
-        raise TargetError(f"{target} is no folder", hint)
-    if (target / "conda-meta").is_dir():
-        raise TargetError(f"{target} is a conda environment, which a lock of wheels cannot replace", hint)
-    if not (target / "pyvenv.cfg").is_file() and any(path.name != STORE for path in target.iterdir()):
-        raise TargetError(f"{target} is no venv (it has no pyvenv.cfg), so it is not replaced", hint)
-
-
-def missing_folders(target: Path) -> tuple[Path, ...]:
-    """Return the folders above the venv that do not exist, the topmost first."""
-    return tuple(reversed([folder for folder in target.parents if not os.path.lexists(folder)]))
-
-
-def refuse_strangers(target: Path) -> None:
-    """Refuse to put a person's files away with the old venv."""
-    if target.is_dir() and (strange := strangers(target)):
-        shown = ", ".join(strange[:4]) + (f" and {len(strange) - 4} more" if len(strange) > 4 else "")
-        raise TargetError(
-            f"{target} also holds what no venv has: {shown}; a restore would put it away with the old venv",
-            "move it out of the venv first, or restore into another folder: `--venv PATH`",
-        )
 
 
 def _refuse_own(target: Path, present: planning.Present, chosen: Mapping[str, LockedPackage]) -> None:

@@ -1,0 +1,50 @@
+"""Which folders may be replaced by a new venv, and which hold what a restore must not put away."""
+
+import os
+from pathlib import Path
+
+from envdoctor.errors import RestoreError, TargetError
+from envdoctor.swap.store import STORE, Store
+from envdoctor.swap.unmanaged_files import strangers
+
+
+def refuse_no_venv(target: Path, *, new: bool = False) -> None:
+    """Refuse to replace what is not a venv: a folder with other things in it, a conda environment, a file.
+
+    new: there need not be one yet; the folders above it are made.
+    """
+    hint = "name a venv, or a path where there is nothing yet: `--venv PATH`"
+    above = missing_folders(target)
+    beside = (above[0] if above else target).parent
+    if above and not new:
+        raise TargetError(f"{target.parent} does not exist", hint)
+    if not beside.is_dir():
+        raise TargetError(f"{beside} is not a directory", hint)
+    if not Store.of(target).inside and not os.access(beside, os.W_OK | os.X_OK):
+        raise RestoreError(
+            f"{beside} cannot be written, and the new venv is built beside the old one",
+            f"run it as the owner of {beside}, or restore into another folder: `--venv PATH`",
+        )
+    if not target.exists():
+        return
+    if not target.is_dir():
+        raise TargetError(f"{target} is no folder", hint)
+    if (target / "conda-meta").is_dir():
+        raise TargetError(f"{target} is a conda environment, which a lock of wheels cannot replace", hint)
+    if not (target / "pyvenv.cfg").is_file() and any(path.name != STORE for path in target.iterdir()):
+        raise TargetError(f"{target} is no venv (it has no pyvenv.cfg), so it is not replaced", hint)
+
+
+def missing_folders(target: Path) -> tuple[Path, ...]:
+    """Return the folders above the venv that do not exist, the topmost first."""
+    return tuple(reversed([folder for folder in target.parents if not os.path.lexists(folder)]))
+
+
+def refuse_strangers(target: Path) -> None:
+    """Refuse to put a person's files away with the old venv."""
+    if target.is_dir() and (strange := strangers(target)):
+        shown = ", ".join(strange[:4]) + (f" and {len(strange) - 4} more" if len(strange) > 4 else "")
+        raise TargetError(
+            f"{target} also holds what no venv has: {shown}; a restore would put it away with the old venv",
+            "move it out of the venv first, or restore into another folder: `--venv PATH`",
+        )
