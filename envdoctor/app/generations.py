@@ -13,7 +13,7 @@ from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen
 from envdoctor.model.plan import User
 from envdoctor.model.wording import counted
-from envdoctor.stack.restore import refuse_no_venv
+from envdoctor.stack.replaceable import refuse_no_venv
 from envdoctor.swap import generations, journal
 from envdoctor.swap.generations import Generation, PrunePlan, RolledBack
 from envdoctor.swap.in_use import users
