@@ -31,6 +31,7 @@ COMMANDS = {
         "impact",
         "explain",
         "checks",
+        "schema",
         "profiles",
         "lock",
         "capture",
@@ -42,7 +43,7 @@ COMMANDS = {
     )
 }
 SECTIONS = {
-    "Find out": ("check", "why", "impact", "diff", "fingerprint", "explain", "checks"),
+    "Find out": ("check", "why", "impact", "diff", "fingerprint", "explain", "checks", "schema"),
     "Rebuild, and go back": ("restore", "repair", "history", "rollback", "prune"),
     "Launch": ("run", "gate"),
     "Known-good stacks": ("profiles", "capture", "fetch", "lock"),

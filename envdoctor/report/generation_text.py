@@ -1,5 +1,8 @@
-"""A kept venv in one line."""
+"""A kept venv in one line, and as plain values."""
 
+from typing import Any
+
+from envdoctor.model.codec import encode
 from envdoctor.model.wording import counted
 from envdoctor.swap.generations import Generation
 
@@ -13,3 +16,8 @@ def line(generation: Generation) -> str:
         counted(generation.packages, "package"),
     ]
     return ", ".join(parts)
+
+
+def plain(generation: Generation) -> dict[str, Any]:
+    """Return a venv as plain values; its profile is null where envdoctor did not make it."""
+    return {**encode(generation), "profile": generation.profile or None}

@@ -77,7 +77,7 @@ def test_cold_saved_restored(tmp_path: Path, venv: Path) -> None:
     listed = cache(tmp_path, "list")
     assert listed.out.startswith("mine: [TIME], key ")
     (found,) = json.loads(cache(tmp_path, "list", "--json").out)["snapshots"]
-    assert (found["name"], found["files"], found["profile"]) == ("mine", 10, "")
+    assert (found["name"], found["files"], found["profile"]) == ("mine", 10, None)
 
 
 def test_another_machines_snapshot_is_refused_with_the_reason(tmp_path: Path, venv: Path) -> None:

@@ -90,7 +90,8 @@ SURFACE = {
     ],
     "why": ["NAME", "--venv", "--format (ENVDOCTOR_FORMAT)", "--json", "--color (ENVDOCTOR_COLOR)"],
     "impact": [],
-    "explain": ["CODE"],
+    "explain": ["CODE", "--format (ENVDOCTOR_FORMAT)", "--json"],
+    "schema": ["NAME"],
     "checks": ["--format (ENVDOCTOR_FORMAT)", "--json"],
     "lock": [
         "REQUIREMENTS",

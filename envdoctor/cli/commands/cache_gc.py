@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from envdoctor.app.caches import Subject, known_manifests, subject
 from envdoctor.cache import gc as cleaning
 from envdoctor.cache import in_use, quarantine
 from envdoctor.cache.gc import Plan, Wish
@@ -17,10 +18,10 @@ from envdoctor.cache.layout import Root, files, install_order
 from envdoctor.cache.quarantine import Quarantine
 from envdoctor.cache.status import damaged_entries
 from envdoctor.catalog.cache_kinds import NAMES
-from envdoctor.cli.cache_options import Subject, confirm, subject
-from envdoctor.cli.commands.cache_status import known_manifests
+from envdoctor.cli.cache_options import confirm
 from envdoctor.cli.options import DryRunOption, ProfileOption, VenvArgument, VenvOption, YesOption, one_venv
 from envdoctor.cli.terminal import say, write_result
+from envdoctor.doctor.workspace import Workspace
 from envdoctor.documents import profile_store
 from envdoctor.errors import UsageError
 from envdoctor.exitcodes import ExitCode
@@ -72,7 +73,7 @@ def gc(
         raise UsageError(
             "nothing was asked for", "`--older-than DAYS`, `--max-size MB`, `--damaged`, `--other-keys` or `--purge`"
         )
-    asked = subject(one_venv(venv, venv_option), profile)
+    asked = subject(Workspace.open(one_venv(venv, venv_option), profile), say)
     roots = asked.roots(NAMES)
     users = in_use.users(roots, asked.host, os.getpid())
     plan = _plan(asked, roots, wish, keep_for, users)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from envdoctor.app.caches import Subject, subject
 from envdoctor.cache import key_parts, relocate
 from envdoctor.cache.archive import reading
 from envdoctor.cache.compatibility import objections, remarks
@@ -12,9 +13,10 @@ from envdoctor.cache.key_parts import Comparison, Part
 from envdoctor.cache.manifest import Manifest, fingerprint
 from envdoctor.cache.restore import restore as merge
 from envdoctor.cache.store import label
-from envdoctor.cli.cache_options import LiveOption, Subject, subject
+from envdoctor.cli.cache_options import LiveOption
 from envdoctor.cli.options import DryRunOption, ProfileOption, VenvOption
 from envdoctor.cli.terminal import say, write_result
+from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import CacheError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.report.cache_text import entries, megabytes, merged_text
@@ -35,7 +37,7 @@ def restore(
     A snapshot is code that torch will run: restore only what you or somebody you trust has made. Exit codes:
     0 restored, 1 refused (another machine's, damaged or forged), 2 bad input.
     """
-    asked = subject(venv, profile)
+    asked = subject(Workspace.open(venv, profile), say)
     path = asked.store.find(name, asked.host.cwd)
     with reading(path) as reader:
         manifest, text = reader.manifest()

@@ -4,14 +4,16 @@ from typing import Annotated
 
 import typer
 
+from envdoctor.app.caches import subject
 from envdoctor.cache import snapshot
 from envdoctor.cache.manifest import graph_files
 from envdoctor.cache.snapshot import Purpose
 from envdoctor.cache.store import checked, label
 from envdoctor.catalog.cache_kinds import NAMES, PORTABLE
-from envdoctor.cli.cache_options import LiveOption, subject
+from envdoctor.cli.cache_options import LiveOption
 from envdoctor.cli.options import ProfileOption, VenvOption
 from envdoctor.cli.terminal import say, write_result
+from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import UsageError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.report.cache_text import entries, megabytes
@@ -38,7 +40,7 @@ def save(
     """
     if unknown := sorted(set(include) - set(NAMES)):
         raise UsageError(f"`{unknown[0]}` is no kind of cache", f"known: {', '.join(NAMES)}")
-    asked = subject(venv, profile)
+    asked = subject(Workspace.open(venv, profile), say)
     path = asked.store.archive(name)
     if path.exists() and not force:
         raise UsageError(f"{path} exists", "choose another name, or replace it with `--force`")

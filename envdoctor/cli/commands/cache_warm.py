@@ -2,16 +2,17 @@
 
 import shlex
 
+from envdoctor.app.caches import Subject, subject
 from envdoctor.cache import snapshot
 from envdoctor.cache import warm as warming
 from envdoctor.cache.layout import files
 from envdoctor.cache.snapshot import Purpose
 from envdoctor.cache.store import label
 from envdoctor.cache.warm import Run, Warmed
-from envdoctor.cli.cache_options import Subject, subject
 from envdoctor.cli.options import ProfileOption, VenvArgument, VenvOption, one_venv
 from envdoctor.cli.terminal import say, write_result
 from envdoctor.cli.waiting import waiting
+from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import CacheError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.report.cache_text import entries, megabytes
@@ -23,7 +24,7 @@ def warm(venv: VenvArgument = "", venv_option: VenvOption = "", profile: Profile
     Runs the venv's interpreter. The time goes into the profile's history, from which a check tells what a cold start
     costs. Exit codes: 0 proven warm, 1 not, 2 bad input.
     """
-    asked = subject(one_venv(venv, venv_option), profile)
+    asked = subject(Workspace.open(one_venv(venv, venv_option), profile), say)
     asked.workspace.needs_profile("warm for", "envdoctor cache warm --profile P")
     warmed = _run_twice(asked)
     if warmed.doubts:

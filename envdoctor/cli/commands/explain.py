@@ -4,16 +4,18 @@ from typing import Annotated
 
 import typer
 
+from envdoctor.app.result import Result
+from envdoctor.cli.options import FormatOption, JsonOption
+from envdoctor.cli.output import finish
 from envdoctor.cli.rules import find_rule
-from envdoctor.cli.terminal import write_result
-from envdoctor.report.rule_pages import as_terminal_text
 
 
 def explain(
     code: Annotated[
         str, typer.Argument(metavar="CODE", help="A check's code or name, as `envdoctor checks` lists them.")
     ],
+    output_format: FormatOption = "text",
+    json: JsonOption = False,
 ) -> int:
     """Say what a check finds, why it matters, with an example and the fix."""
-    write_result(as_terminal_text(find_rule(code)))
-    return 0
+    return finish(Result(command="explain", data=find_rule(code)), output_format, json=json)

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from envdoctor.app.result import Result
 from envdoctor.cli.options import FormatOption, JsonOption
-from envdoctor.cli.terminal import write_result
+from envdoctor.cli.output import finish
 from envdoctor.documents import profile_store
 
 
@@ -11,15 +12,4 @@ def profiles(output_format: FormatOption = "text", json: JsonOption = False) -> 
     """List the profiles that can be named here, with what each is for and where it was found."""
     start = Path.cwd()
     found = [profile_store.find(name, start) for name in profile_store.names(start)]
-    if json or output_format == "json":
-        from envdoctor.report.as_json import dump
-
-        rows = [{"name": item.profile.name, "summary": item.profile.summary, "path": str(item.path)} for item in found]
-        write_result(dump({"schema_version": 1, "profiles": rows}))
-        return 0
-    column = max((len(item.profile.name) for item in found), default=0)
-    lines = [
-        f"{item.profile.name.ljust(column)}  {item.profile.summary}\n{' ' * column}  {item.path}\n" for item in found
-    ]
-    write_result("".join(lines) or "no profiles here: put one under profiles/NAME.toml\n")
-    return 0
+    return finish(Result(command="profiles", data=found), output_format, json=json)

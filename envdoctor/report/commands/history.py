@@ -3,9 +3,8 @@
 from typing import Any
 
 from envdoctor.app.generations import History
-from envdoctor.model.codec import encode
 from envdoctor.model.wording import size
-from envdoctor.report.generation_text import line
+from envdoctor.report.generation_text import line, plain
 from envdoctor.report.style import Style
 from envdoctor.swap.generations import Generation
 from envdoctor.swap.space import Space, Tree, space
@@ -28,7 +27,7 @@ def document(data: History) -> dict[str, Any]:
     """Return the same as plain values."""
     return {
         "target": data.target,
-        "current": encode(data.current) if data.current else None,
+        "current": plain(data.current) if data.current else None,
         "generations": [_entry(item, data.trees[item.number]) for item in data.kept],
         "space": _numbers(space(data.trees.values())),
         "interrupted": _unfinished(data),
@@ -57,7 +56,7 @@ def _room(tree: Tree) -> str:
 
 
 def _entry(generation: Generation, tree: Tree) -> dict[str, object]:
-    return {**encode(generation), "space": _numbers(space([tree]))}
+    return {**plain(generation), "space": _numbers(space([tree]))}
 
 
 def _numbers(taken: Space) -> dict[str, int]:

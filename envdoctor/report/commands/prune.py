@@ -3,9 +3,8 @@
 from typing import Any
 
 from envdoctor.app.generations import Prune
-from envdoctor.model.codec import encode
 from envdoctor.model.wording import counted, size
-from envdoctor.report.generation_text import line
+from envdoctor.report.generation_text import line, plain
 from envdoctor.report.style import Style
 from envdoctor.swap.generations import PrunePlan
 
@@ -25,7 +24,7 @@ def document(data: Prune) -> dict[str, Any]:
     plan = data.plan
     spared = [
         {
-            **encode(item.generation),
+            **plain(item.generation),
             "holds": item.holds,
             "compile_cache": item.compile_cache or None,
             "unrecorded": list(item.unrecorded),
@@ -34,8 +33,8 @@ def document(data: Prune) -> dict[str, Any]:
     ]
     return {
         "status": data.status,
-        "removed": encode(plan.removed),
-        "kept": encode(plan.kept),
+        "removed": [plain(item) for item in plan.removed],
+        "kept": [plain(item) for item in plan.kept],
         "spared": spared,
         "space": {"bytes": plan.space.bytes, "frees": plan.space.frees, "shared": plan.space.shared},
     }

@@ -4,7 +4,7 @@ from typing import Any
 
 from envdoctor.app.generations import Rollback
 from envdoctor.model.codec import encode
-from envdoctor.report.generation_text import line
+from envdoctor.report.generation_text import line, plain
 from envdoctor.report.plan_text import kept_lines
 from envdoctor.report.style import Style
 
@@ -25,7 +25,7 @@ def text(data: Rollback, style: Style) -> str:
 
 def document(data: Rollback) -> dict[str, Any]:
     """Return the same as plain values."""
-    shown: dict[str, Any] = {"status": data.status, "generation": encode(data.back)}
+    shown: dict[str, Any] = {"status": data.status, "generation": plain(data.back)}
     done = data.done
     if done is None:
         return shown | {"users": encode(data.users)}

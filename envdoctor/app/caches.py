@@ -1,0 +1,166 @@
+"""The compile caches of a venv: whether they will hit, and the snapshots there are."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from envdoctor.app.result import Dialog, Result
+from envdoctor.cache import runtime_key as live_key
+from envdoctor.cache import status as cache_status
+from envdoctor.cache.archive import reading
+from envdoctor.cache.key_parts import Part
+from envdoctor.cache.layout import Root, roots
+from envdoctor.cache.manifest import Manifest, fingerprint, load
+from envdoctor.cache.static_key import key_parts
+from envdoctor.cache.status import Status
+from envdoctor.cache.store import Store, labels
+from envdoctor.catalog.cache_kinds import PORTABLE
+from envdoctor.doctor.workspace import Workspace
+from envdoctor.errors import CacheError
+from envdoctor.exitcodes import ExitCode
+from envdoctor.facts.context import Reading
+from envdoctor.facts.host import Host
+from envdoctor.model.frozen import frozen
+from envdoctor.model.profile import Profile
+from envdoctor.probes.caches.compile_caches import CompileCaches
+
+_EXIT = {"hit": ExitCode.OK, "unknown": ExitCode.UNKNOWN}
+
+
+@frozen
+class Subject:
+    """The environment whose caches are meant."""
+
+    workspace: Workspace
+    """With the environment that the profile's launch sets."""
+    reading: Reading
+    store: Store
+    note: Callable[[str], None]
+    """Says one thing beside the result."""
+
+    @property
+    def host(self) -> Host:
+        """Return the machine, with the environment the profile's launch sets."""
+        return self.workspace.host
+
+    @property
+    def profile(self) -> Profile | None:
+        """Return what the profile says, where one was named."""
+        return self.workspace.profile.profile if self.workspace.profile else None
+
+    @property
+    def profile_asked(self) -> str:
+        """Return the profile as it was named, for commands to paste; empty without one."""
+        return self.workspace.profile.asked if self.workspace.profile else ""
+
+    @property
+    def profile_digest(self) -> str:
+        """Return the sha256 of the profile's file and its lock; empty without a profile."""
+        return self.workspace.profile.digest if self.workspace.profile else ""
+
+    @property
+    def python(self) -> Path:
+        """Return the venv's interpreter."""
+        return self.reading.target.interpreter
+
+    def roots(self, kinds: Sequence[str] = PORTABLE) -> tuple[Root, ...]:
+        """Return the cache folders of those kinds."""
+        return tuple(root for root in roots(self.host) if root.kind in kinds)
+
+    @property
+    def inductor(self) -> Path:
+        """Return inductor's folder, in which the manifests lie too."""
+        return next(root.path for root in roots(self.host) if root.kind == "inductor")
+
+    def key(self, *, live: bool = False) -> tuple[Part, ...]:
+        """Return the key as it is now; `live` asks the venv's torch."""
+        static = key_parts(self.reading)
+        if not live:
+            return static
+        self.note(f"asking the torch of {self.reading.target.prefix}")
+        return live_key.merged(static, live_key.ask(self.python, self.host.environ, self.host.cwd))
+
+
+def subject(workspace: Workspace, note: Callable[[str], None]) -> Subject:
+    """Return the caches of the target venv, seen as the profile's launch would see them."""
+    seen = workspace.with_variables()
+    return Subject(workspace=seen, reading=seen.reading(), store=Store.of(seen.host), note=note)
+
+
+@frozen
+class CacheStatus:
+    """Whether the caches of a venv will hit."""
+
+    target: str
+    profile: str
+    """Its name; empty without one."""
+    profile_asked: str
+    """As it was named, for commands to paste."""
+    status: Status
+
+
+@frozen
+class Snapshots:
+    """The snapshots of a store."""
+
+    folder: str
+    found: tuple[dict[str, Any], ...]
+
+
+def status(workspace: Workspace, dialog: Dialog, *, live: bool = False) -> Result:
+    """Say whether the caches will hit; `live` runs the venv's interpreter. Raises CacheError."""
+    asked = subject(workspace, dialog.note)
+    found = look(asked, live=live)
+    data = CacheStatus(
+        target=str(asked.reading.target.prefix),
+        profile=asked.profile.name if asked.profile else "",
+        profile_asked=asked.profile_asked,
+        status=found,
+    )
+    return Result(command="cache status", data=data, exit_code=_EXIT.get(found.state, ExitCode.FINDINGS))
+
+
+def snapshots(host: Host) -> Result:
+    """List the snapshots of this user's store; one that cannot be read says why."""
+    store = Store.of(host)
+    found = tuple(_describe(path) for path in store.archives())
+    return Result(command="cache list", data=Snapshots(folder=str(store.folder), found=found))
+
+
+def look(asked: Subject, *, live: bool = False) -> Status:
+    """Return the status of the caches the subject would use."""
+    return cache_status.examine(
+        asked.reading.fact(CompileCaches).caches,
+        known_manifests(asked),
+        asked.key(live=live),
+        uid=asked.host.uid,
+        environ=asked.host.environ,
+        wanted=asked.profile.compile if asked.profile else None,
+        live=live,
+    )
+
+
+def known_manifests(asked: Subject) -> tuple[Manifest, ...]:
+    """Return the manifests that may describe the subject's caches: those inside, and the profile's last warm-up."""
+    inside = labels(asked.inductor)
+    kept = load(asked.store.warm_manifest(asked.profile.name)) if asked.profile else None
+    return (*inside, *((kept,) if kept else ()))
+
+
+def _describe(path: Path) -> dict[str, Any]:
+    described: dict[str, Any] = {"path": str(path), "bytes": path.stat().st_size}
+    try:
+        with reading(path) as reader:
+            manifest, text = reader.manifest()
+    except CacheError as error:
+        return described | {"problem": error.message}
+    return described | {
+        "name": manifest.name,
+        "profile": manifest.profile,
+        "made_at": manifest.made_at,
+        "key": manifest.key_digest,
+        "digest": fingerprint(text),
+        "files": len(manifest.files),
+        "unpacked_bytes": manifest.bytes,
+        "entries": dict(manifest.entries),
+    }

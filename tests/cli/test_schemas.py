@@ -1,0 +1,98 @@
+"""Every JSON document of a real command, held to the schema that is shipped for it, without room for unknown keys."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from envdoctor.report import schemas
+from tests.factories.make_incident import Incident, make_incident
+from tests.factories.run_envdoctor import Outcome, run_envdoctor
+from tests.factories.schemas import closed
+
+# In this order: each finds what the ones before it have left.
+DOCUMENTS = [
+    ("check", "check -p small --json"),
+    ("check", "check --json"),
+    ("fingerprint", "fingerprint -p small"),
+    ("fingerprint", "fingerprint --deep --json"),
+    ("why", "why torch --json"),
+    ("impact", "impact remove torch --json"),
+    ("diff", "diff small .venv --json"),
+    ("capture", "capture mine --offline --json"),
+    ("fetch", "fetch -p small --wheelhouse wheelhouse --json"),
+    ("restore", "restore -p small --dry-run --json"),
+    ("restore", "restore -p small --rehearse --json"),
+    ("restore", "restore -p small --force --yes --json"),
+    ("restore", "restore -p small --yes --json"),
+    ("repair", "repair --dry-run --json"),
+    ("repair", "repair -p small --json"),
+    ("history", "history --json"),
+    ("rollback", "rollback --dry-run --json"),
+    ("rollback", "rollback --yes --json"),
+    ("prune", "prune --keep 0 --dry-run --json"),
+    ("prune", "prune --keep 0 --yes --json"),
+    ("checks", "checks --json"),
+    ("explain", "explain ED201 --json"),
+    ("profiles", "profiles --json"),
+    ("cache-status", "cache status --json"),
+    ("cache-status", "cache status -p small --json"),
+    ("cache-list", "cache list --json"),
+]
+
+
+def closed_off(root: Path) -> dict[str, str]:
+    return {
+        "PIP_FIND_LINKS": str(root / "wheels"),
+        "PIP_NO_INDEX": "1",
+        "PIP_CONFIG_FILE": os.devnull,
+        "UV_CACHE_DIR": str(root / "cache"),
+        "UV_OFFLINE": "1",
+    }
+
+
+@pytest.fixture(scope="module")
+def incident(tmp_path_factory: pytest.TempPathFactory) -> Incident:
+    return make_incident(tmp_path_factory.mktemp("schemas"))
+
+
+@pytest.mark.parametrize(("name", "words"), DOCUMENTS, ids=[words for _, words in DOCUMENTS])
+def test_a_document_is_as_its_schema_says(incident: Incident, name: str, words: str) -> None:
+    outcome = run_envdoctor(*words.split(), folder=incident.root, extra=closed_off(incident.root))
+    assert outcome.code in (0, 1), outcome.err
+    document = json.loads(outcome.out)
+    jsonschema.validate(document, closed(json.loads(schemas.read(name))))
+    assert [path for path, value in _strings(document) if path.endswith(".profile") and not value] == []
+
+
+def _strings(value: Any, path: str = "") -> list[tuple[str, str]]:
+    if isinstance(value, str):
+        return [(path, value)]
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [found for key, item in inner for found in _strings(item, f"{path}.{key}")]
+
+
+@pytest.mark.parametrize("name", schemas.names())
+def test_every_schema_is_one_and_is_tested(incident: Incident, name: str) -> None:
+    schema = json.loads(schemas.read(name))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema["$id"] == f"urn:envdoctor:{name}:{schema['properties']['schema_version']['const']}"
+    assert name in {tested for tested, _ in DOCUMENTS}
+    printed = run_envdoctor("schema", name, folder=incident.root)
+    assert (printed.code, json.loads(printed.out)) == (0, schema)
+
+
+def test_the_schemas_are_listed(incident: Incident) -> None:
+    listed = run_envdoctor("schema", folder=incident.root)
+    assert listed == Outcome(code=0, out="\n".join(schemas.names()) + "\n", err="")
+
+
+def test_a_document_that_is_not_there(incident: Incident) -> None:
+    assert run_envdoctor("schema", "chekc", folder=incident.root) == Outcome(
+        code=2,
+        out="",
+        err=f"error: there is no document `chekc`\n\nhint: one of: {', '.join(schemas.names())}\n",
+    )
