@@ -27,7 +27,9 @@ _COLD = "cold: no compiled graph or kernel"
 def _interpreter(case: Case) -> str:
     python = case.facts[Interpreter]
     made = f", venv by {python.created_by}" if python.created_by else ", no venv"
-    return f"CPython {python.version}{made}"
+    platform = case.facts.get(Platform)
+    libc = ", on musl: no wheel for glibc can be loaded" if platform is not None and platform.musl else ""
+    return f"CPython {python.version}{made}{libc}"
 
 
 def _distributions(case: Case) -> str:

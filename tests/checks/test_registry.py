@@ -98,6 +98,12 @@ def test_nothing_is_green_that_is_not_there(
         assert verdict.not_checked == (not_checked,)
 
 
+def test_musl_is_said_beside_the_interpreter() -> None:
+    alpine = replace(DOCKER, musl=True)
+    line = next(line for line in judge(facts.case(alpine)).areas if line.area == "Interpreter")
+    assert line.summary == "CPython 3.12.1, venv by uv 0.13.9, on musl: no wheel for glibc can be loaded"
+
+
 def test_a_driver_of_another_maker_is_never_judged_by_nvidias() -> None:
     old = replace(facts.GPU, state="present", module_version="450.80.02", library_version="450.80.02")
     profile = replace(facts.PROFILE, driver=DriverWanted(minimum="570.0"))

@@ -26,6 +26,8 @@ class Platform:
     wsl: bool
     """Windows Subsystem for Linux: the driver lives in Windows, libcuda in /usr/lib/wsl/lib."""
 
+    musl: bool = False
+    """The C library is musl, as on Alpine: wheels for glibc (manylinux) cannot be loaded."""
     debian: bool = False
     """Debian or one of its children: apt-get is the package manager."""
 
@@ -47,6 +49,9 @@ def probe(reading: Reading) -> Platform:
         kernel=kernel,
         container=_container(reading.host),
         wsl="microsoft" in kernel.lower(),
+        # A glibc system with musl beside it has glibc's loader cache, and Alpine has none.
+        musl=(reading.host.root / f"lib/ld-musl-{reading.host.machine}.so.1").exists()
+        and not reading.host.ld_so_cache.exists(),
         debian=(reading.host.root / "etc/debian_version").is_file(),
     )
 

@@ -105,6 +105,16 @@ def test_wsl_is_told_by_its_kernel(venv: Venv, tmp_path: Path, kernel: str, wsl:
     assert (found.kernel, found.wsl) == (kernel, wsl)
 
 
+@pytest.mark.parametrize(("glibc", "musl"), [(False, True), (True, False)], ids=["alpine", "musl beside glibc"])
+def test_musl_is_told_by_its_loader(venv: Venv, tmp_path: Path, glibc: bool, musl: bool) -> None:  # noqa: FBT001
+    host = bare_host(tmp_path / "home")
+    host = replace(host, root=tmp_path / "root", ld_so_cache=tmp_path / "root/etc/ld.so.cache")
+    for name in (f"lib/ld-musl-{host.machine}.so.1", *(["etc/ld.so.cache"] if glibc else [])):
+        (host.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (host.root / name).touch()
+    assert read(venv.prefix, host).fact(Platform).musl is musl
+
+
 def _compilers(root: Path, *names: str) -> Path:
     folder = root / "tools"
     folder.mkdir()
