@@ -131,8 +131,9 @@ def _expendable(path: str) -> bool:
 
 def _kept_by_others(fault: Fault) -> bool:
     # dpkg keeps Debian's own packages, whose RECORDs are upstream's; operators append their authority to a CA bundle.
-    # Who installed it, and whether it was asked for, is noted there; no import reads it.
-    if fault.path.endswith((".dist-info/INSTALLER", ".dist-info/REQUESTED")):
+    # Who installed it, whether it was asked for, and (decord's, edited after RECORD was written) the names of its
+    # modules are noted there; no import reads them.
+    if fault.path.endswith((".dist-info/INSTALLER", ".dist-info/REQUESTED", ".dist-info/top_level.txt")):
         return True
     appended = fault.path.endswith("/cacert.pem") and fault.kind == "resized" and fault.size > fault.recorded_size
     return "lib/python3/" in fault.path or appended

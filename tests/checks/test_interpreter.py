@@ -257,6 +257,13 @@ def test_who_installed_it_is_nobodys_damage(venv: Venv) -> None:
     assert verdict_of(venv.prefix).findings == ()
 
 
+def test_the_names_of_its_modules_are_read_by_no_import(tmp_path: Path) -> None:
+    """As decord 0.6.0, whose RECORD is wrong about top_level.txt: a reinstall brings the same file."""
+    note = "thing-1.dist-info/top_level.txt"
+    made = make_wheel(tmp_path / "w", "thing", "1", files={"thing.py": "", note: "thing\n"}, record_sizes={note: 99})
+    assert verdict_of(make_venv(tmp_path / "venv", made).prefix).findings == ()
+
+
 @pytest.mark.parametrize("kind", ["file", "link out to nowhere", "link inside to nowhere"])
 def test_what_is_in_a_packages_place_goes_before_the_reinstall(venv: Venv, tmp_path: Path, kind: str) -> None:
     at = venv.site_packages / "thing"
