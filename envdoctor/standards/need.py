@@ -7,9 +7,14 @@ needs it.
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from envdoctor.model.frozen import frozen
 from envdoctor.standards.names import normalized
+
+if TYPE_CHECKING:  # see the docstring
+    from packaging.markers import Marker
 
 _LINE = re.compile(
     r"^\s*(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[(?P<extras>[^\]]*)\])?\s*"
@@ -64,10 +69,13 @@ def holds(marker: str, environment: Mapping[str, str], extras: Collection[str] =
         return True
     if "extra" not in marker:
         return _evaluate(marker, environment, "")
-    named = {normalized(name) for name in _EXTRA.findall(marker)}
+    written = _EXTRA.findall(marker)
+    named = {normalized(name) for name in written}
     if named and named.isdisjoint(extras) and not _OR.search(marker):
         return False
-    return any(_evaluate(marker, environment, extra) for extra in ("", *extras))
+    # An extra that the marker does not compare with decides as none does; CUDA's toolkit is asked for fifteen.
+    deciding = [extra for extra in extras if extra in named] if len(written) == marker.count("extra") else extras
+    return any(_evaluate(marker, environment, extra) for extra in ("", *deciding))
 
 
 def extras_of(marker: str) -> tuple[str, ...]:
@@ -112,12 +120,19 @@ def _evaluate(marker: str, environment: Mapping[str, str], extra: str) -> bool:
         atoms = [[_atom(atom, environment, extra) for atom in _AND.split(way)] for way in ways]
         if all(decided is not None for way in atoms for decided in way):
             return any(all(way) for way in atoms)
-    from packaging.markers import InvalidMarker, Marker, UndefinedEnvironmentName  # noqa: PLC0415 - see the docstring
+    from packaging.markers import InvalidMarker, UndefinedEnvironmentName  # noqa: PLC0415 - see the docstring
 
     try:
-        return Marker(marker).evaluate({**environment, "extra": extra})
+        return _parsed_marker(marker).evaluate({**environment, "extra": extra})
     except (InvalidMarker, UndefinedEnvironmentName):
         return False
+
+
+@lru_cache(maxsize=1024)
+def _parsed_marker(marker: str) -> "Marker":
+    from packaging.markers import Marker  # noqa: PLC0415 - see the docstring
+
+    return Marker(marker)
 
 
 def _atom(text: str, environment: Mapping[str, str], extra: str) -> bool | None:
