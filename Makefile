@@ -89,7 +89,7 @@ check-fast: $(FAST)/.made
 	$(FAST)/bin/python -m ruff format --check .
 	$(FAST)/bin/python -m mypy
 	$(FAST)/bin/python -m pytest -q $(PARALLEL) -m "not (stack or alone or index)" \
-		--ignore tests/checks/cases tests/test_architecture.py tests/unit tests/checks
+		--ignore tests/checks/cases --ignore tests/unit/explore tests/test_architecture.py tests/unit tests/checks
 
 lint: $(TEST)/.made
 	$(TEST)/bin/python -m ruff check .

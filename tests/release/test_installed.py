@@ -98,11 +98,18 @@ def test_the_tool_finds_its_profiles_and_is_itself_in_order(tmp_path: Path, whee
     assert list(own.glob("lib/python*/site-packages/trainer")) == []
 
 
-def test_a_shipped_stack_is_restored_checked_and_started(tmp_path: Path, wheel: Path) -> None:
+def test_a_shipped_stack_is_restored_checked_and_started_with_the_gate_in_it(tmp_path: Path, wheel: Path) -> None:
     stranger = Stranger(tmp_path)
     envdoctor = _uv_tool(stranger, wheel)
+    data = next(Path(envdoctor).resolve().parent.parent.glob("lib/python*/site-packages/envdoctor/_data"))
+    stranger.run(envdoctor, "gate", "add", "-p", "cpu-smoke", code=2)
+    for part in ("profiles/cpu-smoke.toml", "lockfiles/cpu-smoke.txt"):
+        (stranger.folder / part).parent.mkdir()
+        (stranger.folder / part).write_bytes((data / part).read_bytes())
+    stranger.run(envdoctor, "gate", "add", "-p", "cpu-smoke")
     stranger.run(envdoctor, "restore", "-p", "cpu-smoke", "-y")
     stranger.run(envdoctor, "check", "-p", "cpu-smoke")
-    code = "import torch; print(torch.__version__)"
+    stranger.run(envdoctor, "check")
+    code = "import envdoctor_gate; envdoctor_gate.require('cpu-smoke'); import torch; print(torch.__version__)"
     started = stranger.run(envdoctor, "run", "-p", "cpu-smoke", "--", "python", "-c", code)
     assert started == "2.13.0+cpu\n"
