@@ -187,7 +187,7 @@ def _failing(venv: Path) -> dict[str, str]:
         text=True,
         check=False,
     )
-    said = [json.loads(line) for line in done.stdout.splitlines()]
+    said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('["')]
     return {top: error for top, error in said if error} | ({} if said else {"python": done.stderr[-300:]})
 
 
