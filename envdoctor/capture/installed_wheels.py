@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -24,7 +25,9 @@ from envdoctor.probes.venv.records import index
 from envdoctor.probes.venv.search_path import SearchPath
 from envdoctor.stack.verify import Discrepancy, Verified, verify
 from envdoctor.standards.lock import LockedPackage
+from envdoctor.standards.names import normalized
 from envdoctor.standards.recorded import hash_field
+from envdoctor.standards.requirements import applies, parse_requirement
 from envdoctor.wheels.index_config import Sources
 from envdoctor.wheels.urls import shown
 from envdoctor.wheels.wheel_tags import places, supported
@@ -73,6 +76,7 @@ def find(reading: Reading, sources: Sources | None, without: frozenset[str], lis
     Raises CaptureError, naming all that cannot be captured.
     """
     items = _items(reading, without)
+    _refuse_outside(reading, items, without)
     verified = _verify(reading, items)
     subjects, refused = _subjects(reading, items, verified)
     library = reading.fact(Interpreter).folder
@@ -108,6 +112,32 @@ def _items(reading: Reading, without: frozenset[str]) -> list[tuple[int, Distrib
     if strange := sorted(without - {item.name for _, item in own}):
         raise CaptureError(f"--without {strange[0]}: it is not installed", "leave that option away")
     return [(at, item) for at, item in own if item.name not in without]
+
+
+def _refuse_outside(reading: Reading, items: Sequence[tuple[int, Distribution]], without: frozenset[str]) -> None:
+    """Refuse what the lock would lack: requirements that only a distribution outside the venv meets."""
+    own = {item.name for _, item in items} | without
+    outside = {item.name: item for item in reading.fact(Distributions).items if item.origin != "site-packages"}
+    markers = reading.fact(Interpreter).markers()
+    lacking: dict[str, str] = {}
+    for _, item in items:
+        for line in item.requires:
+            needed = parse_requirement(line)
+            name = normalized(needed.name) if needed else ""
+            if needed and name in outside and name not in own and applies(needed, markers):
+                lacking.setdefault(name, item.name)
+    if lacking:
+        lines = "".join(
+            f"\n  {name} {outside[name].version}, which {by} requires, is in {outside[name].site}"
+            for name, by in sorted(lacking.items())
+        )
+        pins = " ".join(shlex.quote(f"{name}=={outside[name].version}") for name in sorted(lacking))
+        python = shlex.quote(str(reading.target.interpreter))
+        raise CaptureError(
+            f"a venv restored from this lock could not import all of it, since a part lies outside:{lines}\n"
+            "nothing was written",
+            f"install it into the venv too, then capture again: `uv pip install --python {python} --no-deps {pins}`",
+        )
 
 
 def _verify(reading: Reading, items: Sequence[tuple[int, Distribution]]) -> Verified:

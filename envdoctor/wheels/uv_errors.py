@@ -19,6 +19,8 @@ _UNKNOWN = re.compile(
     r"|only (?:the following versions of )?([A-Za-z0-9][A-Za-z0-9._-]*)[^ ]* (?:is|are) available"
 )
 _URL = re.compile(r"[Ff]ailed to fetch:? `?(https?://[^`\s]+)")
+_FAILED_BUILD = re.compile(r"Failed to (?:build|download and build) `([^`]+)`")
+_RAISED = re.compile(r"^\s*((?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception)(?:: .*)?)$", re.MULTILINE)
 _NETWORK = (
     "dns error",
     "error sending request",
@@ -45,7 +47,7 @@ def explain(stderr: str, returncode: int) -> Explained:
             return known
     return (
         f"uv ended with code {returncode}: {_first_error(stderr)}",
-        "run it again; if it stays so, report these lines",
+        _hint(stderr) or "run it again; if it stays so, report these lines",
     )
 
 
@@ -60,7 +62,8 @@ def missing(stderr: str) -> tuple[str, str] | None:
 def _first_error(stderr: str) -> str:
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     at = next((index for index, line in enumerate(lines) if line.startswith("error:")), max(len(lines) - 1, 0))
-    told = [line.removeprefix("error:").removeprefix("cause:").strip() for line in lines[at : at + 6]]
+    end = next((index for index, line in enumerate(lines) if line.startswith("hint:") and index > at), len(lines))
+    told = [line.removeprefix("error:").removeprefix("cause:").strip() for line in lines[at : min(at + 6, end)]]
     return ": ".join(told) or "it said nothing"
 
 
@@ -109,6 +112,24 @@ def _unknown(stderr: str) -> Explained | None:
         f"no configured source has {found[1] or found[2] or found[3]} as it is asked for: {_first_error(stderr)}",
         "look at its name and version; the sources are those of uv's and pip's configuration (UV_INDEX, pip.conf)",
     )
+
+
+def _build(stderr: str) -> Explained | None:
+    """Explain a failed build of a source distribution by the last error in it, and by what uv says of it."""
+    failed = _FAILED_BUILD.search(stderr)
+    if failed is None:
+        return None
+    raised = _RAISED.findall(stderr)
+    return (
+        f"{failed[1]} could not be built: {raised[-1].strip() if raised else _last_cause(stderr)}",
+        _hint(stderr) or "take a version that has a wheel for this interpreter, or build a wheel of it elsewhere",
+    )
+
+
+def _hint(stderr: str) -> str:
+    """Return uv's own hint in one line; empty where it gives none."""
+    _, found, rest = stderr.partition("\nhint: ")
+    return " ".join(rest.split()) if found else ""
 
 
 def _disk_full(stderr: str) -> Explained | None:
@@ -179,4 +200,5 @@ _RULES: tuple[Callable[[str], Explained | None], ...] = (
     _gone,
     _network,
     _damaged,
+    _build,
 )

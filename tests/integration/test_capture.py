@@ -465,3 +465,30 @@ def test_the_size_of_a_shared_compile_cache_is_not_written(stack: Stack) -> None
         "compile.cache_bytes where the folder is this stack's own\n"
     )
     assert "cache_bytes" not in (stack.folder / "profiles" / "mine.toml").read_text()
+
+
+def test_a_requirement_that_only_the_base_meets_is_refused_and_its_command_heals(stack: Stack, index: Index) -> None:
+    # As pip leaves it in a venv with --system-site-packages: what the base has is not installed again.
+    needed = make_wheel(stack.folder / "wheels", "needed", "2.0")
+    needy = make_wheel(stack.folder / "wheels", "needy", "1.0", requires=["needed>=1", "absent; python_version < '3'"])
+    base = make_venv(stack.folder / "base", needed, cache=stack.cache)
+    venv = Venv(prefix=stack.venv)
+    install(venv, needy, cache=stack.cache)
+    (venv.site_packages / "base.pth").write_text(f"{base.site_packages}\n")
+    command = "uv pip install --python FOLDER/venv/bin/python --no-deps needed==2.0"
+    assert _refusal(stack) == (
+        "error: a venv restored from this lock could not import all of it, since a part lies outside:\n"
+        f"  needed 2.0, which needy requires, is in FOLDER/base/lib/{base.site_packages.parent.name}/site-packages\n"
+        "nothing was written\n\n"
+        f"hint: install it into the venv too, then capture again: `{command}`\n"
+    )
+    install(venv, needed, cache=stack.cache)
+    answer = stack.run("capture", "mine", "--venv", "venv")
+    assert answer.code == 0, answer.err
+    restored = stack.run("restore", "-p", "mine", "--venv", "other", "--yes")
+    assert restored.code == 0, restored.err
+    told = subprocess.run(
+        [stack.folder / "other/bin/python", "-c", "import needy, needed; print(needed.__version__)"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert told.stdout == "2.0\n"

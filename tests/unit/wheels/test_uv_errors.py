@@ -54,6 +54,22 @@ FORBIDDEN = """\
 error: Failed to fetch: `http://127.0.0.1:1/simple/thing/`
   cause: HTTP status client error (403 Forbidden) for url (http://127.0.0.1:1/simple/thing/)
 """
+BUILD = """\
+error: Failed to build `needs-torch==1`
+  cause: The build backend returned an error
+  cause: Call to `backend.get_requires_for_build_wheel` failed (exit status: 1)
+
+         [stderr]
+         FutureWarning: The 'wheel' package is no longer the canonical location of the 'bdist_wheel' command
+         Traceback (most recent call last):
+           File "/tmp/p/backend.py", line 1, in <module>
+             import torch
+         ModuleNotFoundError: No module named 'torch'
+
+hint: This error likely indicates that `needs-torch@1` depends on `torch`, but doesn't declare it as a build dependency.
+
+or `uv pip install torch` into the environment and re-run with `--no-build-isolation`.
+"""
 GONE = """\
 error: Failed to download `thing==1`
   cause: HTTP status client error (404 Not Found) for url (http://127.0.0.1:1/files/thing-1.whl)
@@ -106,6 +122,15 @@ def test_a_package_that_no_index_has_is_a_matter_of_its_name_and_version(cause: 
     assert explain(f"error: No solution found when resolving dependencies\n  cause: {cause}\n", 1) == (
         f"no configured source has {name} as it is asked for: No solution found when resolving dependencies: {cause}",
         "look at its name and version; the sources are those of uv's and pip's configuration (UV_INDEX, pip.conf)",
+    )
+
+
+def test_a_build_that_fails_shows_its_last_error_and_uvs_own_hint() -> None:
+    told, hint = explain(BUILD, 1)
+    assert told == "needs-torch==1 could not be built: ModuleNotFoundError: No module named 'torch'"
+    assert hint == (
+        "This error likely indicates that `needs-torch@1` depends on `torch`, but doesn't declare it as a build "
+        "dependency. or `uv pip install torch` into the environment and re-run with `--no-build-isolation`."
     )
 
 
