@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from envdoctor.facts.host import Host
@@ -30,6 +30,7 @@ NETWORK = frozenset(
     }
 )
 """Filesystem types that several nodes can share."""
+_Line = tuple[str, str, tuple[str, ...]]
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
@@ -59,16 +60,24 @@ def filesystem_type(path: Path, host: Host) -> str:
     return mount_of(path, host).type
 
 
-def _mounts(host: Host) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield (mount point, type, options) of each line of mountinfo (proc(5))."""
+def _mounts(host: Host) -> tuple[_Line, ...]:
     try:
-        lines = (host.proc / "self/mountinfo").read_text(errors="replace").splitlines()
+        return _parsed((host.proc / "self/mountinfo").read_text(errors="replace"))
     except OSError:
-        return
-    for line in lines:
-        left, found, right = line.partition(" - ")
-        fields, behind = left.split(), right.split()
-        if found and len(fields) > 5 and behind:
-            # The kernel writes blanks and backslashes of a mount point as \040, \134.
-            point = _OCTAL.sub(lambda match: chr(int(match[1], 8)), fields[4])
-            yield point, behind[0], (*fields[5].split(","), *(behind[2].split(",") if len(behind) > 2 else ()))
+        return ()
+
+
+@lru_cache(maxsize=1)
+def _parsed(text: str) -> tuple[_Line, ...]:
+    """Return (mount point, type, options) of each line of mountinfo (proc(5)); every cache folder asks for them."""
+    return tuple(filter(None, map(_line, text.splitlines())))
+
+
+def _line(line: str) -> _Line | None:
+    left, found, right = line.partition(" - ")
+    fields, behind = left.split(), right.split()
+    if not found or len(fields) < 6 or not behind:
+        return None
+    # The kernel writes blanks and backslashes of a mount point as \040, \134.
+    point = _OCTAL.sub(lambda match: chr(int(match[1], 8)), fields[4])
+    return point, behind[0], (*fields[5].split(","), *(behind[2].split(",") if len(behind) > 2 else ()))
