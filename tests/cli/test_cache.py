@@ -7,15 +7,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from envdoctor.cache import snapshot
 from envdoctor.cache.key_parts import Part
 from envdoctor.cache.manifest import Manifest
+from envdoctor.report import schemas
+from tests.cli.test_schemas import OF_A_FILLED_CACHE
 from tests.factories.make_cache import KEY, filled, manifest_of
 from tests.factories.make_profile import make_profile
 from tests.factories.make_venv import make_venv
 from tests.factories.run_envdoctor import Outcome, run_envdoctor
+from tests.factories.schemas import closed
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +84,23 @@ def test_cold_saved_restored(tmp_path: Path, venv: Path) -> None:
     assert (found["name"], found["files"], found["profile"]) == ("mine", 10, None)
 
 
+def test_what_changes_the_cache_has_documents(tmp_path: Path, venv: Path) -> None:
+    filled(tmp_path / "cache")
+    commands: list[tuple[str, list[str], Path | None]] = [
+        ("save", ["mine"], venv),
+        ("export", ["out.bin"], None),
+        ("import", ["out.bin"], None),
+        ("undo", [], None),
+    ]
+    for name, arguments, target in commands:
+        if name == "undo":
+            assert cache(tmp_path, "gc", "--max-size", "0", "--yes", venv=venv).code == 0
+        outcome = cache(tmp_path, name, *arguments, "--json", venv=target)
+        assert (outcome.code, outcome.err) == (0, ""), name
+        jsonschema.validate(json.loads(outcome.out), closed(json.loads(schemas.read(f"cache-{name}"))))
+    assert sorted(f"cache-{name}" for name, _, _ in commands) == sorted(OF_A_FILLED_CACHE)
+
+
 def test_another_machines_snapshot_is_refused_with_the_reason(tmp_path: Path, venv: Path) -> None:
     foreign(tmp_path)
     refused = cache(tmp_path, "restore", "other", venv=venv)
@@ -132,7 +153,7 @@ def test_a_profile_pins_its_snapshot(tmp_path: Path, venv: Path) -> None:
         ),
         (
             ("save", "x", "--include", "home"),
-            "`home` is no kind of cache",
+            "`home` is not a kind of cache",
             "known: inductor, triton, torch_extensions, flashinfer, cuda",
         ),
         (

@@ -44,6 +44,10 @@ DOCUMENTS = [
 ]
 
 
+# Tested where a cache is filled: tests/cli/test_cache.py.
+OF_A_FILLED_CACHE = ("cache-save", "cache-export", "cache-import", "cache-undo")
+
+
 def closed_off(root: Path) -> dict[str, str]:
     return {
         "PIP_FIND_LINKS": str(root / "wheels"),
@@ -80,7 +84,7 @@ def test_every_schema_is_one_and_is_tested(incident: Incident, name: str) -> Non
     schema = json.loads(schemas.read(name))
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["$id"] == f"urn:envdoctor:{name}:{schema['properties']['schema_version']['const']}"
-    assert name in {tested for tested, _ in DOCUMENTS}
+    assert name in {tested for tested, _ in DOCUMENTS} | set(OF_A_FILLED_CACHE)
     printed = run_envdoctor("schema", name, folder=incident.root)
     assert (printed.code, json.loads(printed.out)) == (0, schema)
 

@@ -167,7 +167,16 @@ CACHE_SURFACE = {
         "--json",
         "--output/-o",
     ],
-    "save": ["NAME", "--venv", "--profile/-p (ENVDOCTOR_PROFILE)", "--live", "--include", "--force"],
+    "save": [
+        "NAME",
+        "--venv",
+        "--profile/-p (ENVDOCTOR_PROFILE)",
+        "--live",
+        "--include",
+        "--force",
+        "--format (ENVDOCTOR_FORMAT)",
+        "--json",
+    ],
     "list": ["--format (ENVDOCTOR_FORMAT)", "--json"],
     "restore": ["NAME", "--venv", "--profile/-p (ENVDOCTOR_PROFILE)", "--live", "--force", "--dry-run"],
     "warm": ["VENV", "--venv", "--profile/-p (ENVDOCTOR_PROFILE)"],
@@ -184,9 +193,9 @@ CACHE_SURFACE = {
         "--dry-run",
         "--yes/-y",
     ],
-    "undo": ["STAMP", "--profile/-p (ENVDOCTOR_PROFILE)"],
-    "import": ["FILE", "--profile/-p (ENVDOCTOR_PROFILE)"],
-    "export": ["FILE", "--profile/-p (ENVDOCTOR_PROFILE)"],
+    "undo": ["STAMP", "--profile/-p (ENVDOCTOR_PROFILE)", "--format (ENVDOCTOR_FORMAT)", "--json"],
+    "import": ["FILE", "--profile/-p (ENVDOCTOR_PROFILE)", "--format (ENVDOCTOR_FORMAT)", "--json"],
+    "export": ["FILE", "--profile/-p (ENVDOCTOR_PROFILE)", "--format (ENVDOCTOR_FORMAT)", "--json"],
 }
 
 
