@@ -87,6 +87,9 @@ EXAMINE = {
     "diff": ["diff", "venv", "small"],
     "diff with itself": ["diff", "venv", "venv"],
     "history": ["history"],
+    "config": ["config"],
+    "schema": ["schema", "check"],
+    "gate": ["gate", "--help"],
     "help": ["--help"],
 }
 
