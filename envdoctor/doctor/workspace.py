@@ -12,7 +12,7 @@ from envdoctor.documents.project_config import load
 from envdoctor.errors import TargetError, UsageError
 from envdoctor.facts.context import Options, Reading
 from envdoctor.facts.host import Host
-from envdoctor.facts.locate import Located, locate, without_conda
+from envdoctor.facts.locate import Located, foreign_root, locate, without_conda
 from envdoctor.facts.target import Target, is_interpreter, looked_up
 from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.model.header import Header
@@ -84,7 +84,8 @@ class Workspace:
         try:
             return self.target.prefix if named else locate("", without_conda(self.host)).target.prefix
         except TargetError:
-            if named and is_interpreter(looked_up(named, self.host.environ.get("PATH"), self.host.cwd)):
+            path = looked_up(named, self.host.environ.get("PATH"), self.host.cwd) if named else None
+            if path is not None and (is_interpreter(path) or foreign_root(path) is not None):
                 raise
         return Path(self.host.cwd, named or ".venv")
 

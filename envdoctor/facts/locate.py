@@ -46,15 +46,20 @@ def locate(named: str, host: Host) -> Located:
     return found
 
 
+def foreign_root(prefix: Path) -> Path | None:
+    """Return the nearest folder above that is the root of another system, as of a mounted image; None for none."""
+    return next((at for at in prefix.parents[:-1] if any((at / mark).is_file() for mark in _ROOT_MARKS)), None)
+
+
 def _refuse_foreign_root(prefix: Path) -> None:
     """Refuse what is inside another root folder: its absolute links and paths would be taken for this machine's."""
-    for folder in prefix.parents[:-1]:
-        if any((folder / mark).is_file() for mark in _ROOT_MARKS):
-            inner = shlex.quote("/" + str(prefix.relative_to(folder)))
-            raise TargetError(
-                f"{prefix} is inside another root folder, {folder}: its absolute paths mean files of that root",
-                f"check it as that root sees it: `envdoctor check --root {shlex.quote(str(folder))} {inner}`",
-            )
+    folder = foreign_root(prefix)
+    if folder is not None:
+        inner = shlex.quote("/" + str(prefix.relative_to(folder)))
+        raise TargetError(
+            f"{prefix} is inside another root folder, {folder}: its absolute paths mean files of that root",
+            f"check it as that root sees it: `envdoctor check --root {shlex.quote(str(folder))} {inner}`",
+        )
 
 
 def _default(host: Host) -> Located:

@@ -151,8 +151,8 @@ def test_a_venv_inside_a_root_folder_is_seen_as_that_root_sees_it(image: Path, t
 def test_a_root_folder_is_told_from_this_machine(image: Path, tmp_path: Path) -> None:
     refused = "is inside another root folder, [TMP]/image: its absolute paths mean files of that root"
     hint = "hint: check it as that root sees it: `envdoctor check --root [TMP]/image"
-    for named in ("opt/venv", "usr"):
-        assert run_envdoctor("check", image / named, folder=tmp_path) == Outcome(
+    for command, named in (("check", "opt/venv"), ("check", "usr"), ("why torch", "opt/venv"), ("repair", "opt/venv")):
+        assert run_envdoctor(*command.split(), "--venv", image / named, folder=tmp_path) == Outcome(
             code=2, out="", err=f"error: [TMP]/image/{named} {refused}\n\n{hint} /{named}`\n"
         )
     assert run_envdoctor("check", "--root", "image", "/opt/none", folder=tmp_path) == Outcome(
