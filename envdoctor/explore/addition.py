@@ -128,15 +128,14 @@ def _install(scratch: Scratch, host: Host, wanted: Install) -> None:
         reach = index_config.configured(tool, pip, host.home, python).everywhere
         # Links into uv's cache: nothing is copied, and what is there already is replaced by renaming.
         linked = ("--link-mode", "symlink")
+        # An exact version is taken from whichever index has it, as pip does: uv stops at the first that has the name.
+        exact = ("--index-strategy", "unsafe-best-match") if all("==" in spec for spec in wanted.specs) else ()
         tool.run(
-            ("pip", "install", "--python", python, *linked, *reach.arguments, *wanted.arguments()),
+            ("pip", "install", "--python", python, *linked, *exact, *reach.arguments, *wanted.arguments()),
             extra=reach.variables,
         )
     except UvError as error:
-        raise ProbeError(
-            f"{' '.join(wanted.specs)} cannot be installed: {error.message}",
-            error.hint.replace("envdoctor restore", "envdoctor impact install"),
-        ) from error
+        raise ProbeError(f"{' '.join(wanted.specs)} cannot be installed: {error.message}", error.hint) from error
     _refuse_dangling(scratch)
 
 

@@ -99,7 +99,7 @@ def _unresolved(stderr: str) -> Explained | None:
     name, version = absent
     return (
         f"no configured source has {name} {version} for this interpreter",
-        "look at its name and version, or name a folder that has its wheel: `envdoctor restore --wheelhouse FOLDER …`",
+        "look at its name and version, or name a folder that has its wheel: `export PIP_FIND_LINKS=FOLDER`",
     )
 
 
@@ -162,7 +162,7 @@ def _gone(stderr: str) -> Explained | None:
         return None
     return (
         f"{_what(stderr)}: the index names a file that it does not serve ({found[1]}): {found[2]}",
-        "try again later, or name another source that has the wheel: `envdoctor restore --wheelhouse FOLDER …`",
+        "try again later, or name another source that has the wheel: `export PIP_FIND_LINKS=FOLDER`",
     )
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.factories.make_index import make_index
 from tests.factories.make_scene import Scene, make_scene, state, workers
-from tests.factories.make_stack import Stack, make_stack
+from tests.factories.make_stack import Stack, make_stack, make_torch
 from tests.factories.make_venv import Venv, install, make_venv, rewrite, tree_state, uninstall
 from tests.factories.make_wheel import make_wheel
 
@@ -351,3 +352,55 @@ def test_of_two_metadata_folders_the_one_that_owns_the_files_remains(stack: Stac
     assert answer.code == 0, answer.err
     assert [path.name for path in site.glob("plain-*")] == ["plain-3.0.dist-info"]
     assert (site / "plain/__init__.py").is_file()
+
+
+def test_an_exact_version_is_taken_from_whichever_index_has_it(tmp_path: Path) -> None:
+    # An extra index, which uv asks first, has another version of the name alone: it hides the one that is installed.
+    stack = make_stack(tmp_path)
+    make_venv(stack.venv, *stack.wheels, cache=stack.cache)
+    make_wheel(tmp_path / "extra", "plain", "9.0")
+    make_wheel(tmp_path / "extra", "some-tool", "9.0")
+    (Venv(prefix=stack.venv).site_packages / "some_tool.py").unlink()
+    fresh = {"UV_CACHE_DIR": str(tmp_path / "fresh"), "PIP_FIND_LINKS": "", "PIP_NO_INDEX": ""}
+    with make_index(tmp_path / "wheels") as index, make_index(tmp_path / "extra") as extra:
+        indexes = {**fresh, "PIP_INDEX_URL": index.url, "PIP_EXTRA_INDEX_URL": extra.url}
+        answer = stack.run(*REPAIR, extra=indexes)
+        assert answer.code == 0, answer.err
+        told = stack.run("impact", "install", "plain==3.0", "some-tool==1.2", "--venv", "venv", extra=indexes)
+        assert told.code == 0, told.err
+        newer = stack.run("impact", "install", "plain==9.0", "--venv", "venv", extra=indexes)
+        assert newer.code == 0, newer.err
+        assert "plain 3.0 -> 9.0" in newer.out
+    assert _check(stack) == 0
+
+
+def _check(stack: Stack) -> int:
+    return stack.run("check", "venv", "--deep").code
+
+
+def test_of_two_required_owners_the_wanted_one_is_written_last(tmp_path: Path) -> None:
+    # nixl requires both of its CUDA builds, which write one path; torch's CUDA major says which is wanted.
+    path = "nixl_ep/lib/libnixl.so.1"
+    both = [
+        make_wheel(tmp_path / "wheels", f"nixl-cu{major}", "1.2", files={path: f"cu{major}", f"nixl_cu{major}.py": ""})
+        for major in ("12", "13")
+    ]
+    nixl = make_wheel(tmp_path / "wheels", "nixl", "1.2", requires=["nixl-cu12", "nixl-cu13"])
+    version = "__version__ = '2.11.0+cu130'\ncuda = '13.0'\ngit_version = 'none'\nhip = None\n"
+    torch = make_torch(tmp_path / "wheels", files={"torch/version.py": version}, version="2.11.0+cu130")
+    stack = make_stack(tmp_path)
+    venv = make_venv(stack.venv, torch, nixl, both[1], cache=stack.cache)
+    install(venv, both[0], cache=stack.cache)
+    assert (venv.site_packages / path).read_text() == "cu12"
+    found = json.loads(stack.run("check", "venv", "--json").out)["findings"]
+    assert [finding["code"] for finding in found if finding["severity"] == "error"] == ["ED203"]
+    answer = stack.run(*REPAIR)
+    assert answer.code == 0, answer.err
+    assert (
+        "  reinstall  nixl-cu13 1.2: nixl-cu12 also writes some of its files, and stays since it is required\n"
+        in answer.err
+    )
+    assert (venv.site_packages / path).read_text() == "cu13"
+    assert venv.dist_info("nixl-cu12").is_dir()
+    assert _check(stack) == 0
+    assert stack.run(*REPAIR).out.startswith("FOLDER/venv needs no repair: ")

@@ -54,7 +54,7 @@ def _refused(stack: Stack, *options: str) -> tuple[str, str]:
         (
             "missing",
             "plain==3.0: the index names a file that it does not serve (404): {base}files/" + PLAIN,
-            "try again later, or name another source that has the wheel: `envdoctor restore --wheelhouse FOLDER …`",
+            "try again later, or name another source that has the wheel: `export PIP_FIND_LINKS=FOLDER`",
         ),
         (
             "forbidden",
