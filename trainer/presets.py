@@ -1,7 +1,7 @@
 """Settings to start from, by name; a config file and flags go on top.
 
 A profile says which stack a run needs, a preset how the run is set up; a profile may name the preset that fits its
-machine. Sizes of the published drafters: facts in docs/trainer.md.
+machine. Sizes of the published drafters: trainer/README.md.
 """
 
 from collections.abc import Mapping

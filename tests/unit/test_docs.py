@@ -33,7 +33,7 @@ def test_every_exit_code_is_documented() -> None:
 
 
 def test_links_between_documents_lead_somewhere() -> None:
-    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    pages = [ROOT / "README.md", ROOT / "trainer/README.md", *(ROOT / "docs").rglob("*.md")]
     broken = [
         f"{page.relative_to(ROOT)} -> {target}"
         for page in pages
@@ -41,3 +41,7 @@ def test_links_between_documents_lead_somewhere() -> None:
         if not (page.parent / target).exists()
     ]
     assert broken == []
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().split()) <= 900
