@@ -1,11 +1,9 @@
 """Draws docs/recording.svg from a real run: a library is deleted, `check` names it, `repair` puts it back.
 
-    python3 benchmarks/recording.py VENV      # a venv that `envdoctor restore -p cpu-smoke` made, and that may be changed
+    python3 benchmarks/recording.py VENV      # a venv that `envdoctor restore -p cpu-smoke` made; it is changed
 
 Every line is what the commands printed here; only the folder's path is shortened.
 """
-
-# ruff: noqa: S603, S607 - the commands are the content
 
 import os
 import subprocess
