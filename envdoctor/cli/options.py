@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from envdoctor.cli import completion
 from envdoctor.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ ProfileOption = Annotated[
         "--profile",
         "-p",
         metavar="NAME",
+        autocompletion=completion.profiles,
         envvar="ENVDOCTOR_PROFILE",
         help="Known-good stack: a name, or a path to its TOML.",
     ),

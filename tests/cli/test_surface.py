@@ -237,6 +237,13 @@ def test_shell_completion(tmp_path: Path) -> None:
     assert run_envdoctor(folder=tmp_path, extra=words).out == "check\nchecks\n"
     words |= {"COMP_WORDS": "envdoctor check --fail", "COMP_CWORD": "2"}
     assert run_envdoctor(folder=tmp_path, extra=words).out == "--fail-on\n"
+    for line, offered in (
+        ("envdoctor check -p cpu", "cpu-smoke\n"),
+        ("envdoctor explain ED201", "ED201\n"),
+        ("envdoctor schema cache-s", "cache-save\ncache-status\n"),
+    ):
+        words |= {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
+        assert run_envdoctor(folder=tmp_path, extra=words).out == offered
 
 
 def test_the_generated_pages_are_up_to_date() -> None:

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from envdoctor.app.result import Result
+from envdoctor.cli import completion
 from envdoctor.cli.options import FormatOption, JsonOption
 from envdoctor.cli.output import finish
 from envdoctor.cli.rules import find_rule
@@ -12,7 +13,12 @@ from envdoctor.cli.rules import find_rule
 
 def explain(
     code: Annotated[
-        str, typer.Argument(metavar="CODE", help="A check's code or name, as `envdoctor checks` lists them.")
+        str,
+        typer.Argument(
+            metavar="CODE",
+            autocompletion=completion.checks,
+            help="A check's code or name, as `envdoctor checks` lists them.",
+        ),
     ],
     output_format: FormatOption = "text",
     json: JsonOption = False,

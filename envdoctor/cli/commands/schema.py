@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from envdoctor.cli import completion
 from envdoctor.cli.terminal import write_result
 from envdoctor.errors import UsageError
 from envdoctor.exitcodes import ExitCode
@@ -12,7 +13,12 @@ from envdoctor.report import schemas
 
 def schema(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A document: check, restore, cache-status. Default: list them.")
+        str,
+        typer.Argument(
+            metavar="NAME",
+            autocompletion=completion.documents,
+            help="A document: check, restore, cache-status. Default: list them.",
+        ),
     ] = "",
 ) -> int:
     """Print the JSON Schema of a command's `--json` document; without a name, list the documents.
