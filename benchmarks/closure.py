@@ -39,10 +39,11 @@ def main() -> None:
 
 
 def _report(states: list[str], folder: Path, workers: int) -> None:
-    started, count = time.monotonic(), 0
+    started, count, excluded = time.monotonic(), 0, 0
     kinds: collections.Counter[str] = collections.Counter()
     for outcome in judge_all(states, folder, workers):
         count += 1
+        excluded += not outcome.made
         for failure in outcome.failures:
             kinds[failure.partition(":")[0]] += 1
         if outcome.failures:
@@ -52,7 +53,8 @@ def _report(states: list[str], folder: Path, workers: int) -> None:
                 f"... {count} of {len(states)} states, {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True
             )
     bad = sum(kinds.values())
-    print(f"{count} states, {bad} failures, {time.monotonic() - started:.0f} s")
+    seconds = time.monotonic() - started
+    print(f"{count - excluded} states, {bad} failures, {seconds:.0f} s; {excluded} more exclude each other")
     for kind, number in kinds.most_common():
         print(f"  {number:5d}  {kind}")
     sys.exit(bool(bad))

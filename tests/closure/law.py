@@ -24,6 +24,8 @@ class Outcome:
     """"kind: what happened", each one thing that is forbidden."""
     trace: list[str] = field(default_factory=list)
     """What was found and obeyed, round by round."""
+    made: bool = True
+    """False where its two faults exclude each other."""
 
 
 def judge(scene: Scene, state: str, about: frozenset[str], *, repairs: bool = True) -> Outcome:

@@ -25,14 +25,27 @@ def pairs(count: int, seed: int) -> Iterator[str]:
             yield f"{one}{SEPARATOR}{two}"
 
 
+class ImpossibleError(Exception):
+    """The two faults exclude each other: what the one changes the other has taken away."""
+
+
 def bring_about(scene: Scene, state: str) -> frozenset[str]:
-    """Make the state in a fresh scene; return the words that its findings may name (none: any)."""
-    scene.renew()
+    """Make the state in a fresh scene; return the words that its findings may name (none: any).
+
+    Raises ImpossibleError where the faults can be made in neither order.
+    """
     if state in RECIPES:
+        scene.renew()
         RECIPES[state](scene)
         return frozenset()
-    about: frozenset[str] = frozenset()
-    for name in filter(None, state.split(SEPARATOR)):
-        FAULTS[name].act(scene)
-        about |= FAULTS[name].about
-    return about
+    names = list(filter(None, state.split(SEPARATOR)))
+    for order in (names, names[::-1]):
+        scene.renew()
+        try:
+            for name in order:
+                FAULTS[name].act(scene)
+        except (OSError, StopIteration, AssertionError) as error:
+            reason = error
+        else:
+            return frozenset().union(*(FAULTS[name].about for name in names))
+    raise ImpossibleError(state) from reason

@@ -33,6 +33,7 @@ def _marked(state: str) -> object:
 @pytest.mark.parametrize("state", [_marked(state) for state in STATES])
 def test_what_is_printed_heals(state: str, outcomes: dict[str, Outcome]) -> None:
     outcome = outcomes[state]
+    assert outcome.made
     assert not outcome.failures, "\n".join([*outcome.failures, *outcome.trace])
 
 

@@ -17,7 +17,7 @@ import envdoctor.probes.registry
 import envdoctor.report.as_json
 from tests.closure.law import Outcome, judge
 from tests.closure.scene import Scene
-from tests.closure.states import SEPARATOR, bring_about
+from tests.closure.states import SEPARATOR, ImpossibleError, bring_about
 
 
 def main() -> None:
@@ -32,6 +32,8 @@ def main() -> None:
         try:
             about = bring_about(scene, state)
             outcome = judge(scene, state, about, repairs=SEPARATOR not in state or number % 4 == 0)
+        except ImpossibleError:
+            outcome = Outcome(state=state, made=False)
         except Exception:  # noqa: BLE001 - one state that cannot be made is one failure, told with the others
             outcome = Outcome(state=state, failures=[f"harness: {traceback.format_exc()[-1500:]}"])
         sys.stdout.write(json.dumps(asdict(outcome)) + "\n")
