@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from envdoctor.analysis.context import Case
+from envdoctor.analysis.duplicates import duplicates
 from envdoctor.catalog.shared_paths import other_writers
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.venv.distributions import Distributions
@@ -41,7 +42,12 @@ def damage_by_owner(case: Case) -> list[Damage]:
     elsewhere = tuple(f"/{folder}/" for folder in renamed(case).values())
     present = {item.name for item in case.facts[Distributions].items}
     contested = {item.path for item in files.contested if item.told_by != "missing"}
-    totals = {owner.name: owner for owner in files.owners}
+    twice = duplicates(case)
+    totals = {
+        owner.name: owner
+        for owner in files.owners
+        if owner.name not in twice or owner.version == twice[owner.name].version
+    }
     by_owner: dict[str, dict[str, list[str]]] = {}
     cached: dict[str, str] = {}
     published: dict[str, str] = {}

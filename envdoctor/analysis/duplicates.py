@@ -22,8 +22,8 @@ def meant_of(case: Case, items: Sequence[Distribution]) -> Distribution:
     return min(items, key=lambda item: _doubt(case, item))
 
 
-def _doubt(case: Case, item: Distribution) -> tuple[bool, bool, bool, int, int]:
-    """Rank by what speaks against it: no METADATA, not the version of lock or code, files not as recorded, or none."""
+def _doubt(case: Case, item: Distribution) -> tuple[bool, bool, bool, int]:
+    """Rank by what speaks against it: no METADATA, not the version of lock or code, few files as it records them."""
     pin = case.pins().get(item.name)
     build = case.facts.get(TorchBuild)
     stated = build.version if build and item.name == "torch" else ""
@@ -34,6 +34,5 @@ def _doubt(case: Case, item: Distribution) -> tuple[bool, bool, bool, int, int]:
         not (item.has_metadata and item.has_record),
         pin is not None and pin.version != item.version,
         bool(stated) and stated.partition("+")[0] != item.version.partition("+")[0],
-        sum(owner.missing + owner.resized for owner in own),
-        -sum(owner.files for owner in own),
+        -sum(owner.files - owner.missing - owner.resized for owner in own),
     )

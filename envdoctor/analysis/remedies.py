@@ -43,8 +43,10 @@ def restore_command(case: Case) -> str:
 
 
 def uninstall_command(case: Case, names: Iterable[str]) -> str:
-    """Return the uv line that removes those distributions."""
-    return f"uv pip uninstall --python {case.python} {' '.join(map(shlex.quote, names))}"
+    """Return the uv line that removes those distributions, a link out of the environment first, as in a reinstall."""
+    chosen = list(names)
+    first = _remove(_links_out(case, chosen))
+    return f"{first}uv pip uninstall --python {case.python} {' '.join(map(shlex.quote, chosen))}"
 
 
 def reinstall_command(case: Case, pins: Iterable[tuple[str, str]]) -> str:
@@ -52,12 +54,13 @@ def reinstall_command(case: Case, pins: Iterable[tuple[str, str]]) -> str:
 
     A plain install would do nothing: the metadata says they are there. Dependencies are left alone. A RECORD with rows
     that are none goes first: uv refuses to replace what has one, and goes on without one. So does a file, or a link to
-    nowhere, where a folder should be: uv stops at it. What is published in several builds is asked for by `===`.
+    nowhere, where a folder should be: uv stops at it; and a link to a folder elsewhere: uv would follow it, and delete
+    somebody's own files. What is published in several builds is asked for by `===`.
     """
     chosen = list(pins)
-    bad = [record for name, _ in chosen if (record := unparsable_record(case, name))]
-    bad += _in_the_way(case, [name for name, _ in chosen])
-    first = f"rm {' '.join(map(shlex.quote, bad))} && " if bad else ""
+    names = [name for name, _ in chosen]
+    bad = [record for name in names for record in unparsable_records(case, name)]
+    first = _remove([*bad, *_in_the_way(case, names), *_links_out(case, names)])
     flags = " ".join(f"--reinstall-package {shlex.quote(name)}" for name, _ in chosen)
     specs = " ".join(_again(case, name, version) for name, version in chosen)
     return f"{first}uv pip install --python {case.python} --no-deps {flags} {specs}"
@@ -90,15 +93,28 @@ def _again(case: Case, name: str, version: str) -> str:
     return shlex.quote(f"{name} @ {item.built_from}")
 
 
-def unparsable_record(case: Case, name: str) -> str:
-    """Return the path of a distribution's RECORD where some of its rows are none; else empty."""
+def _links_out(case: Case, names: Collection[str]) -> list[str]:
+    files = case.facts.get(InstalledFiles)
+    found = {path for owner, path in files.links_out if owner in names} if files else set()
+    return sorted(path if path.startswith("/") else f"{case.facts.target}/{path}" for path in found)
+
+
+def _remove(paths: Collection[str]) -> str:
+    return f"rm {' '.join(map(shlex.quote, paths))} && " if paths else ""
+
+
+def unparsable_records(case: Case, name: str) -> list[str]:
+    """Return the paths of a distribution's RECORDs where some of the rows are none."""
     installed, files = case.facts.get(Distributions), case.facts.get(InstalledFiles)
-    item = installed.active(name) if installed else None
-    if item is None or files is None:
-        return ""
-    record = f"{item.site}/{item.folder}/RECORD"
-    start = f"{name}: {record}:"
-    return record if any(line.startswith(start) and line[len(start)].isdecimal() for line in files.malformed) else ""
+    if installed is None or files is None:
+        return []
+    records = [f"{item.site}/{item.folder}/RECORD" for item in installed.items if item.name == name]
+    starts = {record: f"{name}: {record}:" for record in records}
+    return [
+        record
+        for record, start in starts.items()
+        if any(line.startswith(start) and line[len(start)].isdecimal() for line in files.malformed)
+    ]
 
 
 def renew_command(case: Case) -> str:

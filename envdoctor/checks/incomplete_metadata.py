@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from envdoctor.analysis.context import Case
 from envdoctor.analysis.damage import renamed
-from envdoctor.analysis.remedies import reinstall_command, restore_or, unparsable_record
+from envdoctor.analysis.remedies import reinstall_command, restore_or, unparsable_records
 from envdoctor.model.finding import Finding
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.installed_files import InstalledFiles
@@ -53,7 +53,7 @@ def run(case: Case) -> Iterator[Finding]:
         elif item.name in without_rows:
             record = shlex.quote(f"{item.site}/{item.folder}/RECORD")
             # An empty one, too, is more than uv can replace; the command takes away one that it cannot parse.
-            before = () if unparsable_record(case, item.name) else (f"rm {record}",)
+            before = () if unparsable_records(case, item.name) else (f"rm {record}",)
             yield _finding(case, item, "the RECORD of its dist-info lists no file", *before)
         elif item.name in old_names:
             yield _renamed(case, item, old_names[item.name])

@@ -18,7 +18,7 @@ Fix:
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import Case, DoesNotApplyError
-from envdoctor.analysis.remedies import reinstall_command, restore_or, unparsable_record
+from envdoctor.analysis.remedies import reinstall_command, restore_or, unparsable_records
 from envdoctor.checks.altered_contents import deep_files
 from envdoctor.model.finding import Finding
 from envdoctor.model.wording import counted
@@ -57,7 +57,7 @@ def run(case: Case) -> Iterator[Finding]:
 def _reinstalls(case: Case) -> Iterator[str]:
     """Yield the command for distributions with a RECORD that no installer can read either."""
     items = [item for item in case.facts[Distributions].items if not item.shadowed]
-    if pins := [(item.name, item.version) for item in items if unparsable_record(case, item.name)]:
+    if pins := [(item.name, item.version) for item in items if unparsable_records(case, item.name)]:
         yield reinstall_command(case, pins)
 
 

@@ -125,6 +125,14 @@ def _package_elsewhere(name: str, scene: Scene) -> None:
 
 
 _add("package-elsewhere:plain", partial(_package_elsewhere, "plain"), "plain")
+
+
+def _link_and_more(scene: Scene) -> None:
+    _package_elsewhere("plain", scene)
+    rewrite(scene.info("plain") / "WHEEL", b"torn")
+
+
+_add("package-elsewhere-torn:plain", _link_and_more, "plain")
 _add("package-file:plain", partial(_package_file, "plain"), "plain")
 _add("package-gone:cudnn", partial(_package_gone, "nvidia/cudnn"), "nvidia-cudnn-cu12")
 _add("package-link:cudnn", partial(_package_link, "nvidia/cudnn"), "nvidia-cudnn-cu12")

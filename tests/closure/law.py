@@ -36,6 +36,7 @@ def judge(scene: Scene, state: str, about: frozenset[str], *, repairs: bool = Tr
     outcome = Outcome(state=state)
     scene.keep()
     shell = dict(scene.environment)
+    mine = scene.mine()
     before = scene.imports()
     first = _findings(scene, outcome)
     if first is None:
@@ -44,6 +45,8 @@ def judge(scene: Scene, state: str, about: frozenset[str], *, repairs: bool = Tr
     last = _obey(scene, outcome, first, before, about)
     if last is not None:
         _ended(scene, outcome, first, last)
+    if not mine.items() <= scene.mine().items():
+        outcome.failures.append("harm: files outside the venv were changed or deleted")
     if not outcome.failures:
         scene.back()
         scene.environment = shell

@@ -11,7 +11,7 @@ import uv
 
 from tests.closure.commands import Done, run_cli, run_shell, write_shim
 from tests.closure.stock import BASE, MODULES
-from tests.factories.make_venv import Venv, run_uv
+from tests.factories.make_venv import Venv, run_uv, tree_state
 from tests.factories.make_wheel import make_wheel
 
 PYTHON = "the interpreter"
@@ -150,6 +150,10 @@ class Scene:
     def info(self, name: str) -> Path:
         """Return the dist-info folder of an installed distribution."""
         return self.venv.dist_info(name)
+
+    def mine(self) -> dict[str, str]:
+        """Return the state of what is the user's own, outside the venv."""
+        return tree_state(self.root / "mine")
 
     def check(self) -> Done:
         """Run `envdoctor check --json` on it."""

@@ -97,6 +97,8 @@ class InstalledFiles:
     outside: tuple[tuple[str, str], ...]
     """(owner, row) of rows that lead out of the environment; never followed."""
     malformed: tuple[str, ...]
+    links_out: tuple[tuple[str, str], ...] = ()
+    """(owner, link) of each link, relative to the prefix, through which rows of it lead out."""
 
 
 def probe(reading: Reading) -> InstalledFiles:
@@ -114,6 +116,7 @@ def probe(reading: Reading) -> InstalledFiles:
         shared_equal=equal,
         outside=tuple((items[at].name, path) for at, path in records.outside),
         malformed=tuple(f"{items[at].name}: {reason}" for at, reason in records.malformed),
+        links_out=tuple((items[at].name, link.removeprefix(prefix)) for at, link in records.links),
     )
 
 

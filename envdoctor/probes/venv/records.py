@@ -52,6 +52,8 @@ class RecordIndex:
     """Absolute path -> all owners, where there are several."""
     outside: list[tuple[int, str]]
     """Rows that lead out of the environment: (owner, path as written). Never read, hashed or removed."""
+    links: dict[tuple[int, str], None]
+    """(owner, absolute path) of each link that leads a folder of its rows out."""
     malformed: list[tuple[int, str]]
     """Rows or whole RECORDs that could not be read: (owner, reason)."""
 
@@ -106,7 +108,7 @@ class _Indexer:
     left: int = _MAXIMUM_ROWS
     links: dict[tuple[str, str], "_Links"] = field(default_factory=dict)
     made: RecordIndex = field(
-        default_factory=lambda: RecordIndex(rows={}, digests={}, owners={}, contested={}, outside=[], malformed=[])
+        default_factory=lambda: RecordIndex(rows={}, digests={}, owners={}, contested={}, outside=[], links={}, malformed=[])
     )
 
     def enter(self, at: int) -> None:
@@ -191,6 +193,8 @@ class _Indexer:
         for row, path in zip(rows, paths, strict=True):
             if path.rpartition("/")[0] in out:
                 self.made.outside.append((at, row[0]))
+                if link := links.links.get(path.rpartition("/")[0]):
+                    self.made.links[at, link] = None
             else:
                 kept.append((row, path))
         return [row for row, _ in kept], [path for _, path in kept]
@@ -236,6 +240,8 @@ class _Links:
     site: str
     known: dict[str, bool] = field(default_factory=dict)
     """Folder -> whether it, or one above it, is such a link."""
+    links: dict[str, str] = field(default_factory=dict)
+    """Folder that leads out -> the link that does it."""
     straight: dict[int, bool] = field(default_factory=dict)
     """How often `..` -> whether it leads from the site folder to where its text says."""
 
@@ -276,7 +282,10 @@ class _Links:
                     leads = stat.S_ISLNK(os.lstat(below).st_mode) and self._out(below)
                 except (OSError, ValueError):
                     leads = False  # what does not exist leads nowhere
+            if leads:
+                self.links[below] = self.links.get(folder, below)
             self.known[below] = leads
+            folder = below
         return leads
 
     def _out(self, link: str) -> bool:
