@@ -76,11 +76,19 @@ def _scripts(case: Case, stray: Sequence[StrayScript], total: int) -> Finding:
         ),
         remediation=restore_or(
             case,
-            "write the activate scripts and the owners' scripts anew; or move the folder back",
+            "write the activate scripts and the owners' scripts again; or move the folder back",
             _rewrite(case, stray),
         ),
         causes=("launcher",),
+        # Whose a script is stands in a RECORD: where one is gone, its owner's reinstall comes first.
+        symptom_of=() if all(script.owner for script in stray) else tuple(_without_record(case)),
     )
+
+
+def _without_record(case: Case) -> Iterator[str]:
+    for item in case.facts[Distributions].items:
+        if item.origin == "site-packages" and not item.has_record and not item.shadowed:
+            yield f"dist:{item.name}"
 
 
 def _activate(case: Case, named: str) -> Finding:
