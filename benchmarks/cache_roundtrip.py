@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import zstandard
+from envdoctor.cache.damage import content_name
 
 from envdoctor.cache import archive, restore, snapshot
-from envdoctor.cache.damage import content_name
 from envdoctor.cache.layout import Root, files
 from envdoctor.cache.snapshot import Purpose
 

@@ -176,7 +176,7 @@ def not_checked(case: Case) -> tuple[str, ...]:
     if installed is not None and not installed.items:
         return ("no packages here: only the interpreter was checked",)
     if build is not None and not build.present:
-        return ("no torch here: only file integrity was checked",)
+        return ("no torch here: torch and its libraries were not checked",)
     unseen = list(_unseen(case))
     return (f"not checked: {', '.join(unseen)}",) if unseen else ()
 

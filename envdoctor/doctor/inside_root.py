@@ -25,6 +25,7 @@ from envdoctor.facts.context import Options
 from envdoctor.facts.host import Host, default_library_dirs
 from envdoctor.facts.locate import locate
 from envdoctor.model.fingerprint import Fingerprint
+from envdoctor.probes.loading.demangle import demangle
 
 _ROOMS = ("analysis", "catalog", "compare", "elf", "facts", "loader", "model", "probes", "standards")
 # Loaded only where a rare line asks for it.
@@ -68,6 +69,7 @@ def _load_everything() -> None:
         importlib.import_module(name)
     for name in _CODECS:
         codecs.lookup(name)
+    demangle("_Z1fv")  # opens this machine's libstdc++; later it would be the root's
 
 
 def _in_child(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -76,16 +78,20 @@ def _in_child(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(reading)
-        with os.fdopen(writing, "w", encoding="ascii") as pipe:
-            json.dump(_answer(work), pipe)
-        os._exit(0)
+        code = 1
+        try:
+            os.close(reading)
+            with os.fdopen(writing, "w", encoding="ascii") as pipe:
+                pipe.write(json.dumps(_answer(work)))
+            code = 0
+        finally:
+            os._exit(code)  # also after Ctrl-C: this process must not return into the caller's code
     os.close(writing)
     with os.fdopen(reading, encoding="ascii") as pipe:
         text = pipe.read()
     _, status = os.waitpid(child, 0)
     if not text:
-        raise ProbeError(f"the child that read the root folder ended with {os.waitstatus_to_exitcode(status)}")
+        raise ProbeError(f"the child that read the root folder gave no answer ({os.waitstatus_to_exitcode(status)})")
     answer: dict[str, Any] = json.loads(text)
     return answer
 

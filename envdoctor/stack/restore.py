@@ -37,6 +37,9 @@ from envdoctor.wheels.index_config import Sources
 from envdoctor.wheels.uv import Uv
 from envdoctor.wheels.wheelhouse import with_wheelhouses
 
+_OWN = "torch-envdoctor"
+"""The distribution that brings envdoctor, as pyproject.toml names it."""
+
 
 @frozen
 class Request:
@@ -307,9 +310,9 @@ def _ownership(target: Path, host: Host) -> tuple[str, ...]:
 
 def _refuse_own(target: Path, present: planning.Present, chosen: Mapping[str, LockedPackage]) -> None:
     """Refuse to put the running envdoctor away: nobody would be left to roll back."""
-    if Path(sys.prefix).resolve() == target and "envdoctor" in present.installed and "envdoctor" not in chosen:
+    if Path(sys.prefix).resolve() == target and _OWN in present.installed and _OWN not in chosen:
         raise TargetError(
-            f"{target} is the venv that envdoctor itself runs from, and the lock does not have envdoctor: "
+            f"{target} is the venv that envdoctor itself runs from, and the lock does not have {_OWN}: "
             "a restore would put it away with the old venv, and a rollback would need it",
             "name the venv to restore: `--venv PATH`; to restore this one, run an envdoctor installed elsewhere",
         )

@@ -77,7 +77,7 @@ def test_a_healthy_environment_has_no_finding() -> None:
     ("sections", "driver", "not_checked"),
     [
         ((facts.distributions(),), None, "no packages here: only the interpreter was checked"),
-        ((ABSENT,), None, "no torch here: only file integrity was checked"),
+        ((ABSENT,), None, "no torch here: torch and its libraries were not checked"),
         ((facts.TORCH,), "no NVIDIA driver: this CUDA build would run on the CPU", f"not checked: {NO_DRIVER}, {COLD}"),
         ((DOCKER,), "no NVIDIA driver in this docker container (GPUs need `--gpus all`)", None),
         ((replace(DOCKER, container="podman"),), f"no NVIDIA driver in this podman container ({CDI})", None),

@@ -4,10 +4,14 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uv
 
+from envdoctor.doctor import inside_root
+from envdoctor.errors import ProbeError
+from envdoctor.probes.loading.demangle import demangle
 from tests.factories.run_envdoctor import COMMAND, Outcome, environment, run_envdoctor
 
 EMPTY = """\
@@ -100,7 +104,7 @@ envdoctor check  /opt/venv (inside the root folder [TMP]/image)   no profile   t
 [–] Driver / GPU        no NVIDIA kernel module, device file or driver library
 [–] Sources             no profile was given
 
-Nothing found; no torch here: only file integrity was checked.   exit 0
+Nothing found; no torch here: torch and its libraries were not checked.   exit 0
 """
 
 
@@ -167,3 +171,22 @@ def test_a_root_folder_is_told_from_this_machine(image: Path, tmp_path: Path) ->
         err="error: --root needs the environment's path inside it\n\n"
         "hint: `envdoctor check --root [TMP]/image /opt/venv`\n",
     )
+
+
+def test_a_root_folder_without_libstdcxx_has_names_in_words(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+
+    def work() -> dict[str, Any]:
+        inside_root._enter(tmp_path / "empty")
+        return {"name": demangle("_Z1fv"), "libraries": list(Path("/").iterdir())}
+
+    inside_root._load_everything()
+    assert inside_root._in_child(work) == {"name": "f()", "libraries": []}
+
+
+def test_the_child_of_a_root_folder_never_returns_into_the_command(tmp_path: Path) -> None:
+    def work() -> dict[str, Any]:
+        raise KeyboardInterrupt
+
+    with pytest.raises(ProbeError, match=r"^the child that read the root folder gave no answer \(1\)$"):
+        inside_root._in_child(work)

@@ -132,7 +132,7 @@ def test_a_base_that_may_not_be_entered_is_named_and_the_packages_are_read(venv:
         "[TMP]/home of another may not be entered by this user ED608 program-out-of-reach: Toolchain: "
         f"[TMP]/home of another/include/{venv.site_packages.parent.name}/Python.h: Permission denied "
         "Found 1 error (1 cause); 2 checks could not tell; "
-        "no torch here: only file integrity was checked. exit 1 "
+        "no torch here: torch and its libraries were not checked. exit 1 "
         "For more about a finding, run `envdoctor explain ED202`."
     )
     assert "error[ED202]: other 1: 1 of " in out

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tests.factories.make_stack import ROOT, Stack, make_stack, make_torch, prof
 from tests.factories.make_venv import Venv, install, make_venv, tree_state, uninstall
 from tests.factories.make_wheel import make_wheel
 
+OWN = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"]
 PLANNING = "planning: looking for the wheels of small\n"
 
 
@@ -65,7 +67,7 @@ def test_a_venv_that_is_right_is_left_alone(restored: Stack) -> None:
 
 def test_the_venv_that_envdoctor_runs_from_is_not_put_away(tmp_path: Path) -> None:
     stack = make_stack(tmp_path)
-    own = make_wheel(tmp_path / "other", "envdoctor", "0", files={"nothing.py": ""})
+    own = make_wheel(tmp_path / "other", OWN, "0", files={"nothing.py": ""})
     venv = make_venv(stack.venv, own, cache=stack.cache)
     libraries = [str(ROOT), sysconfig.get_path("purelib")]
     (venv.site_packages / "own.pth").write_text("\n".join(libraries) + "\n")
@@ -83,7 +85,7 @@ def test_the_venv_that_envdoctor_runs_from_is_not_put_away(tmp_path: Path) -> No
             2,
             "",
             f"{PLANNING}error: FOLDER/venv is the venv that envdoctor itself runs from, and the lock does not have "
-            "envdoctor: "
+            f"{OWN}: "
             "a restore would put it away with the old venv, and a rollback would need it\n\n"
             "hint: name the venv to restore: `--venv PATH`; "
             "to restore this one, run an envdoctor installed elsewhere\n",

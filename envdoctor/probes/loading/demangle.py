@@ -1,7 +1,18 @@
-"""C++ names in words, by this process's own libstdc++ (the Itanium C++ ABI's `__cxa_demangle`)."""
+"""C++ names in words, by the system's libstdc++ (the Itanium C++ ABI's `__cxa_demangle`).
 
+The library and what it needs are opened by their paths in the system's own folders: looked up by name, they could be
+the examined environment's, by LD_LIBRARY_PATH, and their code would run in this process.
+"""
+
+import os
+import platform
 from collections.abc import Callable
 from functools import cache
+
+from envdoctor.facts.host import default_library_dirs
+
+_NEEDED = ("libm.so.6", "libgcc_s.so.1", "libstdc++.so.6")
+"""What libstdc++.so.6 needs besides libc.so.6, which this process has, and itself: each is opened before its user."""
 
 
 def demangle(symbol: str) -> str:
@@ -26,8 +37,12 @@ def demangle(symbol: str) -> str:
 def _runtime() -> tuple[Callable[..., int | None], Callable[[int], None]] | None:
     import ctypes  # noqa: PLC0415 - as above
 
+    folders = default_library_dirs(platform.machine())
+    paths = [next((path for folder in folders if os.path.exists(path := f"{folder}/{name}")), "") for name in _NEEDED]  # noqa: PTH110
+    if not all(paths):
+        return None
     try:
-        library = ctypes.CDLL("libstdc++.so.6")
+        *_, library = [ctypes.CDLL(path) for path in paths]
         function, free = library["__cxa_demangle"], library["free"]
     except (OSError, AttributeError):
         return None

@@ -1,6 +1,8 @@
 """Opening every extension module in the model: what it says, and for how long it is remembered."""
 
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,6 +19,7 @@ from tests.factories.make_cuda import host_without_cache, make_linked_torch, obj
 from tests.factories.make_reading import read
 from tests.factories.make_venv import Venv, make_venv, rewrite
 from tests.factories.make_wheel import make_wheel
+from tests.factories.run_envdoctor import ROOT
 
 MODULE = "thing/_thing.so"
 GONE = "no earlier check of these files is remembered"
@@ -193,6 +196,26 @@ def test_objects_behind_a_failed_import_are_counted_and_not_judged(tmp_path: Pat
 )
 def test_demangled(symbol: str, words: str) -> None:
     assert demangle(symbol) == words
+
+
+def test_only_the_systems_libraries_are_opened_for_it(tmp_path: Path) -> None:
+    for name in ("libstdc++.so.6", "libgcc_s.so.1", "libm.so.6"):
+        shutil.copy(next(Path("/usr/lib").glob(f"*-linux-gnu/{name}")), tmp_path / name)
+    code = (
+        f"import sys; sys.path[0] = {str(ROOT)!r}\n"
+        "from envdoctor.probes.loading.demangle import demangle\n"
+        "print(demangle('_Z1fv'), open('/proc/self/maps').read(), sep='\\n')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"LD_LIBRARY_PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    name, maps = done.stdout.split("\n", 1)
+    mapped = {line.rpartition("/")[2] for line in maps.splitlines() if str(tmp_path) in line}
+    assert (name, mapped & {"libstdc++.so.6", "libgcc_s.so.1"}) == ("f()", set())
 
 
 @pytest.mark.parametrize(
