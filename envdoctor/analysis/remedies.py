@@ -72,7 +72,7 @@ def same_build(name: str, version: str) -> str:
     `torch==2.10.0` is met by 2.10.0+cpu too, which an index of such builds would then put in its place (PEP 440,
     "Version matching"); `===` compares the whole text.
     """
-    several = name in SEVERAL_BUILDS and "+" not in version
+    several = name in SEVERAL_BUILDS and "+" not in version and "*" not in version
     return f"{name}{'===' if several else '=='}{version}"
 
 

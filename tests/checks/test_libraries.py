@@ -66,7 +66,7 @@ def test_finds_ed301_what_is_there_and_out_of_reach_without_the_same_file_again(
     )
     assert remedy("9.10.2.21") == Remediation(
         text="reinstall torch, whose search paths do not lead to nvidia-cudnn-cu12's folder",
-        commands=(f"{install} --reinstall-package torch torch==2.10.0",),
+        commands=(f"{install} --reinstall-package torch torch===2.10.0",),
     )
 
 
