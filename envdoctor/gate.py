@@ -215,7 +215,7 @@ def _examine(workspace: "Workspace") -> "Examination":
     # The driver is asked through NVML in a child process, which costs more than the whole gate may; so does binding
     # every symbol, which the last `check` remembers.
     facts = workspace.facts(Options(ask_nvml=False, only_remembered=True))
-    return examine.Examination(fingerprint=facts, verdict=workspace.verdict(facts))
+    return examine.Examination(fingerprint=facts, verdict=workspace.verdict(facts, launching=True))
 
 
 def _other_torch(examination: "Examination") -> str:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.model.frozen import frozen
+from envdoctor.probes.machine.environment import Environment
 from envdoctor.probes.venv.interpreter import Interpreter
 
 if TYPE_CHECKING:  # most checks of a venv are made without a profile, and its types are many
@@ -29,6 +30,8 @@ class Case:
     """The profile as the user named it, by name or path; empty for its own name."""
     required: tuple[str, ...] = ()
     """Requirements that the command line asks for ("torch>=2.8"), each well-formed."""
+    launching: bool = False
+    """The variables are those of the process that trains, as in the gate; else of the shell that examines."""
 
     def wanted(self) -> "Profile":
         """Return the profile; raise DoesNotApplyError without one."""
@@ -45,6 +48,13 @@ class Case:
     def pins(self) -> "Mapping[str, LockedPackage]":
         """Return what `locked` returns, and nothing without a lock."""
         return self.locked() if self.lock is not None else {}
+
+    @property
+    def launch_is_known(self) -> bool:
+        """Tell whether the variables are what a job gets: the gate's, or a shell's in which the venv is active."""
+        environment = self.facts[Environment]
+        active = (environment.value(name) or "" for name in ("VIRTUAL_ENV", "CONDA_PREFIX"))
+        return self.launching or any(value.rstrip("/") == self.facts.target for value in active)
 
     @property
     def profile_argument(self) -> str:

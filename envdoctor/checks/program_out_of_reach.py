@@ -4,6 +4,9 @@ What it finds:
     A distribution that requires ninja (FlashInfer, DeepSpeed) is installed, ninja lies in the venv's bin folder, and no
     ninja is on PATH.
 
+    It is a warning where PATH is known to be the job's: in the gate, under `envdoctor run`, and in a shell in which the
+    venv is active. A check from another shell says it as a note, since the job may be launched with another PATH.
+
 Why it matters:
     What compiles at run time starts `ninja` by its name. The venv's interpreter does not need PATH, so everything works
     until the first compilation: `FileNotFoundError: [Errno 2] No such file or directory: 'ninja'`. `pip install ninja`
@@ -40,15 +43,18 @@ def run(case: Case) -> Iterator[Finding]:
     users = list(_users(case))
     if tools.ninja or not tools.own_ninja or not users:
         return
-    names = ", ".join(users)
+    names, known = ", ".join(users), case.launch_is_known
+    other = (
+        () if known else ("the venv is not active in this shell: a job that is launched with another PATH may find it",)
+    )
     yield Finding(
         code=CODE,
         name=NAME,
-        severity="warning",
+        severity="warning" if known else "note",
         confidence="high",
         title=f"{names} starts ninja by name, and PATH does not lead to {tools.own_ninja}",
         subject=_NINJA,
-        evidence=("no ninja on PATH: the first compilation at run time ends in FileNotFoundError: 'ninja'",),
+        evidence=("no ninja on PATH: the first compilation at run time ends in FileNotFoundError: 'ninja'", *other),
         remediation=Remediation(
             text="Put the venv's bin folder on PATH where the job is launched; `envdoctor run` does that by itself",
             commands=(f'export PATH={case.prefix}/bin:"$PATH"',),

@@ -96,9 +96,18 @@ def judge(
     ignore: "Iterable[Waiver]" = (),
     profile_asked: str = "",
     required: tuple[str, ...] = (),
+    *,
+    launching: bool = False,
 ) -> Verdict:
     """Run every check over a fingerprint. Commands that are printed name the profile as it was asked for."""
-    case = Case(facts=fingerprint, profile=profile, lock=lock, profile_asked=profile_asked, required=required)
+    case = Case(
+        facts=fingerprint,
+        profile=profile,
+        lock=lock,
+        profile_asked=profile_asked,
+        required=required,
+        launching=launching,
+    )
     return judge_case(case, ignore)
 
 

@@ -101,14 +101,22 @@ class Workspace:
         """
         return examine.take_fingerprint(self.target, self.host, self._as_profiled(options or Options()))
 
-    def verdict(self, facts: Fingerprint, waivers: "Iterable[Waiver]" = (), required: tuple[str, ...] = ()) -> Verdict:
+    def verdict(
+        self,
+        facts: Fingerprint,
+        waivers: "Iterable[Waiver]" = (),
+        required: tuple[str, ...] = (),
+        *,
+        launching: bool = False,
+    ) -> Verdict:
         """Return what the checks find in the facts, compared with the profile where there is one.
 
-        required: requirements that must be installed, whatever the profile says.
+        required: requirements that must be installed, whatever the profile says. launching: the variables are those
+        of the process that is about to train.
         """
         waivers = (*waivers, *self._configured_waivers())
         if self.profile is None:
-            return examine.judge(facts, ignore=waivers, required=required)
+            return examine.judge(facts, ignore=waivers, required=required, launching=launching)
         return examine.judge(
             facts,
             self.profile.profile,
@@ -116,6 +124,7 @@ class Workspace:
             ignore=waivers,
             profile_asked=self.profile.asked,
             required=required,
+            launching=launching,
         )
 
     def _configured_waivers(self) -> "tuple[Waiver, ...]":

@@ -106,7 +106,7 @@ def become(command: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
 def _examine(workspace: Workspace) -> Examined:
     launch = workspace.launched()
     facts = launch.facts()
-    return Examined(launch=launch, header=launch.header(facts), verdict=launch.verdict(facts))
+    return Examined(launch=launch, header=launch.header(facts), verdict=launch.verdict(facts, launching=True))
 
 
 def _restored(workspace: Workspace, *, while_in_use: bool) -> Examined | None:

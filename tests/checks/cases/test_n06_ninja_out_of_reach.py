@@ -2,16 +2,18 @@
 
 import os
 import subprocess
+import sysconfig
 from dataclasses import replace
 from pathlib import Path
 
+from envdoctor.doctor.examine import examine, judge
 from envdoctor.facts.host import Host
 from tests.factories.make_reading import bare_host
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import Venv, make_venv
 from tests.factories.make_wheel import make_wheel
 from tests.factories.patient import commands_of, environment_after, first, outline, verdict_of
-from tests.factories.run_envdoctor import COMMAND
+from tests.factories.run_envdoctor import COMMAND, ROOT
 
 FLASHINFER = {
     "flashinfer/__init__.py": "import os, subprocess\n"
@@ -44,7 +46,7 @@ def _builds(venv: Venv, host: Host) -> tuple[int, str]:
 def test_finds_ed608_n06_ninja_lies_in_the_venv_and_path_does_not_lead_there(tmp_path: Path) -> None:
     venv = _stack(tmp_path)
     (tmp_path / "bin").mkdir()
-    host = bare_host(tmp_path / "home", PATH=str(tmp_path / "bin"))
+    host = bare_host(tmp_path / "home", PATH=str(tmp_path / "bin"), VIRTUAL_ENV=str(venv.prefix))
     assert _builds(venv, host) == (1, "FileNotFoundError: [Errno 2] No such file or directory: 'ninja'")
     verdict = verdict_of(venv.prefix, host)
     assert first(verdict, tmp_path) == (
@@ -57,17 +59,53 @@ def test_finds_ed608_n06_ninja_lies_in_the_venv_and_path_does_not_lead_there(tmp
     assert verdict_of(venv.prefix, healed).findings == ()
 
 
-def test_n06_envdoctor_run_puts_the_venvs_programs_first(tmp_path: Path) -> None:
+def test_n06_a_check_from_another_shell_cannot_know_the_launch(tmp_path: Path) -> None:
     venv = _stack(tmp_path)
-    host = bare_host(tmp_path / "home", PATH=os.environ["PATH"])
-    profile = tmp_path / "profiles/small.toml"
-    profile.parent.mkdir()
-    (tmp_path / "lockfiles").mkdir()
-    profile.write_text(
+    for elsewhere in ({}, {"VIRTUAL_ENV": str(tmp_path / "other")}):
+        host = bare_host(tmp_path / "home", PATH="/nowhere", **elsewhere)
+        finding = next(item for item in verdict_of(venv.prefix, host).findings if item.code == "ED608")
+        assert (finding.severity, finding.evidence) == (
+            "note",
+            (
+                "no ninja on PATH: the first compilation at run time ends in FileNotFoundError: 'ninja'",
+                "the venv is not active in this shell: a job that is launched with another PATH may find it",
+            ),
+        )
+    facts = examine(venv.prefix, host).fingerprint
+    assert [item.severity for item in judge(facts, launching=True).findings if item.code == "ED608"] == ["warning"]
+
+
+def test_n06_the_gate_knows_the_launch(tmp_path: Path) -> None:
+    venv = _stack(tmp_path)
+    _profile(tmp_path)
+    (tmp_path / "lockfiles/small.txt").write_text(f"absent==1.0 --hash=sha256:{'0' * 64}\n")
+    libraries = "\n".join((str(ROOT), sysconfig.get_path("purelib")))
+    (venv.site_packages / "own.pth").write_text(f"{libraries}\n")
+    done = subprocess.run(
+        [venv.python, "-c", "from envdoctor import gate; gate.require('small')"],
+        cwd=tmp_path,
+        env={"HOME": str(tmp_path / "home"), "PATH": "/nowhere"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "warning[ED608]: flashinfer-python 0.6.4 starts ninja by name, " in done.stderr, done.stderr
+
+
+def _profile(root: Path) -> None:
+    (root / "profiles").mkdir()
+    (root / "lockfiles").mkdir()
+    (root / "profiles/small.toml").write_text(
         'schema = 1\nname = "small"\nsummary = "x"\n[python]\nversions = ["3.11"]\n'
         '[torch]\nversion = "2.9.0+cu128"\ncuda = "12.8"\n[lock]\nfile = "small.txt"\n'
     )
-    (tmp_path / "lockfiles/small.txt").write_text("")
+    (root / "lockfiles/small.txt").write_text("")
+
+
+def test_n06_envdoctor_run_puts_the_venvs_programs_first(tmp_path: Path) -> None:
+    venv = _stack(tmp_path)
+    host = bare_host(tmp_path / "home", PATH=os.environ["PATH"])
+    _profile(tmp_path)
     done = subprocess.run(
         [*COMMAND, "run", "-p", "small", "--venv", venv.prefix, *GATE_OFF, "--", "python", "-c", BUILD],
         cwd=tmp_path,
