@@ -30,9 +30,13 @@ def main() -> None:
     try:
         signal.signal(signal.SIGINT, _HANDLER)
         # Imported here, since most of a short command's time is its imports: Ctrl-C may come while they go on.
-        from envdoctor.cli.app import main as run_command_line  # noqa: PLC0415
+        from envdoctor.cli import direct  # noqa: PLC0415
 
-        code = run_command_line()
+        code = direct.check(sys.argv[1:])
+        if code is None:
+            from envdoctor.cli.app import main as run_command_line  # noqa: PLC0415
+
+            code = run_command_line()
         # Nothing is left to do, and taking those objects apart one by one is a tenth of a check's time.
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:

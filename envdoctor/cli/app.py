@@ -10,9 +10,9 @@ import typer
 import typer.main
 
 from envdoctor import __version__
+from envdoctor.cli.endings import say_crash, say_error, to_stderr
 from envdoctor.cli.plain_values import PlainCommand, PlainGroup
-from envdoctor.cli.shadowed import in_front_of_python, message
-from envdoctor.errors import EnvdoctorError, ProbeError, UsageError
+from envdoctor.errors import EnvdoctorError, UsageError
 from envdoctor.exitcodes import ExitCode
 
 # Command -> its module; the function has the command's name. Nothing here is imported before it is asked for.
@@ -71,7 +71,6 @@ _MEANT = {
     "status": "envdoctor check",
 }
 _WIDEST = 120
-_REPORT_IT = "this is a bug; report the lines above with the output of `envdoctor --version`"
 
 
 class LazyGroup(PlainGroup):
@@ -173,20 +172,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
     except EnvdoctorError as error:
-        return _say(error)
+        return say_error(error)
     except typer.TyperException as error:
-        return _say(_usage(error, given))
+        return say_error(_usage(error, given))
     except (KeyboardInterrupt, typer.Abort):
         outcome = ExitCode.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - Python would exit with 1, which says that something was found in the venv
-        if stranger := in_front_of_python():
-            return _say(ProbeError(*message(stranger, error)))
-        import traceback
-
-        traceback.print_exc()
-        return _say(ProbeError("envdoctor itself failed, so nothing can be told about the venv", _REPORT_IT))
+        return say_crash(error)
     if outcome == ExitCode.INTERRUPTED:  # typer returns this for Ctrl-C inside a command, and says nothing
-        _to_stderr("error: interrupted")
+        to_stderr("error: interrupted")
     return int(outcome or 0) if given else ExitCode.USAGE
 
 
@@ -209,12 +203,3 @@ def _sentence(message: str) -> str:
     # uv's manner: no capital, no full stop in a one-sentence message.
     text = message.strip().removesuffix(".")
     return text[:1].lower() + text[1:]
-
-
-def _say(error: EnvdoctorError) -> int:
-    _to_stderr(f"error: {error.message}" + (f"\n\nhint: {error.hint}" if error.hint else ""))
-    return error.exit_code
-
-
-def _to_stderr(text: str) -> None:
-    print(text, file=sys.stderr)  # noqa: T201 - the one place errors are printed

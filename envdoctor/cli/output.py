@@ -4,8 +4,8 @@ import os
 import sys
 
 from envdoctor.app.result import Result
-from envdoctor.cli.options import Color, Format
 from envdoctor.cli.terminal import style_for, write_result
+from envdoctor.cli.values import Color, Format
 from envdoctor.exitcodes import ExitCode
 from envdoctor.report.rendering import as_json, as_text
 

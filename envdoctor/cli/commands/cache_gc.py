@@ -19,8 +19,9 @@ from envdoctor.cache.quarantine import Quarantine
 from envdoctor.cache.status import damaged_entries
 from envdoctor.catalog.cache_kinds import NAMES
 from envdoctor.cli.cache_options import confirm
-from envdoctor.cli.options import DryRunOption, ProfileOption, VenvArgument, VenvOption, YesOption, one_venv
+from envdoctor.cli.options import DryRunOption, ProfileOption, VenvArgument, VenvOption, YesOption
 from envdoctor.cli.terminal import say, write_result
+from envdoctor.cli.values import one_venv
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.documents import profile_store
 from envdoctor.errors import UsageError

@@ -9,8 +9,9 @@ from envdoctor.cache.layout import files
 from envdoctor.cache.snapshot import Purpose
 from envdoctor.cache.store import label
 from envdoctor.cache.warm import Run, Warmed
-from envdoctor.cli.options import ProfileOption, VenvArgument, VenvOption, one_venv
+from envdoctor.cli.options import ProfileOption, VenvArgument, VenvOption
 from envdoctor.cli.terminal import say, write_result
+from envdoctor.cli.values import one_venv
 from envdoctor.cli.waiting import waiting
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import CacheError

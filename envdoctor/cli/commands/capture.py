@@ -6,8 +6,9 @@ import typer
 
 from envdoctor.app import capture as app
 from envdoctor.cli.dialog import Terminal
-from envdoctor.cli.options import IgnoreOption, VenvOption, WithGateOption, waivers
+from envdoctor.cli.options import IgnoreOption, VenvOption, WithGateOption
 from envdoctor.cli.output import finish
+from envdoctor.cli.values import waivers
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.wheels.pylock_text import Form
 

@@ -18,11 +18,9 @@ from envdoctor.cli.options import (
     VenvArgument,
     VenvOption,
     VerboseOption,
-    one_venv,
-    requirements,
-    waivers,
 )
 from envdoctor.cli.output import finish
+from envdoctor.cli.values import one_venv, requirements, waivers
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.model.finding import Severity
 

@@ -10,9 +10,9 @@ from envdoctor.cli.options import (
     QuietOption,
     VenvArgument,
     VenvOption,
-    one_venv,
 )
 from envdoctor.cli.output import finish
+from envdoctor.cli.values import one_venv
 from envdoctor.doctor.workspace import Workspace
 
 

@@ -1,8 +1,9 @@
 """`envdoctor history`: the venv in place and the ones that were kept, and the room they take."""
 
 from envdoctor.app import generations as app
-from envdoctor.cli.options import FormatOption, JsonOption, VenvArgument, VenvOption, one_venv
+from envdoctor.cli.options import FormatOption, JsonOption, VenvArgument, VenvOption
 from envdoctor.cli.output import finish
+from envdoctor.cli.values import one_venv
 from envdoctor.doctor.workspace import Workspace
 
 

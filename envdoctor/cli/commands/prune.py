@@ -6,16 +6,9 @@ import typer
 
 from envdoctor.app import generations as app
 from envdoctor.cli.dialog import Terminal
-from envdoctor.cli.options import (
-    DryRunOption,
-    FormatOption,
-    JsonOption,
-    VenvArgument,
-    VenvOption,
-    YesOption,
-    one_venv,
-)
+from envdoctor.cli.options import DryRunOption, FormatOption, JsonOption, VenvArgument, VenvOption, YesOption
 from envdoctor.cli.output import finish
+from envdoctor.cli.values import one_venv
 from envdoctor.doctor.workspace import Workspace
 
 

@@ -14,9 +14,9 @@ from envdoctor.cli.options import (
     VenvArgument,
     VenvOption,
     YesOption,
-    one_venv,
 )
 from envdoctor.cli.output import finish
+from envdoctor.cli.values import one_venv
 from envdoctor.doctor.workspace import Workspace
 
 

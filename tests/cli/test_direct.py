@@ -1,0 +1,115 @@
+"""`check` without typer: the same answer as the typer command for what is read so, and nothing else is read so."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from envdoctor.cli.direct import check
+from tests.factories.make_incident import Incident, make_incident
+from tests.factories.run_envdoctor import ROOT, environment, run_envdoctor
+
+# A variable of ours, whichever, leads past the direct way.
+TYPER = {"ENVDOCTOR_ANYTHING": "1"}
+
+
+@pytest.fixture(scope="module")
+def incident(tmp_path_factory: pytest.TempPathFactory) -> Incident:
+    return make_incident(tmp_path_factory.mktemp("incident"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("-q",),
+        ("--quiet", "-v"),
+        ("--verbose",),
+        ("--exit-zero",),
+        ("--json",),
+        ("-p", "cpu-smoke"),
+        ("--profile", "cpu-smoke", "-q"),
+        ("-p", "no-such-profile"),
+        ("-p", "no/such.toml"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("form", ["argument", "option", "no such venv", "nothing"])
+def test_both_ways_say_the_same(incident: Incident, tmp_path: Path, options: tuple[str, ...], form: str) -> None:
+    venv = str(incident.venv.prefix)
+    named = {"argument": (venv,), "option": ("--venv", venv), "no such venv": ("none",), "nothing": ()}[form]
+    direct = run_envdoctor("check", *named, *options, folder=tmp_path)
+    assert direct == run_envdoctor("check", *named, *options, folder=tmp_path, extra=TYPER)
+    assert "Traceback" not in direct.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("--help",),
+        ("checks",),
+        ("check", "--help"),
+        ("check", "-h"),
+        ("check", ""),
+        ("check", "a", "b"),
+        ("check", "a", "--venv", "b"),
+        ("check", "--venv"),
+        ("check", "--venv", ""),
+        ("check", "--venv=a"),
+        ("check", "-p"),
+        ("check", "-p", ""),
+        ("check", "-p", "--json"),
+        ("check", "-pname"),
+        ("check", "-p", "a", "-p", "b"),
+        ("check", "-qv"),
+        ("check", "--jso"),
+        ("check", "--", "a"),
+        ("check", "-"),
+        ("check", "--deep"),
+        ("check", "--require", "torch"),
+        ("check", "--format", "json"),
+        ("--version", "check"),
+    ],
+    ids=" ".join,
+)
+def test_anything_else_is_left_to_typer(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert check(arguments) is None
+
+
+@pytest.mark.parametrize("variable", ["ENVDOCTOR_PROFILE", "ENVDOCTOR_FAIL_ON", "_ENVDOCTOR_COMPLETE"])
+def test_a_variable_that_sets_an_option_is_left_to_typer(
+    variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(variable, "")
+    assert check(("check", "a")) is None
+
+
+@pytest.mark.parametrize("table", ['profile = "cpu-smoke"', "fail-on = 1", "broken"])
+def test_a_configured_project_is_left_to_typer(table: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(f"[tool.envdoctor]\n{table}\n")
+    monkeypatch.chdir(tmp_path)
+    assert check(("check", "a")) is None
+
+
+def test_typer_is_not_loaded(tmp_path: Path) -> None:
+    code = (
+        f"import os, sys; sys.path[0] = {str(ROOT)!r}; sys.argv = ['envdoctor', 'check', sys.prefix]\n"
+        "os._exit = lambda code: print(sorted({'typer', 'rich', 'pydantic'} & set(sys.modules)))\n"
+        "from envdoctor.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
