@@ -225,12 +225,12 @@ def test_a_bug_of_ours_is_not_a_finding(
     )
 
 
-def _run_behind(front: Path, folder: Path) -> Outcome:
+def _run_behind(front: Path, folder: Path, *options: str) -> Outcome:
     """Run `envdoctor check` by a Python whose own search path begins with `front`."""
     code = f"import sys; sys.path[0] = {str(ROOT)!r}; sys.path.insert(0, {str(front)!r})\n"
     code += "from envdoctor.__main__ import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", code, "check", folder],
+        [sys.executable, "-c", code, "check", folder, *options],
         cwd=folder,
         env=environment(folder),
         capture_output=True,
@@ -240,12 +240,12 @@ def _run_behind(front: Path, folder: Path) -> Outcome:
     return Outcome(code=done.returncode, out=filtered(done.stdout, folder), err=filtered(done.stderr, folder))
 
 
-def test_ctrl_c_while_it_is_still_importing_says_one_line(folder: Path) -> None:
-    (folder / "early").mkdir()
-    (folder / "early/typer.py").write_text(
-        "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n"
-    )
-    outcome = _run_behind(folder / "early", folder)
+@pytest.mark.parametrize(("name", "options"), [("json", ()), ("typer", ("--deep",))])
+def test_ctrl_c_while_it_is_still_importing_says_one_line(folder: Path, name: str, options: tuple[str, ...]) -> None:
+    early = folder / f"early-{name}"
+    early.mkdir()
+    (early / f"{name}.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n")
+    outcome = _run_behind(early, folder, *options)
     assert outcome == Outcome(code=130, out="", err="error: interrupted\n")
 
 
