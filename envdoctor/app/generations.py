@@ -14,12 +14,13 @@ from envdoctor.model.frozen import frozen
 from envdoctor.model.plan import User
 from envdoctor.model.wording import counted
 from envdoctor.stack.replaceable import refuse_no_venv
-from envdoctor.swap import generations, journal
+from envdoctor.swap import generations, journal, verdicts
 from envdoctor.swap.generations import Generation, PrunePlan, RolledBack
 from envdoctor.swap.in_use import users
 from envdoctor.swap.space import Space, Tree, scan, space
 from envdoctor.swap.store import Store
 from envdoctor.swap.transaction import recover_first
+from envdoctor.swap.verdicts import KeptVerdict
 
 
 @frozen
@@ -59,6 +60,8 @@ class Prune:
     status: Literal["planned", "pruned"]
     plan: PrunePlan
     keep: int
+    broken: bool
+    """Only those in which the checks found errors."""
 
 
 def history(workspace: Workspace) -> Result:
@@ -90,41 +93,67 @@ def rollback(workspace: Workspace, number: int | None, dialog: Dialog, *, dry_ru
         with dialog.listening(plain=True) as listen:
             recover_first(store, listen)
     wanted = generations.chosen(store, number)
+    number = int(wanted.name)
+    there = store.target.is_dir()
+    found = _examined(store, workspace.host) if there else None
     plan = Rollback(
         status="planned",
         target=str(store.target),
-        back=generations.describe(wanted, int(wanted.name)),
-        current=generations.describe(store.target, 0) if store.target.is_dir() else None,
+        back=generations.describe(wanted, number, verdicts.read(store).get(number)),
+        current=generations.describe(store.target, 0, found) if there else None,
         keep=str(store.next_generation()),
         users=users(store.target, workspace.host.proc),
     )
     if dry_run:
         return Result(command="rollback", data=plan)
     dialog.show(Result(command="rollback", data=plan))
-    if not yes and not dialog.agreed(f"Go back to generation {plan.back.number}?"):
+    if not yes and not dialog.agreed(f"Go back to generation {number}{_which_had(plan.back.verdict)}?"):
         dialog.note(f"{store.target} is as it was")
         return Result(command="rollback", data=None, exit_code=ExitCode.INTERRUPTED)
     with dialog.listening(plain=True) as listen:
-        done = generations.roll_back(store, plan.back.number, listen)
+        done = generations.roll_back(store, number, listen, found)
     return Result(command="rollback", data=replace(plan, status="rolled back", done=done))
 
 
+def _examined(store: Store, host: Host) -> KeptVerdict | None:
+    # Every check comes with it; a plan without one needs none.
+    from envdoctor.stack.examination import verdict_on  # noqa: PLC0415
+
+    return verdict_on(store.target, host)
+
+
+def _which_had(verdict: KeptVerdict | None) -> str:
+    return f", which had {counted(len(verdict.errors), 'error')}" if verdict and verdict.errors else ""
+
+
 def prune(
-    workspace: Workspace, keep: int, dialog: Dialog, *, with_unrecorded: bool, dry_run: bool, yes: bool
+    workspace: Workspace,
+    keep: int | None,
+    dialog: Dialog,
+    *,
+    broken: bool,
+    with_unrecorded: bool,
+    dry_run: bool,
+    yes: bool,
 ) -> Result:
-    """Remove all but the newest `keep` generations. Raises UsageError, RestoreError."""
-    if keep < 0:
+    """Remove all but the newest `keep` generations, or only the broken ones of them. Raises UsageError, RestoreError.
+
+    keep: None for none, which only `broken` may say.
+    """
+    if keep is None and broken:
+        keep = 0
+    if keep is None or keep < 0:
         raise UsageError(
             "--keep needs a number of backups to keep, 0 or more",
-            "`envdoctor prune --keep 1`; `envdoctor history` lists them",
+            "`envdoctor prune --keep 1`, or `--broken` for those that had errors; `envdoctor history` lists them",
         )
     store = Store.of(workspace.folder)
     if not dry_run:
         with dialog.listening(plain=True) as listen:
             recover_first(store, listen)
     hosts = _launch_hosts(workspace.host, dialog)
-    plan = generations.plan_prune(store, keep, hosts, with_unrecorded=with_unrecorded)
-    planned = Prune(status="planned", plan=plan, keep=keep)
+    plan = generations.plan_prune(store, keep, hosts, with_unrecorded=with_unrecorded, broken=broken)
+    planned = Prune(status="planned", plan=plan, keep=keep, broken=broken)
     if dry_run:
         return Result(command="prune", data=planned)
     dialog.show(Result(command="prune", data=planned))

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from envdoctor.doctor.examine import judge, take_fingerprint, take_reading
+from envdoctor.errors import EnvdoctorError
 from envdoctor.facts.context import Options, Reading
 from envdoctor.facts.host import Host
 from envdoctor.facts.target import Target, resolve
@@ -15,6 +16,7 @@ from envdoctor.model.profile import Profile
 from envdoctor.probes.loading.comparison import compare_with
 from envdoctor.probes.registry import chosen
 from envdoctor.standards.lock import Lock
+from envdoctor.swap.verdicts import KeptError, KeptVerdict
 
 # Findings about the venv itself (ED1xx interpreter to ED4xx distributions). A cold cache, a missing GPU, a drifted
 # source file are the machine's and the project's: a new venv neither causes nor fixes them.
@@ -29,6 +31,25 @@ def facts_of(venv: Path, host: Host, final: Path | None = None) -> Fingerprint:
     final: the path that a copy will be renamed to; its scripts and .pth files already name that one.
     """
     return take_fingerprint(_target(venv, final), _without_shell(host), Options(ask_nvml=False))
+
+
+def verdict_on(venv: Path, host: Host) -> KeptVerdict | None:
+    """Return what the checks say of a venv by itself, for the record; None where it cannot be read as one."""
+    try:
+        return verdict_of(facts_of(venv, host))
+    except EnvdoctorError:
+        return None  # what is put away need not be whole
+
+
+def verdict_of(facts: Fingerprint) -> KeptVerdict:
+    """Return the errors of those facts that are the venv's own, without a profile: another stack is no error."""
+    verdict = judge(facts)
+    errors = (item for item in verdict.findings if item.severity == "error" and item.code.startswith(OF_THE_VENV))
+    untold = {item.code for item in verdict.skipped if item.matters and item.code.startswith(OF_THE_VENV)}
+    return KeptVerdict(
+        errors=tuple(KeptError(code=item.code, title=item.title) for item in errors),
+        could_not_tell=tuple(sorted(untold)),
+    )
 
 
 def read_deep(venv: Path, host: Host, listen: Listener) -> tuple[Reading, Fingerprint]:

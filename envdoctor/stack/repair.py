@@ -13,7 +13,6 @@ from envdoctor import __version__
 from envdoctor.analysis.context import Case
 from envdoctor.analysis.damage import site_relative
 from envdoctor.analysis.duplicates import duplicates
-from envdoctor.analysis.file_conflicts import contests
 from envdoctor.analysis.remedies import same_build
 from envdoctor.doctor.examine import written_down
 from envdoctor.documents.profile_store import ProfileRef
@@ -22,7 +21,6 @@ from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.finding import Finding
-from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.model.frozen import frozen
 from envdoctor.model.plan import Interpreter, PlannedPackage
 from envdoctor.model.profile import Profile
@@ -30,11 +28,11 @@ from envdoctor.model.wording import counted
 from envdoctor.probes.venv.interpreter import Interpreter as InstalledInterpreter
 from envdoctor.stack import interpreters
 from envdoctor.stack.build import install
-from envdoctor.stack.examination import added, blocking_findings, line, read_deep, reading_of_copy
+from envdoctor.stack.examination import added, blocking_findings, line, read_deep, reading_of_copy, verdict_of
 from envdoctor.stack.folders_in_the_way import folders_in_the_way
 from envdoctor.stack.plan import same
 from envdoctor.stack.record_audit import Proven, RecordAudit, audit
-from envdoctor.stack.repair_plan import Changes, Conflict, Reinstall, RepairPlan, plan_changes
+from envdoctor.stack.repair_plan import Changes, Reinstall, RepairPlan, conflicts, plan_changes
 from envdoctor.stack.replaceable import refuse_no_venv
 from envdoctor.stack.verify import Discrepancy, Verified, equal, refuse
 from envdoctor.standards.lock import Lock, LockedPackage
@@ -45,6 +43,7 @@ from envdoctor.swap.permissions import carry_over
 from envdoctor.swap.store import Store
 from envdoctor.swap.swap import sync_file_system
 from envdoctor.swap.transaction import Copying, Exchanged, exchange
+from envdoctor.swap.verdicts import KeptVerdict
 from envdoctor.wheels import index_config, pip_config, wheel_origins
 from envdoctor.wheels import uv as uv_tool
 from envdoctor.wheels.index_config import Sources
@@ -97,6 +96,8 @@ class Prepared:
     """Errors that the checks find in the venv as it is."""
     verified: Verified
     """The venv as it is."""
+    verdict: KeptVerdict
+    """What the checks find in it without a profile, for the record of the backup."""
 
 
 @frozen
@@ -121,14 +122,15 @@ def prepare(request: Request, host: Host, listen: Listener) -> Prepared:
     interpreter = _interpreter(request, store.target, reading, host)
     pins = request.lock.select(interpreter.markers) if request.lock else {}
     read = audit(reading)
-    twice = duplicates(Case(facts=facts, profile=request.profile, lock=request.lock))
+    case = Case(facts=facts, profile=request.profile, lock=request.lock)
+    twice = duplicates(case)
     present = {**read.packages, **twice}
     pip = pip_config.read(host.environ, host.home, venv=store.target)
     pip = with_wheelhouses(pip, chosen((), request.file, host.cwd) if request.file else ())
     configured = index_config.configured(uv, pip, host.home, interpreter.path)
     found = read.graph
     before = blocking_findings(facts, request.profile, request.lock)
-    changes = plan_changes(found, _conflicts(request, facts), present, pins, _in_doubt(read, twice))
+    changes = plan_changes(found, conflicts(case), present, pins, _in_doubt(read, twice))
     packages = _located(request, uv, changes, pins, interpreter, configured)
     expected = {name: item.version for name, item in present.items()}
     expected = {name: version for name, version in expected.items() if name not in {r.name for r in changes.removals}}
@@ -161,6 +163,7 @@ def prepare(request: Request, host: Host, listen: Listener) -> Prepared:
         ),
         before=before,
         verified=_counts(read),
+        verdict=verdict_of(facts),
     )
 
 
@@ -172,8 +175,14 @@ def _in_doubt(read: RecordAudit, twice: Collection[str]) -> dict[str, str]:
 
 def carry_out(prepared: Prepared, listen: Listener) -> Exchanged[Repaired]:
     """Copy, repair, verify, examine, swap. On a failure or interrupt the copy is removed and the venv is as it was."""
-    profile = prepared.plan.profile
-    return exchange(prepared.store, "repair", profile, lambda copying: _make_copy(prepared, copying, listen), listen)
+    return exchange(
+        prepared.store,
+        "repair",
+        prepared.plan.profile,
+        lambda copying: _make_copy(prepared, copying, listen),
+        listen,
+        verdict=lambda: prepared.verdict,
+    )
 
 
 def _make_copy(prepared: Prepared, copying: Copying, listen: Listener) -> Repaired:
@@ -265,24 +274,6 @@ def _interpreter(request: Request, target: Path, reading: Reading, host: Host) -
             f"envdoctor restore --profile {request.profile_asked} --venv {shlex.quote(str(target))}",
         )
     return interpreters.choose(interpreters.Wanted(versions=(version,), patient=target), host.environ, host.home)
-
-
-def _conflicts(request: Request, facts: Fingerprint) -> list[Conflict]:
-    case = Case(facts=facts, profile=request.profile, lock=request.lock)
-    return [
-        Conflict(
-            owners=tuple(name for name, _ in contest.owners),
-            wanted=contest.wanted,
-            told_by=contest.told_by,
-            path=site_relative(contest.paths[0].path),
-            # Of a module that only one of them can install, that the others are required is metadata's word alone.
-            kept=frozenset() if contest.module else frozenset(name for name, _ in contest.required),
-            overwritten=bool(contest.foreign),
-        )
-        for contest in contests(case)
-        # A stray file that no code of its owners imports does no harm.
-        if not contest.unused
-    ]
 
 
 def _located(

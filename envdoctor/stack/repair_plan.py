@@ -5,6 +5,9 @@ from collections.abc import Set as AbstractSet
 
 from packaging.version import Version
 
+from envdoctor.analysis.context import Case
+from envdoctor.analysis.damage import site_relative
+from envdoctor.analysis.file_conflicts import contests
 from envdoctor.errors import RestoreError
 from envdoctor.model.frozen import frozen
 from envdoctor.model.plan import PlannedPackage, User
@@ -86,6 +89,24 @@ class RepairPlan:
     users: tuple[User, ...]
     keep: str
     """Where the venv as it is now will be kept."""
+
+
+def conflicts(case: Case) -> list[Conflict]:
+    """Return the paths that several distributions own with different contents, for the plan."""
+    return [
+        Conflict(
+            owners=tuple(name for name, _ in contest.owners),
+            wanted=contest.wanted,
+            told_by=contest.told_by,
+            path=site_relative(contest.paths[0].path),
+            # Of a module that only one of them can install, that the others are required is metadata's word alone.
+            kept=frozenset() if contest.module else frozenset(name for name, _ in contest.required),
+            overwritten=bool(contest.foreign),
+        )
+        for contest in contests(case)
+        # A stray file that no code of its owners imports does no harm.
+        if not contest.unused
+    ]
 
 
 def plan_changes(

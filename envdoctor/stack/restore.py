@@ -31,6 +31,7 @@ from envdoctor.swap.permissions import carry_over
 from envdoctor.swap.store import STORE, Store
 from envdoctor.swap.swap import sync_file_system
 from envdoctor.swap.transaction import Copying, exchange
+from envdoctor.swap.verdicts import KeptVerdict
 from envdoctor.wheels import constraints, index_config, pip_config, wheel_origins
 from envdoctor.wheels import uv as uv_tool
 from envdoctor.wheels.index_config import Sources
@@ -176,17 +177,18 @@ def carry_out(prepared: Prepared, listen: Listener) -> Restored:
             first.hint,
         )
     using = plan.users
+    old: KeptVerdict | None = None
     _refuse_in_use(prepared, using)
 
     def make(copying: Copying) -> Verified:
-        nonlocal using
-        verified = _make_copy(prepared, copying, listen)
+        nonlocal using, old
+        verified, old = _make_copy(prepared, copying, listen)
         # The build took its time: who uses the venv now?
         using = users(store.target, prepared.host.proc)
         _refuse_in_use(prepared, using)
         return verified
 
-    done = exchange(store, "restore", plan.profile, make, listen)
+    done = exchange(store, "restore", plan.profile, make, listen, verdict=lambda: old)
     return Restored(
         target=store.target,
         kept=done.kept,
@@ -207,17 +209,18 @@ def _refuse_in_use(prepared: Prepared, using: tuple[User, ...]) -> None:
         )
 
 
-def _make_copy(prepared: Prepared, copying: Copying, listen: Listener) -> Verified:
+def _make_copy(prepared: Prepared, copying: Copying, listen: Listener) -> tuple[Verified, KeptVerdict | None]:
     host, folder, clock = prepared.host, copying.folder, copying.clock
     uv = uv_tool.locate(host.environ, host.cwd, keep_open=(copying.descriptor,))
     build(prepared.plan, prepared.locked, prepared.sources, uv, folder, listen)
     if prepared.plan.exists:
         carry_over(prepared.store.target, folder)
     clock.lap("build")
-    with ThreadPoolExecutor(2) as beside:
+    with ThreadPoolExecutor(3) as beside:
         # Hashing leaves the interpreter free: the checks, and the writing out that the swap needs, go on beside it.
         writing = beside.submit(sync_file_system, folder)
         examining = beside.submit(failed_checks, prepared, folder)
+        old = beside.submit(_verdict_on_old, prepared)
         verified = verify_new(prepared, folder, prepared.locked, listen)
         refuse(verified, "the new venv")
         clock.lap("verify")
@@ -227,7 +230,13 @@ def _make_copy(prepared: Prepared, copying: Copying, listen: Listener) -> Verifi
     clock.lap("check")
     _sign(prepared, folder)
     clock.lap("sync")
-    return verified
+    return verified, old.result()
+
+
+def _verdict_on_old(prepared: Prepared) -> KeptVerdict | None:
+    from envdoctor.stack.examination import verdict_on  # noqa: PLC0415 - as below
+
+    return verdict_on(prepared.store.target, prepared.host) if prepared.plan.exists else None
 
 
 def verify_new(prepared: Prepared, folder: Path, locked: Mapping[str, LockedPackage], listen: Listener) -> Verified:

@@ -11,13 +11,14 @@ from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.caches.compile_caches import locate
 from envdoctor.probes.venv.own_packages import read_venv
-from envdoctor.swap import durable, journal
+from envdoctor.swap import durable, journal, verdicts
 from envdoctor.swap.journal import Entry
 from envdoctor.swap.space import Space, Tree, scan, space
 from envdoctor.swap.store import PRUNED, Store, remove_tree
 from envdoctor.swap.swap import put_in_place, uninterrupted
 from envdoctor.swap.transaction import Clock, opened, system_errors
 from envdoctor.swap.unmanaged_files import CACHE_FOLDERS, unrecorded
+from envdoctor.swap.verdicts import KeptVerdict
 
 _SHOWN = 4
 NOTE = "envdoctor-restore.json"
@@ -43,6 +44,8 @@ class Generation:
     """When it was moved to where it is, UTC: its folder's change time."""
     inode: int
     """Of its folder: a number may come back, an agreed removal means this folder."""
+    verdict: KeptVerdict | None = None
+    """Of a kept one: what the checks found in it when it was put away; None when that is not known."""
 
 
 @frozen
@@ -88,8 +91,8 @@ class PrunePlan:
     spared: tuple[Spared, ...]
 
 
-def describe(venv: Path, number: int) -> Generation:
-    """Return what a venv is, from its files alone."""
+def describe(venv: Path, number: int, verdict: KeptVerdict | None = None) -> Generation:
+    """Return what a venv is, from its files alone; `verdict` is what is known of it."""
     note = _note(venv)
     found = read_venv(venv)
     status = venv.lstat()
@@ -104,6 +107,7 @@ def describe(venv: Path, number: int) -> Generation:
         made_at=note.get("restored_at", ""),
         kept_at=changed if number else "",
         inode=status.st_ino,
+        verdict=verdict,
     )
 
 
@@ -117,7 +121,8 @@ def _note(venv: Path) -> dict[str, str]:
 
 def listed(store: Store) -> tuple[Generation, ...]:
     """Return the kept generations, newest first."""
-    return tuple(describe(store.generation(number), number) for number in reversed(store.numbers()))
+    known = verdicts.read(store)
+    return tuple(describe(store.generation(number), number, known.get(number)) for number in reversed(store.numbers()))
 
 
 def chosen(store: Store, number: int | None) -> Path:
@@ -143,8 +148,8 @@ def _interpreter(venv: Path) -> str:
     return str(link.readlink()) if link.is_symlink() else str(link)
 
 
-def roll_back(store: Store, number: int | None, listen: Listener) -> RolledBack:
-    """Exchange the venv with a kept one in one step; the venv before it becomes the newest generation.
+def roll_back(store: Store, number: int | None, listen: Listener, verdict: KeptVerdict | None = None) -> RolledBack:
+    """Exchange the venv with a kept one in one step; the venv before it, with its verdict, becomes the newest.
 
     Raises UsageError for a number that is not kept, and RestoreError, everything as it was, when it cannot be done.
     """
@@ -163,6 +168,7 @@ def roll_back(store: Store, number: int | None, listen: Listener) -> RolledBack:
         try:
             with uninterrupted():
                 kept = put_in_place(store, entry)
+                verdicts.write(store, kept, verdict)
         except (OSError, RestoreError):
             journal.recover(store)
             raise
@@ -176,17 +182,21 @@ def roll_back(store: Store, number: int | None, listen: Listener) -> RolledBack:
         )
 
 
-def plan_prune(store: Store, keep: int, hosts: Sequence[Host], *, with_unrecorded: bool = False) -> PrunePlan:
+def plan_prune(
+    store: Store, keep: int, hosts: Sequence[Host], *, with_unrecorded: bool = False, broken: bool = False
+) -> PrunePlan:
     """Return what `prune --keep` would remove: all but the newest `keep`, and none that holds a compile cache.
 
-    Nor one that holds a person's files, unless `with_unrecorded` says that they may go.
+    Nor one that holds a person's files, unless `with_unrecorded` says that they may go. With `broken` only those go in
+    which the checks found errors when they were put away.
 
     `hosts` is the machine as each launch sees it: its variables say where caches lie.
     """
     found = listed(store)
     going: list[Generation] = []
     spared: list[Spared] = []
-    for generation in found[keep:]:
+    asked = [item for item in found[keep:] if not broken or (item.verdict and item.verdict.errors)]
+    for generation in asked:
         path = Path(generation.path)
         if cache := next(filter(None, (compile_cache_in(path, store.target, host) for host in hosts)), ""):
             spared.append(Spared(generation=generation, compile_cache=cache))
@@ -196,7 +206,7 @@ def plan_prune(store: Store, keep: int, hosts: Sequence[Host], *, with_unrecorde
             going.append(generation)
     return PrunePlan(
         removed=tuple(reversed(going)),
-        kept=found[:keep],
+        kept=tuple(item for item in found if item not in asked),
         space=space(scan(Path(generation.path)) for generation in going),
         spared=tuple(spared),
     )
@@ -244,6 +254,7 @@ def prune(
                 aside = store.builds / f"{PRUNED}{generation.number}"
                 durable.move(path, aside)
                 remove_tree(aside)
+        verdicts.write(store)
         return held.recovered
 
 

@@ -97,6 +97,11 @@ class Store:
         """The transaction under way; absent when there is none."""
         return self.root / "journal.json"
 
+    @property
+    def verdicts(self) -> Path:
+        """What the checks found in each kept venv."""
+        return self.root / "verdicts.json"
+
     def numbers(self) -> list[int]:
         """Return the numbers of the kept generations, ascending."""
         if not self.generations.is_dir():

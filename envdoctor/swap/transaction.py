@@ -15,10 +15,11 @@ from typing import Generic, TypeVar
 from envdoctor.errors import RestoreError
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
-from envdoctor.swap import journal
+from envdoctor.swap import journal, verdicts
 from envdoctor.swap.journal import Command, Entry
 from envdoctor.swap.store import Store, locked, remove_tree
 from envdoctor.swap.swap import put_in_place, uninterrupted
+from envdoctor.swap.verdicts import KeptVerdict
 
 T = TypeVar("T")
 
@@ -95,10 +96,17 @@ def recover_first(store: Store, listen: Listener) -> tuple[str, ...]:
 
 
 def exchange(
-    store: Store, command: Command, profile: str, make: Callable[[Copying], T], listen: Listener
+    store: Store,
+    command: Command,
+    profile: str,
+    make: Callable[[Copying], T],
+    listen: Listener,
+    *,
+    verdict: Callable[[], KeptVerdict | None],
 ) -> Exchanged[T]:
     """Let `make` build and prove a copy, then swap it in. On any failure the copy is removed and the venv is as it was.
 
+    `verdict`, asked after `make`, is what the checks found in the old venv.
     What `make` leaves must be written out (syncfs, fsync): after a power cut it is as whole as the swap that follows.
     Raises RestoreError, and whatever `make` raises.
     """
@@ -118,9 +126,11 @@ def exchange(
                 store.builds.mkdir(exist_ok=True)
                 journal.write(store, entry)
                 made = make(Copying(folder=folder, descriptor=held.descriptor, clock=clock))
+                found = verdict()
                 listen(Event(phase="swap", text="swapping the new venv in"))
                 with uninterrupted():
                     kept = put_in_place(store, entry)
+                    verdicts.write(store, kept, found)
                 clock.lap("swap")
             except BaseException:
                 _undo(store, folder)

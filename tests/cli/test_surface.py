@@ -63,6 +63,7 @@ SURFACE = {
         "VENV",
         "--venv",
         "--keep",
+        "--broken",
         "--with-unrecorded",
         "--dry-run",
         "--yes/-y",

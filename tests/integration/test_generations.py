@@ -39,7 +39,8 @@ def test_history_names_what_is_in_place_and_what_is_kept(stack: Stack) -> None:
     assert (answer.code, answer.err) == (0, "")
     assert _plain(answer.out) == (
         "  now   small, CPython VERSION, torch 2.13.0+cpu, 3 packages   FOLDER/venv\n"
-        "  1     not made by envdoctor, CPython VERSION, no torch, 1 package   kept TIME   SIZE, SIZE its own\n"
+        "  1     not made by envdoctor, CPython VERSION, no torch, 1 package, no errors found   kept TIME   "
+        "SIZE, SIZE its own\n"
         "\n"
         "all kept ones take SIZE, hardlinks counted once; removing them all frees SIZE, the rest is shared with the "
         "venv, uv's cache or other venvs\n"
@@ -68,9 +69,10 @@ def test_a_rollback_and_another_are_where_one_began(stack: Stack) -> None:
         "to go back: envdoctor rollback --venv FOLDER/venv\n"
     )
     assert _plain(answer.err) == (
-        "generation 1 comes back to FOLDER/venv: not made by envdoctor, CPython VERSION, no torch, 1 package\n"
+        "generation 1 comes back to FOLDER/venv: not made by envdoctor, CPython VERSION, no torch, 1 package, "
+        "no errors found\n"
         "what is there now is kept at FOLDER/.envdoctor/venv/generations/0002: small, CPython VERSION, "
-        "torch 2.13.0+cpu, 3 packages\n"
+        "torch 2.13.0+cpu, 3 packages, no errors found\n"
         "exchanging the venv with generation 1\n"
     )
     assert (tree_state(stack.venv), tree_state(_kept(stack, 2))) == (old, new)
@@ -115,7 +117,7 @@ def test_a_deleted_venv_comes_back(stack: Stack) -> None:
             ("prune", "--venv", "venv"),
             2,
             "--keep needs a number of backups to keep, 0 or more",
-            "`envdoctor prune --keep 1`; `envdoctor history` lists them",
+            "`envdoctor prune --keep 1`, or `--broken` for those that had errors; `envdoctor history` lists them",
         ),
     ],
     ids=["no such number", "none kept", "nobody there", "keep what"],
@@ -123,11 +125,18 @@ def test_a_deleted_venv_comes_back(stack: Stack) -> None:
 def test_what_cannot_be_done_is_said(
     stack: Stack, arguments: tuple[str, ...], code: int, message: str, hint: str
 ) -> None:
-    before = tree_state(stack.folder)
+    before = _but_what_is_remembered(stack)
     answer = stack.run(*arguments)
     assert (answer.code, answer.out) == (code, "")
     assert ("\n" + answer.err).endswith(f"\nerror: {message}\n\nhint: {hint}\n")
-    assert tree_state(stack.folder) == before
+    assert _but_what_is_remembered(stack) == before
+
+
+def _but_what_is_remembered(stack: Stack) -> dict[str, str]:
+    # The plan of a rollback examines the venv, which keeps what it found for the next check.
+    return {
+        path: told for path, told in tree_state(stack.folder).items() if not path.startswith("home/.cache/envdoctor/")
+    }
 
 
 def test_a_generation_whose_interpreter_is_gone_is_refused(stack: Stack) -> None:
@@ -152,9 +161,9 @@ def test_prune_takes_the_oldest_and_nothing_else(stack: Stack) -> None:
     shown = stack.run("prune", "--venv", "venv", "--keep", "1", "--dry-run")
     assert [path.name for path in sorted(_kept(stack, 1).parent.iterdir())] == ["0001", "0002", "0003"]
     assert _plain(shown.out) == (
-        "  - 1    not made by envdoctor, CPython VERSION, no torch, 1 package   kept TIME\n"
-        "  - 2    small, CPython VERSION, torch 2.13.0+cpu, 3 packages   kept TIME\n"
-        "    3    small, CPython VERSION, torch 2.13.0+cpu, 3 packages   stays\n"
+        "  - 1    not made by envdoctor, CPython VERSION, no torch, 1 package, no errors found   kept TIME\n"
+        "  - 2    small, CPython VERSION, torch 2.13.0+cpu, 3 packages, no errors found   kept TIME\n"
+        "    3    small, CPython VERSION, torch 2.13.0+cpu, 3 packages, no errors found   stays\n"
         "removing 2 generations frees SIZE; SIZE more is shared with the venv, uv's cache or other venvs and stays\n"
     )
     answer = stack.run("prune", "--venv", "venv", "--keep", "1", "-y")
@@ -167,13 +176,68 @@ def test_prune_takes_the_oldest_and_nothing_else(stack: Stack) -> None:
     assert (again.code, again.out) == (0, "nothing to remove\n")
 
 
+def _lose_torchs_code(stack: Stack) -> str:
+    """Remove a file of torch; return what the checks say of that, without a profile, as history shows it."""
+    next(stack.venv.glob("lib/python*/site-packages/torch/version.py")).unlink()
+    found = json.loads(stack.run("check", "venv", "--json").out)["findings"]
+    ((code, title),) = {(item["code"], item["title"]) for item in found if item["severity"] == "error"}
+    return f"1 error: {code} {title}"
+
+
+@pytest.mark.parametrize("command", ["restore", "repair", "rollback"])
+def test_a_backup_that_was_broken_is_told_from_a_good_one(stack: Stack, command: str) -> None:
+    said = _lose_torchs_code(stack)
+    names = {"restore": ("-p", "small"), "repair": ("-p", "small"), "rollback": ()}
+    assert stack.run(command, *names[command], "--venv", "venv", "-y").code == 0
+    number = max(int(path.name) for path in _kept(stack, 1).parent.iterdir())
+    listed = _plain(stack.run("history", "--venv", "venv").out).splitlines()
+    assert listed[1] == (
+        f"  {number:<5} small, CPython VERSION, torch 2.13.0+cpu, 3 packages, {said}   kept TIME   SIZE, SIZE its own"
+    )
+    answer = stack.run("rollback", str(number), "--venv", "venv", "--dry-run")
+    assert _plain(answer.out).splitlines()[0] == (
+        f"generation {number} comes back to FOLDER/venv: small, CPython VERSION, torch 2.13.0+cpu, 3 packages, {said}"
+    )
+    told = json.loads(stack.run("rollback", str(number), "--venv", "venv", "--dry-run", "--json").out)
+    code, _, title = said.removeprefix("1 error: ").partition(" ")
+    assert told["generation"]["verdict"] == {"errors": [{"code": code, "title": title}], "could_not_tell": []}
+
+
+def test_prune_of_the_broken_ones_takes_no_other(stack: Stack) -> None:
+    none = stack.run("prune", "--venv", "venv", "--broken", "-y")
+    assert (none.code, none.out) == (0, "nothing to remove\n")
+    assert none.err.endswith("nothing to remove: no backup is known to have had errors\n")
+    said = _lose_torchs_code(stack)
+    assert stack.restore().code == 0
+    answer = stack.run("prune", "--venv", "venv", "--broken", "-y")
+    assert (answer.code, _plain(answer.out)) == (0, "1 generation removed, SIZE freed\n")
+    assert _plain(answer.err) == (
+        f"  - 2    small, CPython VERSION, torch 2.13.0+cpu, 3 packages, {said}   kept TIME\n"
+        "    1    not made by envdoctor, CPython VERSION, no torch, 1 package, no errors found   stays\n"
+        "removing 1 generation frees SIZE; SIZE more is shared with the venv, uv's cache or other venvs and stays\n"
+        "removing generation 2\n"
+    )
+    # The number comes back; what was said of the venv that is gone does not.
+    assert stack.restore("--force").code == 0
+    assert "3 packages, no errors found   kept" in stack.run("history", "--venv", "venv").out
+
+
+def test_a_backup_without_a_record_is_not_called_good(stack: Stack) -> None:
+    record = stack.store / "verdicts.json"
+    for text in ("half a reco", '{"1": {"inode": 1, "verdict": {"errors": [], "could_not_tell": []}}}'):
+        record.write_text(text)
+        assert "no torch, 1 package   kept" in stack.run("history", "--venv", "venv").out
+    assert json.loads(stack.run("history", "--venv", "venv", "--json").out)["generations"][0]["verdict"] is None
+
+
 def test_the_room_it_frees_is_the_room_that_was_freed(stack: Stack) -> None:
     assert stack.restore("--force").code == 0  # its files are uv's cache's, hardlinked
     told = json.loads(stack.run("history", "--venv", "venv", "--json").out)
     # Folders shrink and grow by whole blocks as entries come and go: only files are compared.
     kept = [path for top in _kept(stack, 1).parent.iterdir() for path in top.rglob("*")]
     folders = sum(path.lstat().st_blocks * 512 for path in kept if path.is_dir() and not path.is_symlink())
-    before = _file_bytes(stack.folder)
+    # What was found in them goes with them.
+    before = _file_bytes(stack.folder) - (stack.store / "verdicts.json").lstat().st_blocks * 512
     plan = json.loads(stack.run("prune", "--venv", "venv", "--keep", "0", "-y", "--json").out)
     assert plan["space"] == told["space"]
     assert plan["space"]["bytes"] == plan["space"]["frees"] + plan["space"]["shared"]

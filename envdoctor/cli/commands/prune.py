@@ -16,11 +16,15 @@ def prune(
     venv: VenvArgument = "",
     venv_option: VenvOption = "",
     keep: Annotated[
-        int,
+        int | None,
         typer.Option(
-            "--keep", metavar="K", help="How many of the newest generations stay; required.", show_default=False
+            "--keep", metavar="K", help="How many of the newest stay; required without --broken.", show_default=False
         ),
-    ] = -1,
+    ] = None,
+    broken: Annotated[
+        bool,
+        typer.Option("--broken", help="Remove only backups in which the checks found errors when they were put away."),
+    ] = False,
     with_unrecorded: Annotated[
         bool,
         typer.Option(
@@ -38,5 +42,7 @@ def prune(
     Exit codes: 0 done or nothing to do, 2 bad input, 4 failed, 130 declined or interrupted.
     """
     workspace = Workspace.open(one_venv(venv, venv_option))
-    done = app.prune(workspace, keep, Terminal(), with_unrecorded=with_unrecorded, dry_run=dry_run, yes=yes)
+    done = app.prune(
+        workspace, keep, Terminal(), broken=broken, with_unrecorded=with_unrecorded, dry_run=dry_run, yes=yes
+    )
     return finish(done, output_format, json=json)

@@ -6,14 +6,13 @@ from envdoctor.app.generations import Prune
 from envdoctor.model.wording import counted, size
 from envdoctor.report.generation_text import line, plain
 from envdoctor.report.style import Style
-from envdoctor.swap.generations import PrunePlan
 
 
 def text(data: Prune, style: Style) -> str:
     """Return the plan, or what was removed."""
     del style
     if data.status == "planned":
-        return _planned(data.plan, data.keep)
+        return _planned(data)
     if not data.plan.removed:
         return "nothing to remove\n"
     return f"{counted(len(data.plan.removed), 'generation')} removed, {size(data.plan.space.frees)} freed\n"
@@ -40,7 +39,8 @@ def document(data: Prune) -> dict[str, Any]:
     }
 
 
-def _planned(plan: PrunePlan, keep: int) -> str:
+def _planned(data: Prune) -> str:
+    plan = data.plan
     lines = [f"  - {item.number:<4} {line(item)}   kept {item.kept_at}" for item in plan.removed]
     lines += [f"    {item.number:<4} {line(item)}   stays" for item in reversed(plan.kept)]
     lines += [
@@ -50,7 +50,8 @@ def _planned(plan: PrunePlan, keep: int) -> str:
     if any(item.unrecorded for item in plan.spared):
         lines.append("move those files to where they belong, or add --with-unrecorded to remove them too")
     if not plan.removed:
-        lines.append("nothing to remove" + ("" if plan.spared else f": no more than {keep} kept"))
+        why = "no backup is known to have had errors" if data.broken else f"no more than {data.keep} kept"
+        lines.append("nothing to remove" + ("" if plan.spared else f": {why}"))
         return "\n".join(lines) + "\n"
     lines.append(
         f"removing {counted(len(plan.removed), 'generation')} frees {size(plan.space.frees)}; "
