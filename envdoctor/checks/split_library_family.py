@@ -2,7 +2,8 @@
 
 What it finds:
     Libraries that come in parts which open each other by name (cuDNN's sub-libraries, cuBLAS and cuBLASLt, NVRTC and
-    its builtins), where one part comes from a wheel and another from the system or from LD_LIBRARY_PATH.
+    its builtins), where one part comes from a wheel and another from the system or from LD_LIBRARY_PATH. It is an error
+    where the parts compare versions, a note for a plug-in that torch works without (cuFile's for RDMA).
 
 Why it matters:
     The parts check each other's version at their first use: the import is fine, and the first convolution ends with
@@ -29,6 +30,8 @@ from envdoctor.probes.loading.libraries import Libraries, Provider
 CODE = "ED308"
 NAME = "split-library-family"
 AREA = "Shared libraries"
+# cuFile opens its RDMA plug-in only for GPUDirect Storage: torch computes with any of it (seen on an H200).
+_PLUG_INS = {"cufile"}
 
 
 def run(case: Case) -> Iterator[Finding]:
@@ -57,7 +60,7 @@ def _finding(case: Case, family: str, inside: Provider, outside: list[Provider])
     return Finding(
         code=CODE,
         name=NAME,
-        severity="error",
+        severity="note" if family in _PLUG_INS else "error",
         confidence="high",
         title=f"{part.soname} is taken from {folder}, the rest of {family} from {inside.owner} {inside.owner_version}",
         subject=part.soname,
@@ -68,12 +71,12 @@ def _finding(case: Case, family: str, inside: Provider, outside: list[Provider])
             ),
             f"{site_relative(inside.path)} is {inside.owner}'s, found via {inside.found_via}",
         ),
-        remediation=_remedy(case, part, folder, inside),
+        remediation=_remedy(case, part, inside),
         symptom_of=(f"path-variable:{part.found_via}", f"soname:{part.soname}"),
     )
 
 
-def _remedy(case: Case, part: Provider, folder: str, inside: Provider) -> Remediation:
+def _remedy(case: Case, part: Provider, inside: Provider) -> Remediation:
     rest = f"A newer {inside.owner} may bring the part itself, where torch's own pin allows one"
     if part.found_via == VARIABLE:
         return Remediation(
@@ -82,6 +85,6 @@ def _remedy(case: Case, part: Provider, folder: str, inside: Provider) -> Remedi
             safe=True,
         )
     return Remediation(
-        text=f"Remove the system's copy from {folder}, or hide it from the loader: what the wheel does not bring is "
-        f"then left unused. {rest}. Reinstalling the wheel changes nothing",
+        text=f"Remove the system package that brings {part.path}, if nothing else needs it: what the wheel does not "
+        f"bring is then left unused. {rest}. Reinstalling the wheel changes nothing",
     )

@@ -218,10 +218,17 @@ def test_finds_ed308_a_part_from_the_system() -> None:
     (finding,) = split_library_family.run(facts.case(libraries))
     assert finding.title == f"{name} is taken from /usr/lib, the rest of cudnn from nvidia-cudnn-cu12 1.0"
     assert finding.remediation == Remediation(
-        text="Remove the system's copy from /usr/lib, or hide it from the loader: what the wheel does not bring is "
-        "then left unused. A newer nvidia-cudnn-cu12 may bring the part itself, where torch's own pin allows one. "
-        "Reinstalling the wheel changes nothing"
+        text="Remove the system package that brings /usr/lib/libcudnn_engines_tensor_ir.so.9, if nothing else needs it:"
+        " what the wheel does not bring is then left unused. A newer nvidia-cudnn-cu12 may bring the part itself, where"
+        " torch's own pin allows one. Reinstalling the wheel changes nothing"
     )
+
+
+def test_finds_ed308_as_a_note_where_torch_works_without_the_part() -> None:
+    inside = facts.provider("libcufile.so.0", "nvidia-cufile", "13")
+    outside = facts.provider("libcufile_rdma.so.1", "", path="/usr/local/cuda/lib64/libcufile_rdma.so.1")
+    (finding,) = split_library_family.run(facts.case(replace(facts.LIBRARIES, providers=(inside, outside))))
+    assert (finding.severity, finding.subject) == ("note", "libcufile_rdma.so.1")
 
 
 def test_passes_ed308_the_same_library_of_another_major() -> None:
