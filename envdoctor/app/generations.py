@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Literal
 
 from envdoctor.app.result import Dialog, Result
+from envdoctor.app.unasked import refuse_found_above
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.documents import profile_store
 from envdoctor.errors import ProfileError, TargetError, UsageError
@@ -58,6 +59,7 @@ class Prune:
     """A prune, before or after it was done."""
 
     status: Literal["planned", "pruned"]
+    target: str
     plan: PrunePlan
     keep: int
     broken: bool
@@ -87,6 +89,8 @@ def history(workspace: Workspace) -> Result:
 
 def rollback(workspace: Workspace, number: int | None, dialog: Dialog, *, dry_run: bool, yes: bool) -> Result:
     """Exchange the venv with a kept one; None is the newest. Raises UsageError, RestoreError."""
+    if yes and not dry_run:
+        refuse_found_above(workspace)
     store = Store.of(workspace.folder)
     refuse_no_venv(store.target)
     if not dry_run:
@@ -107,7 +111,9 @@ def rollback(workspace: Workspace, number: int | None, dialog: Dialog, *, dry_ru
     if dry_run:
         return Result(command="rollback", data=plan)
     dialog.show(Result(command="rollback", data=plan))
-    if not yes and not dialog.agreed(f"Go back to generation {number}{_which_had(plan.back.verdict)}?"):
+    if not yes and not dialog.agreed(
+        f"Go back to generation {number} of {store.target}{_which_had(plan.back.verdict)}?"
+    ):
         dialog.note(f"{store.target} is as it was")
         return Result(command="rollback", data=None, exit_code=ExitCode.INTERRUPTED)
     with dialog.listening(plain=True) as listen:
@@ -147,17 +153,23 @@ def prune(
             "--keep needs a number of backups to keep, 0 or more",
             "`envdoctor prune --keep 1`, or `--broken` for those that had errors; `envdoctor history` lists them",
         )
+    if yes and not dry_run:
+        refuse_found_above(workspace)
     store = Store.of(workspace.folder)
     if not dry_run:
         with dialog.listening(plain=True) as listen:
             recover_first(store, listen)
     hosts = _launch_hosts(workspace.host, dialog)
     plan = generations.plan_prune(store, keep, hosts, with_unrecorded=with_unrecorded, broken=broken)
-    planned = Prune(status="planned", plan=plan, keep=keep, broken=broken)
+    planned = Prune(status="planned", target=str(store.target), plan=plan, keep=keep, broken=broken)
     if dry_run:
         return Result(command="prune", data=planned)
     dialog.show(Result(command="prune", data=planned))
-    if plan.removed and not yes and not dialog.agreed(f"Remove {counted(len(plan.removed), 'generation')}?"):
+    if (
+        plan.removed
+        and not yes
+        and not dialog.agreed(f"Remove {counted(len(plan.removed), 'generation')} of {store.target}?")
+    ):
         dialog.note("nothing was removed")
         return Result(command="prune", data=None, exit_code=ExitCode.INTERRUPTED)
     if plan.removed:

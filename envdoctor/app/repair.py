@@ -5,6 +5,7 @@ from typing import Literal
 
 from envdoctor.app.restore import told_offline
 from envdoctor.app.result import Dialog, Result
+from envdoctor.app.unasked import refuse_found_above
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import RestoreError
 from envdoctor.exitcodes import ExitCode
@@ -38,6 +39,8 @@ class RepairResult:
 
 def repair(workspace: Workspace, wishes: Wishes, dialog: Dialog) -> Result:
     """Repair the target venv with the fewest reinstalls. Raises UsageError, RestoreError."""
+    if wishes.yes and not wishes.dry_run:
+        refuse_found_above(workspace)
     file, target, host = workspace.profile, workspace.folder, workspace.host
     request = Request(
         target=target,

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Literal
 
 from envdoctor.app.result import Dialog, Result
+from envdoctor.app.unasked import refuse_found_above
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import RestoreError
 from envdoctor.exitcodes import ExitCode
@@ -56,6 +57,8 @@ class RestoreResult:
 def restore(workspace: Workspace, wishes: Wishes, dialog: Dialog) -> Result:
     """Rebuild the workspace's profile beside the venv and swap it in. Raises UsageError, RestoreError."""
     file, host = workspace.needs_profile("restore", "envdoctor restore --profile P"), workspace.host
+    if wishes.yes and not (wishes.dry_run or wishes.rehearse):
+        refuse_found_above(workspace, new=True)
     request = restoring.Request(
         target=workspace.folder,
         file=file,

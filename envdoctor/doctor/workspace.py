@@ -89,6 +89,12 @@ class Workspace:
                 raise
         return Path(self.host.cwd, named or ".venv")
 
+    @property
+    def found_above(self) -> bool:
+        """Tell whether the venv was neither named nor active, and lies in a folder above the current one."""
+        named = self.named or self.host.environ.get("VIRTUAL_ENV", "")
+        return not named and self.folder.parent != self.host.cwd
+
     def reading(self, options: Options | None = None) -> Reading:
         """Return a reading of the target; what it may spend is `options`, the profile's source files included."""
         options = self._as_profiled(options or Options())

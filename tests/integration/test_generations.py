@@ -164,7 +164,8 @@ def test_prune_takes_the_oldest_and_nothing_else(stack: Stack) -> None:
         "  - 1    not made by envdoctor, CPython VERSION, no torch, 1 package, no errors found   kept TIME\n"
         "  - 2    small, CPython VERSION, torch 2.13.0+cpu, 3 packages, no errors found   kept TIME\n"
         "    3    small, CPython VERSION, torch 2.13.0+cpu, 3 packages, no errors found   stays\n"
-        "removing 2 generations frees SIZE; SIZE more is shared with the venv, uv's cache or other venvs and stays\n"
+        "removing 2 generations of FOLDER/venv frees SIZE; SIZE more is shared with the venv, uv's cache or "
+        "other venvs and stays\n"
     )
     answer = stack.run("prune", "--venv", "venv", "--keep", "1", "-y")
     assert answer.code == 0, answer.err

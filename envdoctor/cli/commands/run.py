@@ -114,10 +114,13 @@ def _restored(workspace: Workspace, *, while_in_use: bool) -> Examined | None:
     try:
         examined = _examine(workspace)
     except TargetError:
-        pass  # a venv that is not there yet is what `--restore` builds; it refuses a folder that is something else
+        # A venv that is not there yet is what `--restore` builds; it refuses a folder that is something else.
+        if (workspace.folder / "pyvenv.cfg").is_file():
+            raise
     else:
         if examined.verdict.exit_code() is not ExitCode.FINDINGS:
             return examined
+        _refuse_another(workspace, examined)
     from envdoctor.app.restore import Wishes, restore
     from envdoctor.cli.dialog import Terminal
 
@@ -125,3 +128,14 @@ def _restored(workspace: Workspace, *, while_in_use: bool) -> Examined | None:
     terminal = Terminal()
     terminal.show(restore(workspace, Wishes(yes=True, unless_in_use=not while_in_use), terminal))
     return None
+
+
+def _refuse_another(workspace: Workspace, examined: Examined) -> None:
+    """Refuse to restore another venv than the one that was checked and would be started on: an active conda's."""
+    checked = examined.launch.target.prefix
+    if checked != workspace.folder:
+        say(as_text.render(examined.header, examined.verdict, style_for(sys.stderr, os.environ)))
+        raise UsageError(
+            f"`--restore` does not rebuild {checked}, the conda environment that is active and was checked",
+            f"name the venv to start on: `--venv {shlex.quote(str(workspace.folder))}`",
+        )

@@ -54,7 +54,7 @@ def _planned(data: Prune) -> str:
         lines.append("nothing to remove" + ("" if plan.spared else f": {why}"))
         return "\n".join(lines) + "\n"
     lines.append(
-        f"removing {counted(len(plan.removed), 'generation')} frees {size(plan.space.frees)}; "
+        f"removing {counted(len(plan.removed), 'generation')} of {data.target} frees {size(plan.space.frees)}; "
         f"{size(plan.space.shared)} more is shared with the venv, uv's cache or other venvs and stays"
     )
     return "\n".join(lines) + "\n"
