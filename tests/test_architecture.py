@@ -87,7 +87,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "envdoctor.app": (
         *_up_to("doctor"),
         *_CHANGE,
-        *(f"envdoctor.{room}" for room in ("cache", "stack", "capture", "explore", "app", "gate")),
+        *(f"envdoctor.{room}" for room in ("cache", "stack", "capture", "explore", "app", "gate", "gate_package")),
         "packaging",
     ),
     # Renderers read results: the types of any room, never a function that looks or changes.

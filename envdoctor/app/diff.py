@@ -31,8 +31,6 @@ class _Named:
 
 def diff(workspace: Workspace, a: str, b: str = "") -> Result:
     """Compare A with B; without B, with the target venv of the workspace. Raises UsageError."""
-    if b and workspace.named:
-        raise UsageError("two stacks and `--venv` are given", "give only two of the three")
     host = workspace.host
     other = _named(b, host) if b else _target(workspace)
     comparison = compare(*_sides([_named(a, host), other], host))
@@ -55,6 +53,11 @@ def _named(text: str, host: Host) -> _Named:
         )
     if text.endswith(".json") or ("/" in text and not text.endswith(".toml")):
         raise UsageError(f"there is no {text}", "name a venv's folder, a fingerprint (.json), a profile, or VENV@N")
+    if not text.endswith(".toml") and text not in profile_store.names(host.cwd):
+        raise UsageError(
+            f"`{text}` is not a folder, a fingerprint or a profile",
+            "`envdoctor profiles` lists the profiles; name a venv by its folder, a fingerprint by its file (.json)",
+        )
     return _Named(kind="profile", label=text, path=text)
 
 

@@ -1,6 +1,5 @@
 """The report a program reads: one JSON document whose shape is fixed by schema/check-1.json."""
 
-import json
 from typing import Any
 
 from envdoctor.model.codec import encode
@@ -9,15 +8,11 @@ from envdoctor.model.header import Header
 from envdoctor.model.verdict import Skipped, Verdict
 from envdoctor.report.groups import Group, by_cause, shared
 
-SCHEMA_VERSION = 1
-
 
 def document(header: Header, verdict: Verdict, *, fail_on: Severity = "error") -> dict[str, Any]:
-    """Return the document: each cause is followed by its consequences, which point back by `caused_by`."""
+    """Return the document without its head: each cause before its consequences, which point back by `caused_by`."""
     groups = by_cause(verdict)
     return {
-        "schema_version": SCHEMA_VERSION,
-        "tool": {"name": "envdoctor", "version": header.tool_version},
         "target": {
             "prefix": header.target,
             "found_by": header.found_by or None,
@@ -31,11 +26,6 @@ def document(header: Header, verdict: Verdict, *, fail_on: Severity = "error") -
         "could_not_tell": [_gap(skip) for skip in verdict.skipped if skip.matters],
         "waived": [{"finding": _finding(item.finding, None), "reason": item.reason} for item in verdict.waived],
     }
-
-
-def dump(value: dict[str, Any]) -> str:
-    """Return the document as text, ending in a newline. ASCII only: a file name may hold bytes that are no UTF-8."""
-    return json.dumps(value, indent=2) + "\n"
 
 
 def _summary(verdict: Verdict, groups: tuple[Group, ...], fail_on: Severity) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from envdoctor import __version__
 SCHEMA_VERSION = 1
 
 
-def envelope(data: Mapping[str, Any], tool_version: str = __version__) -> dict[str, Any]:
-    """Return the document of a command's data; `tool_version` is that of the envdoctor which took the facts."""
-    return {"schema_version": SCHEMA_VERSION, "tool": {"name": "envdoctor", "version": tool_version}, **data}
+def envelope(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document of a command's data."""
+    return {"schema_version": SCHEMA_VERSION, "tool": {"name": "envdoctor", "version": __version__}, **data}
 
 
 def dump(document: Mapping[str, Any]) -> str:

@@ -90,15 +90,17 @@ def test_what_changes_the_cache_has_documents(tmp_path: Path, venv: Path) -> Non
         ("save", ["mine"], venv),
         ("export", ["out.bin"], None),
         ("import", ["out.bin"], None),
+        ("gc", ["--max-size", "0", "--yes"], venv),
         ("undo", [], None),
+        ("restore", ["mine", "--dry-run"], venv),
+        ("restore", ["mine"], venv),
     ]
     for name, arguments, target in commands:
-        if name == "undo":
-            assert cache(tmp_path, "gc", "--max-size", "0", "--yes", venv=venv).code == 0
         outcome = cache(tmp_path, name, *arguments, "--json", venv=target)
-        assert (outcome.code, outcome.err) == (0, ""), name
+        assert outcome.code == 0, outcome.err
         jsonschema.validate(json.loads(outcome.out), closed(json.loads(schemas.read(f"cache-{name}"))))
-    assert sorted(f"cache-{name}" for name, _, _ in commands) == sorted(OF_A_FILLED_CACHE)
+    # A warm-up that proves itself needs torch: tests/integration/test_cache_inductor.py.
+    assert {f"cache-{name}" for name, _, _ in commands} | {"cache-warm"} == set(OF_A_FILLED_CACHE)
 
 
 def test_another_machines_snapshot_is_refused_with_the_reason(tmp_path: Path, venv: Path) -> None:
@@ -161,7 +163,7 @@ def test_a_profile_pins_its_snapshot(tmp_path: Path, venv: Path) -> None:
             "nothing was asked for",
             "`--older-than DAYS`, `--max-size MB`, `--damaged`, `--other-keys` or `--purge`",
         ),
-        (("warm",), "no profile to warm for", "`envdoctor profiles` lists them: `envdoctor cache warm --profile P`"),
+        (("warm",), "no profile to warm for", "`envdoctor profiles` lists them: `envdoctor cache warm --profile NAME`"),
         (("statsu",), "there is no command `statsu`", "did you mean `envdoctor cache status`?"),
     ],
 )
@@ -212,7 +214,8 @@ def test_a_clean_up_is_shown_asked_and_undone(tmp_path: Path, venv: Path) -> Non
     unasked = cache(tmp_path, "gc", "--older-than", "30", venv=venv)
     assert (unasked.code, unasked.err) == (
         2,
-        "error: confirmation needed, but stdin is not a terminal\n\nhint: add `--yes` to go on without it\n",
+        shown.out
+        + "error: confirmation needed, but stdin is not a terminal\n\nhint: check the plan, then add `--yes`\n",
     )
     assert {path for path in (tmp_path / "cache").rglob("*") if path.is_file()} == before
     done = cache(tmp_path, "gc", "--older-than", "30", "--yes", venv=venv)
@@ -228,13 +231,17 @@ def test_a_profiles_entries_stay_and_a_purge_is_for_good(tmp_path: Path, venv: P
     make_profile(tmp_path, "good", [])
     assert cache(tmp_path, "save", "kept", "--profile", "good", venv=venv).code == 0
     everything = cache(tmp_path, "gc", "--older-than", "0", "--dry-run", venv=venv)
-    assert everything.out == "0 entries can go, 0.0 MB\n6 entries stay: profile good keeps them\n"
+    assert everything.out == "no entry can go\n6 entries stay: profile good keeps them\n"
     (tmp_path / "profiles/good.toml").unlink()
     assert (
         cache(tmp_path, "gc", "--older-than", "0", "--dry-run", "--keep-for", "good", venv=venv).out == everything.out
     )
-    assert cache(tmp_path, "gc", "--older-than", "0", "--yes", venv=venv).out.splitlines()[0] == (
-        "6 entries can go, 0.0 MB"
+    cleaned = cache(tmp_path, "gc", "--older-than", "0", "--yes", venv=venv)
+    assert cleaned.err.splitlines()[0] == "6 entries can go, 0.0 MB"
+    (folder,) = (tmp_path / "cache/.envdoctor/quarantine").iterdir()
+    assert cleaned.out == (
+        f"10 files, 0.0 MB, moved to [TMP]/cache/.envdoctor/quarantine/{folder.name}\n\n"
+        "`envdoctor cache undo` puts them back; `envdoctor cache gc --purge` deletes them for good\n"
     )
     assert list((tmp_path / "cache/.envdoctor/quarantine").iterdir()) != []
     purged = cache(tmp_path, "gc", "--purge", "--yes", venv=venv)

@@ -41,11 +41,25 @@ DOCUMENTS = [
     ("cache-status", "cache status --json"),
     ("cache-status", "cache status -p small --json"),
     ("cache-list", "cache list --json"),
+    ("cache-gc", "cache gc --older-than 0 --json"),
+    ("config", "config --json"),
+    ("gate-add", "gate add -p small --json"),
+    ("gate-write", "gate write guard.py --json"),
+    ("lock", "lock direct.in --json"),
+    ("lock", "lock direct.in -o direct.txt --json"),
 ]
 
 
 # Tested where a cache is filled: tests/cli/test_cache.py.
-OF_A_FILLED_CACHE = ("cache-save", "cache-export", "cache-import", "cache-undo")
+OF_A_FILLED_CACHE = (
+    "cache-save",
+    "cache-export",
+    "cache-import",
+    "cache-gc",
+    "cache-undo",
+    "cache-restore",
+    "cache-warm",
+)
 
 
 def closed_off(root: Path) -> dict[str, str]:
@@ -60,7 +74,9 @@ def closed_off(root: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def incident(tmp_path_factory: pytest.TempPathFactory) -> Incident:
-    return make_incident(tmp_path_factory.mktemp("schemas"))
+    made = make_incident(tmp_path_factory.mktemp("schemas"))
+    (made.root / "direct.in").write_text("nvidia-cudnn-cu12\n")
+    return made
 
 
 @pytest.mark.parametrize(("name", "words"), DOCUMENTS, ids=[words for _, words in DOCUMENTS])

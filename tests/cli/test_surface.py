@@ -105,6 +105,7 @@ SURFACE = {
         "--format",
         "--with-gate",
         "--output/-o",
+        "--json",
     ],
     "capture": [
         "NAME",
@@ -143,7 +144,10 @@ SURFACE = {
     "gate": [],
     "config": ["--format (ENVDOCTOR_FORMAT)", "--json"],
 }
-GATE_SURFACE = {"add": ["--profile/-p (ENVDOCTOR_PROFILE)"], "write": ["PATH", "--force"]}
+GATE_SURFACE = {
+    "add": ["--profile/-p (ENVDOCTOR_PROFILE)", "--format (ENVDOCTOR_FORMAT)", "--json"],
+    "write": ["PATH", "--force", "--format (ENVDOCTOR_FORMAT)", "--json"],
+}
 IMPACT_SURFACE = {
     "remove": ["DISTRIBUTIONS", "--venv", "--format (ENVDOCTOR_FORMAT)", "--json", "--color (ENVDOCTOR_COLOR)"],
     "install": [
@@ -179,8 +183,17 @@ CACHE_SURFACE = {
         "--json",
     ],
     "list": ["--format (ENVDOCTOR_FORMAT)", "--json"],
-    "restore": ["NAME", "--venv", "--profile/-p (ENVDOCTOR_PROFILE)", "--live", "--force", "--dry-run"],
-    "warm": ["VENV", "--venv", "--profile/-p (ENVDOCTOR_PROFILE)"],
+    "restore": [
+        "NAME",
+        "--venv",
+        "--profile/-p (ENVDOCTOR_PROFILE)",
+        "--live",
+        "--force",
+        "--dry-run",
+        "--format (ENVDOCTOR_FORMAT)",
+        "--json",
+    ],
+    "warm": ["VENV", "--venv", "--profile/-p (ENVDOCTOR_PROFILE)", "--format (ENVDOCTOR_FORMAT)", "--json"],
     "gc": [
         "VENV",
         "--venv",
@@ -193,6 +206,8 @@ CACHE_SURFACE = {
         "--purge",
         "--dry-run",
         "--yes/-y",
+        "--format (ENVDOCTOR_FORMAT)",
+        "--json",
     ],
     "undo": ["STAMP", "--profile/-p (ENVDOCTOR_PROFILE)", "--format (ENVDOCTOR_FORMAT)", "--json"],
     "import": ["FILE", "--profile/-p (ENVDOCTOR_PROFILE)", "--format (ENVDOCTOR_FORMAT)", "--json"],

@@ -19,6 +19,7 @@ from envdoctor.facts.context import Options
 from envdoctor.facts.target import resolve
 from envdoctor.model.codec import CodecError
 from envdoctor.report import as_json, as_text
+from envdoctor.report.envelope import dump
 from envdoctor.report.style import Style
 from envdoctor.standards import lock as lock_model
 from tests.factories.forked import forked
@@ -195,7 +196,7 @@ def _judge(document: Any) -> None:
     verdict = judge(facts)
     header = heading(facts)
     as_text.render(header, verdict, Style(verbosity=1))
-    as_json.dump(as_json.document(header, verdict))
+    dump(as_json.document(header, verdict))
 
 
 def test_the_fingerprint_itself_is_judged(facts: dict[str, Any]) -> None:

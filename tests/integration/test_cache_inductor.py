@@ -9,12 +9,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import jsonschema
 import pytest
 
+from envdoctor.report import schemas
 from tests.factories.make_inductor import Inductor, inductor
 from tests.factories.make_profile import make_profile
 from tests.factories.make_wheel import make_wheel
 from tests.factories.run_envdoctor import COMMAND, ROOT, Outcome, environment, run_envdoctor
+from tests.factories.schemas import closed
 
 if importlib.util.find_spec("torch") is None:
     pytest.skip("torch is not installed beside the tests", allow_module_level=True)
@@ -146,7 +149,7 @@ def test_a_truncated_entry_is_found_and_removed_alone(compiler: Inductor, copy: 
     )
     before = files(copy / "cache")
     cleaned = cache_command("gc", "--damaged", "--yes", folder=copy)
-    assert cleaned.out == f"1 entries can go, 0.1 MB\n  inductor/{where} (fx graph, 0.1 MB): damaged\n"
+    assert cleaned.err == f"1 entry can go, 0.1 MB\n  inductor/{where} (fx graph, 0.1 MB): damaged\n"
     assert before - files(copy / "cache") == {where}
     # The graph is asked for twice: by its autograd entry, which is whole, and then by the compiler.
     assert compiler.run(copy / "cache", "double", "shift") == HIT | MISS | {"fxgraph_cache_miss": 2}
@@ -247,6 +250,10 @@ def test_a_proven_warm_up_becomes_the_profiles_history(tmp_path: Path) -> None:
     assert second.endswith(
         ": 1 autograd graph, 1 autotune result, 1 c++ kernel, 1 fx graph, 1 python wrapper, 1 triton kernel"
     )
+    again = cache_command("warm", "--profile", "good", "--json", folder=tmp_path)
+    proof = json.loads(again.out)
+    jsonschema.validate(proof, closed(json.loads(schemas.read("cache-warm"))))
+    assert (proof["was_cold"], proof["compile_seconds"], proof["runs"][1]["compiled"]) == (False, None, 0)
     # The manifest was made with the torch of the venv asked, so its whole configuration is in it.
     kept = json.loads((tmp_path / "store/warm/good/manifest.json").read_text())
     names = {part["name"] for part in kept["key"]}

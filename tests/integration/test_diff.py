@@ -117,7 +117,11 @@ def test_what_a_file_cannot_say_is_exit_3(stack: Stack) -> None:
 @pytest.mark.parametrize(
     ("side", "message", "hint"),
     [
-        ("nothing", "no profile is called `nothing`", None),
+        (
+            "nothing",
+            "`nothing` is not a folder, a fingerprint or a profile",
+            "`envdoctor profiles` lists the profiles; name a venv by its folder, a fingerprint by its file (.json)",
+        ),
         ("no/where", "there is no no/where", "name a venv's folder, a fingerprint (.json), a profile, or VENV@N"),
         ("x.json", "there is no x.json", "name a venv's folder, a fingerprint (.json), a profile, or VENV@N"),
         ("venv@7", "FOLDER/venv has no generation 7", "kept are: 1"),

@@ -84,10 +84,10 @@ def test_a_lock_of_either_form_gets_the_gate(tmp_path: Path) -> None:
         added = stack.run("gate", "add", "-p", "small")
         assert (added.code, added.out, added.err) == (
             0,
-            "",
             f"added envdoctor-gate {__version__} to FOLDER/lockfiles/small.txt; "
             f"its wheel is FOLDER/lockfiles/small.wheels/{gate_wheel().filename}\n"
             "next: `envdoctor restore --profile small`\n",
+            "",
         )
     lock = (tmp_path / "lockfiles/small.txt").read_text()
     assert re.findall(r"^envdoctor-gate==.*\n.*", lock, re.MULTILINE) == [
@@ -180,8 +180,8 @@ def test_one_file_guards_a_venv_that_has_no_gate(tmp_path: Path) -> None:
     written = stack.run("gate", "write", "guard.py")
     assert (written.code, written.out, written.err) == (
         0,
-        "",
         'wrote guard.py; at the top of the train script: `import guard; guard.require("PROFILE")`\n',
+        "",
     )
     (tmp_path / "train.py").write_text("import guard\nguard.require('small')\nimport torch\nprint(torch.__version__)\n")
     started = _train(stack)

@@ -23,7 +23,7 @@ def test_requirements_become_a_lock_that_names_no_host(tmp_path: Path) -> None:
         options = ("--exclude-newer", "2026-02-01T00:00:00Z")
         answer = stack.run("lock", "direct.in", "-o", "direct.txt", *options, extra=online)
         too_early = stack.run("lock", "direct.in", "--exclude-newer", "2026-01-01T00:00:00Z", extra=online)
-    assert (answer.code, answer.out, answer.err) == (0, "", "locked 2 packages in direct.txt\n")
+    assert (answer.code, answer.out, answer.err) == (0, "locked 2 packages in direct.txt\n", "")
     assert (tmp_path / "direct.txt").read_text() == (
         "# Kept head.\n# Second line.\n"
         f"asked-for==1.5 \\\n    --hash=sha256:{sha256(served)}\n"
@@ -69,7 +69,7 @@ def test_a_pep_751_lock_is_written_and_restored_from(tmp_path: Path) -> None:
         online = {"PIP_NO_INDEX": "", "PIP_FIND_LINKS": "", "PIP_INDEX_URL": index.url}
         made = ("--format", "pylock", "-o", "lockfiles/pylock.small.toml", "--python", PYTHON)
         answer = stack.run("lock", "direct.in", *made, extra=online)
-    assert (answer.code, answer.err) == (0, "locked 3 packages in lockfiles/pylock.small.toml\n")
+    assert (answer.code, answer.out) == (0, "locked 3 packages in lockfiles/pylock.small.toml\n")
     lock = stack.folder / "lockfiles" / "pylock.small.toml"
     read = Pylock.from_dict(tomli.loads(lock.read_text()))
     assert [(package.name, str(package.version)) for package in read.packages] == [

@@ -8,6 +8,7 @@ from envdoctor.app import diff as app
 from envdoctor.cli.options import ColorOption, FormatOption, JsonOption, OutputOption, VenvOption, VerboseOption
 from envdoctor.cli.output import finish
 from envdoctor.doctor.workspace import Workspace
+from envdoctor.errors import UsageError
 
 _HELP = "A venv, a fingerprint (.json), a profile (name or .toml), or a former venv: VENV@N."
 
@@ -27,5 +28,7 @@ def diff(
     Each of A and B is a venv's folder, a fingerprint file, a profile, or VENV@N, the Nth kept generation of a venv.
     Exit codes: 0 equal, 1 different, 2 bad input, 3 equal as far as could be told.
     """
+    if b and venv:
+        raise UsageError("two stacks and `--venv` are given", "give only two of the three")
     done = app.diff(Workspace.open(venv), a, b)
     return finish(done, output_format, json=json, output=output, color=color, verbose=verbose)

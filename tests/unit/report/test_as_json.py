@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 import envdoctor.report
 from envdoctor.model.verdict import Verdict
-from envdoctor.report.as_json import SCHEMA_VERSION, document, dump
+from envdoctor.report.as_json import document
+from envdoctor.report.envelope import SCHEMA_VERSION, dump, envelope
 from tests.factories.make_verdict import incident, make_finding, make_header, make_verdict
 from tests.factories.schemas import closed
 
@@ -24,7 +25,7 @@ def test_the_schema_is_a_schema() -> None:
 
 @pytest.mark.parametrize("verdict", [incident(), make_verdict()], ids=["incident", "clean"])
 def test_documents_have_exactly_the_schemas_keys(verdict: Verdict) -> None:
-    jsonschema.validate(json.loads(dump(document(make_header(), verdict))), closed(SCHEMA))
+    jsonschema.validate(json.loads(dump(envelope(document(make_header(), verdict)))), closed(SCHEMA))
 
 
 def test_the_whole_document() -> None:
@@ -50,8 +51,6 @@ def test_the_whole_document() -> None:
     }
     del value["findings"]
     assert value == {
-        "schema_version": 1,
-        "tool": {"name": "envdoctor", "version": "0.1.0"},
         "target": {
             "prefix": "/srv/dflash/.venv",
             "found_by": None,
