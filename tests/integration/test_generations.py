@@ -215,7 +215,8 @@ def test_prune_of_the_broken_ones_takes_no_other(stack: Stack) -> None:
     assert _plain(answer.err) == (
         f"  - 2    small, CPython VERSION, torch 2.13.0+cpu, 3 packages, {said}   kept TIME\n"
         "    1    not made by envdoctor, CPython VERSION, no torch, 1 package, no errors found   stays\n"
-        "removing 1 generation frees SIZE; SIZE more is shared with the venv, uv's cache or other venvs and stays\n"
+        "removing 1 generation of FOLDER/venv frees SIZE; SIZE more is shared with the venv, uv's cache or "
+        "other venvs and stays\n"
         "removing generation 2\n"
     )
     # The number comes back; what was said of the venv that is gone does not.
