@@ -32,6 +32,9 @@ class RuntimeNeed:
     name: str
     minimum: str
     """Where the installed requirer's own table does not say another."""
+    published: str
+    """The newest release on the index when this was written. Code may ask for one that is not out yet (transformers
+    5.24.0 asks for peft 0.22.0, and 0.21.2 was the newest)."""
     when: str
     """What raises without it."""
     source: str
@@ -44,6 +47,7 @@ RUNTIME_NEEDS = (
         requirer="transformers",
         name="accelerate",
         minimum="1.1.0",
+        published="1.15.0",
         when="`device_map`, `low_cpu_mem_usage` or `tp_plan` in from_pretrained()",
         source="transformers/utils/import_utils.py, ACCELERATE_MIN_VERSION; an extra in its metadata",
         expected=True,
@@ -52,6 +56,7 @@ RUNTIME_NEEDS = (
         requirer="transformers",
         name="peft",
         minimum="0.18.0",
+        published="0.21.2",
         when="load_adapter() and add_adapter()",
         source="transformers/integrations/peft.py, check_peft_version(); not in its metadata",
         expected=False,

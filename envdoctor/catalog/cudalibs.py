@@ -334,6 +334,13 @@ def expected_owner(soname: str, cuda_major: str) -> str | None:
     return other.owner if other else None
 
 
+def folder_of(soname: str, cuda_major: str) -> str:
+    """Return the folder, relative to site-packages, where the wheels of a CUDA major put that; empty for none."""
+    library = library_of(soname)
+    build = library.build(cuda_major) if library else None
+    return build.folder if build else ""
+
+
 def shared_paths() -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield every path (relative to site-packages) that the wheels of several majors own, with those distributions."""
     for library in LIBRARIES:

@@ -29,7 +29,7 @@ from envdoctor.analysis.context import Case
 from envdoctor.analysis.damage import site_relative
 from envdoctor.analysis.load_evidence import VARIABLE, bound, faults, held, named, opens_its_own, others
 from envdoctor.analysis.remedies import install_command, link_again
-from envdoctor.catalog.cudalibs import expected_owner, majors_of
+from envdoctor.catalog.cudalibs import expected_owner, folder_of, majors_of
 from envdoctor.catalog.system_packages import ffmpeg_of, package_of
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
@@ -161,9 +161,8 @@ def _remedy(case: Case, fault: Fault, absent: list[str]) -> Remediation:
         return _link(case, fault)
     if fault.has_it:
         return _open_first(case, fault.name, fault.has_it[0].path, fault.owner)
-    if owners := list(dict.fromkeys(filter(None, (_bringer(case, name) for name in absent)))):
-        specs = [_as_asked(case, owner) for owner in owners]
-        return Remediation(text=f"Install {' and '.join(owners)}", commands=(install_command(case, specs),))
+    if wheels := [name for name in absent if majors_of(name)]:
+        return _install(case, fault, wheels)
     return Remediation(
         text=f"If {fault.owner or 'this module'} is used, install the system "
         + (f"packages that provide {', '.join(absent)}" if len(absent) > 1 else f"package that provides {absent[0]}")
@@ -176,12 +175,48 @@ def _link(case: Case, fault: Fault) -> Remediation:
     return link_again(full, fault.name)
 
 
-def _bringer(case: Case, soname: str) -> str:
-    """Return the distribution that brings a soname into an environment of torch's CUDA major; empty for none."""
+def _install(case: Case, fault: Fault, sonames: list[str]) -> Remediation:
+    """Return what brings NVIDIA's libraries: a command where they would be found after it, else what else to do."""
+    owner, majors = fault.owner or "it", {name: _major(case, fault, name) for name in sonames}
+    several = [expected_owner(name, major) or "" for name in sonames for major in majors_of(name) if not majors[name]]
+    if several:
+        choice = " or ".join(dict.fromkeys(several))
+        return Remediation(text=f"Install {choice}, the one for the CUDA version that {owner} was built for")
+    owners = list(dict.fromkeys(expected_owner(name, major) or "" for name, major in majors.items()))
+    lost = [name for name, major in majors.items() if not _would_be_found(case, fault, name, major)]
+    if not lost:
+        specs = [_as_asked(case, name) for name in owners]
+        return Remediation(text=f"Install {' and '.join(owners)}", commands=(install_command(case, specs),))
     build = case.facts.get(TorchBuild)
-    majors = majors_of(soname)
-    major = build.cuda_major if build is not None and build.cuda_major in majors else (*majors, "")[0]
-    return (expected_owner(soname, major) or "") if major else ""
+    cuda = build.cuda_major if build is not None else ""
+    other = (
+        f"Install a build of {owner} for CUDA {cuda}"
+        if cuda
+        else f"Install torch for CUDA {majors[lost[0]]} and import it before {owner}"
+    )
+    return Remediation(text=f"{other}. Installing {' and '.join(owners)} is not enough: no search path leads there")
+
+
+def _major(case: Case, fault: Fault, soname: str) -> str:
+    """Return the CUDA major whose wheel is to bring it: torch's, else that of what is missing too; empty if unclear."""
+    build, majors = case.facts.get(TorchBuild), majors_of(soname)
+    if build is not None and build.cuda_major in majors:
+        return build.cuda_major
+    of_one = {found[0] for name in fault.missing if len(found := majors_of(name)) == 1}
+    left = [major for major in majors if not of_one or major in of_one]
+    return left[0] if len(left) == 1 else ""
+
+
+def _would_be_found(case: Case, fault: Fault, soname: str, major: str) -> bool:
+    """Tell whether the library would be found where its distribution puts it.
+
+    torch opens the libraries of its own CUDA major; the package may open it itself, or have a search path that leads
+    to that folder. Otherwise installing it changes nothing.
+    """
+    build, folder = case.facts.get(TorchBuild), folder_of(soname, major)
+    if fault.preloader or (build is not None and build.cuda_major == major):
+        return True
+    return any(site_relative(at) == folder for at in fault.searched)
 
 
 def _as_asked(case: Case, owner: str) -> tuple[str, str]:

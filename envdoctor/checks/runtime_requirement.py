@@ -12,7 +12,8 @@ Example:
     transformers 5.8.1 with accelerate 0.10.0: `from_pretrained(device_map=...)` raises.
 
 Fix:
-    Install the version, and lock `transformers[torch]`.
+    Install the version, and lock `transformers[torch]`. There is no command where that version was not published when
+    this version of envdoctor was: transformers may ask for a release to come.
 """
 
 import shlex
@@ -21,7 +22,7 @@ from collections.abc import Iterator
 from envdoctor.analysis.context import Case
 from envdoctor.analysis.remedies import restore_or
 from envdoctor.catalog.companion_versions import RUNTIME_NEEDS, RuntimeNeed
-from envdoctor.model.finding import Finding, Severity
+from envdoctor.model.finding import Finding, Remediation, Severity
 from envdoctor.probes.venv.companions import Companions
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.standards.need import meets, parse_need
@@ -71,7 +72,6 @@ def _finding(
         if present
         else f"{need.name} is not installed, which is needed by"
     )
-    older = f", if there is one, or an older {requirer.name}" if present else ""
     return Finding(
         code=CODE,
         name=NAME,
@@ -84,10 +84,18 @@ def _finding(
             f"installed: {need.name} {present.version}" if present else f"no dist-info of {need.name} on sys.path",
             "a matter of run time, not of metadata: `pip check` and `uv pip check` see nothing",
         ),
-        remediation=restore_or(
-            case,
-            f"install {need.name}{specifier}{older}, and lock it",
-            [f"uv pip install --python {case.python} {shlex.quote(need.name + specifier)}"],
-        ),
+        remediation=_remedy(case, need, requirer.name, specifier),
         symptom_of=(f"dist:{need.name}", f"version:{need.name}"),
     )
+
+
+def _remedy(case: Case, need: RuntimeNeed, requirer: str, specifier: str) -> Remediation:
+    wanted = f"{need.name}{specifier}"
+    if meets(need.published, specifier):
+        command = f"uv pip install --python {case.python} {shlex.quote(wanted)}"
+        return restore_or(case, f"install {wanted}, and lock it", [command])
+    text = (
+        f"install {wanted} if it has been published ({need.published} is the newest that this version of envdoctor "
+        f"knows), otherwise an older {requirer}, and lock it"
+    )
+    return restore_or(case, text, [])

@@ -160,6 +160,89 @@ def test_what_torch_no_longer_brings_is_installed_as_its_toolkit_asks(tmp_path: 
     assert verdict_of(venv.prefix, host).findings == ()
 
 
+RUNTIME_11 = "nvidia/cuda_runtime/lib/libcudart.so.11.0"
+NOT_ENOUGH = "is not enough: no search path leads there"
+
+
+@pytest.mark.parametrize(
+    ("cuda", "needs", "text"),
+    [
+        (
+            "",
+            ("libcudart.so.11.0",),
+            "Install torch for CUDA 11 and import it before old-kernels. Installing nvidia-cuda-runtime-cu11 "
+            f"{NOT_ENOUGH}",
+        ),
+        (
+            "13.2",
+            ("libcurand.so.10", "libcudart.so.11.0"),
+            "Install a build of old-kernels for CUDA 13. Installing nvidia-curand and nvidia-cuda-runtime-cu11 "
+            f"{NOT_ENOUGH}",
+        ),
+    ],
+    ids=["no torch", "a part of it beside torch for CUDA 13"],
+)
+def test_no_command_installs_what_no_search_path_finds(
+    tmp_path: Path, host: Host, cuda: str, needs: tuple[str, ...], text: str
+) -> None:
+    wheels, path = tmp_path / "wheels", f"old_kernels/_C{SUFFIX}"
+    module = object_bytes("_C.so", stubs=dict.fromkeys(needs, ()), source="void *PyInit__C(void) { return 0; }")
+    files = {"old_kernels/__init__.py": "", path: module}
+    kernels = make_wheel(wheels, "old-kernels", "1.0", files=files)
+    venv = make_venv(tmp_path / "venv", *([_cuda13(wheels)] if cuda else []), kernels)
+    load = _cdll(venv, path) if cuda else _cdll(venv, path).replace("torch, ", "")
+    assert real_error(venv, load, host) == f"OSError: {needs[0]}: {MISSING}"
+    # Beside torch for CUDA 13 it hangs under ED306, that the build is for CUDA 11.
+    finding = verdict_of(venv.prefix, host).findings[-1]
+    assert (finding.code, finding.remediation.text, finding.remediation.commands) == ("ED307", text, ())
+    # A command that installs them would not help.
+    install(venv, make_library(wheels, "nvidia-cuda-runtime-cu11", "11.8.89", RUNTIME_11))
+    install(venv, make_library(wheels, "nvidia-curand", "10.4.2.66", "nvidia/cu13/lib/libcurand.so.10"))
+    # As torch 2.9 and newer do with those of their own major.
+    opened = f"ctypes.CDLL('{venv.site_packages}/nvidia/cu13/lib/libcurand.so.10'); " if cuda else ""
+    load = load.replace("ctypes.", f"{opened}ctypes.", 1)
+    assert real_error(venv, load, host) == f"OSError: libcudart.so.11.0: {MISSING}"
+
+
+def test_what_a_search_path_finds_is_installed_without_torch(tmp_path: Path, host: Host) -> None:
+    wheels, path = tmp_path / "wheels", f"kernels/_C{SUFFIX}"
+    module = object_bytes(
+        "_C.so",
+        stubs={"libcudart.so.12": ("cudaMalloc",), "libnccl.so.2": ("ncclSend",)},
+        source="void *PyInit__C(void) { return 0; }",
+        runpath="$ORIGIN/../nvidia/cuda_runtime/lib:$ORIGIN/../nvidia/nccl/lib",
+    )
+    kernels = make_wheel(wheels, "kernels", "1.0", files={"kernels/__init__.py": "", path: module})
+    venv = make_venv(tmp_path / "venv", kernels)
+    for name, library, symbol in (
+        ("nvidia-cuda-runtime-cu12", "nvidia/cuda_runtime/lib/libcudart.so.12", "cudaMalloc"),
+        ("nvidia-nccl-cu12", "nvidia/nccl/lib/libnccl.so.2", "ncclSend"),
+    ):
+        make_library(wheels, name, "12.9", library, exports=[symbol])
+    load = _cdll(venv, path).replace("torch, ", "")
+    assert real_error(venv, load, host) == f"OSError: libcudart.so.12: {MISSING}"
+    (finding,) = verdict_of(venv.prefix, host).findings
+    # NCCL has one soname in every major: the runtime that is missing too says which.
+    assert commands_of(finding, tmp_path) == [
+        "uv pip install --python [TMP]/venv/bin/python --no-deps nvidia-cuda-runtime-cu12 nvidia-nccl-cu12"
+    ]
+    mend(finding, wheels=wheels, cache=tmp_path / ".uv-cache")
+    assert real_error(venv, load, host) == ""
+    assert verdict_of(venv.prefix, host).findings == ()
+
+
+def test_a_library_of_every_major_is_not_guessed(tmp_path: Path, host: Host) -> None:
+    wheels, path = tmp_path / "wheels", f"kernels/_C{SUFFIX}"
+    files = {"kernels/__init__.py": "", path: _module("_C", libnccl__so__2=("ncclSend",))}
+    venv = make_venv(tmp_path / "venv", make_wheel(wheels, "kernels", "1.0", files=files))
+    (finding,) = verdict_of(venv.prefix, host).findings
+    assert finding.remediation.commands == ()
+    assert finding.remediation.text == (
+        "Install nvidia-nccl-cu11 or nvidia-nccl-cu12 or nvidia-nccl-cu13, the one for the CUDA version that kernels "
+        "was built for"
+    )
+
+
 TE = """
 import ctypes, glob, os
 def _load_cuda_library(name):

@@ -185,6 +185,7 @@ WINDOWS = Companions(
     windows=(Window(name="accelerate", requirement="accelerate>=1.3.0,<2"),), windows_from="/t.py", builds=()
 )
 TRANSFORMERS = facts.distribution("transformers", "5.9.0")
+HAS = (TRANSFORMERS, facts.distribution("accelerate", "1.15.0"))
 
 
 def _runtime(*items: object, windows: Companions = WINDOWS, **options: object) -> list[Finding]:
@@ -200,6 +201,21 @@ def test_finds_ed407_by_the_installed_packages_own_table() -> None:
     )
     assert finding.evidence[:2] == ("/t.py: accelerate>=1.3.0", "installed: accelerate 1.2.0")
     assert finding.remediation.commands == (f"{PREFIX} 'accelerate>=1.3.0'",)
+
+
+def test_ed407_no_command_asks_for_a_release_to_come() -> None:
+    """As transformers 5.24.0, whose table asks for peft 0.22.0: 0.21.2 was the newest on the index."""
+    coming = replace(WINDOWS, windows=(Window(name="peft", requirement="peft>=0.22.0"),))
+    (finding,) = _runtime(*HAS, facts.distribution("peft", "0.21.2"), windows=coming)
+    assert finding.title == (
+        "peft 0.21.2 is too old for transformers 5.9.0: load_adapter() and add_adapter() will raise, asking for "
+        "peft>=0.22.0"
+    )
+    assert finding.remediation.commands == ()
+    assert finding.remediation.text == (
+        "install peft>=0.22.0 if it has been published (0.21.2 is the newest that this version of envdoctor knows), "
+        "otherwise an older transformers, and lock it"
+    )
 
 
 def test_finds_ed407_by_this_tools_data_where_there_is_no_table() -> None:

@@ -85,6 +85,9 @@ class Fault:
     """Its path with a # for every number, where several files differ in numbers alone and none of them loads."""
     stated_build: str = ""
     """What a file beside it says that it was built for ("torch 2.10.0+cu128"); empty for nothing."""
+    searched: tuple[str, ...] = ()
+    """For a file name that is missing: the folders where it was looked for, relative to the prefix when inside it,
+    those that do not exist included."""
 
 
 class FaultMaker:
@@ -116,11 +119,16 @@ class FaultMaker:
             missing=tuple(failure.name for failure in result.missing if failure.kind == "not found"),
             opening=code.opening(os.path.normpath(path)) if code else "",
             stated_build=_stated_build(path),
+            searched=self._folders(result.failure),
         )
 
     def of_opener(self, path: str, failure: LoadFailure) -> Fault:
         """Return the fault of a Python file that opens a library by name when it is imported, and raises."""
         return replace(self._fault(path, failure, (), module=True), opening="at import")
+
+    def _folders(self, failure: LoadFailure) -> tuple[str, ...]:
+        folders = (self._owners.relative(attempt.directory) for attempt in failure.tried)
+        return tuple(dict.fromkeys(filter(None, folders))) if failure.kind == "not found" else ()
 
     def torch_abi(self) -> str:
         """Return the std::string that torch was compiled with, told by libc10.so's symbols."""
