@@ -87,7 +87,7 @@ def _inside(workspace: Workspace, wishes: Wishes) -> tuple[Workspace, Fingerprin
     from envdoctor.doctor.inside_root import facts_inside  # noqa: PLC0415 - few checks look into a root folder
 
     folder = Path(workspace.host.cwd, wishes.root)
-    facts = facts_inside(folder, workspace.named, Options(deep=wishes.deep, ask_nvml=False))
+    facts = facts_inside(folder, workspace.typed, Options(deep=wishes.deep, ask_nvml=False))
     if workspace.profile is not None and workspace.profile.profile.sources:
         gap = Unread(section=Sources.__name__, reason=f"the training code is not inside {folder}")
         kept = tuple(section for section in facts.sections if not isinstance(section, Sources))
@@ -99,7 +99,7 @@ def _inside(workspace: Workspace, wishes: Wishes) -> tuple[Workspace, Fingerprin
 def _refuse_both(workspace: Workspace, wishes: Wishes) -> None:
     if wishes.fingerprint and wishes.root:
         raise UsageError("both --root and --fingerprint were given", "give only one of them")
-    if wishes.fingerprint and workspace.named:
+    if wishes.fingerprint and workspace.typed:
         raise UsageError("both a venv and --fingerprint were given", "give only one of them")
     if wishes.fingerprint and wishes.deep:
         raise UsageError(

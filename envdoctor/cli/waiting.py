@@ -6,16 +6,37 @@ from contextlib import contextmanager
 
 from envdoctor.cli.terminal import say
 
+# With the start of the command, a reader of a log is without a word for less than two seconds.
+_QUIET_SECONDS = 1.5
+
 
 @contextmanager
-def waiting(text: str) -> Iterator[None]:
-    """Say on stderr at once what is going on: one line, on a terminal with a spinner that goes when it is done."""
+def waiting(text: str, *, quiet_seconds: float = _QUIET_SECONDS) -> Iterator[None]:
+    """Say on stderr what is going on: on a terminal at once, with a spinner that goes when it is done.
+
+    Anywhere else one line, and only once the block has run for `quiet_seconds`: what is quick leaves nothing in a log.
+    """
     if sys.stderr is None or not sys.stderr.isatty():
-        say(text)
-        yield
+        with _said_late(text, quiet_seconds):
+            yield
         return
     from rich.console import Console
     from rich.markup import escape
 
     with Console(stderr=True).status(escape(text)):
         yield
+
+
+@contextmanager
+def _said_late(text: str, seconds: float) -> Iterator[None]:
+    from threading import Timer
+
+    timer = Timer(seconds, say, [text])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        # What was begun is said in full before the result.
+        timer.join()

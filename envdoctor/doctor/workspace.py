@@ -35,7 +35,10 @@ class Workspace:
         """Keep what was named; `target` is given where it is known without a name, as the gate knows it."""
         self.host = host
         self.named = named
-        """The venv as the command line has it: a folder, an interpreter or a link to one; empty for the default."""
+        """The venv as the command line or the project's file has it: a folder, an interpreter or a link to one; empty
+        for the default."""
+        self.typed = named
+        """The same, of the command line alone: only what was typed can contradict another option."""
         self.profile = profile
         if target is not None:
             self.target = target
@@ -46,9 +49,12 @@ class Workspace:
     ) -> "Workspace":
         """Return the workspace of a command line. Raises ProfileError; the venv is looked for when it is asked for."""
         host = host or Host.current()
+        typed = venv
         if not venv and target is None and not host.environ.get("VIRTUAL_ENV"):
             venv = load(host.cwd).venv
-        return cls(host, venv, _found(profile, host) if profile else None, target)
+        workspace = cls(host, venv, _found(profile, host) if profile else None, target)
+        workspace.typed = typed
+        return workspace
 
     def needs_profile(self, purpose: str, command: str) -> "ProfileRef":
         """Return the profile; raise UsageError without one, with the purpose and the command that names it."""

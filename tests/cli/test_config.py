@@ -44,6 +44,8 @@ def test_profile_venv_and_fail_on_come_from_the_file_the_variable_and_the_option
     assert _codes(stack, VIRTUAL_ENV=str(stack.folder / "other")) == (0, [], "small")
     compared = stack.run("diff", "train-venv", "other", "--json")
     assert compared.code == 1, "two stacks that are named do not meet a third one from the file"
+    assert stack.run("fingerprint", "other", "-o", "other.json").code == 0
+    assert _codes(stack, "--fingerprint", "other.json") == (0, [], "small")
 
 
 def test_it_holds_below_the_project_and_a_path_starts_at_its_file(stack: Stack) -> None:

@@ -73,7 +73,7 @@ def test_never_over_work_that_is_not_committed(stack: Stack, staged: bool) -> No
         _git(stack.folder, "add", "train.py")
     inode = stack.venv.stat().st_ino
     answer = stack.restore("--sources", "--force")
-    assert (answer.code, answer.out, answer.err.removeprefix("planning: looking for the wheels of small\n")) == (
+    assert (answer.code, answer.out, answer.err) == (
         4,
         "",
         "error: the source files cannot be restored from git: train.py holds work that is not committed\n\n"
