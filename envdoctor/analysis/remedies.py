@@ -117,15 +117,17 @@ def unparsable_records(case: Case, name: str) -> list[str]:
     ]
 
 
-def renew_command(case: Case) -> str:
-    """Return the uv line that links the venv's interpreter and writes its pyvenv.cfg anew; the packages stay.
+def renew_command(case: Case, base: str = "", flags: str = "") -> str:
+    """Return the uv line that links the venv's interpreter and writes its pyvenv.cfg again; the packages stay.
 
-    The base is named by its path while it is there: a bare version can mean any interpreter on PATH.
+    base: the interpreter or version to take; by default the venv's base by its path while it is there, since a bare
+    version can mean any interpreter on PATH. flags: more options for uv, each followed by a space.
     """
     python = case.facts[Interpreter]
-    base = shlex.quote(python.base_executable or python.folder.removeprefix("python"))
+    wanted = base or python.base_executable or python.folder.removeprefix("python")
+    # uv writes pyvenv.cfg from its options alone: left out, the packages of the base would be out of sight.
     kept = "--system-site-packages " if python.is_venv and python.system_site_packages else ""
-    return f"uv venv --allow-existing {kept}--python {base} {case.prefix}"
+    return f"uv venv --allow-existing {flags}{kept}--python {shlex.quote(wanted)} {case.prefix}"
 
 
 def reinstall_python(case: Case, prefix: str) -> tuple[str, list[str]]:

@@ -97,7 +97,7 @@ def _remedy(case: Case) -> tuple[str, list[str]]:
         text = f"the base Python itself is damaged: reinstall it, or move the venv to a Python {version} of uv's own"
         return text, [
             f"uv python install --reinstall {version}",
-            f"uv venv --allow-existing --managed-python --python {version} {case.prefix}",
+            renew_command(case, version, "--managed-python "),
         ]
     keeps = "link the interpreter again; the packages stay"
     if python.problem == "is a folder":

@@ -18,11 +18,10 @@ Fix:
     distributions that own them writes the scripts of a moved venv again.
 """
 
-import shlex
 from collections.abc import Iterator, Sequence
 
 from envdoctor.analysis.context import Case
-from envdoctor.analysis.remedies import reinstall_command, restore_or
+from envdoctor.analysis.remedies import reinstall_command, renew_command, restore_or
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
 from envdoctor.probes.loading.torch_build import TorchBuild
@@ -107,9 +106,8 @@ def _activate(case: Case, named: str) -> Finding:
 
 def _rewrite(case: Case, stray: Sequence[StrayScript]) -> Iterator[str]:
     python = case.facts[Interpreter]
-    base = shlex.quote(python.resolved or python.minor)
     if python.is_venv or python.lost_config:
-        yield f"uv venv --allow-existing --python {base} {case.prefix}"
+        yield renew_command(case, python.resolved or python.minor)
     installed = case.facts[Distributions]
     owners = sorted({script.owner for script in stray if script.owner})
     pins = [(name, item.version) for name in owners if (item := installed.active(name))]

@@ -29,6 +29,15 @@ def test_n07_a_moved_venv_activates_the_folder_it_came_from(tmp_path: Path) -> N
     assert verdict_of(moved.prefix).findings == ()
 
 
+def test_n07_a_moved_venv_goes_on_seeing_the_packages_of_its_base(tmp_path: Path) -> None:
+    run_uv("venv", "--quiet", "--system-site-packages", tmp_path / "venv", cache=tmp_path / ".uv-cache")
+    moved = Venv(prefix=(tmp_path / "venv").rename(tmp_path / "moved"))
+    finding = next(item for item in verdict_of(moved.prefix).findings if item.code == "ED103")
+    mend(finding, wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
+    assert _activated(moved) == str(moved.prefix)
+    assert "include-system-site-packages = true" in (moved.prefix / "pyvenv.cfg").read_text().splitlines()
+
+
 def test_n07_the_variable_that_such_a_script_leaves(tmp_path: Path) -> None:
     venv = make_venv(tmp_path / "venv")
     host = bare_host(tmp_path / "home", VIRTUAL_ENV=str(tmp_path / "gone"))
