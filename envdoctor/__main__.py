@@ -13,6 +13,9 @@ _INTERRUPTED, _UNKNOWN, _USAGE = 130, 3, 2
 _ELSEWHERE = "run it where the environment is: in WSL, in a Linux container, or on the Linux machine that trains"
 
 
+# What a running envdoctor may be asked to stop with while a venv is being changed; the answer is an interrupt's.
+_CHANGING = ("restore", "repair", "rollback", "prune", "run")
+
 # Until `main` can answer Ctrl-C, it ends this process as it ends any program: silently, and as 130 for the shell.
 _HANDLER = signal.getsignal(signal.SIGINT)
 if _HANDLER is signal.default_int_handler:
@@ -29,6 +32,10 @@ def main() -> None:
     isolate()
     try:
         signal.signal(signal.SIGINT, _HANDLER)
+        if sys.argv[1:2] and sys.argv[1] in _CHANGING:
+            from envdoctor.cli.signals import answer_stops  # noqa: PLC0415 - no other command needs it this early
+
+            answer_stops()
         # Imported here, since most of a short command's time is its imports: Ctrl-C may come while they go on.
         from envdoctor.cli import direct  # noqa: PLC0415
 

@@ -11,6 +11,7 @@ EnvdoctorError                 message + hint + exit code
 ├── CacheError                 a snapshot or a warm-up is not what it should be; nothing was taken from it: exit 1
 ├── CaptureError               a venv cannot be captured as it is; nothing was written: exit 1
 ├── RestoreError               a restore stopped and the old venv is untouched: exit 4
+├── Interrupted                a command was asked to stop, and says what the venv is now: exit 130
 └── FetchError                 not every wheel could be fetched; what was fetched is verified and kept: exit 4
 """
 
@@ -69,6 +70,12 @@ class RestoreError(EnvdoctorError):
     """A restore stopped; the old venv is as it was."""
 
     exit_code = ExitCode.RESTORE_FAILED
+
+
+class Interrupted(EnvdoctorError):  # noqa: N818 - the person's wish, no mistake
+    """The command was interrupted, after which it says what the venv is now."""
+
+    exit_code = ExitCode.INTERRUPTED
 
 
 class CaptureError(EnvdoctorError):

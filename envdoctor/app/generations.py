@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
+from envdoctor.app.interrupts import Account, accounted
 from envdoctor.app.result import Dialog, Result
 from envdoctor.app.unasked import refuse_found_above
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.documents import profile_store
-from envdoctor.errors import ProfileError, TargetError, UsageError
-from envdoctor.exitcodes import ExitCode
+from envdoctor.errors import Interrupted, ProfileError, TargetError, UsageError
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen
 from envdoctor.model.plan import User
@@ -92,10 +92,25 @@ def rollback(workspace: Workspace, number: int | None, dialog: Dialog, *, dry_ru
     if yes and not dry_run:
         refuse_found_above(workspace)
     store = Store.of(workspace.folder)
+    with accounted(store, f"generation {number}" if number else "the newest generation") as account:
+        return _rollback(workspace, store, number, dialog, account, dry_run=dry_run, yes=yes)
+
+
+def _rollback(
+    workspace: Workspace,
+    store: Store,
+    number: int | None,
+    dialog: Dialog,
+    account: Account,
+    *,
+    dry_run: bool,
+    yes: bool,
+) -> Result:
     refuse_no_venv(store.target)
     if not dry_run:
         with dialog.listening(plain=True) as listen:
             recover_first(store, listen)
+        account.begin()
     wanted = generations.chosen(store, number)
     number = int(wanted.name)
     there = store.target.is_dir()
@@ -114,8 +129,7 @@ def rollback(workspace: Workspace, number: int | None, dialog: Dialog, *, dry_ru
     if not yes and not dialog.agreed(
         f"Go back to generation {number} of {store.target}{_which_had(plan.back.verdict)}?"
     ):
-        dialog.note(f"{store.target} is as it was")
-        return Result(command="rollback", data=None, exit_code=ExitCode.INTERRUPTED)
+        raise Interrupted(f"declined\n{account.state}")
     with dialog.listening(plain=True) as listen:
         done = generations.roll_back(store, number, listen, found)
     return Result(command="rollback", data=replace(plan, status="rolled back", done=done))
@@ -156,26 +170,23 @@ def prune(
     if yes and not dry_run:
         refuse_found_above(workspace)
     store = Store.of(workspace.folder)
-    if not dry_run:
-        with dialog.listening(plain=True) as listen:
-            recover_first(store, listen)
-    hosts = _launch_hosts(workspace.host, dialog)
-    plan = generations.plan_prune(store, keep, hosts, with_unrecorded=with_unrecorded, broken=broken)
-    planned = Prune(status="planned", target=str(store.target), plan=plan, keep=keep, broken=broken)
-    if dry_run:
-        return Result(command="prune", data=planned)
-    dialog.show(Result(command="prune", data=planned))
-    if (
-        plan.removed
-        and not yes
-        and not dialog.agreed(f"Remove {counted(len(plan.removed), 'generation')} of {store.target}?")
-    ):
-        dialog.note("nothing was removed")
-        return Result(command="prune", data=None, exit_code=ExitCode.INTERRUPTED)
-    if plan.removed:
-        with dialog.listening(plain=True) as listen:
-            generations.prune(store, plan.removed, listen, with_unrecorded=with_unrecorded)
-    return Result(command="prune", data=replace(planned, status="pruned"))
+    with accounted(store, "what an interrupted command built"):
+        if not dry_run:
+            with dialog.listening(plain=True) as listen:
+                recover_first(store, listen)
+        hosts = _launch_hosts(workspace.host, dialog)
+        plan = generations.plan_prune(store, keep, hosts, with_unrecorded=with_unrecorded, broken=broken)
+        planned = Prune(status="planned", target=str(store.target), plan=plan, keep=keep, broken=broken)
+        if dry_run:
+            return Result(command="prune", data=planned)
+        dialog.show(Result(command="prune", data=planned))
+        question = f"Remove {counted(len(plan.removed), 'generation')} of {store.target}?"
+        if plan.removed and not yes and not dialog.agreed(question):
+            raise Interrupted("declined\nnothing was removed")
+        if plan.removed:
+            with dialog.listening(plain=True) as listen:
+                generations.prune(store, plan.removed, listen, with_unrecorded=with_unrecorded)
+        return Result(command="prune", data=replace(planned, status="pruned"))
 
 
 def _launch_hosts(host: Host, dialog: Dialog) -> tuple[Host, ...]:

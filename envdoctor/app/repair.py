@@ -3,16 +3,17 @@
 from dataclasses import replace
 from typing import Literal
 
+from envdoctor.app.interrupts import Account, accounted
 from envdoctor.app.restore import told_offline
 from envdoctor.app.result import Dialog, Result
 from envdoctor.app.unasked import refuse_found_above
 from envdoctor.doctor.workspace import Workspace
-from envdoctor.errors import RestoreError
+from envdoctor.errors import Interrupted, RestoreError
 from envdoctor.exitcodes import ExitCode
+from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen
 from envdoctor.stack import repair as repairing
 from envdoctor.stack.repair import Prepared, Repaired, Request
-from envdoctor.swap import durable
 from envdoctor.swap.store import Store
 from envdoctor.swap.transaction import Exchanged, recover_first
 
@@ -48,10 +49,15 @@ def repair(workspace: Workspace, wishes: Wishes, dialog: Dialog) -> Result:
         lock=file.lock if file else None,
         offline=wishes.offline or told_offline(host.environ),
     )
+    with accounted(Store.of(target), "the repaired stack") as account:
+        return _repair(request, wishes, host, dialog, account)
+
+
+def _repair(request: Request, wishes: Wishes, host: Host, dialog: Dialog, account: Account) -> Result:
     with dialog.listening() as listen:
         if not wishes.dry_run:
-            recover_first(Store.of(target), listen)
-        identity = durable.inode(Store.of(target).witness)
+            recover_first(Store.of(request.target), listen)
+            account.begin()
         prepared = repairing.prepare(request, host, listen)
     planned = RepairResult(status="planned", prepared=prepared)
     if not prepared.plan.changes.needed:
@@ -60,9 +66,8 @@ def repair(workspace: Workspace, wishes: Wishes, dialog: Dialog) -> Result:
         return Result(command="repair", data=planned)
     dialog.show(Result(command="repair", data=planned))
     if not wishes.yes and not dialog.agreed(f"Repair {prepared.plan.target}?"):
-        dialog.note(f"{prepared.plan.target} is as it was")
-        return Result(command="repair", data=None, exit_code=ExitCode.INTERRUPTED)
-    done = _carry_out(prepared, identity, dialog)
+        raise Interrupted(f"declined\n{account.state}")
+    done = _carry_out(prepared, dialog, account)
     return Result(command="repair", data=replace(planned, status="repaired", done=done))
 
 
@@ -72,18 +77,9 @@ def _nothing_to_reinstall(prepared: Prepared) -> Result:
     return Result(command="repair", data=RepairResult(status=status, prepared=prepared), exit_code=code)
 
 
-def _carry_out(prepared: Prepared, identity: int | None, dialog: Dialog) -> Exchanged[Repaired]:
-    target = prepared.store.target
-
-    def state() -> str:
-        same = durable.inode(prepared.store.witness) == identity
-        return f"{target} is as it was" if same else f"{target} holds the repaired stack"
-
+def _carry_out(prepared: Prepared, dialog: Dialog, account: Account) -> Exchanged[Repaired]:
     try:
         with dialog.listening() as listen:
             return repairing.carry_out(prepared, listen)
     except RestoreError as error:
-        raise RestoreError(f"{error.message}\n{state()}", error.hint) from error
-    except KeyboardInterrupt:
-        dialog.note(f"\n{state()}")
-        raise
+        raise RestoreError(f"{error.message}\n{account.state}", error.hint) from error

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
+from envdoctor.app.interrupts import Account, accounted
 from envdoctor.app.result import Dialog, Result
 from envdoctor.app.unasked import refuse_found_above
 from envdoctor.doctor.workspace import Workspace
-from envdoctor.errors import RestoreError
+from envdoctor.errors import Interrupted, RestoreError
 from envdoctor.exitcodes import ExitCode
+from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen
 from envdoctor.model.plan import Plan
 from envdoctor.model.wording import counted
@@ -17,7 +19,6 @@ from envdoctor.stack.rehearse import Rehearsed, rehearse
 from envdoctor.stack.restore import Prepared, Restored
 from envdoctor.stack.restore_sources import put_back
 from envdoctor.stack.verify import Verified
-from envdoctor.swap.durable import inode
 from envdoctor.swap.store import Store
 from envdoctor.swap.transaction import recover_first
 from envdoctor.wheels import wheelhouse as wheelhouses
@@ -69,11 +70,18 @@ def restore(workspace: Workspace, wishes: Wishes, dialog: Dialog) -> Result:
         sources=wishes.sources,
         while_in_use=not wishes.unless_in_use,
     )
+    store = Store.of(workspace.folder)
+    with accounted(store, "the restored stack") as account:
+        return _restore(request, wishes, host, dialog, account)
+
+
+def _restore(request: restoring.Request, wishes: Wishes, host: Host, dialog: Dialog, account: Account) -> Result:
     recovered: tuple[str, ...] = ()
     if not wishes.dry_run:
         with dialog.listening() as listen:
-            recovered = recover_first(Store.of(workspace.folder), listen)
-    with dialog.waiting(f"planning: looking for the wheels of {file.name}"):
+            recovered = recover_first(Store.of(request.target), listen)
+        account.begin()
+    with dialog.waiting(f"planning: looking for the wheels of {request.file.name}"):
         prepared = restoring.prepare(request, host)
     planned = RestoreResult(status="planned", plan=prepared.plan)
     if wishes.dry_run:
@@ -86,9 +94,8 @@ def restore(workspace: Workspace, wishes: Wishes, dialog: Dialog) -> Result:
         return _only_sources(replace(planned, status="already in place", verified=verified), prepared, wishes, dialog)
     dialog.show(_result(planned, prepared))
     if not prepared.plan.unavailable and not wishes.yes and not dialog.agreed(f"Restore {prepared.plan.target}?"):
-        dialog.note(_state(prepared))
-        return Result(command="restore", data=None, exit_code=ExitCode.INTERRUPTED)
-    done = _carry_out(prepared, dialog)
+        raise Interrupted(f"declined\n{account.state}")
+    done = _carry_out(prepared, dialog, account)
     done = replace(done, recovered=(*recovered, *done.recovered))
     back = _put_back(prepared)
     return Result(command="restore", data=replace(planned, status="restored", restored=done, sources_put_back=back))
@@ -124,20 +131,9 @@ def _put_back(prepared: Prepared) -> int:
     return len(prepared.plan.sources)
 
 
-def _carry_out(prepared: Prepared, dialog: Dialog) -> Restored:
+def _carry_out(prepared: Prepared, dialog: Dialog, account: Account) -> Restored:
     try:
         with dialog.listening() as listen:
             return restoring.carry_out(prepared, listen)
     except RestoreError as error:
-        raise RestoreError(f"{error.message}\n{_state(prepared)}", error.hint) from error
-    except KeyboardInterrupt:
-        dialog.note(f"\n{_state(prepared)}")
-        raise
-
-
-def _state(prepared: Prepared) -> str:
-    """Say what became of the venv, from the disk and not from where the command thinks it was."""
-    target = prepared.store.target
-    if inode(prepared.store.witness) == prepared.identity:
-        return f"{target} is as it was" if prepared.identity else f"{target} was not created"
-    return f"{target} holds the restored stack"
+        raise RestoreError(f"{error.message}\n{account.state}", error.hint) from error

@@ -34,6 +34,7 @@ from envdoctor.swap.transaction import Copying, exchange
 from envdoctor.swap.verdicts import KeptVerdict
 from envdoctor.wheels import constraints, index_config, pip_config, wheel_origins
 from envdoctor.wheels import uv as uv_tool
+from envdoctor.wheels.impatient import impatient
 from envdoctor.wheels.index_config import Sources
 from envdoctor.wheels.uv import Uv
 from envdoctor.wheels.wheelhouse import with_wheelhouses
@@ -107,7 +108,7 @@ def prepare(request: Request, host: Host) -> Prepared:
         patient=store.target,
         managed=lambda: _managed(uv),
     )
-    with ThreadPoolExecutor(3) as beside:
+    with impatient(3) as beside:
         # uv and the interpreter answer as processes of their own; what is read here is read while they do.
         asking = beside.submit(index_config.configured, uv, pip, host.home, sys.executable)
         reading = beside.submit(_present, store)

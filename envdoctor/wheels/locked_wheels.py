@@ -1,6 +1,5 @@
 """For each package of a lock, the wheel file to fetch: present already, offered somewhere, or missing."""
 
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -20,6 +19,7 @@ from envdoctor.wheels.index import File, size_of
 from envdoctor.wheels.index_config import Sources
 from envdoctor.wheels.offers import files_of
 from envdoctor.wheels.preview import requirements
+from envdoctor.wheels.temporary import temporary_folder
 from envdoctor.wheels.urls import IndexUnreadableError, shown
 from envdoctor.wheels.uv import Uv, UvError
 
@@ -151,7 +151,7 @@ def _sized(file: File, sources: Sources) -> File:
 
 def _from_backend(packages: Sequence[LockedPackage], fit: Fit, sources: Sources, uv: Uv) -> tuple[dict[str, Job], str]:
     """Let uv resolve the packages on the torch backend's index: its lock says where the wheels lie."""
-    with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
+    with temporary_folder() as folder:
         asked, output = Path(folder, "asked.txt"), Path(folder, "pylock.toml")
         asked.write_text(requirements(packages), encoding="utf-8")
         arguments: list[str | Path] = ["pip", "compile", asked, "--no-deps", "--format", "pylock.toml", "--quiet"]

@@ -1,6 +1,5 @@
 """Making a lock: resolve requirements with uv for a date, keep the hashes of the wheels that fit, name no host."""
 
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from envdoctor.standards import lock as lock_model
 from envdoctor.standards.lock import Lock, LockedPackage
 from envdoctor.wheels import pylock_text, wheel_tags
 from envdoctor.wheels.index_config import Reach
+from envdoctor.wheels.temporary import temporary_folder
 from envdoctor.wheels.uv import Uv
 
 # Newer than any glibc in use: a wheel built for a later one must not be missing from the lock on a later machine.
@@ -93,7 +93,7 @@ def resolve(wanted: Wanted, uv: Uv, reach: Reach) -> dict[str, Any]:
     arguments += ["--torch-backend", wanted.torch_backend] if wanted.torch_backend else []
     for name in wanted.upgrade:
         arguments += ["--upgrade-package", name]
-    with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
+    with temporary_folder() as folder:
         output = Path(folder, "pylock.toml")
         if wanted.kept:
             # uv prefers the versions of the file that it is about to replace.

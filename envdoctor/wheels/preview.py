@@ -1,7 +1,6 @@
 """What uv would do with pinned requirements, asked without doing it: which wheels it has already, which it lacks."""
 
 import re
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from envdoctor.model.frozen import frozen
 from envdoctor.model.plan import Interpreter
 from envdoctor.standards.lock import LockedPackage
 from envdoctor.wheels.index_config import Reach
+from envdoctor.wheels.temporary import temporary_folder
 from envdoctor.wheels.uv import Uv, UvError
 from envdoctor.wheels.uv_errors import missing
 
@@ -52,9 +52,9 @@ def cached(
     torch_backend: str = "",
 ) -> Preview:
     """Ask what uv has in its cache. `offline` forbids to fetch the index pages it lacks."""
-    with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
+    with temporary_folder() as folder:
         try:
-            return _asked(uv, packages, interpreter, reach, Path(folder), torch_backend, offline=True)
+            return _asked(uv, packages, interpreter, reach, folder, torch_backend, offline=True)
         except UvError as error:
             if missing(error.output) is None:
                 raise
@@ -79,10 +79,10 @@ def preview(
     """Ask uv about the packages. Raises UvError for anything but a package that a source does not have."""
     asked = list(packages)
     absent: set[str] = set()
-    with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
+    with temporary_folder() as folder:
         while asked:
             try:
-                seen = _asked(uv, asked, interpreter, reach, Path(folder), torch_backend, offline=offline)
+                seen = _asked(uv, asked, interpreter, reach, folder, torch_backend, offline=offline)
             except UvError as error:
                 name = missing(error.output)
                 gone = [package for package in asked if name and package.name == canonicalize_name(name[0])]

@@ -1,7 +1,9 @@
 """The only place that runs uv."""
 
+import ctypes
 import os
 import shutil
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,6 +18,8 @@ from envdoctor.wheels.uv_config import LINK_MODES, NOTHING, UvConfig, read
 from envdoctor.wheels.uv_errors import explain
 
 LineListener = Callable[[str], None]
+_PR_SET_PDEATHSIG = 1
+_PRCTL = ctypes.CDLL(None).prctl
 
 
 class UvError(RestoreError):
@@ -75,6 +79,7 @@ class Uv:
                 text=True,
                 encoding="utf-8",
                 errors="replace",
+                preexec_fn=_ending_with(os.getpid()),  # noqa: PLW1509 - two system calls, looked up before the fork
             ) as process,
         ):
             try:
@@ -117,6 +122,17 @@ def _config_file(config: UvConfig) -> Iterator[tuple[dict[str, str], tuple[int, 
         yield {"UV_CONFIG_FILE": f"/proc/self/fd/{descriptor}"}, (descriptor,)
     finally:
         os.close(descriptor)
+
+
+def _ending_with(parent: int) -> Callable[[], None]:
+    """Return what a child does first: have the kernel end it when `parent` is killed, prctl(2)."""
+
+    def ask() -> None:
+        _PRCTL(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            os._exit(1)  # it was killed meanwhile
+
+    return ask
 
 
 def _own_binary() -> str | None:

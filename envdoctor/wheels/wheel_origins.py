@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from packaging.tags import Tag
@@ -11,6 +10,7 @@ from envdoctor.model.frozen import frozen
 from envdoctor.model.plan import Interpreter, Source, SourceKind, Unavailable
 from envdoctor.standards.lock import LockedPackage
 from envdoctor.wheels import wheel_tags
+from envdoctor.wheels.impatient import impatient
 from envdoctor.wheels.index import File, size_of
 from envdoctor.wheels.index_config import Sources
 from envdoctor.wheels.offers import files_of
@@ -104,7 +104,7 @@ def locate(
     def left() -> list[_Search]:
         return [search for search in searches if search.package.name not in found]
 
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with impatient(_THREADS) as pool:
         sought = list(pool.map(lambda one: (one, _search(one, sources, offline)), left()))
     found |= {search.package.name: source for search, source in sought if source is not None}
     refused = ""
@@ -134,7 +134,7 @@ def _prefer(searches: Sequence[_Search], sources: Sources, *, offline: bool) -> 
 
     several = [search for search in searches if len(search.package.hashes) > 1]
     if len(places) > 1 and several:
-        with ThreadPoolExecutor(_THREADS) as pool:
+        with impatient(_THREADS) as pool:
             list(pool.map(prefer, several))
 
 

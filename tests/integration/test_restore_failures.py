@@ -1,5 +1,6 @@
 """Whatever goes wrong, the old venv is byte for byte as it was, and the message says what to do."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -230,7 +231,7 @@ def test_an_interrupt_during_the_build_cleans_up(stack: Stack, index: Index, num
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
-    assert stack.plain(err).endswith("\n\nFOLDER/venv is as it was\nerror: interrupted\n")
+    assert stack.plain(err).endswith("\nerror: interrupted\nFOLDER/venv is as it was\n")
     assert tree_state(stack.venv) == before
     assert list((stack.store / "builds").iterdir()) == []
 
@@ -244,16 +245,96 @@ def test_a_kill_during_the_build_is_recovered_by_the_next_restore(stack: Stack, 
     process.communicate(timeout=60)
     assert tree_state(stack.venv) == before
     assert (stack.store / "journal.json").exists()
-    # The uv it left behind still downloads, and holds the lock; it is waited for.
+    # The kernel ended the uv that was still downloading and held the lock.
     answer = stack.restore()
     assert answer.code == 0, answer.err
     told = [line for line in answer.err.splitlines() if line.startswith("Recover")]
     assert told == [
-        "Recover  an interrupted restore left a uv behind; waiting until it has ended",
         "Recover  an earlier restore (small) was stopped while it built its copy; nothing had been changed",
     ]
     assert tree_state(stack.store / "generations" / "0001") == before
     assert list((stack.store / "builds").iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+@pytest.mark.parametrize("command", ["restore", "repair", "rollback"])
+def test_a_stop_at_any_moment_says_what_the_venv_is(
+    stack: Stack, index: Index, number: signal.Signals, command: str
+) -> None:
+    """From the first words of Python on, not from the plan on."""
+    before = tree_state(stack.venv)
+    index.faults["large-1.0-py3-none-any.whl"] = "slow"
+    words = [command, *(("--profile", "small") if command != "rollback" else ()), "--venv", "venv"]
+    with subprocess.Popen(
+        stack.command(*words), cwd=stack.folder, env=stack.environment, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        while not _caught(process.pid, signal.SIGTERM):
+            time.sleep(0.001)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert stack.plain(err).endswith("error: interrupted\nFOLDER/venv is as it was\n") or err == "error: interrupted\n"
+    assert tree_state(stack.venv) == before
+
+
+def _caught(pid: int, number: int) -> bool:
+    """Tell whether a process has a handler for a signal: SigCgt of proc(5)."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    mask = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt"))
+    return bool(int(mask, 16) >> (number - 1) & 1)
+
+
+def test_a_stop_while_it_plans_says_what_the_venv_is(stack: Stack, index: Index) -> None:
+    before = tree_state(stack.venv)
+    process = _start(stack)
+    assert process.stderr
+    assert process.stderr.readline() == "planning: looking for the wheels of small\n"
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, stack.plain(err)) == (130, "", "error: interrupted\nFOLDER/venv is as it was\n")
+    assert tree_state(stack.venv) == before
+
+
+def test_no_uv_outlives_a_kill(stack: Stack, index: Index) -> None:
+    index.faults["large-1.0-py3-none-any.whl"] = "slow"
+    process = _start(stack)
+    _until_building(stack, index)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert [Path(f"/proc/{child}/comm").read_text() for child in children] == ["uv\n"]
+    process.kill()
+    process.communicate(timeout=60)
+    deadline = time.monotonic() + 60
+    while any(Path(f"/proc/{child}/exe").exists() for child in children):
+        assert time.monotonic() < deadline, "the uv lives on"
+        time.sleep(0.01)
+
+
+def test_what_a_killed_run_left_in_tmpdir_is_swept_by_the_next(stack: Stack, tmp_path: Path) -> None:
+    folder = stack.folder / "tmp"
+    folder.mkdir()
+    old = time.time() - 3600
+    names = (
+        "envdoctor-run-abcdefgh",
+        "envdoctor-run-inuse_00",
+        "envdoctor-run-young_00",
+        "envdoctor-run-notours-x",
+        "mine",
+    )
+    for name in names:
+        (folder / name).mkdir(mode=0o700)
+        (folder / name / "asked.txt").write_text("torch==2.13.0\n")
+        if "young" not in name:
+            os.utime(folder / name, (old, old))
+    (folder / "envdoctor-run-alink_00").symlink_to(folder / "mine")
+    held = os.open(folder / "envdoctor-run-inuse_00", os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    try:
+        answer = stack.restore("--dry-run", extra={"TMPDIR": str(folder)})
+    finally:
+        os.close(held)
+    assert answer.code == 0, answer.err
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*names[1:], "envdoctor-run-alink_00"])
 
 
 def test_two_restores_at_once(stack: Stack, index: Index) -> None:

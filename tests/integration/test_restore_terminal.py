@@ -47,7 +47,7 @@ def test_no_changes_nothing(tmp_path: Path, answer: str) -> None:
     stack = make_stack(tmp_path)
     code, out, shown = _at_a_terminal(stack, answer)
     assert (code, out) == (130, "")
-    assert shown.endswith("FOLDER/venv was not created\nerror: interrupted\n")
+    assert shown.endswith("error: declined\nFOLDER/venv was not created\n")
     assert not stack.venv.exists()
     assert not stack.store.exists()
 
@@ -56,5 +56,5 @@ def test_ctrl_d_at_the_question_changes_nothing(tmp_path: Path) -> None:
     stack = make_stack(tmp_path)
     code, out, shown = _at_a_terminal(stack, "\x04")
     assert (code, out) == (130, "")
-    assert shown.endswith("error: interrupted\n")
+    assert shown.endswith("error: interrupted\nFOLDER/venv was not created\n")
     assert not stack.venv.exists()

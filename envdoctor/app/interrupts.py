@@ -1,0 +1,39 @@
+"""What an interrupted command says last: what the venv is now, from the disk and not from where it thinks it was."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from envdoctor.errors import Interrupted
+from envdoctor.swap.durable import inode
+from envdoctor.swap.store import Store
+
+
+class Account:
+    """The venv of a store before a command, and after it."""
+
+    def __init__(self, store: Store, new: str) -> None:
+        """Keep the store; `new` is what its venv holds after the command ("the restored stack")."""
+        self._store, self._new = store, new
+        self.begin()
+
+    def begin(self) -> None:
+        """Take the venv as it is now for the one before."""
+        self._before = inode(self._store.witness)
+
+    @property
+    def state(self) -> str:
+        """Return what became of the venv, as a clause without its full stop."""
+        target = self._store.target
+        if inode(self._store.witness) != self._before:
+            return f"{target} holds {self._new}"
+        return f"{target} is as it was" if self._before else f"{target} was not created"
+
+
+@contextmanager
+def accounted(store: Store, new: str) -> Iterator[Account]:
+    """Raise Interrupted, which says what the venv is now, for an interrupt in the block."""
+    account = Account(store, new)
+    try:
+        yield account
+    except KeyboardInterrupt as error:
+        raise Interrupted(f"interrupted\n{account.state}") from error
