@@ -10,8 +10,9 @@ import typer
 import typer.main
 
 from envdoctor import __version__
-from envdoctor.cli.endings import say_crash, say_error, to_stderr
+from envdoctor.cli.endings import say_crash, say_error, to_stderr, wants_json
 from envdoctor.cli.plain_values import PlainCommand, PlainGroup
+from envdoctor.cli.presentation import with_presentation
 from envdoctor.errors import EnvdoctorError, UsageError
 from envdoctor.exitcodes import ExitCode
 
@@ -132,7 +133,9 @@ def _command(name: str, module: Any) -> Any:
         # Without a short help of its own, the list of commands would cut each sentence at 45 letters.
         summary = (function.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
         settings = getattr(module, "CONTEXT_SETTINGS", None)
-        single.command(name, cls=PlainCommand, context_settings=settings, short_help=summary)(function)
+        single.command(name, cls=PlainCommand, context_settings=settings, short_help=summary)(
+            with_presentation(function)
+        )
     return typer.main.get_command(single)
 
 
@@ -172,13 +175,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
     except EnvdoctorError as error:
-        return say_error(error)
+        return say_error(error, as_json=wants_json(given))
     except typer.TyperException as error:
-        return say_error(_usage(error, given))
+        return say_error(_usage(error, given), as_json=wants_json(given))
     except (KeyboardInterrupt, typer.Abort):
         outcome = ExitCode.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - Python would exit with 1, which says that something was found in the venv
-        return say_crash(error)
+        return say_crash(error, as_json=wants_json(given))
     if outcome == ExitCode.INTERRUPTED:  # typer returns this for Ctrl-C inside a command, and says nothing
         to_stderr("error: interrupted")
     return int(outcome or 0) if given else ExitCode.USAGE

@@ -2,29 +2,26 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from envdoctor.app.result import Result, ShowProgress
 from envdoctor.cli.hashing import hashing
+from envdoctor.cli.output import style_on
+from envdoctor.cli.shown import shown
 from envdoctor.cli.signals import stoppable
 from envdoctor.cli.terminal import say
 from envdoctor.cli.waiting import waiting
 from envdoctor.errors import UsageError
 from envdoctor.model.events import Event, Listener
 from envdoctor.report.rendering import as_text
-from envdoctor.report.style import Style
 
 
 class Terminal:
     """Talks to a person; stdout belongs to the result."""
 
-    def __init__(self, *, quiet: bool = False) -> None:
-        """Keep whether progress is wanted."""
-        self._quiet = quiet
-
     def show(self, result: Result) -> None:
         """Show what is about to be done."""
-        say(as_text(result, Style()).rstrip("\n"))
+        say(as_text(result, style_on(sys.stderr)).rstrip("\n"))
 
     def agreed(self, question: str) -> bool:
         """Ask; raise UsageError where nobody can answer, KeyboardInterrupt where the answer is cut off."""
@@ -43,9 +40,9 @@ class Terminal:
     @contextmanager
     def listening(self, *, plain: bool = False) -> Iterator[Listener]:
         """Give a listener; SIGTERM and SIGHUP raise KeyboardInterrupt until the block ends."""
-        if plain:
+        if plain or shown().quiet:
             with stoppable():
-                yield _say_each
+                yield _say_nothing if shown().quiet else _say_each
             return
         from envdoctor.cli.progress import progress
 
@@ -54,11 +51,15 @@ class Terminal:
 
     def waiting(self, text: str) -> AbstractContextManager[None]:
         """Say what is going on while something takes seconds and has no progress to show."""
-        return waiting(text)
+        return nullcontext() if shown().quiet else waiting(text)
 
     def hashing(self) -> AbstractContextManager[ShowProgress | None]:
         """Give what to call while files are hashed; None where nobody watches."""
-        return hashing(quiet=self._quiet)
+        return hashing(quiet=shown().quiet)
+
+
+def _say_nothing(event: Event) -> None:
+    del event
 
 
 def _say_each(event: Event) -> None:

@@ -36,9 +36,9 @@ def check(arguments: Sequence[str]) -> int | None:
     try:
         return _check(words)
     except EnvdoctorError as error:
-        return say_error(error)
+        return say_error(error, as_json="json" in words)
     except Exception as error:  # noqa: BLE001 - as for every other command
-        return say_crash(error)
+        return say_crash(error, as_json="json" in words)
 
 
 def _words(arguments: Sequence[str]) -> dict[str, str] | None:
@@ -72,9 +72,10 @@ def _check(words: dict[str, str]) -> int:
     from envdoctor.app import check as app
     from envdoctor.cli.dialog import Terminal
     from envdoctor.cli.output import finish
+    from envdoctor.cli.shown import Shown, show_as
     from envdoctor.doctor.workspace import Workspace
 
-    quiet = "quiet" in words
+    show_as(Shown(quiet="quiet" in words, verbose="verbose" in words))
     workspace = Workspace.open(words.get("venv", ""), words.get("profile", ""))
-    done = app.check(workspace, app.Wishes(exit_zero="exit_zero" in words), Terminal(quiet=quiet))
-    return finish(done, json="json" in words, quiet=quiet, verbose="verbose" in words)
+    done = app.check(workspace, app.Wishes(exit_zero="exit_zero" in words), Terminal())
+    return finish(done, json="json" in words)

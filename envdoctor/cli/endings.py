@@ -1,30 +1,54 @@
 """How a command line ends that did not work out: one place prints errors, and says what exit code they are."""
 
+import os
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import pairwise
 
 from envdoctor.cli.shadowed import in_front_of_python, message
+from envdoctor.cli.terminal import write_result
 from envdoctor.errors import EnvdoctorError, ProbeError
 
 _REPORT_IT = "this is a bug; report the lines above with the output of `envdoctor --version`"
 
 
-def say_error(error: EnvdoctorError) -> int:
-    """Write an error of ours to stderr as `error: …`, `hint: …`; return its exit code."""
+def wants_json(given: Sequence[str]) -> bool:
+    """Tell whether a command line asks for JSON; readable before it is parsed, and when it cannot be."""
+    words = list(given[: given.index("--")] if "--" in given else given)
+    if words[:1] == ["run"]:  # what follows is the words of another command
+        return False
+    named = "--json" in words or "--format=json" in words or ("--format", "json") in pairwise(words)
+    return named or os.environ.get("ENVDOCTOR_FORMAT") == "json"
+
+
+def say_error(error: EnvdoctorError, *, as_json: bool = False) -> int:
+    """Write an error of ours to stderr as `error: …`, `hint: …`; return its exit code.
+
+    as_json: write it to stdout too, as a JSON document, so that a pipe gets one.
+    """
     to_stderr(f"error: {error.message}" + (f"\n\nhint: {error.hint}" if error.hint else ""))
+    if as_json:
+        from envdoctor.report.envelope import dump, envelope
+
+        found = {"message": error.message, "hint": error.hint or None, "exit_code": int(error.exit_code)}
+        with suppress(EnvdoctorError):  # stdout may be what failed
+            write_result(dump(envelope({"error": found})))
     return error.exit_code
 
 
-def say_crash(error: Exception) -> int:
+def say_crash(error: Exception, *, as_json: bool = False) -> int:
     """Write what no command should raise to stderr, with its traceback; return the exit code.
 
     Python itself would end with 1, which says that something was found in the venv.
     """
     if stranger := in_front_of_python():
-        return say_error(ProbeError(*message(stranger, error)))
+        return say_error(ProbeError(*message(stranger, error)), as_json=as_json)
     import traceback
 
     traceback.print_exc()
-    return say_error(ProbeError("envdoctor itself failed, so nothing can be told about the venv", _REPORT_IT))
+    failed = ProbeError("envdoctor itself failed, so nothing can be told about the venv", _REPORT_IT)
+    return say_error(failed, as_json=as_json)
 
 
 def to_stderr(text: str) -> None:

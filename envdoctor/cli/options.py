@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from envdoctor.cli import completion
-from envdoctor.cli.values import Color, Format
+from envdoctor.cli.values import Format
 
 _VENV_HELP = (
     "A venv, its interpreter or a project with a .venv. Default: $VIRTUAL_ENV, $CONDA_PREFIX, or the nearest .venv."
@@ -31,18 +31,6 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would h
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 OutputOption = Annotated[
     str, typer.Option("--output", "-o", metavar="FILE", help="Write the result to FILE instead of stdout.")
-]
-ColorOption = Annotated[
-    Color,
-    typer.Option(
-        "--color",
-        envvar="ENVDOCTOR_COLOR",
-        help="Colour the text. `auto`: on a terminal, unless NO_COLOR is set; FORCE_COLOR forces it.",
-    ),
-]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="One line a cause, and the count.")]
-VerboseOption = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Consequences in full, and checks that do not apply.")
 ]
 WithGateOption = Annotated[
     bool,

@@ -66,7 +66,14 @@ def _with_plain_values(parameters: Sequence[Any]) -> Sequence[Any]:
         told = getattr(parameter, "type_descriptor", None)
         if told is not None and _is_plain(told.annotation) and not _wants_more(told.parameter_info):
             parameter._runtime_param = PlainValue(told.annotation)  # noqa: SLF001 - typer has no public hook for this
+        if parameter.param_type_name == "argument" and parameter.metavar:
+            parameter.display_type_rich = _no_type  # "VENV <str>" in the help says less than "VENV"
     return parameters
+
+
+def _no_type(ctx: Any) -> str:
+    del ctx
+    return ""
 
 
 class PlainValue:

@@ -100,7 +100,7 @@ def test_every_schema_is_one_and_is_tested(incident: Incident, name: str) -> Non
     schema = json.loads(schemas.read(name))
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["$id"] == f"urn:envdoctor:{name}:{schema['properties']['schema_version']['const']}"
-    assert name in {tested for tested, _ in DOCUMENTS} | set(OF_A_FILLED_CACHE)
+    assert name in {tested for tested, _ in DOCUMENTS} | {"error", *OF_A_FILLED_CACHE}
     printed = run_envdoctor("schema", name, folder=incident.root)
     assert (printed.code, json.loads(printed.out)) == (0, schema)
 
@@ -116,3 +116,29 @@ def test_a_document_that_is_not_there(incident: Incident) -> None:
         out="",
         err=f"error: there is no document `chekc`\n\nhint: one of: {', '.join(schemas.names())}\n",
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("check nosuch --json", 2),
+        ("check --nosuch --json", 2),
+        ("chekc --json", 2),
+        ("cache restore absent --format json", 2),
+        ("fetch -p small --format=json -p", 2),
+        ("restore -q --json -p small --venv wheels", 2),
+    ],
+)
+def test_an_error_is_a_document_too(incident: Incident, words: str, code: int) -> None:
+    outcome = run_envdoctor(*words.split(), folder=incident.root, extra=closed_off(incident.root))
+    document = json.loads(outcome.out)
+    jsonschema.validate(document, closed(json.loads(schemas.read("error"))))
+    found = document["error"]
+    hint = f"\n\nhint: {found['hint']}" if found["hint"] else ""
+    assert (outcome.code, outcome.err) == (code, f"error: {found['message']}{hint}\n")
+    assert found["exit_code"] == code
+
+
+def test_what_a_command_is_given_asks_for_no_document(incident: Incident) -> None:
+    assert run_envdoctor("run", "-p", "nosuch", "python", "--json", folder=incident.root).out == ""
+    assert run_envdoctor("check", "nosuch", folder=incident.root).out == ""

@@ -12,7 +12,7 @@ from envdoctor.doctor.workspace import Workspace
 
 def undo(
     stamp: Annotated[
-        str, typer.Argument(metavar="[STAMP]", help="Which clean-up, as `cache gc --purge --dry-run` lists them.")
+        str, typer.Argument(metavar="STAMP", help="Which clean-up, as `cache gc --purge --dry-run` lists them.")
     ] = "",
     profile: ProfileOption = "",
     output_format: FormatOption = "text",

@@ -7,17 +7,14 @@ import typer
 from envdoctor.app import check as app
 from envdoctor.cli.dialog import Terminal
 from envdoctor.cli.options import (
-    ColorOption,
     DeepOption,
     FormatOption,
     IgnoreOption,
     JsonOption,
     OutputOption,
     ProfileOption,
-    QuietOption,
     VenvArgument,
     VenvOption,
-    VerboseOption,
 )
 from envdoctor.cli.output import finish
 from envdoctor.cli.values import one_venv, requirements, waivers
@@ -65,9 +62,6 @@ def check(
     output_format: FormatOption = "text",
     json: JsonOption = False,
     output: OutputOption = "",
-    color: ColorOption = "auto",
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
 ) -> int:
     """Say what is wrong with a venv, cause first, with the command that mends it.
 
@@ -82,5 +76,5 @@ def check(
         fail_on=fail_on,
         exit_zero=exit_zero,
     )
-    done = app.check(Workspace.open(one_venv(venv, venv_option), profile), wishes, Terminal(quiet=quiet))
-    return finish(done, output_format, json=json, output=output, color=color, quiet=quiet, verbose=verbose)
+    done = app.check(Workspace.open(one_venv(venv, venv_option), profile), wishes, Terminal())
+    return finish(done, output_format, json=json, output=output)

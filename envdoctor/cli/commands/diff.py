@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from envdoctor.app import diff as app
-from envdoctor.cli.options import ColorOption, FormatOption, JsonOption, OutputOption, VenvOption, VerboseOption
+from envdoctor.cli.options import FormatOption, JsonOption, OutputOption, VenvOption
 from envdoctor.cli.output import finish
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import UsageError
@@ -15,13 +15,11 @@ _HELP = "A venv, a fingerprint (.json), a profile (name or .toml), or a former v
 
 def diff(
     a: Annotated[str, typer.Argument(metavar="A", help=_HELP)],
-    b: Annotated[str, typer.Argument(metavar="[B]", help="The same. Default: the venv of `--venv`.")] = "",
+    b: Annotated[str, typer.Argument(metavar="B", help="The same. Default: the venv of `--venv`.")] = "",
     venv: VenvOption = "",
     output_format: FormatOption = "text",
     json: JsonOption = False,
     output: OutputOption = "",
-    color: ColorOption = "auto",
-    verbose: VerboseOption = False,
 ) -> int:
     """Compare two stacks: torch, libraries, files, packages, start-up code, sources, environment, caches, machine.
 
@@ -31,4 +29,4 @@ def diff(
     if b and venv:
         raise UsageError("two stacks and `--venv` are given", "give only two of the three")
     done = app.diff(Workspace.open(venv), a, b)
-    return finish(done, output_format, json=json, output=output, color=color, verbose=verbose)
+    return finish(done, output_format, json=json, output=output)

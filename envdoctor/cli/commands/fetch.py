@@ -6,6 +6,7 @@ import typer
 
 from envdoctor.app import fetch as app
 from envdoctor.cli.dialog import Terminal
+from envdoctor.cli.endings import say_error
 from envdoctor.cli.options import FormatOption, JsonOption, ProfileOption
 from envdoctor.cli.output import finish
 from envdoctor.doctor.workspace import Workspace
@@ -31,12 +32,12 @@ def fetch(
     """Fetch every wheel of a profile's lock into a folder, each verified by its sha256.
 
     What is there already is verified and not fetched again; an interrupted fetch goes on where it stopped. Then, where
-    no index is: `envdoctor restore --profile P --offline --wheelhouse DIR`. Exit codes: 0 all there, 2 bad input,
+    no index is: `envdoctor restore --profile NAME --offline --wheelhouse DIR`. Exit codes: 0 all there, 2 bad input,
     4 some could not be fetched, 130 interrupted.
     """
     wishes = app.Wishes(wheelhouse=wheelhouse, python=python, machine=machine)
     done = app.fetch(Workspace.open(profile=profile), wishes, Terminal())
     code = finish(done, output_format, json=json)
     if done.data.fetched.missing:
-        raise FetchError(*missing(done.data.fetched))
+        return say_error(FetchError(*missing(done.data.fetched)))
     return code

@@ -7,7 +7,6 @@ from envdoctor.cli.options import (
     JsonOption,
     OutputOption,
     ProfileOption,
-    QuietOption,
     VenvArgument,
     VenvOption,
 )
@@ -23,7 +22,6 @@ def fingerprint(
     deep: DeepOption = False,
     json: JsonOption = False,
     output: OutputOption = "",
-    quiet: QuietOption = False,
 ) -> int:
     """Write the facts of a venv as one JSON document, which `check --fingerprint FILE` reads back.
 
@@ -31,5 +29,5 @@ def fingerprint(
     equal for two venvs exactly when the same code would run in them, wherever they lie.
     """
     workspace = Workspace.open(one_venv(venv, venv_option), profile)
-    done = app.fingerprint(workspace, Terminal(quiet=quiet), deep=deep)
+    done = app.fingerprint(workspace, Terminal(), deep=deep)
     return finish(done, json=json, output=output)

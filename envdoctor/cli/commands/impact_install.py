@@ -6,7 +6,7 @@ import typer
 
 from envdoctor.app import explore as app
 from envdoctor.cli.dialog import Terminal
-from envdoctor.cli.options import ColorOption, FormatOption, JsonOption, VenvOption
+from envdoctor.cli.options import FormatOption, JsonOption, VenvOption
 from envdoctor.cli.output import finish
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.explore.addition import Install
@@ -26,7 +26,6 @@ def install(
     ] = False,
     output_format: FormatOption = "text",
     json: JsonOption = False,
-    color: ColorOption = "auto",
 ) -> int:
     """Install into a scratch copy of the venv, compare the two, and delete the copy.
 
@@ -41,4 +40,4 @@ def install(
         no_build_isolation=no_build_isolation,
     )
     done = app.impact_of_install(Workspace.open(venv), wanted, Terminal())
-    return finish(done, output_format, json=json, color=color)
+    return finish(done, output_format, json=json)

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from envdoctor.app import explore as app
-from envdoctor.cli.options import ColorOption, FormatOption, JsonOption, VenvOption
+from envdoctor.cli.options import FormatOption, JsonOption, VenvOption
 from envdoctor.cli.output import finish
 from envdoctor.doctor.workspace import Workspace
 
@@ -15,7 +15,6 @@ def remove(
     venv: VenvOption = "",
     output_format: FormatOption = "text",
     json: JsonOption = False,
-    color: ColorOption = "auto",
 ) -> int:
     """Tell which files would go, who else owns them, and what would no longer load.
 
@@ -23,4 +22,4 @@ def remove(
     input.
     """
     done = app.impact_of_removal(Workspace.open(venv), distributions)
-    return finish(done, output_format, json=json, color=color)
+    return finish(done, output_format, json=json)

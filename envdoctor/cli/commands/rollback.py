@@ -13,8 +13,9 @@ from envdoctor.doctor.workspace import Workspace
 
 def rollback(
     number: Annotated[
-        int, typer.Argument(metavar="[N]", help="Which one, as `envdoctor history` lists them. Default: the newest.")
-    ] = 0,
+        int | None,
+        typer.Argument(metavar="N", help="Which one, as `envdoctor history` lists them. Default: the newest."),
+    ] = None,
     venv: VenvOption = "",
     dry_run: DryRunOption = False,
     yes: YesOption = False,
@@ -25,5 +26,5 @@ def rollback(
 
     Exit codes: 0 done, 2 bad input, 4 failed with the venv as it was, 130 declined or interrupted.
     """
-    done = app.rollback(Workspace.open(venv), number or None, Terminal(), dry_run=dry_run, yes=yes)
+    done = app.rollback(Workspace.open(venv), number, Terminal(), dry_run=dry_run, yes=yes)
     return finish(done, output_format, json=json)

@@ -10,8 +10,9 @@ from typing import Annotated, NoReturn
 import typer
 
 from envdoctor import gate
-from envdoctor.cli.options import ColorOption, ProfileOption, VenvOption
-from envdoctor.cli.terminal import say, style_for
+from envdoctor.cli.options import ProfileOption, VenvOption
+from envdoctor.cli.output import style_on
+from envdoctor.cli.terminal import say
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import TargetError, UsageError
 from envdoctor.exitcodes import ExitCode
@@ -35,7 +36,7 @@ class Examined:
 
 def run(
     command: Annotated[
-        list[str], typer.Argument(metavar="-- CMD...", help="The command and its arguments; `python` is the venv's.")
+        list[str], typer.Argument(metavar="-- CMD", help="The command and its arguments; `python` is the venv's.")
     ] = [],  # noqa: B006 - typer reads the default and never shares it
     profile: ProfileOption = "",
     venv: VenvOption = "",
@@ -60,7 +61,6 @@ def run(
             "--reason", envvar="ENVDOCTOR_GATE_REASON", help="Why the gate is bypassed; `warn` and `off` need one."
         ),
     ] = "",
-    color: ColorOption = "auto",
 ) -> int:
     """Check a venv against a profile, then become the command: its exit code and signals are its own.
 
@@ -79,7 +79,7 @@ def run(
     examined = examined or _examine(workspace)
     verdict, prefix = examined.verdict, examined.launch.target.prefix
     if verdict.exit_code():
-        say(as_text.render(examined.header, verdict, style_for(sys.stderr, os.environ, color=color)))
+        say(as_text.render(examined.header, verdict, style_on(sys.stderr)))
     if chosen == "warn":
         gate.record(profile, chosen, why, tuple(finding.code for finding in verdict.findings), str(prefix))
     elif code := verdict.exit_code():
@@ -134,7 +134,13 @@ def _refuse_another(workspace: Workspace, examined: Examined) -> None:
     """Refuse to restore another venv than the one that was checked and would be started on: an active conda's."""
     checked = examined.launch.target.prefix
     if checked != workspace.folder:
-        say(as_text.render(examined.header, examined.verdict, style_for(sys.stderr, os.environ)))
+        say(
+            as_text.render(
+                examined.header,
+                examined.verdict,
+                style_on(sys.stderr),
+            )
+        )
         raise UsageError(
             f"`--restore` does not rebuild {checked}, the conda environment that is active and was checked",
             f"name the venv to start on: `--venv {shlex.quote(str(workspace.folder))}`",

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from envdoctor.app import explore as app
-from envdoctor.cli.options import ColorOption, FormatOption, JsonOption, VenvOption
+from envdoctor.cli.options import FormatOption, JsonOption, VenvOption
 from envdoctor.cli.output import finish
 from envdoctor.doctor.workspace import Workspace
 
@@ -17,10 +17,9 @@ def why(
     venv: VenvOption = "",
     output_format: FormatOption = "text",
     json: JsonOption = False,
-    color: ColorOption = "auto",
 ) -> int:
     """Say who provides a library, which file an import takes, whose a path is, or who wants a distribution.
 
     Nothing of the venv is run or imported. Exit codes: 0 answered, 2 nothing has that name.
     """
-    return finish(app.why(Workspace.open(venv), name), output_format, json=json, color=color)
+    return finish(app.why(Workspace.open(venv), name), output_format, json=json)

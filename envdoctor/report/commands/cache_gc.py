@@ -15,8 +15,8 @@ _MOST_SHOWN = 20
 
 def text(data: Cleaned, style: Style) -> str:
     """Return the plan, or what was done."""
-    del style
-    return "\n".join(_planned(data) if data.status == "planned" else _done(data)) + "\n"
+    shown = len(data.plan.removals) if style.verbosity > 0 else _MOST_SHOWN
+    return "\n".join(_planned(data, shown) if data.status == "planned" else _done(data)) + "\n"
 
 
 def document(data: Cleaned) -> dict[str, Any]:
@@ -32,8 +32,8 @@ def document(data: Cleaned) -> dict[str, Any]:
     }
 
 
-def _planned(data: Cleaned) -> list[str]:
-    lines = [*_removals(data.plan.removals, data.plan.bytes)]
+def _planned(data: Cleaned, shown: int) -> list[str]:
+    lines = _removals(data.plan.removals, data.plan.bytes, shown)
     lines += [f"{_entries(number)} stay{'s' * (number == 1)}: {reason}" for reason, number in data.plan.kept.items()]
     lines += [f"{user.root} is used by process {user.pid}: {user.command}" for user in data.users]
     lines += [
@@ -42,16 +42,16 @@ def _planned(data: Cleaned) -> list[str]:
     return lines
 
 
-def _removals(removals: Sequence[Removal], size: int) -> list[str]:
+def _removals(removals: Sequence[Removal], size: int, shown: int) -> list[str]:
     if not removals:
         return ["no entry can go"]
     lines = [f"{_entries(len(removals))} can go, {megabytes(size)}"]
     lines += [
         f"  {removal.root}/{removal.entry} ({removal.kind}, {megabytes(removal.bytes)}): {removal.reason}"
-        for removal in removals[:_MOST_SHOWN]
+        for removal in removals[:shown]
     ]
-    if len(removals) > _MOST_SHOWN:
-        lines.append(f"  and {len(removals) - _MOST_SHOWN} more")
+    if len(removals) > shown:
+        lines.append(f"  and {len(removals) - shown} more; -v lists all")
     return lines
 
 

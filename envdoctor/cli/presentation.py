@@ -1,0 +1,45 @@
+"""How a result is shown: `--color`, `-q` and `-v`. Every command takes them; they are defined and held here alone."""
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from envdoctor.cli.shown import Shown, show_as
+from envdoctor.cli.values import Color
+
+ColorOption = Annotated[
+    Color,
+    typer.Option(
+        "--color",
+        envvar="ENVDOCTOR_COLOR",
+        help="Colour the text. `auto`: on a terminal, unless NO_COLOR is set; FORCE_COLOR forces it.",
+    ),
+]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Show no progress; in a report one line a cause, and the count.")
+]
+VerboseOption = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Show lists and consequences in full, and checks that do not apply."),
+]
+
+
+def _options(color: ColorOption = "auto", quiet: QuietOption = False, verbose: VerboseOption = False) -> None:
+    """Name the options as typer reads them."""
+
+
+def with_presentation(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the command with the three options behind its own; it is called without them."""
+    own, shared = inspect.signature(function), inspect.signature(_options)
+
+    def command(**given: Any) -> Any:
+        show_as(Shown(**{name: given.pop(name) for name in shared.parameters}))
+        return function(**given)
+
+    command.__doc__, command.__name__ = function.__doc__, function.__name__
+    command.__annotations__ = {**function.__annotations__, **_options.__annotations__}
+    merged = own.replace(parameters=[*own.parameters.values(), *shared.parameters.values()])
+    setattr(command, "__signature__", merged)  # noqa: B010 - how inspect lets a function state its own
+    return command
