@@ -1,4 +1,4 @@
-"""envdoctor sees the truth of a training venv from outside, and rebuilds the known-good stack."""
+"""envdoctor diagnoses PyTorch/CUDA environments without importing them, and rebuilds a locked stack."""
 
 __all__ = ["__version__"]
 __version__ = "0.1.0"

@@ -2,7 +2,7 @@
 
 EnvdoctorError                 message + hint + exit code
 ├── UsageError                 bad input: exit 2
-│   ├── TargetError            the folder or interpreter is no Python environment
+│   ├── TargetError            the folder or interpreter is not a Python environment
 │   ├── ProfileError           a profile is unknown or malformed
 │   ├── LockError              a lock is missing or malformed
 │   └── FingerprintError       a fingerprint file is malformed or of another schema
@@ -35,7 +35,7 @@ class UsageError(EnvdoctorError):
 
 
 class TargetError(UsageError):
-    """The named folder or interpreter is no Python environment."""
+    """The named folder or interpreter is not a Python environment."""
 
 
 class ProfileError(UsageError):

@@ -11,7 +11,7 @@ class ExitCode(IntEnum):
     FINDINGS = 1
     """At least one finding at or above `--fail-on`."""
     USAGE = 2
-    """Bad input: an unknown profile, a path that is no venv, a broken lock."""
+    """Bad input: an unknown profile, a path that is not a venv, a broken lock."""
     UNKNOWN = 3
     """A check that matters could not tell; nothing at or above `--fail-on` was found by the others."""
     RESTORE_FAILED = 4

@@ -116,7 +116,7 @@ def choose(mode: str | None, reason: str, environ: Mapping[str, str]) -> tuple[M
     why = (reason or environ.get("ENVDOCTOR_GATE_REASON", "")).strip()
     chosen = next((known for known in MODES if known == wanted), None)
     if chosen is None:
-        raise UsageError(f"`{wanted}` is no gate mode", f"ENVDOCTOR_GATE is one of {', '.join(MODES)}")
+        raise UsageError(f"`{wanted}` is not a gate mode", f"ENVDOCTOR_GATE is one of {', '.join(MODES)}")
     if chosen != "enforce" and not why:
         raise UsageError(
             f"mode `{chosen}` needs a reason, which is logged",
@@ -196,14 +196,14 @@ def _say_crash(error: Exception, profile: str) -> None:
     from envdoctor.errors import internal_error, traceback_of  # noqa: PLC0415
 
     if isinstance(error, ImportError):
-        # A damaged environment may lack what the gate itself reads locks with: that is no verdict, and no traceback.
+        # A damaged environment may lack what the gate itself reads locks with: that is not a verdict, and no traceback.
         what, hint = f"this interpreter lacks {error.name or error}", f"check {sys.prefix} --profile {profile}"
     else:
         what, hint = internal_error(error), f"check {sys.prefix} --profile {profile} -v"
         if not _local_rank():
             _say(traceback_of(error))
     _say(
-        f"error: envdoctor gate: {what}, so nothing can be told about {sys.prefix}\n\n"
+        f"error: envdoctor gate: {what}, so nothing can be said about {sys.prefix}\n\n"
         f"hint: look from outside: `envdoctor {hint}`"
     )
 

@@ -140,7 +140,7 @@ def _imports(tree: ast.AST) -> list[tuple[str, tuple[str, ...]]]:
         if isinstance(node, ast.Import):
             found += [(alias.name, ()) for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module in PACKAGES:
-            # `from envdoctor import examine` imports that module; `__version__` is no module.
+            # `from envdoctor import examine` imports that module; `__version__` is not a module.
             found += [(f"{node.module}.{alias.name}", ()) for alias in node.names if not alias.name.startswith("_")]
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             found.append((node.module, tuple(alias.name for alias in node.names)))

@@ -327,9 +327,9 @@ def read_file(path: Path) -> Mapping[str, Mapping[str, object]]:
         line, told = not_utf8(error)
         raise ConfigError(f"--config {path}: line {line}: {told}", "save the file as UTF-8") from error
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"--config {path}: {error}", "mend the TOML at that line") from error
+        raise ConfigError(f"--config {path}: {error}", "fix the TOML at that line") from error
     for section, values in found.items():
-        _require(isinstance(values, dict), str(path), f"{section} is no table", f"write keys under [{section}]")
+        _require(isinstance(values, dict), str(path), f"{section} is not a table", f"write keys under [{section}]")
     return found
 
 

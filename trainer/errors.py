@@ -67,7 +67,7 @@ class WorkerFailedError(TrainerError):
 
 
 def not_utf8(error: UnicodeDecodeError) -> tuple[int, str]:
-    """Return the line of the first byte that is no UTF-8, and what to say of it."""
+    """Return the line of the first byte that is not UTF-8, and what to say of it."""
     before = error.object[: error.start]
     column = len(before.rpartition(b"\n")[2]) + 1
     return before.count(b"\n") + 1, f"byte 0x{error.object[error.start]:02x} at column {column} is not UTF-8"

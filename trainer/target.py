@@ -172,7 +172,7 @@ class Target:
         return sink
 
     def require_packable(self) -> None:
-        """Raise ConfigError when rows of several documents cannot be told apart in this target's layers."""
+        """Raise ConfigError when rows of several documents cannot be distinguished in this target's layers."""
         kinds = set(getattr(self.config, "layer_types", None) or ["full_attention"])
         if kinds != {"full_attention"}:
             raise ConfigError(

@@ -14,7 +14,7 @@ def target_digest(folder: Path) -> str:
     """Return a digest of config.json and of each safetensors file's size, header and 64 samples of its weights.
 
     A training run moves nearly every weight, so samples tell a fine-tuned model from its base in milliseconds where
-    hashing 16 GB takes minutes. They are no proof that two folders are equal.
+    hashing 16 GB takes minutes. They are not proof that two folders are equal.
     """
     told = hashlib.sha256()
     config = folder / "config.json"

@@ -19,7 +19,7 @@ class Damage:
     files: int
     missing: tuple[str, ...]
     changed: tuple[str, ...]
-    """Paths with another size, or that are no regular file."""
+    """Paths with another size, or that are not regular file."""
     in_the_way: tuple[str, ...]
     """Files where the missing ones' folders should be."""
     locked: tuple[str, ...]

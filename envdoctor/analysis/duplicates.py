@@ -18,12 +18,12 @@ def duplicates(case: Case) -> dict[str, Distribution]:
 
 
 def meant_of(case: Case, items: Sequence[Distribution]) -> Distribution:
-    """Return the one that the least speaks against."""
+    """Return the most complete one."""
     return min(items, key=lambda item: _doubt(case, item))
 
 
 def _doubt(case: Case, item: Distribution) -> tuple[bool, bool, bool, int]:
-    """Rank by what speaks against it: no METADATA, not the version of lock or code, few files as it records them."""
+    """Rank by faults: no METADATA, not the version of lock or code, few files as it records them."""
     pin = case.pins().get(item.name)
     build = case.facts.get(TorchBuild)
     stated = build.version if build and item.name == "torch" else ""

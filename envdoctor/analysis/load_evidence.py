@@ -16,7 +16,7 @@ _HOST_LIBRARY = re.compile(
     r"(?:libc|libm|libdl|librt|libpthread|libresolv|libutil|libstdc\+\+|libgcc_s|libgomp|ld-linux[\w-]*)\.so\.\d+"
 )
 _DRIVER = ("libcuda.so.", "libnvidia-", "libnvcuvid.so.", "libnvoptix.so.")
-# What lies in torch/lib: torch/CMakeLists and c10/CMakeLists. libtorchcodec_core6.so is torchcodec's own.
+# What is in torch/lib: torch/CMakeLists and c10/CMakeLists. libtorchcodec_core6.so is torchcodec's own.
 OF_TORCH = re.compile(
     r"lib(?:shm|caffe2_nvrtc|(?:c10|torch)(?:_cpu|_python|_global_deps|_nvshmem|_(?P<kind>cuda|hip|xpu)(?:_linalg)?)?)\.so"
 )

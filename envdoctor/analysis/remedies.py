@@ -1,4 +1,4 @@
-"""Commands that mend, written once."""
+"""Commands that fix, written once."""
 
 import re
 import shlex
@@ -180,7 +180,7 @@ def repair_or(case: Case, text: str, commands: Iterable[str]) -> Remediation:
     if case.profile is not None or not _can_repair(case):
         return restore_or(case, text, steps)
     return Remediation(
-        text=f"Mend it on a copy, which is verified and then swapped in{BY_HAND}{text}",
+        text=f"Repair it on a copy, which is verified and then swapped in{BY_HAND}{text}",
         commands=(f"envdoctor repair --venv {case.prefix}",),
         safe=True,
         by_hand=steps,
@@ -217,11 +217,11 @@ def without_library_folder(case: Case, file: str) -> str:
 
 
 def link_again(file: str, soname: str) -> Remediation:
-    """Return the remedy for a library that lies in a searched folder under its full name, without its soname's link."""
+    """Return the remedy for a library that is in a searched folder under its full name, without its soname's link."""
     folder, _, name = file.rpartition("/")
     return Remediation(
-        text=f"{file} is the library; only the link {soname} to it is missing beside it. Make it, or have the package "
-        "manager that installed the file put it back",
+        text=f"{file} is the library; only the link {soname} to it is missing beside it. Make it, or reinstall "
+        "the file with the package manager that installed it",
         commands=(f"ln -s {shlex.quote(name)} {shlex.quote(f'{folder}/{soname}')}",),
         safe=True,
     )

@@ -74,7 +74,7 @@ def unmet_requirements(case: Case) -> list[Unmet]:
 def _of_families(items: Mapping[str, Distribution], asked: Mapping[str, set[str]]) -> Iterator[Unmet]:
     """Yield the exact pins of extras that nobody asks for, where the pinned one is a part of the requirer's own family.
 
-    transformer-engine[pytorch] pins transformer-engine-torch: whoever has both typed that extra, and no metadata tells.
+    transformer-engine[pytorch] pins transformer-engine-torch: a user with both typed that extra, and no metadata tells.
     """
     for name in asked:
         for line in items[name].requires:

@@ -112,7 +112,7 @@ def _stated_in_source_alone(
 
 
 def _by_folder(case: Case, unmet: Iterable[Unmet]) -> dict[str, tuple[Unmet, ...]]:
-    """Return folder -> what is unmet because that folder of another place stands in front, or brought the requirer."""
+    """Return folder -> what is unmet because that folder of another place comes first, or brought the requirer."""
     items = case.facts[Distributions].items
     active = {item.name: item for item in items if not item.shadowed}
     found: dict[str, list[Unmet]] = {}

@@ -10,7 +10,7 @@ from envdoctor.standards.requirements import required_names
 
 
 def wanted_owner(case: Case, owners: Iterable[tuple[str, str]]) -> tuple[str, str]:
-    """Return (the owner meant, how that was told); two empty strings when it cannot be told.
+    """Return (the owner meant, how that was told); two empty strings when it cannot be determined.
 
     `owners` are (name, version). The lock decides, then torch's own requirements, then torch's CUDA major.
     """

@@ -119,7 +119,7 @@ def undo(workspace: Workspace, stamp: str = "") -> Result:
     wanted = stamp or (found[0].stamp if found else "")
     chosen = [item for item in found if item.stamp == wanted]
     if not chosen:
-        what = f"no clean-up has the stamp {stamp}" if stamp else "nothing lies in quarantine"
+        what = f"no clean-up has the stamp {stamp}" if stamp else "nothing is in quarantine"
         raise UsageError(what, "`envdoctor cache gc --purge --dry-run` lists what there is")
     done = []
     for item in chosen:

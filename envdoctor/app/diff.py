@@ -66,7 +66,7 @@ def _generation(venv: Path, number: int) -> Path:
     kept = store.numbers()
     if number not in kept:
         known = ", ".join(map(str, kept)) or "none"
-        raise UsageError(f"{venv} has no generation {number}", f"kept are: {known}")
+        raise UsageError(f"{venv} has no backup {number}", f"kept are: {known}")
     return next(path for path in store.generations.iterdir() if path.name.isdecimal() and int(path.name) == number)
 
 

@@ -50,7 +50,7 @@ def fetch(workspace: Workspace, wishes: Wishes, dialog: Dialog) -> Result:
     packages = list(file.lock.select(markers).values())
     uv = uv_tool.locate(host.environ, host.cwd)
     pip = pip_config.read(host.environ, host.home, command="download")
-    # What capture kept lies beside the lock: copied, the wheelhouse is whole and can be carried elsewhere alone.
+    # What capture kept is beside the lock: copied, the wheelhouse is whole and can be carried elsewhere alone.
     pip = with_wheelhouses(pip, chosen((), file, host.cwd))
     sources = index_config.configured(uv, pip, host.home, sys.executable)
     with dialog.listening() as listen:

@@ -92,7 +92,7 @@ def rollback(workspace: Workspace, number: int | None, dialog: Dialog, *, dry_ru
     if yes and not dry_run:
         refuse_found_above(workspace)
     store = Store.of(workspace.folder)
-    with accounted(store, f"generation {number}" if number else "the newest generation") as account:
+    with accounted(store, f"backup {number}" if number else "the newest backup") as account:
         return _rollback(workspace, store, number, dialog, account, dry_run=dry_run, yes=yes)
 
 
@@ -126,9 +126,7 @@ def _rollback(
     if dry_run:
         return Result(command="rollback", data=plan)
     dialog.show(Result(command="rollback", data=plan))
-    if not yes and not dialog.agreed(
-        f"Go back to generation {number} of {store.target}{_which_had(plan.back.verdict)}?"
-    ):
+    if not yes and not dialog.agreed(f"Go back to backup {number} of {store.target}{_which_had(plan.back.verdict)}?"):
         raise Interrupted(f"declined\n{account.state}")
     with dialog.listening(plain=True) as listen:
         done = generations.roll_back(store, number, listen, found)
@@ -180,7 +178,7 @@ def prune(
         if dry_run:
             return Result(command="prune", data=planned)
         dialog.show(Result(command="prune", data=planned))
-        question = f"Remove {counted(len(plan.removed), 'generation')} of {store.target}?"
+        question = f"Remove {counted(len(plan.removed), 'backup')} of {store.target}?"
         if plan.removed and not yes and not dialog.agreed(question):
             raise Interrupted("declined\nnothing was removed")
         if plan.removed:

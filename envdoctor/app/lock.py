@@ -107,7 +107,7 @@ def _write(target: Path, content: str) -> None:
 
 def _kept_gate(target: Path | None) -> LockedWheel:
     if target is None:
-        raise UsageError("--with-gate puts a wheel beside the lock, which is no file", "name one: `--output FILE`")
+        raise UsageError("--with-gate puts a wheel beside the lock, which is not a file", "name one: `--output FILE`")
     # The folder has the profile's name, and a lock that of its profile.
     return keep_wheel(beside(target, target.stem.removeprefix("pylock.")))
 

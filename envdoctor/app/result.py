@@ -1,4 +1,4 @@
-"""What a command hands to whoever called it, and how it talks meanwhile."""
+"""What a command returns to its caller, and how it talks meanwhile."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager

@@ -39,7 +39,7 @@ def read(data: bytes, where: str) -> tuple[Artifact, ...]:
     """Return the artifacts of a blob. Raises CacheError when it is damaged or of another version."""
     body = memoryview(data)[_CHECKSUM_BYTES:]
     if len(data) < _CHECKSUM_BYTES + 8 or zlib.crc32(body).to_bytes(4, "big") != data[:_CHECKSUM_BYTES]:
-        raise CacheError(f"{where} is no cache of torch, or is damaged: its checksum is wrong", "save it again")
+        raise CacheError(f"{where} is not a cache of torch, or is damaged: its checksum is wrong", "save it again")
     cursor = _Cursor(data, _CHECKSUM_BYTES, where)
     if (version := cursor.number()) != _VERSION:
         raise CacheError(
@@ -87,7 +87,7 @@ def merge(artifacts: Iterable[Artifact], inductor: Path) -> Mapping[str, int]:
 
     Written as torch's populate_cache writes them, except that Triton kernels bundled in a graph are unpacked by torch
     when the graph is first used: that needs the graph to be unpickled, which is running it. Nothing is overwritten.
-    Raises CacheError for a key that is no plain name.
+    Raises CacheError for a key that is not a plain name.
     """
     outcomes: dict[str, int] = {}
     for artifact in artifacts:
@@ -101,12 +101,13 @@ def merge(artifacts: Iterable[Artifact], inductor: Path) -> Mapping[str, int]:
 
 
 def _path(artifact: Artifact) -> str | None:
-    """Return where torch looks for it, or None for a kind that lies outside this folder."""
+    """Return where torch looks for it, or None for a kind that is outside this folder."""
     if artifact.kind not in IN_BLOB:
         return None
     pattern = _AUTOTUNE if artifact.kind == "autotune" else _KEY
     if not pattern.fullmatch(artifact.key):
-        raise CacheError(f"{artifact.key[:200]!r} is no key of torch's {artifact.kind} cache", "do not trust that file")
+        what = f"{artifact.key[:200]!r} is not a key of torch's {artifact.kind} cache"
+        raise CacheError(what, "do not trust that file")
     if artifact.kind == "autotune":
         return artifact.key
     name = content_name(artifact.content)

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from envdoctor.cache.key_parts import Comparison
 from envdoctor.cache.status import shown
 
-# A snapshot that differs in one of these can never hit here. A variable of this shell is no reason to refuse: it can be
-# unset, and the next launch may not have it.
+# A snapshot that differs in one of these can never hit here. A variable of this shell is not a reason to refuse: it can
+# be unset, and the next launch may not have it.
 _FOREIGN = (
     "torch.version",
     "torch.sources",
@@ -33,7 +33,7 @@ def objections(comparison: Comparison, entries: Mapping[str, int]) -> tuple[str,
 
 
 def remarks(comparison: Comparison) -> tuple[str, ...]:
-    """Return what else differs or could not be told, for the person to know."""
+    """Return what else differs or could not be determined, for the person to know."""
     ours = {"venv.prefix", "python.base", "cache.folder", "triton.folder", "driver.version", "cpu.isa", "cpu.model"}
     ours |= {"python.version", *_FOREIGN}
     differing = [
@@ -41,4 +41,4 @@ def remarks(comparison: Comparison) -> tuple[str, ...]:
         for difference in comparison.differences
         if difference.name not in ours
     ]
-    return (*differing, *(f"{part.name} could not be told: {part.value}" for part in comparison.unknown))
+    return (*differing, *(f"{part.name} could not be determined: {part.value}" for part in comparison.unknown))

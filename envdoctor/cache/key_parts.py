@@ -13,7 +13,7 @@ from envdoctor.catalog.cache_kinds import GRAPHS, INVALIDATES, TRITON
 from envdoctor.model.frozen import frozen
 
 GUESSED = frozenset({"cpu.threads"})
-"""Parts that the training code can set itself (torch.set_num_threads): a difference seen from outside is no proof."""
+"""Parts that the training code can set itself (torch.set_num_threads): a difference seen from outside is not proof."""
 _FOLDERS = frozenset({"venv.prefix", "python.base", "cache.folder", "triton.folder"})
 
 

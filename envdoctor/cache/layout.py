@@ -1,4 +1,4 @@
-"""The files of cache folders as they lie there, and the entry each belongs to."""
+"""The files of cache folders as they are there, and the entry each belongs to."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping

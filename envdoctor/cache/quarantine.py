@@ -127,7 +127,7 @@ def _read(root: Root, folder: Path) -> Quarantine | None:
     try:
         record = json.loads(read_regular(folder / _RECORD, _MAXIMUM))
         files = tuple(str(path) for path in record["files"])
-        # A record lies in a folder that others may write: only what stays inside the root is believed.
+        # A record is in a folder that others may write: only what stays inside the root is believed.
         if any(path.startswith("/") or ".." in path.split("/") for path in files):
             raise CacheError(f"{folder / _RECORD}: it names files outside the cache", "remove that folder by hand")
         sizes = [(folder / "files" / path).stat().st_size for path in files if (folder / "files" / path).is_file()]

@@ -2,7 +2,7 @@
 
 The name of a C++ kernel is a hash of its source and of the whole compiler command (CppCodeCache.load_async), and the
 command holds the venv's include folders: the same lock at another path compiles every one again, although torch's own
-counters say that the graph hit. The patient's torch is asked for its command. With its folders replaced by those of the
+counters say that the graph hit. The venv's torch is asked for its command. With its folders replaced by those of the
 venv the kernel was made for, the hash must give the kernel's present name: only then was it made by the very same
 command, and it is copied to the name this venv looks for. The object itself finds torch's libraries by soname, in the
 process that has them loaded.
@@ -78,7 +78,7 @@ def relocate(
 ) -> Relocated:
     """Copy each C++ kernel of a restored snapshot to the name it has for this venv, where that can be proven.
 
-    Raises CacheError when the patient's torch cannot be asked.
+    Raises CacheError when the venv's torch cannot be asked.
     """
     stems = _stems(manifest)
     names: dict[str, str] = {}
@@ -103,7 +103,7 @@ def _stems(manifest: Manifest) -> list[str]:
 
 
 def _moved(manifest: Manifest, key: Sequence[Part]) -> list[tuple[str, str]]:
-    """Return (folder here, folder there) of what differs, the longest first: a venv may lie inside its base."""
+    """Return (folder here, folder there) of what differs, the longest first: a venv may be inside its base."""
     there = {part.name: part.value for part in manifest.key}
     pairs = [
         (part.value, there[part.name])
@@ -120,7 +120,7 @@ def _batches(stems: Sequence[str]) -> list[list[str]]:
 
 def _copy(manifest: Manifest, root: Path, old: str, new: str) -> list[StoredFile]:
     if "/" in new or not new:
-        raise CacheError(f"the patient's torch names a kernel {new[:100]!r}", "")
+        raise CacheError(f"the venv's torch names a kernel {new[:100]!r}", "")
     copied = []
     for file in manifest.files:
         folder, _, name = file.path.rpartition("/")

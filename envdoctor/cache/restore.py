@@ -2,7 +2,7 @@
 
 Everything is unpacked into a staging folder inside each root first. Only when the last byte has been checked do files
 move, by link or rename on one filesystem: a process that reads meanwhile sees an old file, or a new one, never a part.
-Several processes may do the same at once; each one's files are whole, and whoever comes second finds them there.
+Several processes may do the same at once; each one's files are whole, and the second one finds them there.
 """
 
 import contextlib
@@ -90,7 +90,7 @@ def restore(reader: Reader, manifest: Manifest, folders: Mapping[str, Path]) -> 
 
 
 def _is_there(file: StoredFile, manifest: Manifest, folders: Mapping[str, Path]) -> bool:
-    """Say whether the file lies there already, whole; a group file that was moved need only be whole."""
+    """Say whether the file is there already, whole; a group file that was moved need only be whole."""
     path = folders[file.root] / file.path
     try:
         status = path.lstat()

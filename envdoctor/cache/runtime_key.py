@@ -1,4 +1,4 @@
-"""Asking the patient's own torch for its key: runs the patient's interpreter, and only when told to."""
+"""Asking the venv's own torch for its key: runs the venv's interpreter, and only when told to."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from envdoctor.errors import CacheError
 
 TIMEOUT_SECONDS = 300.0
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-# Runs in the patient: prints one JSON line after a mark, because importing torch may print anything.
+# Runs in the target venv: prints one JSON line after a mark, because importing torch may print anything.
 _MARK = "envdoctor-key:"
 _SCRIPT = """
 import json, sys
@@ -42,10 +42,10 @@ print(sys.argv[1] + json.dumps({
 
 
 def ask(python: Path, environ: Mapping[str, str], cwd: Path) -> Mapping[str, Any]:
-    """Return what the patient's torch says of its key. Raises CacheError when it cannot be asked."""
+    """Return what the venv's torch says of its key. Raises CacheError when it cannot be asked."""
     answer = run_script(python, _SCRIPT, (), environ, cwd)
     if not isinstance(answer, dict):
-        raise CacheError(f"{python}: the patient's torch gave no answer", "leave `--live` away")
+        raise CacheError(f"{python}: the venv's torch gave no answer", "omit `--live`")
     return answer
 
 
@@ -64,7 +64,7 @@ def merged(static: Sequence[Part], answer: Mapping[str, Any]) -> tuple[Part, ...
 
 
 def run_script(python: Path, script: str, arguments: Sequence[str], environ: Mapping[str, str], cwd: Path) -> object:
-    """Run a script with the patient's interpreter and return the JSON value it prints after the mark."""
+    """Run a script with the venv's interpreter and return the JSON value it prints after the mark."""
     try:
         done = subprocess.run(
             [python, "-c", script, _MARK, *arguments],
@@ -77,14 +77,14 @@ def run_script(python: Path, script: str, arguments: Sequence[str], environ: Map
             check=False,
         )
     except OSError as error:
-        raise CacheError(f"{python} cannot be run: {error.strerror}", "leave `--live` away") from error
+        raise CacheError(f"{python} cannot be run: {error.strerror}", "omit `--live`") from error
     except subprocess.TimeoutExpired as error:
-        raise CacheError(f"{python}: no answer within {TIMEOUT_SECONDS:g} s", "leave `--live` away") from error
+        raise CacheError(f"{python}: no answer within {TIMEOUT_SECONDS:g} s", "omit `--live`") from error
     for line in reversed(done.stdout.splitlines()):
         if line.startswith(_MARK):
             return json.loads(line.removeprefix(_MARK))
     last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
     raise CacheError(
-        f"{python}: the patient's torch could not be asked (exit {done.returncode}): {last[-300:]}",
+        f"{python}: the venv's torch could not be queried (exit {done.returncode}): {last[-300:]}",
         "`envdoctor check` tells what is wrong with it",
     )

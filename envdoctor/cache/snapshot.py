@@ -27,7 +27,7 @@ class Purpose:
 
 
 def describe(roots: Sequence[Root], key: Iterable[Part], purpose: Purpose) -> Manifest:
-    """Return the manifest of what lies in those roots now.
+    """Return the manifest of what is in those roots now.
 
     An entry with a damaged file is left out whole and named. Raises CacheError when a file cannot be read.
     """

@@ -2,7 +2,7 @@
 
 Both hash the package's own sources, walked with pkgutil (torch_key and build_code_hash of torch/_inductor/codecache.py,
 triton_key of triton/runtime/cache.py). What pkgutil and FileFinder find depends on the interpreter's suffixes, so the
-walk below follows their rules for the patient's interpreter, not for ours. The functions of the installed torch and
+walk below follows their rules for the venv's interpreter, not for ours. The functions of the installed torch and
 Triton are compared with the ones these computations were written from: where they differ, the key is not known.
 """
 
@@ -49,7 +49,7 @@ class Suffixes:
 
 
 def torch_key(torch: Path, version: str, suffixes: Suffixes) -> str:
-    """Return the key of the torch in that folder as hex digits. Raises ProbeError when it cannot be told."""
+    """Return the key of the torch in that folder as hex digits. Raises ProbeError when it cannot be determined."""
     inductor = torch / "_inductor"
     _require(inductor / "codecache.py", ("build_code_hash", "torch_key"), _KNOWN_TORCH)
     hasher = hashlib.sha256(version.encode())
@@ -63,7 +63,7 @@ def torch_key(torch: Path, version: str, suffixes: Suffixes) -> str:
 
 
 def triton_key(triton: Path, version: str, suffixes: Suffixes) -> str:
-    """Return the key of the Triton in that folder. Raises ProbeError when it cannot be told."""
+    """Return the key of the Triton in that folder. Raises ProbeError when it cannot be determined."""
     source = triton / "runtime" / "cache.py"
     _require(source, ("triton_key",), _KNOWN_TRITON)
     contents = [_sha256(source)]

@@ -89,7 +89,7 @@ class Status:
     match: Match | None
     """The manifest that fits best; None when nothing says what filled the cache."""
     live: bool
-    """Whether the patient's torch was asked."""
+    """Whether the venv's torch was asked."""
     warnings: tuple[str, ...] = ()
     """What the profile expects and this is not."""
 
@@ -171,7 +171,7 @@ def _decide(
 ) -> tuple[State, tuple[str, ...]]:
     if not any(file.kind.endswith("graph") for file in found):
         held = "no file" if not found else "no compiled graph"
-        return "cold", (f"{held} lies in any cache folder: everything will be compiled",)
+        return "cold", (f"{held} is in any cache folder: everything will be compiled",)
     damaged = [f"{len(broken)} damaged entries will be compiled again"] if broken else []
     if match is None:
         return "unknown", ("nothing here says which environment filled the cache", *damaged)
@@ -182,7 +182,7 @@ def _decide(
     guessed = [found for found in match.comparison.differences if found.name in GUESSED]
     then = match.manifest.made_at
     lost = [f"{match.gone} of {len(match.manifest.files)} files are gone since {then}"] if match.gone else []
-    unknown = [f"{part.name} could not be told: {part.value}" for part in match.comparison.unknown]
+    unknown = [f"{part.name} could not be determined: {part.value}" for part in match.comparison.unknown]
     unknown += [f"{_sentence(found)}, unless the training code sets it itself" for found in guessed]
     if differing or lost or damaged:
         return "partial", (*differing, *lost, *damaged, *unknown)
@@ -237,7 +237,7 @@ def _warnings(cache: CompileCache, uid: int, environ: Mapping[str, str]) -> Iter
     if not cache.writable:
         yield "not writable: nothing compiled will be kept"
     if cache.present and cache.owner_uid not in (uid, 0):
-        yield f"belongs to user {cache.owner_uid}: torch runs the code that lies in it"
+        yield f"belongs to user {cache.owner_uid}: torch runs the code that is in it"
     if cache.filesystem in _VOLATILE:
         yield f"on {cache.filesystem}: lost at the next reboot"
     if cache.filesystem in NETWORK:
@@ -273,6 +273,6 @@ def _against_profile(roots: Sequence[RootStatus], wanted: CompileWanted, key: st
     if wanted.cache_location and os.path.realpath(inductor) != os.path.realpath(
         Path(wanted.cache_location).expanduser()
     ):
-        yield f"lies at {inductor}, the profile wants it at {wanted.cache_location}"
+        yield f"is at {inductor}, the profile wants it at {wanted.cache_location}"
     if wanted.cache_key and wanted.cache_key != key:
         yield f"this environment's key is {key}, the profile's cache has {wanted.cache_key}"

@@ -1,6 +1,6 @@
 """Where snapshots, the manifests of warm-ups and their history are kept.
 
-Not under ~/.cache: what is kept here exists because caches get deleted. A copy of each manifest lies inside the cache
+Not under ~/.cache: what is kept here exists because caches get deleted. A copy of each manifest is inside the cache
 it describes (`.envdoctor/NAME.json` in inductor's folder), so that it goes when the cache goes.
 """
 
@@ -33,7 +33,7 @@ class Store:
         return cls(folder=store_folder(host))
 
     def archive(self, name: str) -> Path:
-        """Return where the snapshot of that name lies. Raises UsageError for a name that is no plain file name."""
+        """Return where the snapshot of that name lies. Raises UsageError for a name that is not a plain file name."""
         return self.folder / f"{checked(name)}{SUFFIX}"
 
     def find(self, name: str, cwd: Path) -> Path:
@@ -85,7 +85,7 @@ class Store:
 def checked(name: str) -> str:
     """Return the name if it can be a file name. Raises UsageError otherwise."""
     if not _NAME.fullmatch(name):
-        raise UsageError(f"`{name}` is no name for a snapshot", "use letters, digits, dots, dashes and underscores")
+        raise UsageError(f"`{name}` is not a name for a snapshot", "use letters, digits, dots, dashes and underscores")
     return name
 
 
@@ -97,7 +97,7 @@ def label(root: Path, manifest: Manifest) -> Path:
 
 
 def labels(root: Path) -> tuple[Manifest, ...]:
-    """Return the manifests that lie in a cache. Raises CacheError for one that cannot be read."""
+    """Return the manifests that are in a cache. Raises CacheError for one that cannot be read."""
     folder = root / OWN
     paths = sorted(folder.glob("*.json")) if folder.is_dir() else []
     return tuple(found for path in paths if (found := load(path)))

@@ -64,7 +64,7 @@ class Warmed:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Return why the second run is no proof, one sentence each; empty when it is."""
+        """Return why the second run is not proof, one sentence each; empty when it is."""
         found = [
             f"the second run counted {self.second.counters[name]} {name}"
             for name in _COMPILED

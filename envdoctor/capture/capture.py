@@ -106,7 +106,7 @@ def _profile(
         )
     except MissingFactError as error:
         raise CaptureError(
-            f"the venv cannot be read in full: {error}", "`envdoctor check` says more; mend it first"
+            f"the venv cannot be read in full: {error}", "`envdoctor check` says more; fix it first"
         ) from error
     return replace(made, waivers=wanted.waivers)
 
@@ -150,7 +150,7 @@ def _refuse_ill(facts: Fingerprint, found: Found, profile: Profile, wanted: Want
         lines = "".join(f"\n  {finding.code} {finding.title} ({finding.subject})" for finding in against)
         raise CaptureError(
             f"the venv does not pass the checks, and neither would one rebuilt from it:{lines}\nnothing was written",
-            f"`envdoctor check {facts.target}` says how to mend it; accept a finding with `--ignore CODE=REASON`",
+            f"`envdoctor check {facts.target}` says how to fix it; accept a finding with `--ignore CODE=REASON`",
         )
 
 
@@ -162,7 +162,7 @@ def _comment(facts: Fingerprint, found: Found, wanted: Wanted) -> str:
     ]
     if found.to_keep:
         names = ", ".join(one.subject.item.name for one in found.to_keep)
-        lines.append(f"No index has these; their wheels lie in {wanted.name}.wheels beside this file: {names}.")
+        lines.append(f"No index has these; their wheels are in {wanted.name}.wheels beside this file: {names}.")
     return "\n".join(lines)
 
 

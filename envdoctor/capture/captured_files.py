@@ -64,7 +64,7 @@ def keep(found: Found, place: Place, listen: Listener) -> dict[str, Path]:
         except RepackError as error:
             raise CaptureError(
                 f"{item.name} {item.version} cannot be kept as a wheel: {error}",
-                f"mend it, or leave it out of the lock knowingly: `--without {item.name}`",
+                f"fix it, or leave it out of the lock knowingly: `--without {item.name}`",
             ) from error
     return made
 

@@ -101,7 +101,7 @@ def find(reading: Reading, sources: Sources | None, without: frozenset[str], lis
 def _items(reading: Reading, without: frozenset[str]) -> list[tuple[int, Distribution]]:
     """Return the venv's own distributions with their place in the section."""
     if not reading.fact(Interpreter).is_venv:
-        raise CaptureError(f"{reading.target.prefix} is no venv", "name a venv: `--venv PATH`")
+        raise CaptureError(f"{reading.target.prefix} is not a venv", "name a venv: `--venv PATH`")
     if not reading.fact(TorchBuild).version or "torch" in without:
         raise CaptureError("a profile states a torch build, and there would be none", "capture a venv with its torch")
     own = [
@@ -110,7 +110,7 @@ def _items(reading: Reading, without: frozenset[str]) -> list[tuple[int, Distrib
         if item.origin == "site-packages" and not item.shadowed
     ]
     if strange := sorted(without - {item.name for _, item in own}):
-        raise CaptureError(f"--without {strange[0]}: it is not installed", "leave that option away")
+        raise CaptureError(f"--without {strange[0]}: it is not installed", "omit that option")
     return [(at, item) for at, item in own if item.name not in without]
 
 
@@ -134,7 +134,7 @@ def _refuse_outside(reading: Reading, items: Sequence[tuple[int, Distribution]],
         pins = " ".join(shlex.quote(f"{name}=={outside[name].version}") for name in sorted(lacking))
         python = shlex.quote(str(reading.target.interpreter))
         raise CaptureError(
-            f"a venv restored from this lock could not import all of it, since a part lies outside:{lines}\n"
+            f"a venv restored from this lock could not import all of it, since a part is outside:{lines}\n"
             "nothing was written",
             f"install it into the venv too, then capture again: `uv pip install --python {python} --no-deps {pins}`",
         )
@@ -193,11 +193,11 @@ def _wrong(site: str, faults: Sequence[Discrepancy]) -> dict[str, str]:
 
 def _unfit(item: Distribution, faults: Sequence[Discrepancy]) -> str:
     if item.editable:
-        return f"it is editable, from {shown(item.direct_url)}: its files lie outside the venv"
+        return f"it is editable, from {shown(item.direct_url)}: its files are outside the venv"
     if not item.has_record:
         return f"{item.folder} has no RECORD, so its files are not known"
     if not _is_version(item.version):
-        return f"`{item.version}` is no version that a lock can name (PEP 440)"
+        return f"`{item.version}` is not a version that a lock can name (PEP 440)"
     told = "; ".join(f"{fault.path} {fault.problem}".strip() for fault in faults[:_SHOWN])
     return told + (f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else "")
 

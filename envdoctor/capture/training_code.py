@@ -13,7 +13,7 @@ _MOST_TRACKED = 200
 
 
 def git_state(root: Path, environment: Mapping[str, str]) -> GitState:
-    """Return commit and changed files of the repository that `root` lies in; empty without git or a repository."""
+    """Return commit and changed files of the repository that `root` is in; empty without git or a repository."""
     commit = _git(root, environment, "rev-parse", "--verify", "HEAD")
     if commit is None:
         return GitState()
@@ -50,7 +50,7 @@ def _matching(root: Path, pattern: str) -> list[str]:
 
 def _tracked(root: Path, environment: Mapping[str, str]) -> list[str]:
     listed = _git(root, environment, "ls-files", "-z", "--", "*.py") or ""
-    # A name that is no UTF-8 cannot stand in a TOML file.
+    # A name that is not UTF-8 cannot stand in a TOML file.
     return [name for name in listed.split("\0") if name and name.isprintable()]
 
 

@@ -25,11 +25,11 @@ class CacheKind:
 
     name: str
     variable: str
-    """Names the folder, or the folder that `below` lies in."""
+    """Names the folder, or the folder that `below` is in."""
     below: str
     """Path under the variable's value; empty when that is the folder."""
     base: Literal["home", "temporary"]
-    """Where it lies by default."""
+    """Where it is by default."""
     base_variable: str
     """Replaces `base`; empty when none does."""
     base_below: str
@@ -75,7 +75,7 @@ OWN = ".envdoctor"
 TEMPORARY = re.compile(r"^(\..*|tmp\.pid_.*|.*\.tmp(\.pid_.*)?|.*\.lock|lock)$")
 """Names of files that are being written, and of locks."""
 
-# Entries of inductor's folder, by its first subfolder; Triton kernels of inductor lie under triton/DEVICE.
+# Entries of inductor's folder, by its first subfolder; Triton kernels of inductor are under triton/DEVICE.
 _FIRST = {
     "fxgraph": "fx graph",
     "aotautograd": "autograd graph",

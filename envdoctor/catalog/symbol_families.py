@@ -1,4 +1,4 @@
-"""Which library a symbol belongs to, told by its name: an unversioned symbol does not say which file lacks it.
+"""Which library a symbol belongs to, by its name: an unversioned symbol does not say which file lacks it.
 
 CUDA's libraries name their functions after themselves (their headers); torch's C++ symbols carry their namespace, whose
 library is that of torch/CMakeLists and c10/CMakeLists: c10 in libc10, c10::cuda in libc10_cuda, the rest in libtorch_*.
@@ -49,7 +49,7 @@ def library_stems(symbol: str) -> tuple[str, ...]:
 
 
 def is_torch_symbol(symbol: str) -> bool:
-    """Tell whether a name lies in one of torch's C++ namespaces, or is of its C interface for extensions."""
+    """Tell whether a name is in one of torch's C++ namespaces, or is of its C interface for extensions."""
     return _TORCH.match(symbol) is not None or symbol.startswith(_TORCH_C)
 
 

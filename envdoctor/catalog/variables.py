@@ -190,7 +190,7 @@ VARIABLES: tuple[KnownVariable, ...] = (
 _EXACT = {row.name: row for row in VARIABLES if not row.name.endswith("*")}
 _FAMILIES = tuple(row for row in VARIABLES if row.name.endswith("*"))
 _PREFIXES = tuple(row.name.removesuffix("*") for row in _FAMILIES)
-# Whole words of a name: PATH is no PAT, TOKENIZERS_PARALLELISM no TOKEN.
+# Whole words of a name: PATH is not a PAT, TOKENIZERS_PARALLELISM no TOKEN.
 _SECRET_WORDS = frozenset(
     ("PASS", "PASSWD", "PASSWORD", "PW", "SECRET", "SECRETS", "KEY", "KEYS", "APIKEY", "AUTH", "PAT", "CRED", "CREDS",
      "CREDENTIAL", "CREDENTIALS", "TOKEN", "TOKENS", "LICENSE", "COOKIE", "SESSION")

@@ -13,7 +13,7 @@ Example:
     `torch/fx/_symbolic_trace.py` was patched in place; a fresh venv from the same hashed lock has the patch too.
 
 Fix:
-    Clean the distribution out of uv's cache first (`uv cache clean NAME`), then reinstall it by force.
+    Clean the distribution out of uv's cache first (`uv cache clean NAME`), then force-reinstall it.
 """
 
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def _finding(case: Case, owner: str, items: list[AlteredFile]) -> Finding:
     version = installed.version if installed else ""
     cached = [item for item in items if item.cached_at]
     paths = [item.path for item in items]
-    # A launcher is rewritten by whoever moves a venv; no import reads it.
+    # A launcher is rewritten by tools that move a venv; no import reads it.
     only_scripts = all(path.startswith("bin/") for path in paths)
     also = ", and so do those in uv's cache" if cached else ""
     verb = counted(len(items), "file", "holds", "hold")
@@ -85,4 +85,4 @@ def _remedy(case: Case, pin: tuple[str, str], *, cached: bool) -> Remediation:
     reinstall = reinstall_command(case, [pin])
     if cached:
         return through_cache(case, [pin], [reinstall])
-    return restore_or(case, f"reinstall {pin[0]} by force; a plain install changes nothing", [reinstall])
+    return restore_or(case, f"force-reinstall {pin[0]}; a plain install changes nothing", [reinstall])

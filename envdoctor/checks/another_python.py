@@ -15,7 +15,7 @@ Example:
     A `lib/python3.12` copied from a 3.10 venv: `_C.cpython-310-x86_64-linux-gnu.so`.
 
 Fix:
-    Reinstall the distribution by force with this environment's interpreter.
+    Force-reinstall the distribution with this environment's interpreter.
 """
 
 from collections.abc import Iterator
@@ -116,7 +116,7 @@ def _cannot_work(
             f"the wheel says that it is for this Python, so a reinstall changes nothing: take another version of "
             f"{first.name}, or a Python that it was built for"
             if published
-            else "reinstall by force with this interpreter",
+            else "force-reinstall with this interpreter",
             [] if published else [reinstall_command(case, [(item.name, item.version) for item in unfit])],
         ),
         causes=tuple(f"dist:{item.name}" for item in unfit),

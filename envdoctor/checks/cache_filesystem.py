@@ -90,7 +90,7 @@ def _shared(caches: Sequence[CompileCache], nodes: int, told_by: str) -> Finding
         title=f"{nodes} nodes would share the {names} cache on {first.filesystem}: ranks replace each other's files",
         subject=names,
         evidence=(
-            *(f"{cache.kind}: {cache.path} lies on {cache.filesystem} ({cache.found_via})" for cache in caches),
+            *(f"{cache.kind}: {cache.path} is on {cache.filesystem} ({cache.found_via})" for cache in caches),
             told_by,
         ),
         remediation=Remediation(
@@ -114,10 +114,10 @@ def _elsewhere(case: Case, caches: Sequence[CompileCache], nodes: int) -> tuple[
 
 
 _EFFECT = {
-    "noexec": "lies on a mount with noexec: the first kernel fails to map its code",
-    "read-only": "lies on a read-only mount: nothing that is compiled can be written",
-    "full": "lies on a full filesystem: nothing that is compiled can be written",
-    "without inodes": "lies on a filesystem without free inodes: nothing that is compiled can be written",
+    "noexec": "is on a mount with noexec: the first kernel fails to map its code",
+    "read-only": "is on a read-only mount: nothing that is compiled can be written",
+    "full": "is on a full filesystem: nothing that is compiled can be written",
+    "without inodes": "is on a filesystem without free inodes: nothing that is compiled can be written",
 }
 
 

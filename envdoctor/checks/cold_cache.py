@@ -6,7 +6,7 @@ What it finds:
 
 Why it matters:
     A cold start recompiles everything; with several compile threads that is when the FX-tracing race strikes. It is a
-    warning: a cold cache is slow, not wrong, and a warm one is no cure for the race.
+    warning: a cold cache is slow, not wrong, and a warm one is not a cure for the race.
 
 Example:
     No graph where the profile expects 353 MB: the cache folder under /tmp was emptied by a clean-up.
@@ -55,7 +55,7 @@ def run(case: Case) -> Iterator[Finding]:
         subject="compile cache",
         evidence=tuple(filter(None, (*map(_line, caches), _elsewhere(case), source))),
         remediation=Remediation(
-            text="The first launch fills it; do not delete caches to mend anything. Put it on a local disk that "
+            text="The first launch fills it; do not delete caches to fix anything. Put it on a local disk that "
             "survives a reboot (TORCHINDUCTOR_CACHE_DIR, TRITON_CACHE_DIR)",
             commands=(f"envdoctor cache warm --profile {case.profile_argument} --venv {case.prefix}",),
             safe=True,

@@ -9,7 +9,7 @@ Why it matters:
     refuses to import. Metadata says it only when it is not too old, and never for the CUDA flavour.
 
 Example:
-    torch 2.6.0 stands in front of the venv's 2.8.0 on sys.path; torchvision 0.23.0 was built for 2.8.
+    torch 2.6.0 shadows the venv's 2.8.0 on sys.path; torchvision 0.23.0 was built for 2.8.
 
 Fix:
     Take the torch that is in front away, or align the trio: torch 2.11, torchvision 0.26, torchaudio 2.11.

@@ -4,14 +4,14 @@ What it finds:
     Distributions of a conda environment that pip or uv installed over conda's package of the same name.
 
 Why it matters:
-    conda believes that its version is there and solves for it; files of both lie in one folder, and the next `conda
+    conda believes that its version is there and solves for it; files of both are in one folder, and the next `conda
     install` or `pip uninstall` removes what the other needs.
 
 Example:
     conda's pytorch 2.5.1 in conda-meta, torch 2.8.0 from pip in site-packages.
 
 Fix:
-    Take one of them: uninstall pip's and let conda install its own by force, or make a venv without conda.
+    Take one of them: uninstall pip's and force-reinstall conda's, or make a venv without conda.
 """
 
 import shlex
@@ -35,7 +35,7 @@ def run(case: Case) -> Iterator[Finding]:
     """Yield one finding for all distributions that both installed."""
     packages = {package.name: package for package in case.facts[Conda].packages}
     if not packages:
-        raise DoesNotApplyError("this is no conda environment")
+        raise DoesNotApplyError("this is not a conda environment")
     both = [
         item
         for item in case.facts[Distributions].items
@@ -60,8 +60,8 @@ def run(case: Case) -> Iterator[Finding]:
             for item in both[:_SHOWN]
         ),
         remediation=Remediation(
-            text="Take one of them. To keep conda's: uninstall the other and let conda put its files back by force; "
-            "plain `conda install` believes that they are there",
+            text="Take one of them. To keep conda's: uninstall the other and force-reinstall conda's; a plain "
+            "`conda install` assumes that its files are there",
             commands=(
                 uninstall_command(case, names),
                 f"conda install --prefix {case.prefix} --force-reinstall --no-deps {pins}",

@@ -13,7 +13,7 @@ Example:
     nvidia-ml-py, nvidia-ml-py3 and pynvml; onnxruntime and onnxruntime-gpu; opencv-python and opencv-python-headless.
 
 Fix:
-    Two steps in this order: uninstall all but one, then reinstall that one by force.
+    Two steps in this order: uninstall all but one, then force-reinstall that one.
 """
 
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ def _contested(case: Case, contest: Contest) -> Finding:
         title=f"the module {contest.module} is installed by {owners} at once{whose}",
         subject=contest.module,
         evidence=(
-            *((f"{contest.wanted} is meant: {contest.told_by}",) if contest.wanted else ()),
+            *((f"{contest.wanted} is the expected owner: {contest.told_by}",) if contest.wanted else ()),
             *(
                 f"{by} requires {name}: after the uninstall that stays unmet in metadata alone, since {contest.wanted} "
                 f"installs the module {contest.module}; do not install {name} again for it"
@@ -80,7 +80,7 @@ def _contested(case: Case, contest: Contest) -> Finding:
 def _bytes(path: Contested) -> str:
     if path.told_by in ("missing", "not told"):
         return path.told_by
-    return f"the bytes of {' and '.join(path.on_disk) or 'neither'}, told by {path.told_by}"
+    return f"the bytes of {' and '.join(path.on_disk) or 'neither'}, identified by {path.told_by}"
 
 
 def _remedy(case: Case, contest: Contest) -> Remediation:
@@ -93,18 +93,18 @@ def _remedy(case: Case, contest: Contest) -> Remediation:
     if not contest.wanted and contest.required:
         asked = "; ".join(f"{name} is required by {asker}" for name, asker in contest.required)
         return Remediation(
-            text=f"{asked}: what is required stays. Reinstall by force, last, the one whose module this environment is "
+            text=f"{asked}: what is required stays. Force-reinstall, last, the one whose module this environment is "
             "to use, and uninstall only what nothing requires"
         )
     if not contest.wanted:
         names = " and ".join(name for name, _ in contest.owners)
         return Remediation(
-            text=f"Decide which of {names} this environment needs, uninstall the others, then reinstall that one by "
-            "force: the uninstall deletes the module"
+            text=f"Decide which of {names} this environment needs, uninstall the others, then force-reinstall that "
+            "one: the uninstall deletes the module"
         )
     return repair_or(
         case,
-        f"first uninstall all but {contest.wanted}, then reinstall it by force: the uninstall deletes the module",
+        f"first uninstall all but {contest.wanted}, then force-reinstall it: the uninstall deletes the module",
         [
             uninstall_command(case, contest.unwanted),
             reinstall_command(case, [(contest.wanted, contest.version(contest.wanted))]),

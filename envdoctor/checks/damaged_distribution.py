@@ -1,7 +1,7 @@
 """A distribution whose files are missing or changed.
 
 What it finds:
-    Files listed in a RECORD that are missing, have another size, or are no regular files, without another wheel that
+    Files listed in a RECORD that are missing, have another size, or are not regular files, without another wheel that
     is known to write the same paths. Bytecode and console scripts are not counted. A file that has its size since uv
     unpacked the wheel is worth a note: the wheel's own RECORD is wrong. Programs below a `bin` folder that nobody may
     execute are told too.
@@ -14,7 +14,7 @@ Example:
     `uv pip sync` was killed: torch's dist-info is there, 6,562 of its files are not.
 
 Fix:
-    Reinstall the distribution by force (`--reinstall-package`); or restore the profile.
+    Force-reinstall the distribution (`--reinstall-package`); or restore the profile.
 """
 
 import shlex
@@ -49,7 +49,7 @@ def run(case: Case) -> Iterator[Finding]:
         yield Finding(
             code=CODE,
             name=NAME,
-            # A launcher is rewritten by whoever moves a venv; no import reads it.
+            # A launcher is rewritten by tools that move a venv; no import reads it.
             severity="warning" if all(path.startswith("bin/") for path in broken) else "error",
             confidence="high",
             title=f"{damage.owner} {damage.version}: {_what(damage)}",
@@ -111,7 +111,7 @@ def _remedy(case: Case, damage: Damage) -> Remediation:
     command = reinstall_command(case, pins)
     # "2.13.0+cpu" may come from a folder that only pip's configuration names, which uv does not read.
     choose = repair_or if "+" in damage.version and not damage.in_the_way else restore_or
-    text = f"reinstall {damage.owner} by force; a plain install changes nothing, as its metadata says it is there"
+    text = f"force-reinstall {damage.owner}; a plain install changes nothing, as its metadata says it is there"
     return choose(case, text, [command])
 
 
@@ -132,7 +132,7 @@ def _evidence(damage: Damage) -> Iterator[str]:
     if damage.changed:
         yield f"another size than RECORD says: {listed(damage.changed)}"
     if damage.cached_at:
-        told = "the same bytes lie in uv's cache: an edit in place, or a wheel whose own RECORD is wrong"
+        told = "the same bytes are in uv's cache: an edit in place, or a wheel whose own RECORD is wrong"
         yield f"{told}: {damage.cached_at}"
     if damage.missing and len(damage.missing) > damage.files // 2:
         yield "most of the distribution is missing: an install that was interrupted leaves this"

@@ -9,7 +9,7 @@ Why it matters:
     fail, CUDA may or may not start. Nothing in the venv is at fault, and nothing done to it helps.
 
 Example:
-    Module 570.124.06 is loaded, libnvidia-ml.so.570.133.07 lies on disk.
+    Module 570.124.06 is loaded, libnvidia-ml.so.570.133.07 is on disk.
 
 Fix:
     Reboot the node, or unload and reload the modules; hold the driver packages. A container must not bring driver
@@ -48,7 +48,7 @@ def run(case: Case) -> Iterator[Finding]:
         "that",
         subject="driver",
         evidence=(
-            f"NVML returns {gpu.nvml_code}: {gpu.reason}" if gpu.nvml_code else "NVML was not asked; told by files",
+            f"NVML returns {gpu.nvml_code}: {gpu.reason}" if gpu.nvml_code else "NVML was not queried; read from files",
             f"loaded module: {module} (/sys/module/nvidia/version, /proc/driver/nvidia/version)",
             f"libraries: {library} (libnvidia-ml.so.1)",
             *((f"inside {container}: the image must not contain libnvidia-ml of its own",) if container else ()),

@@ -1,9 +1,9 @@
 """A driver that cannot run this torch, or that the profile does not cover.
 
 What it finds:
-    The CUDA major torch was built for is newer than the newest the driver supports, or the driver lies outside the
+    The CUDA major torch was built for is newer than the newest the driver supports, or the driver is outside the
     profile's range. Within one major an older driver is fine (CUDA's minor-version compatibility), and so is one that a
-    newer libcuda of the forward-compatibility package stands in front of.
+    newer libcuda of the forward-compatibility package shadows.
 
 Why it matters:
     `torch.cuda.is_available()` is False with a warning; a job silently runs on the CPU.

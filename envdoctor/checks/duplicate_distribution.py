@@ -73,7 +73,7 @@ def _finding(case: Case, name: str, items: list[Distribution]) -> Finding:
         severity="warning" if not same_folder and active.origin == "user site" and name != "torch" else "error",
         confidence="high",
         title=f"{name} has {len(items)} metadata folders"
-        + ("" if same_folder else f"; the one in {active.site} stands in front"),
+        + ("" if same_folder else f"; the one in {active.site} comes first"),
         subject=name,
         evidence=(*(_line(item) for item in items), *code_says),
         remediation=_one_remains(case, items) if same_folder else _keep_out(case, active),

@@ -1,7 +1,7 @@
 """A distribution that is imported from a source folder.
 
 What it finds:
-    Editable installs: their files lie in a working tree, outside the environment. It is an error when that folder is
+    Editable installs: their files are in a working tree, outside the environment. It is an error when that folder is
     gone, or when what the install wrote into site-packages points at nothing (a finder with an empty MAPPING, a .pth
     or .egg-link to a folder that does not exist): then no import finds it, though pip and uv list it.
 

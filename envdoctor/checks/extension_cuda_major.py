@@ -8,7 +8,7 @@ What it finds:
 
 Why it matters:
     The error names a missing library, which is often even installed: another dependency pulled the other CUDA in.
-    Putting its folder on LD_LIBRARY_PATH "mends" the import and then shadows libcusparse.so.12, libcurand.so.10 and
+    Putting its folder on LD_LIBRARY_PATH "fixes" the import and then shadows libcusparse.so.12, libcurand.so.10 and
     libcufile.so.0, whose sonames are the same in CUDA 12 and 13.
 
 Example:

@@ -2,7 +2,7 @@
 
 What it finds:
     Installed distributions that the lock does not pin, each classed: overwriting (its files took the place of a locked
-    distribution's), load-bearing (the loader takes a library from it), shadowing (it stands in front of a locked
+    distribution's), load-bearing (the loader takes a library from it), shadowing (it shadows a locked
     distribution of the same name or module), or harmless.
 
 Why it matters:
@@ -101,7 +101,7 @@ def _finding(case: Case, kind: str, extras: list[_Extra]) -> Finding:
         evidence=tuple(_lines(extras)),
         remediation=restore_or(
             case,
-            "nothing needs to be removed for its own sake"
+            "nothing has to be removed: these packages do no harm"
             if kind == "harmless"
             else "do not uninstall it by itself; rebuild the locked set beside this one",
             [],

@@ -61,7 +61,7 @@ def _finding(item: CompiledObject, severity: str, what: str, evidence: str) -> F
         subject=path.name,
         evidence=(item.path, evidence),
         remediation=Remediation(
-            text="Delete this one extension's folder; it is compiled anew at its next use. Other jobs that use it now "
+            text="Delete this one extension's folder; it is compiled again at its next use. Other jobs that use it now "
             "keep what they have loaded",
             commands=(f"rm -r {shlex.quote(str(path.parent))}",),
         ),

@@ -38,7 +38,7 @@ def run(case: Case) -> Iterator[Finding]:
     if not gpu.devices or not build.cuda:
         raise DoesNotApplyError("no GPU is listed" if build.cuda else "torch is not a CUDA build")
     if not code.architectures:
-        raise DoesNotApplyError(f"the build's architectures could not be told: {code.told_from}")
+        raise DoesNotApplyError(f"the build's architectures could not be determined: {code.told_from}")
     without = [device for device in gpu.devices if device.compute_capability and not served(device, code.architectures)]
     if without:
         yield _finding(case, build, code, without)

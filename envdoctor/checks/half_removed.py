@@ -5,7 +5,7 @@ What it finds:
     killed pip leaves them there.
 
 Why it matters:
-    When it happened in the middle of an upgrade the distribution is gone, although gigabytes of it lie there. pip warns
+    When it happened in the middle of an upgrade the distribution is gone, although gigabytes of it are there. pip warns
     "Ignoring invalid distribution ~orch" ever after.
 
 Example:

@@ -4,8 +4,8 @@ What it finds:
     Distributions that come from PYTHONPATH or, in a venv that lets them in, from the user site; PYTHONHOME.
 
 Why it matters:
-    What they bring is imported wherever the venv lacks it, so the run depends on who starts it. What stands in front of
-    the venv's own modules is told by shadowed-module.
+    What they bring is imported wherever the venv lacks it, so the run depends on who starts it. What shadows
+    the venv's own modules is reported by shadowed-module.
 
 Example:
     PYTHONPATH=~/.local/lib/python3.12/site-packages adds 40 distributions.

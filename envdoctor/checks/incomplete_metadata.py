@@ -13,7 +13,7 @@ Example:
     A killed `uv pip sync` left `torch-2.10.0.dist-info` without a RECORD.
 
 Fix:
-    Reinstall the distribution by force; give a renamed folder its name back.
+    Force-reinstall the distribution; give a renamed folder its name back.
 """
 
 import shlex
@@ -47,7 +47,7 @@ def run(case: Case) -> Iterator[Finding]:
         if item.no_folder:
             # uv stops at what it finds there.
             path = shlex.quote(f"{item.site}/{item.folder}")
-            yield _finding(case, item, "its dist-info is no folder", f"rm {path}")
+            yield _finding(case, item, "its dist-info is not a directory", f"rm {path}")
         elif not (item.has_metadata and item.has_record):
             yield _finding(case, item, _lacking(item))
         elif item.name in without_rows:
@@ -101,7 +101,7 @@ def _finding(case: Case, item: Distribution, what: str, *before: str) -> Finding
         evidence=(f"{item.site}/{item.folder}",),
         remediation=restore_or(
             case,
-            f"reinstall {item.name} by force; what it should hold cannot be told from here",
+            f"force-reinstall {item.name}; what it should hold cannot be determined from here",
             [*before, reinstall_command(case, [(item.name, item.version)])],
         ),
         causes=(f"dist:{item.name}",),

@@ -110,7 +110,7 @@ def _where(fault: Fault, where: str, absent: list[str]) -> str:
     if fault.unlinked:
         return f"{fault.unlinked} is that library, and no link {fault.name} leads to it"
     if where:
-        return f"{fault.name} lies at {where}, where none of its search paths leads"
+        return f"{fault.name} is at {where}, where none of its search paths leads"
     return f"no distribution here brings {', '.join(absent)}"
 
 

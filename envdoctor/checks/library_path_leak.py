@@ -166,9 +166,7 @@ def _preload(unfit: Sequence[Preload]) -> Finding:
         evidence=tuple(
             f"{preload.element}: ld.so says so on stderr for every process and goes on without it" for preload in unfit
         ),
-        remediation=Remediation(
-            text="Unset it, or name the file that is meant", commands=("unset LD_PRELOAD",), safe=True
-        ),
+        remediation=Remediation(text="Unset it, or name the intended file", commands=("unset LD_PRELOAD",), safe=True),
     )
 
 

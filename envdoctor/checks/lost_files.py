@@ -13,7 +13,7 @@ Example:
     cu13 wheel is uninstalled: `libcudnn.so.9` is gone, and `nvidia-cudnn-cu12` still looks installed.
 
 Fix:
-    Reinstall the surviving owner by force (`--reinstall-package`), without its dependencies; or restore the profile.
+    Force-reinstall the surviving owner (`--reinstall-package`), without its dependencies; or restore the profile.
 """
 
 from collections.abc import Iterator
@@ -45,11 +45,11 @@ def run(case: Case) -> Iterator[Finding]:
         subject=names,
         evidence=(
             *(line for damage in lost for line in _evidence(damage)),
-            "an uninstall deletes every path of its RECORD, whoever else owns it",
+            "an uninstall deletes every path of its RECORD, even if another package owns it too",
         ),
         remediation=restore_or(
             case,
-            "reinstall the surviving owners by force; a plain install changes nothing, since their metadata says "
+            "force-reinstall the surviving owners; a plain install changes nothing, since their metadata says "
             "they are there",
             [reinstall_command(case, [(damage.owner, damage.version) for damage in lost])],
         ),

@@ -2,17 +2,17 @@
 
 What it finds:
     RECORDs, METADATA and other files of dist-info folders that cannot be read or make no sense (no permission, a FIFO
-    or a folder in a file's place, rows that are no rows), installed files that cannot be looked at, and with `--deep`
+    or a folder in a file's place, rows that are not rows), installed files that cannot be looked at, and with `--deep`
     those that could not be hashed.
 
 Why it matters:
-    Everything else in the report is said without them: what they hide cannot be told from here.
+    Everything else in the report is said without them: what they hide cannot be determined from here.
 
 Example:
     Row 12 of a RECORD is cut off in the middle; a site-packages folder belongs to another user.
 
 Fix:
-    Run envdoctor as the owner of the venv, or reinstall the distribution by force.
+    Run envdoctor as the owner of the venv, or force-reinstall the distribution.
 """
 
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def run(case: Case) -> Iterator[Finding]:
         evidence=(*gaps[:_SHOWN], *more),
         remediation=restore_or(
             case,
-            "run envdoctor as the owner of the venv; reinstall by force what is damaged, or rebuild the venv",
+            "run envdoctor as the owner of the venv; force-reinstall what is damaged, or rebuild the venv",
             list(_reinstalls(case)),
         ),
     )

@@ -2,10 +2,11 @@
 
 What it finds:
     NVML's failure with its own return code, when the kernel module is loaded or a driver library is installed and the
-    code is not the version mismatch, which is told apart.
+    code is not the version mismatch, which has a check of its own.
 
 Why it matters:
-    The number of GPUs and the driver's CUDA version cannot be told, and the training job may meet the same failure.
+    The number of GPUs and the driver's CUDA version cannot be determined, and the training job may fail in the same
+    way.
 
 Example:
     In a container, "Unknown Error" (999) after the host's systemd reloaded: the container lost its device cgroup.

@@ -51,8 +51,7 @@ def run(case: Case) -> Iterator[Finding]:
         name=NAME,
         severity="error",
         confidence="high",
-        title=f"libcuda.so.1 {gpu.libcuda_version} {whose} stands in front of driver {gpu.module_version}, "
-        "which is newer",
+        title=f"libcuda.so.1 {gpu.libcuda_version} {whose} shadows driver {gpu.module_version}, which is newer",
         subject="libcuda.so.1",
         evidence=(
             gpu.libcuda,

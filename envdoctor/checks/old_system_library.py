@@ -6,14 +6,14 @@ What it finds:
 
 Why it matters:
     The installer believes the wheel's tag, which local builds and repaired wheels state wrongly; the loader does not.
-    glibc cannot be mended inside of a venv.
+    glibc cannot be fixed inside of a venv.
 
 Example:
     `/lib/x86_64-linux-gnu/libc.so.6: version 'GLIBC_2.38' not found` on Debian 12, which has 2.36.
 
 Fix:
     Install a build for this glibc (a lower manylinux tag) or build it here; an old libstdc++ that a variable puts in
-    front goes with that variable. Where a newer one lies in a searched folder and only its link is missing (a conda
+    front goes with that variable. Where a newer one is in a searched folder and only its link is missing (a conda
     environment's libstdc++.so.6), make the link again.
 """
 

@@ -1,8 +1,8 @@
 """One path, two owners, different bytes.
 
 What it finds:
-    Paths in the RECORD of several installed distributions that do not agree on the contents, and whose bytes lie on
-    disk, told by size and, for small ties, by hash.
+    Paths in the RECORD of several installed distributions that do not agree on the contents, and whose bytes are on
+    disk, identified by size and, for small ties, by hash.
 
 Why it matters:
     The last one installed won, silently; with both in one command the winner is random. Uninstalling either deletes
@@ -90,7 +90,7 @@ def _finding(case: Case, pairs: Sequence[Contest], severity: Severity, confidenc
 def _evidence(pairs: Sequence[Contest]) -> Iterator[str]:
     for pair in pairs:
         if pair.wanted:
-            yield f"{pair.wanted} {pair.version(pair.wanted)} is meant: {pair.told_by}"
+            yield f"{pair.wanted} {pair.version(pair.wanted)} is the expected owner: {pair.told_by}"
         ranked = sorted(pair.foreign or pair.paths, key=lambda item: (".so" not in item.path, item.path))
         for item in ranked[: max(2, _SHOWN // len(pairs))]:
             yield f"{site_relative(item.path)}: {_on_disk(item)}"
@@ -115,17 +115,17 @@ def _on_disk(item: Contested) -> str:
     if item.told_by == "missing":
         return f"owned by {owners}; missing"
     if item.told_by == "not told":
-        return f"owned by {owners}, of equal size; whose bytes lie there only `--deep` can tell"
+        return f"owned by {owners}, of equal size; only `--deep` can determine whose bytes are on disk"
     bytes_of = " and ".join(item.on_disk) if item.on_disk else "neither"
-    return f"owned by {owners}; the bytes on disk are of {bytes_of} (told by {item.told_by})"
+    return f"owned by {owners}; the bytes on disk are of {bytes_of} (identified by {item.told_by})"
 
 
 def _remedy(case: Case, pairs: Sequence[Contest]) -> Remediation:
     if not all(pair.wanted for pair in pairs):
         names = " and ".join(name for name, _ in pairs[0].owners)
         return Remediation(
-            text=f"It could not be told which of {names} is meant here. Keep one: uninstall the others, then reinstall "
-            "the one you keep by force, because the uninstall deletes the shared files",
+            text=f"Could not determine which of {names} belongs here. Keep one: uninstall the others, then "
+            "force-reinstall the one you keep, because the uninstall deletes the shared files",
         )
     wanted = [(pair.wanted, pair.version(pair.wanted)) for pair in pairs]
     required = {name: by for pair in pairs for name, by in pair.required}
@@ -134,7 +134,7 @@ def _remedy(case: Case, pairs: Sequence[Contest]) -> Remediation:
         return _keep(case, pairs, wanted, required)
     return (restore_or if required else repair_or)(
         case,
-        "first uninstall the distributions that are not meant to be here, then reinstall the owners by force: the "
+        "first uninstall the distributions that do not belong here, then force-reinstall the owners: the "
         "uninstall deletes the shared files, so the second step must follow",
         [uninstall_command(case, others), reinstall_command(case, wanted)],
     )
@@ -148,11 +148,11 @@ def _keep(
     stays = f"{name} stays, since {by} requires it; another version of it may leave these paths alone"
     if not any(pair.foreign for pair in pairs):
         return Remediation(
-            text=f"Nothing is wrong as it is. {stays}. After an uninstall of either, reinstall the other by force",
+            text=f"Nothing is wrong as it is. {stays}. After an uninstall of either, force-reinstall the other",
             safe=True,
         )
     return restore_or(
         case,
-        f"reinstall {', '.join(owner for owner, _ in wanted)} by force, which writes its files last. {stays}",
+        f"force-reinstall {', '.join(owner for owner, _ in wanted)}, which writes its files last. {stays}",
         [reinstall_command(case, wanted)],
     )

@@ -35,10 +35,10 @@ def run(case: Case) -> Iterator[Finding]:
     if python.lost_config:
         title = f"this venv has lost its pyvenv.cfg: its interpreter runs as {python.resolved} and sees none of its "
         title += "packages"
-        evidence = (f"{case.facts.target}/pyvenv.cfg does not exist", f"the packages lie in {python.library}")
+        evidence = (f"{case.facts.target}/pyvenv.cfg does not exist", f"the packages are in {python.library}")
     elif python.is_venv and python.runs and python.runs != holds:
         title = f"bin/python is CPython {python.runs} and sees none of this venv's packages: they are for {holds}"
-        evidence = (f"{python.executable} leads to {python.resolved}", f"the packages lie in {python.library}")
+        evidence = (f"{python.executable} leads to {python.resolved}", f"the packages are in {python.library}")
     else:
         return
     yield Finding(

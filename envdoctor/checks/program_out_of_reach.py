@@ -1,7 +1,7 @@
-"""A program that the stack starts by name lies in the venv, and PATH does not lead there.
+"""A program that the stack starts by name is in the venv, and PATH does not lead there.
 
 What it finds:
-    A distribution that requires ninja (FlashInfer, DeepSpeed) is installed, ninja lies in the venv's bin folder, and no
+    A distribution that requires ninja (FlashInfer, DeepSpeed) is installed, ninja is in the venv's bin folder, and no
     ninja is on PATH.
 
     It is a warning where PATH is known to be the job's: in the gate, under `envdoctor run`, and in a shell in which the

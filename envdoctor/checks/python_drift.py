@@ -38,7 +38,7 @@ def run(case: Case) -> Iterator[Finding]:
         confidence="high",
         title=f"the interpreter is CPython {python.version}; the profile wants {' or '.join(wanted)}",
         subject="python",
-        evidence=(f"{python.executable}: version told by {python.version_from}",),
+        evidence=(f"{python.executable}: version read from {python.version_from}",),
         remediation=restore_or(case, f"rebuild the venv with Python {wanted[0]}", []),
         causes=("python-version",),
         symptom_of=("another-stack",),

@@ -70,7 +70,7 @@ def _finding(case: Case, line: str, need: Need, title: str) -> Finding:
         evidence=(f"asked for by --require {shlex.quote(line)}", f"examined: {case.facts.target}"),
         remediation=restore_or(
             case,
-            "name the environment that is meant, or install it",
+            "name the intended environment, or install it",
             [f"uv pip install --python {case.python} {backend}{shlex.quote(line)}"],
         ),
         causes=(f"dist:{need.name}",),

@@ -33,7 +33,7 @@ _SHOWN = 8
 
 
 def run(case: Case) -> Iterator[Finding]:
-    """Yield one finding for each folder that stands in front."""
+    """Yield one finding for each folder that comes first."""
     fronts: dict[tuple[str, str], list[Shadow]] = {}
     for shadow in case.facts[Shadowing].shadows:
         fronts.setdefault((shadow.front_origin, shadow.front), []).append(shadow)
@@ -57,7 +57,7 @@ def _finding(case: Case, origin: str, front: str, shadows: Sequence[Shadow]) -> 
         subject=", ".join(shadow.module for shadow in ranked[:_SHOWN]),
         evidence=(
             *(
-                f"{shadow.module}: {front}{_version(case, front, shadow)} stands in front of "
+                f"{shadow.module}: {front}{_version(case, front, shadow)} shadows "
                 f"{shadow.behind}{_version(case, shadow.behind, shadow)}"
                 for shadow in ranked[:_SHOWN]
             ),
@@ -90,7 +90,7 @@ def _remedy(case: Case, origin: str, front: str, shadows: Sequence[Shadow]) -> R
     if origin in ("PYTHONPATH", "user site"):
         out = "out of PYTHONPATH" if origin == "PYTHONPATH" else "out of this environment"
         return Remediation(
-            text=f"Take that folder {out}; reinstalling changes nothing while it stands in front",
+            text=f"Take that folder {out}; reinstalling changes nothing while it comes first on the search path",
             commands=(leave_out_command(case, origin, front),),
             safe=True,
         )
@@ -105,6 +105,6 @@ def _remedy(case: Case, origin: str, front: str, shadows: Sequence[Shadow]) -> R
     names = sorted({normalized(shadow.module) for shadow in shadows})
     pins = [(name, item.version) for name in names if (item := installed.active(name)) and not item.editable]
     if pins:
-        return restore_or(case, "reinstall by force, into one folder", [reinstall_command(case, pins)])
+        return restore_or(case, "force-reinstall, into one folder", [reinstall_command(case, pins)])
     stale = " ".join(shlex.quote(f"{shadow.front}/{shadow.module}") for shadow in shadows)
     return restore_or(case, "delete the stale copy in front of the editable source", [f"rm -r {stale}"])

@@ -43,7 +43,7 @@ def run(case: Case) -> Iterator[Finding]:
             families.setdefault(library.family or library.name, []).append(item)
     for family, parts in families.items():
         outside = [part for part in parts if not part.owner and part.path.startswith("/")]
-        # libcudart.so.12, which another package brought, is no part of what libcudart.so.13 belongs to.
+        # libcudart.so.12, which another package brought, is not part of what libcudart.so.13 belongs to.
         inside = [part for part in parts if part.owner and any(_of_one_major(part, other) for other in outside)]
         if inside:
             yield _finding(case, family, inside[0], outside)

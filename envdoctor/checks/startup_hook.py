@@ -66,7 +66,7 @@ def _fatal(path: str) -> Finding:
             "Python 3.13 goes on to try the locale's encoding, which is the same one in a UTF-8 or C locale",
         ),
         remediation=Remediation(
-            text="Set it aside, under a name that site.py does not read, and write it anew in UTF-8",
+            text="Set it aside, under a name that site.py does not read, and write it again in UTF-8",
             commands=(f"mv {shlex.quote(path)} {shlex.quote(path + '.aside')}",),
         ),
         causes=("interpreter", BREAKS_IMPORT),

@@ -34,9 +34,7 @@ def run(case: Case) -> Iterator[Finding]:
     threads = case.wanted().compile.threads
     build = case.facts[TorchBuild]
     if threads < 2 or not build.present:
-        raise DoesNotApplyError(
-            "the profile runs no several compile threads" if build.present else "torch is not there"
-        )
+        raise DoesNotApplyError("the profile compiles from one thread" if build.present else "torch is not there")
     if build.fx_flag == "thread-local":
         return
     told = build.fx_flag == "process-global"
@@ -48,11 +46,11 @@ def run(case: Case) -> Iterator[Finding]:
         title=f"torch {build.version} keeps its FX tracing flag process-global, and the profile runs {threads} compile "
         "threads"
         if told
-        else f"it could not be told whether torch {build.version} has the FX tracing race",
+        else f"could not determine whether torch {build.version} has the FX tracing race",
         subject="torch",
         evidence=(build.fx_evidence, f"profile {case.wanted().name}: compile.threads = {threads}"),
         remediation=Remediation(
             text="Run one process a drafter, or admit whole steps through the trainer's compile gate. Deleting or "
-            "warming the cache is no cure"
+            "warming the cache is not a cure"
         ),
     )

@@ -108,7 +108,7 @@ def _remedy(case: Case, fault: Fault) -> Remediation:
     name = fault.provider_owner
     if not name and fault.owner and fault.name.startswith(_OF_PYTHON):
         command = reinstall_command(case, [(fault.owner, fault.owner_version)])
-        text = f"{fault.owner} was built for another Python; reinstall it by force with this interpreter"
+        text = f"{fault.owner} was built for another Python; force-reinstall it with this interpreter"
         return restore_or(case, text, [command])
     if not name:
         lacking = site_relative(fault.provider) or "the library in place"
@@ -121,4 +121,4 @@ def _remedy(case: Case, fault: Fault) -> Remediation:
             case, f"install the version of {name} that {fault.requester_owner or 'it'} was built with", []
         )
     command = reinstall_command(case, [(name, version)])
-    return restore_or(case, f"put the bytes of {name} {version} back by force", [command])
+    return restore_or(case, f"force-reinstall {name} {version}", [command])

@@ -1,7 +1,7 @@
 """A compiled file that the loader cannot map, although it is there and has the recorded size.
 
 What it finds:
-    Extension modules, and libraries that they need, that are no ELF objects, are cut short, or were built for another
+    Extension modules, and libraries that they need, that are not ELF objects, are cut short, or were built for another
     machine: told from their headers, with nothing opened by the loader.
 
 Why it matters:
@@ -12,7 +12,7 @@ Example:
     `_multiarray_umath.cpython-312-x86_64-linux-gnu.so: invalid ELF header`: the file is all zeros.
 
 Fix:
-    Reinstall the distribution by force.
+    Force-reinstall the distribution.
 """
 
 from collections.abc import Iterator
@@ -74,7 +74,7 @@ def _remedy(case: Case, fault: Fault) -> Remediation:
     if fault.provider_owner:
         command = reinstall_command(case, [(fault.provider_owner, fault.provider_version)])
         return restore_or(
-            case, f"reinstall {fault.provider_owner} by force; `envdoctor check --deep` compares every byte", [command]
+            case, f"force-reinstall {fault.provider_owner}; `envdoctor check --deep` compares every byte", [command]
         )
     if fault.provider_via == VARIABLE:
         return Remediation(

@@ -5,8 +5,8 @@ What it finds:
     what is installed: what is missing and what has another version. A version that the requirer's own source compares
     when it is imported (pydantic and pydantic-core, numba and numpy, the version tables of transformers) is an error,
     since that import raises; so is a part of transformer-engine of another version than transformer-engine itself.
-    With a lock, a version conflict that the lock pins was measured and is no finding; a required distribution that is
-    not installed at all is one, lock or not.
+    With a lock, a version conflict that the lock pins was measured and is not a finding; a required distribution that
+    is not installed at all is one, lock or not.
 
 Why it matters:
     `pip check` and `uv pip check` do not follow extras. torch asks for `cuda-toolkit[cublas,cudart,...]`, and eleven

@@ -5,7 +5,7 @@ What it finds:
     ELF files: RPATH, LD_LIBRARY_PATH, RUNPATH, ld.so.cache, torch's preload list.
 
 Why it matters:
-    `import torch` raises for the first one only; mending that one by hand shows the next.
+    `import torch` raises for the first one only; fixing that one by hand shows the next.
 
 Example:
     `ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory`
@@ -110,7 +110,7 @@ def _owner(case: Case, soname: str) -> str:
 
 
 def remedy(case: Case, item: Unresolved) -> Remediation:
-    """Return the command that puts the provider back: by force when its metadata is still there."""
+    """Return the command that reinstalls the provider, even when its metadata is still there."""
     soname = item.soname
     if variable := _variable(case, soname):
         return Remediation(
@@ -126,7 +126,7 @@ def remedy(case: Case, item: Unresolved) -> Remediation:
         return _out_of_reach(case, item, owner, installed.version)
     if installed is not None:
         command = reinstall_command(case, [(owner, installed.version)])
-        return restore_or(case, f"reinstall {owner} by force", [command])
+        return restore_or(case, f"force-reinstall {owner}", [command])
     text = f"install {owner}"
     if not _asked_for(case, owner):
         text += (

@@ -75,7 +75,7 @@ def _path(item: WrongPath, row: KnownVariable) -> Finding:
         subject=item.variable,
         evidence=(f"{item.variable}: {row.why}", *as_list),
         remediation=Remediation(
-            text="Set it to what was meant, or unset it, where the job is launched", commands=(command,), safe=True
+            text="Set it to the intended value, or unset it, where the job is launched", commands=(command,), safe=True
         ),
         causes=(f"variable:{item.variable}",),
     )

@@ -191,7 +191,7 @@ def _refuse_empty_profile(given: Sequence[str]) -> None:
     # An unset variable in a script, `-p "$PROFILE"`, must not turn a comparison into a look without a profile.
     named = ("-p", "--profile")
     if "--profile=" in given or any(word in named and not after for word, after in pairwise(given)):
-        raise UsageError("--profile is empty", "name a profile (`envdoctor profiles`), or leave the option away")
+        raise UsageError("--profile is empty", "name a profile (`envdoctor profiles`), or omit the option")
 
 
 def _usage(error: Any, given: Sequence[str]) -> UsageError:

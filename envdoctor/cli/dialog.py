@@ -27,7 +27,7 @@ class Terminal:
         """Ask; raise UsageError where nobody can answer, KeyboardInterrupt where the answer is cut off."""
         if not sys.stdin.isatty():
             raise UsageError("confirmation needed, but stdin is not a terminal", "check the plan, then add `--yes`")
-        print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201 - a question is no result
+        print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201 - a question is not a result
         answer = sys.stdin.readline()
         if not answer:
             raise KeyboardInterrupt

@@ -47,7 +47,7 @@ def say_crash(error: Exception, *, as_json: bool = False) -> int:
     import traceback
 
     traceback.print_exc()
-    failed = ProbeError("envdoctor itself failed, so nothing can be told about the venv", _REPORT_IT)
+    failed = ProbeError("envdoctor itself failed, so nothing can be said about the venv", _REPORT_IT)
     return say_error(failed, as_json=as_json)
 
 

@@ -29,7 +29,7 @@ def isolate() -> None:
 
 
 def own_folder() -> str:
-    """Return the folder that the package `envdoctor` lies in, for the sys.path of a child."""
+    """Return the folder that the package `envdoctor` is in, for the sys.path of a child."""
     return _OWN_ROOT
 
 

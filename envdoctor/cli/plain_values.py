@@ -130,7 +130,7 @@ def _number(kind: Any, word: str) -> Any:
     try:
         return kind(word)
     except ValueError:
-        raise ValueError(f"{word!r} is no {_NUMBERS[kind]}.") from None
+        raise ValueError(f"{word!r} is not a {_NUMBERS[kind]}.") from None
 
 
 def _truth(value: str) -> bool:

@@ -47,7 +47,7 @@ def progress() -> Iterator[Listener]:
 
 
 class _Lines:
-    """One line when a phase begins, and what it says that is no count."""
+    """One line when a phase begins, and what it says that is not a count."""
 
     def __init__(self) -> None:
         self._phase: Phase | None = None

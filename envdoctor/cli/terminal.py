@@ -34,7 +34,7 @@ def style_for(
 def write_result(text: str, output: str = "") -> None:
     """Write a command's result to `output`, or to stdout when that is empty or "-".
 
-    A reader that has left (`envdoctor check | head`) is no error: the command still ends with its own exit code.
+    A reader that has left (`envdoctor check | head`) is not an error: the command still ends with its own exit code.
     """
     if output not in {"", "-"}:
         try:

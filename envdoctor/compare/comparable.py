@@ -238,7 +238,7 @@ def _environment(facts: Fingerprint) -> Area:
         traits={
             one.name: _one(one.value, "value", one.value)
             for one in facts[Environment].variables
-            # Where a user keeps things, and what a launcher gives each of its processes, is no part of a stack.
+            # Where a user keeps things, and what a launcher gives each of its processes, is not part of a stack.
             if (row := known(one.name)) is None or row.scope in ("stack", "rank")
         },
         absent=_one("not set", "value", ""),

@@ -121,7 +121,7 @@ def examine(
     ask_nvml: bool = True,
     source_root: Path | None = None,
 ) -> Examination:
-    """Resolve the named environment, read it, judge it. Raises TargetError when it is no environment."""
+    """Resolve the named environment, read it, judge it. Raises TargetError when it is not an environment."""
     options = Options(
         ask_nvml=ask_nvml,
         source_root=source_root,

@@ -97,7 +97,7 @@ class Workspace:
 
     @property
     def found_above(self) -> bool:
-        """Tell whether the venv was neither named nor active, and lies in a folder above the current one."""
+        """Tell whether the venv was neither named nor active, and is in a folder above the current one."""
         named = self.named or self.host.environ.get("VIRTUAL_ENV", "")
         return not named and self.folder.parent != self.host.cwd
 

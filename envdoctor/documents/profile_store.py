@@ -116,7 +116,7 @@ def read(path: Path, asked: str = "") -> ProfileRef:
         raise ProfileError(f"{path}: name: `{profile.name}` is not the file's name", f'write name = "{path.stem}"')
     if Path(profile.lock.file).name != profile.lock.file:
         raise ProfileError(
-            f"{path}: lock.file: `{profile.lock.file}` is no plain file name", "name a file of lockfiles/"
+            f"{path}: lock.file: `{profile.lock.file}` is not a plain file name", "name a file of lockfiles/"
         )
     _refuse_nonsense(profile, path)
     lock_path = _lock_path(path, profile.lock.file)
@@ -127,10 +127,10 @@ def _refuse_nonsense(profile: Profile, path: Path) -> None:
     """Raise ProfileError for values of the right type that mean nothing."""
     refuse_waivers(profile.waivers, str(path), ProfileError)
     if profile.gpu.count < 0:
-        raise ProfileError(f"{path}: gpu.count: {profile.gpu.count} is no number of GPUs", "use 0 for none")
+        raise ProfileError(f"{path}: gpu.count: {profile.gpu.count} is not a number of GPUs", "use 0 for none")
     for key, value in (("minimum", profile.driver.minimum), ("below", profile.driver.below)):
         if value and not all(part.isdecimal() for part in value.split(".")):
-            raise ProfileError(f"{path}: driver.{key}: `{value}` is no driver version", "write it as 525.60.13")
+            raise ProfileError(f"{path}: driver.{key}: `{value}` is not a driver version", "write it as 525.60.13")
 
 
 def refuse_waivers(waivers: Iterable[Waiver], where: str, kind: type[EnvdoctorError]) -> None:

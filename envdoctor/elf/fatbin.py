@@ -30,7 +30,7 @@ def architectures(path: str) -> tuple[str, ...]:
     """Return what most fat binaries of an object hold code for ("sm_90", "compute_120"); () when it has none.
 
     Most: one kernel may be built for an architecture more (sm_89, in one of the 456), which serves no GPU with the
-    others. Raise ElfError when the file is no ELF object or a fat binary contradicts itself.
+    others. Raise ElfError when the file is not an ELF object or a fat binary contradicts itself.
     """
     descriptor = open_regular(path)
     try:

@@ -40,7 +40,7 @@ class Image:
     def read(self, offset: int, length: int) -> bytes:
         """Return exactly that many bytes; raise ElfError where the file ends before."""
         if length < 0 or offset < 0 or offset + length > self.size:
-            self.refuse(f"{length} bytes at offset {offset:#x} lie outside the file's {self.size} bytes")
+            self.refuse(f"{length} bytes at offset {offset:#x} are outside the file's {self.size} bytes")
         data = os.pread(self.fd, length, offset)
         if len(data) != length:
             self.refuse("the file became shorter while it was read")
@@ -55,7 +55,7 @@ class Image:
         for start, length, file_offset in self.segments:
             if start <= address < start + length:
                 return address - start + file_offset
-        return self.refuse(f"address {address:#x} lies in no loaded segment")
+        return self.refuse(f"address {address:#x} is in no loaded segment")
 
     def string(self, offset: int) -> str:
         """Return the NUL-terminated string at a file offset."""

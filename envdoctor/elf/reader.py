@@ -52,7 +52,7 @@ class ElfObject:
 
 
 def read(path: str) -> ElfObject:
-    """Read one file; raise ElfError with the reason when it is no regular file or no well-formed ELF object."""
+    """Read one file; raise ElfError with the reason when it is not a regular file or no well-formed ELF object."""
     fd = open_regular(path)
     try:
         status = os.fstat(fd)
@@ -127,7 +127,7 @@ class _Strings:
 
     def at(self, offset: int) -> str:
         if offset >= self.size:
-            self.image.refuse(f"string {offset:#x} lies outside the string table of {self.size} bytes")
+            self.image.refuse(f"string {offset:#x} is outside the string table of {self.size} bytes")
         if not self.start <= offset < self.start + len(self.window):
             self.start = max(0, offset - 1024)
             self.window = self.image.peek(self.base + self.start, 8192)

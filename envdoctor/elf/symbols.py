@@ -65,7 +65,7 @@ class SymbolTable:
     __slots__ = ("_data", "_definitions", "_hash", "_layout", "_needs", "_strings", "_versions", "count", "path")
 
     def __init__(self, path: str) -> None:
-        """Read the tables; raise ElfError when the file is no dynamic object or contradicts itself."""
+        """Read the tables; raise ElfError when the file is not a dynamic object or contradicts itself."""
         self.path = path
         descriptor = open_regular(path)
         try:

@@ -168,7 +168,7 @@ def _compare(before: Environment, after: Environment, scratch: Scratch, wanted: 
         stops=tuple(_stops(after, providers)),
         appear=appear,
         disappear=disappear,
-        notes=tuple(f"{path} is no file and was not copied" for path in scratch.left_out),
+        notes=tuple(f"{path} is not a file and was not copied" for path in scratch.left_out),
     )
     if impact.harmful:
         return impact
@@ -236,7 +236,7 @@ def _providers(before: Environment, after: Environment) -> Iterator[ProviderChan
         providers.add_files(environment.objects())
         found.append(providers)
     for change in changes(*found):
-        # A library that only comes along is no change of what is there; one outside the environment cannot be lost.
+        # A library that only comes along is not a change of what is there; one outside the environment cannot be lost.
         if (change.before or change.used) and (change.after or not os.path.isabs(change.before)):
             yield change
 

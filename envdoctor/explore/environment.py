@@ -39,7 +39,7 @@ class Environment:
         return index(self.reading)
 
     def shown(self, path: str) -> str:
-        """Return a path relative to the prefix where it lies inside."""
+        """Return a path relative to the prefix where it is inside."""
         return os.path.normpath(path).removeprefix(f"{self.reading.target.prefix}{os.sep}")
 
     def holders(self, *paths: str) -> tuple[Holder, ...]:
@@ -65,7 +65,7 @@ class Environment:
         return Holder(name=item.name, version=item.version, holds=holds)
 
     def owner(self, *paths: str) -> str:
-        """Return the name of the distribution whose bytes lie at a path; empty when none has it."""
+        """Return the name of the distribution whose bytes are at a path; empty when none has it."""
         return next((holder.name for holder in self.holders(*paths) if holder.holds), "")
 
     def objects(self) -> Iterator[ElfObject]:

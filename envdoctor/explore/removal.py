@@ -116,7 +116,7 @@ class _WhatIf:
         after.add_import(self.after, used=True)
         before.add_files(self.environment.objects())
         after.add_files(self._staying())
-        # What lies outside the environment (libc) is not lost by a removal, though no import takes it any more.
+        # What is outside the environment (libc) is not lost by a removal, though no import takes it any more.
         yield from (change for change in changes(before, after) if change.after or not os.path.isabs(change.before))
 
     def _staying(self) -> Iterator[ElfObject]:
@@ -178,7 +178,7 @@ class _WhatIf:
         for at in self.leaving:
             item = self.environment.items[at]
             if not item.has_record:
-                yield f"{item.name} has no RECORD: which files are its own cannot be told, and no tool can remove it"
+                yield f"{item.name} has no RECORD: its own files cannot be determined, and no tool can remove it"
             outside = [path for owner, path in self.environment.records.outside if owner == at]
             if outside:
                 yield (

@@ -1,6 +1,6 @@
-"""A scratch copy of a venv, to try an install on: no byte of the patient can change with it.
+"""A scratch copy of a venv, to try an install on: no byte of the target venv can change with it.
 
-Files are cloned where the file system can (FICLONE, see ioctl_ficlone(2)). Where it cannot, what lies in a package's
+Files are cloned where the file system can (FICLONE, see ioctl_ficlone(2)). Where it cannot, what is in a package's
 folder is hard-linked: 7 GB of libraries are not copied to be thrown away. Into such a folder uv only writes wheel
 contents, here as symlinks to its cache, and it replaces what is there by renaming, so a linked file is never written
 to; that it was not is checked all the same. Launchers, metadata, data files and the like are copied.

@@ -43,7 +43,7 @@ class Host:
         machine = platform.machine()
         return cls(
             environ=dict(os.environ),
-            home=Path(os.path.expanduser("~")),  # noqa: PTH111 - Path.home() raises where ~ cannot be told
+            home=Path(os.path.expanduser("~")),  # noqa: PTH111 - Path.home() raises where ~ cannot be determined
             user=_user(),
             uid=os.getuid(),
             cwd=_working_folder(),

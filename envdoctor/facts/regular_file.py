@@ -1,4 +1,4 @@
-"""Reading a file of the patient without being caught by what is no file."""
+"""Reading a file of the target venv without being caught by what is no file."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Which environment is meant: a folder or an interpreter, resolved without running anything."""
+"""Which environment to look at: a folder or an interpreter, resolved without running anything."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ class Target:
     interpreter: Path
     """The interpreter's path inside the prefix; it may dangle."""
     final: Path | None = None
-    """Where the folder is about to be renamed to, for a copy: what its files name by absolute path lies there."""
+    """Where the folder is about to be renamed to, for a copy: what its files name by absolute path is there."""
 
     def here(self, path: Path) -> Path:
         """Return a path that a file of the environment names, as it is found now: inside the copy, for a copy."""
@@ -72,7 +72,7 @@ def _of(path: Path) -> Target:
 
 
 def _is_there(path: Path) -> bool:
-    """Tell whether a file is there; raise PermissionError where that may not be looked up, which is no answer."""
+    """Tell whether a file is there; raise PermissionError where that may not be looked up, which is not an answer."""
     try:
         path.stat()
     except PermissionError:

@@ -89,7 +89,7 @@ class Binder:
                 missing.append(Unbound(symbol=symbol, requester=item, expected=expected, fatal=True))
             elif not self._find(key, [expected, *ranked] if expected else ranked):
                 missing.append(Unbound(symbol=symbol, requester=item, expected=expected))
-            # Of one that cannot be read nothing is known, and this is asked anew.
+            # Of one that cannot be read nothing is known, and this is asked again.
             servers.add(self._known.get(key))
         if not missing:
             self._served[item.elf.identity] = servers

@@ -88,7 +88,7 @@ class Disk:
     def looked_at(self) -> frozenset[str]:
         """Return the paths whose state decided every answer: as long as none of them changes, no answer does.
 
-        What was not found in a folder that was listed here is told by that folder's own time of change.
+        What was not found in a folder that was listed here is known from that folder's own time of change.
         """
         folders = {path for path, there in self._directories.items() if there}
         absent = {path for path, identity in self._identities.items() if identity is None}

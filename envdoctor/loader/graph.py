@@ -145,7 +145,7 @@ class Loader:
     def _bind(
         self, walked: list[_Entry], mark: int, scope: tuple[LoadedObject, ...], missing: list[LoadFailure]
     ) -> None:
-        """Bind what was mapped anew (the program itself, mapped at mark 0, starts lazily bound)."""
+        """Bind what was newly mapped (the program itself, mapped at mark 0, starts lazily bound)."""
         if self.binder is None:
             return
         new = set(map(id, self._entries[mark:]))

@@ -107,7 +107,7 @@ def _calls(loader: Loader, cuda: str) -> list[LazyLibrary]:
 
 
 def _builtins_of(loader: Loader, opener: LoadedObject, cuda: str) -> str:
-    """NVRTC asks for the builtins of its own minor version, which lie beside it in every wheel."""
+    """NVRTC asks for the builtins of its own minor version, which are beside it in every wheel."""
     names = loader.disk.names(os.path.dirname(opener.path))
     return next((name for name in names if re.fullmatch(NVRTC_BUILTINS + r"\d+\.\d+", name)), NVRTC_BUILTINS + cuda)
 
@@ -167,7 +167,7 @@ def _cudnn_parts(opener: LoadedObject) -> list[str]:
 
 
 def _rest_of_torch(loader: Loader, torch: str, tried: set[str]) -> list[LazyLibrary]:
-    """Open what else lies in torch/lib, by path: what nothing else reaches may still be opened by an extension."""
+    """Open what else is in torch/lib, by path: what nothing else reaches may still be opened by an extension."""
     folder = os.path.join(torch, "lib")
     mapped = {item.elf.identity for item in loader.objects}
     opener = _mapped(loader, "libtorch.so") or loader.objects[0]

@@ -67,7 +67,7 @@ class LoadResult:
 
     name: str
     opened: tuple[LoadedObject, ...]
-    """The objects it mapped anew, in breadth-first order; () after a failure, which unmaps them."""
+    """The objects it newly mapped, in breadth-first order; () after a failure, which unmaps them."""
     root: LoadedObject | None
     """The object the name stands for, new or already there; None after a failure."""
     scope: tuple[LoadedObject, ...] = ()

@@ -10,7 +10,7 @@ The order is that of glibc's `_dl_map_object` (elf/dl-load.c), which ld.so(8) de
 6. the default directories built into ld.so.
 
 In each directory the hardware subdirectories come first. A file of another ELF class or machine is passed over; a file
-that is no ELF object at all ends the search with an error. Nothing here reads the process environment.
+that is not an ELF object at all ends the search with an error. Nothing here reads the process environment.
 """
 
 import os
@@ -187,7 +187,7 @@ def _chain(requester: Mapped | None, program: Mapped | None) -> Iterator[Mapped]
 
 
 def find(name: str, requester: Mapped | None, program: Mapped | None, roots: SearchRoots, disk: Disk) -> Found:
-    """Search for a name without a slash. Raise ElfError when ld.so would meet a file that is no ELF object."""
+    """Search for a name without a slash. Raise ElfError when ld.so would meet a file that is not an ELF object."""
     tried: list[Attempt] = []
     other_class = False
     for via, directory, of in _once(order(requester, program, roots)):

@@ -78,7 +78,7 @@ class TorchImport:
     failure: ImportFailure | None
     """None when the import's shared objects all load. Symbols are another question."""
     missing: tuple[LoadFailure, ...]
-    """Every failure on the way, that of `failure` first: what would be reported next once the one before is mended."""
+    """Every failure on the way, that of `failure` first: what would be reported next once the one before is fixed."""
     preloads: tuple[PreloadNote, ...]
     lazy: tuple[LazyLibrary, ...]
     """What is opened only at first use, each tried in the state after the import (or where it would have gone)."""

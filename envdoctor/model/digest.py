@@ -36,7 +36,7 @@ class Identity:
     providers: tuple[tuple[str, str, str], ...]
     """(soname, distribution, version) of every library that `import torch` would take from a distribution, sorted."""
     deviations: tuple[str, ...] = ()
-    """What is not as the RECORDs say: missing and resized files, whose bytes lie on contested paths, code at start-up
+    """What is not as the RECORDs say: missing and resized files, whose bytes are on contested paths, code at start-up
     that no distribution owns. Sorted; empty in a healthy environment."""
 
 

@@ -17,7 +17,7 @@ BY_HAND = "; or, by hand: "
 
 @frozen
 class Remediation:
-    """What mends a finding."""
+    """What fixes a finding."""
 
     text: str
     commands: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class Remediation:
 
 @frozen
 class Finding:
-    """One thing a check found, with its evidence and what mends it.
+    """One thing a check found, with its evidence and what fixes it.
 
     `causes` and `symptom_of` hold tokens ("soname:libcudnn.so.9", "file:nvidia/cudnn/lib/libcudnn.so.9",
     "dist:torch"): a finding whose `symptom_of` meets another's `causes` is that one's consequence and hangs under it.

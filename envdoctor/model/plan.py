@@ -37,7 +37,7 @@ class Source:
     """uv has it unpacked in its cache for this source, from a wheel with a locked hash."""
     filename: str = ""
     bytes: int | None = None
-    """Bytes to download; 0 for what lies on this machine, None when the source does not say."""
+    """Bytes to download; 0 for what is on this machine, None when the source does not say."""
 
 
 @frozen
@@ -77,7 +77,7 @@ class User:
     pid: int
     command: str
     how: Literal["runs", "works inside"] = "runs"
-    """runs: its program or libraries are the venv's; works inside: its working directory lies in the venv."""
+    """runs: its program or libraries are the venv's; works inside: its working directory is in the venv."""
     mapped: int = 0
     """How many files of the venv it maps."""
 
@@ -112,7 +112,7 @@ class Plan:
     """The lock's path."""
     interpreter: Interpreter
     old_interpreter: str
-    """Version of the venv's present interpreter; empty when it does not exist or cannot be told."""
+    """Version of the venv's present interpreter; empty when it does not exist or cannot be determined."""
     packages: tuple[PlannedPackage, ...]
     unavailable: tuple[Unavailable, ...]
     changes: tuple[Change, ...]

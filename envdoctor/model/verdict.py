@@ -1,4 +1,4 @@
-"""Findings ordered by cause, and what could not be told."""
+"""Findings ordered by cause, and what could not be determined."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

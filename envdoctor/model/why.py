@@ -95,7 +95,7 @@ class ModuleAnswer:
     name: str
     taken: ModulePlace
     also: tuple[ModulePlace, ...]
-    """What is not taken because the first stands in front; the further portions of a namespace package."""
+    """What is not taken because an earlier one shadows it; the further portions of a namespace package."""
 
 
 @frozen

@@ -15,5 +15,5 @@ def envelope(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def dump(document: Mapping[str, Any]) -> str:
-    """Return the document as text, ending in a newline. ASCII only: a file name may hold bytes that are no UTF-8."""
+    """Return the document as text, ending in a newline. ASCII only: a file name may hold bytes that are not UTF-8."""
     return json.dumps(document, indent=2) + "\n"

@@ -23,7 +23,7 @@ def line(generation: Generation) -> str:
 
 
 def found(verdict: KeptVerdict) -> str:
-    """Return "no errors found", or "3 errors: ED201 titles of two; and 1 more", and what could not be told."""
+    """Return "no errors found", or "3 errors: ED201 titles of two; and 1 more", and what could not be determined."""
     errors = verdict.errors
     said = "no errors found"
     if errors:

@@ -74,7 +74,9 @@ def _provider(change: ProviderChange) -> str:
 
 def _import(impact: Impact) -> str:
     if impact.import_before == impact.import_after:
-        return f"fails now and then: {impact.import_after}" if impact.import_after else "nothing would change"
+        if not impact.import_after:
+            return "nothing would change"
+        return f"already fails, and would still fail: {impact.import_after}"
     if not impact.import_after:
         return f"would load; now it raises {impact.import_before}"
     return f"would raise {impact.import_after}"

@@ -85,7 +85,7 @@ def _sources(plan: Plan) -> str:
         where = {"backend": f"the {location} index", "configured": "the configured sources"}.get(kind, shown(location))
         parts.append(f"{count} from {where}")
     if plan.unavailable:
-        parts.append(f"{len(plan.unavailable)} not to be had")
+        parts.append(f"{len(plan.unavailable)} not found")
     return f"{total}: {', '.join(parts)}; {_download(plan)}"
 
 

@@ -42,7 +42,7 @@ def verdict_on(venv: Path, host: Host) -> KeptVerdict | None:
 
 
 def verdict_of(facts: Fingerprint) -> KeptVerdict:
-    """Return the errors of those facts that are the venv's own, without a profile: another stack is no error."""
+    """Return the errors of those facts that are the venv's own, without a profile: another stack is not an error."""
     verdict = judge(facts)
     errors = (item for item in verdict.findings if item.severity == "error" and item.code.startswith(OF_THE_VENV))
     untold = {item.code for item in verdict.skipped if item.matters and item.code.startswith(OF_THE_VENV)}

@@ -1,4 +1,4 @@
-"""What lies in a venv where folders of a distribution should be, and must go before uv touches its copy."""
+"""What is in a venv where folders of a distribution should be, and must go before uv touches its copy."""
 
 import os
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""Choosing the base interpreter of a new venv. A candidate proves itself by running; the patient's own is never run."""
+"""Choosing the base interpreter of a new venv. A candidate proves itself by running; the venv's own is never run."""
 
 import json
 import os

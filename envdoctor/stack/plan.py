@@ -24,7 +24,7 @@ class Present:
     in_place: bool = False
     """Its folder cannot be renamed; what is in it is exchanged."""
     parent_missing: bool = False
-    """The folder that it is to lie in does not exist."""
+    """The folder that it is to be in does not exist."""
     version: str = ""
     """Of its interpreter."""
     system_site_packages: bool = False
@@ -99,8 +99,8 @@ def _equal(before: str, after: str) -> bool:
 def _losses(target: Path, present: Present, locked: Mapping[str, LockedPackage]) -> list[str]:
     python = shlex.quote(str(target / "bin" / "python"))
     told = [
-        f"{item.name} {item.version} ({origin(item)}) is not in the lock and will be in the old venv only; "
-        f"put it back with `uv pip install --python {python} --no-deps {_back(item)}`"
+        f"{item.name} {item.version} ({origin(item)}) is not in the lock and will not be in the new venv; "
+        f"to add it afterwards: `uv pip install --python {python} --no-deps {_back(item)}`"
         for item in present.installed.values()
         if item.direct_url and item.name not in locked
     ]
@@ -125,7 +125,7 @@ def _steps(target: Path, keep: Path, present: Present, count: int) -> tuple[str,
         kept = f", what is in it now is kept at {keep}" if present.exists else ""
         steps.append(
             f"move it into {target}{kept}; that folder cannot be renamed (a mount point, or its parent may not be "
-            "written), so the venv is incomplete for a moment, and a journal knows the way on"
+            "written), so the venv is incomplete for a moment; after an interruption the journal completes or undoes it"
         )
     elif present.exists:
         steps.append(f"swap it in, in one step; the old venv is kept at {keep}")

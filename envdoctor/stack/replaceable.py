@@ -28,11 +28,11 @@ def refuse_no_venv(target: Path, *, new: bool = False) -> None:
     if not target.exists():
         return
     if not target.is_dir():
-        raise TargetError(f"{target} is no folder", hint)
+        raise TargetError(f"{target} is not a directory", hint)
     if (target / "conda-meta").is_dir():
         raise TargetError(f"{target} is a conda environment, which a lock of wheels cannot replace", hint)
     if not (target / "pyvenv.cfg").is_file() and any(path.name != STORE for path in target.iterdir()):
-        raise TargetError(f"{target} is no venv (it has no pyvenv.cfg), so it is not replaced", hint)
+        raise TargetError(f"{target} is not a venv (it has no pyvenv.cfg), so it is not replaced", hint)
 
 
 def missing_folders(target: Path) -> tuple[Path, ...]:
@@ -41,10 +41,11 @@ def missing_folders(target: Path) -> tuple[Path, ...]:
 
 
 def refuse_strangers(target: Path) -> None:
-    """Refuse to put a person's files away with the old venv."""
+    """Refuse to move the user's own files away with the old venv."""
     if target.is_dir() and (strange := strangers(target)):
         shown = ", ".join(strange[:4]) + (f" and {len(strange) - 4} more" if len(strange) > 4 else "")
         raise TargetError(
-            f"{target} also holds what no venv has: {shown}; a restore would put it away with the old venv",
-            "move it out of the venv first, or restore into another folder: `--venv PATH`",
+            f"{target} also contains files that are not part of a venv: {shown}; a restore would move them away with "
+            "the old venv",
+            "move them out of the venv first, or restore into another folder: `--venv PATH`",
         )

@@ -312,9 +312,7 @@ def _ownership(target: Path, host: Host) -> tuple[str, ...]:
     if target.exists() and target.stat().st_uid != host.uid:
         told.append(f"{target} belongs to another user; the new venv will belong to {host.user}")
     if target.is_dir() and (cache := compile_cache_in(target, target, host)):
-        told.append(
-            f"the compile cache {cache} lies inside the venv and will be in the old one only; nothing deletes it"
-        )
+        told.append(f"the compile cache {cache} is inside the venv and will be in the old one only; nothing deletes it")
     return tuple(told)
 
 
@@ -323,7 +321,7 @@ def _refuse_own(target: Path, present: planning.Present, chosen: Mapping[str, Lo
     if Path(sys.prefix).resolve() == target and _OWN in present.installed and _OWN not in chosen:
         raise TargetError(
             f"{target} is the venv that envdoctor itself runs from, and the lock does not have {_OWN}: "
-            "a restore would put it away with the old venv, and a rollback would need it",
+            "a restore would move it away with the old venv, and a rollback would need it",
             "name the venv to restore: `--venv PATH`; to restore this one, run an envdoctor installed elsewhere",
         )
 

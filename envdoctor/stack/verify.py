@@ -64,7 +64,7 @@ def verify(
     """Compare every file with its RECORD and the distributions with the lock. The reading's options say `deep`.
 
     strict: a file in site-packages that no RECORD lists is a fault too (a venv in use gathers such files, a new one
-    does not), and so is a row that states no sha256. self_contained: so is a link whose file lies outside the venv.
+    does not), and so is a row that states no sha256. self_contained: so is a link whose file is outside the venv.
     """
     items, records = reading.fact(Distributions).items, index(reading)
     reading.fact(InstalledFiles)
@@ -194,7 +194,7 @@ def _problem(fault: Fault) -> str:
 
 
 def _leading_out(venv: Path) -> Iterator[Discrepancy]:
-    """Find links whose file lies outside: what is verified there may change without the venv."""
+    """Find links whose file is outside: what is verified there may change without the venv."""
     inside = os.path.realpath(venv) + os.sep
     folders = [str(venv)]
     while folders:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def inode(path: Path) -> int | None:
-    """Return the inode number of what lies there, or None when there is nothing."""
+    """Return the inode number of what is there, or None when there is nothing."""
     try:
         return path.lstat().st_ino
     except (FileNotFoundError, NotADirectoryError):

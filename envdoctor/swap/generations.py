@@ -67,9 +67,9 @@ class Spared:
 
     generation: Generation
     compile_cache: str = ""
-    """Path of one that lies in it."""
+    """Path of one that is in it."""
     unrecorded: tuple[str, ...] = ()
-    """Files that no RECORD lists: a person's."""
+    """Files that no RECORD lists: the user's own."""
 
     @property
     def holds(self) -> str:
@@ -130,14 +130,14 @@ def chosen(store: Store, number: int | None) -> Path:
     numbers = store.numbers()
     hint = f"`envdoctor history --venv {store.target}` lists what is kept"
     if not numbers:
-        raise UsageError(f"no generation of {store.target} is kept, so there is nothing to go back to", hint)
+        raise UsageError(f"no backup of {store.target} is kept, so there is nothing to go back to", hint)
     wanted = numbers[-1] if number is None else number
     if wanted not in numbers:
-        raise UsageError(f"there is no generation {wanted} of {store.target}", hint)
+        raise UsageError(f"there is no backup {wanted} of {store.target}", hint)
     path = store.generation(wanted)
     if not (path / "bin" / "python").exists():
         raise RestoreError(
-            f"generation {wanted} cannot run: its interpreter {_interpreter(path)} is gone",
+            f"backup {wanted} cannot run: its interpreter {_interpreter(path)} is gone",
             "choose another one with `envdoctor history`, or restore a profile",
         )
     return path
@@ -157,11 +157,11 @@ def roll_back(store: Store, number: int | None, listen: Listener, verdict: KeptV
         # Chosen under the lock, after recovery: only now it is certain what is kept.
         path = chosen(store, number)
         clock = Clock()
-        listen(Event(phase="swap", text=f"exchanging the venv with generation {int(path.name)}"))
+        listen(Event(phase="swap", text=f"exchanging the venv with backup {int(path.name)}"))
         entry = Entry(
             phase="swapping",
             command="rollback",
-            profile=f"generation {int(path.name)}",
+            profile=f"backup {int(path.name)}",
             build=str(path),
             started=datetime.now(UTC).isoformat(timespec="seconds"),
         )
@@ -187,7 +187,7 @@ def plan_prune(
 ) -> PrunePlan:
     """Return what `prune --keep` would remove: all but the newest `keep`, and none that holds a compile cache.
 
-    Nor one that holds a person's files, unless `with_unrecorded` says that they may go. With `broken` only those go in
+    Nor one that holds the user's files, unless `with_unrecorded` says that they may go. With `broken` only those go in
     which the checks found errors when they were put away.
 
     `hosts` is the machine as each launch sees it: its variables say where caches lie.
@@ -238,16 +238,16 @@ def prune(
         store.builds.mkdir(exist_ok=True)
         for generation in removed:
             path = Path(generation.path)
-            listen(Event(phase="prune", text=f"removing generation {generation.number}"))
+            listen(Event(phase="prune", text=f"removing backup {generation.number}"))
             found = durable.inode(path)
             if found not in (None, generation.inode):
                 raise RestoreError(
-                    f"generation {generation.number} is another venv than the one that was shown; it is left alone",
+                    f"backup {generation.number} is another venv than the one that was shown; it is left alone",
                     f"`envdoctor history --venv {store.target}` lists what is kept",
                 )
             if found is not None and not with_unrecorded and (mine := unrecorded(path)):
                 raise RestoreError(
-                    f"generation {generation.number} has gained a file since it was shown, {mine[0]}; it is left alone",
+                    f"backup {generation.number} has gained a file since it was shown, {mine[0]}; it is left alone",
                     "look at it, then run this again",
                 )
             if found is not None:

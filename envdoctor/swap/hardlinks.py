@@ -1,8 +1,8 @@
 """A copy of a venv that shares its files: a second link each, which takes seconds where copying takes minutes.
 
-Whoever changes the copy must replace files and never write into them. uv does (it unlinks, then links or creates), and
-so do pip and Python's bytecode writer. What is small and might be rewritten in place is copied: the files at the top
-(pyvenv.cfg, notes) and the scripts.
+Code that changes the copy must replace files and never write into them. uv does (it unlinks, then links or
+creates), and so do pip and Python's bytecode writer. What is small and might be rewritten in place is copied: the files
+at the top (pyvenv.cfg, notes) and the scripts.
 """
 
 import errno

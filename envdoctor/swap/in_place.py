@@ -1,6 +1,6 @@
 """The swap of a venv whose folder cannot be renamed: its contents are exchanged, name by name.
 
-A mount point cannot be renamed, nor a folder in a parent that one may not write. Its store then lies inside it, and the
+A mount point cannot be renamed, nor a folder in a parent that one may not write. Its store is then inside it, and the
 names in it are moved in two steps, each behind a journal entry: out of the venv into the generation ("emptying"), then
 out of the copy into the venv ("filling"). Killed in the first step, the next command puts the old venv back; in the
 second, it completes the new one, which was verified before.
@@ -15,7 +15,7 @@ from envdoctor.swap.store import STORE
 
 
 def move_all(source: Path, destination: Path) -> None:
-    """Rename everything in a folder into another one, durably; the store, where it lies there, stays.
+    """Rename everything in a folder into another one, durably; the store, where it is there, stays.
 
     What was moved already is no matter, so it can be done again after a crash. Raises RestoreError for a name that is
     in the way: nothing is ever written over.

@@ -1,7 +1,7 @@
 """Which running processes use a venv: what they have open stays theirs, what they open later is the new venv's.
 
 Read from /proc (proc(5)), as far as the kernel lets one look. Nothing is guessed: a process counts when it maps a file
-of the venv, when the program it was started as lies in the venv's bin folder, or when it works inside the folder.
+of the venv, when the program it was started as is in the venv's bin folder, or when it works inside the folder.
 """
 
 import os
@@ -65,7 +65,7 @@ def _mapped(process: Path, venv: Path) -> int:
 
 
 def _started_from(process: Path, program: bytes, venv: Path) -> bool:
-    """Tell whether the program's name, taken as the shell took it, lies in the venv's bin and is what runs."""
+    """Tell whether the program's name, taken as the shell took it, is in the venv's bin and is what runs."""
     environ = dict(pair.partition(b"=")[::2] for pair in _strings(process / "environ"))
     try:
         running = (process / "exe").stat()

@@ -19,7 +19,7 @@ Command = Literal["restore", "repair", "rollback"]
 
 @frozen
 class Entry:
-    """The transaction under way. Folders are told apart by inode: after a swap, paths say nothing."""
+    """The transaction under way. Folders are distinguished by inode: after a swap, paths say nothing."""
 
     phase: Phase
     profile: str
@@ -139,8 +139,7 @@ def _drop_builds(store: Store, *, told: bool) -> list[str]:
         remove_tree(path)
     pruned = [path for path in left if path.name.startswith(PRUNED)]
     said = [
-        f"the rest of generation {path.name.removeprefix(PRUNED)}, which was being pruned, was removed"
-        for path in pruned
+        f"the rest of backup {path.name.removeprefix(PRUNED)}, which was being pruned, was removed" for path in pruned
     ]
     if len(left) > len(pruned) and not told:
         said.append("a copy that an earlier command left unfinished was removed")

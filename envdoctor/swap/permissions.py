@@ -11,7 +11,7 @@ def carry_over(old: Path, new: Path) -> None:
 
     Where the umask of this process, or of the one that filled uv's cache, would let fewer people in than the old venv
     did, what is inside is opened to the same people. Nothing is taken away. A file that uv's cache shares is copied
-    first: its mode is the cache's. A group that this user is not in stays as it is; that is no reason to fail.
+    first: its mode is the cache's. A group that this user is not in stays as it is; that is not a reason to fail.
     """
     wanted, made = old.stat(), new.stat()
     bits = stat.S_IMODE(wanted.st_mode)

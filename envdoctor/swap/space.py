@@ -21,7 +21,7 @@ class Tree:
     """The inodes of one folder."""
 
     links: Counter[_Inode]
-    """How many of its links lie in the folder."""
+    """How many of its links are in the folder."""
     blocks: dict[_Inode, tuple[int, int]]
     """(bytes on disk, links in all)."""
 

@@ -18,7 +18,7 @@ _WAIT_FOR_ORPHAN = 60.0
 STORE = ".envdoctor"
 """Name of the hidden folder."""
 PRUNED = "pruned-"
-"""Begins the name, in `builds`, of a generation that is being removed: half of one is no generation any more."""
+"""Begins the name, in `builds`, of a generation that is being removed: half of one is not a generation any more."""
 
 
 @frozen
@@ -28,13 +28,13 @@ class Store:
     target: Path
     """The venv, symlinks resolved."""
     inside: bool = False
-    """The venv's folder cannot be renamed (a mount point, a parent that one may not write): the store lies in it."""
+    """The venv's folder cannot be renamed (a mount point, a parent that one may not write): the store is in it."""
 
     @classmethod
     def of(cls, venv: Path) -> "Store":
         """Return the store of a venv; of a symlinked one, the store beside the real folder."""
         target = venv.parent.resolve() / venv.name if not venv.is_symlink() else venv.resolve()
-        # One that lies inside is found again whatever has become of the mount or the permissions meanwhile.
+        # One that is inside is found again whatever has become of the mount or the permissions meanwhile.
         inside = (target / STORE / target.name).is_dir() or (
             target.is_dir()
             and (is_mount_point(target) or not os.access(target.parent, os.W_OK | os.X_OK))
@@ -59,7 +59,7 @@ class Store:
 
     @property
     def builds(self) -> Path:
-        """Copies under construction; whatever lies here outside a running restore is left over."""
+        """Copies under construction; whatever is here outside a running restore is left over."""
         return self.root / "builds"
 
     @property
@@ -72,13 +72,13 @@ class Store:
         return self.generations / f"{number:04d}"
 
     def refuse_planted(self) -> None:
-        """Raise RestoreError where a part of the store is no real folder of ours.
+        """Raise RestoreError where a part of the store is not a real folder of ours.
 
-        What lies in it is moved and removed without a question; through a symlink, or in a folder that somebody else
+        What is in it is moved and removed without a question; through a symlink, or in a folder that somebody else
         made in a shared place, that would be files that are not envdoctor's.
         """
         if not self.beside.exists():
-            return  # nothing can lie in a folder that is yet to be made
+            return  # nothing can be in a folder that is yet to be made
         ours = {os.getuid(), self.beside.stat().st_uid}
         for path in (self.root.parent, self.root, self.builds, self.generations):
             try:
@@ -86,7 +86,7 @@ class Store:
             except FileNotFoundError:
                 continue
             if not stat.S_ISDIR(status.st_mode) or status.st_uid not in ours:
-                what = "belongs to another user" if stat.S_ISDIR(status.st_mode) else "is no real folder"
+                what = "belongs to another user" if stat.S_ISDIR(status.st_mode) else "is not a real folder"
                 raise RestoreError(
                     f"{path} {what}, so nothing in it is touched",
                     f"look at what it is and move it away; envdoctor makes {self.root} itself",
@@ -140,7 +140,7 @@ def locked(store: Store, waiting: Callable[[str], None]) -> Iterator[int]:
         store.root.mkdir(parents=True, exist_ok=True)
         if store.root.stat().st_dev != store.beside.stat().st_dev:
             raise RestoreError(
-                f"{store.root} lies on another file system than {store.target}, so nothing can be swapped between them",
+                f"{store.root} is on another file system than {store.target}, so nothing can be swapped between them",
                 f"replace {store.root.parent} by a folder of the same file system",
             )
         ignore = store.root.parent / ".gitignore"

@@ -167,7 +167,7 @@ def _refused(target: Path, error: OSError) -> RestoreError:
         )
     if error.errno == errno.EXDEV:
         return RestoreError(
-            f"{target} lies in a lower layer of an overlay file system, which cannot be renamed",
+            f"{target} is in a lower layer of an overlay file system, which cannot be renamed",
             "restore into another folder (`--venv PATH`), or restore where the image is built",
         )
     return RestoreError(f"the swap failed: {error.strerror} ({target})", "restore as the owner of the venv's folder")

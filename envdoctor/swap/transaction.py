@@ -147,7 +147,7 @@ def system_errors() -> Iterator[None]:
         where = f" ({error.filename})" if error.filename else ""
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         hint = (
-            "free some space (`envdoctor prune` removes old generations) and run it again"
+            "free some space (`envdoctor prune` removes old backups) and run it again"
             if full
             else "run it as the owner of the venv's folder"
         )

@@ -1,4 +1,4 @@
-"""What a person has put into a venv's folder: a restore must not put it away, a prune must not delete it."""
+"""What a user has put into a venv's folder: a restore must not put it away, a prune must not delete it."""
 
 import csv
 import os
@@ -63,7 +63,7 @@ def _listed(venv: Path) -> set[str]:
             with record.open(encoding="utf-8", errors="replace", newline="") as file:
                 found.update(os.path.normpath(f"{site}/{row[0]}") for row in csv.reader(file) if row)
         except (OSError, csv.Error):
-            continue  # what a torn RECORD would list counts as a person's: rather kept than lost
+            continue  # what a torn RECORD would list counts as the user's: rather kept than lost
     return found
 
 

@@ -28,7 +28,7 @@ class KeptVerdict:
 
 @frozen
 class _Entry:
-    """A verdict and the venv it is about: numbers come back, and folders of a mount point are made anew."""
+    """A verdict and the venv it is about: numbers come back, and folders of a mount point are made again."""
 
     inode: int
     """Of the venv's pyvenv.cfg, which moves with it."""

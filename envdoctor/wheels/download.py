@@ -50,7 +50,7 @@ class Download:
     folder: Path
     access: Access
     tick: Callable[[int], None]
-    """Is told how many bytes have come since it was last told; less than none when it had to be begun anew."""
+    """Is told how many bytes have come since it was last told; less than none when it had to be begun again."""
     stop: Flag
     _told: int = 0
 

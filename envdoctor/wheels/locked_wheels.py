@@ -162,7 +162,7 @@ def _from_backend(packages: Sequence[LockedPackage], fit: Fit, sources: Sources,
         try:
             uv.run([*arguments, *everywhere.arguments], extra={**everywhere.variables, "UV_HTTP_RETRIES": "0"})
         except UvError as error:
-            return {}, f"could not be asked: {error.message}"
+            return {}, f"could not be queried: {error.message}"
         return jobs_of(tomli.loads(output.read_text(encoding="utf-8")), packages), ""
 
 
@@ -187,6 +187,6 @@ def _missing(package: LockedPackage, reason: str, folder: Path, fit: Fit) -> Mis
         name=package.name,
         version=package.version,
         reason=reason,
-        hint=f"get its CPython {fit.python} wheel (sha256 {digests}) where it is available, put it into {folder}, and "
-        "run the same command again: it verifies the wheel",
+        hint=f"download its CPython {fit.python} wheel (sha256 {digests}) on a machine with access, "
+        f"put it into {folder}, and run the same command again: it verifies the wheel",
     )

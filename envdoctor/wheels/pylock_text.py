@@ -26,7 +26,7 @@ class LockedWheel:
     url: str = ""
     """Without user and password."""
     path: str = ""
-    """Relative to the lock, for a wheel that lies beside it."""
+    """Relative to the lock, for a wheel that is beside it."""
     index: str = ""
     """The simple index that has it; empty for a folder of wheels."""
 

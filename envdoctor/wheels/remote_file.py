@@ -9,7 +9,7 @@ from typing import BinaryIO, cast
 from envdoctor.wheels.fetch import open_url
 from envdoctor.wheels.urls import Access, IndexUnreadableError, shown
 
-# A zip's table of contents lies at its end; of most wheels all of it, and RECORD too, fits into this.
+# A zip's table of contents is at its end; of most wheels all of it, and RECORD too, fits into this.
 _TAIL = 64 * 1024
 _PIECE = 64 * 1024
 # A file that small is taken whole where the server knows no ranges.

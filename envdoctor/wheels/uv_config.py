@@ -3,7 +3,7 @@
 Files as uv finds them (docs.astral.sh/uv/concepts/configuration-files): UV_CONFIG_FILE alone, else the nearest folder
 upwards with a uv.toml or a pyproject.toml that has [tool.uv], then the user's, then the system's; what an earlier one
 says wins, lists are joined. A setting that is not named here does not reach uv: `[pip] target` would install into
-another folder, `python-platform` another machine's wheels, `link-mode = "symlink"` make a venv whose files lie in uv's
+another folder, `python-platform` another machine's wheels, `link-mode = "symlink"` make a venv whose files are in uv's
 cache.
 """
 

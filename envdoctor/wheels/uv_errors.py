@@ -135,7 +135,7 @@ def _hint(stderr: str) -> str:
 def _disk_full(stderr: str) -> Explained | None:
     if "No space left on device" not in stderr and "os error 28" not in stderr:
         return None
-    return "the disk is full", "free some space (`uv cache prune` and old generations are candidates) and run it again"
+    return "the disk is full", "free some space (`uv cache prune` and old backups are candidates) and run it again"
 
 
 def _permission(stderr: str) -> Explained | None:

@@ -47,7 +47,7 @@ class Wheel:
             if not lasting(place, self.info):
                 continue
             digest = recorded.get(entry.filename, "")
-            # Installers write the line that names a script's Python anew; a binary has none.
+            # Installers write the line that names a script's Python again; a binary has none.
             script = place.startswith(SCRIPTS) and self._starts_with(entry, b"#!")
             found[place] = digest if digest.startswith("sha256=") and not script else self._hash(entry, script=script)
         found |= {SCRIPTS + name: "" for name in generated}
@@ -118,11 +118,11 @@ class Wheel:
 
 
 def open_wheel(file: BinaryIO) -> Wheel:
-    """Open a wheel for reading. Raises WheelError when it is no zip, or holds not exactly one dist-info folder."""
+    """Open a wheel for reading. Raises WheelError when it is not a zip, or holds not exactly one dist-info folder."""
     try:
         archive = zipfile.ZipFile(file)
     except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError) as error:
-        raise WheelError(f"it is no zip ({error})") from error
+        raise WheelError(f"it is not a zip ({error})") from error
     tops = {name.split("/")[0] for name in archive.namelist()}
     infos = [name for name in tops if name.endswith(".dist-info")]
     if len(infos) != 1:

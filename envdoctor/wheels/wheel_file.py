@@ -8,19 +8,19 @@ from typing import BinaryIO
 
 
 def unsafe_entry(wheel: Path | BinaryIO) -> str:
-    """Return what is wrong with the first entry that leads out of the venv or is no plain file; empty when none is.
+    """Return what is wrong with the first entry that leads out of the venv or is not a plain file; empty when none is.
 
-    Only the archive's directory is read. A file that is no zip archive is wrong as a whole.
+    Only the archive's directory is read. A file that is not a zip archive is wrong as a whole.
     """
     try:
         with zipfile.ZipFile(wheel) as archive:
             return next(unsafe_entries(archive), "")
     except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError, OSError) as error:
-        return f"it is no readable wheel ({error})"
+        return f"it is not a readable wheel ({error})"
 
 
 def unsafe_entries(archive: zipfile.ZipFile) -> Iterator[str]:
-    """Yield a sentence for each entry that leads out of the venv or is no plain file."""
+    """Yield a sentence for each entry that leads out of the venv or is not a plain file."""
     for entry in archive.infolist():
         # The stored name: zipfile cuts the one it gives at a NUL.
         path, name = PurePosixPath(entry.orig_filename), entry.orig_filename
@@ -30,4 +30,4 @@ def unsafe_entries(archive: zipfile.ZipFile) -> Iterator[str]:
         elif kind == stat.S_IFLNK:
             yield f"its entry {name} is a symbolic link"
         elif kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-            yield f"its entry {name} is no file"
+            yield f"its entry {name} is not a file"

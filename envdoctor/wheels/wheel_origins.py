@@ -198,7 +198,7 @@ def _from_backend(
     *,
     offline: bool,
 ) -> tuple[dict[str, Source], str]:
-    """Return what the backend's index has, and why it could not be asked; what it gave before may be in the cache."""
+    """Return what the backend's index has, and why it could not be queried; what it gave before may be in the cache."""
     try:
         seen = cached(uv, packages, interpreter, sources.everywhere, offline=True, torch_backend=backend)
         if not offline and (seen.absent or seen.uncached):
@@ -223,7 +223,7 @@ def _unavailable(
             "no configured source that could be read has it" if search.unread else "no configured source has it"
         )
     if refused:
-        reasons.append(f"the {backend} index could not be asked: {refused}")
+        reasons.append(f"the {backend} index could not be queried: {refused}")
     return Unavailable(
         name=package.name,
         version=package.version,
@@ -231,7 +231,7 @@ def _unavailable(
         hint="do not install it by hand either: find out where the wheel comes from, and lock another"
         if search.unsafe
         else (
-            f"fetch its {interpreter.tag} wheel (sha256 {' or '.join(package.hashes[:3])}) where it is available, "
-            "put it into a folder, and run again with `--wheelhouse FOLDER`"
+            f"download its {interpreter.tag} wheel (sha256 {' or '.join(package.hashes[:3])}) "
+            "on a machine with access, put it into a folder, and run again with `--wheelhouse FOLDER`"
         ),
     )

@@ -6,7 +6,7 @@ from envdoctor.wheels.wheel_file import unsafe_entry
 
 
 def unsafe(file: File, access: Access) -> str:
-    """Return what is wrong with the first entry that would leave the venv or is no plain file; empty when none is.
+    """Return what is wrong with the first entry that would leave the venv or is not a plain file; empty when none is.
 
     A remote wheel that cannot be looked into before it is fetched (its server sends files only whole, or does not
     answer) has no verdict here: its hash and uv's own unpacking are what then speaks.

@@ -18,7 +18,7 @@ def beside(lock: Path, profile: str) -> Path:
 def chosen(named: Iterable[str], file: ProfileRef, cwd: Path) -> tuple[Path, ...]:
     """Return the wheelhouses to look into: the named ones, then the one beside the lock where there is one.
 
-    Raises UsageError for a named one that is no folder.
+    Raises UsageError for a named one that is not a directory.
     """
     folders = [(cwd / name).resolve() for name in named]
     for folder in folders:

@@ -93,7 +93,7 @@ def test_an_edit_that_changed_the_size_cleans_the_cache_too() -> None:
     files = replace(facts.FILES, owners=(facts.owner("torch", "2.10.0", resized=1),), faults=(fault,))
     (finding,) = damaged_distribution.run(facts.case(files))
     assert finding.evidence[-1] == (
-        f"the same bytes lie in uv's cache: an edit in place, or a wheel whose own RECORD is wrong: {CACHED}"
+        f"the same bytes are in uv's cache: an edit in place, or a wheel whose own RECORD is wrong: {CACHED}"
     )
     assert finding.remediation.commands == (
         "uv cache clean torch",

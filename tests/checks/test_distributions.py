@@ -160,7 +160,7 @@ def test_finds_ed405_a_leak_in_front_that_is_kept_out() -> None:
     leak = facts.distribution("torch", "2.6.0", site="/leak", origin="PYTHONPATH")
     installed = facts.distributions(leak, facts.distribution("torch", "2.10.0", shadowed=True))
     (finding,) = duplicate_distribution.run(facts.case(installed))
-    assert finding.title == "torch has 2 metadata folders; the one in /leak stands in front"
+    assert finding.title == "torch has 2 metadata folders; the one in /leak comes first"
     assert finding.remediation.commands == ("unset PYTHONPATH",)
 
 

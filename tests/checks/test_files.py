@@ -37,10 +37,10 @@ def test_finds_ed201_one_cause_for_all_that_was_taken() -> None:
         "the same paths are written by nvidia-cudnn-cu11 and nvidia-cudnn-cu13, not installed now",
         f"nvidia-nccl-cu12 2.27.5: 1 of 9 files in its RECORD are missing: {NCCL}",
         "the same paths are written by nvidia-nccl-cu11 and nvidia-nccl-cu13, not installed now",
-        "an uninstall deletes every path of its RECORD, whoever else owns it",
+        "an uninstall deletes every path of its RECORD, even if another package owns it too",
     )
     assert finding.remediation == Remediation(
-        text="reinstall the surviving owners by force; a plain install changes nothing, since their metadata says they "
+        text="force-reinstall the surviving owners; a plain install changes nothing, since their metadata says they "
         "are there",
         commands=(
             f"uv pip install {PYTHON} --no-deps --reinstall-package nvidia-cudnn-cu12 --reinstall-package "
@@ -114,7 +114,7 @@ def test_restore_is_the_remedy_when_there_is_a_profile() -> None:
     files = _files(owners=(facts.owner("numpy", missing=1),), faults=(facts.missing("numpy", "numpy/__init__.py"),))
     (finding,) = damaged_distribution.run(facts.case(files, profile=facts.PROFILE, pins=("numpy==1.0",)))
     assert finding.remediation == Remediation(
-        text="Rebuild the profile's stack beside this one and swap it in; or, by hand: reinstall numpy by force; a "
+        text="Rebuild the profile's stack beside this one and swap it in; or, by hand: force-reinstall numpy; a "
         "plain install changes nothing, as its metadata says it is there",
         commands=(f"envdoctor restore --profile good --venv {facts.PREFIX}",),
         safe=True,
@@ -138,18 +138,18 @@ def test_finds_ed203_whose_bytes_lie_there_and_mends_in_two_steps() -> None:
     )
     assert finding.severity == "error"
     assert finding.evidence == (
-        "nvidia-cudnn-cu12 9.10 is meant: torch is a CUDA 12.8 build",
+        "nvidia-cudnn-cu12 9.10 is the expected owner: torch is a CUDA 12.8 build",
         f"{CUDNN}: owned by nvidia-cudnn-cu12 9.10 and nvidia-cudnn-cu13 9.19; the bytes on disk are of "
-        "nvidia-cudnn-cu13 (told by size)",
-        "nvidia-nccl-cu12 2.27.5 is meant: torch is a CUDA 12.8 build",
+        "nvidia-cudnn-cu13 (identified by size)",
+        "nvidia-nccl-cu12 2.27.5 is the expected owner: torch is a CUDA 12.8 build",
         f"{NCCL}: owned by nvidia-nccl-cu12 2.27.5 and nvidia-nccl-cu13 2.28.9; the bytes on disk are of "
-        "nvidia-nccl-cu13 (told by size)",
+        "nvidia-nccl-cu13 (identified by size)",
     )
     assert finding.remediation.commands == (f"envdoctor repair --venv {facts.PREFIX}",)
     assert finding.remediation.text == (
-        "Mend it on a copy, which is verified and then swapped in; or, by hand: first uninstall the distributions that "
-        "are not meant to be here, then reinstall the owners by force: the uninstall deletes the shared files, so the "
-        "second step must follow"
+        "Repair it on a copy, which is verified and then swapped in; or, by hand: first uninstall the distributions "
+        "that do not belong here, then force-reinstall the owners: the uninstall deletes the shared files, so "
+        "the second step must follow"
     )
     assert finding.remediation.by_hand == (
         f"uv pip uninstall {PYTHON} nvidia-cudnn-cu13 nvidia-nccl-cu13",
@@ -201,7 +201,7 @@ def test_the_lock_decides_before_the_cuda_major() -> None:
         )
     )
     (finding,) = overwritten_paths.run(facts.case(files, pins=("nvidia-nccl-cu13==2.28.9",)))
-    assert finding.evidence[0] == "nvidia-nccl-cu13 2.28.9 is meant: pinned by the lock"
+    assert finding.evidence[0] == "nvidia-nccl-cu13 2.28.9 is the expected owner: pinned by the lock"
     assert finding.severity == "error"
 
 

@@ -242,8 +242,7 @@ def test_finds_ed703_an_older_compatibility_library() -> None:
     driver = gpus(libcuda=f"{COMPAT}/libcuda.so.1", libcuda_version="570.86.10")
     (finding,) = old_forward_compat.run(facts.case(driver, _path(f"{COMPAT}/", "/opt/mpi")))
     assert finding.title == (
-        "libcuda.so.1 570.86.10 of the forward-compatibility package stands in front of driver 580.159.04, "
-        "which is newer"
+        "libcuda.so.1 570.86.10 of the forward-compatibility package shadows driver 580.159.04, which is newer"
     )
     assert finding.remediation.commands == ("export LD_LIBRARY_PATH=/opt/mpi",)
     (finding,) = old_forward_compat.run(facts.case(driver))
@@ -254,7 +253,7 @@ def test_finds_ed703_a_driver_in_the_image_unless_nvml_tells_the_mismatch() -> N
     driver = gpus(libcuda="/usr/lib/x86_64-linux-gnu/libcuda.so.1", libcuda_version="570.86.10")
     (finding,) = old_forward_compat.run(facts.case(driver, _path("/opt/mpi")))
     assert finding.title == (
-        "libcuda.so.1 570.86.10 in /usr/lib/x86_64-linux-gnu stands in front of driver 580.159.04, which is newer"
+        "libcuda.so.1 570.86.10 in /usr/lib/x86_64-linux-gnu shadows driver 580.159.04, which is newer"
     )
     assert finding.remediation.commands == ()
     assert list(old_forward_compat.run(facts.case(replace(driver, nvml_code=18), _path("/opt/mpi")))) == []
@@ -313,7 +312,7 @@ def test_finds_ed704_a_gpu_without_code(capability: str, architectures: str) -> 
 
 def test_ed704_what_could_not_be_told_is_said() -> None:
     code = GpuCode(architectures=(), told_from="libtorch_python.so names no architectures")
-    with pytest.raises(DoesNotApplyError, match="could not be told: libtorch_python.so names no architectures$"):
+    with pytest.raises(DoesNotApplyError, match="could not be determined: libtorch_python.so names no architectures$"):
         list(gpu_not_in_build.run(facts.case(EIGHT, code)))
 
 

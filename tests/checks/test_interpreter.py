@@ -1,4 +1,4 @@
-"""ED101, ED105, ED205, ED412, ED604 over real venvs: what Python itself does, what is said, and that the fix mends."""
+"""ED101, ED105, ED205, ED412, ED604 over real venvs: what Python itself does, what is said, and that the fix fixes."""
 
 import json
 import re
@@ -208,7 +208,7 @@ def test_what_stands_in_a_metadata_folders_place_goes_first(venv: Venv, tmp_path
     else:
         info.symlink_to(info.name if kind == "loop" else "nowhere")
     (finding, *_) = verdict_of(venv.prefix).findings
-    assert finding.title == "thing 1 was installed incompletely: its dist-info is no folder"
+    assert finding.title == "thing 1 was installed incompletely: its dist-info is not a directory"
     # uv alone ends with "File exists".
     assert finding.remediation.commands[0] == f"rm {info}"
     _mend(venv, tmp_path)

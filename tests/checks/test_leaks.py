@@ -480,7 +480,7 @@ def test_finds_ed605_pip_over_conda() -> None:
 def test_passes_ed605_what_conda_installed_itself() -> None:
     installed = facts.distributions(facts.distribution("torch", "2.5.1", installer="conda"))
     assert list(conda_beside_pip.run(facts.case(CONDA, installed))) == []
-    with pytest.raises(DoesNotApplyError, match="^this is no conda environment$"):
+    with pytest.raises(DoesNotApplyError, match="^this is not a conda environment$"):
         list(conda_beside_pip.run(facts.case()))
 
 

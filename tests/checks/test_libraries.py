@@ -35,7 +35,7 @@ def test_finds_ed301_every_missing_library_the_first_with_the_importers_words() 
         "its provider for this torch is nvidia-cudnn-cu12: version 9.10.2.21 is installed",
     )
     assert first.remediation == Remediation(
-        text="reinstall nvidia-cudnn-cu12 by force",
+        text="force-reinstall nvidia-cudnn-cu12",
         commands=(
             f"uv pip install --python {facts.PREFIX}/bin/python --no-deps --reinstall-package nvidia-cudnn-cu12 "
             "nvidia-cudnn-cu12==9.10.2.21",
@@ -240,5 +240,5 @@ def test_finds_ed301_the_owner_of_a_damaged_file_by_its_record() -> None:
     files = replace(facts.FILES, faults=(facts.resized("foo", "foo/lib/libfoo.so.1"),))
     installed = facts.distributions(facts.distribution("torch"), facts.distribution("foo", "2.0"))
     (finding,) = unresolved_library.run(facts.case(libraries, files, installed))
-    assert finding.remediation.text == "reinstall foo by force"
+    assert finding.remediation.text == "force-reinstall foo"
     assert finding.remediation.commands[0].endswith("--no-deps --reinstall-package foo foo==2.0")

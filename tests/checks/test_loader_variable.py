@@ -20,7 +20,7 @@ ASSERTION = (
 
 @pytest.fixture
 def venv(tmp_path: Path) -> Venv:
-    """Two extensions that ask for a version of a library whose right build lies beside them."""
+    """Two extensions that ask for a version of a library whose right build is beside them."""
     files = {"thing/__init__.py": "", f"thing/{NAME}": _library(tmp_path, "good", version="HELPER_2").read_bytes()}
     for name in ("_one", "_two"):
         stubs = {NAME: ("helped@HELPER_2",)}

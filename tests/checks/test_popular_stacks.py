@@ -356,6 +356,6 @@ def test_what_others_require_is_never_told_to_be_uninstalled(tmp_path: Path) -> 
     (finding,) = verdict_of(venv.prefix).findings
     assert (finding.code, finding.severity) == ("ED409", "warning")
     assert finding.remediation.text == (
-        "one is required by asks; two is required by asks: what is required stays. Reinstall by force, last, the one "
+        "one is required by asks; two is required by asks: what is required stays. Force-reinstall, last, the one "
         "whose module this environment is to use, and uninstall only what nothing requires"
     )

@@ -1,4 +1,4 @@
-"""Wheels as projects publish them, flaws included: what is true and breaks nothing is no error."""
+"""Wheels as projects publish them, flaws included: what is true and breaks nothing is not an error."""
 
 import os
 import shutil
@@ -90,7 +90,7 @@ def test_an_owner_that_something_requires_stays_and_the_wanted_one_is_written_la
     ]
     assert after.findings[0].remediation.text == (
         "Nothing is wrong as it is. old-python stays, since asks requires it; another version of it may leave these "
-        "paths alone. After an uninstall of either, reinstall the other by force"
+        "paths alone. After an uninstall of either, force-reinstall the other"
     )
 
 

@@ -169,7 +169,7 @@ def test_finds_ed510_a_global_flag_under_several_threads() -> None:
 def test_finds_ed510_could_not_be_told_as_a_note() -> None:
     build = replace(facts.TORCH, fx_flag="unknown", fx_evidence="the file is gone")
     (finding,) = tracing_race.run(facts.case(build, profile=COMPILING))
-    assert finding.title == "it could not be told whether torch 2.10.0+cu128 has the FX tracing race"
+    assert finding.title == "could not determine whether torch 2.10.0+cu128 has the FX tracing race"
     assert (finding.severity, finding.confidence) == ("note", "low")
 
 
@@ -179,7 +179,7 @@ def test_passes_ed510_a_thread_local_flag() -> None:
 
 @pytest.mark.parametrize("threads", [0, 1])
 def test_ed510_does_not_apply_to_one_thread(threads: int) -> None:
-    with pytest.raises(DoesNotApplyError, match="^the profile runs no several compile threads$"):
+    with pytest.raises(DoesNotApplyError, match="^the profile compiles from one thread$"):
         list(tracing_race.run(facts.case(profile=replace(facts.PROFILE, compile=CompileWanted(threads=threads)))))
 
 

@@ -46,7 +46,7 @@ def test_finds_ed305_in_the_words_of_the_import_and_puts_the_pinned_build_back()
         "no other file of this environment has it",
     )
     assert finding.remediation == Remediation(
-        text="put the bytes of nvidia-nccl-cu12 2.27.5 back by force",
+        text="force-reinstall nvidia-nccl-cu12 2.27.5",
         commands=(
             f"uv pip install --python {facts.PREFIX}/bin/python --no-deps --reinstall-package nvidia-nccl-cu12 "
             "nvidia-nccl-cu12==2.27.5",
@@ -136,7 +136,7 @@ HELD = facts.holder("nvidia/cuda_nvrtc/lib/libnvrtc.so.12", "nvidia-cuda-nvrtc-c
 def test_finds_ed307_what_is_there_and_out_of_reach() -> None:
     fault = replace(MISSING, has_it=(facts.holder("nvidia/cuda_nvrtc/lib/libnvrtc.so.12", "nvidia-cuda-nvrtc-cu12"),))
     lies = (
-        "libnvrtc.so.12 lies at nvidia/cuda_nvrtc/lib/libnvrtc.so.12 (nvidia-cuda-nvrtc-cu12 1.0), where none of its "
+        "libnvrtc.so.12 is at nvidia/cuda_nvrtc/lib/libnvrtc.so.12 (nvidia-cuda-nvrtc-cu12 1.0), where none of its "
         "search paths leads"
     )
     (finding,) = library_out_of_reach.run(facts.case(facts.symbols(fault)))
@@ -278,7 +278,7 @@ def test_what_an_extension_asks_of_python_hangs_under_the_other_python() -> None
     (finding,) = undefined_symbol.run(facts.case(facts.symbols(fault)))
     assert "interpreter" in finding.symptom_of
     assert finding.remediation.text == (
-        "flash-attn was built for another Python; reinstall it by force with this interpreter"
+        "flash-attn was built for another Python; force-reinstall it with this interpreter"
     )
     assert finding.remediation.commands == (
         f"uv pip install --python {facts.PREFIX}/bin/python --no-deps --reinstall-package flash-attn "

@@ -1,4 +1,4 @@
-"""Compiled files of the recorded size that the real loader refuses: what it says, and that the command mends."""
+"""Compiled files of the recorded size that the real loader refuses: what it says, and that the command fixes."""
 
 import struct
 import sys

@@ -47,7 +47,7 @@ def test_cold_saved_restored(tmp_path: Path, venv: Path) -> None:
     assert (cold.code, cold.err) == (1, "")
     assert cold.out.splitlines()[:5] == [
         f"The compile cache of {venv} is cold",
-        "  - no file lies in any cache folder: everything will be compiled",
+        "  - no file is in any cache folder: everything will be compiled",
         "",
         "inductor: [TMP]/cache (TORCHINDUCTOR_CACHE_DIR) is absent",
         "triton: [TMP]/home/.triton/cache (default) is absent",
@@ -150,7 +150,7 @@ def test_a_profile_pins_its_snapshot(tmp_path: Path, venv: Path) -> None:
         ),
         (
             ("save", "../evil"),
-            "`../evil` is no name for a snapshot",
+            "`../evil` is not a name for a snapshot",
             "use letters, digits, dots, dashes and underscores",
         ),
         (
@@ -178,7 +178,7 @@ def test_nothing_to_save_undo_export_or_import(tmp_path: Path, venv: Path) -> No
         "hint: fill it first: `envdoctor cache warm --profile P`\n"
     )
     assert cache(tmp_path, "undo").err == (
-        "error: nothing lies in quarantine\n\nhint: `envdoctor cache gc --purge --dry-run` lists what there is\n"
+        "error: nothing is in quarantine\n\nhint: `envdoctor cache gc --purge --dry-run` lists what there is\n"
     )
     assert cache(tmp_path, "export", "out.bin").err == (
         "error: there is no compiled graph in [TMP]/cache\n\nhint: fill it first: `envdoctor cache warm --profile P`\n"

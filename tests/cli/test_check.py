@@ -48,10 +48,9 @@ error[ED201]: files of 1 distribution are missing, each at a path that another w
   nvidia-cudnn-cu12 9.19.0.56: 1 of [N] files in its RECORD are missing:
     nvidia/cudnn/lib/libcudnn.so.9
   the same paths are written by nvidia-cudnn-cu11 and nvidia-cudnn-cu13, not installed now
-  an uninstall deletes every path of its RECORD, whoever else owns it
-  help: Rebuild the profile's stack beside this one and swap it in; or, by hand: reinstall the
-        surviving owners by force; a plain install changes nothing, since their metadata says they
-        are there
+  an uninstall deletes every path of its RECORD, even if another package owns it too
+  help: Rebuild the profile's stack beside this one and swap it in; or, by hand: force-reinstall the
+        surviving owners; a plain install changes nothing, since their metadata says they are there
         envdoctor restore --profile small --venv [TMP]/.venv
 
 Found 1 error (1 cause); not checked: the GPU driver (none here), the compile cache (cold).   exit 1

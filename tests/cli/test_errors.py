@@ -86,12 +86,12 @@ CASES: dict[str, tuple[list[str], str, str]] = {
     "empty profile": (
         ["check", "-p", ""],
         "--profile is empty",
-        "name a profile (`envdoctor profiles`), or leave the option away",
+        "name a profile (`envdoctor profiles`), or omit the option",
     ),
     "empty profile, joined": (
         ["check", "--profile="],
         "--profile is empty",
-        "name a profile (`envdoctor profiles`), or leave the option away",
+        "name a profile (`envdoctor profiles`), or omit the option",
     ),
     "waiver without a reason": (
         ["check", "--ignore", "ED201"],
@@ -220,7 +220,7 @@ def test_a_bug_of_ours_is_not_a_finding(
     assert shown.err.startswith("Traceback (most recent call last):\n")
     assert shown.err.endswith(
         "RuntimeError: a bug\n"
-        "error: envdoctor itself failed, so nothing can be told about the venv\n\n"
+        "error: envdoctor itself failed, so nothing can be said about the venv\n\n"
         "hint: this is a bug; report the lines above with the output of `envdoctor --version`\n"
     )
 

@@ -53,9 +53,9 @@ def test_the_same_values_as_typers_own(arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--number", "x"], "Invalid value for '--number': 'x' is no whole number."),
+        (["--number", "x"], "Invalid value for '--number': 'x' is not a whole number."),
         (["--choice", "c"], "Invalid value for '--choice': 'c' is not one of 'a', 'b'."),
-        (["--many", "1", "--many", "y"], "Invalid value for '--many': 'y' is no whole number."),
+        (["--many", "1", "--many", "y"], "Invalid value for '--many': 'y' is not a whole number."),
     ],
 )
 def test_bad_values_name_their_option(arguments: list[str], message: str) -> None:

@@ -154,7 +154,7 @@ def test_restore_mends_a_broken_venv_before_the_command_starts(tmp_path: Path) -
     assert run_envdoctor("check", "-p", "small", "-q", folder=tmp_path) == Outcome(
         code=0, out=f"Nothing found; {UNSEEN}.   exit 0\n", err=""
     )
-    # Nothing to mend any more: nothing is restored, and nothing said.
+    # Nothing to fix any more: nothing is restored, and nothing said.
     again = run_envdoctor(
         "run", "-p", "small", "--restore", "--", "echo", "started", folder=tmp_path, extra=local_sources(tmp_path)
     )

@@ -164,7 +164,7 @@ def generated_code(scene: Scene) -> None:
 
 
 def program_not_on_path(scene: Scene) -> None:
-    """N06: ninja lies in the venv, and PATH does not lead there."""
+    """N06: ninja is in the venv, and PATH does not lead there."""
     scene.add("ninja", "1.13.0", scripts={"ninja": "ninja:main"})
     scene.add("flashinfer-python", "0.6.4", files={"flashinfer/__init__.py": ""}, requires=["ninja"])
 

@@ -44,7 +44,7 @@ class Audit:
     """(audit event, its first arguments), in order."""
 
     def touching(self, *folders: Path) -> list[tuple[str, tuple[object, ...]]]:
-        """Return the events with an argument that lies in one of the folders."""
+        """Return the events with an argument that is in one of the folders."""
         roots = tuple(f"{folder}/" for folder in folders)
         return [
             (event, arguments)

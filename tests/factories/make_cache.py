@@ -80,5 +80,5 @@ def filled(folder: Path) -> Root:
 
 
 def manifest_of(*roots: Root, name: str = "made", profile: str = "") -> Manifest:
-    """Return the manifest of what lies in the roots."""
+    """Return the manifest of what is in the roots."""
     return describe(roots, KEY, Purpose(name=name, profile=profile))

@@ -300,7 +300,7 @@ def fingerprint(*sections: object, unread: tuple[Unread, ...] = ()) -> Fingerpri
     """Return a healthy fingerprint with these sections in place of the healthy ones; unread ones are left out."""
     given = {type(section): section for section in sections}
     gone = {gap.section for gap in unread}
-    # A section that is only there on request is no part of a healthy fingerprint.
+    # A section that is only there on request is not part of a healthy fingerprint.
     kept = [*({type(section): section for section in HEALTHY} | given).values()]
     return Fingerprint(
         target=PREFIX,

@@ -74,7 +74,7 @@ class Stack:
         return "".join(lines).replace(str(self.folder), "FOLDER")
 
     def lock(self, *wheels: Path, hashes: Mapping[str, str] | None = None) -> None:
-        """Write the lock anew, of these wheels."""
+        """Write the lock again, of these wheels."""
         path = self.folder / "lockfiles" / "small.txt"
         path.parent.mkdir(exist_ok=True)
         path.write_text(lock_text(*wheels, hashes=hashes))
@@ -83,7 +83,7 @@ class Stack:
 def make_stack(folder: Path, *more: Path, torch_files: Mapping[str, bytes | str] | None = None) -> Stack:
     """Make a stack of a small torch, two plain packages and `more` wheels (made before, anywhere).
 
-    Its wheels lie in `folder/wheels`, which PIP_FIND_LINKS names; no other source is configured, no network is reached.
+    Its wheels are in `folder/wheels`, which PIP_FIND_LINKS names; no other source is configured, no network is reached.
     """
     wheels = (
         make_torch(folder / "wheels", files=torch_files),
@@ -131,7 +131,7 @@ def closed_environment(folder: Path) -> dict[str, str]:
         "HOME": str(home),
         "LANG": "C.UTF-8",
         "PYTHONPATH": str(ROOT),
-        # Every command of every test would compile envdoctor anew.
+        # Every command of every test would compile envdoctor again.
         "PYTHONPYCACHEPREFIX": str(ROOT / "build" / "pycache"),
         "PIP_CONFIG_FILE": os.devnull,
         "PIP_FIND_LINKS": str(folder / "wheels"),

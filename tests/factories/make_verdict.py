@@ -84,7 +84,7 @@ def incident() -> Verdict:
             title=f"{soname} is found nowhere",
             subject=soname,
             evidence=("asked for by torch/lib/libtorch_cuda.so",),
-            text="mend the cause",
+            text="fix the cause",
             symptom_of=(f"soname:{soname}",),
         )
         for soname in ("libcudnn.so.9", "libnccl.so.2")

@@ -24,7 +24,7 @@ class Outcome:
 
 
 def environment(folder: Path, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return an environment whose home and temporary folder lie under `folder`: no cache of this user is seen."""
+    """Return an environment whose home and temporary folder are under `folder`: no cache of this user is seen."""
     for name in ("home", "tmp"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     clean = {

@@ -39,7 +39,7 @@ def warm(compiler: Inductor, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("warm")
     assert cache_command("status", folder=folder).out.splitlines()[:2] == [
         f"The compile cache of {sys.prefix} is cold",
-        "  - no file lies in any cache folder: everything will be compiled",
+        "  - no file is in any cache folder: everything will be compiled",
     ]
     assert compiler.run(folder / "cache", "double", "shift") == dict.fromkeys(MISS, 2)
     saved = cache_command("save", "two", folder=folder)

@@ -39,7 +39,7 @@ def stack(tmp_path: Path) -> Stack:
     """Make a stack whose venv holds its three packages and one with scripts, data and headers."""
     made = make_stack(tmp_path, make_wheel(tmp_path / "wheels", "odd", "1.0", files=DATA))
     make_venv(made.venv, *made.wheels, cache=made.cache)
-    # Where the compile caches of this user lie by default.
+    # Where the compile caches of this user are by default.
     (tmp_path / "tmp").mkdir()
     made.environment["TMPDIR"] = str(tmp_path / "tmp")
     return made
@@ -295,7 +295,7 @@ def test_an_editable_is_refused_and_a_repository_is_kept(stack: Stack) -> None:
     (stack.folder / "wheels" / "odd-1.0-py3-none-any.whl").unlink()
     assert _refusal(stack) == (
         "error: 1 distribution cannot be captured:\n"
-        "  plain 3.0: it is editable, from file:///srv/plain: its files lie outside the venv\n"
+        "  plain 3.0: it is editable, from file:///srv/plain: its files are outside the venv\n"
         "nothing was written\n\n"
         "hint: fix them, or leave them out of the lock knowingly: `--without plain`\n"
     )
@@ -347,7 +347,7 @@ def test_a_venv_that_does_not_pass_the_checks_is_refused(stack: Stack) -> None:
         "error: the venv does not pass the checks, and neither would one rebuilt from it:\n"
         "  ED101 TITLE\n"
         "nothing was written\n\n"
-        "hint: `envdoctor check FOLDER/venv` says how to mend it; accept a finding with `--ignore CODE=REASON`\n"
+        "hint: `envdoctor check FOLDER/venv` says how to fix it; accept a finding with `--ignore CODE=REASON`\n"
     )
 
 
@@ -477,7 +477,7 @@ def test_a_requirement_that_only_the_base_meets_is_refused_and_its_command_heals
     (venv.site_packages / "base.pth").write_text(f"{base.site_packages}\n")
     command = "uv pip install --python FOLDER/venv/bin/python --no-deps needed==2.0"
     assert _refusal(stack) == (
-        "error: a venv restored from this lock could not import all of it, since a part lies outside:\n"
+        "error: a venv restored from this lock could not import all of it, since a part is outside:\n"
         f"  needed 2.0, which needy requires, is in FOLDER/base/lib/{base.site_packages.parent.name}/site-packages\n"
         "nothing was written\n\n"
         f"hint: install it into the venv too, then capture again: `{command}`\n"

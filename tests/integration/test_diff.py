@@ -124,7 +124,7 @@ def test_what_a_file_cannot_say_is_exit_3(stack: Stack) -> None:
         ),
         ("no/where", "there is no no/where", "name a venv's folder, a fingerprint (.json), a profile, or VENV@N"),
         ("x.json", "there is no x.json", "name a venv's folder, a fingerprint (.json), a profile, or VENV@N"),
-        ("venv@7", "FOLDER/venv has no generation 7", "kept are: 1"),
+        ("venv@7", "FOLDER/venv has no backup 7", "kept are: 1"),
         ("wheels", "FOLDER/wheels is not a Python environment: it has neither pyvenv.cfg nor bin/python", None),
     ],
 )

@@ -38,7 +38,7 @@ def test_the_base_is_named_by_digest_and_the_image_is_not_root_s() -> None:
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
-    """Build the image of a small stack, whose wheels lie in the context's wheelhouse."""
+    """Build the image of a small stack, whose wheels are in the context's wheelhouse."""
     folder = tmp_path_factory.mktemp("docker")
     stack = make_stack(folder / "stack")
     context = folder / "context"

@@ -1,6 +1,6 @@
 """A disk that is full at every stage, read-only, or not ours: the venv stays as it was, the message says what to do.
 
-The venv and its store lie on a small tmpfs that the test mounts; uv's cache and the wheels lie elsewhere.
+The venv and its store are on a small tmpfs that the test mounts; uv's cache and the wheels are elsewhere.
 """
 
 import shutil

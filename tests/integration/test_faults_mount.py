@@ -1,6 +1,6 @@
 """A venv whose folder cannot be renamed, a mount point above all: its contents are exchanged, and kill -9 finds no gap.
 
-The store then lies inside the venv's folder. The mounts are real ones, made by the test, which needs root for them.
+The store is then inside the venv's folder. The mounts are real ones, made by the test, which needs root for them.
 """
 
 import os
@@ -90,7 +90,7 @@ def test_restore_rollback_and_prune_work(scene: Scene, tmp_path: Path) -> None:
         assert planned.out.splitlines()[-1] == (
             "  4. move it into FOLDER/venv, what is in it now is kept at FOLDER/venv/.envdoctor/venv/generations/0002; "
             "that folder cannot be renamed (a mount point, or its parent may not be written), so the venv is "
-            "incomplete for a moment, and a journal knows the way on"
+            "incomplete for a moment; after an interruption the journal completes or undoes it"
         )
         answer = stack.run(*RESTORE)
         assert (answer.code, answer.out.splitlines()[1]) == (
@@ -115,7 +115,7 @@ def test_restore_rollback_and_prune_work(scene: Scene, tmp_path: Path) -> None:
         assert stack.run("prune", "--keep", "1", "--venv", "venv", "--yes").code == 0
         assert made.kept() == [scene.old]
         made.settled()
-    assert not (tmp_path / "work" / ".envdoctor").exists(), "the store lies inside"
+    assert not (tmp_path / "work" / ".envdoctor").exists(), "the store is inside"
 
 
 def test_an_empty_mount_gets_a_venv(scene: Scene, tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_a_full_disk(scene: Scene, tmp_path: Path, command: tuple[str, ...], pag
 
 
 def test_a_venv_in_a_folder_of_somebody_elses(scene: Scene, tmp_path: Path) -> None:
-    """Its parent may not be written: the store lies inside, and the venv is restored all the same."""
+    """Its parent may not be written: the store is inside, and the venv is restored all the same."""
     made = Mounted(scene=scene.again(tmp_path / "work"))
     (made.scene.folder / ".envdoctor").rename(made.folder / ".envdoctor")
     made.scene.folder.chmod(0o555)

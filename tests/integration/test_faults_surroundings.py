@@ -161,7 +161,7 @@ def test_virtual_env_names_a_folder_that_is_gone(work: Scene) -> None:
     gone = work.folder / "deleted"
     answer = work.stack.run("rollback", "--yes", extra={"VIRTUAL_ENV": str(gone)})
     assert (answer.code, answer.out) == (2, "")
-    assert "no generation of FOLDER/deleted is kept" in answer.err
+    assert "no backup of FOLDER/deleted is kept" in answer.err
     made = work.stack.run("restore", "--profile", "small", "--yes", extra={"VIRTUAL_ENV": str(gone)})
     assert (made.code, made.out.splitlines()[0].startswith("restored FOLDER/deleted")) == (0, True)
     shutil.rmtree(gone)
@@ -317,7 +317,7 @@ def test_a_store_on_another_file_system(work: Scene) -> None:
     except OSError as error:
         pytest.skip(str(error))
     assert answer.code == 4
-    assert "lies on another file system than FOLDER/venv, so nothing can be swapped between them" in answer.err
+    assert "is on another file system than FOLDER/venv, so nothing can be swapped between them" in answer.err
     assert work.venv() == work.old
     (work.folder / "disk").rmdir()
     _whole(work)

@@ -170,7 +170,7 @@ def test_a_package_that_no_place_has_is_named_with_what_to_do(stack: Stack) -> N
     assert err == (
         "error: 1 wheel is missing:\n"
         "  plain 3.0: no configured place has it\n\n"
-        f"hint: get its CPython {PYTHON} wheel (sha256 {sha256(kept)}) where it is available, "
+        f"hint: download its CPython {PYTHON} wheel (sha256 {sha256(kept)}) on a machine with access, "
         "put it into FOLDER/house, and run the same command again: it verifies the wheel\n"
     )
     kept.rename(stack.folder / "house" / kept.name)

@@ -109,7 +109,7 @@ def test_lock_adds_the_gate(tmp_path: Path) -> None:
     refused = stack.run(*arguments)
     assert (refused.code, refused.err) == (
         2,
-        "error: --with-gate puts a wheel beside the lock, which is no file\n\nhint: name one: `--output FILE`\n",
+        "error: --with-gate puts a wheel beside the lock, which is not a file\n\nhint: name one: `--output FILE`\n",
     )
     locked = stack.run(*arguments, "--output", "lockfiles/small.txt")
     assert locked.code == 0, locked.err

@@ -64,16 +64,16 @@ def test_a_rollback_and_another_are_where_one_began(stack: Stack) -> None:
     answer = stack.run("rollback", "--venv", "venv", "--yes")
     assert answer.code == 0, answer.err
     assert answer.out == (
-        "generation 1 is back at FOLDER/venv\n"
+        "backup 1 is back at FOLDER/venv\n"
         "the old venv is kept at FOLDER/.envdoctor/venv/generations/0002; no running process uses it\n"
         "to go back: envdoctor rollback --venv FOLDER/venv\n"
     )
     assert _plain(answer.err) == (
-        "generation 1 comes back to FOLDER/venv: not made by envdoctor, CPython VERSION, no torch, 1 package, "
+        "backup 1 comes back to FOLDER/venv: not made by envdoctor, CPython VERSION, no torch, 1 package, "
         "no errors found\n"
         "what is there now is kept at FOLDER/.envdoctor/venv/generations/0002: small, CPython VERSION, "
         "torch 2.13.0+cpu, 3 packages, no errors found\n"
-        "exchanging the venv with generation 1\n"
+        "exchanging the venv with backup 1\n"
     )
     assert (tree_state(stack.venv), tree_state(_kept(stack, 2))) == (old, new)
     assert not _kept(stack, 1).exists()
@@ -98,13 +98,13 @@ def test_a_deleted_venv_comes_back(stack: Stack) -> None:
         (
             ("rollback", "7", "--venv", "venv", "-y"),
             2,
-            "there is no generation 7 of FOLDER/venv",
+            "there is no backup 7 of FOLDER/venv",
             "`envdoctor history --venv FOLDER/venv` lists what is kept",
         ),
         (
             ("rollback", "--venv", "other", "-y"),
             2,
-            "no generation of FOLDER/other is kept, so there is nothing to go back to",
+            "no backup of FOLDER/other is kept, so there is nothing to go back to",
             "`envdoctor history --venv FOLDER/other` lists what is kept",
         ),
         (
@@ -147,7 +147,7 @@ def test_a_generation_whose_interpreter_is_gone_is_refused(stack: Stack) -> None
     answer = stack.run("rollback", "--venv", "venv", "-y")
     assert (answer.code, answer.err) == (
         4,
-        "error: generation 1 cannot run: its interpreter /nonexistent/python is gone\n\n"
+        "error: backup 1 cannot run: its interpreter /nonexistent/python is gone\n\n"
         "hint: choose another one with `envdoctor history`, or restore a profile\n",
     )
     assert tree_state(stack.folder) == before
@@ -164,13 +164,13 @@ def test_prune_takes_the_oldest_and_nothing_else(stack: Stack) -> None:
         "  - 1    not made by envdoctor, CPython VERSION, no torch, 1 package, no errors found   kept TIME\n"
         "  - 2    small, CPython VERSION, torch 2.13.0+cpu, 3 packages, no errors found   kept TIME\n"
         "    3    small, CPython VERSION, torch 2.13.0+cpu, 3 packages, no errors found   stays\n"
-        "removing 2 generations of FOLDER/venv frees SIZE; SIZE more is shared with the venv, uv's cache or "
+        "removing 2 backups of FOLDER/venv frees SIZE; SIZE more is shared with the venv, uv's cache or "
         "other venvs and stays\n"
     )
     answer = stack.run("prune", "--venv", "venv", "--keep", "1", "-y")
     assert answer.code == 0, answer.err
-    assert _plain(answer.out) == "2 generations removed, SIZE freed\n"
-    assert answer.err == stack.plain(shown.out) + "removing generation 1\nremoving generation 2\n"
+    assert _plain(answer.out) == "2 backups removed, SIZE freed\n"
+    assert answer.err == stack.plain(shown.out) + "removing backup 1\nremoving backup 2\n"
     assert [path.name for path in _kept(stack, 1).parent.iterdir()] == ["0003"]
     assert (tree_state(_kept(stack, 3)), tree_state(stack.venv), tree_state(stack.cache)) == (newest, venv, cache)
     again = stack.run("prune", "--venv", "venv", "--keep", "1", "-y")
@@ -197,7 +197,7 @@ def test_a_backup_that_was_broken_is_told_from_a_good_one(stack: Stack, command:
     )
     answer = stack.run("rollback", str(number), "--venv", "venv", "--dry-run")
     assert _plain(answer.out).splitlines()[0] == (
-        f"generation {number} comes back to FOLDER/venv: small, CPython VERSION, torch 2.13.0+cpu, 3 packages, {said}"
+        f"backup {number} comes back to FOLDER/venv: small, CPython VERSION, torch 2.13.0+cpu, 3 packages, {said}"
     )
     told = json.loads(stack.run("rollback", str(number), "--venv", "venv", "--dry-run", "--json").out)
     code, _, title = said.removeprefix("1 error: ").partition(" ")
@@ -211,13 +211,13 @@ def test_prune_of_the_broken_ones_takes_no_other(stack: Stack) -> None:
     said = _lose_torchs_code(stack)
     assert stack.restore().code == 0
     answer = stack.run("prune", "--venv", "venv", "--broken", "-y")
-    assert (answer.code, _plain(answer.out)) == (0, "1 generation removed, SIZE freed\n")
+    assert (answer.code, _plain(answer.out)) == (0, "1 backup removed, SIZE freed\n")
     assert _plain(answer.err) == (
         f"  - 2    small, CPython VERSION, torch 2.13.0+cpu, 3 packages, {said}   kept TIME\n"
         "    1    not made by envdoctor, CPython VERSION, no torch, 1 package, no errors found   stays\n"
-        "removing 1 generation of FOLDER/venv frees SIZE; SIZE more is shared with the venv, uv's cache or "
+        "removing 1 backup of FOLDER/venv frees SIZE; SIZE more is shared with the venv, uv's cache or "
         "other venvs and stays\n"
-        "removing generation 2\n"
+        "removing backup 2\n"
     )
     # The number comes back; what was said of the venv that is gone does not.
     assert stack.restore("--force").code == 0

@@ -230,7 +230,7 @@ def test_a_folder_that_is_a_link_out_is_refused(venv: Venv, tmp_path: Path) -> N
 def test_a_fifo_is_left_out_and_said(venv: Venv) -> None:
     os.mkfifo(venv.site_packages / "pipe")
     _, told = _document(venv, "kept==2.0")
-    assert told["notes"] == [f"{venv.site_packages / 'pipe'} is no file and was not copied"]
+    assert told["notes"] == [f"{venv.site_packages / 'pipe'} is not a file and was not copied"]
 
 
 def test_what_cannot_be_installed_is_could_not_tell(venv: Venv) -> None:

@@ -64,7 +64,7 @@ def trapped(tmp_path: Path) -> tuple[Venv, Path]:
 
 
 def _environment(venv: Venv) -> dict[str, str]:
-    # As in an activated venv: whatever envdoctor looked up by its bare name would be the patient's.
+    # As in an activated venv: whatever envdoctor looked up by its bare name would be the venv's.
     return {"PATH": f"{venv.prefix / 'bin'}:{os.environ['PATH']}", "VIRTUAL_ENV": str(venv.prefix)}
 
 

@@ -40,7 +40,7 @@ def test_a_symlinked_part_of_the_store_is_refused(stack: Stack, name: str, comma
         answer = stack.run(*command, "--venv", "venv")
         assert (answer.code, answer.out) == (4, "")
         assert stack.plain(answer.err).startswith(
-            f"error: FOLDER/.envdoctor/venv/{name} is no real folder, so nothing in it is touched\n"
+            f"error: FOLDER/.envdoctor/venv/{name} is not a real folder, so nothing in it is touched\n"
         )
         assert tree_state(home) == before
     finally:

@@ -1,4 +1,4 @@
-"""Repairs of contaminated venvs: the fewest reinstalls, on a copy; a refusal where it cannot be told what is meant."""
+"""Repairs of contaminated venvs: the fewest reinstalls, on a copy; a refusal where the owner is not known."""
 
 import json
 import os
@@ -23,7 +23,7 @@ WITH_PROFILE = (*REPAIR, "--profile", "small")
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Stack:
-    """Restore a stack with two owners of NVIDIA's folders; the other major's wheel lies in `other`."""
+    """Restore a stack with two owners of NVIDIA's folders; the other major's wheel is in `other`."""
     init = {"nvidia/__init__.py": ""}
     owners = (
         make_wheel(tmp_path / "wheels", "nvidia-nccl-cu12", "2.1", files={NCCL: "12", **init}),

@@ -85,7 +85,7 @@ def test_the_venv_that_envdoctor_runs_from_is_not_put_away(tmp_path: Path) -> No
             "",
             f"error: FOLDER/venv is the venv that envdoctor itself runs from, and the lock does not have "
             f"{OWN}: "
-            "a restore would put it away with the old venv, and a rollback would need it\n\n"
+            "a restore would move it away with the old venv, and a rollback would need it\n\n"
             "hint: name the venv to restore: `--venv PATH`; "
             "to restore this one, run an envdoctor installed elsewhere\n",
         )
@@ -283,7 +283,7 @@ def test_the_checks_have_the_last_word(tmp_path: Path) -> None:
     [
         (
             lambda path: (path / "notes.txt").write_text("mine"),
-            "is no venv (it has no pyvenv.cfg), so it is not replaced",
+            "is not a venv (it has no pyvenv.cfg), so it is not replaced",
         ),
         (lambda path: (path / "conda-meta").mkdir(), "is a conda environment, which a lock of wheels cannot replace"),
     ],
@@ -320,8 +320,9 @@ def test_a_persons_files_in_the_venvs_folder_are_named_and_left_where_they_are(t
     answer = stack.restore()
     assert (answer.code, answer.out) == (2, "")
     assert answer.err == (
-        "error: FOLDER/venv also holds what no venv has: .git, train_code.py; a restore would put it away "
-        "with the old venv\n\nhint: move it out of the venv first, or restore into another folder: `--venv PATH`\n"
+        "error: FOLDER/venv also contains files that are not part of a venv: .git, train_code.py; "
+        "a restore would move them away with the old venv\n\n"
+        "hint: move them out of the venv first, or restore into another folder: `--venv PATH`\n"
     )
     assert tree_state(stack.venv) == before
 
@@ -454,7 +455,7 @@ def test_locks_as_other_tools_write_them(tmp_path: Path, change: Callable[[str],
 @pytest.mark.parametrize("order", ["ab", "ba"])
 @pytest.mark.parametrize("warm", ["", "a", "b"])
 def test_of_all_sources_the_wheel_that_fits_best_is_taken(tmp_path: Path, order: str, warm: str) -> None:
-    # "twin" for an older Python lies in a, the one for this Python in b; the lock allows both.
+    # "twin" for an older Python is in a, the one for this Python in b; the lock allows both.
     stack = make_stack(tmp_path)
     tags = {"a": "py310-none-any", "b": f"py3{sys.version_info[1]}-none-any"}
     twins = {

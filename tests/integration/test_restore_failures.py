@@ -101,7 +101,7 @@ def test_a_wheel_in_a_folder_with_another_hash_is_not_taken(stack: Stack) -> Non
     make_wheel(wheels, "plain", "3.0", files={"plain.py": "tampered = True\n"})
     assert _refused(stack) == (
         f"plain 3.0 was not found: FOLDER/wheels has {PLAIN}, but with sha256 {sha256(wheels / PLAIN)}",
-        f"fetch its {_tag()} wheel (sha256 {locked}) where it is available, put it into a folder, "
+        f"download its {_tag()} wheel (sha256 {locked}) on a machine with access, put it into a folder, "
         "and run again with `--wheelhouse FOLDER`",
     )
 

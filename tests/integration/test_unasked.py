@@ -1,4 +1,4 @@
-"""What `--yes` and `run --restore` change is what was named, is active, or lies in the current folder."""
+"""What `--yes` and `run --restore` change is what was named, is active, or is in the current folder."""
 
 import subprocess
 from pathlib import Path

@@ -45,6 +45,6 @@ def test_what_has_no_code_is_refused() -> None:
     with pytest.raises(ConfigError) as caught:
         private([len])
     assert (caught.value.message, caught.value.hint) == (
-        "run.compile: <built-in function len> is no Python function, so it cannot be compiled for one worker alone",
+        "run.compile: <built-in function len> is not a Python function, so it cannot be compiled for one worker alone",
         "load the model without what wraps its layers (quantisation or offload hooks), or use --compile off",
     )

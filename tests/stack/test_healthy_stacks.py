@@ -33,7 +33,7 @@ CLEAN = {
     "tensorflow-onnxruntime": ("tensorflow-cpu", "onnxruntime-gpu"),
 }
 # What a finding says of vLLM's stack, and code that fails exactly when it is an error. The two owners of cuda/bindings
-# are installed in one command, so that chance decides whose bytes lie there.
+# are installed in one command, so that chance decides whose bytes are there.
 VLLM = {"ED203": "import cuda.core"}
 TORCHAUDIO = ("torch==2.10.0", "torchvision", "torchaudio==2.11.0", "xformers")
 
@@ -67,7 +67,7 @@ TOLD: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     # cuDNN looks for NVRTC in a folder that no wheel has; torch 2.6 and newer have opened it by then.
     "torch-2.4.1": (("torch==2.4.1",), {"ED303": _MAPPED + "assert 'libnvrtc.so' in maps"}),
     "torch-2.5.1": (("torch==2.5.1",), {"ED303": _MAPPED + "assert 'libnvrtc.so' in maps"}),
-    # Chance decides whose cuDNN and NCCL lie in the folders that both majors own (ED203).
+    # Chance decides whose cuDNN and NCCL are in the folders that both majors own (ED203).
     "jax-cuda12-beside-torch-newest": (
         ("jax[cuda12]", "torch"),
         {"ED302": _MAPPED + "assert 'nvidia/cusparse/lib/libcusparse.so' not in maps", "ED203": ""},
@@ -103,7 +103,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
     left_out = ("PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "LD_PRELOAD")
     environ = {name: value for name, value in os.environ.items() if name not in left_out}
     environ |= {"UV_PYTHON_DOWNLOADS": "never", "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    # The wheels are not fetched anew for each test.
+    # The wheels are not fetched again for each test.
     cache = subprocess.run([uv.find_uv_bin(), "cache", "dir"], capture_output=True, text=True, check=True)
     return environ | {"UV_CACHE_DIR": cache.stdout.strip()}
 

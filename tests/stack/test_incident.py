@@ -1,7 +1,7 @@
 """The incident, replayed on the real CUDA stack: each step as `check` tells it and as `import torch` then behaves.
 
 Restores profile pypi-cu128 (4.3 GB of wheels, 7.6 GB on disk) with the command itself, installs the CUDA-13 wheels that
-torch 2.11.0 pins, takes them away again, mends by the report's own command, and by `envdoctor restore`.
+torch 2.11.0 pins, takes them away again, fixes by the report's own command, and by `envdoctor restore`.
 """
 
 import json

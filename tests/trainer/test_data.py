@@ -220,7 +220,7 @@ def test_a_template_that_renders_a_turn_unlike_its_prompt_is_refused(tokenizer: 
         encode(tokenizer, [*conversation(["river"]), *conversation(["stone"])], "chats.jsonl:4")
     assert (caught.value.message, caught.value.hint) == (
         "chats.jsonl:4: the chat template renders turn 2 differently from the prompt before it, so the assistant's tokens"
-        " cannot be told apart",
+        " cannot be distinguished",
         "give a template with {% generation %} marks: --set target.chat_template=FILE",
     )
 
@@ -348,7 +348,7 @@ def test_another_tokenizer_is_not_served_the_first_ones_tokens(
     assert first[0].ids != second[0].ids
     assert tokenizer.decode(first[0].ids) == other.decode(second[0].ids)
     assert first.digest != second.digest
-    # What a call sets in a tokenizer is no part of its identity, its special tokens and its template are.
+    # What a call sets in a tokenizer is not part of its identity, its special tokens and its template are.
     before = encoding_digest(other)
     other("river", truncation=True, max_length=3, padding="max_length")
     assert encoding_digest(other) == before

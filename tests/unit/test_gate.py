@@ -155,7 +155,7 @@ def test_a_log_that_cannot_be_written_stops_nothing(healthy: Incident) -> None:
         (
             '"small"',
             {"ENVDOCTOR_GATE": "of"},
-            "`of` is no gate mode\n\nhint: ENVDOCTOR_GATE is one of enforce, warn, off",
+            "`of` is not a gate mode\n\nhint: ENVDOCTOR_GATE is one of enforce, warn, off",
         ),
         ('"smal"', {}, "no profile is called `smal`\n\nhint: known here: 21k-toks, cpu-smoke, pypi-cu128, small"),
     ],
@@ -209,7 +209,7 @@ def test_an_interpreter_without_packaging_is_told_so_and_not_with_a_traceback(tm
     )
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == (
-        f"error: envdoctor gate: this interpreter lacks packaging.version, so nothing can be told about "
+        f"error: envdoctor gate: this interpreter lacks packaging.version, so nothing can be said about "
         f"{sys.prefix}\n\n"
         f"hint: look from outside: `envdoctor check {sys.prefix} --profile 21k-toks`\n"
     )
@@ -260,7 +260,7 @@ def test_a_gate_that_crashes_stops_no_training_that_is_only_warned(broken: Incid
     said = (
         "NameError: name '_torch' is not defined\n"
         "error: envdoctor gate: internal error: NameError: name '_torch' is not defined, raised in "
-        "doctor/heading.py:10, so nothing can be told about [TMP]/.venv\n\n"
+        "doctor/heading.py:10, so nothing can be said about [TMP]/.venv\n\n"
         "hint: look from outside: `envdoctor check [TMP]/.venv --profile small -v`\n"
     )
     bypassed = (

@@ -46,7 +46,7 @@ class Encoder:
         drops the reasoning of earlier turns), each turn of the assistant becomes a row of its own, rendered up to it:
         that is what the target sees when it generates the turn.
 
-        Raises DataError when a turn cannot be told apart even so, or the template fails on the conversation;
+        Raises DataError when a turn cannot be distinguished even so, or the template fails on the conversation;
         ConfigError when there is no usable template.
         """
         template = self.tokenizer.chat_template or ""
@@ -74,7 +74,7 @@ class Encoder:
             if not upto.startswith(before):
                 raise DataError(
                     f"{origin}: the chat template renders turn {at + 1} differently from the prompt before it, so the"
-                    " assistant's tokens cannot be told apart",
+                    " assistant's tokens cannot be distinguished",
                     f"give a template with {{% generation %}} marks: {_TEMPLATE_CURE}",
                 )
             spans.append((len(before), len(upto)))

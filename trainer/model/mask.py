@@ -194,7 +194,7 @@ def tile_table(
     high = (key_high - shape.context) // shape.width
     overlap = (member[:, :, None] >= low) & (member[:, :, None] <= high) & (key_high >= shape.context)
     overlap = overlap & inside[:, :, None] & (anchor >= 0)[..., None]
-    # The offsets of each block that lie in the query tile, from its first to its last.
+    # The offsets of each block that are in the query tile, from its first to its last.
     begins = (query_low[:, None] - member * shape.width).clamp(min=0)[..., None]
     ends = (query_high[:, None] - member * shape.width).clamp(max=shape.width - 1)[..., None]
     if window:

@@ -26,7 +26,7 @@ def private(functions: Iterable[Callable[..., Any]]) -> list[Callable[..., Any]]
         plain = function.__func__ if isinstance(function, types.MethodType) else function
         if not isinstance(plain, types.FunctionType):
             raise ConfigError(
-                f"run.compile: {function!r} is no Python function, so it cannot be compiled for one worker alone",
+                f"run.compile: {function!r} is not a Python function, so it cannot be compiled for one worker alone",
                 "load the model without what wraps its layers (quantisation or offload hooks), or use --compile off",
             )
         if plain not in copies:

@@ -43,7 +43,7 @@ class ChannelSource:
         with self.stall.waiting():
             batch, features = self._channels[self._shape.target_of(number)].get()
             if batch.index != number:
-                raise AssertionError(f"batch {batch.index} came where {number} was due")
+                raise AssertionError(f"batch {batch.index} came where {number} was expected")
             return batch.to(self._device), features.to(self._device, non_blocking=True)
 
     def prepare(self) -> None:

@@ -63,7 +63,7 @@ def check(
     json: JsonOption = False,
     output: OutputOption = "",
 ) -> int:
-    """Say what is wrong with a venv, cause first, with the command that mends it.
+    """Say what is wrong with a venv, cause first, with the command that fixes it.
 
     Nothing of the venv is run or imported. Exit codes: 0 clean, 1 findings, 2 bad input, 3 could not tell.
     """

@@ -23,8 +23,8 @@ def diff(
 ) -> int:
     """Compare two stacks: torch, libraries, files, packages, start-up code, sources, environment, caches, machine.
 
-    Each of A and B is a venv's folder, a fingerprint file, a profile, or VENV@N, the Nth kept generation of a venv.
-    Exit codes: 0 equal, 1 different, 2 bad input, 3 equal as far as could be told.
+    Each of A and B is a venv's folder, a fingerprint file, a profile, or VENV@N, the Nth backup of a venv.
+    Exit codes: 0 equal, 1 different, 2 bad input, 3 equal as far as could be determined.
     """
     if b and venv:
         raise UsageError("two stacks and `--venv` are given", "give only two of the three")

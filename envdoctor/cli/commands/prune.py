@@ -1,4 +1,4 @@
-"""`envdoctor prune`: remove old generations, shown first; nothing else, and no compile cache."""
+"""`envdoctor prune`: remove old backups, shown first; nothing else, and no compile cache."""
 
 from typing import Annotated
 

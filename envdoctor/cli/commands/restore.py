@@ -21,7 +21,7 @@ from envdoctor.doctor.workspace import Workspace
 
 RehearseOption = Annotated[
     bool,
-    typer.Option("--rehearse", help="Build and verify the copy, as far as its wheels are to be had, and discard it."),
+    typer.Option("--rehearse", help="Build and verify the copy, from the wheels that are available, and discard it."),
 ]
 SourcesOption = Annotated[
     bool, typer.Option("--sources", help="Put the profile's source files back too, from git, never over other work.")

@@ -22,7 +22,7 @@ def rollback(
     output_format: FormatOption = "text",
     json: JsonOption = False,
 ) -> int:
-    """Exchange the venv with a kept one, in one step; the venv before it becomes the newest generation.
+    """Exchange the venv with a kept one, in one step; the venv before it becomes the newest backup.
 
     Exit codes: 0 done, 2 bad input, 4 failed with the venv as it was, 130 declined or interrupted.
     """

@@ -1,6 +1,6 @@
 """Compile caches this environment would use: where, what is in them, what of that is damaged, and on what mount.
 
-What a cold start cost is read from the history of warm-ups. Triton kernels that inductor generates lie in inductor's
+What a cold start cost is read from the history of warm-ups. Triton kernels that inductor generates are in inductor's
 folder; the folder of kind "triton" holds those of hand-written kernels.
 """
 

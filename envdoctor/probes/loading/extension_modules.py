@@ -1,7 +1,7 @@
 """Extension modules that this interpreter cannot import, by their file names, and what wheels' own tags are worth.
 
 `name.cpython-310-x86_64-linux-gnu.so` is importable by CPython 3.10 on x86_64 alone (PEP 3149); `.abi3.so` and plain
-`.so` by any (importlib.machinery.EXTENSION_SUFFIXES). A file that exports no PyInit_NAME is no module, whatever its
+`.so` by any (importlib.machinery.EXTENSION_SUFFIXES). A file that exports no PyInit_NAME is not a module, whatever its
 name: torchao opens `_C_mxfp8.cpython-310-x86_64-linux-gnu.so` with torch.ops.load_library() on every Python.
 
 Installers go by the tags of a wheel's file name. Those inside of it, in WHEEL, are of the build: decord and torchvision

@@ -30,9 +30,9 @@ class GpuCode:
     """What torch's kernels were compiled for."""
 
     architectures: tuple[str, ...]
-    """"sm_90", "compute_120"; empty when there is no CUDA build or it could not be told."""
+    """"sm_90", "compute_120"; empty when there is no CUDA build or it could not be determined."""
     told_from: str
-    """The library that told, or why it could not be told; empty without a CUDA build."""
+    """The library that told, or why it could not be determined; empty without a CUDA build."""
 
 
 def probe(reading: Reading) -> GpuCode:
@@ -62,7 +62,7 @@ def _architectures(library: Path) -> tuple[str, ...]:
     if not library.is_file():
         raise OSError("no such file")
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        # The constants lie behind the symbol tables, so the last segment is searched first.
+        # The constants are behind the symbol tables, so the last segment is searched first.
         for prefix in _STARTS:
             for start, end in reversed(list(_read_only(content))):
                 # A build for one architecture is a short string that other code may hold too: the longest is meant.

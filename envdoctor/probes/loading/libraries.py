@@ -41,7 +41,7 @@ class Provider:
     stage: Stage
     """"program": mapped before any import. "lazy": opened at first use, not by the import."""
     owner: str
-    """Distribution whose RECORD lists the path; the one whose bytes lie there when several do; empty when none."""
+    """Distribution whose RECORD lists the path; the one whose bytes are there when several do; empty when none."""
     owner_version: str
     cuda_major: str
     """CUDA major of those bytes ("12"), as far as owner or path tell; empty when they do not."""

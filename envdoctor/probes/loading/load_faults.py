@@ -131,7 +131,7 @@ class FaultMaker:
         return tuple(dict.fromkeys(filter(None, folders))) if failure.kind == "not found" else ()
 
     def torch_abi(self) -> str:
-        """Return the std::string that torch was compiled with, told by libc10.so's symbols."""
+        """Return the std::string that torch was compiled with, from libc10.so's symbols."""
         if not self._reading.fact(TorchBuild).present:
             return ""
         try:
@@ -199,7 +199,7 @@ class FaultMaker:
         return self._namesake(failure, [item for item in mapped if item.soname in asked])
 
     def _namesake(self, failure: LoadFailure, linked: Sequence[LoadedObject]) -> LoadedObject | None:
-        """Return what was mapped in the place of a file of the environment that has the symbol, told by the name.
+        """Return what was mapped in the place of a file of the environment that has the symbol, by its name.
 
         `linked` are the mapped objects that the asking one names as needed.
         """
@@ -273,7 +273,7 @@ class FaultMaker:
         return self._owners.relative(code.preloader(failure.name)) if code else ""
 
     def _unlinked(self, failure: LoadFailure, lacking: LoadedObject | None) -> str:
-        """Return a file of the wanted soname that lies in a searched folder under its full name alone."""
+        """Return a file of the wanted soname that is in a searched folder under its full name alone."""
         wanted = lacking.soname if lacking else failure.name if failure.kind == "not found" else None
         if not wanted or "/" in wanted:
             return ""

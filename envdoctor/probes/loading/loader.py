@@ -21,7 +21,7 @@ from envdoctor.probes.venv.records import index
 from envdoctor.probes.venv.search_path import SearchPath
 
 _FORMAT = 8
-"""Raise it when what is found in the same files changes: memos of another format are made anew."""
+"""Raise it when what is found in the same files changes: memos of another format are made again."""
 
 
 def torch_target(reading: Reading) -> TorchTarget | None:

@@ -312,6 +312,6 @@ def _links(elf: ElfObject) -> bool:
 
 
 def _symbolic(played: TorchImport) -> list[int]:
-    """Return which failures of the import are of versions and symbols: the missing files are told by `Libraries`."""
+    """Return which failures of the import are of versions and symbols: `Libraries` has the missing files."""
     kinds = ("version not found", "undefined symbol")
     return [at for at, failure in enumerate(played.missing) if failure.kind in kinds]

@@ -42,7 +42,7 @@ class TorchBuild:
     fx_flag: Literal["process-global", "thread-local", "unknown"]
     """Where torch/fx/_symbolic_trace.py keeps the tracing flag (thread-local since pytorch PR 168999)."""
     fx_evidence: str
-    """file:line that told, or why it could not be told."""
+    """file:line that told, or why it could not be determined."""
     xpu: str = ""
     """oneAPI's version of an Intel GPU build; empty otherwise."""
 

@@ -159,7 +159,7 @@ def _ask_nvml(host: Host, seen: Gpu, library: str) -> Gpu:
         reason = f"the NVML child ended with {done.returncode}: {done.stderr.decode(errors='replace').strip()[-200:]}"
         return replace(seen, state="failed", reason=reason, nvml_code=-1)
     if answer["error"]:
-        # Libraries without a loaded module are a machine without a GPU, such as a build node: that is no failure.
+        # Libraries without a loaded module are a machine without a GPU, such as a build node: that is not a failure.
         absent = not seen.module_version and answer["code"] in _NO_DRIVER
         told = replace(seen, reason=answer["error"], nvml_code=answer["code"])
         return replace(told, state="absent", pci=_on_pci_bus(host)) if absent else replace(told, state="failed")

@@ -1,4 +1,4 @@
-"""Which filesystem a path lies on, from /proc/self/mountinfo."""
+"""Which filesystem a path is on, from /proc/self/mountinfo."""
 
 import os
 import re
@@ -36,7 +36,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 @frozen
 class Mount:
-    """The mount that a path lies on."""
+    """The mount that a path is on."""
 
     point: str
     """Empty when no mount table could be read."""

@@ -13,7 +13,7 @@ from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen
 
-Problem = Literal["does not exist", "is not a folder", "is not a file", "is not executable", "cannot be written"]
+Problem = Literal["does not exist", "is not a directory", "is not a file", "is not executable", "cannot be written"]
 
 
 @frozen
@@ -77,7 +77,7 @@ def _problem(row: KnownVariable, named: str, host: Host) -> Problem | None:
 def _of_another_kind(row: KnownVariable, path: Path, mode: int) -> Problem | None:
     folder = stat.S_ISDIR(mode)
     if row.kind == "folder":
-        return None if folder else "is not a folder"
+        return None if folder else "is not a directory"
     if row.kind == "file or folder" and folder:
         return None
     if not stat.S_ISREG(mode):
@@ -89,7 +89,7 @@ def _not_made(path: Path) -> Problem | None:
     """Return why a folder that is made when it is needed is not there and cannot be made, or cannot be written."""
     nearest = next((at for at in (path, *path.parents) if os.path.lexists(at)), path)
     if not nearest.is_dir():
-        return "is not a folder"
+        return "is not a directory"
     return None if os.access(nearest, os.W_OK | os.X_OK) else "cannot be written"
 
 

@@ -1,4 +1,4 @@
-"""The NVML child: asks the driver, prints one JSON line. Runs in the tool's interpreter, never in the patient's."""
+"""The NVML child: asks the driver, prints one JSON line. Runs in the tool's interpreter, never in the venv's."""
 
 import ctypes
 import json

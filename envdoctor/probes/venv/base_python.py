@@ -36,19 +36,19 @@ def _closed(folder: Path) -> bool:
 
 
 def problem_of(executable: Path) -> str:
-    """Return why the kernel would not start this file, as the end of "it ..."; empty when nothing speaks against it."""
+    """Return why the kernel would not start this file, as the end of "it ..."; empty when it would."""
     try:
         status = executable.stat()
         if stat.S_ISDIR(status.st_mode):
             return "is a folder"
         if not stat.S_ISREG(status.st_mode):
-            return "is no regular file"
+            return "is not a regular file"
         if not status.st_mode & 0o111:
             return "may not be executed by anybody (chmod +x)"
         with executable.open("rb") as file:
             start = file.read(4)
     except OSError:
-        return ""  # a dangling link is told apart, and what may not be read may still be started
+        return ""  # a dangling link is reported separately, and what may not be read may still be started
     return "" if start.startswith(_STARTS) else "is neither a program (ELF) nor a script (#!)"
 
 

@@ -29,9 +29,9 @@ class Conda:
     """Conda in and around the environment."""
 
     packages: tuple[CondaPackage, ...]
-    """Of the environment itself; empty when it is no conda environment."""
+    """Of the environment itself; empty when it is not a conda environment."""
     base: str
-    """The conda environment whose Python a venv stands on; empty when that is no conda's."""
+    """The conda environment whose Python a venv stands on; empty when that is not a conda's."""
     active: str
     """CONDA_PREFIX, or empty."""
 

@@ -1,4 +1,4 @@
-"""Which of several owners' bytes lie at a path: told by size, and where that does not tell, by hash."""
+"""Which of several owners' bytes are at a path: by size, and where sizes are equal, by hash."""
 
 import os
 from collections.abc import Sequence

@@ -75,7 +75,7 @@ def load(prefix: Path, host: Host) -> DigestMemo:
     except OSError as error:
         memo.notes.append(f"the digests of earlier runs cannot be read: {path}: {error.strerror or error}")
     except (ValueError, TypeError, RecursionError, struct.error) as error:
-        memo.notes.append(f"the digests of earlier runs were damaged and are made anew: {path}: {error}")
+        memo.notes.append(f"the digests of earlier runs were damaged and are made again: {path}: {error}")
     return memo
 
 

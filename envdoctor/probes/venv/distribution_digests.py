@@ -57,7 +57,7 @@ def _digest(item: Distribution, rows: Sequence[Fields]) -> str:
 def lasting_rows(site: str, folder: str, rows: Sequence[Fields]) -> Iterator[tuple[str, str]]:
     """Yield (normalized path below the site folder, hash field) of the rows that no other place or installer changes.
 
-    A script made from an entry point is told by its name alone (entry_points.txt is a row of its own); of any other
+    A script made from an entry point is known by its name alone (entry_points.txt is a row of its own); of any other
     script the line that names its Python counts as a wheel writes it.
     """
     generated: frozenset[str] | None = None

@@ -32,7 +32,7 @@ class Distribution:
     version: str
     """As METADATA says it; empty when there is no METADATA."""
     site: str
-    """The sys.path folder it lies in."""
+    """The sys.path folder it is in."""
     origin: str
     """Why that folder is on sys.path."""
     folder: str
@@ -142,7 +142,7 @@ def _read(site: str, origin: str, folder: str, unreadable: list[str]) -> Distrib
         origin=origin,
         folder=folder,
         has_metadata=has_metadata,
-        # One that is no file is said where it is read; that is not the same as having none.
+        # One that is not a file is said where it is read; that is not the same as having none.
         has_record=has_record,
         unreadable=refused,
         no_folder=incomplete and not refused and not os.path.isdir(at),  # noqa: PTH112 - a string path
@@ -175,7 +175,7 @@ def _name(stated: str, stem: str, at: str, unreadable: list[str]) -> str:
         return normalized(stated)
     if stated:
         unreadable.append(f"{at}: its METADATA gives no distribution name but {stated[:60]!r}")
-    # It is put into commands to paste: whatever is no letter, digit or dot cannot stand in it.
+    # It is put into commands to paste: whatever is not a letter, digit or dot cannot stand in it.
     return normalized(_NO_NAME.sub("-", stem)).strip("-") or "unnamed"
 
 

@@ -31,7 +31,7 @@ class Editable:
     name: str
     """Normalized."""
     version: str
-    """Empty for an egg-link, whose metadata lies in the source folder."""
+    """Empty for an egg-link, whose metadata is in the source folder."""
     kind: Kind
     told_by: str
     """The finder, .pth or .egg-link file, absolute."""

@@ -191,7 +191,7 @@ class _Work:
                 return binascii.b2a_base64(digest, newline=False).rstrip(b"=").translate(_URL_SAFE)
             if not digest_memo.same_contents(after, item.key):
                 break
-            # Somebody linked it anew, as uv does for another venv: the inode's time moved, the contents' did not.
+            # Somebody linked it again, as uv does for another venv: the inode's time moved, the contents' did not.
             before = after
         raise OSError(errno.ESTALE, "it changed while it was read", item.path)
 

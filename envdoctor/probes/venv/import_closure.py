@@ -36,7 +36,7 @@ class Import(NamedTuple):
 
 
 def imports_of(text: bytes) -> Iterator[Import]:
-    """Yield the unguarded imports of a source text. Docstrings and other long strings are no code."""
+    """Yield the unguarded imports of a source text. Docstrings and other long strings are not code."""
     code = _STRING.sub(lambda match: b"\n" * match[0].count(b"\n"), text) if b'"""' in text or b"'''" in text else text
     for match in _STATEMENT.finditer(code):
         line = code.count(b"\n", 0, match.start()) + 1

@@ -1,4 +1,4 @@
-"""What every RECORD promises, against what lies on disk: existence and size, no contents but of contested ties."""
+"""What every RECORD promises, against what is on disk: existence and size, no contents but of contested ties."""
 
 import os
 import stat
@@ -63,7 +63,7 @@ class Contested:
     path: str
     claims: tuple[Claim, ...]
     on_disk: tuple[str, ...]
-    """Owners whose RECORD the bytes on disk match; empty when none does or it could not be told."""
+    """Owners whose RECORD the bytes on disk match; empty when none does or it could not be determined."""
     told_by: ToldBy
     imported_by: str = ""
     """For a module that is one file beside the packages: a file of its owners that imports it; empty for none."""

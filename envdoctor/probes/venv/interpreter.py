@@ -44,7 +44,7 @@ class Interpreter:
     runs: str = ""
     """"3.13": the Python the executable really is; empty when its files do not tell."""
     problem: str = ""
-    """Why the executable cannot be started, as the end of "it ..."; empty when nothing speaks against it."""
+    """Why the executable cannot be started, as the end of "it ..."; empty when it can."""
     base_executable: str = ""
     """The base's own python3.12, where it is there and can be started: what the venv's link ought to lead to."""
     lacking: tuple[str, ...] = ()

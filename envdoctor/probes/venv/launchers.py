@@ -31,9 +31,9 @@ class Launcher:
     path: str
     """The first match on PATH."""
     interpreter: str
-    """The Python its shebang names; empty when the file is no Python script."""
+    """The Python its shebang names; empty when the file is not a Python script."""
     inside: bool
-    """The path lies in this environment's bin folder."""
+    """The path is in this environment's bin folder."""
 
 
 @frozen
@@ -49,7 +49,7 @@ class StrayScript:
 
 @frozen
 class Launchers:
-    """Commands and scripts. An environment that is no venv shares its bin folder with the system: nothing is read."""
+    """Commands and scripts. An environment that is not a venv shares its bin folder with the system: nothing is read."""
 
     on_path: bool
     """The environment's bin folder is on PATH, and no other environment is the activated one."""

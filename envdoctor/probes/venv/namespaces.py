@@ -1,4 +1,4 @@
-"""Folders that several distributions share as a namespace package, told by the `__init__.py` they all bring."""
+"""Folders that several distributions share as a namespace package, known by the `__init__.py` they all bring."""
 
 import os
 import re

@@ -40,7 +40,7 @@ def own_packages(reading: Reading) -> dict[str, Distribution]:
 def read_venv(venv: Path) -> OwnPackages:
     """Return what a venv holds, from its files alone; of one that cannot be read, nothing."""
     try:
-        # The variables of the shell decide what else is on sys.path, not what lies in the venv.
+        # The variables of the shell decide what else is on sys.path, not what is in the venv.
         host = replace(Host.current(), environ={})
         reading = Reading(target=resolve(venv), host=host, options=Options(), probes=_PROBES)
         python = reading.fact(Interpreter)

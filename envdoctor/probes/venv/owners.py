@@ -1,4 +1,4 @@
-"""Which distribution a file belongs to: the one whose RECORD lists it, and of several the one whose bytes lie there."""
+"""Which distribution a file belongs to: the one whose RECORD lists it, and of several the one whose bytes are there."""
 
 import os
 

@@ -69,7 +69,7 @@ class PackageImports:
 def probe(reading: Reading) -> PackageImports:
     """Look, or remember what was found when every RECORD was as it is now."""
     looking = _Looking(reading=reading)
-    # What lies in site-packages without a RECORD may bring a module back.
+    # What is in site-packages without a RECORD may bring a module back.
     present = [removed.module for removed in REMOVED if looking.is_there(removed.module)]
     return remembered(
         reading,
@@ -116,7 +116,7 @@ class _Looking:
         for path in sorted(paths, key=lambda path: (path not in reached, path)):
             for one in parsed_imports(read_prefix(path, _MAXIMUM_SOURCE)):
                 module = one.module.partition(".")[0]
-                # What does not say that it needs setuptools may lie there unused.
+                # What does not say that it needs setuptools may be there unused.
                 if module in absent and module not in told and (needs or path in reached):
                     told.add(module)
                     yield GoneModule(
@@ -186,7 +186,7 @@ class _Looking:
                 yield name
 
     def _sources(self, at: int, most_files: int, most_bytes: int | None) -> list[str]:
-        """Return the absolute path of each Python source that is no test; none of a package with more than that."""
+        """Return the absolute path of each Python source that is not a test; none of a package with more than that."""
         site = self.items[at].site
         rows = [row for row in index(self.reading).rows.get(at, ()) if row[0].endswith(".py")]
         if len(rows) > most_files:

@@ -122,7 +122,7 @@ class _Indexer:
         if data.count(b"\n") >= self.left:
             self.made.malformed.append((at, f"{path}: not read, there are more than {_MAXIMUM_ROWS} rows in all"))
             return
-        # A name that is no UTF-8 keeps its bytes, so that the file itself is found.
+        # A name that is not UTF-8 keeps its bytes, so that the file itself is found.
         rows = self._rows(at, path, data.decode("utf-8", "surrogateescape"))
         self.left -= len(rows)
         rows, paths = self._inside(at, item, rows)
@@ -267,7 +267,7 @@ class _Links:
         return self.straight[ups]
 
     def lead_out(self, folder: str) -> bool:
-        """Tell whether `folder`, absolute and normalized, lies behind a link out of root and site folder."""
+        """Tell whether `folder`, absolute and normalized, is behind a link out of root and site folder."""
         if len(folder) > _MAXIMUM_PATH:
             return False  # no such folder can exist, and its parts are not worth their memory
         above: list[str] = []
@@ -290,6 +290,6 @@ class _Links:
 
     def _out(self, link: str) -> bool:
         # A site folder that is itself a link out is where its distributions live; what it holds is inside. A link to
-        # nowhere leads to nobody's files: what should lie behind it is missing.
+        # nowhere leads to nobody's files: what should be behind it is missing.
         real = os.path.realpath(link) + os.sep
         return os.path.exists(real) and not any(real.startswith(os.path.realpath(root) + os.sep) for root in (self.root, self.site))

@@ -106,7 +106,7 @@ class _Path:
                 self.unreadable.append(f"{folder} ({origin}): Permission denied; Python passes over it")
                 return False
         except (OSError, ValueError):
-            return False  # a line of a .pth file that is no path: Python finds nothing there either
+            return False  # a line of a .pth file that is not a path: Python finds nothing there either
         self.seen.add((status.st_dev, status.st_ino))
         self.entries.append(PathEntry(path=str(folder), origin=origin))
         return True

@@ -26,7 +26,7 @@ _STANDARD_OF_TORCH = frozenset(
     """.split()  # noqa: SIM905
 )
 """Python modules of the standard library that `import torch` imports (2.13.0 on CPython 3.11), but those that are
-frozen into the interpreter or written in C: a build may hold these in itself, where no file stands in front of them."""
+frozen into the interpreter or written in C: a build may hold these in itself, where no file shadows them."""
 
 
 @frozen
@@ -62,7 +62,7 @@ def probe(reading: Reading) -> Shadowing:
 def _by_entries(reading: Reading, entries: tuple[PathEntry, ...]) -> Iterator[Shadow]:
     own = [entry for entry in entries if entry.origin == "site-packages"]
     first_own = next((at for at, entry in enumerate(entries) if entry in own), 0)
-    # The user site stands in front of an environment that is no venv: a conda prefix, a container's Python.
+    # The user site shadows an environment that is not a venv: a conda prefix, a container's Python.
     leaks = [
         entry
         for at, entry in enumerate(entries)
@@ -97,7 +97,7 @@ def _by_entries(reading: Reading, entries: tuple[PathEntry, ...]) -> Iterator[Sh
 
 
 def _by_current_folder(reading: Reading, entries: tuple[PathEntry, ...]) -> Iterator[Shadow]:
-    """Yield the installed distributions' own modules that lie in the current folder.
+    """Yield the installed distributions' own modules that are in the current folder.
 
     Only names that a distribution bears itself: a project's `tests` or `utils` in front of somebody's is meant. Modules
     of the standard library are listed where torch needs them: `test` or `code` of a project do no harm.
@@ -124,7 +124,7 @@ def _shadow(name: str, front: PathEntry, behind: PathEntry) -> Shadow:
 
 
 def _names(entry: PathEntry) -> set[str]:
-    """Return the names in a folder that an import statement could mean; a name that is no module stays harmless."""
+    """Return the names in a folder that an import statement could mean; a name that is not a module stays harmless."""
     try:
         listed = os.listdir(entry.path)  # noqa: PTH208 - names only, and fast
     except OSError:

@@ -18,7 +18,7 @@ def text(data: History, style: Style) -> str:
         f"  {item.number:<5} {line(item)}   kept {item.kept_at}   {_room(data.trees[item.number])}"
         for item in data.kept
     ]
-    lines += _sum(data) if data.kept else ["", "no generation is kept"]
+    lines += _sum(data) if data.kept else ["", "no backup is kept"]
     lines += ["", _unfinished(data)] if data.pending else []
     return "\n".join(lines) + "\n"
 
@@ -37,7 +37,8 @@ def document(data: History) -> dict[str, Any]:
 def _unfinished(data: History) -> str:
     if not data.pending:
         return ""
-    return f"an earlier {data.pending} was interrupted; the next restore, repair, rollback or prune puts it right"
+    change = "the next restore, repair, rollback or prune"
+    return f"an earlier {data.pending} was interrupted; {change} finishes or undoes it"
 
 
 def _sum(data: History) -> list[str]:

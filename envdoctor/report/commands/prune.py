@@ -15,7 +15,7 @@ def text(data: Prune, style: Style) -> str:
         return _planned(data)
     if not data.plan.removed:
         return "nothing to remove\n"
-    return f"{counted(len(data.plan.removed), 'generation')} removed, {size(data.plan.space.frees)} freed\n"
+    return f"{counted(len(data.plan.removed), 'backup')} removed, {size(data.plan.space.frees)} freed\n"
 
 
 def document(data: Prune) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def _planned(data: Prune) -> str:
         lines.append("nothing to remove" + ("" if plan.spared else f": {why}"))
         return "\n".join(lines) + "\n"
     lines.append(
-        f"removing {counted(len(plan.removed), 'generation')} of {data.target} frees {size(plan.space.frees)}; "
+        f"removing {counted(len(plan.removed), 'backup')} of {data.target} frees {size(plan.space.frees)}; "
         f"{size(plan.space.shared)} more is shared with the venv, uv's cache or other venvs and stays"
     )
     return "\n".join(lines) + "\n"

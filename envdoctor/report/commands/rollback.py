@@ -13,10 +13,10 @@ def text(data: Rollback, style: Style) -> str:
     """Return the plan, or what was done and the way back."""
     del style
     if data.done is not None:
-        lines = [f"generation {data.done.number} is back at {data.done.target}"]
+        lines = [f"backup {data.done.number} is back at {data.done.target}"]
         lines += kept_lines(data.done.target, data.done.kept, data.users) if data.done.kept else []
         return "\n".join(lines) + "\n"
-    lines = [f"generation {data.back.number} comes back to {data.target}: {line(data.back)}"]
+    lines = [f"backup {data.back.number} comes back to {data.target}: {line(data.back)}"]
     if data.current:
         lines.append(f"what is there now is kept at {data.keep}: {line(data.current)}")
     lines += [f"it is in use by {user}" for user in data.users]

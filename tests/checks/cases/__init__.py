@@ -1,1 +1,1 @@
-"""Broken environments as reported, each rebuilt, diagnosed, mended by the command given, and examined again."""
+"""Broken environments as reported, each rebuilt, diagnosed, fixed by the command given, and examined again."""

@@ -46,7 +46,7 @@ def test_br04_no_search_path_leads_there(tmp_path: Path, host: Host) -> None:
     assert outline(verdict, tmp_path) == [f"error ED307 {TITLE}"]
     (finding,) = verdict.findings
     assert finding.evidence == (
-        f"libnvrtc.so.13 lies at {NVRTC} (nvidia-cuda-nvrtc 13.0.88), where none of its search paths leads",
+        f"libnvrtc.so.13 is at {NVRTC} (nvidia-cuda-nvrtc 13.0.88), where none of its search paths leads",
         "importing fvdb-core opens it, and lets the error through",
     )
     full = venv.site_packages / NVRTC

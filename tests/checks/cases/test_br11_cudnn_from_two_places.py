@@ -26,7 +26,7 @@ def test_br11_one_part_comes_from_elsewhere(tmp_path: Path) -> None:
     torch = make_linked_torch(wheels, "2.13.0", "13.0", needs={"libcudnn.so.9": (), "libnvrtc.so.13": ()})
     venv = make_venv(tmp_path / "venv", torch, cudnn)
     host = host_without_cache(tmp_path / "home")
-    # The wheel lacks the engine, and cuDNN does without it: that alone is no fault.
+    # The wheel lacks the engine, and cuDNN does without it: that alone is not a fault.
     assert verdict_of(venv.prefix, host).findings == ()
 
     system = tmp_path / "system"

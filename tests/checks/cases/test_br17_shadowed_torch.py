@@ -1,4 +1,4 @@
-"""operator torchvision::nms does not exist: an older torch stands in front (pytorch/vision issue 9174)."""
+"""operator torchvision::nms does not exist: an older torch comes first (pytorch/vision issue 9174)."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_br17_another_torch_stands_in_front(tmp_path: Path) -> None:
     site = str(venv.site_packages).replace(str(tmp_path), "[TMP]")
     assert outline(verdict, tmp_path) == [
         f"error ED410 torch 2.6.0 would be imported from [TMP]/shadow (PYTHONPATH) instead of {site} 2.8.0",
-        "  error ED405 torch has 2 metadata folders; the one in [TMP]/shadow stands in front",
+        "  error ED405 torch has 2 metadata folders; the one in [TMP]/shadow comes first",
         "  error ED408 torchvision 0.23.0+cu128 was built for torch 2.8; torch 2.6.0 is imported",
         "  warning ED406 torchvision 0.23.0 requires torch==2.8.0, and 2.6.0 from [TMP]/shadow comes first",
     ]

@@ -23,7 +23,7 @@ def test_br31_the_base_python_was_removed(tmp_path: Path) -> None:
     config = venv.prefix / "pyvenv.cfg"
     lines = [f"home = {home}" if line.startswith("home") else line for line in config.read_text().splitlines()]
     config.write_text("\n".join(lines) + "\n")
-    # The folder is there and looks like a venv; that is no health check.
+    # The folder is there and looks like a venv; that is not a health check.
     verdict = verdict_of(venv.prefix)
     assert first(verdict, tmp_path) == ("ED101", "the interpreter of this venv cannot start")
     assert commands_of(verdict.findings[0], tmp_path) == [f"uv venv --allow-existing --python {minor} [TMP]/venv"]

@@ -19,7 +19,7 @@ def venv(tmp_path_factory: pytest.TempPathFactory) -> Venv:
 
 
 def _host(root: Path, **environ: str) -> Host:
-    """Return a host whose home lies on NFS and whose /tmp is in memory."""
+    """Return a host whose home is on NFS and whose /tmp is in memory."""
     host = bare_host(root / "home", **environ)
     proc = root / "proc"
     (proc / "self").mkdir(parents=True)
@@ -40,7 +40,7 @@ def test_br33_two_nodes_write_one_cache(tmp_path: Path, venv: Venv) -> None:
         "2 nodes would share the triton, torch_extensions, flashinfer cache on nfs4: ranks replace each other's files",
     )
     assert verdict.findings[0].evidence[0].replace(str(tmp_path), "[TMP]") == (
-        "triton: [TMP]/home/.triton/cache lies on nfs4 (default)"
+        "triton: [TMP]/home/.triton/cache is on nfs4 (default)"
     )
     # Nothing is deleted: the same files would collide again at the next compile.
     assert commands_of(verdict.findings[0], tmp_path) == [

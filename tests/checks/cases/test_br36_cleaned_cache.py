@@ -34,7 +34,7 @@ def test_br36_a_wiped_cache_is_slow_and_not_wrong(tmp_path: Path) -> None:
         "the compile cache is cold: it holds no compiled graph or kernel, and the profile expects 3 kB and 2 files"
         "; expect about 6 minutes of compilation"
     )
-    # A warning with its cost; nothing is deleted to mend it.
+    # A warning with its cost; nothing is deleted to fix it.
     assert (cold.severity, verdict.exit_code()) == ("warning", 0)
     assert commands_of(cold, tmp_path) == ["envdoctor cache warm --profile good --venv [TMP]/venv"]
 

@@ -1,4 +1,4 @@
-"""The incident's first step: a wheel that is to be uninstalled requires what is not there. It is no second cause."""
+"""The incident's first step: a wheel that is to be uninstalled requires what is not there. It is not a second cause."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A program that the stack starts by name lies in the venv, and PATH does not lead there: ninja (N06)."""
+"""A program that the stack starts by name is in the venv, and PATH does not lead there: ninja (N06)."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""CUDA_HOME that is no folder, and its like (N11); an HF_HOME that nobody can write; a preload without contents."""
+"""CUDA_HOME that is not a directory, and its like (N11); a read-only HF_HOME; a preload without contents."""
 
 import subprocess
 from pathlib import Path
@@ -68,12 +68,12 @@ def test_n11_cuda_home_is_one_folder_and_not_a_list(venv: Venv, tmp_path: Path) 
         ("CC", "no-such-gcc -O2", "no-such-gcc does not exist"),
         ("CXX", "/etc/passwd", "/etc/passwd is not executable"),
         ("TRITON_PTXAS_PATH", "/usr", "/usr is not a file"),
-        ("TRITON_LIBCUDA_PATH", "/etc/passwd", "/etc/passwd is not a folder"),
+        ("TRITON_LIBCUDA_PATH", "/etc/passwd", "/etc/passwd is not a directory"),
         ("SSL_CERT_FILE", "/gone.pem", "/gone.pem does not exist"),
         ("REQUESTS_CA_BUNDLE", "/gone", "/gone does not exist"),
         ("TMPDIR", "/gone", "/gone does not exist"),
-        ("HF_HOME", "/etc/passwd/hf", "/etc/passwd/hf is not a folder"),
-        ("TORCH_HOME", "/etc/passwd/hub", "/etc/passwd/hub is not a folder"),
+        ("HF_HOME", "/etc/passwd/hf", "/etc/passwd/hf is not a directory"),
+        ("TORCH_HOME", "/etc/passwd/hub", "/etc/passwd/hub is not a directory"),
     ],
 )
 def test_finds_ed607_each_kind_of_path(venv: Venv, tmp_path: Path, name: str, value: str, told: str) -> None:

@@ -15,7 +15,7 @@ from tests.factories.make_venv import make_venv
 from tests.factories.patient import commands_of, environment_after, outline, verdict_of
 
 TITLE = "libcuda.so.1 is the CUDA toolkit's stub, which answers every call with error 34"
-OLDER = "libcuda.so.1 570.86.10 in FOLDER stands in front of driver 580.95.05, which is newer"
+OLDER = "libcuda.so.1 570.86.10 in FOLDER shadows driver 580.95.05, which is newer"
 
 
 def _libcuda(path: Path, code: int) -> Path:

@@ -1,4 +1,4 @@
-"""The user site stands in front of an environment that is no venv: one cause, and nothing to install."""
+"""The user site shadows an environment that is not a venv: one cause, and nothing to install."""
 
 import json
 import shutil
@@ -54,7 +54,7 @@ def test_n17b_one_cause_that_explains_the_rest(tmp_path: Path) -> None:
         f"warning ED410 tokenizers 0.19.1 would be imported from [TMP]/home/.local/lib/{FOLDER}/site-packages "
         f"(user site) instead of [TMP]/c/lib/{FOLDER}/site-packages 0.22.2",
         "  warning ED405 tokenizers has 2 metadata folders; the one in "
-        f"[TMP]/home/.local/lib/{FOLDER}/site-packages stands in front",
+        f"[TMP]/home/.local/lib/{FOLDER}/site-packages comes first",
         "  warning ED406 tokenizers-user 5.6.0 requires tokenizers<=0.23.0,>=0.22.0, and 0.19.1 from "
         f"[TMP]/home/.local/lib/{FOLDER}/site-packages comes first",
     ]

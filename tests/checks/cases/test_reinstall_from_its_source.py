@@ -40,7 +40,7 @@ def test_a_damaged_local_project_is_not_taken_from_an_index(tmp_path: Path) -> N
     run_uv("pip", "install", "-q", "--no-deps", "--python", venv.python, project, cache=tmp_path / ".uv-cache")
     assert raised(venv.python, "import libero; libero.own") == ""
     (venv.site_packages / "libero/__init__.py").unlink()
-    # Somebody else's distribution of that name and version lies on the index.
+    # Somebody else's distribution of that name and version is on the index.
     make_wheel(wheels, "libero", "0.1.0", files={"libero/__init__.py": "stolen = True\n"})
     verdict = verdict_of(venv.prefix)
     assert outline(verdict, tmp_path) == ["error ED202 libero 0.1.0: 1 of 9 files missing"]

@@ -52,7 +52,7 @@ def test_s12_what_is_compiled_cannot_be_mapped_on_a_noexec_mount(venv: Venv, dis
     host = _on(disk, tmp_path)
     verdict = verdict_of(venv.prefix, host)
     assert outline(verdict, tmp_path) == [
-        "warning ED502 the inductor, triton cache lies on a mount with noexec: the first kernel fails to map its code"
+        "warning ED502 the inductor, triton cache is on a mount with noexec: the first kernel fails to map its code"
     ]
     finding = verdict.findings[0]
     assert [line.replace(str(tmp_path), "[TMP]") for line in finding.evidence] == [
@@ -82,7 +82,7 @@ def test_s12_the_default_places_count_too(venv: Venv, disk: Path, tmp_path: Path
     _remount(disk, "noexec")
     host = replace(bare_host(tmp_path / "home"), tmp=disk)
     assert outline(verdict_of(venv.prefix, host), tmp_path) == [
-        "warning ED502 the inductor cache lies on a mount with noexec: the first kernel fails to map its code"
+        "warning ED502 the inductor cache is on a mount with noexec: the first kernel fails to map its code"
     ]
 
 
@@ -103,7 +103,7 @@ def test_s12_nothing_can_be_written_there(venv: Venv, disk: Path, tmp_path: Path
         "without inodes": "a filesystem without free inodes",
     }
     assert outline(verdict_of(venv.prefix, host), tmp_path) == [
-        f"warning ED502 the inductor, triton cache lies on {effect[state]}: nothing that is compiled can be written"
+        f"warning ED502 the inductor, triton cache is on {effect[state]}: nothing that is compiled can be written"
     ]
     writable(disk)
     roomy(disk)

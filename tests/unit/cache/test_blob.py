@@ -62,8 +62,8 @@ def test_a_damaged_entry_is_not_exported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "it is no cache of torch, or is damaged: its checksum is wrong"),
-        (b"x" * 100, "it is no cache of torch, or is damaged: its checksum is wrong"),
+        (b"", "it is not a cache of torch, or is damaged: its checksum is wrong"),
+        (b"x" * 100, "it is not a cache of torch, or is damaged: its checksum is wrong"),
         (sealed((2).to_bytes(8, "big")), "it has the encoding version 2, this reads 1"),
         (sealed((1).to_bytes(8, "big") + (99).to_bytes(8, "big") + b"x"), "it ends too early"),
         (sealed((1).to_bytes(8, "big") + (1 << 60).to_bytes(8, "big")), "it ends too early"),
@@ -98,7 +98,7 @@ def test_any_bit_flip_is_found(tmp_path: Path) -> None:
 def test_a_key_that_leads_elsewhere_is_refused(tmp_path: Path, kind: str, key: str) -> None:
     with pytest.raises(CacheError) as caught:
         blob.merge([Artifact(kind=kind, key=key, content=b"x")], tmp_path / "cache")
-    assert caught.value.message == f"{key!r} is no key of torch's {kind} cache"
+    assert caught.value.message == f"{key!r} is not a key of torch's {kind} cache"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -77,7 +77,7 @@ def test_another_interpreters_extensions_are_not_found(package: Path) -> None:
     other = Suffixes.of("python3.9", "x86_64")
     tag = f"_C.cpython-{sys.version_info[0]}{sys.version_info[1]}-x86_64-linux-gnu"
     names = [name for name, _ in _iter_modules(package, other)]
-    # A bare ".so" is every interpreter's suffix, and a name with dots in it is no module.
+    # A bare ".so" is every interpreter's suffix, and a name with dots in it is not a module.
     assert tag not in names
     assert "_C" not in names
 

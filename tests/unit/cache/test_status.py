@@ -45,9 +45,9 @@ def changed(name: str, value: str, *, known: bool = True) -> tuple[Part, ...]:
 
 def test_cold(tmp_path: Path) -> None:
     found = look(tmp_path / "absent")
-    assert (found.state, found.reasons) == ("cold", ("no file lies in any cache folder: everything will be compiled",))
+    assert (found.state, found.reasons) == ("cold", ("no file is in any cache folder: everything will be compiled",))
     cpp_kernel(tmp_path)
-    assert look(tmp_path).reasons == ("no compiled graph lies in any cache folder: everything will be compiled",)
+    assert look(tmp_path).reasons == ("no compiled graph is in any cache folder: everything will be compiled",)
 
 
 def test_unknown_without_a_manifest(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_number_of_threads_seen_from_outside_is_no_proof(tmp_path: Path) -> No
 
 def test_an_unread_part_is_could_not_tell(tmp_path: Path) -> None:
     found = look(tmp_path, [manifest_of(filled(tmp_path))], changed("gpu.name", "NVML was not asked", known=False))
-    assert (found.state, found.reasons) == ("unknown", ("gpu.name could not be told: NVML was not asked",))
+    assert (found.state, found.reasons) == ("unknown", ("gpu.name could not be determined: NVML was not asked",))
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_of_several_manifests_the_one_that_fits_is_compared(tmp_path: Path) -> N
     ("changes", "warning"),
     [
         ({"writable": False}, "not writable: nothing compiled will be kept"),
-        ({"owner_uid": 7}, "belongs to user 7: torch runs the code that lies in it"),
+        ({"owner_uid": 7}, "belongs to user 7: torch runs the code that is in it"),
         ({"filesystem": "tmpfs"}, "on tmpfs: lost at the next reboot"),
         ({"filesystem": "nfs4"}, "on nfs4: do not share it between nodes while they compile"),
         (
@@ -205,7 +205,7 @@ def test_what_the_profile_expects(tmp_path: Path) -> None:
     assert found.warnings == (
         "1 files, the profile expects at least 5",
         "2 MB, the profile expects 300 to 400 MB",
-        f"lies at {tmp_path}, the profile wants it at /data/cache",
+        f"is at {tmp_path}, the profile wants it at /data/cache",
         f"this environment's key is {found.key_digest}, the profile's cache has 0123456789abcdef",
     )
     met = CompileWanted(cache_minimum_entries=1, cache_bytes=(1, 3_000_000), cache_location=str(tmp_path))

@@ -46,7 +46,7 @@ def test_a_label_goes_with_its_cache(tmp_path: Path) -> None:
 def test_names_that_are_no_file_names(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError) as caught:
         Store(folder=tmp_path).archive(name)
-    assert caught.value.message == f"`{name}` is no name for a snapshot"
+    assert caught.value.message == f"`{name}` is not a name for a snapshot"
 
 
 def test_the_history_of_a_profile_is_a_fact(tmp_path: Path) -> None:

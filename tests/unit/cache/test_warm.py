@@ -126,7 +126,7 @@ def test_what_torch_says_replaces_what_was_read(tmp_path: Path) -> None:
     parts = {part.name: part.value for part in runtime_key.merged(KEY, told)}
     assert (parts["torch.sources"], parts["gpu.name"]) == ("cd" * 32, "NVIDIA H100")
     assert parts["config.inductor.max_autotune"] == "False"
-    # An address differs from one process to the next and is no part of anything.
+    # An address differs from one process to the next and is not part of anything.
     assert parts["config.inductor.pass"] == "<function f>"
 
 
@@ -136,7 +136,7 @@ def test_a_torch_that_cannot_be_asked(tmp_path: Path) -> None:
             Path(sys.executable), "raise ImportError('libcudnn.so.9: cannot open')", (), {}, tmp_path
         )
     assert caught.value.message == (
-        f"{sys.executable}: the patient's torch could not be asked (exit 1): ImportError: libcudnn.so.9: cannot open"
+        f"{sys.executable}: the venv's torch could not be queried (exit 1): ImportError: libcudnn.so.9: cannot open"
     )
     with pytest.raises(CacheError) as caught:
         runtime_key.ask(tmp_path / "absent", {}, tmp_path)
@@ -172,4 +172,4 @@ def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
     here = (Part(name="venv.prefix", value="/here"),)
     with pytest.raises(CacheError) as caught:
         relocate.relocate(manifest_of(root), root.path, here, fake_torch(tmp_path, {"cxyz0": "../evil"}), {}, tmp_path)
-    assert caught.value.message == "the patient's torch names a kernel '../evil'"
+    assert caught.value.message == "the venv's torch names a kernel '../evil'"

@@ -66,10 +66,10 @@ def test_the_shipped_profiles_are_found_from_anywhere(tmp_path: Path) -> None:
     [
         (GOOD.replace("schema = 1", "schema = 2"), "schema: expected 1, got 2"),
         (GOOD.replace('name = "mine"', 'name = "other"'), "name: `other` is not the file's name"),
-        (GOOD + "[gpu]\ncount = -1\n", "gpu.count: -1 is no number of GPUs"),
-        (GOOD + '[driver]\nminimum = "new"\n', "driver.minimum: `new` is no driver version"),
+        (GOOD + "[gpu]\ncount = -1\n", "gpu.count: -1 is not a number of GPUs"),
+        (GOOD + '[driver]\nminimum = "new"\n', "driver.minimum: `new` is not a driver version"),
         (GOOD + '[[waivers]]\ncode = "ED403"\nreason = " "\n', "waivers[0].reason: empty"),
-        (GOOD.replace("mine.txt", "../mine.txt"), "lock.file: `../mine.txt` is no plain file name"),
+        (GOOD.replace("mine.txt", "../mine.txt"), "lock.file: `../mine.txt` is not a plain file name"),
         (GOOD.replace('versions = ["3.12"]', "versions = [3.12]"), "python.versions[0]: expected str, got 3.12"),
         (GOOD + "colour = 1\n", "lock.colour: unknown key; known here: digest, file, resolved, torch_backend"),
         (GOOD.replace('[torch]\nversion = "2.13.0+cpu"\n', ""), "torch: missing"),

@@ -67,6 +67,6 @@ def test_a_file_cut_short_is_refused_or_says_that_it_holds_none(tmp_path: Path) 
             told.append(architectures(str(cut)))
         except ElfError as error:
             refused.append(error.message)
-    # The section table lies at the end: without it there is no section.
+    # The section table is at the end: without it there is no section.
     assert set(told) == {()}
     assert {message.partition(": ")[0] for message in refused} == {str(cut)}

@@ -223,7 +223,7 @@ def test_a_distribution_without_a_record_is_told(venv: Venv) -> None:
     (venv.dist_info("nvidia-nccl-cu12") / "RECORD").unlink()
     impact = _foretell(venv, "nvidia-nccl-cu12")
     assert impact.notes == (
-        "nvidia-nccl-cu12 has no RECORD: which files are its own cannot be told, and no tool can remove it",
+        "nvidia-nccl-cu12 has no RECORD: its own files cannot be determined, and no tool can remove it",
     )
 
 

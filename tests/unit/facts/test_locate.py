@@ -1,4 +1,4 @@
-"""Which environment is meant: real venvs, a real pyenv layout, and what people name instead of a venv."""
+"""Which environment to look at: real venvs, a real pyenv layout, and what people name instead of a venv."""
 
 from dataclasses import replace
 from pathlib import Path

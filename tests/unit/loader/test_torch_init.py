@@ -22,7 +22,7 @@ def _load_global_deps():
     try:
         ctypes.CDLL(global_deps_lib_path, mode=ctypes.RTLD_GLOBAL)
         try:
-            # "libother.so.*[0-9]" in a comment is no library
+            # "libother.so.*[0-9]" in a comment is not a library
             if "nvidia/cuda_runtime/lib/libcudart.so" not in _maps:
                 return
             _preload_cuda_deps("cuda_nvrtc", "libnvrtc.so.*[0-9]")

@@ -343,7 +343,7 @@ def test_a_damaged_memo_is_made_anew_and_said(venv: Venv, damage: Callable[[byte
     memo.write_bytes(damage(memo.read_bytes()))
     second = _deep(venv)
     assert [note.partition(": ")[0] for note in second.notes] == [
-        "the digests of earlier runs were damaged and are made anew"
+        "the digests of earlier runs were damaged and are made again"
     ]
     assert replace(second, notes=()) == first == _deep(venv)
 

@@ -24,7 +24,7 @@ def _sys_path(python: Path, **environ: str) -> list[str]:
         check=True,
         cwd="/",
     )
-    # The first entry is the script's folder, which is not known from outside; a zip that does not exist is no folder.
+    # The first entry is the script's folder, which is not known from outside; a missing zip is not a directory.
     return [entry for entry in json.loads(done.stdout)[1:] if Path(entry).is_dir()]
 
 

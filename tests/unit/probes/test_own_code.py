@@ -34,7 +34,7 @@ SOURCES = {
     "import os\nif os.environ.get('WITH_C'):\n    from . import _C\n": "",
     "from . import _Cython\n": "",
     "import other._C\n": "",
-    "this is no Python\n": "",
+    "this is not a Python\n": "",
     "": "",
 }
 

@@ -47,7 +47,7 @@ def test_the_whole_document() -> None:
         "explains": [],
         "caused_by": 0,
         "same_remedy_as": None,
-        "remediation": {"text": "mend the cause", "commands": [], "safe": False, "by_hand": []},
+        "remediation": {"text": "fix the cause", "commands": [], "safe": False, "by_hand": []},
     }
     del value["findings"]
     assert value == {

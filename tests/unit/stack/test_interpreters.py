@@ -1,4 +1,4 @@
-"""Choosing a base interpreter: what runs is taken, what fails is passed over, the patient is never run."""
+"""Choosing a base interpreter: what runs is taken, what fails is passed over, the target venv is never run."""
 
 import os
 import sys

@@ -84,8 +84,8 @@ def test_a_contaminated_venv_and_four_kinds_of_sources() -> None:
         "\n"
         "warning: a constraint contradicts\n"
         "\n"
-        "warning: trainer 0.1 (editable from file:///srv/trainer) is not in the lock and will be in the old venv only; "
-        "put it back with `uv pip install --python /srv/venv/bin/python --no-deps -e /srv/trainer`\n"
+        "warning: trainer 0.1 (editable from file:///srv/trainer) is not in the lock and will not be in the new venv; "
+        "to add it afterwards: `uv pip install --python /srv/venv/bin/python --no-deps -e /srv/trainer`\n"
         "\n"
         "warning: the old venv also sees the system's site-packages; the new one sees its own packages only\n"
         "\n"
@@ -100,10 +100,7 @@ def test_a_new_venv_with_one_package_that_is_not_to_be_had() -> None:
     gone = Unavailable(name="yarl", version="1.23.0", reason="no configured source has it", hint="fetch it")
     plan = _plan(Present(exists=False, installed={}), SOURCES, (gone,))
     text = plan_text(plan)
-    assert (
-        "  packages     4: 1 in uv's cache, 1 from /wheels, 1 from https://****@mirror/simple, 1 not to be had; "
-        in text
-    )
+    assert "  packages     4: 1 in uv's cache, 1 from /wheels, 1 from https://****@mirror/simple, 1 not found; " in text
     assert "\nerror: yarl 1.23.0 was not found: no configured source has it\n  hint: fetch it\n" in text
     assert "  venv         does not exist yet\n" in text
 

@@ -83,7 +83,7 @@ def test_a_marker_holds_where_packaging_says_so(marker: str, extras: tuple[str, 
 
 
 def test_a_marker_that_is_none_does_not_hold() -> None:
-    assert not holds("this is no marker", LINUX)
+    assert not holds("this is not a marker", LINUX)
     assert holds("", LINUX)
 
 

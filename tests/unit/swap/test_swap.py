@@ -204,7 +204,7 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / ".envdoctor").write_text("a file in the way")
     with pytest.raises(RestoreError) as caught, locked(Store.of(tmp_path / "venv"), print):
         pass
-    assert caught.value.message == f"{tmp_path}/.envdoctor is no real folder, so nothing in it is touched"
+    assert caught.value.message == f"{tmp_path}/.envdoctor is not a real folder, so nothing in it is touched"
 
 
 def test_a_tree_with_read_only_folders_is_removed_and_its_files_modes_stay(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def _zip(**members: str) -> io.BytesIO:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (io.BytesIO(b"no zip"), "it is no zip (File is not a zip file)"),
+        (io.BytesIO(b"no zip"), "it is not a zip (File is not a zip file)"),
         (_zip(), "it holds 0 dist-info folders instead of one"),
         (
             _zip(**{"a-1.dist-info/RECORD": "", "b-1.dist-info/RECORD": ""}),

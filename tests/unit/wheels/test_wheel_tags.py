@@ -1,4 +1,4 @@
-"""Which wheels fit another interpreter, held against what packaging says of the running one."""
+"""Which wheels fit another interpreter, compared with what packaging says of the running one."""
 
 import platform
 import sys
