@@ -12,7 +12,7 @@ from envdoctor.exitcodes import ExitCode
 from envdoctor.facts.context import Options
 from envdoctor.facts.locate import Located
 from envdoctor.facts.target import Target
-from envdoctor.model.finding import Severity
+from envdoctor.model.finding import Finding, Remediation, Severity
 from envdoctor.model.fingerprint import Fingerprint, Unread
 from envdoctor.model.frozen import frozen
 from envdoctor.model.header import Header
@@ -59,6 +59,8 @@ def check(workspace: Workspace, wishes: Wishes, dialog: Dialog) -> Result:
     else:
         facts = facts_of(workspace, Options(deep=wishes.deep), dialog)
     verdict = workspace.verdict(facts, wishes.waivers, wishes.required)
+    if wishes.root:
+        verdict = _not_for_this_machine(verdict, wishes.root)
     return Result(
         command="check",
         data=Checked(header=workspace.header(facts), verdict=verdict, fail_on=wishes.fail_on),
@@ -94,6 +96,24 @@ def _inside(workspace: Workspace, wishes: Wishes) -> tuple[Workspace, Fingerprin
         facts = replace(facts, sections=kept, unread=(*facts.unread, gap))
     target = Target(prefix=Path(facts.target), interpreter=Path(facts.target, "bin/python"))
     return workspace.seen_as(Located(target=target, why=f"inside the root folder {folder}")), facts
+
+
+def _not_for_this_machine(verdict: Verdict, root: str) -> Verdict:
+    """Return the verdict with its commands in its text: pasted here, their paths would mean this machine's files."""
+
+    def told(finding: Finding) -> Finding:
+        remedy = finding.remediation
+        if not remedy.commands:
+            return finding
+        commands = ", then ".join(f"`{command}`" for command in remedy.commands)
+        text = f"{remedy.text}. To be run inside {root}, not on this machine: {commands}"
+        return replace(finding, remediation=Remediation(text=text))
+
+    return replace(
+        verdict,
+        findings=tuple(map(told, verdict.findings)),
+        waived=tuple(replace(item, finding=told(item.finding)) for item in verdict.waived),
+    )
 
 
 def _refuse_both(workspace: Workspace, wishes: Wishes) -> None:

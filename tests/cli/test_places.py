@@ -1,5 +1,6 @@
 """Environments of every kind that people have, as `envdoctor check` meets them; whole reports compared."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -150,6 +151,21 @@ def test_a_venv_inside_a_root_folder_is_seen_as_that_root_sees_it(image: Path, t
     system = run_envdoctor("check", "--root", "image", "/usr", folder=tmp_path)
     assert system.out.splitlines()[3] == "[✓] Distributions       1 distribution, no lock to compare with"
     assert {str(path): path.lstat().st_mtime_ns for path in image.rglob("*")} == before
+
+
+def test_no_command_for_a_root_folder_can_be_pasted_on_this_machine(image: Path, tmp_path: Path) -> None:
+    info = next((image / "opt/venv/lib").glob("*/site-packages")) / "lost-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lost\nVersion: 1\n")
+    (info / "RECORD").write_text("lost.py,,6\nlost-1.dist-info/METADATA,,\nlost-1.dist-info/RECORD,,\n")
+    outcome = run_envdoctor("check", "--root", "image", "/opt/venv", "--json", folder=tmp_path)
+    found = json.loads(outcome.out)["findings"]
+    assert [item["code"] for item in found] == ["ED202"]
+    assert [item["remediation"]["commands"] for item in found] == [[]]
+    assert [item["remediation"]["by_hand"] for item in found] == [[]]
+    text = found[0]["remediation"]["text"]
+    assert ". To be run inside image, not on this machine: `" in text, text
+    assert "--python /opt/venv/bin/python" in text, text
 
 
 def test_a_root_folder_is_told_from_this_machine(image: Path, tmp_path: Path) -> None:
