@@ -1,13 +1,16 @@
 """Where what was read is remembered between runs: one small file an environment, below $XDG_CACHE_HOME/envdoctor."""
 
 import contextlib
+import errno
 import os
+import stat
 import tempfile
 from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 
 from envdoctor.facts.host import Host
+from envdoctor.facts.regular_file import read_with_status
 
 _KEPT = 64
 """Memo files of one kind; the ones used longest ago go first."""
@@ -24,6 +27,18 @@ def memo_path(kind: str, prefix: Path, host: Host) -> Path:
     # The specification has relative values ignored (XDG Base Directory, "Environment variables").
     folder = (cache if cache.is_absolute() else host.home / ".cache") / "envdoctor" / kind
     return folder / f"{sha256(os.fsencode(prefix)).hexdigest()[:32]}.memo"
+
+
+def read_own(path: Path, maximum: int) -> bytes:
+    """Return a memo that only this user, or root, can have written.
+
+    Raises FileNotFoundError for none, PermissionError for one that another user could have written, and OSError as
+    `read_regular` does.
+    """
+    status, data = read_with_status(path, maximum)
+    if status.st_uid not in (0, os.geteuid()) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PermissionError(errno.EPERM, "another user may have written it", str(path))
+    return data
 
 
 def write_memo(path: Path, data: bytes) -> None:

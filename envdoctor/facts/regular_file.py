@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -12,12 +13,30 @@ def read_regular(path: Path | str, maximum: int) -> bytes:
     Raises FileNotFoundError when absent, and OSError for a folder, FIFO, socket or device and for a file larger than
     `maximum` bytes.
     """
+    return read_with_status(path, maximum)[1]
+
+
+def read_with_status(path: Path | str, maximum: int) -> tuple[os.stat_result, bytes]:
+    """Return a regular file's status, taken before its contents, and these. Raises as `read_regular` does."""
+    status, data = read_unless(path, maximum, lambda _: False)
+    assert data is not None  # noqa: S101 - nothing is known
+    return status, data
+
+
+def read_unless(
+    path: Path | str, maximum: int, known: Callable[[os.stat_result], bool]
+) -> tuple[os.stat_result, bytes | None]:
+    """Return a regular file's status and its contents: None, unread, where it is known by the status.
+
+    The status is of the opened file: a network file system asks its server when a file is opened. Raises as
+    `read_regular` does.
+    """
     descriptor = _open(path)
     try:
-        size = os.fstat(descriptor).st_size
-        if size > maximum:
-            raise OSError(errno.EFBIG, f"{size} bytes, more than the {maximum} it can hold", str(path))
-        return _read(descriptor, size, maximum)
+        status = os.fstat(descriptor)
+        if status.st_size > maximum:
+            raise OSError(errno.EFBIG, f"{status.st_size} bytes, more than the {maximum} it can hold", str(path))
+        return status, None if known(status) else _read(descriptor, status.st_size, maximum)
     finally:
         os.close(descriptor)
 

@@ -9,7 +9,8 @@ from envdoctor.facts.context import Reading
 from envdoctor.probes.venv import digest_memo, uv_cache
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.file_digests import FileDigests, Hashing, Wanted, usable
-from envdoctor.probes.venv.records import Fields, RecordIndex, index
+from envdoctor.probes.venv.record_memo import Fields
+from envdoctor.probes.venv.records import RecordIndex, index
 
 
 class Mismatch(NamedTuple):

@@ -19,7 +19,8 @@ from envdoctor.facts.context import Reading
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.interpreter import Interpreter
-from envdoctor.probes.venv.records import Fields, index
+from envdoctor.probes.venv.record_memo import Fields
+from envdoctor.probes.venv.records import index
 
 _TAGGED = re.compile(r"^(?P<stem>.+?)\.(?P<tag>(?:cpython|pypy|graalpy)-?\w*-[\w-]+|cp\d+-[\w-]+)\.(?:so|pyd)$")
 _CPYTHON = re.compile(r"cpython-3(?P<minor>\d+)(?P<threads>t?)d?-(?P<machine>\w+?)-")

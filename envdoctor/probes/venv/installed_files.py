@@ -16,7 +16,8 @@ from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.file_digests import FileDigests, Hashing
 from envdoctor.probes.venv.importers import importer_of, lone_module
 from envdoctor.probes.venv.namespaces import is_namespace
-from envdoctor.probes.venv.records import Fields, RecordIndex, index, recorded_size
+from envdoctor.probes.venv.record_memo import Fields
+from envdoctor.probes.venv.records import RecordIndex, index, recorded_size
 from envdoctor.probes.venv.script_options import only_options_added
 from envdoctor.probes.venv.uv_cache import UvCache
 from envdoctor.probes.venv.content_owner import ToldBy, WhoseBytes

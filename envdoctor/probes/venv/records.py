@@ -6,6 +6,7 @@ import io
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -13,7 +14,8 @@ from typing import NamedTuple
 from envdoctor.model.frozen import frozen
 from envdoctor.facts.context import Reading
 from envdoctor.probes.venv.distributions import Distribution, Distributions
-from envdoctor.facts.regular_file import read_regular
+from envdoctor.facts.regular_file import read_unless
+from envdoctor.probes.venv.record_memo import Fields, Parsed, RecordMemo, load
 
 _MAXIMUM_RECORD = 32 * 1024 * 1024
 # A stack of 90 distributions has 26,000 rows. A RECORD may claim any number; memory is not for it to decide.
@@ -23,8 +25,6 @@ _DIGITS = 20
 _OF_PREFIX = re.compile(r"(/.*/)lib(?:64)?/python3(?:\.\d+t?)?/(?:site|dist)-packages/\Z")
 _NOTES = (b"INSTALLER,", b"RECORD,", b"REQUESTED,", b"direct_url.json,", b"uv_cache.json,")
 
-Fields = list[str]
-"""Path, hash and size of a row, each as written. A plain list: there are tens of thousands."""
 
 
 class Row(NamedTuple):
@@ -91,10 +91,12 @@ def _of_wheel(data: bytes, folder: str) -> bytes:
 
 def _index(reading: Reading) -> RecordIndex:
     items = reading.fact(Distributions).items
-    indexer = _Indexer(items=items, prefix=str(reading.target.prefix) + os.sep)
+    memo = load(reading)
+    indexer = _Indexer(items=items, prefix=str(reading.target.prefix) + os.sep, memo=memo)
     for at, item in enumerate(items):
         if item.has_record:
             indexer.enter(at)
+    memo.save()
     return indexer.made
 
 
@@ -105,6 +107,7 @@ class _Indexer:
     items: Sequence[Distribution]
     prefix: str
     """With a final slash."""
+    memo: RecordMemo
     left: int = _MAXIMUM_ROWS
     links: dict[tuple[str, str], "_Links"] = field(default_factory=dict)
     made: RecordIndex = field(
@@ -114,42 +117,52 @@ class _Indexer:
     def enter(self, at: int) -> None:
         item = self.items[at]
         path = f"{item.site}/{item.folder}/RECORD"
+        read_ns = time.time_ns()
         try:
-            data = read_regular(path, _MAXIMUM_RECORD)
+            status, data = read_unless(path, _MAXIMUM_RECORD, lambda status: self.memo.knows(path, status))
         except OSError as error:
             self.made.malformed.append((at, f"{path}: {error.strerror or error}"))
             return
-        if data.count(b"\n") >= self.left:
+        if (self.memo.recall(path).lines if data is None else data.count(b"\n")) >= self.left:
             self.made.malformed.append((at, f"{path}: not read, there are more than {_MAXIMUM_ROWS} rows in all"))
             return
-        # A name that is not UTF-8 keeps its bytes, so that the file itself is found.
-        rows = self._rows(at, path, data.decode("utf-8", "surrogateescape"))
-        self.left -= len(rows)
-        rows, paths = self._inside(at, item, rows)
+        if data is None:
+            parsed = self.memo.recall(path)
+        else:
+            parsed = self._parsed(at, path, item.folder, data)
+            self.memo.learn(path, status, read_ns, parsed)
+        self.left -= len(parsed.rows)
+        rows, paths = self._inside(at, item, parsed)
         mine = dict.fromkeys(paths, at)
         if len(mine) != len(paths):
             # Some builders list a file twice; the first row counts.
             first = dict(zip(reversed(paths), reversed(rows), strict=True))
             paths = list(mine)
             rows = [first[path] for path in paths]
-        self.made.digests[at] = hashlib.sha256(_of_wheel(data, item.folder)).hexdigest()
+        self.made.digests[at] = parsed.digest
         self.made.rows[at] = rows
         if self.made.owners.keys().isdisjoint(mine):
             self.made.owners.update(mine)
         else:
             self._contest(at, rows, paths)
 
-    def _rows(self, at: int, path: str, text: str) -> list[Fields]:
-        rows = [line.rsplit(",", 2) for line in text.split("\n")]
-        if rows[-1] == [""]:
-            rows.pop()
-        if '"' not in text and "\r" not in text and not set(map(len, rows)) - {3}:
-            sizes = [size for _, _, size in rows]
-            written = "".join(sizes)
-            # isdecimal admits other scripts' digits, which int() reads too; a RECORD holds ASCII.
-            if not written or (written.isascii() and written.isdecimal() and len(max(sizes, key=len)) < _DIGITS):
-                return rows
-        return list(self._as_csv(at, path, text))
+    def _parsed(self, at: int, path: str, folder: str, data: bytes) -> Parsed:
+        # A name that is not UTF-8 keeps its bytes, so that the file itself is found.
+        text = data.decode("utf-8", "surrogateescape")
+        rows = _plain_rows(text)
+        plain = rows is not None
+        if rows is None:
+            rows = list(self._as_csv(at, path, text))
+        odd = _odd(rows)
+        left_out = set(odd)
+        return Parsed(
+            rows=rows,
+            lines=data.count(b"\n"),
+            digest=hashlib.sha256(_of_wheel(data, folder)).hexdigest(),
+            odd=odd,
+            folders=list({row[0].rpartition("/")[0]: 0 for at, row in enumerate(rows) if at not in left_out}),
+            plain=plain,
+        )
 
     def _as_csv(self, at: int, path: str, text: str) -> Iterator[Fields]:
         try:
@@ -170,22 +183,16 @@ class _Indexer:
             elif fields:
                 self.made.malformed.append((at, f"{path}:{number}: not a RECORD row"))
 
-    def _inside(self, at: int, item: Distribution, rows: list[Fields]) -> tuple[list[Fields], list[str]]:
+    def _inside(self, at: int, item: Distribution, parsed: Parsed) -> tuple[list[Fields], list[str]]:
         """Return the rows that stay inside and their absolute paths; the others are noted."""
-        base = item.site + os.sep
+        rows, base = parsed.rows, item.site + os.sep
         root = self.prefix if base.startswith(self.prefix) else _root_of(base)
         links = self.links.setdefault((root, item.site), _Links(root=root, site=item.site))
-        written = "\n".join(["", *[path for path, _, _ in rows], ""])
-        if any(sign in written for sign in ("\n/", "\n.", "\n\n", "/\n", "/.", "//", "\0")):
-            paths = [
-                links.settled(path)
-                if path[:1] in "./" or path.endswith("/") or "/." in path or "//" in path or "\0" in path
-                else base + path
-                for path, _, _ in rows
-            ]
-        else:
-            paths = [base + path for path, _, _ in rows]
-        folders = {path.rpartition("/")[0] for path in paths}
+        paths = [base + row[0] for row in rows]
+        folders = {base + folder if folder else item.site for folder in parsed.folders}
+        for number in parsed.odd:
+            paths[number] = links.settled(rows[number][0])
+            folders.add(paths[number].rpartition("/")[0])
         out = {folder for folder in folders if not folder or links.lead_out(folder)}
         if not out:
             return rows, paths
@@ -211,6 +218,33 @@ class _Indexer:
                     firsts[first] = {os.path.normpath(base + one[0]): one for one in self.made.rows[first]}
                 self.made.contested[path] = [(first, _as_row(firsts[first][path]))]
             self.made.contested[path].append((at, _as_row(row)))
+
+
+def _plain_rows(text: str) -> list[Fields] | None:
+    """Return the rows of a RECORD in which nothing is quoted, missing or no number; None for any other."""
+    rows: list[Fields] = [line.rsplit(",", 2) for line in text.split("\n")]
+    if rows[-1] == [""]:
+        rows.pop()
+    if '"' in text or "\r" in text or set(map(len, rows)) - {3}:
+        return None
+    sizes = [size for _, _, size in rows]
+    written = "".join(sizes)
+    # isdecimal admits other scripts' digits, which int() reads too; a RECORD holds ASCII.
+    if written and not (written.isascii() and written.isdecimal() and len(max(sizes, key=len)) < _DIGITS):
+        return None
+    return rows
+
+
+def _odd(rows: Sequence[Fields]) -> list[int]:
+    """Return the numbers of the rows whose path, put behind its site folder, is not yet absolute and normalized."""
+    written = "\n".join(["", *[row[0] for row in rows], ""])
+    if not any(sign in written for sign in ("\n/", "\n.", "\n\n", "/\n", "/.", "//", "\0")):
+        return []
+    return [
+        number
+        for number, (path, _, _) in enumerate(rows)
+        if not path or path[0] in "./" or path.endswith("/") or "/." in path or "//" in path or "\0" in path
+    ]
 
 
 def _is_row(fields: Fields) -> bool:

@@ -9,8 +9,7 @@ from hashlib import sha256
 from typing import TypeVar
 
 from envdoctor.facts.context import Reading
-from envdoctor.facts.memo_file import memo_path, write_memo
-from envdoctor.facts.regular_file import read_regular
+from envdoctor.facts.memo_file import memo_path, read_own, write_memo
 from envdoctor.model.codec import CodecError, decode, encode
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.venv.distributions import Distributions
@@ -39,7 +38,7 @@ def remembered(
     state = reading.material(State, _state).digest
     key = sha256("\n".join([state, *question]).encode()).hexdigest()
     try:
-        document = json.loads(read_regular(memo, _MAXIMUM_MEMO))
+        document = json.loads(read_own(memo, _MAXIMUM_MEMO))
         if document["key"] == key:
             return decode(kind, document["found"])  # type: ignore[no-any-return]
     except (OSError, ValueError, TypeError, KeyError, RecursionError, CodecError):

@@ -1,0 +1,151 @@
+"""The parsed rows of each RECORD remembered between runs: a stack of 90 distributions has 26,000 rows.
+
+A RECORD is known by its path and by its device, inode, size, and times of last change of contents and of inode, taken
+from the file opened for reading. Only rows that need no judgement are remembered (no quotation mark, nothing malformed);
+whether a row leads out of the environment is looked up on disk in every run. The memo is text in columns: nothing in it
+can be more than a list of strings.
+"""
+
+import json
+import os
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+
+from envdoctor.facts.context import Reading
+from envdoctor.facts.memo_file import memo_path, read_own, write_memo
+
+_MAGIC = b"envdoctor records 1\n"
+"""Raised whenever a field or what it means changes: what was remembered before then counts for nothing."""
+_MAXIMUM = 256 * 1024 * 1024
+# As for digests: a change in the tick of the clock in which the file was read leaves no trace in its times.
+_SETTLED_NANOSECONDS = 100_000_000
+
+Fields = Sequence[str]
+"""Path, hash and size of a row, each as written. There are tens of thousands."""
+Key = list[int]
+
+
+@dataclass(slots=True, kw_only=True)
+class Parsed:
+    """One RECORD in memory."""
+
+    rows: list[Fields]
+    lines: int
+    """Line ends in the file."""
+    digest: str
+    """sha256 of the rows that the wheel brought, in hex."""
+    odd: list[int]
+    """Rows whose path is not the plain text of a path below the site folder, as `../../../bin/x`."""
+    folders: list[str]
+    """Distinct folders of the other rows, relative to the site folder; "" for itself."""
+    plain: bool = True
+    """Read without a judgement; others are not remembered."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RecordMemo:
+    """What is known of the RECORDs of one environment, and what is found out now."""
+
+    path: Path | None
+    """None where nothing is written."""
+    known: dict[str, tuple[Key, Parsed]] = field(default_factory=dict)
+    """Path of a RECORD -> its key and rows."""
+    seen: dict[str, tuple[Key, Parsed]] = field(default_factory=dict)
+    """The same, of this run."""
+
+    def knows(self, path: str, status: os.stat_result) -> bool:
+        """Tell whether the RECORD with that status is known as it is now."""
+        return path in self.known and self.known[path][0] == _key(status)
+
+    def recall(self, path: str) -> Parsed:
+        """Return a RECORD that is known."""
+        self.seen[path] = self.known[path]
+        return self.known[path][1]
+
+    def learn(self, path: str, status: os.stat_result, read_ns: int, parsed: Parsed) -> None:
+        """Take a RECORD, which was read at that time, into what is written; not one that has just been changed."""
+        if parsed.plain and max(status.st_mtime_ns, status.st_ctime_ns) < read_ns - _SETTLED_NANOSECONDS:
+            self.seen[path] = (_key(status), parsed)
+
+    def save(self) -> None:
+        """Write the memo where anything is new or gone. A memo that cannot be written costs the next run its time."""
+        if self.path is None or self.seen.keys() == self.known.keys() and all(
+            one is self.known[path] for path, one in self.seen.items()
+        ):
+            return
+        try:
+            write_memo(self.path, _written(self.seen))
+        except (OSError, UnicodeError):
+            return
+
+
+def load(reading: Reading) -> RecordMemo:
+    """Read the memo of the target; one that is damaged, foreign or of another version counts as empty.
+
+    A copy that is about to be renamed has none: its paths are never seen again. The gate writes nothing.
+    """
+    if reading.target.final is not None:
+        return RecordMemo(path=None)
+    path = memo_path("records", reading.target.prefix, reading.host)
+    memo = RecordMemo(path=None if reading.options.only_remembered else path)
+    try:
+        memo.known = dict(_parse(read_own(path, _MAXIMUM)))
+    except (OSError, ValueError, TypeError, KeyError, IndexError, RecursionError):
+        memo.known = {}
+    return memo
+
+
+def _key(status: os.stat_result) -> Key:
+    return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+
+
+def _written(known: Mapping[str, tuple[Key, Parsed]]) -> bytes:
+    entries = [
+        [path, key, one.lines, one.digest, one.odd, len(one.rows), len(one.folders)]
+        for path, (key, one) in known.items()
+    ]
+    rows = list(chain.from_iterable(one.rows for _, one in known.values()))
+    columns = [[row[at] for row in rows] for at in range(3)]
+    columns.append(list(chain.from_iterable(one.folders for _, one in known.values())))
+    blocks = ["\n".join(column).encode("utf-8", "surrogateescape") for column in columns]
+    head = json.dumps([[len(block) for block in blocks], entries]).encode()
+    body = b"\n".join([head, *blocks])
+    return _MAGIC + b"%08x" % zlib.crc32(body) + body
+
+
+def _parse(data: bytes) -> Iterator[tuple[str, tuple[Key, Parsed]]]:
+    """Yield path -> (key, RECORD) of a memo; raise ValueError, or what a wrong shape raises, for what is none."""
+    start = len(_MAGIC) + 8
+    if not data.startswith(_MAGIC) or data[len(_MAGIC) : start] != b"%08x" % zlib.crc32(memoryview(data)[start:]):
+        raise ValueError("not a memo of this version, or damaged")
+    at = data.index(b"\n", start)
+    lengths, entries = json.loads(data[start:at])
+    columns: list[list[str]] = []
+    for length in lengths:
+        columns.append(data[at + 1 : at + 1 + length].decode("utf-8", "surrogateescape").split("\n"))
+        at += 1 + length
+    paths, hashes, sizes, folders = columns
+    row, folder = 0, 0
+    for path, key, lines, digest, odd, rows, above in entries:
+        if not all(0 <= number < rows for number in odd):
+            raise ValueError("a row that is not there")
+        end, last = row + rows, folder + above
+        yield (
+            path,
+            (
+                key,
+                Parsed(
+                    rows=list(zip(paths[row:end], hashes[row:end], sizes[row:end], strict=True)),
+                    lines=lines,
+                    digest=digest,
+                    odd=odd,
+                    folders=folders[folder:last],
+                ),
+            ),
+        )
+        row, folder = end, last
+    if at != len(data) or not all(len(column) == row or not row for column in columns[:3]) or len(folders) != max(folder, 1):
+        raise ValueError("its lengths do not fit")
