@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from envdoctor.app.caches import subject
+from envdoctor.app.caches import subject, warm_hint
 from envdoctor.app.result import Dialog, Result
 from envdoctor.cache import blob, quarantine, snapshot
 from envdoctor.cache.layout import roots
@@ -52,6 +52,7 @@ class Undone:
     """A clean-up that was undone."""
 
     stamp: str
+    """Empty when there was none."""
     roots: tuple[PutBack, ...]
 
 
@@ -93,9 +94,7 @@ def save(workspace: Workspace, name: str, include: Sequence[str], dialog: Dialog
     manifest = snapshot.describe(taken, asked.key(live=live), purpose)
     if not graph_files(manifest):
         where = ", ".join(str(root.path) for root in taken)
-        raise UsageError(
-            f"there is no compiled graph to save in {where}", "fill it first: `envdoctor cache warm --profile P`"
-        )
+        raise UsageError(f"there is no compiled graph to save in {where}", warm_hint(workspace))
     for left in manifest.left_out:
         dialog.note(f"warning: left out, damaged: {left}")
     digest = snapshot.save(path, manifest)
@@ -114,13 +113,14 @@ def save(workspace: Workspace, name: str, include: Sequence[str], dialog: Dialog
 
 
 def undo(workspace: Workspace, stamp: str = "") -> Result:
-    """Put back what the clean-up of that stamp took, or the last one. Raises UsageError, CacheError."""
+    """Put back what the clean-up of that stamp took, or the last one, if any. Raises UsageError, CacheError."""
     found = quarantine.listed(roots(workspace.with_variables().host))
     wanted = stamp or (found[0].stamp if found else "")
     chosen = [item for item in found if item.stamp == wanted]
-    if not chosen:
-        what = f"no clean-up has the stamp {stamp}" if stamp else "nothing is in quarantine"
-        raise UsageError(what, "`envdoctor cache gc --purge --dry-run` lists what there is")
+    if stamp and not chosen:
+        raise UsageError(
+            f"no clean-up has the stamp {stamp}", "`envdoctor cache gc --purge --dry-run` lists what there is"
+        )
     done = []
     for item in chosen:
         back, present = quarantine.put_back(item)
@@ -152,9 +152,7 @@ def export(workspace: Workspace, file: str) -> Result:
         with temporary.open("w+b") as out:
             counted = blob.export(root, out)
         if not counted:
-            raise UsageError(
-                f"there is no compiled graph in {root.path}", "fill it first: `envdoctor cache warm --profile P`"
-            )
+            raise UsageError(f"there is no compiled graph in {root.path}", warm_hint(workspace))
         temporary.replace(target)
     except OSError as error:
         raise UsageError(

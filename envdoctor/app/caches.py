@@ -1,5 +1,6 @@
 """The compile caches of a venv: whether they will hit, and the snapshots there are."""
 
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,13 @@ def subject(workspace: Workspace, note: Callable[[str], None]) -> Subject:
     """Return the caches of the target venv, seen as the profile's launch would see them."""
     seen = workspace.with_variables()
     return Subject(workspace=seen, reading=seen.reading(), store=Store.of(seen.host), note=note)
+
+
+def warm_hint(workspace: Workspace) -> str:
+    """Return the sentence that names the command which fills the caches, with the profile as it was named."""
+    if workspace.profile:
+        return f"`envdoctor cache warm --profile {shlex.quote(workspace.profile.asked)}` fills it"
+    return "`envdoctor cache warm` fills it, for a profile (`envdoctor profiles` lists them)"
 
 
 @frozen

@@ -40,7 +40,7 @@ class FetchResult:
 
 def fetch(workspace: Workspace, wishes: Wishes, dialog: Dialog) -> Result:
     """Fetch what is not there yet, each wheel verified by its sha256. Raises UsageError, FetchError."""
-    file = workspace.needs_profile("fetch", "envdoctor fetch --profile P --wheelhouse DIR")
+    file = workspace.needs_profile("fetch", "envdoctor fetch --profile NAME --wheelhouse DIR")
     if not wishes.wheelhouse:
         command = f"envdoctor fetch --profile {shlex.quote(file.asked)} --wheelhouse DIR"
         raise UsageError("no folder to fetch into", f"name one: `{command}`")

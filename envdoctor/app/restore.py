@@ -57,7 +57,7 @@ class RestoreResult:
 
 def restore(workspace: Workspace, wishes: Wishes, dialog: Dialog) -> Result:
     """Rebuild the workspace's profile beside the venv and swap it in. Raises UsageError, RestoreError."""
-    file, host = workspace.needs_profile("restore", "envdoctor restore --profile P"), workspace.host
+    file, host = workspace.needs_profile("restore", "envdoctor restore --profile NAME"), workspace.host
     if wishes.yes and not (wishes.dry_run or wishes.rehearse):
         refuse_found_above(workspace, new=True)
     request = restoring.Request(

@@ -1,6 +1,7 @@
 """What one command line means: this machine, the target venv, the profile and its lock. Each is found and read once."""
 
 import os
+import sys
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -150,7 +151,9 @@ class Workspace:
     def header(self, facts: Fingerprint) -> Header:
         """Return the heading of a report on the facts."""
         located: Located | None = self.__dict__.get("located")  # not looked for where a fingerprint was given
-        return heading(facts, self.profile.name if self.profile else "", located.why if located else "")
+        own = "envdoctor runs from it" if located and located.target.prefix == Path(sys.prefix) else ""
+        found_by = "; ".join(filter(None, (located.why if located else "", own)))
+        return heading(facts, self.profile.name if self.profile else "", found_by)
 
     def with_variables(self) -> "Workspace":
         """Return the workspace with the variables that the profile's launch sets: they decide where caches lie."""

@@ -70,7 +70,8 @@ def _root_lines(root: RootStatus) -> Iterator[str]:
 def _hint(status: Status, asked: str) -> str:
     named = f" --profile {shlex.quote(asked)}" if asked else ""
     if status.state in ("cold", "miss"):
-        return f"`envdoctor cache restore NAME{named}` or `envdoctor cache warm{named or ' --profile P'}` fills it"
+        how = "" if named else ", for a profile (`envdoctor profiles` lists them)"
+        return f"`envdoctor cache restore NAME{named}` fills it, or `envdoctor cache warm{named}`{how}"
     if status.state == "unknown" and not status.live:
         return f"`envdoctor cache status{named} --live` asks the venv's torch; a warm-up or a restore leaves a manifest"
     return ""

@@ -102,8 +102,8 @@ def _venv(plan: Plan) -> str:
     added = sum(not change.before for change in plan.changes)
     removed = sum(not change.after for change in plan.changes)
     changed = len(plan.changes) - added - removed
-    python = plan.old_interpreter or "unknown"
-    return f"CPython {python}; {removed} removed, {added} added, {changed} changed, {plan.unchanged} as locked"
+    python = f"CPython {plan.old_interpreter}" if plan.old_interpreter else "a folder without a Python"
+    return f"{python}; {removed} removed, {added} added, {changed} changed, {plan.unchanged} as locked"
 
 
 def _changes(changes: Sequence[Change]) -> Iterator[str]:

@@ -53,7 +53,8 @@ def test_cold_saved_restored(tmp_path: Path, venv: Path) -> None:
         "triton: [TMP]/home/.triton/cache (default) is absent",
     ]
     assert cold.out.splitlines()[-1] == (
-        "hint: `envdoctor cache restore NAME` or `envdoctor cache warm --profile P` fills it"
+        "hint: `envdoctor cache restore NAME` fills it, or `envdoctor cache warm`, for a profile (`envdoctor profiles` "
+        "lists them)"
     )
     filled(tmp_path / "cache")
     assert cache(tmp_path, "status", venv=venv).code == 3
@@ -175,13 +176,16 @@ def test_bad_input(tmp_path: Path, venv: Path, arguments: tuple[str, ...], messa
 def test_nothing_to_save_undo_export_or_import(tmp_path: Path, venv: Path) -> None:
     assert cache(tmp_path, "save", "mine", venv=venv).err == (
         "error: there is no compiled graph to save in [TMP]/cache, [TMP]/home/.triton/cache\n\n"
-        "hint: fill it first: `envdoctor cache warm --profile P`\n"
+        "hint: `envdoctor cache warm` fills it, for a profile (`envdoctor profiles` lists them)\n"
     )
-    assert cache(tmp_path, "undo").err == (
-        "error: nothing is in quarantine\n\nhint: `envdoctor cache gc --purge --dry-run` lists what there is\n"
+    assert cache(tmp_path, "undo") == Outcome(code=0, out="nothing to undo: no clean-up is in quarantine\n", err="")
+    assert cache(tmp_path, "undo", "20261129T101500Z-1").err == (
+        "error: no clean-up has the stamp 20261129T101500Z-1\n\n"
+        "hint: `envdoctor cache gc --purge --dry-run` lists what there is\n"
     )
     assert cache(tmp_path, "export", "out.bin").err == (
-        "error: there is no compiled graph in [TMP]/cache\n\nhint: fill it first: `envdoctor cache warm --profile P`\n"
+        "error: there is no compiled graph in [TMP]/cache\n\n"
+        "hint: `envdoctor cache warm` fills it, for a profile (`envdoctor profiles` lists them)\n"
     )
     assert cache(tmp_path, "import", "absent.bin").err == (
         "error: cannot read absent.bin: No such file or directory\n\nhint: name the file torch's cache was written to\n"
@@ -246,7 +250,7 @@ def test_a_profiles_entries_stay_and_a_purge_is_for_good(tmp_path: Path, venv: P
     assert list((tmp_path / "cache/.envdoctor/quarantine").iterdir()) != []
     purged = cache(tmp_path, "gc", "--purge", "--yes", venv=venv)
     assert (purged.code, list((tmp_path / "cache/.envdoctor/quarantine").iterdir())) == (0, [])
-    assert cache(tmp_path, "undo").code == 2
+    assert cache(tmp_path, "undo").out == "nothing to undo: no clean-up is in quarantine\n"
 
 
 def test_the_profiles_launch_decides_where_the_cache_lies(tmp_path: Path, venv: Path) -> None:

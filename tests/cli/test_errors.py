@@ -127,12 +127,12 @@ CASES: dict[str, tuple[list[str], str, str]] = {
     "nothing to run": (
         ["run", "-p", "small"],
         "no command to run",
-        "name it after `--`: `envdoctor run --profile P -- python -m trainer`",
+        "name it after `--`: `envdoctor run --profile NAME -- python -m trainer`",
     ),
     "nothing to run on": (
         ["run", "--", "ls"],
         "no profile to run on",
-        "`envdoctor profiles` lists them: `envdoctor run --profile P -- CMD`",
+        "`envdoctor profiles` lists them: `envdoctor run --profile NAME -- CMD`",
     ),
     "bypass without a reason": (
         ["run", "-p", "small", "--gate", "off", "--", "ls"],

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,13 @@ def test_ci_can_require_torch(tmp_path: Path) -> None:
         "Found 1 error (1 cause); no packages here: only the interpreter was checked.   exit 1\n",
         err="",
     )
+
+
+def test_the_heading_says_when_envdoctor_runs_from_the_venv(tmp_path: Path) -> None:
+    found = json.loads(run_envdoctor("check", sys.prefix, "--json", folder=tmp_path).out)
+    assert found["target"]["found_by"] == "envdoctor runs from it"
+    found = json.loads(run_envdoctor("check", "--json", folder=tmp_path, extra={"VIRTUAL_ENV": sys.prefix}).out)
+    assert found["target"]["found_by"] == "from $VIRTUAL_ENV; envdoctor runs from it"
 
 
 def test_the_heading_says_why_a_venv_was_taken(tmp_path: Path) -> None:

@@ -233,7 +233,7 @@ def test_two_fetches_at_once_and_one_that_is_stopped(stack: Stack, index: Index)
         (
             ["fetch"],
             "no profile to fetch",
-            "`envdoctor profiles` lists them: `envdoctor fetch --profile P --wheelhouse DIR`",
+            "`envdoctor profiles` lists them: `envdoctor fetch --profile NAME --wheelhouse DIR`",
         ),
         (
             ["fetch", "-p", "small"],

@@ -13,7 +13,7 @@ from envdoctor.doctor.workspace import Workspace
 from envdoctor.wheels.pylock_text import Form
 
 # `--format` is the lock's here.
-JsonOption = Annotated[bool, typer.Option("--json", help="Write the result as one JSON document.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Write what was captured as one JSON document.")]
 
 
 def capture(
@@ -23,7 +23,7 @@ def capture(
         str, typer.Option("--project", metavar="DIR", help="Gets profiles/ and lockfiles/. Default: this folder.")
     ] = "",
     lock_format: Annotated[
-        Form, typer.Option("--format", help="The lock: hashed requirements that name no host, or PEP 751.")
+        Form, typer.Option("--format", help="Format of the lock: hashed requirements that name no host, or PEP 751.")
     ] = "requirements",
     without: Annotated[
         list[str],
@@ -49,7 +49,7 @@ def capture(
     """Write the profile and the hashed lock of a working venv, each hash proven to be that of the installed files.
 
     What no index has is kept as a wheel beside the lock. Exit codes: 0 captured, 1 it cannot be captured and nothing
-    was written, 2 bad input.
+    was written, 2 bad input, 4 uv or a folder it needs failed.
     """
     wishes = app.Wishes(
         name=name,

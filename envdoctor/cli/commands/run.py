@@ -67,9 +67,9 @@ def run(
     The command gets the profile's environment variables, VIRTUAL_ENV, and the venv's bin folder first on PATH.
     """
     if not command:
-        raise UsageError("no command to run", "name it after `--`: `envdoctor run --profile P -- python -m trainer`")
+        raise UsageError("no command to run", "name it after `--`: `envdoctor run --profile NAME -- python -m trainer`")
     workspace = Workspace.open(venv, profile)
-    workspace.needs_profile("run on", "envdoctor run --profile P -- CMD")
+    workspace.needs_profile("run on", "envdoctor run --profile NAME -- CMD")
     chosen, why = gate.choose(mode, reason, os.environ)
     examined = _restored(workspace, while_in_use=yes_while_in_use) if restore else None
     if chosen == "off":

@@ -15,7 +15,7 @@ def text(data: Undone, style: Style) -> str:
     for item in data.roots:
         kept = f", {item.present} were made again meanwhile and stay" if item.present else ""
         lines.append(f"{item.root}: {item.files} files back in {item.origin} ({megabytes(item.bytes)}){kept}\n")
-    return "".join(lines)
+    return "".join(lines) or "nothing to undo: no clean-up is in quarantine\n"
 
 
 def document(data: Undone) -> dict[str, Any]:
