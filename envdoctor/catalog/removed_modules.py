@@ -15,9 +15,14 @@ class Removed:
     by: str
     """Distribution that dropped it; "python" for the standard library."""
     version: str
-    """First version without it ("82", "3.12")."""
+    """First version without it ("82", "3.12"); empty for one that is there in every version."""
     remedy: str = ""
     """Requirement that brings it back; empty where only another Python or another version of the importer does."""
+
+    @property
+    def optional(self) -> bool:
+        """True for what a package imports, and its metadata may leave to the user to install."""
+        return not self.version
 
 
 _GONE_IN_312 = ("imp", "asyncore", "asynchat", "smtpd")
@@ -31,6 +36,8 @@ REMOVED = (
     Removed(module="distutils", by="python", version="3.12", remedy="setuptools"),
     *(Removed(module=name, by="python", version="3.12") for name in _GONE_IN_312),
     *(Removed(module=name, by="python", version="3.13") for name in _GONE_IN_313),
+    # Each belongs to one torch, so that packages leave it to the user: qwen-vl-utils 0.0.14 imports torchvision.
+    *(Removed(module=name, by=name, version="") for name in ("torchaudio", "torchvision")),
 )
 
 LINKED_BY_NAME = (

@@ -4,7 +4,8 @@ What it finds:
     Unguarded imports, in installed packages, of a module that nothing here has: pkg_resources, which setuptools 82
     dropped; distutils and imp, which Python 3.12 dropped, and those that 3.13 did. What a package imports in `try` or
     `if` is left out, and so is a file that no import of the package reaches, but where the package itself requires
-    setuptools. Large packages that do not require it are not searched.
+    setuptools. Large packages that do not require it are not searched. torchvision and torchaudio are a note: a
+    package may import them without requiring them, and what it is there for may do without it.
 
 Why it matters:
     `setuptools>=41` allows a setuptools without the module, so metadata is content, and the import says
@@ -55,10 +56,12 @@ def _finding(case: Case, removed: Removed, users: list[GoneModule]) -> Finding:
     else:
         whose = f"which {removed.by} brought, and that is not installed"
     more = f" and {counted(len(users) - 1, 'other package')}" if len(users) > 1 else ""
+    if removed.optional:
+        whose = "which is not installed and which its metadata does not require"
     return Finding(
         code=CODE,
         name=NAME,
-        severity="error" if first.stops else "warning",
+        severity="note" if removed.optional else "error" if first.stops else "warning",
         confidence="high",
         title=f"{first.owner} {first.owner_version}{more} imports {removed.module}, {whose}",
         subject=removed.module,
@@ -75,6 +78,8 @@ def _finding(case: Case, removed: Removed, users: list[GoneModule]) -> Finding:
 
 def _remedy(case: Case, removed: Removed, users: list[GoneModule], installed: str) -> Remediation:
     names = " and ".join(dict.fromkeys(user.owner for user in users))
+    if removed.optional:
+        return Remediation(text=f"If {names} is used, install the {removed.by} that belongs to the installed torch")
     newer = f"a version of {names} that does without it, if there is one"
     need = parse_need(removed.remedy) if removed.remedy else None
     if need is None:

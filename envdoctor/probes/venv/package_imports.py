@@ -116,8 +116,10 @@ class _Looking:
         for path in sorted(paths, key=lambda path: (path not in reached, path)):
             for one in parsed_imports(read_prefix(path, _MAXIMUM_SOURCE)):
                 module = one.module.partition(".")[0]
+                if module not in absent or module in told or (absent[module].optional and self._asks(item, module)):
+                    continue
                 # What does not say that it needs setuptools may be there unused.
-                if module in absent and module not in told and (needs or path in reached):
+                if path in reached or (needs and not absent[module].optional):
                     told.add(module)
                     yield GoneModule(
                         owner=item.name,
@@ -199,6 +201,11 @@ class _Looking:
         rows = index(self.reading).rows.get(at, [])
         tops = {path.partition("/")[0].removesuffix(".py") for path, _, _ in rows if path.endswith(".py")}
         return sorted(top for top in tops if top.isidentifier() and module_file(self.items[at].site, top)[0])
+
+    def _asks(self, item: Distribution, name: str) -> bool:
+        """Tell whether the metadata names a distribution for every use, so that other checks see that it is missing."""
+        needs = (parse_need(line) for line in item.requires if line.startswith(name) and "extra ==" not in line)
+        return any(need is not None and need.name == name for need in needs)
 
     def _requires_setuptools(self, item: Distribution) -> bool:
         lines = [line for line in item.requires if line[:10].lower() == "setuptools" and "extra ==" not in line]

@@ -147,3 +147,55 @@ def test_n04_what_was_found_is_forgotten_when_a_package_changes(tmp_path: Path) 
     assert [item.code for item in verdict_of(venv.prefix).findings] == ["ED415"]
     install(venv, make_wheel(tmp_path / "wheels", "old", "1.1", files={"old/__init__.py": ""}))
     assert verdict_of(venv.prefix).findings == ()
+
+
+VIDEO = {"qwen_vl_utils/__init__.py": "from . import vision\n", "qwen_vl_utils/vision.py": "import torchvision\n"}
+VIDEO_EXTRA = ["torchvision; extra == 'video'"]
+
+
+def test_n04_what_metadata_leaves_to_the_user_is_a_note(tmp_path: Path) -> None:
+    """As qwen-vl-utils 0.0.14 without torchvision."""
+    utils = make_wheel(tmp_path / "wheels", "qwen-vl-utils", "0.0.14", requires=VIDEO_EXTRA, files=VIDEO)
+    venv = make_venv(tmp_path / "venv", utils)
+    assert raised(venv.python, "import qwen_vl_utils") == "ModuleNotFoundError: No module named 'torchvision'"
+    verdict = verdict_of(venv.prefix)
+    assert outline(verdict, tmp_path) == [
+        "note ED415 qwen-vl-utils 0.0.14 imports torchvision, which is not installed and which its metadata does not "
+        "require"
+    ]
+    (finding,) = verdict.findings
+    assert finding.evidence == (
+        f"{venv.site_packages}/qwen_vl_utils/vision.py:1: `import qwen_vl_utils` raises ModuleNotFoundError",
+    )
+    assert finding.remediation.commands == ()
+    assert finding.remediation.text == (
+        "If qwen-vl-utils is used, install the torchvision that belongs to the installed torch"
+    )
+    vision = make_wheel(tmp_path / "wheels", "torchvision", "0.30.0", files={"torchvision/__init__.py": ""})
+    install(venv, vision)
+    assert raised(venv.python, "import qwen_vl_utils") == ""
+    assert verdict_of(venv.prefix).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("files", "requires"),
+    [
+        ({"thing/__init__.py": "", "thing/vision.py": "import torchvision\n"}, ["setuptools"]),
+        ({"thing/__init__.py": "def show():\n    import torchvision\n"}, []),
+        ({"thing/__init__.py": "try:\n    import torchvision\nexcept ImportError:\n    pass\n"}, []),
+    ],
+    ids=["a part that nothing imports", "in a function", "guarded"],
+)
+def test_n04_an_optional_part_that_needs_it_is_no_note(
+    tmp_path: Path, files: dict[str, str], requires: list[str]
+) -> None:
+    thing = make_wheel(tmp_path / "wheels", "thing", "1.0", requires=requires, files=files)
+    venv = make_venv(tmp_path / "venv", thing, _setuptools(tmp_path, "82.0.1", NEW))
+    assert raised(venv.python, "import thing") == ""
+    assert verdict_of(venv.prefix).findings == ()
+
+
+def test_n04_what_metadata_requires_is_told_once(tmp_path: Path) -> None:
+    utils = make_wheel(tmp_path / "wheels", "qwen-vl-utils", "1.0", requires=["torchvision"], files=VIDEO)
+    venv = make_venv(tmp_path / "venv", utils)
+    assert [item.code for item in verdict_of(venv.prefix).findings] == ["ED406"]
