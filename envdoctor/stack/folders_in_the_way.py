@@ -1,9 +1,11 @@
 """What is in a venv where folders of a distribution should be, and must go before uv touches its copy."""
 
 import os
+import shlex
 from collections.abc import Collection
 from pathlib import Path
 
+from envdoctor.errors import RestoreError
 from envdoctor.stack.record_audit import RecordAudit
 
 
@@ -27,3 +29,31 @@ def folders_in_the_way(read: RecordAudit, venv: Path, names: Collection[str]) ->
 def _in_the_way(folder: Path, root: str) -> bool:
     inside = folder.is_dir() and os.path.realpath(folder).startswith(root)
     return not inside and (folder.is_symlink() or folder.is_file())
+
+
+def refuse_linked_out(
+    read: RecordAudit, venv: Path, site: Path, names: Collection[str], removed: Collection[str]
+) -> None:
+    """Raise RestoreError where the packages, or files of these distributions, lie behind a link out of the venv.
+
+    A copy has the same link: what is changed behind it would be changed in the venv itself. `removed` are links that go
+    from the copy first.
+    """
+    root = os.path.realpath(venv) + os.sep
+    folders = {site, *site.parents} if site.is_relative_to(venv) else set()
+    folders |= {
+        folder
+        for name in names
+        for path in (*read.graph.paths.get(name, ()), *read.outside.get(name, ()))
+        for folder in (venv / path).parents
+    }
+    gone = {venv / inner for inner in removed}
+    for folder in sorted(folder for folder in folders - gone if folder.is_relative_to(venv) and folder != venv):
+        goal = os.path.realpath(folder)
+        if folder.is_symlink() and not f"{goal}{os.sep}".startswith(root):
+            raise RestoreError(
+                f"{folder} is a link out of the venv, to {goal}: a repair of a copy would change what is behind it for "
+                "this venv too",
+                f"fix it by hand, as `envdoctor check {shlex.quote(str(venv))}` says, or replace the link by the "
+                "folder",
+            )

@@ -29,7 +29,7 @@ from envdoctor.probes.venv.interpreter import Interpreter as InstalledInterprete
 from envdoctor.stack import interpreters
 from envdoctor.stack.build import install
 from envdoctor.stack.examination import added, blocking_findings, line, read_deep, reading_of_copy, verdict_of
-from envdoctor.stack.folders_in_the_way import folders_in_the_way
+from envdoctor.stack.folders_in_the_way import folders_in_the_way, refuse_linked_out
 from envdoctor.stack.plan import same
 from envdoctor.stack.record_audit import Proven, RecordAudit, audit
 from envdoctor.stack.repair_plan import Changes, Reinstall, RepairPlan, conflicts, plan_changes
@@ -135,6 +135,10 @@ def prepare(request: Request, host: Host, listen: Listener) -> Prepared:
     expected = {name: item.version for name, item in present.items()}
     expected = {name: version for name, version in expected.items() if name not in {r.name for r in changes.removals}}
     expected |= {item.name: item.version for item in changes.reinstalls}
+    touched = {item.name for item in changes.removals} | {item.name for item in changes.reinstalls}
+    in_the_way = folders_in_the_way(read, store.target, touched)
+    site = Path(reading.fact(InstalledInterpreter).library, "site-packages")
+    refuse_linked_out(read, store.target, site, touched, in_the_way)
     plan = RepairPlan(
         target=str(store.target),
         profile=request.profile.name if request.profile else "",
@@ -158,9 +162,7 @@ def prepare(request: Request, host: Host, listen: Listener) -> Prepared:
         torn={
             name: tuple(os.path.relpath(folder, store.target) for folder in read.folders[name]) for name in read.torn
         },
-        in_the_way=folders_in_the_way(
-            read, store.target, {item.name for item in changes.removals} | {item.name for item in changes.reinstalls}
-        ),
+        in_the_way=in_the_way,
         before=before,
         verified=_counts(read),
         verdict=verdict_of(facts),
