@@ -2,7 +2,6 @@
 
 import getpass
 import os
-import platform
 import tempfile
 from collections.abc import Mapping
 from dataclasses import field
@@ -40,7 +39,7 @@ class Host:
     @classmethod
     def current(cls) -> "Host":
         """Return this machine, this user, this environment."""
-        machine = platform.machine()
+        machine = os.uname().machine
         return cls(
             environ=dict(os.environ),
             home=Path(os.path.expanduser("~")),  # noqa: PTH111 - Path.home() raises where ~ cannot be determined

@@ -20,7 +20,7 @@ from envdoctor.facts.context import Options
 from envdoctor.facts.target import resolve
 from envdoctor.model.codec import encode
 from envdoctor.report import as_json, as_text
-from envdoctor.report.envelope import dump
+from envdoctor.report.envelope import dump, envelope
 from envdoctor.report.style import Style
 from tests.factories.forked import forked
 from tests.factories.make_reading import bare_host
@@ -194,7 +194,7 @@ def _look(venv: Venv, *, deep: bool) -> Seen:
     verdict = judge(facts)
     header = heading(facts)
     text = as_text.render(header, verdict, Style(verbosity=1))
-    document = dump(as_json.document(header, verdict))
+    document = dump(envelope(as_json.document(header, verdict)))
     assert fingerprint_file.parse(json.loads(json.dumps(fingerprint_file.document(facts)))) == facts
     evidence = [line for finding in verdict.findings if finding.code == "ED208" for line in finding.evidence]
     unread = {gap.section: gap.reason for gap in facts.unread}

@@ -5,7 +5,6 @@ the examined environment's, by LD_LIBRARY_PATH, and their code would run in this
 """
 
 import os
-import platform
 from collections.abc import Callable
 from functools import cache
 
@@ -37,7 +36,7 @@ def demangle(symbol: str) -> str:
 def _runtime() -> tuple[Callable[..., int | None], Callable[[int], None]] | None:
     import ctypes  # noqa: PLC0415 - as above
 
-    folders = default_library_dirs(platform.machine())
+    folders = default_library_dirs(os.uname().machine)
     paths = [next((path for folder in folders if os.path.exists(path := f"{folder}/{name}")), "") for name in _NEEDED]  # noqa: PTH110
     if not all(paths):
         return None

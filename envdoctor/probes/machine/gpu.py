@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -137,6 +136,7 @@ def _is_nvidia_gpu(device: Path) -> bool:
 
 def _ask_nvml(host: Host, seen: Gpu, library: str) -> Gpu:
     import importlib.util  # noqa: PLC0415 - only where there is a driver
+    import subprocess  # noqa: PLC0415 - as above
 
     own = str(Path(__file__).resolve().parents[3])
     bindings = importlib.util.find_spec("pynvml")

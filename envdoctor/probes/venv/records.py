@@ -1,8 +1,6 @@
 """Every RECORD row of the environment, in memory: who owns which path, and which rows lead out of it."""
 
-import csv
 import hashlib
-import io
 import os
 import re
 import stat
@@ -165,6 +163,9 @@ class _Indexer:
         )
 
     def _as_csv(self, at: int, path: str, text: str) -> Iterator[Fields]:
+        import csv  # noqa: PLC0415 - few RECORDs quote
+        import io  # noqa: PLC0415 - as above
+
         try:
             whole = [fields for fields in csv.reader(io.StringIO(text, newline="")) if fields]
         except csv.Error:
