@@ -13,6 +13,7 @@ import pytest
 from envdoctor.cache import snapshot
 from envdoctor.cache.key_parts import Part
 from envdoctor.cache.manifest import Manifest
+from envdoctor.catalog.cache_kinds import NAMES
 from envdoctor.report import schemas
 from tests.cli.test_schemas import OF_A_FILLED_CACHE
 from tests.factories.make_cache import KEY, filled, manifest_of
@@ -157,7 +158,7 @@ def test_a_profile_pins_its_snapshot(tmp_path: Path, venv: Path) -> None:
         (
             ("save", "x", "--include", "home"),
             "`home` is not a kind of cache",
-            "known: inductor, triton, torch_extensions, flashinfer, cuda",
+            f"known: {', '.join(NAMES)}",
         ),
         (
             ("gc",),

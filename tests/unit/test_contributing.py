@@ -28,6 +28,8 @@ def test_every_file_that_it_names_exists() -> None:
         "test_passes_ed123_...",
         "envdoctor/checks/NAME.py",
         "envdoctor/cli/commands/NAME.py",
+        "envdoctor/app/NAME.py",
+        "envdoctor/report/commands/NAME.py",
         "dist/",
         ".venv-fast",
     }
