@@ -93,7 +93,7 @@ def _restore(request: restoring.Request, wishes: Wishes, host: Host, dialog: Dia
     if not wishes.force and (verified := _in_place(prepared, dialog)):
         return _only_sources(replace(planned, status="already in place", verified=verified), prepared, wishes, dialog)
     dialog.show(_result(planned, prepared))
-    if not prepared.plan.unavailable and not wishes.yes and not dialog.agreed(f"Restore {prepared.plan.target}?"):
+    if prepared.plan.possible and not wishes.yes and not dialog.agreed(f"Restore {prepared.plan.target}?"):
         raise Interrupted(f"declined\n{account.state}")
     done = _carry_out(prepared, dialog, account)
     done = replace(done, recovered=(*recovered, *done.recovered))
@@ -107,7 +107,7 @@ def told_offline(environ: Mapping[str, str]) -> bool:
 
 
 def _result(data: RestoreResult, prepared: Prepared) -> Result:
-    code = ExitCode.RESTORE_FAILED if prepared.plan.unavailable else ExitCode.OK
+    code = ExitCode.OK if prepared.plan.possible else ExitCode.RESTORE_FAILED
     return Result(command="restore", data=data, exit_code=code)
 
 

@@ -38,6 +38,8 @@ class Source:
     filename: str = ""
     bytes: int | None = None
     """Bytes to download; 0 for what is on this machine, None when the source does not say."""
+    unpacked_bytes: int | None = None
+    """Bytes of its files; None when that is not known."""
 
 
 @frozen
@@ -101,6 +103,27 @@ class SourceChange:
 
 
 @frozen
+class Room:
+    """Bytes that a restore writes on one file system, and those free there."""
+
+    where: str
+    """A folder on it."""
+    holds: Literal["venv", "cache", "venv and cache"]
+    bytes: int
+    """At least this many: what is not known is not counted, nor what blocks and folders add."""
+    free: int
+    unsized: int
+    """How many packages are not counted."""
+    copies: bool = False
+    """Files are copied from uv's cache, which cannot be linked from there."""
+
+    @property
+    def enough(self) -> bool:
+        """Tell whether as much is free as is known to be needed."""
+        return self.bytes <= self.free
+
+
+@frozen
 class Plan:
     """A whole restore, before it runs."""
 
@@ -127,6 +150,18 @@ class Plan:
     """Running processes that use the venv."""
     sources: tuple[SourceChange, ...] = ()
     """Files of the training code that are to be put back from git; only when that was asked for."""
+    rooms: tuple[Room, ...] = ()
+    """What it writes, one for each file system."""
+
+    @property
+    def possible(self) -> bool:
+        """Tell whether every package was found and there is room for them, as far as is known."""
+        return not self.unavailable and self.lacking is None
+
+    @property
+    def lacking(self) -> Room | None:
+        """The file system that has too little room; None when each has enough, as far as is known."""
+        return next((room for room in self.rooms if not room.enough), None)
 
     @property
     def download_bytes(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envdoctor.model.plan import Change, Plan, SourceChange, User
+from envdoctor.model.plan import Change, Plan, Room, SourceChange, User
 from envdoctor.model.wording import counted, size
 from envdoctor.wheels.urls import shown
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:  # prune and rollback use this too, and restore nothing
 
 _LISTED = 12
 _NAMED = 3
+# Fewer bytes than this are not worth a line, unless there is too little room.
+_SMALL = 10_000_000
 MEANWHILE = "what such a process has open stays the old venv's; what it imports or opens by path later is the new one's"
 
 
@@ -27,6 +29,7 @@ def plan_text(plan: Plan) -> str:
         f"  lock         {plan.lock}",
         f"  packages     {_sources(plan)}",
         f"  venv         {_venv(plan)}",
+        *(f"  {'' if index else 'disk':13}{_room(room)}" for index, room in enumerate(_telling(plan.rooms))),
     ]
     lines += _changes(plan.changes) if plan.exists else []
     lines += _users(plan.users)
@@ -36,6 +39,8 @@ def plan_text(plan: Plan) -> str:
     for missing in plan.unavailable:
         lines += ["", f"error: {missing.name} {missing.version} was not found: {missing.reason}"]
         lines += [f"  hint: {missing.hint}"]
+    if plan.lacking:
+        lines += ["", f"error: too little room on the file system of {plan.lacking.where}"]
     lines += ["", *(f"  {number}. {step}" for number, step in enumerate(plan.steps, 1))]
     return "\n".join(lines) + "\n"
 
@@ -94,6 +99,17 @@ def _download(plan: Plan) -> str:
         return "nothing to download"
     unknown = f" and {plan.unsized} of unknown size" if plan.unsized else ""
     return f"download {size(plan.download_bytes)}{unknown}"
+
+
+def _telling(rooms: Sequence[Room]) -> list[Room]:
+    return [room for room in rooms if room.bytes >= _SMALL or not room.enough]
+
+
+def _room(room: Room) -> str:
+    holds = {"venv": "the venv", "cache": "uv's cache", "venv and cache": "the venv and uv's cache"}[room.holds]
+    copied = ", copied from uv's cache" if room.copies else ""
+    more = f" and {counted(room.unsized, 'package')} of unknown size" if room.unsized else ""
+    return f"{size(room.bytes)}{more} for {holds}{copied}, on {room.where} ({size(room.free)} free)"
 
 
 def _venv(plan: Plan) -> str:

@@ -7,6 +7,7 @@ from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
 from envdoctor.stack.build import build
 from envdoctor.stack.restore import Prepared, failed_checks, refuse_failed, verify_new
+from envdoctor.stack.room import refuse_too_little
 from envdoctor.stack.verify import Verified, refuse
 from envdoctor.swap.store import remove_tree
 from envdoctor.swap.transaction import opened, system_errors
@@ -29,6 +30,7 @@ def rehearse(prepared: Prepared, listen: Listener) -> Rehearsed:
     Raises RestoreError for what would have stopped a restore, but not for packages that were not found.
     """
     plan, store, host = prepared.plan, prepared.store, prepared.host
+    refuse_too_little(plan)
     had = {package.name: prepared.locked[package.name] for package in plan.packages}
     started = time.monotonic()
     with opened(store, listen) as held, system_errors():

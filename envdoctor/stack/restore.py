@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,10 +22,12 @@ from envdoctor.stack import plan as planning
 from envdoctor.stack.build import build
 from envdoctor.stack.replaceable import missing_folders, refuse_no_venv, refuse_strangers
 from envdoctor.stack.restore_sources import plan_sources
+from envdoctor.stack.restore_warnings import ignored, ownership
+from envdoctor.stack.room import cache_folder, refuse_too_little, rooms
 from envdoctor.stack.verify import Verified, refuse, verify
 from envdoctor.standards.lock import Lock, LockedPackage
 from envdoctor.swap import durable
-from envdoctor.swap.generations import NOTE, compile_cache_in
+from envdoctor.swap.generations import NOTE
 from envdoctor.swap.in_use import users
 from envdoctor.swap.permissions import carry_over
 from envdoctor.swap.store import STORE, Store
@@ -73,8 +75,6 @@ class Prepared:
     sources: Sources
     lock_sha256: str
     """Of the lock's file as it was when the plan was made."""
-    identity: int | None
-    """Inode of the store's witness when the plan was made, None when there was none: tells whether it was swapped."""
 
 
 @frozen
@@ -113,6 +113,7 @@ def prepare(request: Request, host: Host) -> Prepared:
         asking = beside.submit(index_config.configured, uv, pip, host.home, sys.executable)
         reading = beside.submit(_present, store)
         looking = beside.submit(users, store.target, host.proc)
+        caching = beside.submit(cache_folder, uv)
         interpreter = interpreters.choose(wanted, host.environ, host.home)
         chosen = request.lock.select(interpreter.markers)
         _refuse_own(store.target, reading.result(), chosen)
@@ -138,8 +139,8 @@ def prepare(request: Request, host: Host) -> Prepared:
         sources=sources_changed,
         warnings=(
             *configured.warnings,
-            *_ignored(request.lock),
-            *_ownership(store.target, host),
+            *ignored(request.lock),
+            *ownership(store.target, host),
             *constraints.contradictions(pip.constraints, chosen, interpreter.markers, host.cwd),
         ),
     )
@@ -147,11 +148,10 @@ def prepare(request: Request, host: Host) -> Prepared:
         request=request,
         host=host,
         store=store,
-        plan=plan,
+        plan=replace(plan, rooms=rooms(store.beside, caching.result(), plan.packages, copies=uv.copies)),
         locked=chosen,
         sources=configured,
         lock_sha256=lock_sha256,
-        identity=durable.inode(store.witness),
     )
 
 
@@ -177,6 +177,7 @@ def carry_out(prepared: Prepared, listen: Listener) -> Restored:
             f"{first.name} {first.version} was not found: {first.reason}" + (f"; and {more} more" if more else ""),
             first.hint,
         )
+    refuse_too_little(plan)
     using = plan.users
     old: KeptVerdict | None = None
     _refuse_in_use(prepared, using)
@@ -298,22 +299,6 @@ def _present(store: Store) -> planning.Present:
         system_site_packages=found.system_site_packages,
         installed=found.packages,
     )
-
-
-def _ignored(lock: Lock) -> tuple[str, ...]:
-    if not lock.ignored:
-        return ()
-    names = ", ".join(f"`{option}`" for option in lock.ignored)
-    return (f"{names} in the lock: not used, since pip's and uv's configuration says where wheels come from",)
-
-
-def _ownership(target: Path, host: Host) -> tuple[str, ...]:
-    told = []
-    if target.exists() and target.stat().st_uid != host.uid:
-        told.append(f"{target} belongs to another user; the new venv will belong to {host.user}")
-    if target.is_dir() and (cache := compile_cache_in(target, target, host)):
-        told.append(f"the compile cache {cache} is inside the venv and will be in the old one only; nothing deletes it")
-    return tuple(told)
 
 
 def _refuse_own(target: Path, present: planning.Present, chosen: Mapping[str, LockedPackage]) -> None:

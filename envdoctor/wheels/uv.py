@@ -51,6 +51,12 @@ class Uv:
     keep_open: tuple[int, ...] = field(default=())
     """File descriptors the child inherits: a uv whose parent was killed goes on holding the parent's lock."""
 
+    @property
+    def copies(self) -> bool:
+        """Tell whether it is told to copy files out of its cache where it could link them."""
+        told = self.environment.get("UV_LINK_MODE") or self.config.settings.get("link-mode", "")
+        return told == "copy"
+
     def run(
         self,
         arguments: Iterable[str | Path],

@@ -6,17 +6,32 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
+from envdoctor.model.frozen import frozen
 
-def unsafe_entry(wheel: Path | BinaryIO) -> str:
-    """Return what is wrong with the first entry that leads out of the venv or is not a plain file; empty when none is.
 
-    Only the archive's directory is read. A file that is not a zip archive is wrong as a whole.
-    """
+@frozen
+class Contents:
+    """What a wheel's table of contents says."""
+
+    problem: str = ""
+    """What is wrong with the first entry that leads out of the venv or is not a plain file; empty when none is."""
+    unpacked: int | None = None
+    """Bytes of its files once they are unpacked; None when that could not be read."""
+
+
+def contents_of(wheel: Path | BinaryIO) -> Contents:
+    """Read a wheel's table of contents and nothing else. A file that is not a zip archive is wrong as a whole."""
     try:
         with zipfile.ZipFile(wheel) as archive:
-            return next(unsafe_entries(archive), "")
+            total = sum(entry.file_size for entry in archive.infolist())
+            return Contents(problem=next(unsafe_entries(archive), ""), unpacked=total)
     except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError, OSError) as error:
-        return f"it is not a readable wheel ({error})"
+        return Contents(problem=f"it is not a readable wheel ({error})")
+
+
+def unsafe_entry(wheel: Path | BinaryIO) -> str:
+    """Return what is wrong with the first entry that must not be installed; empty when none is."""
+    return contents_of(wheel).problem
 
 
 def unsafe_entries(archive: zipfile.ZipFile) -> Iterator[str]:

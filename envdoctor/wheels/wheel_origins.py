@@ -17,7 +17,8 @@ from envdoctor.wheels.offers import files_of
 from envdoctor.wheels.preview import cached, preview
 from envdoctor.wheels.urls import Access, IndexUnreadableError, is_local, shown
 from envdoctor.wheels.uv import Uv, UvError
-from envdoctor.wheels.wheel_safety import unsafe
+from envdoctor.wheels.wheel_file import Contents
+from envdoctor.wheels.wheel_safety import look_into
 
 _THREADS = 8
 
@@ -68,18 +69,19 @@ class _Search:
     def _rank(self, file: File) -> tuple[int, tuple[int, str]] | None:
         return wheel_tags.rank(file.filename, self.package.name, self.package.version, self.order)
 
-    def fitting(self, files: Iterable[File], place: str, access: Access) -> File | None:
-        """Return the best file with a locked hash; note files of the version that have another."""
+    def fitting(self, files: Iterable[File], place: str, access: Access) -> tuple[File, Contents] | None:
+        """Return the best file with a locked hash, and what is in it; note files of the version that have another."""
         ranked = [(key, file) for file in files if (key := self._rank(file)) is not None]
         for _, file in sorted(ranked, key=lambda pair: pair[0]):
             digest = file.sha256 or _digest(file)
             if digest not in self.package.hashes:
                 self.seen.append(f"{place} has {file.filename}, but with sha256 {digest or 'unknown'}")
-            elif problem := unsafe(file, access):
-                self.unsafe = True
-                self.seen.append(f"{place} has {file.filename} with a locked hash, but {problem}")
-            else:
-                return file
+                continue
+            inside = look_into(file, access)
+            if not inside.problem:
+                return file, inside
+            self.unsafe = True
+            self.seen.append(f"{place} has {file.filename} with a locked hash, but {inside.problem}")
         return None
 
 
@@ -173,11 +175,12 @@ def _search(search: _Search, sources: Sources, offline: bool) -> Source | None: 
     for place in search.places(sources):
         if offline and not is_local(place):
             continue
-        file = search.fitting(_files(place, search, sources), shown(place), sources.access)
-        if file is not None:
+        fitting = search.fitting(_files(place, search, sources), shown(place), sources.access)
+        if fitting is not None:
+            file, inside = fitting
             kind: SourceKind = "find-links" if place in sources.find_links else "index"
             size = 0 if file.local is not None else size_of(file, sources.access)
-            return Source(kind=kind, location=place, filename=file.filename, bytes=size)
+            return Source(kind=kind, location=place, filename=file.filename, bytes=size, unpacked_bytes=inside.unpacked)
     # An index that would not talk to us may talk to uv, which knows more ways to log in.
     return Source(kind="configured") if search.unknown or (search.refused and not offline) else None
 

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.factories.make_scene import Scene, make_scene
+from tests.factories.make_stack import make_stack
+from tests.factories.make_wheel import make_wheel
 from tests.factories.small_disk import leave, read_only, roomy, small_disk, used_pages, writable
 
 RESTORE = ("restore", "--profile", "small", "--venv", "venv", "--yes")
@@ -78,7 +80,7 @@ def test_a_full_disk_at_many_points_of_a_restore(scene: Scene, disk: Path) -> No
 def _full(err: str) -> None:
     message, _, hint = err.rpartition("\n\nhint: ")
     told = message.rpartition("error: ")[2]
-    assert "disk is full" in told or "No space left on device" in told, err
+    assert told.startswith("too little room: ") or "disk is full" in told or "No space left on device" in told, err
     assert hint.startswith("free some space"), err
 
 
@@ -191,3 +193,47 @@ def _without_root(scene: Scene, *command: str) -> tuple[int, str]:
         check=False,
     )
     return done.returncode, scene.stack.plain(done.stderr)
+
+
+@pytest.mark.parametrize("cached", [False, True], ids=["to be unpacked", "in uv's cache"])
+def test_too_little_room_is_said_before_anything_is_built(tmp_path: Path, disk: Path, *, cached: bool) -> None:
+    large = make_wheel(tmp_path / "made", "large", "1.0", files={"large.bin": bytes(20_000_000)})
+    stack = make_stack(tmp_path / "stack", large)
+    stack.environment["PIP_FIND_LINKS"] += f" {large.parent}"
+    if cached:
+        assert stack.restore().code == 0
+    leave(disk, 1000)
+    venv = ("--profile", "small", "--venv", str(disk / "venv"))
+    answer = stack.run("restore", *venv, "--dry-run")
+    assert answer.code == 4, answer.err
+    (line,) = [line for line in answer.out.splitlines() if line.startswith("  disk ")]
+    assert line == f"  disk         20.0 MB for the venv, copied from uv's cache, on {disk} (4.1 MB free)"
+    used = used_pages(disk)
+    answer = stack.run("restore", *venv, "--yes")
+    assert (answer.code, answer.out) == (4, "")
+    assert answer.err.endswith(
+        f"error: too little room: the new venv needs 20.0 MB on the file system of {disk}, which has 4.1 MB free: its "
+        f"files are copied, since uv's cache is on another file system\n{disk}/venv was not created\n\n"
+        "hint: free some space there (`envdoctor prune` removes old generations), and run it again\n"
+    )
+    assert used_pages(disk) == used
+    roomy(disk)
+    assert stack.run("restore", *venv, "--yes").code == 0
+
+
+def test_too_little_room_for_uvs_cache(tmp_path: Path, disk: Path) -> None:
+    large = make_wheel(tmp_path / "made", "large", "1.0", files={"large.bin": bytes(20_000_000)})
+    stack = make_stack(tmp_path / "stack", large)
+    stack.environment |= {
+        "PIP_FIND_LINKS": f"{stack.environment['PIP_FIND_LINKS']} {large.parent}",
+        "UV_CACHE_DIR": str(disk / "cache"),
+    }
+    leave(disk, 1000)
+    answer = stack.restore()
+    assert (answer.code, stack.venv.exists()) == (4, False)
+    assert "error: too little room: uv's cache needs 20.0 MB on the file system of " in answer.err
+    assert answer.err.endswith(
+        "hint: free some space there (`envdoctor prune` removes old generations), or put uv's cache elsewhere "
+        "(`UV_CACHE_DIR`), and run it again\n"
+    )
+    assert stack.restore(extra={"UV_CACHE_DIR": str(tmp_path / "other-cache")}).code == 0

@@ -119,7 +119,10 @@ def test_the_recovery_itself_is_killed_at_every_point(scene: Scene, tmp_path: Pa
 
     _, events = scene.again(tmp_path / "whole").killed(ROLLBACK, 0, exchange=exchange)
     # Right before the last rename: the kept venv is in place, or nothing is, and the old one is on its way.
-    last = max(number for number, event in enumerate(events, 1) if event.startswith("os.rename"))
+    renames = [number for number, event in enumerate(events, 1) if event.startswith("os.rename")]
+    # The one after it is of the record of what the checks found, when the exchange is over.
+    assert "verdicts.json" in events[renames[-1] - 1]
+    last = renames[-2]
     code, events = torn(tmp_path / "recovered").killed(LOOK, 0, exchange=exchange)
     assert code == 0
     points = _points(events, only_swap=False)

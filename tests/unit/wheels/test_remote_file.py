@@ -9,7 +9,7 @@ from envdoctor.wheels.index import File
 from envdoctor.wheels.remote_file import NoRangesError, open_remote
 from envdoctor.wheels.urls import Access, IndexUnreadableError
 from envdoctor.wheels.wheel_contents import open_wheel
-from envdoctor.wheels.wheel_safety import unsafe
+from envdoctor.wheels.wheel_safety import look_into
 from tests.factories.make_index import Fault, make_index
 from tests.factories.make_wheel import make_wheel
 
@@ -68,7 +68,7 @@ def test_a_server_that_fails(tmp_path: Path, fault: Fault, kind: type[Exception]
             open_remote(url, ACCESS)
         assert str(caught.value).startswith(f"{url}{said}")
         # What cannot be looked into has no verdict: its hash speaks when it is fetched.
-        assert unsafe(File(filename=wheel.name, url=url), ACCESS) == ""
+        assert look_into(File(filename=wheel.name, url=url), ACCESS).problem == ""
 
 
 @pytest.mark.parametrize(
@@ -87,5 +87,5 @@ def test_a_wheel_that_must_not_be_installed_is_told_from_afar(
 ) -> None:
     wheel = make_wheel(tmp_path, "thing", "1", files=files, symlinks=symlinks)
     with make_index(tmp_path) as index:
-        assert unsafe(File(filename=wheel.name, url=_url(index.url, wheel)), ACCESS) == problem
-    assert unsafe(File(filename=wheel.name, url=wheel.as_uri()), ACCESS) == problem
+        assert look_into(File(filename=wheel.name, url=_url(index.url, wheel)), ACCESS).problem == problem
+    assert look_into(File(filename=wheel.name, url=wheel.as_uri()), ACCESS).problem == problem
