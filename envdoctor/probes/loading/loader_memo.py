@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from envdoctor.facts.memo_file import write_memo
-from envdoctor.facts.regular_file import read_regular
+from envdoctor.facts.memo_file import read_own, write_memo
 from envdoctor.model.codec import CodecError, decode, encode
 from envdoctor.model.frozen import frozen
 
@@ -35,7 +34,7 @@ class LoaderMemo:
     def load(self, kind: type[Section]) -> Section | None:
         """Return what is remembered; None when nothing is, when it was for another state, or when it is damaged."""
         try:
-            checksum, _, body = read_regular(self.path, _MAXIMUM_MEMO).partition(b"\n")
+            checksum, _, body = read_own(self.path, _MAXIMUM_MEMO).partition(b"\n")
             if checksum != b"%08x" % zlib.crc32(body):
                 return None
             document = json.loads(body)

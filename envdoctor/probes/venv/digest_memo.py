@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from envdoctor.facts.host import Host
-from envdoctor.facts.memo_file import memo_path, write_memo
-from envdoctor.facts.regular_file import read_regular
+from envdoctor.facts.memo_file import memo_path, read_own, write_memo
 
 _MAGIC = b"envdoctor digests 1\n"
 _KEY = struct.Struct("<QQqqq")
@@ -69,7 +68,7 @@ def load(prefix: Path, host: Host) -> DigestMemo:
     path = memo_path("digests", prefix, host)
     memo = DigestMemo(path=path)
     try:
-        memo.known = _parse(read_regular(path, _MAXIMUM_MEMO))
+        memo.known = _parse(read_own(path, _MAXIMUM_MEMO))
     except FileNotFoundError:
         pass
     except OSError as error:

@@ -352,6 +352,16 @@ def _resealed(body: bytes) -> bytes:
     return b"envdoctor digests 1\n%08x" % zlib.crc32(body) + body
 
 
+def test_a_memo_that_others_can_write_is_not_believed(venv: Venv) -> None:
+    _settle()
+    first = _deep(venv)
+    memo = _memo(venv)
+    memo.chmod(0o622)
+    told = f"the digests of earlier runs cannot be read: {memo}: another user may have written it"
+    assert _deep(venv) == replace(first, notes=(told,))
+    assert _deep(venv) == first
+
+
 def test_a_lying_memo_accuses_no_file(venv: Venv) -> None:
     _settle()
     first = _deep(venv)

@@ -140,6 +140,15 @@ def test_a_damaged_memo_counts_for_nothing(venv: Venv, host: Host, damage: bytes
     assert _symbols(venv, host) == found
 
 
+def test_a_memo_that_others_can_write_counts_for_nothing(venv: Venv, host: Host) -> None:
+    found = _symbols(venv, host)
+    (memo,) = (host.home / ".cache/envdoctor/symbols").iterdir()
+    memo.chmod(0o622)
+    assert _symbols(venv, host, only_remembered=True).reason == GONE
+    assert _symbols(venv, host) == found
+    assert _symbols(venv, host, only_remembered=True) == found
+
+
 def test_a_cache_that_cannot_be_written_costs_only_time(venv: Venv, host: Host) -> None:
     host.home.joinpath(".cache").write_text("a file")
     assert _symbols(venv, host).looked
