@@ -31,9 +31,8 @@ def read_unless(
     The status is of the opened file: a network file system asks its server when a file is opened. Raises as
     `read_regular` does.
     """
-    descriptor = _open(path)
+    descriptor, status = _open(path)
     try:
-        status = os.fstat(descriptor)
         if status.st_size > maximum:
             raise OSError(errno.EFBIG, f"{status.st_size} bytes, more than the {maximum} it can hold", str(path))
         return status, None if known(status) else _read(descriptor, status.st_size, maximum)
@@ -51,23 +50,24 @@ def _read(descriptor: int, size: int, maximum: int) -> bytes:
 
 def read_prefix(path: Path | str, size: int) -> bytes:
     """Return the first `size` bytes of a regular file. Raises as `read_regular` does, but for no length."""
-    descriptor = _open(path)
+    descriptor, _ = _open(path)
     try:
         return os.read(descriptor, size)
     finally:
         os.close(descriptor)
 
 
-def _open(path: Path | str) -> int:
+def _open(path: Path | str) -> tuple[int, os.stat_result]:
     _refuse(os.stat(path), path)  # noqa: PTH116 - a string path as often as not
     # Should it be swapped for a FIFO or a terminal now, opening it must neither wait nor take it over.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
-        _refuse(os.fstat(descriptor), path)
+        status = os.fstat(descriptor)
+        _refuse(status, path)
     except OSError:
         os.close(descriptor)
         raise
-    return descriptor
+    return descriptor, status
 
 
 def _refuse(status: os.stat_result, path: Path | str) -> None:

@@ -28,10 +28,13 @@ def frozen(cls: type[T]) -> type[T]:
 
 
 def _initializer(cls: type) -> _Initializer:
-    described: Mapping[str, Field[Any]] = {item.name: item for item in fields(cls)}
+    # Filled by the first object: half of the classes that a check imports make none.
+    described: dict[str, Field[Any]] = {}
     every = described.keys()
 
     def init(self: object, /, **values: Any) -> None:
+        if not described:
+            described.update((item.name, item) for item in fields(cls))
         if values.keys() != every:
             values = _completed(cls, described, values)
         for name, value in values.items():
