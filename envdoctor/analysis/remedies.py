@@ -153,10 +153,10 @@ def reinstall_python(case: Case, prefix: str) -> tuple[str, list[str]]:
     return "reinstall this Python with the package manager that installed it", []
 
 
-def install_command(case: Case, pins: Iterable[tuple[str, str]]) -> str:
-    """Return the uv line that installs exactly those versions and nothing else."""
+def install_command(case: Case, pins: Iterable[tuple[str, str]], *, dependencies: bool = False) -> str:
+    """Return the uv line that installs exactly those versions and nothing else, or what they require too."""
     specs = " ".join(shlex.quote(f"{name}=={version}" if version else name) for name, version in pins)
-    return f"uv pip install --python {case.python} --no-deps {specs}"
+    return f"uv pip install --python {case.python} {'' if dependencies else '--no-deps '}{specs}"
 
 
 def restore_or(case: Case, text: str, commands: Iterable[str]) -> Remediation:

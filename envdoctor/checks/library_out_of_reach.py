@@ -182,19 +182,25 @@ def _install(case: Case, fault: Fault, sonames: list[str]) -> Remediation:
     if several:
         choice = " or ".join(dict.fromkeys(several))
         return Remediation(text=f"Install {choice}, the one for the CUDA version that {owner} was built for")
+    build = case.facts.get(TorchBuild)
+    cuda = build.cuda_major if build is not None else ""
     owners = list(dict.fromkeys(expected_owner(name, major) or "" for name, major in majors.items()))
     lost = [name for name, major in majors.items() if not _would_be_found(case, fault, name, major)]
     if not lost:
         specs = [_as_asked(case, name) for name in owners]
-        return Remediation(text=f"Install {' and '.join(owners)}", commands=(install_command(case, specs),))
-    build = case.facts.get(TorchBuild)
-    cuda = build.cuda_major if build is not None else ""
+        # torch pins what it brings. Without one NVIDIA's wheels need each other: nvidia-cufft-cu12 needs nvJitLink.
+        command = install_command(case, specs, dependencies=not cuda)
+        return Remediation(text=f"Install {_listed(owners)}", commands=(command,))
     other = (
         f"Install a build of {owner} for CUDA {cuda}"
         if cuda
         else f"Install torch for CUDA {majors[lost[0]]} and import it before {owner}"
     )
-    return Remediation(text=f"{other}. Installing {' and '.join(owners)} is not enough: no search path leads there")
+    return Remediation(text=f"{other}. Installing {_listed(owners)} is not enough: no search path leads there")
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _major(case: Case, fault: Fault, soname: str) -> str:

@@ -218,13 +218,14 @@ def test_what_a_search_path_finds_is_installed_without_torch(tmp_path: Path, hos
         ("nvidia-cuda-runtime-cu12", "nvidia/cuda_runtime/lib/libcudart.so.12", "cudaMalloc"),
         ("nvidia-nccl-cu12", "nvidia/nccl/lib/libnccl.so.2", "ncclSend"),
     ):
-        make_library(wheels, name, "12.9", library, exports=[symbol])
+        make_library(wheels, name, "12.9", library, exports=[symbol], requires=["nvidia-part-cu12"])
+    make_library(wheels, "nvidia-part-cu12", "12.9", "nvidia/part/lib/libpart.so.12")
     load = _cdll(venv, path).replace("torch, ", "")
     assert real_error(venv, load, host) == f"OSError: libcudart.so.12: {MISSING}"
     (finding,) = verdict_of(venv.prefix, host).findings
     # NCCL has one soname in every major: the runtime that is missing too says which.
     assert commands_of(finding, tmp_path) == [
-        "uv pip install --python [TMP]/venv/bin/python --no-deps nvidia-cuda-runtime-cu12 nvidia-nccl-cu12"
+        "uv pip install --python [TMP]/venv/bin/python nvidia-cuda-runtime-cu12 nvidia-nccl-cu12"
     ]
     mend(finding, wheels=wheels, cache=tmp_path / ".uv-cache")
     assert real_error(venv, load, host) == ""
