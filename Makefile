@@ -55,7 +55,7 @@ toolchain:
 # pip makes the tool's own venv, so that whatever index and cache pip is configured with is used.
 $(TOOL)/.made: pyproject.toml | toolchain
 	@echo "== the tool's own venv ($(TOOL))"
-	"$(PYTHON)" -m venv --clear $(TOOL) || { \
+	@"$(PYTHON)" -m venv --clear $(TOOL) || { \
 		echo "hint: this Python cannot make a venv (Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
 	@# Dependency groups need pip 25.1; Python 3.11 brings 23.2.
 	$(TOOL)/bin/python -m pip install -qq --upgrade 'pip>=25.1'
@@ -83,6 +83,8 @@ $(FAST)/.made: pyproject.toml $(TOOL)/.made
 run: $(TRAIN)/.made
 	$(TOOL)/bin/envdoctor check $(TRAIN) --profile cpu-smoke
 	$(TOOL)/bin/envdoctor run --profile cpu-smoke --venv $(TRAIN) -- python -m trainer --profile cpu-smoke $(RUN_ARGUMENTS)
+	@echo
+	@echo "for a launch script: $(TOOL)/bin/envdoctor run --profile cpu-smoke --venv $(TRAIN) -- python -m trainer --profile cpu-smoke"
 
 check-fast: $(FAST)/.made
 	$(FAST)/bin/python -m ruff check .

@@ -6,8 +6,9 @@ from envdoctor.analysis.context import Case
 from envdoctor.analysis.duplicates import duplicates
 from envdoctor.catalog.shared_paths import other_writers
 from envdoctor.model.frozen import frozen
-from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.installed_files import Fault, InstalledFiles, Owner
+from envdoctor.standards.names import normalized
 
 
 @frozen
@@ -90,7 +91,8 @@ def _told_once(by_owner: dict[str, dict[str, list[str]]]) -> dict[str, dict[str,
 def renamed(case: Case) -> dict[str, str]:
     """Return distribution -> name its metadata folder had when it was installed, where it has another one now.
 
-    RECORD tells: it lists METADATA in the folder of the old name, and no such file is there.
+    RECORD tells: it lists METADATA in the folder of the old name, and no such file is there. Where the folder has the
+    name and version of its own METADATA it is the RECORD that is another one's, and the folder stays as it is.
     """
     items = case.facts[Distributions].items
     folders = {(item.site, item.folder) for item in items}
@@ -101,9 +103,14 @@ def renamed(case: Case) -> dict[str, str]:
         item = active.get(fault.owner)
         if item is None or (fault.kind, name) != ("missing", "METADATA") or not folder.endswith(".dist-info"):
             continue
-        if folder != item.folder and (item.site, folder) not in folders:
+        if folder != item.folder and (item.site, folder) not in folders and not _named_by_metadata(item):
             found[item.name] = folder
     return found
+
+
+def _named_by_metadata(item: Distribution) -> bool:
+    name, _, version = item.folder.removesuffix(".dist-info").partition("-")
+    return (normalized(name), version) == (item.name, item.version)
 
 
 def _damage(owner: Owner, kinds: dict[str, list[str]], present: set[str], cached_at: str, published_at: str) -> Damage:

@@ -7,6 +7,7 @@ from envdoctor.analysis.context import Case
 from envdoctor.analysis.remedies import restore_or
 from envdoctor.analysis.unmet import asked_of
 from envdoctor.model.finding import Remediation
+from envdoctor.probes.venv.distributions import Distribution
 from envdoctor.standards.need import agree, meets
 
 
@@ -15,7 +16,7 @@ def disagreement(case: Case, asked: Mapping[str, Iterable[str]]) -> str:
 
     `asked` is name -> clauses wanted now; what every installed distribution requires of it is added.
     """
-    for name, requirers in asked_of(case, list(asked)).items():
+    for name, requirers in _content(case, asked).items():
         wants = {f"{item.name} {item.version} wants {name}{specifier}": specifier for item, specifier in requirers}
         if not agree([*asked[name], *wants.values()]):
             shown = "; ".join(line for line, specifier in wants.items() if specifier)
@@ -34,7 +35,7 @@ def ranges_command(
     flags: str = "",
 ) -> str:
     """Return the uv line that installs what satisfies every requirer, those that are content today too."""
-    content = asked_of(case, list(asked))
+    content = _content(case, asked)
     specs = []
     for name, clauses in sorted(asked.items()):
         others = {clause.strip() for _, text in content[name] for clause in text.split(",") if clause.strip()}
@@ -57,6 +58,12 @@ def another_version(case: Case, name: str, installed: str, clauses: Sequence[str
     if case.profile is not None and pin is not None and pin.version == installed:
         return Remediation(text=f"{text}, and lock it: the lock pins {name} {installed}", commands=(command,))
     return restore_or(case, text, [command])
+
+
+def _content(case: Case, asked: Collection[str]) -> dict[str, list[tuple[Distribution, str]]]:
+    """Return name -> (requirer, specifier) of those that stay: one that is asked for too is replaced."""
+    found = asked_of(case, asked)
+    return {name: [(item, text) for item, text in pairs if item.name not in asked] for name, pairs in found.items()}
 
 
 def _implied(clause: str, clauses: Sequence[str]) -> bool:

@@ -103,7 +103,7 @@ def _items(reading: Reading, without: frozenset[str]) -> list[tuple[int, Distrib
     if not reading.fact(Interpreter).is_venv:
         raise CaptureError(f"{reading.target.prefix} is not a venv", "name a venv: `--venv PATH`")
     if not reading.fact(TorchBuild).version or "torch" in without:
-        raise CaptureError("a profile states a torch build, and there would be none", "capture a venv with its torch")
+        raise CaptureError("a profile names a torch build, and there is no torch to capture", "name a venv that has it")
     own = [
         (at, item)
         for at, item in enumerate(reading.fact(Distributions).items)

@@ -27,8 +27,9 @@ def folders_in_the_way(read: RecordAudit, venv: Path, names: Collection[str]) ->
 
 
 def _in_the_way(folder: Path, root: str) -> bool:
-    inside = folder.is_dir() and os.path.realpath(folder).startswith(root)
-    return not inside and (folder.is_symlink() or folder.is_file())
+    # os.path, since pathlib raises below a folder that may not be searched; copying that one says what is wrong.
+    inside = os.path.isdir(folder) and os.path.realpath(folder).startswith(root)  # noqa: PTH112
+    return not inside and (os.path.islink(folder) or os.path.isfile(folder))  # noqa: PTH113, PTH114
 
 
 def refuse_linked_out(
@@ -50,7 +51,7 @@ def refuse_linked_out(
     gone = {venv / inner for inner in removed}
     for folder in sorted(folder for folder in folders - gone if folder.is_relative_to(venv) and folder != venv):
         goal = os.path.realpath(folder)
-        if folder.is_symlink() and not f"{goal}{os.sep}".startswith(root):
+        if os.path.islink(folder) and not f"{goal}{os.sep}".startswith(root):  # noqa: PTH114
             raise RestoreError(
                 f"{folder} is a link out of the venv, to {goal}: a repair of a copy would change what is behind it for "
                 "this venv too",

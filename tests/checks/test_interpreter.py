@@ -169,6 +169,17 @@ def test_a_renamed_metadata_folder_gets_its_name_back(venv: Venv, tmp_path: Path
     assert verdict_of(venv.prefix).findings == ()
 
 
+def test_a_record_of_another_version_does_not_rename_the_folder(venv: Venv, tmp_path: Path) -> None:
+    info = venv.dist_info("thing")
+    record = info / "RECORD"
+    rewrite(record, record.read_text().replace(info.name, "thing-0.9.dist-info"))
+    (line,) = outline(verdict_of(venv.prefix), tmp_path)
+    assert line.startswith("error ED202 thing 1: ")
+    _mend(venv, tmp_path)
+    assert info.is_dir()
+    assert verdict_of(venv.prefix).findings == ()
+
+
 def test_an_editable_install_whose_source_is_gone(venv: Venv, tmp_path: Path) -> None:
     source = tmp_path / "a source"
     source.mkdir()

@@ -158,6 +158,14 @@ def test_ed406_no_command_where_two_requirers_disagree() -> None:
     )
 
 
+def test_ed406_a_requirer_that_is_replaced_too_has_no_say() -> None:
+    """Two old versions beside a new requirer of both: what the old one wants goes with it."""
+    new = facts.distribution("new", "1", requires=("hub>=1.3", "tokens>=0.22"))
+    tokens = facts.distribution("tokens", "0.15", requires=("hub<1.0",))
+    (finding,) = _unmet(new, tokens, facts.distribution("hub", "0.20"))
+    assert finding.remediation.commands == (f"{PREFIX} 'hub>=1.3' 'tokens>=0.22'",)
+
+
 def test_ed406_an_extra_that_is_asked_for_is_in_the_command() -> None:
     (finding,) = _unmet(facts.distribution("new", "1", requires=("ray[default]>=2",)))
     assert finding.remediation.commands == (f"{PREFIX} 'ray[default]>=2'",)

@@ -385,7 +385,7 @@ def test_a_venv_without_torch_is_refused(tmp_path: Path) -> None:
     stack = make_stack(tmp_path)
     make_venv(stack.venv, stack.wheels[2], cache=stack.cache)
     assert _refusal(stack) == (
-        "error: a profile states a torch build, and there would be none\n\nhint: capture a venv with its torch\n"
+        "error: a profile names a torch build, and there is no torch to capture\n\nhint: name a venv that has it\n"
     )
 
 

@@ -76,6 +76,20 @@ def test_help_lists_every_target(tmp_path: Path) -> None:
     assert (code, sorted(listed)) == (0, sorted(set(declared) - {"help", "toolchain"}))
 
 
+def test_a_message_is_printed_when_it_is_meant_only() -> None:
+    """A recipe line that make prints would show the hint of a failure in every run."""
+    text = (ROOT / "Makefile").read_text().replace("\\\n", " ")
+    speaking = [line for line in text.splitlines() if line.startswith("\t") and "echo" in line]
+    assert len(speaking) > 5
+    assert [line for line in speaking if not line.startswith("\t@")] == []
+
+
+def test_make_run_ends_with_the_launch_line_of_the_readme(tmp_path: Path) -> None:
+    _, out, _ = make(machine(tmp_path / "bin", "c++", "sh"), "--dry-run", "run")
+    last = out.splitlines()[-1].removeprefix('echo "for a launch script: ').removesuffix('"')
+    assert f"\n    {last}\n" in (ROOT / "README.md").read_text()
+
+
 def test_continuous_integration_runs_make_test() -> None:
     script = (ROOT / ".ci/run").read_text()
     assert script.startswith("#!/usr/bin/env bash\n")
