@@ -86,7 +86,19 @@ def _finding(case: Case, build: TorchBuild, companion: CompanionBuild, title: st
 
 def _of_release(case: Case, build: TorchBuild, companion: CompanionBuild) -> list[str]:
     fitting = _fitting(build, companion)
-    return [install_command(case, [(companion.name, f"{fitting}.*")])] if fitting else []
+    if not fitting:
+        return []
+    install = f"uv pip install --python {case.python} --no-deps{_backend(build)}"
+    return [f"{install} {shlex.quote(f'{companion.name}=={fitting}.*')}"]
+
+
+def _backend(build: TorchBuild) -> str:
+    """Return uv's option for torch's own flavour; the default index has one flavour of each release.
+
+    An index whose torch has no local part in its version has one flavour, too.
+    """
+    local = build.version.partition("+")[2]
+    return f" --torch-backend {local}" if local and "+" in build.distribution_version else ""
 
 
 def _fitting(build: TorchBuild, companion: CompanionBuild) -> str:
@@ -105,9 +117,8 @@ def _of_flavour(case: Case, build: TorchBuild, companion: CompanionBuild) -> lis
         # With the local part: a public version is satisfied by the flavour that is already there.
         spec = f"{companion.name}=={companion.version.partition('+')[0]}+{local}"
         return [f"{install} --torch-backend {local} {spec}"]
-    # An index whose torch has no local part in its version has one flavour of each release.
-    backend = f" --torch-backend {local}" if "+" in build.distribution_version else ""
-    return [f"{install}{backend} --reinstall-package {companion.name} {shlex.quote(f'{companion.name}=={fitting}.*')}"]
+    spec = shlex.quote(f"{companion.name}=={fitting}.*")
+    return [f"{install}{_backend(build)} --reinstall-package {companion.name} {spec}"]
 
 
 def _flashinfer(case: Case) -> Iterator[Finding]:

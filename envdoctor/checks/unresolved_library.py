@@ -71,7 +71,7 @@ def evidence(case: Case, item: Unresolved) -> Iterator[str]:
     else:
         yield f"needed by {site_relative(item.needed_by)} (DT_NEEDED)"
     if item.searched:
-        yield f"looked for in {len(item.searched)} folders, first {item.searched[0]}"
+        yield f"looked for in {counted(len(item.searched), 'folder')}, first {item.searched[0]}"
     if item.lies_at:
         yield f"{site_relative(item.lies_at)} is there, where none of those searches leads"
     if variable := _variable(case, item.soname):

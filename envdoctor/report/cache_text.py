@@ -8,6 +8,7 @@ from envdoctor.cache.manifest import Manifest
 from envdoctor.cache.restore import Merged
 from envdoctor.cache.status import RootStatus, Status
 from envdoctor.catalog.cache_kinds import PORTABLE
+from envdoctor.model.wording import counted
 
 _HEADLINES = {
     "hit": "will hit",
@@ -60,7 +61,7 @@ def _root_lines(root: RootStatus) -> Iterator[str]:
     else:
         where = f" on {root.filesystem}" if root.filesystem else ""
         newest = f", newest {when(root.newest)}" if root.newest else ""
-        size = f"{megabytes(root.bytes)} in {root.files} files"
+        size = f"{megabytes(root.bytes)} in {counted(root.files, 'file')}"
         yield f"{root.kind}: {root.path} ({root.found_via}){where}: {size}{newest}"
         if root.entries:
             yield f"  {entries(root.entries)}"
@@ -88,9 +89,9 @@ def merged_text(manifest: Manifest, merged: Merged) -> str:
     return done + moved
 
 
-def entries(counted: Mapping[str, int]) -> str:
+def entries(kinds: Mapping[str, int]) -> str:
     """Return "12 fx graph, 3 c++ kernel"."""
-    return ", ".join(f"{number} {kind}" for kind, number in counted.items())
+    return ", ".join(f"{number} {kind}" for kind, number in kinds.items())
 
 
 def megabytes(size: int) -> str:

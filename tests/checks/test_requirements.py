@@ -282,7 +282,7 @@ def test_passes_ed408_the_pairs_of_one_release(torch: str, name: str, version: s
             "torchvision",
             "0.25.0",
             "torchvision 0.25.0 was built for torch 2.10; torch 2.11.0+cu128 is imported",
-            f"{PREFIX} --no-deps 'torchvision==0.26.*'",
+            f"{PREFIX} --no-deps --torch-backend cu128 'torchvision==0.26.*'",
         ),
         (
             "2.9.1",
