@@ -52,6 +52,29 @@ def test_one_closed_metadata_folder_blinds_no_other_check(venv: Venv, tmp_path: 
     assert done.returncode == 1
 
 
+def test_repair_of_a_package_folder_that_may_not_be_entered_changes_nothing(tmp_path: Path) -> None:
+    files = {"thing/__init__.py": "", "thing/inner/__init__.py": ""}
+    venv = make_venv(tmp_path / "venv", make_wheel(tmp_path / "wheels", "thing", "1", files=files))
+    closed = venv.site_packages / "thing"
+    closed.chmod(0)
+    try:
+        done = subprocess.run(
+            [sys.executable, UNPRIVILEGED, "repair", venv.prefix, "-y"],
+            cwd=ROOT,
+            env=environment(tmp_path / "user"),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        closed.chmod(0o755)
+    assert done.returncode == 4, done.stderr
+    assert done.stderr.endswith(
+        f"error: Permission denied ({closed})\n{venv.prefix} is as it was\n\n"
+        "hint: run it as the owner of the venv's folder\n"
+    )
+
+
 def test_a_closed_folder_on_the_import_path_is_passed_over_as_python_does(venv: Venv, tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0)
