@@ -24,7 +24,7 @@ from envdoctor.probes.venv.conda import Conda
 from envdoctor.probes.venv.distributions import Distributions
 
 CODE = "ED605"
-NAME = "conda-beside-pip"
+NAME = "conda-pip-conflict"
 AREA = "Distributions"
 _SHOWN = 8
 _PIP = frozenset({"pip", "uv"})

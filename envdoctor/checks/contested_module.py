@@ -29,7 +29,7 @@ from envdoctor.probes.venv.installed_files import Contested
 from envdoctor.probes.venv.startup_hooks import StartupHooks
 
 CODE = "ED409"
-NAME = "contested-module"
+NAME = "module-conflict"
 AREA = "Installed files"
 _SHIM = "pynvml"
 _SHOWN = 3

@@ -24,7 +24,7 @@ from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.machine.gpu import Gpu
 
 CODE = "ED411"
-NAME = "cpu-build-beside-gpu"
+NAME = "cpu-build-with-gpu"
 AREA = "torch build"
 
 

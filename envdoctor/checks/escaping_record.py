@@ -23,7 +23,7 @@ from envdoctor.model.wording import counted
 from envdoctor.probes.venv.installed_files import InstalledFiles
 
 CODE = "ED204"
-NAME = "record-leads-outside"
+NAME = "record-outside-environment"
 AREA = "Installed files"
 
 

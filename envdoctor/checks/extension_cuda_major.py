@@ -34,7 +34,7 @@ from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.standards.requirements import required_names
 
 CODE = "ED306"
-NAME = "extension-of-another-cuda"
+NAME = "extension-cuda-mismatch"
 AREA = "Shared libraries"
 _SHOWN = 6
 

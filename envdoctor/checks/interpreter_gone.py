@@ -29,7 +29,7 @@ from envdoctor.probes.venv.conda import Conda
 from envdoctor.probes.venv.interpreter import Interpreter
 
 CODE = "ED101"
-NAME = "interpreter-gone"
+NAME = "missing-interpreter"
 AREA = "Interpreter"
 
 

@@ -40,7 +40,7 @@ from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.standards.need import parse_need
 
 CODE = "ED307"
-NAME = "library-out-of-reach"
+NAME = "library-not-searched"
 AREA = "Shared libraries"
 _SHOWN = 3
 

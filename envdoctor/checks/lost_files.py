@@ -25,7 +25,7 @@ from envdoctor.model.finding import Finding
 from envdoctor.model.wording import counted
 
 CODE = "ED201"
-NAME = "files-lost-to-another-uninstall"
+NAME = "files-removed-by-uninstall"
 AREA = "Installed files"
 
 

@@ -27,7 +27,7 @@ from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.search_path import SearchPath
 
 CODE = "ED208"
-NAME = "could-not-be-read"
+NAME = "unreadable-file"
 AREA = "Installed files"
 _SHOWN = 6
 

@@ -29,7 +29,7 @@ from envdoctor.model.wording import counted
 from envdoctor.probes.venv.installed_files import Contested
 
 CODE = "ED203"
-NAME = "path-with-two-owners"
+NAME = "file-conflict"
 AREA = "Installed files"
 _SHOWN = 6
 

@@ -24,7 +24,7 @@ from envdoctor.model.verdict import BREAKS_IMPORT
 from envdoctor.probes.venv.interpreter import Interpreter
 
 CODE = "ED105"
-NAME = "packages-out-of-sight"
+NAME = "packages-not-on-path"
 AREA = "Interpreter"
 
 

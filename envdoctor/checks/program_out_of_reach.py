@@ -30,7 +30,7 @@ from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.standards.need import parse_need
 
 CODE = "ED608"
-NAME = "program-out-of-reach"
+NAME = "program-not-on-path"
 AREA = "Environment"
 _NINJA = "ninja"
 _OVERRIDE = {"flashinfer-python": "FLASHINFER_NINJA_PATH"}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from envdoctor import checks
 from envdoctor.analysis.context import Case, DoesNotApplyError
 from envdoctor.checks.areas import AREAS, not_checked, summarize
+from envdoctor.checks.former_names import FORMER_NAMES
 from envdoctor.errors import ProfileError, internal_error, traceback_of
 from envdoctor.model.finding import SEVERITY_ORDER, Finding
 from envdoctor.model.fingerprint import MissingFactError
@@ -116,7 +117,7 @@ def _crashed(check: Check, error: Exception) -> Skipped:
 
 def refuse_unknown(where: str, waivers: "Iterable[Waiver]") -> None:
     """Raise ProfileError for a waiver that names no check: it would accept nothing."""
-    known = {key: check.code for check in all_checks() for key in (check.code, check.name)}
+    known = FORMER_NAMES | {key: check.code for check in all_checks() for key in (check.code, check.name)}
     for at, waiver in enumerate(waivers):
         if waiver.code not in known:
             import difflib  # noqa: PLC0415 - for the message alone
@@ -130,7 +131,8 @@ def refuse_unknown(where: str, waivers: "Iterable[Waiver]") -> None:
 
 
 def _waives(waiver: "Waiver", finding: Finding) -> bool:
-    return waiver.code in (finding.code, finding.name) and waiver.subject in ("", finding.subject)
+    named = FORMER_NAMES.get(waiver.code, waiver.code)
+    return named in (finding.code, finding.name) and waiver.subject in ("", finding.subject)
 
 
 def _areas(

@@ -30,7 +30,7 @@ from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.standards.need import meets, parse_need
 
 CODE = "ED607"
-NAME = "variable-names-nothing"
+NAME = "variable-without-target"
 AREA = "Environment"
 
 

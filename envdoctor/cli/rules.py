@@ -2,6 +2,7 @@
 
 import difflib
 
+from envdoctor.checks.former_names import FORMER_NAMES
 from envdoctor.checks.registry import all_checks
 from envdoctor.errors import UsageError
 from envdoctor.report.rule_pages import Rule, parse
@@ -13,11 +14,11 @@ def all_rules() -> tuple[Rule, ...]:
 
 
 def find_rule(wanted: str) -> Rule:
-    """Return the rule of that code or name, in any case; raise UsageError with the nearest ones."""
+    """Return the rule of that code or name, former ones too, in any case; raise UsageError with the nearest ones."""
     rules = {key.lower(): rule for rule in all_rules() for key in (rule.code, rule.name)}
-    if rule := rules.get(wanted.strip().lower()):
-        return rule
     asked = wanted.strip().lower()
+    if rule := rules.get(FORMER_NAMES.get(asked, asked).lower()):
+        return rule
     near = difflib.get_close_matches(asked, list(rules), 3, cutoff=0.7)
     # A word of several names ("duplicate"), then the codes of the same family ("ED999" has none).
     near = near or [key for key in rules if asked and asked in key and not key.startswith("ed")][:3]

@@ -115,6 +115,7 @@ def test_every_way_to_name_the_venv_means_the_same(broken: Incident, named: str,
         ([], {"ENVDOCTOR_FAIL_ON": "warning"}, 1),
         (["--ignore", "ED201=known, the owner was told"], {}, 0),
         (["--ignore", "ed201=known", "--json"], {}, 0),
+        (["--ignore", "files-removed-by-uninstall=known"], {}, 0),
         (["--ignore", "files-lost-to-another-uninstall=known"], {}, 0),
     ],
 )

@@ -151,8 +151,8 @@ def test_a_base_that_may_not_be_entered_is_named_and_the_packages_are_read(venv:
     assert out.splitlines()[2:4] == CLOSED_BASE.splitlines()
     told = " ".join(out.partition("could not tell:")[2].split())
     assert told == (
-        "ED101 interpreter-gone: Interpreter: [TMP]/venv/bin/python leads to [TMP]/home of another/bin/python3, and "
-        "[TMP]/home of another may not be entered by this user ED608 program-out-of-reach: Toolchain: "
+        "ED101 missing-interpreter: Interpreter: [TMP]/venv/bin/python leads to [TMP]/home of another/bin/python3, and "
+        "[TMP]/home of another may not be entered by this user ED608 program-not-on-path: Toolchain: "
         f"[TMP]/home of another/include/{venv.site_packages.parent.name}/Python.h: Permission denied "
         "Found 1 error (1 cause); 2 checks could not tell; "
         "no torch here: torch and its libraries were not checked. exit 1 "
