@@ -20,7 +20,7 @@ class DoesNotApplyError(Exception):
 
 
 @frozen
-class Case:
+class CheckContext:
     """The facts of one environment and what it is compared with."""
 
     facts: Fingerprint

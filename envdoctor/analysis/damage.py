@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.duplicates import duplicates
 from envdoctor.catalog.shared_paths import other_writers
 from envdoctor.model.frozen import frozen
@@ -37,7 +37,7 @@ class Damage:
     """Some missing path is not known to be written by any other."""
 
 
-def damage_by_owner(case: Case) -> list[Damage]:
+def damage_by_owner(case: CheckContext) -> list[Damage]:
     """Return every damaged distribution, by name. Paths that another owner claims are the contested check's."""
     files = case.facts[InstalledFiles]
     elsewhere = tuple(f"/{folder}/" for folder in renamed(case).values())
@@ -88,7 +88,7 @@ def _told_once(by_owner: dict[str, dict[str, list[str]]]) -> dict[str, dict[str,
     return found
 
 
-def renamed(case: Case) -> dict[str, str]:
+def renamed(case: CheckContext) -> dict[str, str]:
     """Return distribution -> name its metadata folder had when it was installed, where it has another one now.
 
     RECORD tells: it lists METADATA in the folder of the old name, and no such file is there. Where the folder has the

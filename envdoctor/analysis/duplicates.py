@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.installed_files import InstalledFiles
 
 
-def duplicates(case: Case) -> dict[str, Distribution]:
+def duplicates(case: CheckContext) -> dict[str, Distribution]:
     """Return name -> the one that is meant, of what has several metadata folders in one folder of the environment."""
     by_name: dict[tuple[str, str], list[Distribution]] = {}
     for item in case.facts[Distributions].items:
@@ -17,12 +17,12 @@ def duplicates(case: Case) -> dict[str, Distribution]:
     return {name: meant_of(case, items) for (_, name), items in by_name.items() if len(items) > 1}
 
 
-def meant_of(case: Case, items: Sequence[Distribution]) -> Distribution:
+def meant_of(case: CheckContext, items: Sequence[Distribution]) -> Distribution:
     """Return the most complete one."""
     return min(items, key=lambda item: _doubt(case, item))
 
 
-def _doubt(case: Case, item: Distribution) -> tuple[bool, bool, bool, int]:
+def _doubt(case: CheckContext, item: Distribution) -> tuple[bool, bool, bool, int]:
     """Rank by faults: no METADATA, not the version of lock or code, few files as it records them."""
     pin = case.pins().get(item.name)
     build = case.facts.get(TorchBuild)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import site_relative
 from envdoctor.analysis.unmet import required_by_others
 from envdoctor.analysis.wanted_owner import wanted_owner
@@ -54,7 +54,7 @@ class Contest:
         return dict(self.owners)[name]
 
 
-def contests(case: Case) -> list[Contest]:
+def contests(case: CheckContext) -> list[Contest]:
     """Return one contest for each set of owners whose RECORDs disagree on some bytes."""
     groups: dict[tuple[tuple[str, str], ...], list[Contested]] = {}
     for item in case.facts[InstalledFiles].contested:

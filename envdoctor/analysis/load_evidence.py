@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from envdoctor.analysis.context import Case, DoesNotApplyError
+from envdoctor.analysis.context import CheckContext, DoesNotApplyError
 from envdoctor.analysis.damage import site_relative
 from envdoctor.catalog.cudalibs import majors_of
 from envdoctor.catalog.symbol_families import is_torch_symbol
@@ -22,7 +22,7 @@ OF_TORCH = re.compile(
 )
 
 
-def bound(case: Case) -> Symbols:
+def bound(case: CheckContext) -> Symbols:
     """Return what opening everything found; raise DoesNotApplyError where that was left out, with the reason."""
     symbols = case.facts[Symbols]
     if not symbols.looked:
@@ -30,12 +30,12 @@ def bound(case: Case) -> Symbols:
     return symbols
 
 
-def faults(case: Case, kind: str) -> Iterator[Fault]:
+def faults(case: CheckContext, kind: str) -> Iterator[Fault]:
     """Yield the failed loads that one check is about; each belongs to exactly one of them, or to none."""
     return (fault for fault in bound(case).faults if kind_of(case, fault) == kind)
 
 
-def kind_of(case: Case, fault: Fault) -> str:  # noqa: PLR0911 - one line for each kind
+def kind_of(case: CheckContext, fault: Fault) -> str:  # noqa: PLR0911 - one line for each kind
     """Return "object", "host", "torch", "build", "symbol", "major", "reach" or "" (the driver's own libraries).
 
     "build" is a library that only other builds of torch have, as libc10_cuda.so is missing in a CPU build.

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Collection, Iterable
 from urllib.parse import unquote, urlsplit
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.model.finding import BY_HAND, Remediation
 from envdoctor.probes.machine.environment import Environment
 from envdoctor.probes.machine.platform import Platform
@@ -35,21 +35,21 @@ SEVERAL_BUILDS = frozenset(
 )
 
 
-def restore_command(case: Case) -> str:
+def restore_command(case: CheckContext) -> str:
     """Return the `envdoctor restore` line for the case's profile, or empty without one."""
     if case.profile is None:
         return ""
     return f"envdoctor restore --profile {case.profile_argument} --venv {case.prefix}"
 
 
-def uninstall_command(case: Case, names: Iterable[str]) -> str:
+def uninstall_command(case: CheckContext, names: Iterable[str]) -> str:
     """Return the uv line that removes those distributions, a link out of the environment first, as in a reinstall."""
     chosen = list(names)
     first = _remove(_links_out(case, chosen))
     return f"{first}uv pip uninstall --python {case.python} {' '.join(map(shlex.quote, chosen))}"
 
 
-def reinstall_command(case: Case, pins: Iterable[tuple[str, str]]) -> str:
+def reinstall_command(case: CheckContext, pins: Iterable[tuple[str, str]]) -> str:
     """Return the uv line that puts those distributions' files back.
 
     A plain install would do nothing: the metadata says they are there. Dependencies are left alone. A RECORD with rows
@@ -76,13 +76,13 @@ def same_build(name: str, version: str) -> str:
     return f"{name}{'===' if several else '=='}{version}"
 
 
-def _in_the_way(case: Case, names: Collection[str]) -> list[str]:
+def _in_the_way(case: CheckContext, names: Collection[str]) -> list[str]:
     files = case.facts.get(InstalledFiles)
     found = {fault.in_the_way for fault in files.faults if fault.owner in names} - {""} if files else set()
     return sorted(path if path.startswith("/") else f"{case.facts.target}/{path}" for path in found)
 
 
-def _again(case: Case, name: str, version: str) -> str:
+def _again(case: CheckContext, name: str, version: str) -> str:
     """Return what installs that distribution again, from where it came: an index may have another one of its name."""
     installed = case.facts.get(Distributions)
     item = installed.active(name) if installed else None
@@ -93,7 +93,7 @@ def _again(case: Case, name: str, version: str) -> str:
     return shlex.quote(f"{name} @ {item.built_from}")
 
 
-def _links_out(case: Case, names: Collection[str]) -> list[str]:
+def _links_out(case: CheckContext, names: Collection[str]) -> list[str]:
     files = case.facts.get(InstalledFiles)
     found = {path for owner, path in files.links_out if owner in names} if files else set()
     return sorted(path if path.startswith("/") else f"{case.facts.target}/{path}" for path in found)
@@ -103,7 +103,7 @@ def _remove(paths: Collection[str]) -> str:
     return f"rm {' '.join(map(shlex.quote, paths))} && " if paths else ""
 
 
-def unparsable_records(case: Case, name: str) -> list[str]:
+def unparsable_records(case: CheckContext, name: str) -> list[str]:
     """Return the paths of a distribution's RECORDs where some of the rows are none."""
     installed, files = case.facts.get(Distributions), case.facts.get(InstalledFiles)
     if installed is None or files is None:
@@ -117,7 +117,7 @@ def unparsable_records(case: Case, name: str) -> list[str]:
     ]
 
 
-def renew_command(case: Case, base: str = "", flags: str = "") -> str:
+def renew_command(case: CheckContext, base: str = "", flags: str = "") -> str:
     """Return the uv line that links the venv's interpreter and writes its pyvenv.cfg again; the packages stay.
 
     base: the interpreter or version to take; by default the venv's base by its path while it is there, since a bare
@@ -130,7 +130,7 @@ def renew_command(case: Case, base: str = "", flags: str = "") -> str:
     return f"uv venv --allow-existing {flags}{kept}--python {shlex.quote(wanted)} {case.prefix}"
 
 
-def reinstall_python(case: Case, prefix: str) -> tuple[str, list[str]]:
+def reinstall_python(case: CheckContext, prefix: str) -> tuple[str, list[str]]:
     """Return how the Python of a prefix that is not a venv comes back: by the tool that put it there, and no other.
 
     `uv venv` there would overwrite the interpreter of conda or of the system.
@@ -159,7 +159,7 @@ def install_command(case: Case, pins: Iterable[tuple[str, str]], *, dependencies
     return f"uv pip install --python {case.python} {'' if dependencies else '--no-deps '}{specs}"
 
 
-def restore_or(case: Case, text: str, commands: Iterable[str]) -> Remediation:
+def restore_or(case: CheckContext, text: str, commands: Iterable[str]) -> Remediation:
     """Return the restore of the profile where there is one, else the given commands."""
     restore = restore_command(case)
     if restore:
@@ -171,7 +171,7 @@ def restore_or(case: Case, text: str, commands: Iterable[str]) -> Remediation:
     return Remediation(text=text, commands=tuple(commands), safe=False)
 
 
-def repair_or(case: Case, text: str, commands: Iterable[str]) -> Remediation:
+def repair_or(case: CheckContext, text: str, commands: Iterable[str]) -> Remediation:
     """Return the repair on a copy for several steps between which the venv would be broken, where repair can do it.
 
     Unlike uv's lines it takes the sources that pip is configured with, and takes nothing away before the rest is there.
@@ -187,7 +187,7 @@ def repair_or(case: Case, text: str, commands: Iterable[str]) -> Remediation:
     )
 
 
-def _can_repair(case: Case) -> bool:
+def _can_repair(case: CheckContext) -> bool:
     """Tell whether `envdoctor repair` would not refuse: a venv, and no wheel whose own RECORD its files do not fit."""
     files, installed = case.facts.get(InstalledFiles), case.facts.get(Distributions)
     if not case.facts[Interpreter].is_venv or files is None or installed is None:
@@ -195,19 +195,19 @@ def _can_repair(case: Case) -> bool:
     return not any(fault.published_at for fault in files.faults)
 
 
-def without_folder(case: Case, folder: str) -> str:
+def without_folder(case: CheckContext, folder: str) -> str:
     """Return the shell command that sets PYTHONPATH without that folder, or unsets it where nothing remains."""
     value = case.facts[Environment].value("PYTHONPATH") or ""
     kept = [element for element in value.split(":") if element and element.rstrip("/") != folder.rstrip("/")]
     return f"export PYTHONPATH={shlex.quote(':'.join(kept))}" if kept else "unset PYTHONPATH"
 
 
-def leave_out_command(case: Case, origin: str, folder: str) -> str:
+def leave_out_command(case: CheckContext, origin: str, folder: str) -> str:
     """Return the shell command that keeps a folder of another place (user site, PYTHONPATH) out of sys.path."""
     return "export PYTHONNOUSERSITE=1" if origin == "user site" else without_folder(case, folder)
 
 
-def without_library_folder(case: Case, file: str) -> str:
+def without_library_folder(case: CheckContext, file: str) -> str:
     """Return the shell command that takes a file's folder out of LD_LIBRARY_PATH and leaves the other elements."""
     environment = case.facts.get(Environment)
     elements = ((environment.value("LD_LIBRARY_PATH") if environment else None) or "").split(":")
@@ -227,7 +227,7 @@ def link_again(file: str, soname: str) -> Remediation:
     )
 
 
-def through_cache(case: Case, pins: Iterable[tuple[str, str]], commands: Iterable[str]) -> Remediation:
+def through_cache(case: CheckContext, pins: Iterable[tuple[str, str]], commands: Iterable[str]) -> Remediation:
     """Return the remedy for files that uv's cache holds in the same wrong state: its copy goes first."""
     names = [name for name, _ in pins]
     restore = restore_command(case)

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.interpreter import Interpreter
@@ -41,7 +41,7 @@ class Unmet:
         return exact if self.specifier.startswith("==") and "," not in exact and "*" not in exact else ""
 
 
-def unmet_requirements(case: Case) -> list[Unmet]:
+def unmet_requirements(case: CheckContext) -> list[Unmet]:
     """Return every unmet requirement, in the order of the distributions.
 
     Extras are followed: `torch` asks for `cuda-toolkit[cublas]`, so what cuda-toolkit wants for `cublas` is asked too,
@@ -95,7 +95,7 @@ def _of_families(items: Mapping[str, Distribution], asked: Mapping[str, set[str]
                 )
 
 
-def asked_of(case: Case, names: Collection[str]) -> dict[str, list[tuple[Distribution, str]]]:
+def asked_of(case: CheckContext, names: Collection[str]) -> dict[str, list[tuple[Distribution, str]]]:
     """Return name -> (requirer, specifier) of every distribution that always requires it, in their order."""
     environment = case.facts[Interpreter].markers()
     found: dict[str, list[tuple[Distribution, str]]] = {name: [] for name in names}
@@ -109,7 +109,7 @@ def asked_of(case: Case, names: Collection[str]) -> dict[str, list[tuple[Distrib
     return found
 
 
-def wanted_by_extras(case: Case, names: Collection[str]) -> dict[str, str]:
+def wanted_by_extras(case: CheckContext, names: Collection[str]) -> dict[str, str]:
     """Return name -> "jax[cuda12]", the first extra of a distribution not among `names` that requires it.
 
     Whether somebody typed that extra when it was installed stands nowhere.
@@ -129,7 +129,7 @@ def wanted_by_extras(case: Case, names: Collection[str]) -> dict[str, str]:
     return found
 
 
-def required_by_others(case: Case, names: Collection[str]) -> dict[str, str]:
+def required_by_others(case: CheckContext, names: Collection[str]) -> dict[str, str]:
     """Return name -> the first distribution, itself not among `names`, that requires it without any extra."""
     environment = case.facts[Interpreter].markers()
     found: dict[str, str] = {}

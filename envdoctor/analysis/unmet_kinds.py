@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.file_conflicts import contests
 from envdoctor.analysis.unmet import Unmet, unmet_requirements
 from envdoctor.catalog.companion_versions import EQUAL_FAMILIES
@@ -43,7 +43,7 @@ class UnmetKinds:
     """Another version, elsewhere."""
 
 
-def unmet_kinds(case: Case) -> UnmetKinds:
+def unmet_kinds(case: CheckContext) -> UnmetKinds:
     """Return the unmet requirements by kind. With a lock a version that it pins so was measured and is left out."""
     pins = case.pins()
     demands = enforced_here(case)
@@ -79,7 +79,7 @@ def unmet_kinds(case: Case) -> UnmetKinds:
     )
 
 
-def enforced_here(case: Case) -> dict[tuple[str, str], Enforced]:
+def enforced_here(case: CheckContext) -> dict[tuple[str, str], Enforced]:
     """Return (requirer, required) -> what the requirer's source enforces and the installed version does not meet."""
     companions = case.facts.get(Companions)
     installed = case.facts[Distributions]
@@ -102,7 +102,7 @@ def raises_at_import(item: Unmet, demands: Mapping[tuple[str, str], Enforced]) -
 
 
 def _stated_in_source_alone(
-    case: Case, demands: Mapping[tuple[str, str], Enforced], known: set[tuple[str, str]]
+    case: CheckContext, demands: Mapping[tuple[str, str], Enforced], known: set[tuple[str, str]]
 ) -> Iterable[Unmet]:
     installed = case.facts[Distributions]
     for (requirer, name), demand in demands.items():
@@ -111,7 +111,7 @@ def _stated_in_source_alone(
             yield Unmet(requirer=asker, extra="", name=name, specifier=demand.specifier, installed=present.version)
 
 
-def _by_folder(case: Case, unmet: Iterable[Unmet]) -> dict[str, tuple[Unmet, ...]]:
+def _by_folder(case: CheckContext, unmet: Iterable[Unmet]) -> dict[str, tuple[Unmet, ...]]:
     """Return folder -> what is unmet because that folder of another place comes first, or brought the requirer."""
     items = case.facts[Distributions].items
     active = {item.name: item for item in items if not item.shadowed}
@@ -134,13 +134,13 @@ def _fits_behind(items: Iterable[Distribution], unmet: Unmet) -> bool:
     )
 
 
-def _provided(case: Case, absent: Iterable[Unmet]) -> dict[str, tuple[str, str]]:
+def _provided(case: CheckContext, absent: Iterable[Unmet]) -> dict[str, tuple[str, str]]:
     names = [item.name for item in case.facts[Distributions].items if not item.shadowed]
     found = {item.name: module_of(item.name, names) for item in absent}
     return {name: told for name, told in found.items() if told[0]}
 
 
-def _intruders(case: Case) -> frozenset[str]:
+def _intruders(case: CheckContext) -> frozenset[str]:
     if case.facts.get(InstalledFiles) is None:
         return frozenset()
     return frozenset(name for contest in contests(case) for name in contest.intruders)

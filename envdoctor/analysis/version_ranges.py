@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import restore_or
 from envdoctor.analysis.unmet import asked_of
 from envdoctor.model.finding import Remediation
@@ -11,7 +11,7 @@ from envdoctor.probes.venv.distributions import Distribution
 from envdoctor.standards.need import agree, meets
 
 
-def disagreement(case: Case, asked: Mapping[str, Iterable[str]]) -> str:
+def disagreement(case: CheckContext, asked: Mapping[str, Iterable[str]]) -> str:
     """Return who wants what, where no version of a distribution satisfies all who require it; else empty.
 
     `asked` is name -> clauses wanted now; what every installed distribution requires of it is added.
@@ -28,7 +28,7 @@ def disagreement(case: Case, asked: Mapping[str, Iterable[str]]) -> str:
 
 
 def ranges_command(
-    case: Case,
+    case: CheckContext,
     asked: Mapping[str, Sequence[str]],
     *,
     extras: Mapping[str, Collection[str]] | None = None,
@@ -46,7 +46,7 @@ def ranges_command(
     return f"uv pip install --python {case.python} {flags}{' '.join(specs)}"
 
 
-def another_version(case: Case, name: str, installed: str, clauses: Sequence[str], text: str) -> Remediation:
+def another_version(case: CheckContext, name: str, installed: str, clauses: Sequence[str], text: str) -> Remediation:
     """Return the remedy that brings a distribution into a range: by the restore where the lock has another version.
 
     Where the lock pins what is installed, a restore would bring the fault back.

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.catalog.cudalibs import owner_major
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.standards.requirements import required_names
 
 
-def wanted_owner(case: Case, owners: Iterable[tuple[str, str]]) -> tuple[str, str]:
+def wanted_owner(case: CheckContext, owners: Iterable[tuple[str, str]]) -> tuple[str, str]:
     """Return (the owner meant, how that was told); two empty strings when it cannot be determined.
 
     `owners` are (name, version). The lock decides, then torch's own requirements, then torch's CUDA major.

@@ -18,7 +18,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case, DoesNotApplyError
+from envdoctor.analysis.context import CheckContext, DoesNotApplyError
 from envdoctor.analysis.damage import file_tokens, listed
 from envdoctor.analysis.remedies import reinstall_command, restore_or, through_cache
 from envdoctor.model.finding import Finding, Remediation
@@ -31,7 +31,7 @@ NAME = "altered-contents"
 AREA = "Installed files"
 
 
-def deep_files(case: Case) -> DeepFiles:
+def deep_files(case: CheckContext) -> DeepFiles:
     """Return what `--deep` found; raise DoesNotApplyError where it was not asked for."""
     asked = any(gap.section == DeepFiles.__name__ for gap in case.facts.unread)
     if case.facts.get(DeepFiles) is None and not asked:
@@ -39,7 +39,7 @@ def deep_files(case: Case) -> DeepFiles:
     return case.facts[DeepFiles]
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each distribution with altered files."""
     by_owner: dict[str, list[AlteredFile]] = {}
     for item in deep_files(case).altered:
@@ -48,7 +48,7 @@ def run(case: Case) -> Iterator[Finding]:
         yield _finding(case, owner, items)
 
 
-def _finding(case: Case, owner: str, items: list[AlteredFile]) -> Finding:
+def _finding(case: CheckContext, owner: str, items: list[AlteredFile]) -> Finding:
     installed = case.facts[Distributions].active(owner)
     version = installed.version if installed else ""
     cached = [item for item in items if item.cached_at]
@@ -81,7 +81,7 @@ def _evidence(items: list[AlteredFile]) -> Iterator[str]:
         yield f"the file has {counted(first.links, 'link')}: whatever shares it holds the altered bytes too"
 
 
-def _remedy(case: Case, pin: tuple[str, str], *, cached: bool) -> Remediation:
+def _remedy(case: CheckContext, pin: tuple[str, str], *, cached: bool) -> Remediation:
     reinstall = reinstall_command(case, [pin])
     if cached:
         return through_cache(case, [pin], [reinstall])

@@ -20,7 +20,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import reinstall_command, restore_or
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
@@ -35,7 +35,7 @@ AREA = "Interpreter"
 _SHOWN = 6
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for all distributions that cannot work, another for those that ask for another Python."""
     python = case.facts[Interpreter]
     extensions = case.facts[ExtensionModules]
@@ -63,7 +63,7 @@ def run(case: Case) -> Iterator[Finding]:
         yield _asks_for_another(case, unwelcome)
 
 
-def _by_tag(case: Case, item: Distribution, witness: Witness) -> Finding:
+def _by_tag(case: CheckContext, item: Distribution, witness: Witness) -> Finding:
     """Return the finding of a wheel of another Python by its tag alone, with a module that says nothing else."""
     python = case.facts[Interpreter]
     return Finding(
@@ -87,7 +87,7 @@ def _by_tag(case: Case, item: Distribution, witness: Witness) -> Finding:
 
 
 def _cannot_work(
-    case: Case,
+    case: CheckContext,
     unfit: list[Distribution],
     foreign: dict[str, list[ForeignExtension]],
     said: dict[str, Witness],
@@ -123,7 +123,7 @@ def _cannot_work(
     )
 
 
-def _partly(case: Case, item: Distribution, extensions: list[ForeignExtension]) -> Finding:
+def _partly(case: CheckContext, item: Distribution, extensions: list[ForeignExtension]) -> Finding:
     """Return the finding of a wheel that is for this Python and has some module that is not: it was published so."""
     python = case.facts[Interpreter]
     first = extensions[0]
@@ -154,7 +154,7 @@ def _why(item: Distribution, extensions: list[ForeignExtension], said: dict[str,
     return f"{item.name} {item.version}: {said[item.name].path} is for another machine, as its wheel's tag says: {tags}"
 
 
-def _asks_for_another(case: Case, unwelcome: list[Distribution]) -> Finding:
+def _asks_for_another(case: CheckContext, unwelcome: list[Distribution]) -> Finding:
     python = case.facts[Interpreter]
     first = unwelcome[0]
     more = f" and {counted(len(unwelcome) - 1, 'other distribution')}" if len(unwelcome) > 1 else ""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from envdoctor.analysis.context import Case, DoesNotApplyError
+from envdoctor.analysis.context import CheckContext, DoesNotApplyError
 from envdoctor.analysis.damage import harmless
 from envdoctor.catalog.cache_kinds import PORTABLE
 from envdoctor.errors import internal_error
@@ -24,7 +24,7 @@ from envdoctor.probes.venv.training_sources import Sources
 _COLD = "cold: no compiled graph or kernel"
 
 
-def _interpreter(case: Case) -> str:
+def _interpreter(case: CheckContext) -> str:
     python = case.facts[Interpreter]
     made = f", venv by {python.created_by}" if python.created_by else ", no venv"
     platform = case.facts.get(Platform)
@@ -32,7 +32,7 @@ def _interpreter(case: Case) -> str:
     return f"CPython {python.version}{made}{libc}"
 
 
-def _distributions(case: Case) -> str:
+def _distributions(case: CheckContext) -> str:
     count = len(case.facts[Distributions].items)
     if not count and case.lock is None:
         raise DoesNotApplyError("no distribution is installed")
@@ -40,7 +40,7 @@ def _distributions(case: Case) -> str:
     return f"{counted(count, 'distribution')}{against}"
 
 
-def _torch(case: Case) -> str:
+def _torch(case: CheckContext) -> str:
     build = case.facts[TorchBuild]
     if not build.present:
         raise DoesNotApplyError("torch is not installed")
@@ -51,7 +51,7 @@ def _torch(case: Case) -> str:
     return f"torch {build.version} ({flavour} build), read from torch/version.py"
 
 
-def _files(case: Case) -> str:
+def _files(case: CheckContext) -> str:
     files = case.facts[InstalledFiles]
     total = sum(owner.files for owner in files.owners)
     if not files.owners:
@@ -76,7 +76,7 @@ def _files(case: Case) -> str:
     return f"{counted(total, 'file')}: {', '.join(parts)}"
 
 
-def _libraries(case: Case) -> str:
+def _libraries(case: CheckContext) -> str:
     libraries = case.facts[Libraries]
     if not libraries.simulated:
         raise DoesNotApplyError(libraries.reason)
@@ -87,7 +87,7 @@ def _libraries(case: Case) -> str:
     return f"all {len(needed)} libraries of `import torch` resolve"
 
 
-def _cache(case: Case) -> str:
+def _cache(case: CheckContext) -> str:
     caches = case.facts[CompileCaches].caches
     if not any(cache.graphs or cache.kernels for cache in caches):
         # Headers and wrappers are no reason to call a cache warm.
@@ -97,7 +97,7 @@ def _cache(case: Case) -> str:
     return ", ".join(f"{cache.kind} {cache.contents}" for cache in caches if cache.entries)
 
 
-def _gpu(case: Case) -> str:
+def _gpu(case: CheckContext) -> str:
     gpu = case.facts[Gpu]
     if gpu.devices:
         names = sorted({device.name for device in gpu.devices})
@@ -112,36 +112,36 @@ def _gpu(case: Case) -> str:
     return f"{driver}{gpu.reason or 'no device'}"
 
 
-def _build(case: Case) -> TorchBuild | None:
+def _build(case: CheckContext) -> TorchBuild | None:
     return case.facts.get(TorchBuild)
 
 
-def _unchecked_driver(case: Case) -> str:
+def _unchecked_driver(case: CheckContext) -> str:
     build = _build(case)
     return build.unchecked_driver if build is not None else ""
 
 
-def _without_driver(case: Case) -> str:
+def _without_driver(case: CheckContext) -> str:
     platform = case.facts.get(Platform)
     if platform is None or not platform.container:
         return "no NVIDIA driver: this CUDA build would run on the CPU"
     return f"no NVIDIA driver in this {platform.container_name} ({platform.gpu_option})"
 
 
-def _environment(case: Case) -> str:
+def _environment(case: CheckContext) -> str:
     environment = case.facts[Environment]
     shown = [name for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH") if environment.value(name)]
     return f"{', '.join(shown)} set" if shown else "no LD_LIBRARY_PATH, LD_PRELOAD or PYTHONPATH"
 
 
-def _sources(case: Case) -> str:
+def _sources(case: CheckContext) -> str:
     files = case.facts[Sources].files
     if not files:
         raise DoesNotApplyError("the profile names no sources" if case.profile is not None else "no profile was given")
     return f"{counted(len(files), 'source file')} hashed"
 
 
-_SUMMARIES: dict[str, Callable[[Case], str]] = {
+_SUMMARIES: dict[str, Callable[[CheckContext], str]] = {
     "Interpreter": _interpreter,
     "Distributions": _distributions,
     "torch build": _torch,
@@ -155,7 +155,7 @@ _SUMMARIES: dict[str, Callable[[Case], str]] = {
 AREAS = tuple(_SUMMARIES)
 
 
-def summarize(area: str, case: Case) -> tuple[AreaState, str]:
+def summarize(area: str, case: CheckContext) -> tuple[AreaState, str]:
     """Return the area's state as long as no check finds anything in it, and its one-line summary."""
     try:
         return "ok", _SUMMARIES[area](case)
@@ -167,7 +167,7 @@ def summarize(area: str, case: Case) -> tuple[AreaState, str]:
         return "unknown", f"could not tell: {internal_error(error)}"
 
 
-def not_checked(case: Case) -> tuple[str, ...]:
+def not_checked(case: CheckContext) -> tuple[str, ...]:
     """Return what was not looked at because it is not there, as the parts of the last line.
 
     A verdict without findings is only as good as what it looked at: a wrong path in CI must not pass in silence.
@@ -181,7 +181,7 @@ def not_checked(case: Case) -> tuple[str, ...]:
     return (f"not checked: {', '.join(unseen)}",) if unseen else ()
 
 
-def _unseen(case: Case) -> Iterator[str]:
+def _unseen(case: CheckContext) -> Iterator[str]:
     build, gpu, caches = _build(case), case.facts.get(Gpu), case.facts.get(CompileCaches)
     if other := _unchecked_driver(case):
         yield f"the {other} driver"

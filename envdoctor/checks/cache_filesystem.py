@@ -20,7 +20,7 @@ Fix:
 
 from collections.abc import Iterator, Sequence
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.catalog.cache_kinds import BY_NAME, PORTABLE
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.probes.caches.compile_caches import CompileCache, CompileCaches
@@ -33,7 +33,7 @@ AREA = "Compile cache"
 _NODE_COUNTS = ("NNODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for the shared caches, one for those that do not last."""
     caches = case.facts[CompileCaches].caches
     nodes, told_by = _nodes(case.facts[Environment])
@@ -53,7 +53,7 @@ def run(case: Case) -> Iterator[Finding]:
             yield _does_not_last(case, passing, nodes)
 
 
-def _used(case: Case, cache: CompileCache) -> bool:
+def _used(case: CheckContext, cache: CompileCache) -> bool:
     """Tell whether a cache is one that this environment would write: its owner is installed, and compiles there."""
     owner = BY_NAME[cache.kind].owner
     here = case.facts[Distributions].active(owner) is not None
@@ -105,7 +105,7 @@ def _shared(caches: Sequence[CompileCache], nodes: int, told_by: str) -> Finding
     )
 
 
-def _elsewhere(case: Case, caches: Sequence[CompileCache], nodes: int) -> tuple[str, ...]:
+def _elsewhere(case: CheckContext, caches: Sequence[CompileCache], nodes: int) -> tuple[str, ...]:
     # Which folder of each node lasts and is its own is not known here: HOME is often shared by all of them.
     fit = case.facts[CompileCaches].fit_folder
     if nodes > 1 or not fit:
@@ -121,7 +121,7 @@ _EFFECT = {
 }
 
 
-def _unfit(case: Case, caches: Sequence[CompileCache], nodes: int) -> Finding:
+def _unfit(case: CheckContext, caches: Sequence[CompileCache], nodes: int) -> Finding:
     compiles = case.profile is not None and (case.profile.compile.threads or case.profile.compile.cache_bytes)
     names = ", ".join(cache.kind for cache in caches)
     full = [cache for cache in caches if cache.obstacle in ("full", "without inodes")]
@@ -146,7 +146,7 @@ def _unfit(case: Case, caches: Sequence[CompileCache], nodes: int) -> Finding:
     )
 
 
-def _closed(case: Case, caches: Sequence[CompileCache], nodes: int) -> Finding:
+def _closed(case: CheckContext, caches: Sequence[CompileCache], nodes: int) -> Finding:
     names = ", ".join(cache.kind for cache in caches)
     return Finding(
         code=CODE,
@@ -168,7 +168,7 @@ def _closed(case: Case, caches: Sequence[CompileCache], nodes: int) -> Finding:
     )
 
 
-def _does_not_last(case: Case, caches: Sequence[CompileCache], nodes: int) -> Finding:
+def _does_not_last(case: CheckContext, caches: Sequence[CompileCache], nodes: int) -> Finding:
     of_each = " of each node, which no other node writes to" if nodes > 1 else ""
     names = ", ".join(cache.kind for cache in caches)
     return Finding(

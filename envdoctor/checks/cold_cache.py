@@ -18,7 +18,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case, DoesNotApplyError
+from envdoctor.analysis.context import CheckContext, DoesNotApplyError
 from envdoctor.catalog.cache_kinds import PORTABLE
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted, size
@@ -29,7 +29,7 @@ NAME = "cold-compile-cache"
 AREA = "Compile cache"
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding when both caches together fall short of the profile."""
     wanted = case.wanted().compile
     if not wanted.cache_minimum_entries and not wanted.cache_bytes:
@@ -69,7 +69,7 @@ def _expected(least: int, files: int) -> str:
     return f", and the profile expects {' and '.join(parts)}" if parts else ""
 
 
-def _elsewhere(case: Case) -> str:
+def _elsewhere(case: CheckContext) -> str:
     """Return that the profile wants the cache in another folder: the usual reason why a warm one looks cold."""
     wanted, cache = case.wanted().compile.cache_location, case.facts[CompileCaches].of("inductor")
     if not wanted or cache is None or cache.path == wanted:
@@ -77,7 +77,7 @@ def _elsewhere(case: Case) -> str:
     return f"profile {case.wanted().name} wants it at {wanted}"
 
 
-def _cold_minutes(case: Case) -> tuple[float, str]:
+def _cold_minutes(case: CheckContext) -> tuple[float, str]:
     """Return what a cold start costs and who says so: the profile's own warm-up here, else the profile's file."""
     profile = case.wanted()
     for start in case.facts[CompileCaches].cold_starts:

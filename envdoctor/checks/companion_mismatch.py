@@ -18,7 +18,7 @@ Fix:
 import shlex
 from collections.abc import Iterator, Sequence
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import install_command, restore_or
 from envdoctor.catalog.companion_versions import (
     FLASHINFER,
@@ -37,7 +37,7 @@ NAME = "companion-mismatch"
 AREA = "torch build"
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each companion that does not fit."""
     build = case.facts[TorchBuild]
     if build.present and build.version:
@@ -48,7 +48,7 @@ def run(case: Case) -> Iterator[Finding]:
         yield from _flashinfer(case)
 
 
-def _with_torch(case: Case, build: TorchBuild, companion: CompanionBuild) -> Finding | None:
+def _with_torch(case: CheckContext, build: TorchBuild, companion: CompanionBuild) -> Finding | None:
     wanted = (torch_for_torchvision if companion.name == "torchvision" else torch_for_torchaudio)(companion.version)
     actual = ".".join(build.version.split(".")[:2])
     if wanted and wanted != actual:
@@ -67,7 +67,9 @@ def _flavour(version: str) -> str:
     return local[:4] if local.startswith("cu") else "cpu" if local == "cpu" else ""
 
 
-def _finding(case: Case, build: TorchBuild, companion: CompanionBuild, title: str, commands: Sequence[str]) -> Finding:
+def _finding(
+    case: CheckContext, build: TorchBuild, companion: CompanionBuild, title: str, commands: Sequence[str]
+) -> Finding:
     return Finding(
         code=CODE,
         name=NAME,
@@ -84,7 +86,7 @@ def _finding(case: Case, build: TorchBuild, companion: CompanionBuild, title: st
     )
 
 
-def _of_release(case: Case, build: TorchBuild, companion: CompanionBuild) -> list[str]:
+def _of_release(case: CheckContext, build: TorchBuild, companion: CompanionBuild) -> list[str]:
     fitting = _fitting(build, companion)
     if not fitting:
         return []
@@ -109,7 +111,7 @@ def _fitting(build: TorchBuild, companion: CompanionBuild) -> str:
     return torchvision_for(int(minor)) if companion.name == "torchvision" else f"2.{minor}"
 
 
-def _of_flavour(case: Case, build: TorchBuild, companion: CompanionBuild) -> list[str]:
+def _of_flavour(case: CheckContext, build: TorchBuild, companion: CompanionBuild) -> list[str]:
     local = build.version.partition("+")[2]
     fitting = _fitting(build, companion)
     install = f"uv pip install --python {case.python} --no-deps"
@@ -121,7 +123,7 @@ def _of_flavour(case: Case, build: TorchBuild, companion: CompanionBuild) -> lis
     return [f"{install}{_backend(build)} --reinstall-package {companion.name} {spec}"]
 
 
-def _flashinfer(case: Case) -> Iterator[Finding]:
+def _flashinfer(case: CheckContext) -> Iterator[Finding]:
     installed = [item for name in FLASHINFER if (item := case.facts[Distributions].active(name))]
     if not installed or installed[0].name != FLASHINFER[0]:
         return

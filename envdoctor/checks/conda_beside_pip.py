@@ -17,7 +17,7 @@ Fix:
 import shlex
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case, DoesNotApplyError
+from envdoctor.analysis.context import CheckContext, DoesNotApplyError
 from envdoctor.analysis.remedies import uninstall_command
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.probes.venv.conda import Conda
@@ -31,7 +31,7 @@ _PIP = frozenset({"pip", "uv"})
 _SEEDS = frozenset({"pip", "setuptools", "wheel"})
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for all distributions that both installed."""
     packages = {package.name: package for package in case.facts[Conda].packages}
     if not packages:

@@ -18,7 +18,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import file_tokens, site_relative
 from envdoctor.analysis.file_conflicts import Contest, contests
 from envdoctor.analysis.remedies import reinstall_command, repair_or, restore_or, uninstall_command
@@ -35,7 +35,7 @@ _SHIM = "pynvml"
 _SHOWN = 3
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each contested module, and a note for the pynvml shim."""
     for contest in contests(case):
         if contest.module:
@@ -45,7 +45,7 @@ def run(case: Case) -> Iterator[Finding]:
         yield _shim(case, hook.path)
 
 
-def _contested(case: Case, contest: Contest) -> Finding:
+def _contested(case: CheckContext, contest: Contest) -> Finding:
     owners = " and ".join(f"{name} {version}" for name, version in contest.owners)
     foreign = bool(contest.wanted and contest.foreign)
     on_disk = sorted({name for path in contest.paths for name in path.on_disk})
@@ -83,7 +83,7 @@ def _bytes(path: Contested) -> str:
     return f"the bytes of {' and '.join(path.on_disk) or 'neither'}, identified by {path.told_by}"
 
 
-def _remedy(case: Case, contest: Contest) -> Remediation:
+def _remedy(case: CheckContext, contest: Contest) -> Remediation:
     if contest.unused:
         return Remediation(
             text="Nothing is broken: a file that both pack beside their packages. Only code of "
@@ -112,7 +112,7 @@ def _remedy(case: Case, contest: Contest) -> Remediation:
     )
 
 
-def _shim(case: Case, path: str) -> Finding:
+def _shim(case: CheckContext, path: str) -> Finding:
     installed = case.facts[Distributions]
     shim = installed.active(_SHIM)
     askers = [

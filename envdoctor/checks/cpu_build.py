@@ -16,7 +16,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case, DoesNotApplyError
+from envdoctor.analysis.context import CheckContext, DoesNotApplyError
 from envdoctor.analysis.remedies import restore_or
 from envdoctor.model.finding import Finding
 from envdoctor.model.wording import counted
@@ -28,7 +28,7 @@ NAME = "cpu-build-with-gpu"
 AREA = "torch build"
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield a note; with a profile the build itself is compared instead."""
     if case.profile is not None:
         raise DoesNotApplyError("the profile says which build is wanted")

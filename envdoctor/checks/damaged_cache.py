@@ -17,7 +17,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.catalog.cache_kinds import CPP, kind_of
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
@@ -29,14 +29,14 @@ AREA = "Compile cache"
 _SHOWN = 6
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each cache with a damaged file."""
     for cache in case.facts[CompileCaches].caches:
         if cache.damaged:
             yield _finding(case, cache)
 
 
-def _finding(case: Case, cache: CompileCache) -> Finding:
+def _finding(case: CheckContext, cache: CompileCache) -> Finding:
     damaged = cache.damaged
     stops = any(kind_of(cache.kind, line.partition(": ")[0]) in CPP for line in damaged)
     effect = "the launch that loads one fails" if stops else "they are compiled again"

@@ -21,7 +21,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import Damage, damage_by_owner, file_tokens, listed
 from envdoctor.analysis.remedies import reinstall_command, repair_or, restore_or, through_cache
 from envdoctor.model.finding import Finding, Remediation
@@ -34,7 +34,7 @@ AREA = "Installed files"
 _READ_FIRST = ("/site-packages/torch/__init__.py", "/site-packages/torch/version.py")
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each damaged distribution."""
     for found in damage_by_owner(case):
         # What another's uninstall took is told as one cause of its own.
@@ -64,7 +64,7 @@ def run(case: Case) -> Iterator[Finding]:
         )
 
 
-def _locked(case: Case, damage: Damage) -> Finding:
+def _locked(case: CheckContext, damage: Damage) -> Finding:
     programs = counted(len(damage.locked), "program")
     full = [path if path.startswith("/") else f"{case.facts.target}/{path}" for path in damage.locked]
     return Finding(
@@ -104,7 +104,7 @@ def _published(damage: Damage) -> Finding:
     )
 
 
-def _remedy(case: Case, damage: Damage) -> Remediation:
+def _remedy(case: CheckContext, damage: Damage) -> Remediation:
     pins = [(damage.owner, damage.version)]
     if damage.cached_at:
         return through_cache(case, pins, [reinstall_command(case, pins)])

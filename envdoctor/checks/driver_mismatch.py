@@ -18,7 +18,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.probes.machine.gpu import Gpu
 from envdoctor.probes.machine.platform import Platform
@@ -29,7 +29,7 @@ AREA = "Driver / GPU"
 _MISMATCH = 18
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding on a mismatch."""
     gpu = case.facts[Gpu]
     versions = {version for version in (gpu.module_version, gpu.library_version) if version}

@@ -18,7 +18,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case, DoesNotApplyError
+from envdoctor.analysis.context import CheckContext, DoesNotApplyError
 from envdoctor.model.finding import Confidence, Finding, Remediation, Severity
 from envdoctor.model.wording import counted
 from envdoctor.probes.loading.torch_build import TorchBuild
@@ -34,7 +34,7 @@ _VARIABLE = "NVIDIA_VISIBLE_DEVICES"
 _NONE = frozenset({"", "void", "none"})
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding where a driver is missing that something else says is meant to be there."""
     build, gpu = case.facts[TorchBuild], case.facts[Gpu]
     if not build.cuda:
@@ -50,7 +50,7 @@ def run(case: Case) -> Iterator[Finding]:
         yield _finding(case, build, "note", "medium", f"{_VARIABLE}={asked} asks for GPUs")
 
 
-def _finding(case: Case, build: TorchBuild, severity: Severity, confidence: Confidence, seen: str) -> Finding:
+def _finding(case: CheckContext, build: TorchBuild, severity: Severity, confidence: Confidence, seen: str) -> Finding:
     platform = case.facts[Platform]
     where = f"in this {platform.container_name}" if platform.container else "on this machine"
     return Finding(

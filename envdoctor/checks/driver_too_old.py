@@ -17,7 +17,7 @@ Fix:
 
 from collections.abc import Iterator, Sequence
 
-from envdoctor.analysis.context import Case, DoesNotApplyError
+from envdoctor.analysis.context import CheckContext, DoesNotApplyError
 from envdoctor.analysis.remedies import restore_or, uninstall_command
 from envdoctor.catalog.cudalibs import owner_major
 from envdoctor.catalog.minimum_drivers import MINIMUM_DRIVER
@@ -32,7 +32,7 @@ NAME = "driver-out-of-range"
 AREA = "Driver / GPU"
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding when the driver is too old for the build, another when it is outside the profile's range."""
     gpu = case.facts[Gpu]
     driver = gpu.driver_version
@@ -61,7 +61,7 @@ def run(case: Case) -> Iterator[Finding]:
         yield _finding(case, f"driver {gpu.driver_version} is not below the profile's {wanted.below}", gpu)
 
 
-def _other_build(case: Case, build: TorchBuild) -> list[str]:
+def _other_build(case: CheckContext, build: TorchBuild) -> list[str]:
     """Return the command that swaps the build for the driver's CUDA major.
 
     The libraries of the present major go before the new build comes: uninstalled later they would take shared files of
@@ -77,7 +77,7 @@ def _other_build(case: Case, build: TorchBuild) -> list[str]:
     return [" && ".join(steps)]
 
 
-def _finding(case: Case, title: str, gpu: Gpu, commands: Sequence[str] = ()) -> Finding:
+def _finding(case: CheckContext, title: str, gpu: Gpu, commands: Sequence[str] = ()) -> Finding:
     supports = f"the driver supports CUDA up to {gpu.cuda_version}" if gpu.cuda_version else ""
     loaded = f"kernel module {gpu.module_version or 'unknown'}, user-space library {gpu.library_version or 'unknown'}"
     return Finding(

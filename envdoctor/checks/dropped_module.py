@@ -20,7 +20,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.version_ranges import another_version
 from envdoctor.catalog.removed_modules import REMOVED, Removed
 from envdoctor.model.finding import Finding, Remediation
@@ -35,7 +35,7 @@ NAME = "dropped-module"
 AREA = "Distributions"
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each module, with all packages that import it."""
     known = {removed.module: removed for removed in REMOVED}
     by_module: dict[str, list[GoneModule]] = {}
@@ -46,7 +46,7 @@ def run(case: Case) -> Iterator[Finding]:
         yield _finding(case, known[module], sorted(users, key=lambda user: (not user.stops, user.owner)))
 
 
-def _finding(case: Case, removed: Removed, users: list[GoneModule]) -> Finding:
+def _finding(case: CheckContext, removed: Removed, users: list[GoneModule]) -> Finding:
     first = users[0]
     provider = case.facts[Distributions].active(removed.by)
     if removed.by == "python":
@@ -76,7 +76,7 @@ def _finding(case: Case, removed: Removed, users: list[GoneModule]) -> Finding:
     )
 
 
-def _remedy(case: Case, removed: Removed, users: list[GoneModule], installed: str) -> Remediation:
+def _remedy(case: CheckContext, removed: Removed, users: list[GoneModule], installed: str) -> Remediation:
     names = " and ".join(dict.fromkeys(user.owner for user in users))
     if removed.optional:
         return Remediation(text=f"If {names} is used, install the {removed.by} that belongs to the installed torch")

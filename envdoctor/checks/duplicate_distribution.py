@@ -20,7 +20,7 @@ Fix:
 import shlex
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.duplicates import meant_of
 from envdoctor.analysis.remedies import leave_out_command, reinstall_command, restore_or
 from envdoctor.model.finding import Finding, Remediation
@@ -32,7 +32,7 @@ NAME = "duplicate-distribution"
 AREA = "Distributions"
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each name that stands more than once."""
     by_name: dict[str, list[Distribution]] = {}
     for item in case.facts[Distributions].items:
@@ -61,7 +61,7 @@ def _without_expected(items: list[Distribution]) -> list[Distribution]:
     ]
 
 
-def _finding(case: Case, name: str, items: list[Distribution]) -> Finding:
+def _finding(case: CheckContext, name: str, items: list[Distribution]) -> Finding:
     active = next((item for item in items if not item.shadowed), items[0])
     same_folder = len({item.site for item in items}) == 1
     build = case.facts.get(TorchBuild)
@@ -82,14 +82,14 @@ def _finding(case: Case, name: str, items: list[Distribution]) -> Finding:
     )
 
 
-def _keep_out(case: Case, front: Distribution) -> Remediation:
+def _keep_out(case: CheckContext, front: Distribution) -> Remediation:
     if front.origin in ("PYTHONPATH", "user site"):
         command = leave_out_command(case, front.origin, front.site)
         return Remediation(text=f"Keep {front.origin} out of this environment", commands=(command,), safe=True)
     return restore_or(case, f"keep {front.site} out of this environment", [])
 
 
-def _one_remains(case: Case, items: list[Distribution]) -> Remediation:
+def _one_remains(case: CheckContext, items: list[Distribution]) -> Remediation:
     active = meant_of(case, items)
     stale = [item for item in items if item is not active and not item.has_record]
     remove = "rm -r " + " ".join(shlex.quote(f"{item.site}/{item.folder}") for item in stale)

@@ -22,7 +22,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import restore_or, uninstall_command
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
@@ -34,7 +34,7 @@ NAME = "editable-install"
 AREA = "Distributions"
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield an error for all whose folder is gone, one for each that exposes nothing, and one note for the others."""
     editable = [item for item in case.facts[Distributions].items if item.editable and not item.shadowed]
     gone = [item for item in editable if item.source_gone]
@@ -60,7 +60,7 @@ def run(case: Case) -> Iterator[Finding]:
         )
 
 
-def _gone(case: Case, items: Sequence[Distribution]) -> Finding:
+def _gone(case: CheckContext, items: Sequence[Distribution]) -> Finding:
     names = ", ".join(item.name for item in items)
     which = "a source folder that is gone" if len(items) == 1 else "source folders that are gone"
     return Finding(
@@ -80,7 +80,7 @@ def _gone(case: Case, items: Sequence[Distribution]) -> Finding:
     )
 
 
-def _exposes_nothing(case: Case, item: Editable) -> Finding:
+def _exposes_nothing(case: CheckContext, item: Editable) -> Finding:
     told = item.told_by.rpartition("/")[2]
     what = {
         "finder": "its finder maps no module" if not item.places else "all that its finder maps is gone",
@@ -105,7 +105,7 @@ def _exposes_nothing(case: Case, item: Editable) -> Finding:
     )
 
 
-def _expose(case: Case, item: Editable) -> Remediation:
+def _expose(case: CheckContext, item: Editable) -> Remediation:
     if item.kind == "egg-link":
         # setuptools' develop writes the folder into both files.
         site = item.told_by.rpartition("/")[0]

@@ -16,7 +16,7 @@ Fix:
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
 from envdoctor.probes.machine.environment import Environment
@@ -26,7 +26,7 @@ NAME = "environment-drift"
 AREA = "Environment"
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for all variables."""
     profile = case.wanted()
     environment = case.facts[Environment]
@@ -61,7 +61,7 @@ def _shown(environment: Environment, name: str) -> str:
     return "not set" if value is None else repr(value)
 
 
-def _remedy(case: Case, forbidden: Sequence[str], *, others: bool) -> Remediation:
+def _remedy(case: CheckContext, forbidden: Sequence[str], *, others: bool) -> Remediation:
     """Return the lines for what is forbidden, which `envdoctor run` refuses, and for what it sets."""
     texts, commands = [], []
     if forbidden:

@@ -16,7 +16,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import restore_or
 from envdoctor.model.finding import Finding
 from envdoctor.model.wording import counted
@@ -27,7 +27,7 @@ NAME = "record-outside-environment"
 AREA = "Installed files"
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each distribution with such rows."""
     rows: dict[str, list[str]] = {}
     for owner, path in case.facts[InstalledFiles].outside:

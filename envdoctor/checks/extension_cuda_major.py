@@ -21,7 +21,7 @@ Fix:
 import re
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case, DoesNotApplyError
+from envdoctor.analysis.context import CheckContext, DoesNotApplyError
 from envdoctor.analysis.damage import listed, site_relative
 from envdoctor.analysis.load_evidence import bound, faults, opens_its_own
 from envdoctor.analysis.remedies import restore_or
@@ -39,7 +39,7 @@ AREA = "Shared libraries"
 _SHOWN = 6
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each distribution whose objects are all of another major."""
     build = case.facts[TorchBuild]
     if not build.present or not build.cuda_major:
@@ -56,7 +56,7 @@ def run(case: Case) -> Iterator[Finding]:
             yield _finding(case, users, build, failed)
 
 
-def _finding(case: Case, users: list[CudaUser], build: TorchBuild, failed: dict[str, Fault]) -> Finding:
+def _finding(case: CheckContext, users: list[CudaUser], build: TorchBuild, failed: dict[str, Fault]) -> Finding:
     first = min(users, key=lambda user: (not user.links_torch, user.path not in failed, not user.module))
     fault = failed.get(first.path)
     certain = first.links_torch and (fault is None or fault.opening != "caught")
@@ -108,7 +108,7 @@ def _advice(first: CudaUser, build: TorchBuild) -> str:
     )
 
 
-def _brought_by(case: Case, major: str, owner: str) -> Iterator[str]:
+def _brought_by(case: CheckContext, major: str, owner: str) -> Iterator[str]:
     """Yield which distributions of that CUDA major are installed, and who asked for them."""
     items = [item for item in case.facts[Distributions].items if not item.shadowed and item.name != owner]
     foreign = [item for item in items if owner_major(item.name, item.version) == major]

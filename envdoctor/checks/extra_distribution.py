@@ -19,7 +19,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import restore_or
 from envdoctor.model.finding import Finding
 from envdoctor.model.frozen import frozen
@@ -44,7 +44,7 @@ class _Extra:
     """What its removal would take along."""
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each class that occurs."""
     locked = case.locked()
     extras = [
@@ -58,7 +58,7 @@ def run(case: Case) -> Iterator[Finding]:
             yield _finding(case, kind, of_kind)
 
 
-def _classify(case: Case, item: Distribution) -> _Extra:
+def _classify(case: CheckContext, item: Distribution) -> _Extra:
     contested = [path for path in _contested(case) if item.name in {claim.owner for claim in path.claims}]
     if contested:
         others = sorted({claim.owner for path in contested for claim in path.claims} - {item.name})
@@ -79,17 +79,17 @@ def _classify(case: Case, item: Distribution) -> _Extra:
     return _Extra(item=item, kind="harmless", consequence="no locked distribution shares a file or a library with it")
 
 
-def _contested(case: Case) -> tuple[Contested, ...]:
+def _contested(case: CheckContext) -> tuple[Contested, ...]:
     files = case.facts.get(InstalledFiles)
     return files.contested if files else ()
 
 
-def _providers(case: Case) -> tuple[Provider, ...]:
+def _providers(case: CheckContext) -> tuple[Provider, ...]:
     libraries = case.facts.get(Libraries)
     return libraries.providers if libraries else ()
 
 
-def _finding(case: Case, kind: str, extras: list[_Extra]) -> Finding:
+def _finding(case: CheckContext, kind: str, extras: list[_Extra]) -> Finding:
     names = ", ".join(extra.item.name for extra in extras)
     return Finding(
         code=CODE,

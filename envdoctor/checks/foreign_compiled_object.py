@@ -19,7 +19,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.probes.caches.compiled_objects import CompiledObject, CompiledObjects
 from envdoctor.probes.loading.torch_build import TorchBuild
@@ -29,7 +29,7 @@ NAME = "foreign-compiled-object"
 AREA = "Compile cache"
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each object of another stack."""
     build = case.facts[TorchBuild]
     for item in case.facts[CompiledObjects].objects:

@@ -20,7 +20,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case, DoesNotApplyError
+from envdoctor.analysis.context import CheckContext, DoesNotApplyError
 from envdoctor.analysis.damage import site_relative
 from envdoctor.analysis.remedies import restore_or
 from envdoctor.model.finding import Finding, Remediation
@@ -36,7 +36,7 @@ NAME = "foreign-cuda-major"
 AREA = "Shared libraries"
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for all libraries of one foreign major."""
     build = case.facts[TorchBuild]
     if not build.present or not build.cuda_major:
@@ -58,7 +58,7 @@ def run(case: Case) -> Iterator[Finding]:
         yield _finding(case, major, items, build)
 
 
-def _finding(case: Case, major: str, items: list[tuple[Provider, str]], build: TorchBuild) -> Finding:
+def _finding(case: CheckContext, major: str, items: list[tuple[Provider, str]], build: TorchBuild) -> Finding:
     names = [item.soname for item, _ in items]
     what = f"{names[0]} is" if len(names) == 1 else f"{counted(len(names), 'library')} that torch needs are"
     evidence = []
@@ -88,7 +88,7 @@ def _owner(item: Provider) -> str:
     return f"{item.owner} {item.owner_version}" if item.owner else "no distribution"
 
 
-def _remedy(case: Case, items: list[Provider], build: TorchBuild) -> Remediation:
+def _remedy(case: CheckContext, items: list[Provider], build: TorchBuild) -> Remediation:
     names = " and ".join(item.soname for item in items)
     owners = sorted({item.owner for item in items if item.owner})
     asking = [

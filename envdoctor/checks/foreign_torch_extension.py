@@ -22,7 +22,7 @@ Fix:
 import re
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.load_evidence import OF_TORCH, faults, named, others
 from envdoctor.analysis.remedies import restore_or
 from envdoctor.catalog.symbol_families import wanted_abi
@@ -41,7 +41,7 @@ _STATED_CUDA = re.compile(r"torch (?P<version>[\d.]+)\+(?P<cuda>cu\d+)$")
 _ABIS = {"cxx11": "the new std::string (cxx11 ABI)", "pre-cxx11": "the old std::string (pre-cxx11 ABI)"}
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each distribution with such an object."""
     groups: dict[str, list[Fault]] = {}
     for fault in faults(case, "torch"):
@@ -70,7 +70,7 @@ def _series(path: str) -> str:
     return f"{match['major']}.{match['minor']}" if match else ""
 
 
-def _one_for_each(case: Case, items: list[Fault], built_for: list[str]) -> Finding:
+def _one_for_each(case: CheckContext, items: list[Fault], built_for: list[str]) -> Finding:
     """Return the finding of a package that brings a file for each of several torches and opens the one that fits."""
     owner = f"{items[0].owner} {items[0].owner_version}".strip() or items[0].path
     # One that brings a file for each torch has a way for a torch without one; of a lone build that is not known.
@@ -92,7 +92,7 @@ def _one_for_each(case: Case, items: list[Fault], built_for: list[str]) -> Findi
     )
 
 
-def _of_another_kind(case: Case, items: list[Fault]) -> Finding:
+def _of_another_kind(case: CheckContext, items: list[Fault]) -> Finding:
     """Return the finding of an extension that needs libraries which only other builds of torch have."""
     fault = items[0]
     build = case.facts[TorchBuild]
@@ -123,7 +123,7 @@ def _of_another_kind(case: Case, items: list[Fault]) -> Finding:
     )
 
 
-def _other_build(case: Case, fault: Fault, build: TorchBuild) -> Remediation:
+def _other_build(case: CheckContext, fault: Fault, build: TorchBuild) -> Remediation:
     who = fault.owner or "it"
     stated = _STATED_CUDA.search(fault.stated_build)
     text = (
@@ -139,7 +139,7 @@ def _other_build(case: Case, fault: Fault, build: TorchBuild) -> Remediation:
     return restore_or(case, text, [command])
 
 
-def _finding(case: Case, items: list[Fault]) -> Finding:
+def _finding(case: CheckContext, items: list[Fault]) -> Finding:
     fault = items[0]
     build = case.facts[TorchBuild]
     wants, has = wanted_abi(fault.name, fault.declaration), case.facts[Symbols].torch_abi
@@ -164,7 +164,7 @@ def _finding(case: Case, items: list[Fault]) -> Finding:
     )
 
 
-def _remedy(case: Case, fault: Fault, build: TorchBuild, *, wants: str) -> Remediation:
+def _remedy(case: CheckContext, fault: Fault, build: TorchBuild, *, wants: str) -> Remediation:
     python = "cp" + case.facts[Interpreter].minor.replace(".", "")
     torch = _of(build)
     cuda = f"CUDA {build.cuda_major}" if build.cuda_major else "no CUDA"

@@ -18,7 +18,7 @@ Fix:
 
 from collections.abc import Iterator, Sequence
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.version_ranges import another_version
 from envdoctor.model.finding import Finding
 from envdoctor.model.wording import counted
@@ -33,7 +33,7 @@ _SWITCH = "TEMPORARILY_DISABLE_PROTOBUF_VERSION_CHECK"
 _SHOWN = 4
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each runtime, with all whose code it refuses."""
     code = case.facts[GeneratedCode]
     switched_off = (case.facts[Environment].value(_SWITCH) or "").lower() == "true"
@@ -53,7 +53,7 @@ def run(case: Case) -> Iterator[Finding]:
             yield _finding(case, runtime, installed.version, refused)
 
 
-def _finding(case: Case, runtime: str, installed: str, refused: Sequence[Generated]) -> Finding:
+def _finding(case: CheckContext, runtime: str, installed: str, refused: Sequence[Generated]) -> Finding:
     newest = max(refused, key=lambda group: _numbers(group.version))
     oldest = min(refused, key=lambda group: _numbers(group.version))
     here = _numbers(installed)

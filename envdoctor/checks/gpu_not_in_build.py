@@ -19,7 +19,7 @@ Fix:
 import re
 from collections.abc import Iterator, Sequence
 
-from envdoctor.analysis.context import Case, DoesNotApplyError
+from envdoctor.analysis.context import CheckContext, DoesNotApplyError
 from envdoctor.analysis.remedies import restore_or
 from envdoctor.model.finding import Finding
 from envdoctor.probes.loading.gpu_code import GpuCode
@@ -32,7 +32,7 @@ AREA = "Driver / GPU"
 _NAME = re.compile(r"^(?P<kind>sm|compute)_(?P<major>\d+)(?P<minor>\d)(?P<suffix>[af]?)$")
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for all devices without code."""
     build, code, gpu = case.facts[TorchBuild], case.facts[GpuCode], case.facts[Gpu]
     if not gpu.devices or not build.cuda:
@@ -60,7 +60,7 @@ def _runs(match: re.Match[str], capability: tuple[int, int]) -> bool:
     return code[0] == capability[0] and code[1] <= capability[1]
 
 
-def _finding(case: Case, build: TorchBuild, code: GpuCode, without: Sequence[Device]) -> Finding:
+def _finding(case: CheckContext, build: TorchBuild, code: GpuCode, without: Sequence[Device]) -> Finding:
     first = without[0]
     return Finding(
         code=CODE,

@@ -18,7 +18,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case, DoesNotApplyError
+from envdoctor.analysis.context import CheckContext, DoesNotApplyError
 from envdoctor.model.finding import Finding, Remediation, Severity
 from envdoctor.model.visible_devices import Visible, parse_visible
 from envdoctor.model.wording import counted
@@ -34,7 +34,7 @@ _VARIABLE = "CUDA_VISIBLE_DEVICES"
 _HIDDEN = frozenset({"", "-1", "none", "void", "NoDevFiles"})
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding when the list loses GPUs, another when too few remain for the profile."""
     gpu, needed = case.facts[Gpu], case.profile.gpu.count if case.profile else 0
     build = case.facts.get(TorchBuild)
@@ -116,7 +116,7 @@ def _meant(gpu: Gpu, value: str) -> list[str]:
     return named or _all(gpu)
 
 
-def _too_few(case: Case, visible: int, needed: int, evidence: str, devices: list[str]) -> Finding:
+def _too_few(case: CheckContext, visible: int, needed: int, evidence: str, devices: list[str]) -> Finding:
     return Finding(
         code=CODE,
         name=NAME,

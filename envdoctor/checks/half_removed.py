@@ -18,7 +18,7 @@ Fix:
 import shlex
 from collections.abc import Iterator, Sequence
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import install_command, restore_or
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
@@ -30,7 +30,7 @@ AREA = "Installed files"
 _SHOWN = 6
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for all remains: an error when what they are of is not installed any more."""
     installed = case.facts[Distributions]
     left = installed.leftovers
@@ -66,7 +66,7 @@ def _line(item: Leftover) -> str:
     return f"{item.path}: metadata of {item.name} {item.version}" if item.name else item.path
 
 
-def _remedy(case: Case, left: Sequence[Leftover], gone: Sequence[Leftover]) -> Remediation:
+def _remedy(case: CheckContext, left: Sequence[Leftover], gone: Sequence[Leftover]) -> Remediation:
     remove = f"rm -r {' '.join(shlex.quote(item.path) for item in left)}"
     if not gone:
         return Remediation(

@@ -16,7 +16,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import leave_out_command
 from envdoctor.model.finding import Finding, Remediation, Severity
 from envdoctor.model.wording import counted
@@ -31,7 +31,7 @@ AREA = "Environment"
 _SHOWN = 8
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each leaked folder that shadows nothing, one for the user site, one for PYTHONHOME."""
     told = {shadow.front for shadow in case.facts[Shadowing].shadows}
     by_folder: dict[tuple[str, str], list[Distribution]] = {}
@@ -43,7 +43,7 @@ def run(case: Case) -> Iterator[Finding]:
     yield from _python_home(case)
 
 
-def _leak(case: Case, origin: str, site: str, items: list[Distribution]) -> Finding:
+def _leak(case: CheckContext, origin: str, site: str, items: list[Distribution]) -> Finding:
     # The user site of a venv with system packages is let in by that choice, though rarely meant.
     severity: Severity = "note" if origin == "user site" and case.profile is None else "warning"
     command = leave_out_command(case, origin, site)
@@ -63,7 +63,7 @@ def _leak(case: Case, origin: str, site: str, items: list[Distribution]) -> Find
     )
 
 
-def _python_home(case: Case) -> Iterator[Finding]:
+def _python_home(case: CheckContext) -> Iterator[Finding]:
     value = case.facts[Environment].value("PYTHONHOME")
     python = case.facts[Interpreter]
     if not value or value.split(":")[0].rstrip("/") == python.home.rstrip("/").removesuffix("/bin"):

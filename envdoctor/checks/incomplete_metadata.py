@@ -19,7 +19,7 @@ Fix:
 import shlex
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import renamed
 from envdoctor.analysis.remedies import reinstall_command, restore_or, unparsable_records
 from envdoctor.model.finding import Finding
@@ -32,7 +32,7 @@ NAME = "incomplete-metadata"
 AREA = "Installed files"
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each incomplete distribution of a venv; system packages come without RECORD by design."""
     if not case.facts[Interpreter].is_venv:
         return
@@ -59,7 +59,7 @@ def run(case: Case) -> Iterator[Finding]:
             yield _renamed(case, item, old_names[item.name])
 
 
-def _without_rows(case: Case) -> Iterator[str]:
+def _without_rows(case: CheckContext) -> Iterator[str]:
     files = case.facts[InstalledFiles]
     outside = {owner for owner, _ in files.outside}
     # A whole RECORD lists at least itself.
@@ -71,7 +71,7 @@ def _lacking(item: Distribution) -> str:
     return f"its dist-info has no {' and no '.join(names)}"
 
 
-def _renamed(case: Case, item: Distribution, old: str) -> Finding:
+def _renamed(case: CheckContext, item: Distribution, old: str) -> Finding:
     return Finding(
         code=CODE,
         name=NAME,
@@ -89,7 +89,7 @@ def _renamed(case: Case, item: Distribution, old: str) -> Finding:
     )
 
 
-def _finding(case: Case, item: Distribution, what: str, *before: str) -> Finding:
+def _finding(case: CheckContext, item: Distribution, what: str, *before: str) -> Finding:
     shown = f"{item.name} {item.version}".strip()
     return Finding(
         code=CODE,

@@ -20,7 +20,7 @@ Fix:
 import shlex
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import reinstall_python, renew_command, restore_or
 from envdoctor.model.finding import Finding
 from envdoctor.model.fingerprint import MissingFactError
@@ -33,7 +33,7 @@ NAME = "missing-interpreter"
 AREA = "Interpreter"
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield an error when the interpreter cannot start, or a note when only pyvenv.cfg is out of date."""
     python = case.facts[Interpreter]
     if python.barred:
@@ -84,7 +84,7 @@ def _broken(python: Interpreter) -> Iterator[str]:
         yield from (f"{path} is missing: no Python starts without it" for path in python.lacking)
 
 
-def _remedy(case: Case) -> tuple[str, list[str]]:
+def _remedy(case: CheckContext) -> tuple[str, list[str]]:
     python = case.facts[Interpreter]
     version = python.folder.removeprefix("python")
     executable = shlex.quote(python.executable)

@@ -17,7 +17,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.checks.unresolved_library import evidence, remedy
 from envdoctor.model.finding import Finding
 from envdoctor.probes.loading.libraries import Libraries
@@ -30,7 +30,7 @@ AREA = "Shared libraries"
 _DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each missing lazily opened soname."""
     gpu = case.facts.get(Gpu)
     for item in case.facts[Libraries].unresolved:

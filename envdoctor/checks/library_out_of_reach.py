@@ -25,7 +25,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import site_relative
 from envdoctor.analysis.load_evidence import VARIABLE, bound, faults, held, named, opens_its_own, others
 from envdoctor.analysis.remedies import install_command, link_again
@@ -45,7 +45,7 @@ AREA = "Shared libraries"
 _SHOWN = 3
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each distribution and kind of remedy."""
     groups: dict[tuple[str, str], list[Fault]] = {}
     for fault in faults(case, "reach"):
@@ -81,7 +81,7 @@ def _kind(fault: Fault) -> str:
     return "system's" if imported else ""
 
 
-def _missing(case: Case, items: list[Fault]) -> Finding:
+def _missing(case: CheckContext, items: list[Fault]) -> Finding:
     fault = items[0]
     ours = bool(fault.has_it or majors_of(fault.name))
     certain = any(item.opening == "at import" for item in items)
@@ -156,7 +156,7 @@ def _of_the_system(names: list[str]) -> str:
     return f" (Debian and Ubuntu: apt-get install {' '.join(packages)})" if packages else ""
 
 
-def _remedy(case: Case, fault: Fault, absent: list[str]) -> Remediation:
+def _remedy(case: CheckContext, fault: Fault, absent: list[str]) -> Remediation:
     if fault.unlinked:
         return _link(case, fault)
     if fault.has_it:
@@ -170,12 +170,12 @@ def _remedy(case: Case, fault: Fault, absent: list[str]) -> Remediation:
     )
 
 
-def _link(case: Case, fault: Fault) -> Remediation:
+def _link(case: CheckContext, fault: Fault) -> Remediation:
     full = fault.unlinked if fault.unlinked.startswith("/") else f"{case.facts.target}/{fault.unlinked}"
     return link_again(full, fault.name)
 
 
-def _install(case: Case, fault: Fault, sonames: list[str]) -> Remediation:
+def _install(case: CheckContext, fault: Fault, sonames: list[str]) -> Remediation:
     """Return what brings NVIDIA's libraries: a command where they would be found after it, else what else to do."""
     owner, majors = fault.owner or "it", {name: _major(case, fault, name) for name in sonames}
     several = [expected_owner(name, major) or "" for name in sonames for major in majors_of(name) if not majors[name]]
@@ -203,7 +203,7 @@ def _listed(names: list[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def _major(case: Case, fault: Fault, soname: str) -> str:
+def _major(case: CheckContext, fault: Fault, soname: str) -> str:
     """Return the CUDA major whose wheel is to bring it: torch's, else that of what is missing too; empty if unclear."""
     build, majors = case.facts.get(TorchBuild), majors_of(soname)
     if build is not None and build.cuda_major in majors:
@@ -213,7 +213,7 @@ def _major(case: Case, fault: Fault, soname: str) -> str:
     return left[0] if len(left) == 1 else ""
 
 
-def _would_be_found(case: Case, fault: Fault, soname: str, major: str) -> bool:
+def _would_be_found(case: CheckContext, fault: Fault, soname: str, major: str) -> bool:
     """Tell whether the library would be found where its distribution puts it.
 
     torch opens the libraries of its own CUDA major; the package may open it itself, or have a search path that leads
@@ -225,7 +225,7 @@ def _would_be_found(case: Case, fault: Fault, soname: str, major: str) -> bool:
     return any(site_relative(at) == folder for at in fault.searched)
 
 
-def _as_asked(case: Case, owner: str) -> tuple[str, str]:
+def _as_asked(case: CheckContext, owner: str) -> tuple[str, str]:
     """Return (owner, version), the version as cuda-toolkit's extra for it asks, where that is installed."""
     for item in case.facts[Distributions].items:
         for line in item.requires if item.name == "cuda-toolkit" else ():
@@ -235,7 +235,7 @@ def _as_asked(case: Case, owner: str) -> tuple[str, str]:
     return owner, ""
 
 
-def _open_first(case: Case, soname: str, path: str, owner: str) -> Remediation:
+def _open_first(case: CheckContext, soname: str, path: str, owner: str) -> Remediation:
     majors = majors_of(soname)
     build = case.facts.get(TorchBuild)
     full = path if path.startswith("/") else f"{case.facts.target}/{path}"
@@ -251,7 +251,7 @@ def _open_first(case: Case, soname: str, path: str, owner: str) -> Remediation:
     )
 
 
-def _by_variable(case: Case, items: list[Reached]) -> Finding:
+def _by_variable(case: CheckContext, items: list[Reached]) -> Finding:
     item = items[0]
     more = f" and {len(items) - 1} more of its files" if len(items) > 1 else ""
     return Finding(

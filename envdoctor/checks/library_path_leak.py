@@ -19,7 +19,7 @@ Fix:
 import shlex
 from collections.abc import Iterator, Sequence
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
 from envdoctor.probes.loading.libraries import Libraries
@@ -36,7 +36,7 @@ _SHOWN = 6
 _VARIABLE = "LD_LIBRARY_PATH"
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each variable that is in the way."""
     facts = case.facts[LibraryPath]
     shadowing = [folder for folder in facts.folders if folder.shadows and folder.element]
@@ -52,7 +52,7 @@ def run(case: Case) -> Iterator[Finding]:
     yield from _cuda_home(case, facts)
 
 
-def _shadowing(case: Case, facts: LibraryPath, folders: Sequence[LibraryFolder]) -> Finding:
+def _shadowing(case: CheckContext, facts: LibraryPath, folders: Sequence[LibraryFolder]) -> Finding:
     taken = _taken(case)
     first = folders[0]
     names = ", ".join(first.shadows[:3]) + (f" and {len(first.shadows) - 3} more" if len(first.shadows) > 3 else "")
@@ -88,7 +88,7 @@ def _shadowing(case: Case, facts: LibraryPath, folders: Sequence[LibraryFolder])
     )
 
 
-def _unfit(case: Case, facts: LibraryPath, told: Sequence[LibraryFolder]) -> Iterator[Finding]:
+def _unfit(case: CheckContext, facts: LibraryPath, told: Sequence[LibraryFolder]) -> Iterator[Finding]:
     """Yield one finding for the folders whose library, the system's by name, does not fit what is here."""
     symbols = case.facts.get(Symbols)
     by_file: dict[str, list[Fault]] = {}
@@ -122,7 +122,7 @@ def _lacking(file: str, faults: Sequence[Fault]) -> str:
     return f"{file} lacks {', '.join(names[:3])}{more}; asked for by {counted(len(users), 'load')} that fail"
 
 
-def _taken(case: Case) -> dict[str, str]:
+def _taken(case: CheckContext) -> dict[str, str]:
     """Return soname -> path of what the import, or a later dlopen, takes through the variable."""
     libraries = case.facts.get(Libraries)
     providers = libraries.providers if libraries else ()
@@ -170,7 +170,7 @@ def _preload(unfit: Sequence[Preload]) -> Finding:
     )
 
 
-def _cuda_home(case: Case, facts: LibraryPath) -> Iterator[Finding]:
+def _cuda_home(case: CheckContext, facts: LibraryPath) -> Iterator[Finding]:
     build = case.facts.get(TorchBuild)
     major = facts.cuda_home_version.partition(".")[0]
     if build is None or not build.cuda_major or not major or major == build.cuda_major:
@@ -198,7 +198,7 @@ def _cuda_home(case: Case, facts: LibraryPath) -> Iterator[Finding]:
     )
 
 
-def _without_toolkit(case: Case, facts: LibraryPath) -> Iterator[str]:
+def _without_toolkit(case: CheckContext, facts: LibraryPath) -> Iterator[str]:
     """Yield the line that takes the toolkit out; none where its folder is one of the system's."""
     if facts.cuda_home_from != "PATH":
         yield f"unset {facts.cuda_home_from}"

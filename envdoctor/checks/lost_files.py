@@ -18,7 +18,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import Damage, damage_by_owner, file_tokens, listed
 from envdoctor.analysis.remedies import reinstall_command, restore_or
 from envdoctor.model.finding import Finding
@@ -29,7 +29,7 @@ NAME = "files-removed-by-uninstall"
 AREA = "Installed files"
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for all distributions that lost shared files: they have one cause."""
     lost = [damage for damage in damage_by_owner(case) if damage.other_writers and not damage.unshared_missing]
     if not lost:

@@ -16,7 +16,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import install_command, restore_or
 from envdoctor.model.finding import Finding
 from envdoctor.probes.venv.distributions import Distributions
@@ -27,7 +27,7 @@ AREA = "Distributions"
 _SHOWN = 12
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for all missing distributions."""
     installed = case.facts[Distributions]
     missing = [pin for name, pin in sorted(case.locked().items()) if installed.active(name) is None]

@@ -18,7 +18,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.version_ranges import another_version, disagreement
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.probes.venv.package_imports import GoneName, PackageImports
@@ -29,7 +29,7 @@ AREA = "Distributions"
 _SHOWN = 6
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each pair of packages."""
     pairs: dict[tuple[str, str], list[GoneName]] = {}
     for item in case.facts[PackageImports].names:
@@ -38,7 +38,7 @@ def run(case: Case) -> Iterator[Finding]:
         yield _finding(case, items)
 
 
-def _finding(case: Case, items: list[GoneName]) -> Finding:
+def _finding(case: CheckContext, items: list[GoneName]) -> Finding:
     first = items[0]
     what = f"{first.name} from {first.module}" if first.name else first.module
     more = f" and {len(items) - 1} more" if len(items) > 1 else ""
@@ -66,7 +66,7 @@ def _finding(case: Case, items: list[GoneName]) -> Finding:
     )
 
 
-def _remedy(case: Case, first: GoneName) -> Remediation:
+def _remedy(case: CheckContext, first: GoneName) -> Remediation:
     clauses = [f">{first.provider_version.partition('+')[0]}"]
     text = f"install a newer {first.provider}, or an older {first.owner}"
     if disagreement(case, {first.provider: clauses}):

@@ -17,7 +17,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case, DoesNotApplyError
+from envdoctor.analysis.context import CheckContext, DoesNotApplyError
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.probes.machine.toolchain import Toolchain
 from envdoctor.probes.venv.interpreter import Interpreter
@@ -27,7 +27,7 @@ NAME = "missing-toolchain"
 AREA = "Compile cache"
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for everything that is missing."""
     wanted = case.wanted().compile
     if not (wanted.threads or wanted.cache_minimum_entries or wanted.cache_bytes):

@@ -17,7 +17,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case, DoesNotApplyError
+from envdoctor.analysis.context import CheckContext, DoesNotApplyError
 from envdoctor.analysis.remedies import reinstall_command, restore_or, unparsable_records
 from envdoctor.checks.altered_contents import deep_files
 from envdoctor.model.finding import Finding
@@ -32,7 +32,7 @@ AREA = "Installed files"
 _SHOWN = 6
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for all of it."""
     gaps = list(_gaps(case))
     if not gaps:
@@ -54,14 +54,14 @@ def run(case: Case) -> Iterator[Finding]:
     )
 
 
-def _reinstalls(case: Case) -> Iterator[str]:
+def _reinstalls(case: CheckContext) -> Iterator[str]:
     """Yield the command for distributions with a RECORD that no installer can read either."""
     items = [item for item in case.facts[Distributions].items if not item.shadowed]
     if pins := [(item.name, item.version) for item in items if unparsable_records(case, item.name)]:
         yield reinstall_command(case, pins)
 
 
-def _gaps(case: Case) -> Iterator[str]:
+def _gaps(case: CheckContext) -> Iterator[str]:
     yield from case.facts[SearchPath].unreadable
     yield from case.facts[Distributions].unreadable
     files = case.facts[InstalledFiles]

@@ -17,7 +17,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import site_relative
 from envdoctor.analysis.load_evidence import bound
 from envdoctor.analysis.remedies import restore_or
@@ -34,7 +34,7 @@ _LAST_OF_1 = "1.26.4"
 _SHOWN = 3
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each distribution with such modules."""
     groups: dict[tuple[str, str], list[NumpyUser]] = {}
     for user in bound(case).numpy_1:
@@ -43,7 +43,7 @@ def run(case: Case) -> Iterator[Finding]:
         yield _finding(case, owner, version, users)
 
 
-def _finding(case: Case, owner: str, version: str, users: list[NumpyUser]) -> Finding:
+def _finding(case: CheckContext, owner: str, version: str, users: list[NumpyUser]) -> Finding:
     numpy = case.facts[Distributions].active("numpy")
     against = _needs_numpy_2(case)
     more = f" and {len(users) - _SHOWN} more" if len(users) > _SHOWN else ""
@@ -75,7 +75,7 @@ def _finding(case: Case, owner: str, version: str, users: list[NumpyUser]) -> Fi
     )
 
 
-def _needs_numpy_2(case: Case) -> str:
+def _needs_numpy_2(case: CheckContext) -> str:
     """Return the first distribution whose requirement shuts numpy 1 out, or empty."""
     for item in case.facts[Distributions].items:
         for line in item.requires:

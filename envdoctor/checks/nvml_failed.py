@@ -17,7 +17,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.probes.machine.gpu import Gpu
 from envdoctor.probes.machine.platform import Platform
@@ -29,7 +29,7 @@ _MISMATCH, _TIMED_OUT = 18, -1
 _UNKNOWN, _NO_PERMISSION, _NOT_LOADED, _NOT_FOUND, _LOST = 999, 4, 9, 12, 15
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for a failure."""
     gpu = case.facts[Gpu]
     if gpu.state != "failed" or gpu.nvml_code == _MISMATCH:

@@ -19,7 +19,7 @@ Fix:
 import shlex
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.probes.machine.gpu import Gpu
 from envdoctor.probes.machine.library_path import LibraryPath
@@ -31,7 +31,7 @@ AREA = "Driver / GPU"
 _MISMATCH = 18
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding when the compatibility library is the older one."""
     gpu = case.facts[Gpu]
     folder = gpu.libcuda.rpartition("/")[0]

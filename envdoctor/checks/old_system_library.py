@@ -19,7 +19,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import site_relative
 from envdoctor.analysis.load_evidence import VARIABLE, faults, named, others, provider_tokens
 from envdoctor.analysis.remedies import link_again, without_library_folder
@@ -32,7 +32,7 @@ NAME = "system-library-too-old"
 AREA = "Shared libraries"
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each distribution and version that is asked for."""
     groups: dict[tuple[str, str], list[Fault]] = {}
     for fault in faults(case, "host"):
@@ -41,7 +41,7 @@ def run(case: Case) -> Iterator[Finding]:
         yield _finding(case, items)
 
 
-def _finding(case: Case, items: list[Fault]) -> Finding:
+def _finding(case: CheckContext, items: list[Fault]) -> Finding:
     fault = items[0]
     who = named(fault) if fault.path else "torch"
     library = fault.provider.rpartition("/")[2]
@@ -65,7 +65,7 @@ def _finding(case: Case, items: list[Fault]) -> Finding:
     )
 
 
-def _remedy(case: Case, fault: Fault) -> Remediation:
+def _remedy(case: CheckContext, fault: Fault) -> Remediation:
     if fault.provider_via == VARIABLE:
         return Remediation(
             text=f"Start without {VARIABLE}, which puts this library in front of the system's own",

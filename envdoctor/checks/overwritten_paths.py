@@ -19,7 +19,7 @@ Fix:
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import file_tokens, site_relative
 from envdoctor.analysis.file_conflicts import Contest, contests
 from envdoctor.analysis.remedies import reinstall_command, repair_or, restore_or, uninstall_command
@@ -34,7 +34,7 @@ AREA = "Installed files"
 _SHOWN = 6
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for the overwritten, one for those right until the next uninstall, one for each tie."""
     pairs = [pair for pair in contests(case) if not pair.module]
     known = [pair for pair in pairs if pair.wanted]
@@ -69,7 +69,9 @@ def _others(pairs: Sequence[Contest]) -> str:
     return ", ".join(sorted({name for pair in pairs for name in pair.unwanted}))
 
 
-def _finding(case: Case, pairs: Sequence[Contest], severity: Severity, confidence: Confidence, title: str) -> Finding:
+def _finding(
+    case: CheckContext, pairs: Sequence[Contest], severity: Severity, confidence: Confidence, title: str
+) -> Finding:
     paths = [path for pair in pairs for path in (pair.foreign if pair.wanted and pair.foreign else pair.paths)]
     return Finding(
         code=CODE,
@@ -98,7 +100,7 @@ def _evidence(pairs: Sequence[Contest]) -> Iterator[str]:
             yield f"and {more} more paths of {' and '.join(name for name, _ in pair.owners)}"
 
 
-def _wanted_by_extras(case: Case, pairs: Sequence[Contest]) -> Iterator[str]:
+def _wanted_by_extras(case: CheckContext, pairs: Sequence[Contest]) -> Iterator[str]:
     """Yield who is left without what is to be uninstalled, by an extra: no metadata tells afterwards."""
     by: dict[str, list[str]] = {}
     for name, extra in wanted_by_extras(case, {name for pair in pairs for name in pair.intruders}).items():
@@ -120,7 +122,7 @@ def _on_disk(item: Contested) -> str:
     return f"owned by {owners}; the bytes on disk are of {bytes_of} (identified by {item.told_by})"
 
 
-def _remedy(case: Case, pairs: Sequence[Contest]) -> Remediation:
+def _remedy(case: CheckContext, pairs: Sequence[Contest]) -> Remediation:
     if not all(pair.wanted for pair in pairs):
         names = " and ".join(name for name, _ in pairs[0].owners)
         return Remediation(
@@ -141,7 +143,7 @@ def _remedy(case: Case, pairs: Sequence[Contest]) -> Remediation:
 
 
 def _keep(
-    case: Case, pairs: Sequence[Contest], wanted: Sequence[tuple[str, str]], required: Mapping[str, str]
+    case: CheckContext, pairs: Sequence[Contest], wanted: Sequence[tuple[str, str]], required: Mapping[str, str]
 ) -> Remediation:
     """Return the remedy where each of the other owners has to stay: the wanted files are written last."""
     name, by = next(iter(required.items()))

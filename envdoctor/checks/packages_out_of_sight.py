@@ -17,7 +17,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import renew_command, restore_or
 from envdoctor.model.finding import Finding
 from envdoctor.model.verdict import BREAKS_IMPORT
@@ -28,7 +28,7 @@ NAME = "packages-not-on-path"
 AREA = "Interpreter"
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding when the packages lie where this interpreter does not look."""
     python = case.facts[Interpreter]
     holds = python.folder.removeprefix("python").rstrip("t")

@@ -21,7 +21,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.probes.machine.environment import Environment
 from envdoctor.probes.machine.named_paths import NamedPaths
@@ -37,7 +37,7 @@ _OVERRIDE = {"flashinfer-python": "FLASHINFER_NINJA_PATH"}
 """Distribution -> the variable by which it takes ninja from elsewhere."""
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding when ninja is out of reach of what starts it."""
     tools = case.facts[Toolchain]
     users = list(_users(case))
@@ -64,7 +64,7 @@ def run(case: Case) -> Iterator[Finding]:
     )
 
 
-def _users(case: Case) -> Iterator[str]:
+def _users(case: CheckContext) -> Iterator[str]:
     """Yield the distributions that start ninja by name, as their metadata says: they always require it."""
     wrong = {item.variable for item in case.facts[NamedPaths].wrong}
     environment = case.facts[Environment]

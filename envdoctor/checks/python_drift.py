@@ -15,7 +15,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import restore_or
 from envdoctor.model.finding import Finding
 from envdoctor.probes.venv.interpreter import Interpreter
@@ -25,7 +25,7 @@ NAME = "python-drift"
 AREA = "Interpreter"
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding when the minor version differs."""
     wanted = case.wanted().python.versions
     python = case.facts[Interpreter]

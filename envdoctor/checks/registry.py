@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 from envdoctor import checks
-from envdoctor.analysis.context import Case, DoesNotApplyError
+from envdoctor.analysis.context import CheckContext, DoesNotApplyError
 from envdoctor.checks.areas import AREAS, not_checked, summarize
 from envdoctor.checks.former_names import FORMER_NAMES
 from envdoctor.errors import ProfileError, internal_error, traceback_of
@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # as in case.py
 class Run(Protocol):
     """The function of a check."""
 
-    def __call__(self, case: Case) -> Iterator[Finding]:
+    def __call__(self, case: CheckContext) -> Iterator[Finding]:
         """Yield the findings of one case."""
         ...
 
@@ -60,7 +60,7 @@ def all_checks() -> tuple[Check, ...]:
     return tuple(sorted(found, key=lambda check: check.code))
 
 
-def judge(case: Case, waivers: "Iterable[Waiver]" = ()) -> Verdict:
+def judge(case: CheckContext, waivers: "Iterable[Waiver]" = ()) -> Verdict:
     """Run every check over the case. The profile's waivers and the given ones take findings out, with their reason.
 
     Raises ProfileError for a waiver of the profile that names no check: it would accept nothing.
@@ -136,7 +136,7 @@ def _waives(waiver: "Waiver", finding: Finding) -> bool:
 
 
 def _areas(
-    case: Case, findings: Iterable[Finding], waived: Iterable[Finding], in_doubt: set[str]
+    case: CheckContext, findings: Iterable[Finding], waived: Iterable[Finding], in_doubt: set[str]
 ) -> tuple[AreaLine, ...]:
     area_of: Mapping[str, str] = {check.code: check.area for check in all_checks()}
     worst: dict[str, str] = {}

@@ -18,7 +18,7 @@ Fix:
 import shlex
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case, DoesNotApplyError
+from envdoctor.analysis.context import CheckContext, DoesNotApplyError
 from envdoctor.analysis.remedies import restore_or
 from envdoctor.model.finding import Finding
 from envdoctor.probes.loading.torch_build import TorchBuild
@@ -30,7 +30,7 @@ NAME = "required-distribution"
 AREA = "Distributions"
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each requirement that is not met."""
     if not case.required:
         raise DoesNotApplyError("nothing was asked for by --require")
@@ -40,7 +40,7 @@ def run(case: Case) -> Iterator[Finding]:
             yield _finding(case, line, need, title)
 
 
-def _unmet(case: Case, need: Need) -> str:
+def _unmet(case: CheckContext, need: Need) -> str:
     version = _version(case, need.name)
     if not version:
         return f"{need.name} is required and not installed"
@@ -49,7 +49,7 @@ def _unmet(case: Case, need: Need) -> str:
     return ""
 
 
-def _version(case: Case, name: str) -> str:
+def _version(case: CheckContext, name: str) -> str:
     item = case.facts[Distributions].active(name)
     if name != "torch":
         return item.version if item else ""
@@ -58,7 +58,7 @@ def _version(case: Case, name: str) -> str:
     return (build.version or (item.version if item else "")) if build.present else ""
 
 
-def _finding(case: Case, line: str, need: Need, title: str) -> Finding:
+def _finding(case: CheckContext, line: str, need: Need, title: str) -> Finding:
     backend = "--torch-backend auto " if need.name == "torch" else ""
     return Finding(
         code=CODE,

@@ -19,7 +19,7 @@ Fix:
 import shlex
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import restore_or
 from envdoctor.catalog.companion_versions import RUNTIME_NEEDS, RuntimeNeed
 from envdoctor.model.finding import Finding, Remediation, Severity
@@ -32,7 +32,7 @@ NAME = "unmet-runtime-requirement"
 AREA = "Distributions"
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each package that is absent or too old."""
     installed = case.facts[Distributions]
     pins = case.pins()
@@ -52,7 +52,7 @@ def run(case: Case) -> Iterator[Finding]:
             yield _finding(case, need, requirer, present, specifier, path)
 
 
-def _specifier(case: Case, need: RuntimeNeed) -> tuple[str, str]:
+def _specifier(case: CheckContext, need: RuntimeNeed) -> tuple[str, str]:
     """Return (">=1.1.0", the file that says so) from the installed package's source; else (this tool's data, "")."""
     companions = case.facts[Companions]
     stated = next((window for window in companions.windows if window.name == need.name), None)
@@ -64,7 +64,12 @@ def _specifier(case: Case, need: RuntimeNeed) -> tuple[str, str]:
 
 
 def _finding(
-    case: Case, need: RuntimeNeed, requirer: Distribution, present: Distribution | None, specifier: str, path: str
+    case: CheckContext,
+    need: RuntimeNeed,
+    requirer: Distribution,
+    present: Distribution | None,
+    specifier: str,
+    path: str,
 ) -> Finding:
     severity: Severity = "warning" if present else ("error" if case.lock else "note")
     state = (
@@ -89,7 +94,7 @@ def _finding(
     )
 
 
-def _remedy(case: Case, need: RuntimeNeed, requirer: str, specifier: str) -> Remediation:
+def _remedy(case: CheckContext, need: RuntimeNeed, requirer: str, specifier: str) -> Remediation:
     wanted = f"{need.name}{specifier}"
     if meets(need.published, specifier):
         command = f"uv pip install --python {case.python} {shlex.quote(wanted)}"

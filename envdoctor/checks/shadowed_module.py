@@ -19,7 +19,7 @@ Fix:
 import shlex
 from collections.abc import Iterator, Sequence
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import leave_out_command, reinstall_command, restore_or
 from envdoctor.model.finding import Finding, Remediation, Severity
 from envdoctor.probes.venv.distributions import Distributions
@@ -32,7 +32,7 @@ AREA = "Environment"
 _SHOWN = 8
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each folder that comes first."""
     fronts: dict[tuple[str, str], list[Shadow]] = {}
     for shadow in case.facts[Shadowing].shadows:
@@ -41,7 +41,7 @@ def run(case: Case) -> Iterator[Finding]:
         yield _finding(case, origin, front, shadows)
 
 
-def _finding(case: Case, origin: str, front: str, shadows: Sequence[Shadow]) -> Finding:
+def _finding(case: CheckContext, origin: str, front: str, shadows: Sequence[Shadow]) -> Finding:
     ranked = sorted(
         shadows, key=lambda shadow: (shadow.module != "torch", not _version(case, front, shadow), shadow.module)
     )
@@ -68,7 +68,7 @@ def _finding(case: Case, origin: str, front: str, shadows: Sequence[Shadow]) -> 
     )
 
 
-def _severity(case: Case, origin: str, shadows: Sequence[Shadow]) -> Severity:
+def _severity(case: CheckContext, origin: str, shadows: Sequence[Shadow]) -> Severity:
     if origin == "current folder":
         return "warning"
     # A source tree on PYTHONPATH may be meant; another environment's packages are not, and another torch is another
@@ -80,13 +80,13 @@ def _severity(case: Case, origin: str, shadows: Sequence[Shadow]) -> Severity:
     return "error" if origin == "PYTHONPATH" and (installed or standard) else "warning"
 
 
-def _version(case: Case, folder: str, shadow: Shadow) -> str:
+def _version(case: CheckContext, folder: str, shadow: Shadow) -> str:
     name = normalized(shadow.module)
     items = case.facts[Distributions].items
     return next((f" {item.version}" for item in items if item.site == folder and item.name == name), "")
 
 
-def _remedy(case: Case, origin: str, front: str, shadows: Sequence[Shadow]) -> Remediation:
+def _remedy(case: CheckContext, origin: str, front: str, shadows: Sequence[Shadow]) -> Remediation:
     if origin in ("PYTHONPATH", "user site"):
         out = "out of PYTHONPATH" if origin == "PYTHONPATH" else "out of this environment"
         return Remediation(

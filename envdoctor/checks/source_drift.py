@@ -15,7 +15,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case, DoesNotApplyError
+from envdoctor.analysis.context import CheckContext, DoesNotApplyError
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.training_sources import Sources
@@ -25,7 +25,7 @@ NAME = "source-drift"
 AREA = "Sources"
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for all files that differ."""
     wanted = case.wanted().sources
     if not wanted:

@@ -19,7 +19,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import site_relative
 from envdoctor.analysis.load_evidence import VARIABLE
 from envdoctor.analysis.remedies import without_library_folder
@@ -34,7 +34,7 @@ AREA = "Shared libraries"
 _PLUG_INS = {"cufile"}
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each family with parts in and out of the environment."""
     families: dict[str, list[Provider]] = {}
     for item in case.facts[Libraries].providers:
@@ -54,7 +54,7 @@ def _of_one_major(part: Provider, other: Provider) -> bool:
     return not majors or not others or not set(majors).isdisjoint(others)
 
 
-def _finding(case: Case, family: str, inside: Provider, outside: list[Provider]) -> Finding:
+def _finding(case: CheckContext, family: str, inside: Provider, outside: list[Provider]) -> Finding:
     part = outside[0]
     folder = part.path.rpartition("/")[0]
     return Finding(
@@ -76,7 +76,7 @@ def _finding(case: Case, family: str, inside: Provider, outside: list[Provider])
     )
 
 
-def _remedy(case: Case, part: Provider, inside: Provider) -> Remediation:
+def _remedy(case: CheckContext, part: Provider, inside: Provider) -> Remediation:
     rest = f"A newer {inside.owner} may bring the part itself, where torch's own pin allows one"
     if part.found_via == VARIABLE:
         return Remediation(

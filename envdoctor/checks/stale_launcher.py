@@ -20,7 +20,7 @@ Fix:
 
 from collections.abc import Iterator, Sequence
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import reinstall_command, renew_command, restore_or
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
@@ -40,7 +40,7 @@ _MODULES = {
 }
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for the environment's own scripts, one for the commands on PATH."""
     launchers = case.facts[Launchers]
     if launchers.stray:
@@ -57,7 +57,7 @@ def run(case: Case) -> Iterator[Finding]:
         yield _commands(case, elsewhere)
 
 
-def _scripts(case: Case, stray: Sequence[StrayScript], total: int) -> Finding:
+def _scripts(case: CheckContext, stray: Sequence[StrayScript], total: int) -> Finding:
     gone = [script for script in stray if not script.exists]
     first = (gone or list(stray))[0]
     state = "does not exist" if gone else "is another environment's"
@@ -84,13 +84,13 @@ def _scripts(case: Case, stray: Sequence[StrayScript], total: int) -> Finding:
     )
 
 
-def _without_record(case: Case) -> Iterator[str]:
+def _without_record(case: CheckContext) -> Iterator[str]:
     for item in case.facts[Distributions].items:
         if item.origin == "site-packages" and not item.has_record and not item.shadowed:
             yield f"dist:{item.name}"
 
 
-def _activate(case: Case, named: str) -> Finding:
+def _activate(case: CheckContext, named: str) -> Finding:
     return Finding(
         code=CODE,
         name=NAME,
@@ -104,7 +104,7 @@ def _activate(case: Case, named: str) -> Finding:
     )
 
 
-def _rewrite(case: Case, stray: Sequence[StrayScript]) -> Iterator[str]:
+def _rewrite(case: CheckContext, stray: Sequence[StrayScript]) -> Iterator[str]:
     python = case.facts[Interpreter]
     if python.is_venv or python.lost_config:
         yield renew_command(case, python.resolved or python.minor)
@@ -115,7 +115,7 @@ def _rewrite(case: Case, stray: Sequence[StrayScript]) -> Iterator[str]:
         yield reinstall_command(case, pins)
 
 
-def _commands(case: Case, elsewhere: Sequence[Launcher]) -> Finding:
+def _commands(case: CheckContext, elsewhere: Sequence[Launcher]) -> Finding:
     # torchrun and its like name the fault better than the python that stands beside them.
     first = next((command for command in elsewhere if command.command in _MODULES), elsewhere[0])
     runs = f", which starts {first.interpreter}" if first.interpreter else ""

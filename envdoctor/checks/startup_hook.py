@@ -21,7 +21,7 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.verdict import BREAKS_IMPORT
 from envdoctor.probes.venv.search_path import SearchPath
@@ -40,7 +40,7 @@ _OF_THE_BASE = "base site-packages"
 _DEBIAN = "/lib/python3/dist-packages/"
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each file at which Python stops, and one for each unaccounted hook."""
     yield from (_fatal(path) for path in case.facts[SearchPath].fatal)
     for hook in case.facts[StartupHooks].hooks:

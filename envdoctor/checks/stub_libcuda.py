@@ -19,7 +19,7 @@ Fix:
 import shlex
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import without_library_folder
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.probes.machine.gpu import Gpu
@@ -30,7 +30,7 @@ NAME = "stub-libcuda"
 AREA = "Driver / GPU"
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding where the stub hides a driver."""
     gpu = case.facts[Gpu]
     if not gpu.libcuda_is_stub or not (gpu.module_version or gpu.libcuda_behind):
@@ -55,7 +55,7 @@ def run(case: Case) -> Iterator[Finding]:
     )
 
 
-def _remedy(case: Case, stub: str, *, by_variable: bool) -> Remediation:
+def _remedy(case: CheckContext, stub: str, *, by_variable: bool) -> Remediation:
     if by_variable:
         return Remediation(
             text="Start without the stub's folder on LD_LIBRARY_PATH: it is for linking only",

@@ -20,7 +20,7 @@ Fix:
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import restore_or
 from envdoctor.checks.version_drift import off_the_lock, same_version
 from envdoctor.model.finding import Finding
@@ -35,7 +35,7 @@ NAME = "torch-build-drift"
 AREA = "torch build"
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding when the build differs."""
     wanted = case.wanted().torch
     build = case.facts[TorchBuild]
@@ -67,7 +67,7 @@ def run(case: Case) -> Iterator[Finding]:
     )
 
 
-def _symptom_of(case: Case, build: TorchBuild) -> tuple[str, ...]:
+def _symptom_of(case: CheckContext, build: TorchBuild) -> tuple[str, ...]:
     if not build.present:
         return ("dist:torch",)
     shadowing = case.facts.get(Shadowing)

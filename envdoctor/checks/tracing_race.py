@@ -20,7 +20,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case, DoesNotApplyError
+from envdoctor.analysis.context import CheckContext, DoesNotApplyError
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.probes.loading.torch_build import TorchBuild
 
@@ -29,7 +29,7 @@ NAME = "fx-tracing-race"
 AREA = "Compile cache"
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding when both conditions hold."""
     threads = case.wanted().compile.threads
     build = case.facts[TorchBuild]

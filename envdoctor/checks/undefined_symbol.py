@@ -19,7 +19,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import site_relative
 from envdoctor.analysis.load_evidence import VARIABLE, faults, held, named, others, provider_tokens
 from envdoctor.analysis.remedies import reinstall_command, restore_or, without_library_folder
@@ -35,7 +35,7 @@ AREA = "Shared libraries"
 _OF_PYTHON = ("Py", "_Py")
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each symbol and asking object of `import torch`, one for each of a distribution."""
     groups: dict[tuple[str, str, str], list[Fault]] = {}
     for fault in faults(case, "symbol"):
@@ -47,7 +47,7 @@ def run(case: Case) -> Iterator[Finding]:
         yield _finding(case, items)
 
 
-def _finding(case: Case, items: list[Fault]) -> Finding:
+def _finding(case: CheckContext, items: list[Fault]) -> Finding:
     fault = items[0]
     # Told from the files alone, this one may well work: its package opens the holder for all to see before it.
     unlinked = bool(fault.path and fault.has_it and not fault.provider)
@@ -98,7 +98,7 @@ def _evidence(fault: Fault) -> Iterator[str]:
     yield f"has it: {held(fault.has_it)}" if fault.has_it else "no other file of this environment has it"
 
 
-def _remedy(case: Case, fault: Fault) -> Remediation:
+def _remedy(case: CheckContext, fault: Fault) -> Remediation:
     if fault.provider_via == VARIABLE:
         return Remediation(
             text=f"Start without {VARIABLE}; reinstalling changes nothing while it stands",

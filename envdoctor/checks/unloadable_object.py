@@ -17,7 +17,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import file_tokens, site_relative
 from envdoctor.analysis.load_evidence import VARIABLE, faults
 from envdoctor.analysis.remedies import reinstall_command, restore_or, without_library_folder
@@ -30,7 +30,7 @@ AREA = "Shared libraries"
 _SHOWN = 4
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each distribution whose files cannot be mapped."""
     groups: dict[str, list[Fault]] = {}
     for fault in faults(case, "object"):
@@ -39,7 +39,7 @@ def run(case: Case) -> Iterator[Finding]:
         yield _finding(case, items)
 
 
-def _finding(case: Case, items: list[Fault]) -> Finding:
+def _finding(case: CheckContext, items: list[Fault]) -> Finding:
     fault = items[0]
     files = list(dict.fromkeys(item.provider for item in items))
     owner = f" of {fault.provider_owner} {fault.provider_version}" if fault.provider_owner else ""
@@ -70,7 +70,7 @@ def _reason(fault: Fault) -> str:
     return fault.message.partition(": ")[2]
 
 
-def _remedy(case: Case, fault: Fault) -> Remediation:
+def _remedy(case: CheckContext, fault: Fault) -> Remediation:
     if fault.provider_owner:
         command = reinstall_command(case, [(fault.provider_owner, fault.provider_version)])
         return restore_or(

@@ -23,7 +23,7 @@ Fix:
 
 from collections.abc import Iterator, Sequence
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import install_command, leave_out_command, restore_or
 from envdoctor.analysis.unmet import Unmet
 from envdoctor.analysis.unmet_kinds import UnmetKinds, enforced_here, raises_at_import, unmet_kinds
@@ -41,7 +41,7 @@ AREA = "Distributions"
 _SHOWN = 8
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each kind: what explains it, or what fixes it, differs."""
     kinds = unmet_kinds(case)
     if kinds.torch:
@@ -66,14 +66,14 @@ def run(case: Case) -> Iterator[Finding]:
         yield _mismatch(case, kinds.other, "warning", ())
 
 
-def _compiler_severity(case: Case) -> tuple[Severity, str]:
+def _compiler_severity(case: CheckContext) -> tuple[Severity, str]:
     wanted = case.profile.compile if case.profile else None
     compiles = wanted is not None and bool(wanted.threads or wanted.cache_minimum_entries or wanted.cache_bytes)
     return ("error" if compiles else "warning"), "import torch works; torch.compile fails or miscompiles"
 
 
 def _missing(
-    case: Case,
+    case: CheckContext,
     missing: Sequence[Unmet],
     remedy: Remediation,
     *,
@@ -101,7 +101,7 @@ def _missing(
     )
 
 
-def _lost_libraries(case: Case, names: Sequence[str]) -> Iterator[str]:
+def _lost_libraries(case: CheckContext, names: Sequence[str]) -> Iterator[str]:
     build, libraries = case.facts.get(TorchBuild), case.facts.get(Libraries)
     if build is None or libraries is None:
         return
@@ -110,7 +110,7 @@ def _lost_libraries(case: Case, names: Sequence[str]) -> Iterator[str]:
             yield f"soname:{item.soname}"
 
 
-def _install(case: Case, kinds: UnmetKinds) -> Remediation:
+def _install(case: CheckContext, kinds: UnmetKinds) -> Remediation:
     missing = kinds.missing
     asked = _asked(missing)
     pins = {item.name: item.pin for item in missing if item.pin and len(asked[item.name]) == 1}
@@ -124,7 +124,7 @@ def _install(case: Case, kinds: UnmetKinds) -> Remediation:
     return restore_or(case, "install what is missing", [_ranges(case, missing)])
 
 
-def _holes(case: Case, kinds: UnmetKinds) -> Iterator[Finding]:
+def _holes(case: CheckContext, kinds: UnmetKinds) -> Iterator[Finding]:
     """Yield one finding for each distribution that the lock leaves out, so that each can be waived with its reason."""
     file = case.profile.lock.file if case.profile else "the lock"
     for name in dict.fromkeys(item.name for item in kinds.holes):
@@ -144,7 +144,7 @@ def _holes(case: Case, kinds: UnmetKinds) -> Iterator[Finding]:
         )
 
 
-def _of_intruders(case: Case, items: Sequence[Unmet]) -> Finding:
+def _of_intruders(case: CheckContext, items: Sequence[Unmet]) -> Finding:
     requirers = sorted({item.requirer.name for item in items})
     return _missing(
         case,
@@ -176,7 +176,7 @@ def _provided(kinds: UnmetKinds) -> Iterator[Finding]:
         )
 
 
-def _leaked(case: Case, kinds: UnmetKinds) -> Iterator[Finding]:
+def _leaked(case: CheckContext, kinds: UnmetKinds) -> Iterator[Finding]:
     for folder, items in kinds.leaked.items():
         distributions = case.facts[Distributions].items
         origin = next(item.origin for item in distributions if item.site == folder)
@@ -203,7 +203,7 @@ def _leaked(case: Case, kinds: UnmetKinds) -> Iterator[Finding]:
         )
 
 
-def _mismatch(case: Case, unmet: Sequence[Unmet], severity: Severity, consequences: Sequence[str]) -> Finding:
+def _mismatch(case: CheckContext, unmet: Sequence[Unmet], severity: Severity, consequences: Sequence[str]) -> Finding:
     names = list(dict.fromkeys(item.name for item in unmet))
     return Finding(
         code=CODE,
@@ -227,7 +227,7 @@ def _more(unmet: Sequence[Unmet]) -> str:
     return f" ({counted(len(unmet) - 1, 'other requirement', 'is', 'are')} unmet too)" if len(unmet) > 1 else ""
 
 
-def _align(case: Case, unmet: Sequence[Unmet]) -> Remediation:
+def _align(case: CheckContext, unmet: Sequence[Unmet]) -> Remediation:
     asked = _asked(unmet)
     if told := disagreement(case, asked):
         return Remediation(text=told)
@@ -249,7 +249,7 @@ def _asked(unmet: Sequence[Unmet]) -> dict[str, list[str]]:
     return {name: sorted(clauses) for name, clauses in asked.items()}
 
 
-def _ranges(case: Case, unmet: Sequence[Unmet], flags: str = "") -> str:
+def _ranges(case: CheckContext, unmet: Sequence[Unmet], flags: str = "") -> str:
     extras: dict[str, set[str]] = {item.name: set() for item in unmet}
     for item in unmet:
         extras[item.name].update(item.wanted_extras)

@@ -17,7 +17,7 @@ Fix:
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import site_relative
 from envdoctor.analysis.remedies import install_command, reinstall_command, restore_or, without_library_folder
 from envdoctor.catalog.cudalibs import expected_owner
@@ -36,7 +36,7 @@ NAME = "unresolved-library"
 AREA = "Shared libraries"
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each name or file that the import itself stumbles over."""
     libraries = case.facts[Libraries]
     missing: dict[str, list[Unresolved]] = {}
@@ -62,7 +62,7 @@ def run(case: Case) -> Iterator[Finding]:
         )
 
 
-def evidence(case: Case, item: Unresolved) -> Iterator[str]:
+def evidence(case: CheckContext, item: Unresolved) -> Iterator[str]:
     """Yield who needs it, where it was looked for, and who should provide it."""
     if not item.needed_by:
         yield "opened by torch's preload list"
@@ -84,7 +84,7 @@ def evidence(case: Case, item: Unresolved) -> Iterator[str]:
         yield f"its provider for this torch is {owner}: {state}"
 
 
-def _variable(case: Case, path: str) -> str:
+def _variable(case: CheckContext, path: str) -> str:
     """Return the loader's variable that leads to a file, or empty."""
     environment = case.facts.get(Environment)
     if not path.startswith("/") or environment is None:
@@ -95,7 +95,7 @@ def _variable(case: Case, path: str) -> str:
     return "LD_PRELOAD" if path in (environment.value("LD_PRELOAD") or "").replace(":", " ").split() else ""
 
 
-def _owner(case: Case, soname: str) -> str:
+def _owner(case: CheckContext, soname: str) -> str:
     name = PurePosixPath(soname).name
     files = case.facts.get(InstalledFiles)
     damaged = (
@@ -109,7 +109,7 @@ def _owner(case: Case, soname: str) -> str:
     return expected_owner(soname, build.cuda_major) or "" if build and build.cuda_major else ""
 
 
-def remedy(case: Case, item: Unresolved) -> Remediation:
+def remedy(case: CheckContext, item: Unresolved) -> Remediation:
     """Return the command that reinstalls the provider, even when its metadata is still there."""
     soname = item.soname
     if variable := _variable(case, soname):
@@ -135,12 +135,12 @@ def remedy(case: Case, item: Unresolved) -> Remediation:
     return restore_or(case, text, [install_command(case, [(owner, _version(case, owner))])])
 
 
-def _is_damaged(case: Case, path: str) -> bool:
+def _is_damaged(case: CheckContext, path: str) -> bool:
     files = case.facts.get(InstalledFiles)
     return files is None or any(fault.path == path for fault in files.faults)
 
 
-def _out_of_reach(case: Case, item: Unresolved, owner: str, installed: str) -> Remediation:
+def _out_of_reach(case: CheckContext, item: Unresolved, owner: str, installed: str) -> Remediation:
     """Return the remedy for a file that is there and whole: a reinstall would put the same file in the same place."""
     wanted = _version(case, owner)
     if wanted and wanted != installed:
@@ -157,12 +157,12 @@ def _out_of_reach(case: Case, item: Unresolved, owner: str, installed: str) -> R
     )
 
 
-def _asked_for(case: Case, owner: str) -> bool:
+def _asked_for(case: CheckContext, owner: str) -> bool:
     torch = case.facts[Distributions].active("torch")
     return owner in case.pins() or (torch is not None and owner in required_names(torch.requires))
 
 
-def _version(case: Case, owner: str) -> str:
+def _version(case: CheckContext, owner: str) -> str:
     pinned = case.pins().get(owner)
     if pinned is not None:
         return pinned.version

@@ -20,7 +20,7 @@ Fix:
 import shlex
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.catalog.variables import CUDA_TORCH, VARIABLES, KnownVariable, known
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.probes.loading.torch_build import TorchBuild
@@ -34,7 +34,7 @@ NAME = "variable-without-target"
 AREA = "Environment"
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each variable."""
     environment = case.facts[Environment]
     for item in case.facts[NamedPaths].wrong:
@@ -48,7 +48,7 @@ def run(case: Case) -> Iterator[Finding]:
             yield _switch(case, row, value)
 
 
-def _read(case: Case, row: KnownVariable) -> bool:
+def _read(case: CheckContext, row: KnownVariable) -> bool:
     """Tell whether what reads the variable is installed, in a version that does."""
     if row.reader == CUDA_TORCH:
         build = case.facts.get(TorchBuild)
@@ -58,7 +58,7 @@ def _read(case: Case, row: KnownVariable) -> bool:
     return need is None or (item is not None and meets(item.version, need.specifier))
 
 
-def _installed(case: Case, name: str) -> bool:
+def _installed(case: CheckContext, name: str) -> bool:
     return case.facts[Distributions].active(name) is not None
 
 
@@ -81,7 +81,7 @@ def _path(item: WrongPath, row: KnownVariable) -> Finding:
     )
 
 
-def _switch(case: Case, row: KnownVariable, value: str) -> Finding:
+def _switch(case: CheckContext, row: KnownVariable, value: str) -> Finding:
     need = parse_need(row.reader)
     item = case.facts[Distributions].active(need.name) if need else None
     reader = f"{item.name} {item.version}" if item else row.reader

@@ -15,7 +15,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import install_command, restore_or
 from envdoctor.model.finding import Finding
 from envdoctor.model.wording import counted
@@ -27,7 +27,7 @@ AREA = "Distributions"
 _SHOWN = 12
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for all drifted distributions but torch, whose build has a check of its own."""
     installed = case.facts[Distributions]
     drifted = [
@@ -62,7 +62,7 @@ def run(case: Case) -> Iterator[Finding]:
     )
 
 
-def off_the_lock(case: Case) -> tuple[int, int]:
+def off_the_lock(case: CheckContext) -> tuple[int, int]:
     """Return (pinned distributions that are not installed at their version, all that are pinned)."""
     installed, pins = case.facts[Distributions], case.pins()
     active = {item.name: item.version for item in installed.items if not item.shadowed}

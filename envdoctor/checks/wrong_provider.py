@@ -16,7 +16,7 @@ Fix:
 
 from collections.abc import Iterator
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import restore_or
 from envdoctor.model.finding import Finding
 from envdoctor.probes.loading.libraries import Libraries
@@ -26,7 +26,7 @@ NAME = "wrong-provider"
 AREA = "Shared libraries"
 
 
-def run(case: Case) -> Iterator[Finding]:
+def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each soname with another provider than the profile's."""
     expected = case.wanted().libraries
     for item in case.facts[Libraries].providers:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envdoctor import __version__
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.checks.registry import judge as judge_case
 from envdoctor.errors import ProbeError
 from envdoctor.facts.context import Options, Reading
@@ -100,7 +100,7 @@ def judge(
     launching: bool = False,
 ) -> Verdict:
     """Run every check over a fingerprint. Commands that are printed name the profile as it was asked for."""
-    case = Case(
+    case = CheckContext(
         facts=fingerprint,
         profile=profile,
         lock=lock,

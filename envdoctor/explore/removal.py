@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.unmet import unmet_requirements
 from envdoctor.elf.reader import ElfObject
 from envdoctor.explore.distributions import distribution_named
@@ -219,4 +219,4 @@ def unmet_texts(environment: Environment, installed: Distributions | None = None
         tool_version="",
         sections=(installed or reading.fact(Distributions), reading.fact(Interpreter)),
     )
-    return [item.text for item in unmet_requirements(Case(facts=facts))]
+    return [item.text for item in unmet_requirements(CheckContext(facts=facts))]

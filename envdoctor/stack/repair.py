@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from envdoctor import __version__
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import site_relative
 from envdoctor.analysis.duplicates import duplicates
 from envdoctor.analysis.remedies import same_build
@@ -122,7 +122,7 @@ def prepare(request: Request, host: Host, listen: Listener) -> Prepared:
     interpreter = _interpreter(request, store.target, reading, host)
     pins = request.lock.select(interpreter.markers) if request.lock else {}
     read = audit(reading)
-    case = Case(facts=facts, profile=request.profile, lock=request.lock)
+    case = CheckContext(facts=facts, profile=request.profile, lock=request.lock)
     twice = duplicates(case)
     present = {**read.packages, **twice}
     pip = pip_config.read(host.environ, host.home, venv=store.target)

@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 
 from packaging.version import Version
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import site_relative
 from envdoctor.analysis.file_conflicts import contests
 from envdoctor.errors import RestoreError
@@ -91,7 +91,7 @@ class RepairPlan:
     """Where the venv as it is now will be kept."""
 
 
-def conflicts(case: Case) -> list[Conflict]:
+def conflicts(case: CheckContext) -> list[Conflict]:
     """Return the paths that several distributions own with different contents, for the plan."""
     return [
         Conflict(

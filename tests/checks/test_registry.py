@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.checks.areas import AREAS
 from envdoctor.checks.registry import Check, all_checks, judge
 from envdoctor.errors import ProfileError
@@ -116,7 +116,7 @@ def test_a_driver_of_another_maker_is_never_judged_by_nvidias() -> None:
 
 def test_an_unread_section_is_could_not_tell_and_never_ok() -> None:
     gap = Unread(section="InstalledFiles", reason="/srv/venv: Permission denied")
-    verdict = judge(Case(facts=facts.fingerprint(unread=(gap,))))
+    verdict = judge(CheckContext(facts=facts.fingerprint(unread=(gap,))))
     told = {(skip.code, skip.reason) for skip in verdict.skipped if skip.matters}
     assert {("ED201", "InstalledFiles: " + gap.reason), ("ED202", "InstalledFiles: " + gap.reason)} <= told
     assert verdict.exit_code() == 3

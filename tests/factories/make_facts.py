@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from envdoctor.analysis.context import Case
+from envdoctor.analysis.context import CheckContext
 from envdoctor.catalog.variables import collected
 from envdoctor.model.fingerprint import Fingerprint, Unread
 from envdoctor.model.profile import LockWanted, Profile, PythonWanted, TorchWanted
@@ -326,6 +326,6 @@ def lock(*pins: str) -> Lock:
     return parse("".join(f"{pin} --hash=sha256:{DIGEST}\n" for pin in pins), "good.txt")
 
 
-def case(*sections: object, profile: Profile | None = None, pins: tuple[str, ...] | None = None) -> Case:
+def case(*sections: object, profile: Profile | None = None, pins: tuple[str, ...] | None = None) -> CheckContext:
     """Return a case: healthy but for these sections."""
-    return Case(facts=fingerprint(*sections), profile=profile, lock=None if pins is None else lock(*pins))
+    return CheckContext(facts=fingerprint(*sections), profile=profile, lock=None if pins is None else lock(*pins))
