@@ -16,7 +16,7 @@ _BESIDE = frozenset(
 
 
 @frozen
-class Contest:
+class FileConflict:
     """All contested paths of one set of owners."""
 
     module: str
@@ -54,8 +54,8 @@ class Contest:
         return dict(self.owners)[name]
 
 
-def contests(case: CheckContext) -> list[Contest]:
-    """Return one contest for each set of owners whose RECORDs disagree on some bytes."""
+def file_conflicts(case: CheckContext) -> list[FileConflict]:
+    """Return one conflict for each set of owners whose RECORDs disagree on some bytes."""
     groups: dict[tuple[tuple[str, str], ...], list[Contested]] = {}
     for item in case.facts[InstalledFiles].contested:
         if item.namespace or _incidental(site_relative(item.path)):
@@ -69,12 +69,12 @@ def contests(case: CheckContext) -> list[Contest]:
         wanted, told_by = wanted_owner(case, owners)
         if not wanted and MAINTAINED.get(module) in dict(owners):
             wanted, told_by = MAINTAINED[module], "the only one of them that is maintained"
-        found.append(Contest(module=module, owners=owners, paths=tuple(paths), wanted=wanted, told_by=told_by))
-    unwanted = {name for contest in found for name in contest.unwanted}
+        found.append(FileConflict(module=module, owners=owners, paths=tuple(paths), wanted=wanted, told_by=told_by))
+    unwanted = {name for conflict in found for name in conflict.unwanted}
     required = required_by_others(case, unwanted) if unwanted else {}
     return [
-        replace(contest, required=tuple((name, required[name]) for name in contest.unwanted if name in required))
-        for contest in found
+        replace(conflict, required=tuple((name, required[name]) for name in conflict.unwanted if name in required))
+        for conflict in found
     ]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.file_conflicts import contests
+from envdoctor.analysis.file_conflicts import file_conflicts
 from envdoctor.analysis.unmet import Unmet, unmet_requirements
 from envdoctor.catalog.companion_versions import EQUAL_FAMILIES
 from envdoctor.catalog.shared_paths import module_of
@@ -143,4 +143,4 @@ def _provided(case: CheckContext, absent: Iterable[Unmet]) -> dict[str, tuple[st
 def _intruders(case: CheckContext) -> frozenset[str]:
     if case.facts.get(InstalledFiles) is None:
         return frozenset()
-    return frozenset(name for contest in contests(case) for name in contest.intruders)
+    return frozenset(name for conflict in file_conflicts(case) for name in conflict.intruders)

@@ -7,7 +7,7 @@ from envdoctor.app.caches import Subject, subject
 from envdoctor.app.result import Dialog, Result
 from envdoctor.cache import key_parts, relocate
 from envdoctor.cache.archive import reading
-from envdoctor.cache.compatibility import objections, remarks
+from envdoctor.cache.compatibility import blockers, warnings
 from envdoctor.cache.key_parts import Comparison, Part
 from envdoctor.cache.manifest import Manifest, fingerprint
 from envdoctor.cache.restore import Merged
@@ -93,11 +93,11 @@ def _require_wanted(asked: Subject, manifest: Manifest, digest: str) -> None:
 
 def _allowed(name: str, comparison: Comparison, manifest: Manifest, *, force: bool) -> tuple[str, ...]:
     """Return what is worth a warning; raise CacheError for a snapshot that cannot hit here."""
-    against = objections(comparison, manifest.entries)
+    against = blockers(comparison, manifest.entries)
     if against and not force:
         reasons = "\n".join(f"  - {reason}" for reason in against)
         raise CacheError(
             f"{name} was made for another machine or stack; nothing was taken from it:\n{reasons}",
             "restore that stack first, or add `--force` to merge entries that will not hit here",
         )
-    return (*against, *remarks(comparison))
+    return (*against, *warnings(comparison))

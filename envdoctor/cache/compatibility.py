@@ -18,7 +18,7 @@ _FOREIGN = (
 )
 
 
-def objections(comparison: Comparison, entries: Mapping[str, int]) -> tuple[str, ...]:
+def blockers(comparison: Comparison, entries: Mapping[str, int]) -> tuple[str, ...]:
     """Return why a snapshot with these entries must not be merged here, one sentence a part; empty when it belongs."""
     foreign = set(_FOREIGN)
     if entries.get("c++ kernel"):
@@ -32,7 +32,7 @@ def objections(comparison: Comparison, entries: Mapping[str, int]) -> tuple[str,
     )
 
 
-def remarks(comparison: Comparison) -> tuple[str, ...]:
+def warnings(comparison: Comparison) -> tuple[str, ...]:
     """Return what else differs or could not be determined, for the person to know."""
     ours = {"venv.prefix", "python.base", "cache.folder", "triton.folder", "driver.version", "cpu.isa", "cpu.model"}
     ours |= {"python.version", *_FOREIGN}

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import file_tokens, site_relative
-from envdoctor.analysis.file_conflicts import Contest, contests
+from envdoctor.analysis.file_conflicts import FileConflict, file_conflicts
 from envdoctor.analysis.remedies import reinstall_command, repair_or, restore_or, uninstall_command
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
@@ -37,42 +37,42 @@ _SHOWN = 3
 
 def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each contested module, and a note for the pynvml shim."""
-    for contest in contests(case):
-        if contest.module:
-            yield _contested(case, contest)
+    for conflict in file_conflicts(case):
+        if conflict.module:
+            yield _contested(case, conflict)
     hook = next((hook for hook in case.facts[StartupHooks].hooks if hook.owner == _SHIM), None)
     if hook is not None:
         yield _shim(case, hook.path)
 
 
-def _contested(case: CheckContext, contest: Contest) -> Finding:
-    owners = " and ".join(f"{name} {version}" for name, version in contest.owners)
-    foreign = bool(contest.wanted and contest.foreign)
-    on_disk = sorted({name for path in contest.paths for name in path.on_disk})
+def _contested(case: CheckContext, conflict: FileConflict) -> Finding:
+    owners = " and ".join(f"{name} {version}" for name, version in conflict.owners)
+    foreign = bool(conflict.wanted and conflict.foreign)
+    on_disk = sorted({name for path in conflict.paths for name in path.on_disk})
     whose = f"; the one on disk is {' and '.join(on_disk)}'s" if on_disk else ""
     return Finding(
         code=CODE,
         name=NAME,
-        severity="note" if contest.unused else "error" if foreign else "warning",
-        confidence="high" if contest.wanted or contest.unused else "low",
-        title=f"the module {contest.module} is installed by {owners} at once{whose}",
-        subject=contest.module,
+        severity="note" if conflict.unused else "error" if foreign else "warning",
+        confidence="high" if conflict.wanted or conflict.unused else "low",
+        title=f"the module {conflict.module} is installed by {owners} at once{whose}",
+        subject=conflict.module,
         evidence=(
-            *((f"{contest.wanted} is the expected owner: {contest.told_by}",) if contest.wanted else ()),
+            *((f"{conflict.wanted} is the expected owner: {conflict.told_by}",) if conflict.wanted else ()),
             *(
-                f"{by} requires {name}: after the uninstall that stays unmet in metadata alone, since {contest.wanted} "
-                f"installs the module {contest.module}; do not install {name} again for it"
-                for name, by in contest.required
+                f"{by} requires {name}: after the uninstall that stays unmet in metadata alone, since "
+                f"{conflict.wanted} installs the module {conflict.module}; do not install {name} again for it"
+                for name, by in conflict.required
             ),
-            *(f"{site_relative(path.path)}: {_bytes(path)}" for path in contest.paths[:_SHOWN]),
-            *(f"imported by {site_relative(path.imported_by)}" for path in contest.paths if path.imported_by),
-            *(("no Python file of theirs imports it",) if contest.unused else ()),
-            f"{counted(len(contest.paths), 'file')} with more than one owner",
+            *(f"{site_relative(path.path)}: {_bytes(path)}" for path in conflict.paths[:_SHOWN]),
+            *(f"imported by {site_relative(path.imported_by)}" for path in conflict.paths if path.imported_by),
+            *(("no Python file of theirs imports it",) if conflict.unused else ()),
+            f"{counted(len(conflict.paths), 'file')} with more than one owner",
         ),
-        remediation=_remedy(case, contest),
+        remediation=_remedy(case, conflict),
         causes=(
-            *(token for path in contest.paths for token in (*file_tokens(path.path), f"bytes:{path.path}")),
-            *(f"intruder:{name}" for name in contest.intruders),
+            *(token for path in conflict.paths for token in (*file_tokens(path.path), f"bytes:{path.path}")),
+            *(f"intruder:{name}" for name in conflict.intruders),
         ),
     )
 
@@ -83,31 +83,31 @@ def _bytes(path: Contested) -> str:
     return f"the bytes of {' and '.join(path.on_disk) or 'neither'}, identified by {path.told_by}"
 
 
-def _remedy(case: CheckContext, contest: Contest) -> Remediation:
-    if contest.unused:
+def _remedy(case: CheckContext, conflict: FileConflict) -> Remediation:
+    if conflict.unused:
         return Remediation(
             text="Nothing is broken: a file that both pack beside their packages. Only code of "
             "your own that imports it would get the wrong one",
             safe=True,
         )
-    if not contest.wanted and contest.required:
-        asked = "; ".join(f"{name} is required by {asker}" for name, asker in contest.required)
+    if not conflict.wanted and conflict.required:
+        asked = "; ".join(f"{name} is required by {asker}" for name, asker in conflict.required)
         return Remediation(
             text=f"{asked}: what is required stays. Force-reinstall, last, the one whose module this environment is "
             "to use, and uninstall only what nothing requires"
         )
-    if not contest.wanted:
-        names = " and ".join(name for name, _ in contest.owners)
+    if not conflict.wanted:
+        names = " and ".join(name for name, _ in conflict.owners)
         return Remediation(
             text=f"Decide which of {names} this environment needs, uninstall the others, then force-reinstall that "
             "one: the uninstall deletes the module"
         )
     return repair_or(
         case,
-        f"first uninstall all but {contest.wanted}, then force-reinstall it: the uninstall deletes the module",
+        f"first uninstall all but {conflict.wanted}, then force-reinstall it: the uninstall deletes the module",
         [
-            uninstall_command(case, contest.unwanted),
-            reinstall_command(case, [(contest.wanted, contest.version(contest.wanted))]),
+            uninstall_command(case, conflict.unwanted),
+            reinstall_command(case, [(conflict.wanted, conflict.version(conflict.wanted))]),
         ],
     )
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import file_tokens, site_relative
-from envdoctor.analysis.file_conflicts import Contest, contests
+from envdoctor.analysis.file_conflicts import FileConflict, file_conflicts
 from envdoctor.analysis.remedies import reinstall_command, repair_or, restore_or, uninstall_command
 from envdoctor.analysis.unmet import wanted_by_extras
 from envdoctor.model.finding import Confidence, Finding, Remediation, Severity
@@ -36,7 +36,7 @@ _SHOWN = 6
 
 def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for the overwritten, one for those right until the next uninstall, one for each tie."""
-    pairs = [pair for pair in contests(case) if not pair.module]
+    pairs = [pair for pair in file_conflicts(case) if not pair.module]
     known = [pair for pair in pairs if pair.wanted]
     overwritten = [pair for pair in known if pair.foreign]
     at_risk = [pair for pair in known if not pair.foreign]
@@ -61,16 +61,16 @@ def run(case: CheckContext) -> Iterator[Finding]:
         yield _finding(case, [pair], "warning", "low", title)
 
 
-def _names(pairs: Sequence[Contest]) -> str:
+def _names(pairs: Sequence[FileConflict]) -> str:
     return ", ".join(pair.wanted for pair in pairs)
 
 
-def _others(pairs: Sequence[Contest]) -> str:
+def _others(pairs: Sequence[FileConflict]) -> str:
     return ", ".join(sorted({name for pair in pairs for name in pair.unwanted}))
 
 
 def _finding(
-    case: CheckContext, pairs: Sequence[Contest], severity: Severity, confidence: Confidence, title: str
+    case: CheckContext, pairs: Sequence[FileConflict], severity: Severity, confidence: Confidence, title: str
 ) -> Finding:
     paths = [path for pair in pairs for path in (pair.foreign if pair.wanted and pair.foreign else pair.paths)]
     return Finding(
@@ -89,7 +89,7 @@ def _finding(
     )
 
 
-def _evidence(pairs: Sequence[Contest]) -> Iterator[str]:
+def _evidence(pairs: Sequence[FileConflict]) -> Iterator[str]:
     for pair in pairs:
         if pair.wanted:
             yield f"{pair.wanted} {pair.version(pair.wanted)} is the expected owner: {pair.told_by}"
@@ -100,7 +100,7 @@ def _evidence(pairs: Sequence[Contest]) -> Iterator[str]:
             yield f"and {more} more paths of {' and '.join(name for name, _ in pair.owners)}"
 
 
-def _wanted_by_extras(case: CheckContext, pairs: Sequence[Contest]) -> Iterator[str]:
+def _wanted_by_extras(case: CheckContext, pairs: Sequence[FileConflict]) -> Iterator[str]:
     """Yield who is left without what is to be uninstalled, by an extra: no metadata tells afterwards."""
     by: dict[str, list[str]] = {}
     for name, extra in wanted_by_extras(case, {name for pair in pairs for name in pair.intruders}).items():
@@ -122,7 +122,7 @@ def _on_disk(item: Contested) -> str:
     return f"owned by {owners}; the bytes on disk are of {bytes_of} (identified by {item.told_by})"
 
 
-def _remedy(case: CheckContext, pairs: Sequence[Contest]) -> Remediation:
+def _remedy(case: CheckContext, pairs: Sequence[FileConflict]) -> Remediation:
     if not all(pair.wanted for pair in pairs):
         names = " and ".join(name for name, _ in pairs[0].owners)
         return Remediation(
@@ -143,7 +143,7 @@ def _remedy(case: CheckContext, pairs: Sequence[Contest]) -> Remediation:
 
 
 def _keep(
-    case: CheckContext, pairs: Sequence[Contest], wanted: Sequence[tuple[str, str]], required: Mapping[str, str]
+    case: CheckContext, pairs: Sequence[FileConflict], wanted: Sequence[tuple[str, str]], required: Mapping[str, str]
 ) -> Remediation:
     """Return the remedy where each of the other owners has to stay: the wanted files are written last."""
     name, by = next(iter(required.items()))

@@ -7,7 +7,7 @@ from packaging.version import Version
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import site_relative
-from envdoctor.analysis.file_conflicts import contests
+from envdoctor.analysis.file_conflicts import file_conflicts
 from envdoctor.errors import RestoreError
 from envdoctor.model.frozen import frozen
 from envdoctor.model.plan import PlannedPackage, User
@@ -95,17 +95,17 @@ def conflicts(case: CheckContext) -> list[Conflict]:
     """Return the paths that several distributions own with different contents, for the plan."""
     return [
         Conflict(
-            owners=tuple(name for name, _ in contest.owners),
-            wanted=contest.wanted,
-            told_by=contest.told_by,
-            path=site_relative(contest.paths[0].path),
+            owners=tuple(name for name, _ in conflict.owners),
+            wanted=conflict.wanted,
+            told_by=conflict.told_by,
+            path=site_relative(conflict.paths[0].path),
             # Of a module that only one of them can install, that the others are required is metadata's word alone.
-            kept=frozenset() if contest.module else frozenset(name for name, _ in contest.required),
-            overwritten=bool(contest.foreign),
+            kept=frozenset() if conflict.module else frozenset(name for name, _ in conflict.required),
+            overwritten=bool(conflict.foreign),
         )
-        for contest in contests(case)
+        for conflict in file_conflicts(case)
         # A stray file that no code of its owners imports does no harm.
-        if not contest.unused
+        if not conflict.unused
     ]
 
 
