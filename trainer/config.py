@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from trainer.config_bounds import require_ranges
 from trainer.errors import ConfigError, not_utf8
-from trainer.ranges import require_ranges
 
 Device = Literal["auto", "cpu", "cuda"]
 RuntimeName = Literal["auto", "inline", "threads", "processes", "data-parallel"]

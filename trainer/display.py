@@ -8,8 +8,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from trainer import metrics
+from trainer.baseline import Judgement
 from trainer.evaluate import Evaluation
-from trainer.expected import Judgement
 from trainer.runtime.loop import Outcome
 
 

@@ -12,10 +12,10 @@ from envdoctor.gate import Expected
 from trainer import checkpoint, provenance
 from trainer.arguments import Arguments
 from trainer.assemble import Parts, assemble
+from trainer.baseline import judge
 from trainer.display import Display, summary
-from trainer.ending import Ending
 from trainer.errors import ConfigError
-from trainer.expected import judge
+from trainer.finalize import Finalizer
 from trainer.launch import orphaned
 from trainer.metrics import Journal, Progress
 from trainer.runtime import data_parallel, inline, processes, threads
@@ -47,7 +47,7 @@ def train(arguments: Arguments) -> int:
         Journal(output / ("metrics.jsonl" if rank == 0 else f"workers/rank-{rank}.jsonl")) as journal,
         StopRequest() as stop,
     ):
-        ending = Ending(parts=parts, output=output, stop=stop)
+        ending = Finalizer(parts=parts, output=output, stop=stop)
         cut = {"truncated": parts.plan.truncated, "dropped": parts.plan.dropped}
         journal.write("start", {"step": start, "config": dataclasses.asdict(config), **cut})
         with (
@@ -75,7 +75,7 @@ def train(arguments: Arguments) -> int:
 
 
 def _conclude(
-    expected: Expected, output: Path, journal: Journal, ending: Ending, session: Session, outcome: Outcome
+    expected: Expected, output: Path, journal: Journal, ending: Finalizer, session: Session, outcome: Outcome
 ) -> None:
     judged = judge(outcome, expected)
     if ending.evaluation is not None:

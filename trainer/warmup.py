@@ -64,10 +64,10 @@ def _spawn(argv: Sequence[str], count: int) -> list[dict[str, object]]:
 
 def _here(arguments: Arguments) -> dict[str, object]:
     """Warm the workers of this process and return torch's counters."""
-    from trainer import warming  # noqa: PLC0415 - torch is imported behind the gate
+    from trainer import warmup_workers  # noqa: PLC0415 - torch is imported behind the gate
 
     worker = os.environ.get(WORKER)
-    return warming.warm(arguments.config, None if worker is None else int(worker))
+    return warmup_workers.warm(arguments.config, None if worker is None else int(worker))
 
 
 if __name__ == "__main__":

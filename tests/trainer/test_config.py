@@ -17,9 +17,9 @@ from trainer.__main__ import main
 from trainer.arguments import parse, parser
 from trainer.assemble import assemble
 from trainer.config import SECTIONS, TopologyConfig, TrainConfig, build
+from trainer.config_bounds import RANGES
 from trainer.errors import ConfigError
 from trainer.presets import PRESETS
-from trainer.ranges import RANGES
 from trainer.topology import Role, Topology, topology
 
 ROOT = Path(__file__).resolve().parents[2]

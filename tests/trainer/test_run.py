@@ -20,8 +20,8 @@ from trainer.assemble import assemble
 from trainer.config import build
 from trainer.data.chat import Encoder
 from trainer.data.corpus import conversation, conversations
-from trainer.ending import Ending
 from trainer.evaluate import SpeculativeDecoder
+from trainer.finalize import Finalizer
 from trainer.model.drafter import Drafter, DrafterShape
 from trainer.presets import preset
 from trainer.target import Target
@@ -426,7 +426,7 @@ def test_a_stop_before_the_evaluation_leaves_the_export_and_no_evaluation(cache:
     assert cache.is_dir()
     parts = assemble(build("cpu-smoke", [preset("cpu-smoke")]))
     asked: list[bool] = []
-    ending = Ending(parts=parts, output=tmp_path, stop=lambda: not asked.append(True) and len(asked) > 2)
+    ending = Finalizer(parts=parts, output=tmp_path, stop=lambda: not asked.append(True) and len(asked) > 2)
     ending.trained(dict(parts.drafter(CPU).named_parameters()), parts.load_target(CPU))
     # Two of the eight prompts were decoded.
     assert (len(asked), ending.cut, ending.evaluation) == (3, True, None)

@@ -11,7 +11,7 @@ from trainer.runtime.compile_state import prepare_thread
 from trainer.runtime.loop import Alone, DrafterLoop, Exchange, Outcome
 from trainer.runtime.session import Session
 from trainer.runtime.steps import DrafterStep, OpenDoor, TargetStep
-from trainer.runtime.warm import warm_drafter, warm_target
+from trainer.runtime.warmup_steps import warm_drafter, warm_target
 from trainer.target import Target
 
 

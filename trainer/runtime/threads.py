@@ -20,7 +20,7 @@ from trainer.runtime.compile_state import prepare_thread, traces_beside_eager_co
 from trainer.runtime.loop import DrafterLoop, LoopSettings, Outcome
 from trainer.runtime.session import Session
 from trainer.runtime.steps import DrafterStep, TargetStep
-from trainer.runtime.warm import warm_drafter, warm_target
+from trainer.runtime.warmup_steps import warm_drafter, warm_target
 from trainer.target import SharedWeights, Target
 from trainer.topology import Topology, topology
 

@@ -10,7 +10,7 @@ from trainer.config import TrainConfig
 from trainer.device import choose, compiles
 from trainer.runtime.compile_state import compile_counts, prepare_thread, require_sound
 from trainer.runtime.steps import DrafterStep, OpenDoor, TargetStep
-from trainer.runtime.warm import warm_drafter, warm_target
+from trainer.runtime.warmup_steps import warm_drafter, warm_target
 from trainer.topology import topology
 
 COUNTERS = (

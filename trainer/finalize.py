@@ -16,7 +16,7 @@ from trainer.target import Target
 
 
 @dataclass(slots=True, kw_only=True)
-class Ending:
+class Finalizer:
     """The last part of a run."""
 
     parts: Parts
