@@ -153,7 +153,7 @@ def reinstall_python(case: CheckContext, prefix: str) -> tuple[str, list[str]]:
     return "reinstall this Python with the package manager that installed it", []
 
 
-def install_command(case: Case, pins: Iterable[tuple[str, str]], *, dependencies: bool = False) -> str:
+def install_command(case: CheckContext, pins: Iterable[tuple[str, str]], *, dependencies: bool = False) -> str:
     """Return the uv line that installs exactly those versions and nothing else, or what they require too."""
     specs = " ".join(shlex.quote(f"{name}=={version}" if version else name) for name, version in pins)
     return f"uv pip install --python {case.python} {'' if dependencies else '--no-deps '}{specs}"

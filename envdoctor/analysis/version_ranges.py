@@ -60,7 +60,7 @@ def another_version(case: CheckContext, name: str, installed: str, clauses: Sequ
     return restore_or(case, text, [command])
 
 
-def _content(case: Case, asked: Collection[str]) -> dict[str, list[tuple[Distribution, str]]]:
+def _content(case: CheckContext, asked: Collection[str]) -> dict[str, list[tuple[Distribution, str]]]:
     """Return name -> (requirer, specifier) of those that stay: one that is asked for too is replaced."""
     found = asked_of(case, asked)
     return {name: [(item, text) for item, text in pairs if item.name not in asked] for name, pairs in found.items()}

@@ -35,7 +35,7 @@ def _in_the_way(folder: Path, root: str) -> bool:
 def refuse_linked_out(
     read: RecordAudit, venv: Path, site: Path, names: Collection[str], removed: Collection[str]
 ) -> None:
-    """Raise RestoreError where the packages, or files of these distributions, lie behind a link out of the venv.
+    """Raise RestoreError where the packages, or files of these distributions, are behind a link out of the venv.
 
     A copy has the same link: what is changed behind it would be changed in the venv itself. `removed` are links that go
     from the copy first.

@@ -21,7 +21,7 @@ def cache_folder(uv: Uv) -> Path:
 def rooms(beside: Path, cache: Path, packages: Sequence[PlannedPackage], *, copies: bool) -> tuple[Room, ...]:
     """Return what a new venv in the folder `beside` takes, and what uv's cache takes for the wheels it lacks.
 
-    Either folder may be yet to be made. uv links a venv's files from its cache where both lie on one file system and
+    Either folder may be yet to be made. uv links a venv's files from its cache where both are on one file system and
     unless `copies`; then the venv takes next to nothing of its own.
     """
     venv, kept = _existing(beside), _existing(cache)
@@ -50,7 +50,7 @@ def refuse_too_little(plan: Plan) -> None:
     raise RestoreError(
         f"too little room: {what} needs {size(room.bytes)} on the file system of {room.where}, which has "
         f"{size(room.free)} free{why}",
-        f"free some space there (`envdoctor prune` removes old generations){other}, and run it again",
+        f"free some space there (`envdoctor prune` removes old backups){other}, and run it again",
     )
 
 

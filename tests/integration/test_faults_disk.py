@@ -214,7 +214,7 @@ def test_too_little_room_is_said_before_anything_is_built(tmp_path: Path, disk: 
     assert answer.err.endswith(
         f"error: too little room: the new venv needs 20.0 MB on the file system of {disk}, which has 4.1 MB free: its "
         f"files are copied, since uv's cache is on another file system\n{disk}/venv was not created\n\n"
-        "hint: free some space there (`envdoctor prune` removes old generations), and run it again\n"
+        "hint: free some space there (`envdoctor prune` removes old backups), and run it again\n"
     )
     assert used_pages(disk) == used
     roomy(disk)
@@ -233,7 +233,7 @@ def test_too_little_room_for_uvs_cache(tmp_path: Path, disk: Path) -> None:
     assert (answer.code, stack.venv.exists()) == (4, False)
     assert "error: too little room: uv's cache needs 20.0 MB on the file system of " in answer.err
     assert answer.err.endswith(
-        "hint: free some space there (`envdoctor prune` removes old generations), or put uv's cache elsewhere "
+        "hint: free some space there (`envdoctor prune` removes old backups), or put uv's cache elsewhere "
         "(`UV_CACHE_DIR`), and run it again\n"
     )
     assert stack.restore(extra={"UV_CACHE_DIR": str(tmp_path / "other-cache")}).code == 0
