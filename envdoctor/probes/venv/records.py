@@ -324,7 +324,8 @@ class _Links:
         return leads
 
     def _out(self, link: str) -> bool:
-        # A site folder that is itself a link out is where its distributions live; what it holds is inside. A link to
-        # nowhere leads to nobody's files: what should be behind it is missing.
-        real = os.path.realpath(link) + os.sep
-        return os.path.exists(real) and not any(real.startswith(os.path.realpath(root) + os.sep) for root in (self.root, self.site))
+        # A site folder that is itself a link out, or is behind one (`lib` is), is where its distributions live; what it
+        # holds is inside. A link to nowhere leads to nobody's files: what should be behind it is missing.
+        real, site = os.path.realpath(link) + os.sep, os.path.realpath(self.site) + os.sep
+        inside = real.startswith((os.path.realpath(self.root) + os.sep, site)) or site.startswith(real)
+        return os.path.exists(real) and not inside

@@ -42,6 +42,21 @@ def test_a_fresh_venv_is_as_its_records_say(tmp_path: Path) -> None:
     assert (found.name, found.version, found.installer, found.has_record) == ("thing", "1.0", "uv", True)
 
 
+@pytest.mark.parametrize("depth", ["lib", "lib/python3", "site-packages"])
+def test_files_are_compared_where_a_link_carries_the_whole_site_folder(tmp_path: Path, depth: str) -> None:
+    venv = make_venv(tmp_path / "venv", make_wheel(tmp_path / "wheels", "thing", "1.0", files={"thing/a.py": b"1"}))
+    site = venv.site_packages
+    moved = {"lib": site.parent.parent, "lib/python3": site.parent, "site-packages": site}[depth]
+    moved.rename(tmp_path / "shared")
+    moved.symlink_to(tmp_path / "shared")
+    files = read(venv.prefix).fact(InstalledFiles)
+    assert (files.faults, files.outside) == ((), ())
+    assert sum(owner.files for owner in files.owners) > 3
+    (site / "thing/a.py").unlink()
+    files = read(venv.prefix).fact(InstalledFiles)
+    assert [(fault.owner, fault.kind) for fault in files.faults] == [("thing", "missing")]
+
+
 def test_whose_bytes_lie_on_a_contested_path_is_told_by_size(collided: Venv) -> None:
     files = read(collided.prefix).fact(InstalledFiles)
     assert files.contested == (
