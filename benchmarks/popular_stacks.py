@@ -74,6 +74,8 @@ for dist in m.distributions():
     if dist.metadata["Name"] in ("pip", "setuptools", "wheel"): continue
     for path in dist.files or ():
         top = path.parts[0]
+        # faiss_cpu.libs holds libraries alone.
+        if "." in top and len(path.parts) > 1: continue
         if path.name.endswith((".py", ".so")) and ".." not in top and "-" not in top and not top.startswith("__"):
             tops.add(top.split(".")[0])
 # Once, before the forks: it takes seconds, and each of them is to find it imported.

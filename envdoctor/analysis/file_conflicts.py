@@ -12,7 +12,10 @@ from envdoctor.probes.venv.installed_files import Contested, InstalledFiles
 
 _BESIDE = frozenset(
     {"test", "tests", "doc", "docs", "example", "examples", "benchmark", "benchmarks", "scripts", "share"}
+    | {"notebooks", "tutorials"}
 )
+_SPHINX = "sphinx/source/"
+"""The sources of a project's documentation, as botorch and ax-platform pack them; Sphinx itself has no such folder."""
 
 
 @frozen
@@ -72,6 +75,9 @@ def file_conflicts(case: CheckContext) -> list[FileConflict]:
         found.append(FileConflict(module=module, owners=owners, paths=tuple(paths), wanted=wanted, told_by=told_by))
     unwanted = {name for conflict in found for name in conflict.unwanted}
     required = required_by_others(case, unwanted) if unwanted else {}
+    # Where nothing tells which one belongs here, one owner may require the other: ax-platform requires botorch.
+    for name in {name for contest in found if not contest.wanted for name in contest.unwanted}:
+        required = required_by_others(case, {name}) | required
     return [
         replace(conflict, required=tuple((name, required[name]) for name in conflict.unwanted if name in required))
         for conflict in found
@@ -79,9 +85,11 @@ def file_conflicts(case: CheckContext) -> list[FileConflict]:
 
 
 def _incidental(path: str) -> bool:
-    # Wheels that pack their `tests` or README beside their package by mistake; nobody imports or misses those.
+    # Wheels that pack their `tests`, documentation or README beside their package by mistake; nobody imports those.
     top, _, rest = path.partition("/")
-    return top in _BESIDE if rest else top.endswith((".md", ".txt", ".rst")) or "." not in top
+    return (
+        top in _BESIDE or path.startswith(_SPHINX) if rest else top.endswith((".md", ".txt", ".rst")) or "." not in top
+    )
 
 
 def _module(owners: tuple[tuple[str, str], ...], paths: list[Contested]) -> str:

@@ -125,6 +125,12 @@ def _on_disk(item: Contested) -> str:
 def _remedy(case: CheckContext, pairs: Sequence[FileConflict]) -> Remediation:
     if not all(pair.wanted for pair in pairs):
         names = " and ".join(name for name, _ in pairs[0].owners)
+        if stays := " and ".join(f"{name} is required by {by}, and stays" for name, by in pairs[0].required):
+            return Remediation(
+                text=f"Could not determine which of {names} the shared files belong to. {stays}. After an uninstall of "
+                "either, force-reinstall the other: the uninstall deletes the shared files",
+                safe=True,
+            )
         return Remediation(
             text=f"Could not determine which of {names} belongs here. Keep one: uninstall the others, then "
             "force-reinstall the one you keep, because the uninstall deletes the shared files",

@@ -360,3 +360,37 @@ def test_what_others_require_is_never_told_to_be_uninstalled(tmp_path: Path) -> 
         "one is required by asks; two is required by asks: what is required stays. Force-reinstall, last, the one "
         "whose module this environment is to use, and uninstall only what nothing requires"
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [("sphinx/source/conf.py", []), ("tutorials/run.py", []), ("sphinx/conf.py", ["warning ED203"])],
+    ids=["botorch and ax-platform", "tutorials", "a package's own file"],
+)
+def test_the_sources_of_documentation_are_no_reason_to_uninstall(tmp_path: Path, path: str, found: list[str]) -> None:
+    """Botorch 0.18.1 and ax-platform 1.3.1 both pack sphinx/source/conf.py, and ax-platform requires botorch."""
+    wheels = tmp_path / "wheels"
+    botorch = make_wheel(wheels, "botorch", "0.18.1", files={"botorch/__init__.py": "", path: "a = 1\n"})
+    ax = make_wheel(
+        wheels,
+        "ax-platform",
+        "1.3.1",
+        requires=["botorch"],
+        files={"ax/__init__.py": "import botorch\n", path: "b = 22\n"},
+    )
+    venv = make_venv(tmp_path / "venv", botorch)
+    install(venv, ax)
+    verdict = verdict_of(venv.prefix)
+    assert [f"{item.severity} {item.code}" for item in verdict.findings] == found
+    for finding in verdict.findings:
+        assert finding.remediation.text == (
+            "Could not determine which of ax-platform and botorch the shared files belong to. botorch is required by "
+            "ax-platform, and stays. After an uninstall of either, force-reinstall the other: the uninstall deletes "
+            "the shared files"
+        )
+    # Nothing imports the file, and an uninstall of botorch would break ax.
+    (venv.site_packages / path).unlink()
+    host = host_without_cache(tmp_path / "home")
+    assert real_error(venv, "import ax, botorch", host) == ""
+    run_uv("pip", "uninstall", "--quiet", "--python", venv.python, "botorch", cache=tmp_path / ".uv-cache")
+    assert real_error(venv, "import ax", host) == "ModuleNotFoundError: No module named 'botorch'"
