@@ -313,7 +313,7 @@ def _fit(section: str, name: str, value: object) -> object:
 def _scalar(key: str, value: object, kind: type) -> object:
     if kind is float and type(value) is int:
         return float(value)
-    _require(type(value) is kind, key, f"{value!r} is no {kind.__name__}", f"give a value of type {kind.__name__}")
+    _require(type(value) is kind, key, f"{value!r} is not a {kind.__name__}", f"give a value of type {kind.__name__}")
     return value
 
 
