@@ -251,7 +251,8 @@ def test_a_venv_without_its_config_named_by_its_interpreter_is_not_taken_for_its
 
 def test_a_metadata_that_names_another_distribution_is_not_believed(venv: Venv, tmp_path: Path) -> None:
     metadata = venv.dist_info("thing") / "METADATA"
-    rewrite(metadata, metadata.read_text().replace("Name: thing", "Name: another"))
+    text = metadata.read_text().replace("Name: thing", "Name: another")
+    rewrite(metadata, text.replace("Version: 1\n", "Version: 99\nRequires-Dist: absent\n"))
     damaged, unread = verdict_of(venv.prefix).findings
     assert (damaged.title, unread.code) == ("thing 1: 1 of 8 files changed", "ED208")
     # Reinstalling `another` would bring somebody else's package.

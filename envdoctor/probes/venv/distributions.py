@@ -131,13 +131,19 @@ def _read(site: str, origin: str, folder: str, unreadable: list[str]) -> Distrib
     )
     stem = folder.rpartition(".")[0]
     stem_name, _, stem_version = stem.partition("-")
+    stated = _first(headers, "name")
+    name = _name(stated, stem_name, at, unreadable)
+    version = _first(headers, "version") or ("" if has_metadata else stem_version)
+    if _NAME.match(stated) and normalized(stated) != name:
+        # The METADATA is another distribution's, and so are its version and what it requires.
+        headers, version = [], stem_version
     direct_url, editable, built_from = _direct_url(f"{at}/direct_url.json", unreadable)
     has_record = os.path.lexists(f"{at}/RECORD")
     incomplete = not egg and not (has_metadata and has_record)
     refused = incomplete and (_is_refused(f"{at}/RECORD") or _is_refused(f"{at}/METADATA"))
     return Distribution(
-        name=_name(_first(headers, "name"), stem_name, at, unreadable),
-        version=_first(headers, "version") or ("" if has_metadata else stem_version),
+        name=name,
+        version=version,
         site=site,
         origin=origin,
         folder=folder,
