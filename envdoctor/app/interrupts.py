@@ -24,7 +24,10 @@ class Account:
     def state(self) -> str:
         """Return what became of the venv, as a clause without its full stop."""
         target = self._store.target
-        if inode(self._store.witness) != self._before:
+        now = inode(self._store.witness)
+        if now is None and self._before:
+            return f"{target} is gone, and this command did not remove it"
+        if now != self._before:
             return f"{target} holds {self._new}"
         return f"{target} is as it was" if self._before else f"{target} was not created"
 

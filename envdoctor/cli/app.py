@@ -10,9 +10,10 @@ import typer
 import typer.main
 
 from envdoctor import __version__
-from envdoctor.cli.endings import say_crash, say_error, to_stderr, wants_json
+from envdoctor.cli.endings import say_crash, say_error, wants_json
 from envdoctor.cli.plain_values import PlainCommand, PlainGroup
 from envdoctor.cli.presentation import with_presentation
+from envdoctor.cli.terminal import say
 from envdoctor.errors import EnvdoctorError, UsageError
 from envdoctor.exitcodes import ExitCode
 
@@ -183,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - Python would exit with 1, which says that something was found in the venv
         return say_crash(error, as_json=wants_json(given))
     if outcome == ExitCode.INTERRUPTED:  # typer returns this for Ctrl-C inside a command, and says nothing
-        to_stderr("error: interrupted")
+        say("error: interrupted")
     return int(outcome or 0) if given else ExitCode.USAGE
 
 

@@ -1,13 +1,12 @@
 """How a command line ends that did not work out: one place prints errors, and says what exit code they are."""
 
 import os
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
 
 from envdoctor.cli.shadowed import in_front_of_python, message
-from envdoctor.cli.terminal import write_result
+from envdoctor.cli.terminal import say, write_result
 from envdoctor.errors import EnvdoctorError, ProbeError
 
 _REPORT_IT = "this is a bug; report the lines above with the output of `envdoctor --version`"
@@ -27,7 +26,7 @@ def say_error(error: EnvdoctorError, *, as_json: bool = False) -> int:
 
     as_json: write it to stdout too, as a JSON document, so that a pipe gets one.
     """
-    to_stderr(f"error: {error.message}" + (f"\n\nhint: {error.hint}" if error.hint else ""))
+    say(f"error: {error.message}" + (f"\n\nhint: {error.hint}" if error.hint else ""))
     if as_json:
         from envdoctor.report.envelope import dump, envelope
 
@@ -46,11 +45,6 @@ def say_crash(error: Exception, *, as_json: bool = False) -> int:
         return say_error(ProbeError(*message(stranger, error)), as_json=as_json)
     import traceback
 
-    traceback.print_exc()
+    say(traceback.format_exc().rstrip("\n"))
     failed = ProbeError("envdoctor itself failed, so nothing can be said about the venv", _REPORT_IT)
     return say_error(failed, as_json=as_json)
-
-
-def to_stderr(text: str) -> None:
-    """Write one line to stderr."""
-    print(text, file=sys.stderr)  # noqa: T201 - the one place errors are printed

@@ -45,8 +45,9 @@ def _configured(ctx: Any) -> dict[str, str]:
     if not wanted or ctx.resilient_parsing:
         return {}
     from envdoctor.documents.project_config import load
+    from envdoctor.facts.host import working_folder
 
-    found = load(Path.cwd())
+    found = load(working_folder())
     if os.environ.get("ENVDOCTOR_PROFILE") == "":
         wanted -= {"profile"}  # set and empty: no profile, whatever the file says
     return {name: value for name in wanted if (value := getattr(found, name))}

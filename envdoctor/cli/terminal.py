@@ -50,8 +50,7 @@ def write_result(text: str, output: str = "") -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except OSError as error:
-        # Python would flush the dead descriptor once more at exit and complain; give it one that swallows.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _swallow(sys.stdout)
         if not isinstance(error, BrokenPipeError):
             raise UsageError(
                 f"cannot write to stdout: {error.strerror}", "write it to a file: `--output FILE`"
@@ -59,8 +58,19 @@ def write_result(text: str, output: str = "") -> None:
 
 
 def say(text: str) -> None:
-    """Write one line for the person to stderr: progress, hints, what was skipped."""
-    print(text, file=sys.stderr)  # noqa: T201 - stderr is where it belongs
+    """Write one line for the person to stderr: progress, hints, errors.
+
+    Where nobody reads it any more (a dropped connection), the command goes on and ends with its own exit code.
+    """
+    try:
+        print(text, file=sys.stderr)  # noqa: T201 - stderr is where it belongs
+    except BrokenPipeError:
+        _swallow(sys.stderr)
+
+
+def _swallow(stream: TextIO) -> None:
+    # Python would flush the dead descriptor once more at exit and complain; give it one that swallows.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _width(stream: TextIO | None, environ: Mapping[str, str]) -> int:

@@ -45,7 +45,7 @@ class Host:
             home=Path(os.path.expanduser("~")),  # noqa: PTH111 - Path.home() raises where ~ cannot be determined
             user=_user(),
             uid=os.getuid(),
-            cwd=_working_folder(),
+            cwd=working_folder(),
             machine=machine,
             tmp=Path(tempfile.gettempdir()),
             library_dirs=default_library_dirs(machine),
@@ -59,7 +59,8 @@ def default_library_dirs(machine: str) -> tuple[str, ...]:
     return (*multiarch, "/lib64", "/usr/lib64", "/lib", "/usr/lib")
 
 
-def _working_folder() -> Path:
+def working_folder() -> Path:
+    """Return the current folder. Raises UsageError when it was deleted."""
     try:
         return Path.cwd()
     except FileNotFoundError as error:

@@ -11,6 +11,9 @@ from pathlib import Path
 from envdoctor.model.plan import User
 from envdoctor.swap.store import STORE
 
+# Of a command line that is shown: enough to know the process by, and one line of a report.
+_WIDEST = 120
+
 
 def users(venv: Path, proc: Path, own: int | None = None) -> tuple[User, ...]:
     """Return the processes that use the venv (its path with symlinks resolved).
@@ -41,7 +44,8 @@ def _users(venv: Path, proc: Path) -> Iterator[User]:
         words = _strings(process / "cmdline")
         if not words:
             continue  # the kernel's own, or it has ended
-        command = b" ".join(words).decode(errors="replace")[:120]
+        command = b" ".join(words).decode(errors="replace")
+        command = command if len(command) <= _WIDEST else f"{command[: _WIDEST - 3]}..."
         mapped = _mapped(process, venv)
         if mapped or _started_from(process, words[0], venv):
             yield User(pid=int(name), command=command, how="runs", mapped=mapped)

@@ -11,9 +11,14 @@ def carry_over(old: Path, new: Path) -> None:
 
     Where the umask of this process, or of the one that filled uv's cache, would let fewer people in than the old venv
     did, what is inside is opened to the same people. Nothing is taken away. A file that uv's cache shares is copied
-    first: its mode is the cache's. A group that this user is not in stays as it is; that is not a reason to fail.
+    first: its mode is the cache's. A group that this user is not in stays as it is; that is not a reason to fail. Nor
+    is an `old` that somebody has deleted since: then there is nothing to carry over.
     """
-    wanted, made = old.stat(), new.stat()
+    made = new.stat()
+    try:
+        wanted = old.stat()
+    except FileNotFoundError:
+        return
     bits = stat.S_IMODE(wanted.st_mode)
     others = wanted.st_gid != made.st_gid or wanted.st_uid != made.st_uid
     narrower = bits & ~stat.S_IMODE(made.st_mode)

@@ -313,7 +313,9 @@ def test_a_process_that_runs_from_the_venv_is_named(stack: Stack) -> None:
         told = stack.restore("--force")
         back = stack.run("rollback", "--venv", "venv", "-y")
         process.kill()
-    named = f"process {process.pid}: FOLDER/venv/bin/python -uc {code} (started from it)"
+    command = f"{stack.venv}/bin/python -uc {code}"
+    shown = stack.plain(command if len(command) <= 120 else f"{command[:117]}...")
+    named = f"process {process.pid}: {shown} (started from it)"
     meanwhile = (
         "what such a process has open stays the old venv's; what it imports or opens by path later is the new one's"
     )

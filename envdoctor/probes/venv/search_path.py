@@ -130,7 +130,8 @@ class _Path:
             return
         for line in lines:
             if not line.startswith(("import ", "import\t", "#")):
-                self.add(self.here(folder / line), name)
+                # As site.py has it: `..` is taken off the text, whatever links there are.
+                self.add(self.here(Path(os.path.abspath(folder / line))), name)  # noqa: PTH100
 
 
 def pth_lines(path: Path) -> list[str]:
