@@ -70,7 +70,8 @@ def _kind(fault: Fault) -> str:
         return ""
     if fault.family and not fault.module:
         # What its siblings need of each other (libtorchcodec_core6.so) says no more than what those need.
-        return "" if fault.has_it else "alternatives"
+        # Another package's private copy (PyNvVideoCodec's libavutil.so.60) is of no use to it.
+        return "" if any(item.owner == fault.owner for item in fault.has_it) else "alternatives"
     if majors_of(fault.name) and not fault.has_it:
         return "NVIDIA's"
     # A file that Python does not import is opened by code of its package, which may open others before: kernels of

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.factories.make_cuda import host_without_cache, make_linked_torch, object_bytes, real_error
 from tests.factories.make_elf import make_shared
-from tests.factories.make_venv import make_venv
+from tests.factories.make_venv import install, make_venv
 from tests.factories.make_wheel import make_wheel
 from tests.factories.patient import outline, verdict_of
 
@@ -52,6 +52,12 @@ def test_n02b_no_build_loads_until_one_does(tmp_path: Path) -> None:
     assert verdict.findings[0].remediation.text == (
         "If torchcodec is used, install FFmpeg (Debian and Ubuntu: apt-get install ffmpeg); the others may stay missing"
     )
+
+    # Another package's own copy, where no search path leads, changes nothing: the third build is still one of them.
+    copy = object_bytes("libavutil.so.60", exports=["av_x"])
+    install(venv, make_wheel(wheels, "pynvvideocodec", "2.0.4", files={"PyNvVideoCodec/libavutil.so.60": copy}))
+    assert f"libavutil.so.60: {missing}" in real_error(venv, "import torchcodec", host)
+    assert outline(verdict_of(venv.prefix, host), tmp_path) == [f"warning ED307 {TITLE}"]
 
     ffmpeg = make_shared(tmp_path / "ffmpeg/libavutil.so.59", exports=["av_x"])
     there = replace(host, environ={**host.environ, "LD_LIBRARY_PATH": str(ffmpeg.parent)})
