@@ -8,6 +8,7 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -172,6 +173,8 @@ def test_the_json_document_is_alone_on_stdout(tmp_path: Path) -> None:
     for room in (*planned["plan"]["rooms"], *done["plan"]["rooms"]):
         assert room.pop("free") > 0, "how much is free, other programs change"
     assert planned["plan"] == done["plan"]
+    with zipfile.ZipFile(tmp_path / "wheels/plain-3.0-py3-none-any.whl") as wheel:
+        unpacked = sum(item.file_size for item in wheel.infolist())
     assert done["plan"]["packages"][0] == {
         "name": "plain",
         "version": "3.0",
@@ -181,6 +184,7 @@ def test_the_json_document_is_alone_on_stdout(tmp_path: Path) -> None:
             "cached": False,
             "filename": "plain-3.0-py3-none-any.whl",
             "bytes": 0,
+            "unpacked_bytes": unpacked,
         },
     }
     seconds = done["result"].pop("seconds")
