@@ -3,13 +3,15 @@
 import importlib.util
 import signal
 import sysconfig
+import threading
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-# A runner that starts the tests in the background hands SIGINT on as ignored, to every child as well.
+# A runner that starts the tests in the background hands SIGINT on as ignored, nohup hands SIGHUP on, to every child.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # A busy machine makes examples slow, which says nothing about them.
 _UNHURRIED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -29,6 +31,12 @@ _TORCH_FILES = Path(sysconfig.get_path("purelib"), "torch/__init__.py").is_file(
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Leave out folders whose modules import torch, where there is none; the report header says so."""
     return True if collection_path in _NEED_TORCH and not _TORCH_IMPORTS else None
+
+
+def pytest_runtest_setup() -> None:
+    """Let Ctrl-C interrupt again: a test may have imported the program, which sets it aside until it can answer."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> str | None:

@@ -76,7 +76,9 @@ def test_one_that_maps_a_file_is_seen_whatever_it_is_called(venv: Path) -> None:
         (user,) = (user for user in users(venv, PROC, own=NOBODY) if user.pid == pid)
         library.unlink()
         assert _of(pid, venv) == [("runs", 1)], "deleted since, and still mapped"
-    assert user == User(pid=pid, command=f"{BASE} -c {code}"[:120], how="runs", mapped=1)
+    command = f"{BASE} -c {code}"
+    shown = command if len(command) <= 120 else f"{command[:117]}..."
+    assert user == User(pid=pid, command=shown, how="runs", mapped=1)
     assert str(user).endswith("(maps 1 of its files)")
 
 
