@@ -1,4 +1,4 @@
-"""Reading a file of the target venv without being caught by what is no file."""
+"""Reading a file of the target venv without being caught by what is not a regular file."""
 
 import errno
 import os
@@ -71,6 +71,6 @@ def _open(path: Path | str) -> tuple[int, os.stat_result]:
 
 
 def _refuse(status: os.stat_result, path: Path | str) -> None:
-    # Looked at before it is opened: opening alone does something to some devices, and to whoever writes to a FIFO.
+    # Looked at before it is opened: opening alone does something to some devices, and to the writer of a FIFO.
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", str(path))
