@@ -132,6 +132,9 @@ def record(profile: str, mode: Mode, reason: str, found: tuple[str, ...], prefix
     """
     if _local_rank():
         return
+    from envdoctor.standards.redaction import redacted, redacted_words, secrets_of  # noqa: PLC0415
+
+    secrets = secrets_of(os.environ)
     codes = ", ".join(sorted(set(found)))
     passed = f"; findings let through: {codes}" if codes else ""
     _say(f"warning: envdoctor gate: mode {mode} for profile {profile}, because: {reason}{passed}")
@@ -139,11 +142,11 @@ def record(profile: str, mode: Mode, reason: str, found: tuple[str, ...], prefix
         at=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         profile=profile,
         mode=mode,
-        reason=reason,
+        reason=redacted(reason, secrets),
         found=tuple(sorted(set(found))),
         user=_user(),
         prefix=prefix,
-        command=tuple(sys.orig_argv),
+        command=redacted_words(sys.orig_argv, secrets),
     )
     log = Path(os.environ.get("ENVDOCTOR_GATE_LOG") or LOG)
     try:
@@ -158,7 +161,7 @@ def record(profile: str, mode: Mode, reason: str, found: tuple[str, ...], prefix
 def _at_once(path: str, flags: int) -> int:
     # A pipe that nobody reads must not hold the launch, and a link in the current folder is followed nowhere.
     link = 0 if os.environ.get("ENVDOCTOR_GATE_LOG") else os.O_NOFOLLOW
-    return os.open(path, flags | os.O_NONBLOCK | link, 0o666)
+    return os.open(path, flags | os.O_NONBLOCK | link, 0o600)
 
 
 def _open(profile: str) -> "Workspace":
@@ -266,4 +269,8 @@ def _user() -> str:
 
 
 def _say(text: str) -> None:
+    from envdoctor.report.style import on_terminal  # noqa: PLC0415
+    from envdoctor.standards.redaction import redacted, secrets_of  # noqa: PLC0415
+
+    text = redacted(on_terminal(text), secrets_of(os.environ))
     print(text, file=sys.stderr)  # noqa: T201 - the trainer's log is where this belongs

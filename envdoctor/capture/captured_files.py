@@ -13,6 +13,7 @@ from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
 from envdoctor.model.profile import Profile
 from envdoctor.standards.lock import Lock, LockedPackage
+from envdoctor.standards.redaction import redacted
 from envdoctor.swap.durable import sync_folder
 from envdoctor.wheels import pylock_text
 from envdoctor.wheels.locking import text_of
@@ -112,7 +113,7 @@ def write(place: Place, wheels: Sequence[LockedWheel], profile: Profile, machine
         lock = pylock_text.text_of(pylock_text.document(wheels, profile.python.versions[0], machine), comment)
     else:
         lock = text_of(lock_of(wheels, place), comment)
-    for path, text in ((place.lock, lock), (place.profile, profile_toml(profile))):
+    for path, text in ((place.lock, lock), (place.profile, redacted(profile_toml(profile)))):
         temporary = path.with_name(f".{path.name}.part")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

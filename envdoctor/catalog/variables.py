@@ -9,6 +9,7 @@ from functools import cache
 from typing import Literal
 
 from envdoctor.model.frozen import frozen
+from envdoctor.standards.redaction import holds_secret, secret_name
 
 Scope = Literal["stack", "rank", "machine", "process"]
 """Whose it is: the stack's; the stack's, though each rank of a node has its own; this machine's or user's, who keeps
@@ -190,11 +191,6 @@ VARIABLES: tuple[KnownVariable, ...] = (
 _EXACT = {row.name: row for row in VARIABLES if not row.name.endswith("*")}
 _FAMILIES = tuple(row for row in VARIABLES if row.name.endswith("*"))
 _PREFIXES = tuple(row.name.removesuffix("*") for row in _FAMILIES)
-# Whole words of a name: PATH is not a PAT, TOKENIZERS_PARALLELISM no TOKEN.
-_SECRET_WORDS = frozenset(
-    ("PASS", "PASSWD", "PASSWORD", "PW", "SECRET", "SECRETS", "KEY", "KEYS", "APIKEY", "AUTH", "PAT", "CRED", "CREDS",
-     "CREDENTIAL", "CREDENTIALS", "TOKEN", "TOKENS", "LICENSE", "COOKIE", "SESSION")
-)  # fmt: skip
 _LOGIN_OF_INDEX = re.compile(r"UV_INDEX_.+_(USERNAME|PASSWORD)")
 _LOGIN_IN_VALUE = re.compile(r"[^\s/@:]*:[^\s/@]*@|://")
 
@@ -214,8 +210,8 @@ def collected(name: str) -> bool:
 
 
 def may_be_secret(name: str, value: str) -> bool:
-    """Tell whether a value must not be kept: by a word of the name, or a login or an address in the value."""
-    return not _SECRET_WORDS.isdisjoint(name.upper().split("_")) or bool(_LOGIN_IN_VALUE.search(value))
+    """Tell whether a value must not be kept: by a word of the name, or a login, an address or a token in the value."""
+    return secret_name(name) or bool(_LOGIN_IN_VALUE.search(value)) or holds_secret(value)
 
 
 def given_to_uv(name: str, *, impact: bool = False) -> bool:

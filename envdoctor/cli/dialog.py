@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from envdoctor.app.result import Result, ShowProgress
 from envdoctor.cli.hashing import hashing
+from envdoctor.cli.leaving import leaving
 from envdoctor.cli.output import style_on
 from envdoctor.cli.shown import shown
 from envdoctor.cli.signals import stoppable
@@ -27,7 +28,7 @@ class Terminal:
         """Ask; raise UsageError where nobody can answer, KeyboardInterrupt where the answer is cut off."""
         if not sys.stdin.isatty():
             raise UsageError("confirmation needed, but stdin is not a terminal", "check the plan, then add `--yes`")
-        print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201 - a question is not a result
+        print(leaving(f"{question} [y/N] "), end="", file=sys.stderr, flush=True)  # noqa: T201 - a question is not a result
         answer = sys.stdin.readline()
         if not answer:
             raise KeyboardInterrupt

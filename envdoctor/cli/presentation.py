@@ -1,4 +1,4 @@
-"""How a result is shown: `--color`, `-q` and `-v`. Every command takes them; they are defined and held here alone."""
+"""How a result is shown: `--color`, `-q`, `-v` and `--redact`. Every command takes them, as defined here."""
 
 import inspect
 from collections.abc import Callable
@@ -26,12 +26,23 @@ VerboseOption = Annotated[
 ]
 
 
-def _options(color: ColorOption = "auto", quiet: QuietOption = False, verbose: VerboseOption = False) -> None:
+RedactOption = Annotated[
+    bool,
+    typer.Option("--redact", help="For sharing: hide the names of users, homes and this host. Secrets always are."),
+]
+
+
+def _options(
+    color: ColorOption = "auto",
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+    redact: RedactOption = False,
+) -> None:
     """Name the options as typer reads them."""
 
 
 def with_presentation(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the command with the three options behind its own; it is called without them."""
+    """Return the command with these options behind its own; it is called without them."""
     own, shared = inspect.signature(function), inspect.signature(_options)
 
     def command(**given: Any) -> Any:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from envdoctor.cli.leaving import leaving
 from envdoctor.cli.terminal import say
 from envdoctor.model.events import Event, Listener, Phase
 
@@ -70,17 +71,17 @@ class _Bars:
 
     def __call__(self, event: Event) -> None:
         if event.phase == "recover":
-            self._bars.console.print(f"Recover  {event.text}", markup=False, highlight=False)
+            self._bars.console.print(leaving(f"Recover  {event.text}"), markup=False, highlight=False)
             return
         if event.phase not in self._tasks:
             for done in self._tasks.values():
                 self._bars.update(done, total=1, completed=1)
-            self._tasks[event.phase] = self._bars.add_task(event.text, total=None, title=_TITLES[event.phase])
+            self._tasks[event.phase] = self._bars.add_task(leaving(event.text), total=None, title=_TITLES[event.phase])
         total = event.total or None
         self._bars.update(
             self._tasks[event.phase],
             total=total,
             completed=event.done,
             # None leaves the text as it is.
-            description=event.text.replace("[", r"\[") or None,
+            description=leaving(event.text).replace("[", r"\[") or None,
         )

@@ -5,11 +5,12 @@ from envdoctor.model.frozen import frozen
 
 @frozen
 class Shown:
-    """What `--color`, `-q` and `-v` say."""
+    """What `--color`, `-q`, `-v` and `--redact` say."""
 
     color: str = "auto"
     quiet: bool = False
     verbose: bool = False
+    redact: bool = False
 
 
 _CHOSEN = [Shown()]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
 
+from envdoctor.cli.leaving import leaving
 from envdoctor.errors import UsageError
 from envdoctor.report.style import Style
 
@@ -36,6 +37,7 @@ def write_result(text: str, output: str = "") -> None:
 
     A reader that has left (`envdoctor check | head`) is not an error: the command still ends with its own exit code.
     """
+    text = leaving(text)
     if output not in {"", "-"}:
         try:
             Path(output).write_text(text, encoding="utf-8")
@@ -63,7 +65,7 @@ def say(text: str) -> None:
     Where nobody reads it any more (a dropped connection), the command goes on and ends with its own exit code.
     """
     try:
-        print(text, file=sys.stderr)  # noqa: T201 - stderr is where it belongs
+        print(leaving(text), file=sys.stderr)  # noqa: T201 - stderr is where it belongs
     except BrokenPipeError:
         _swallow(sys.stderr)
 

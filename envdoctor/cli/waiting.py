@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from envdoctor.cli.leaving import leaving
 from envdoctor.cli.terminal import say
 
 # With the start of the command, a reader of a log is without a word for less than two seconds.
@@ -23,7 +24,7 @@ def waiting(text: str, *, quiet_seconds: float = _QUIET_SECONDS) -> Iterator[Non
     from rich.console import Console
     from rich.markup import escape
 
-    with Console(stderr=True).status(escape(text)):
+    with Console(stderr=True).status(escape(leaving(text))):
         yield
 
 

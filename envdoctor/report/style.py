@@ -19,7 +19,11 @@ _SGR = {
 _SIGNS = {"ok": "✓", "note": "i", "warning": "!", "error": "✗", "unknown": "?", "not-applicable": "–"}
 _PLAIN_SIGNS = {"ok": "+", "note": "i", "warning": "!", "error": "x", "unknown": "?", "not-applicable": "-"}
 # C0 and C1 controls, and the lone surrogates that stand for undecodable bytes of a file name.
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+# And the marks that turn the direction of text, behind which a name can read as another.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_NOT_OURS = re.compile(
+    rf"\x1b\[(?:0|{'|'.join(sorted(set(_SGR.values())))})m|[\n\t]|([\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff])"
+)
 
 
 @frozen
@@ -58,6 +62,15 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub(lambda match: _escaped(ord(match[0])), text)
 
 
+def on_terminal(text: str) -> str:
+    """Return a whole text with what this program did not mean written out: line breaks and its own colours stay."""
+    if text.isprintable():
+        return text
+    return _NOT_OURS.sub(lambda match: _escaped(ord(match[1])) if match[1] else match[0], text)
+
+
 def _escaped(code: int) -> str:
     # os.fsdecode puts an undecodable byte B at U+DC00 + B; showing B is what a reader can act on.
-    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\x{code:02x}"
+    if code > 0xFF and not 0xDC80 <= code <= 0xDCFF:
+        return f"\\u{code:04x}"
+    return f"\\x{code & 0xFF:02x}"

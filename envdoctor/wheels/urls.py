@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit
 
 from envdoctor.model.frozen import frozen
+from envdoctor.standards.redaction import redacted
 
 
 @frozen
@@ -37,9 +38,8 @@ def local_path(place: str) -> Path:
 
 
 def shown(url: str) -> str:
-    """Return the URL without user and password, for people and files; a folder's path stays as it is."""
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=f"****@{bare_host(url)}")) if parts.username else url
+    """Return the URL without logins and tokens, for people and files; a folder's path stays as it is."""
+    return redacted(url) if "://" in url else url
 
 
 def bare_host(url: str) -> str:

@@ -208,7 +208,7 @@ CACHE_SURFACE = {
 
 
 # What every command takes, behind its own.
-PRESENTATION = ["--color (ENVDOCTOR_COLOR)", "--quiet/-q", "--verbose/-v"]
+PRESENTATION = ["--color (ENVDOCTOR_COLOR)", "--quiet/-q", "--verbose/-v", "--redact"]
 
 
 def described(parameter: Any) -> str:

@@ -20,6 +20,7 @@ from envdoctor.model.frozen import frozen
 from envdoctor.model.header import Header
 from envdoctor.model.verdict import Verdict
 from envdoctor.report import as_text
+from envdoctor.standards.redaction import redacted_words
 
 # Options of ours end where the command begins: `run -p P python train.py --lr 3e-4` needs no `--`.
 CONTEXT_SETTINGS = {"allow_interspersed_args": False}
@@ -83,7 +84,7 @@ def run(
     if chosen == "warn":
         gate.record(profile, chosen, why, tuple(finding.code for finding in verdict.findings), str(prefix))
     elif code := verdict.exit_code():
-        say(f"error: `{shlex.join(command)}` was not started on {prefix} (profile {profile})")
+        say(f"error: `{shlex.join(redacted_words(command))}` was not started on {prefix} (profile {profile})")
         return code
     return become(command, examined.launch.host.environ)
 

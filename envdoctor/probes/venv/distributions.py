@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from envdoctor.model.frozen import frozen
 from envdoctor.standards.names import normalized
+from envdoctor.standards.redaction import bare_url
 from envdoctor.facts.context import Reading
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.probes.venv.search_path import SearchPath
@@ -224,14 +225,14 @@ def _direct_url(path: str, unreadable: list[str]) -> tuple[str, bool, str]:
         return "", False, ""
     try:
         data = json.loads(text)
-        url = data["url"]
+        url = bare_url(str(data["url"]))
         editable = bool(data.get("dir_info", {}).get("editable", False))
         vcs = data.get("vcs_info") or {}
         commit = f"{vcs['vcs']}+{url}@{vcs['commit_id']}" if vcs else ""
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         unreadable.append(f"{path}: not a direct_url document ({type(error).__name__})")
         return "", False, ""
-    return str(url), editable, commit or (str(url) if "dir_info" in data else "")
+    return url, editable, commit or (url if "dir_info" in data else "")
 
 
 def _source(url: str) -> Path:
