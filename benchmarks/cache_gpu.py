@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from envdoctor.cache import archive, restore, snapshot  # noqa: E402 - the repository comes onto sys.path first
-from envdoctor.cache.key_parts import Part  # noqa: E402
+from envdoctor.cache.key_parts import KeyPart  # noqa: E402
 from envdoctor.cache.layout import Root, count_entries, files  # noqa: E402
 from envdoctor.cache.snapshot import Purpose  # noqa: E402
 from envdoctor.cache.static_key import key_parts  # noqa: E402
@@ -104,7 +104,7 @@ class Bench:
             self.asked.out.parent.mkdir(parents=True, exist_ok=True)
             self.asked.out.write_text(json.dumps(self.found, indent=1) + "\n")
 
-    def key(self) -> tuple[tuple[Part, ...], Reading]:
+    def key(self) -> tuple[tuple[KeyPart, ...], Reading]:
         """Return this environment's key, read from files, and the reading it came from."""
         host = replace(Host.current(), environ=self.environ)
         reading = Reading(target=resolve(sys.executable), host=host, options=Options(), probes=PROBES)

@@ -225,6 +225,15 @@ def test_no_import_cycles() -> None:
         walk(node, ())
 
 
+def test_no_two_public_classes_share_a_name() -> None:
+    places: dict[str, list[str]] = {}
+    for path in (path for path in _modules() if path.is_relative_to(ROOT / "envdoctor")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(_name(path))
+    assert {name: modules for name, modules in places.items() if len(modules) > 1} == {}
+
+
 @pytest.mark.parametrize("path", _modules(), ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_files_stay_small_and_documented(path: Path) -> None:
     text = path.read_text()

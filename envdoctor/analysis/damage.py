@@ -7,7 +7,7 @@ from envdoctor.analysis.duplicates import duplicates
 from envdoctor.catalog.shared_paths import other_writers
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.venv.distributions import Distribution, Distributions
-from envdoctor.probes.venv.installed_files import Fault, InstalledFiles, Owner
+from envdoctor.probes.venv.installed_files import FileFault, InstalledFiles, Owner
 from envdoctor.standards.names import normalized
 
 
@@ -132,7 +132,7 @@ def _damage(owner: Owner, kinds: dict[str, list[str]], present: set[str], cached
     )
 
 
-def harmless(fault: Fault) -> bool:
+def harmless(fault: FileFault) -> bool:
     """Tell a file that is not as recorded for a good reason, or that nothing needs."""
     return (fault.kind == "missing" and _expendable(fault.path)) or _kept_by_others(fault)
 
@@ -142,7 +142,7 @@ def _expendable(path: str) -> bool:
     return path.startswith(("bin/", "share/", "etc/")) or (path.startswith("/") and "-packages/" not in path)
 
 
-def _kept_by_others(fault: Fault) -> bool:
+def _kept_by_others(fault: FileFault) -> bool:
     # dpkg keeps Debian's own packages, whose RECORDs are upstream's; operators append their authority to a CA bundle.
     # Who installed it, whether it was asked for, and (decord's, edited after RECORD was written) the names of its
     # modules are noted there; no import reads them.

@@ -7,7 +7,7 @@ from envdoctor.analysis.context import CheckContext, DoesNotApplyError
 from envdoctor.analysis.damage import site_relative
 from envdoctor.catalog.cudalibs import majors_of
 from envdoctor.catalog.symbol_families import is_torch_symbol
-from envdoctor.probes.loading.load_faults import UNLOADABLE, Fault, Holder
+from envdoctor.probes.loading.load_faults import UNLOADABLE, LoadFault, SymbolHolder
 from envdoctor.probes.loading.symbols import Symbols
 from envdoctor.probes.loading.torch_build import TorchBuild
 
@@ -30,12 +30,12 @@ def bound(case: CheckContext) -> Symbols:
     return symbols
 
 
-def faults(case: CheckContext, kind: str) -> Iterator[Fault]:
+def faults(case: CheckContext, kind: str) -> Iterator[LoadFault]:
     """Yield the failed loads that one check is about; each belongs to exactly one of them, or to none."""
     return (fault for fault in bound(case).faults if kind_of(case, fault) == kind)
 
 
-def kind_of(case: CheckContext, fault: Fault) -> str:  # noqa: PLR0911 - one line for each kind
+def kind_of(case: CheckContext, fault: LoadFault) -> str:  # noqa: PLR0911 - one line for each kind
     """Return "object", "host", "torch", "build", "symbol", "major", "reach" or "" (the driver's own libraries).
 
     "build" is a library that only other builds of torch have, as libc10_cuda.so is missing in a CPU build.
@@ -59,25 +59,25 @@ def kind_of(case: CheckContext, fault: Fault) -> str:  # noqa: PLR0911 - one lin
     return "reach"
 
 
-def opens_its_own(fault: Fault) -> bool:
+def opens_its_own(fault: LoadFault) -> bool:
     """Tell whether the distribution's Python code seems to open what is missing, and it is there to be opened."""
     return bool(fault.preloader and fault.has_it)
 
 
-def named(fault: Fault) -> str:
+def named(fault: LoadFault) -> str:
     """Return "flash_attn/x.so of flash-attn 2.7"."""
     owner = f" of {fault.owner} {fault.owner_version}" if fault.owner else ""
     return f"{site_relative(fault.path)}{owner}"
 
 
-def others(items: Sequence[Fault]) -> tuple[str, ...]:
+def others(items: Sequence[LoadFault]) -> tuple[str, ...]:
     """Return one line for what fails in the same way, if more than one does."""
     rest = [site_relative(item.path) for item in items[1:]]
     shown = ", ".join(rest[:3]) + (f" and {len(rest) - 3} more" if len(rest) > 3 else "")
     return (f"the same of {shown}",) if rest else ()
 
 
-def held(holders: Iterable[Holder]) -> str:
+def held(holders: Iterable[SymbolHolder]) -> str:
     """Return "FILE (nvidia-nccl-cu13 2.29.7), FILE"."""
     return ", ".join(
         f"{site_relative(item.path)} ({item.owner} {item.owner_version})" if item.owner else item.path
@@ -85,7 +85,7 @@ def held(holders: Iterable[Holder]) -> str:
     )
 
 
-def provider_tokens(fault: Fault) -> tuple[str, ...]:
+def provider_tokens(fault: LoadFault) -> tuple[str, ...]:
     """Return the tokens of what may have put the wrong file in the way."""
     tokens = [f"requirement:{name}" for name in (fault.provider_owner,) if name]
     if fault.provider:

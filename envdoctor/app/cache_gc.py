@@ -7,12 +7,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Literal
 
-from envdoctor.app.caches import Subject, known_manifests, subject
+from envdoctor.app.caches import CacheSubject, known_manifests, subject
 from envdoctor.app.result import Dialog, Result
 from envdoctor.cache import gc as cleaning
 from envdoctor.cache import in_use, quarantine
-from envdoctor.cache.gc import Plan, Wish
-from envdoctor.cache.in_use import User
+from envdoctor.cache.gc import CleanupPlan, Wish
+from envdoctor.cache.in_use import CacheUser
 from envdoctor.cache.key_parts import digest
 from envdoctor.cache.layout import Root, files, install_order
 from envdoctor.cache.quarantine import Quarantine
@@ -27,7 +27,7 @@ from envdoctor.model.wording import size
 
 
 @frozen
-class Wishes:
+class CleanupOptions:
     """How the clean-up is wanted."""
 
     entries: Wish
@@ -44,16 +44,16 @@ class Cleaned:
     """A clean-up: the plan of it, or what became of it."""
 
     status: Literal["planned", "cleaned"]
-    plan: Plan
+    plan: CleanupPlan
     old: tuple[Quarantine, ...]
     """Earlier clean-ups that are purged."""
-    users: tuple[User, ...]
+    users: tuple[CacheUser, ...]
     """Processes that use a cache which holds files: its entries stay."""
     taken: tuple[Quarantine, ...] = ()
     """What this one took, by root."""
 
 
-def gc(workspace: Workspace, wishes: Wishes, dialog: Dialog) -> Result:
+def gc(workspace: Workspace, wishes: CleanupOptions, dialog: Dialog) -> Result:
     """Take entries out of the caches of the target venv. Raises UsageError, CacheError."""
     if wishes.entries == Wish() and not wishes.purge:
         raise UsageError(
@@ -80,7 +80,9 @@ def gc(workspace: Workspace, wishes: Wishes, dialog: Dialog) -> Result:
     return Result(command="cache gc", data=replace(planned, status="cleaned", taken=_take(planned.plan, roots)))
 
 
-def _plan(asked: Subject, roots: Sequence[Root], wishes: Wishes, users: Sequence[User]) -> Plan:
+def _plan(
+    asked: CacheSubject, roots: Sequence[Root], wishes: CleanupOptions, users: Sequence[CacheUser]
+) -> CleanupPlan:
     found, wish = list(files(roots)), wishes.entries
     facts = cleaning.Facts(
         files=found,
@@ -94,7 +96,7 @@ def _plan(asked: Subject, roots: Sequence[Root], wishes: Wishes, users: Sequence
     return cleaning.plan(facts, wish)
 
 
-def _take(plan: Plan, roots: Sequence[Root]) -> tuple[Quarantine, ...]:
+def _take(plan: CleanupPlan, roots: Sequence[Root]) -> tuple[Quarantine, ...]:
     now, made = datetime.now(UTC), []
     for root in roots:
         removals = [removal for removal in plan.removals if removal.root == root.kind]

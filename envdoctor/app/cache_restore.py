@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from envdoctor.app.caches import Subject, subject
+from envdoctor.app.caches import CacheSubject, subject
 from envdoctor.app.result import Dialog, Result
 from envdoctor.cache import key_parts, relocate
 from envdoctor.cache.archive import reading
 from envdoctor.cache.compatibility import blockers, warnings
-from envdoctor.cache.key_parts import Comparison, Part
+from envdoctor.cache.key_parts import KeyComparison, KeyPart
 from envdoctor.cache.manifest import Manifest, fingerprint
 from envdoctor.cache.restore import Merged
 from envdoctor.cache.restore import restore as merge
@@ -58,7 +58,7 @@ def restore(workspace: Workspace, name: str, dialog: Dialog, *, live: bool, forc
 
 
 def _for_this_venv(
-    asked: Subject, manifest: Manifest, key: Sequence[Part], *, live: bool
+    asked: CacheSubject, manifest: Manifest, key: Sequence[KeyPart], *, live: bool
 ) -> tuple[Manifest, int, int | None]:
     """Give C++ kernels of a venv at another path this venv's names; return also their number and how many have one."""
     kernels = relocate.needed(manifest, key)
@@ -74,7 +74,7 @@ def _for_this_venv(
     return done.manifest, done.kernels, done.renamed
 
 
-def _require_wanted(asked: Subject, manifest: Manifest, digest: str) -> None:
+def _require_wanted(asked: CacheSubject, manifest: Manifest, digest: str) -> None:
     """Refuse a snapshot that is not the one the profile pins."""
     if asked.profile is None:
         return
@@ -91,7 +91,7 @@ def _require_wanted(asked: Subject, manifest: Manifest, digest: str) -> None:
             )
 
 
-def _allowed(name: str, comparison: Comparison, manifest: Manifest, *, force: bool) -> tuple[str, ...]:
+def _allowed(name: str, comparison: KeyComparison, manifest: Manifest, *, force: bool) -> tuple[str, ...]:
     """Return what is worth a warning; raise CacheError for a snapshot that cannot hit here."""
     against = blockers(comparison, manifest.entries)
     if against and not force:

@@ -2,7 +2,7 @@
 
 import shlex
 
-from envdoctor.app.caches import Subject, subject
+from envdoctor.app.caches import CacheSubject, subject
 from envdoctor.app.result import Dialog, Result
 from envdoctor.cache import snapshot
 from envdoctor.cache import warm as warming
@@ -10,7 +10,7 @@ from envdoctor.cache.layout import files
 from envdoctor.cache.manifest import Manifest
 from envdoctor.cache.snapshot import Purpose
 from envdoctor.cache.store import label
-from envdoctor.cache.warm import Run, Warmed
+from envdoctor.cache.warm import Warmed, WarmupRun
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.errors import CacheError
@@ -48,11 +48,11 @@ def warm(workspace: Workspace, dialog: Dialog) -> Result:
     return Result(command="cache warm", data=Proven(profile=profile.name, warmed=warmed, manifest=manifest))
 
 
-def _run_twice(asked: Subject, profile: ProfileRef, dialog: Dialog) -> Warmed:
+def _run_twice(asked: CacheSubject, profile: ProfileRef, dialog: Dialog) -> Warmed:
     words = warming.command(profile.profile.compile.warm_command, asked.python, profile.asked)
     was_cold = not any(file.kind.endswith("graph") for file in files(asked.roots()))
     dialog.note(f"running twice: {shlex.join(words)}")
-    runs: list[Run] = []
+    runs: list[WarmupRun] = []
     warmed = warming.warm(words, dict(asked.workspace.launched().host.environ), asked.host.cwd, asked.roots())
     for number in (1, 2):
         with dialog.waiting(f"run {number} of 2 is going on"):

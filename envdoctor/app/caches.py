@@ -9,12 +9,12 @@ from envdoctor.app.result import Dialog, Result
 from envdoctor.cache import runtime_key as live_key
 from envdoctor.cache import status as cache_status
 from envdoctor.cache.archive import reading
-from envdoctor.cache.key_parts import Part
+from envdoctor.cache.key_parts import KeyPart
 from envdoctor.cache.layout import Root, roots
 from envdoctor.cache.manifest import Manifest, fingerprint, load
 from envdoctor.cache.static_key import key_parts
 from envdoctor.cache.status import Status
-from envdoctor.cache.store import Store, labels
+from envdoctor.cache.store import SnapshotStore, labels
 from envdoctor.catalog.cache_kinds import PORTABLE
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import CacheError
@@ -29,13 +29,13 @@ _EXIT = {"hit": ExitCode.OK, "unknown": ExitCode.UNKNOWN}
 
 
 @frozen
-class Subject:
+class CacheSubject:
     """The environment whose caches are meant."""
 
     workspace: Workspace
     """With the environment that the profile's launch sets."""
     reading: Reading
-    store: Store
+    store: SnapshotStore
     note: Callable[[str], None]
     """Says one thing beside the result."""
 
@@ -73,7 +73,7 @@ class Subject:
         """Return inductor's folder, in which the manifests lie too."""
         return next(root.path for root in roots(self.host) if root.kind == "inductor")
 
-    def key(self, *, live: bool = False) -> tuple[Part, ...]:
+    def key(self, *, live: bool = False) -> tuple[KeyPart, ...]:
         """Return the key as it is now; `live` asks the venv's torch."""
         static = key_parts(self.reading)
         if not live:
@@ -82,10 +82,10 @@ class Subject:
         return live_key.merged(static, live_key.ask(self.python, self.host.environ, self.host.cwd))
 
 
-def subject(workspace: Workspace, note: Callable[[str], None]) -> Subject:
+def subject(workspace: Workspace, note: Callable[[str], None]) -> CacheSubject:
     """Return the caches of the target venv, seen as the profile's launch would see them."""
     seen = workspace.with_variables()
-    return Subject(workspace=seen, reading=seen.reading(), store=Store.of(seen.host), note=note)
+    return CacheSubject(workspace=seen, reading=seen.reading(), store=SnapshotStore.of(seen.host), note=note)
 
 
 def warm_hint(workspace: Workspace) -> str:
@@ -130,12 +130,12 @@ def status(workspace: Workspace, dialog: Dialog, *, live: bool = False) -> Resul
 
 def snapshots(host: Host) -> Result:
     """List the snapshots of this user's store; one that cannot be read says why."""
-    store = Store.of(host)
+    store = SnapshotStore.of(host)
     found = tuple(_describe(path) for path in store.archives())
     return Result(command="cache list", data=Snapshots(folder=str(store.folder), found=found))
 
 
-def look(asked: Subject, *, live: bool = False) -> Status:
+def look(asked: CacheSubject, *, live: bool = False) -> Status:
     """Return the status of the caches the subject would use."""
     return cache_status.examine(
         asked.reading.fact(CompileCaches).caches,
@@ -148,7 +148,7 @@ def look(asked: Subject, *, live: bool = False) -> Status:
     )
 
 
-def known_manifests(asked: Subject) -> tuple[Manifest, ...]:
+def known_manifests(asked: CacheSubject) -> tuple[Manifest, ...]:
     """Return the manifests that may describe the subject's caches: those inside, and the profile's last warm-up."""
     inside = labels(asked.inductor)
     kept = load(asked.store.warm_manifest(asked.profile.name)) if asked.profile else None

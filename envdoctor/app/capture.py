@@ -11,8 +11,8 @@ from envdoctor.app.result import Dialog, Result
 from envdoctor.cache.key_parts import digest
 from envdoctor.cache.static_key import key_parts
 from envdoctor.capture import capture as capturing
-from envdoctor.capture.capture import Captured, Wanted
-from envdoctor.capture.captured_files import Place
+from envdoctor.capture.capture import Captured, CaptureRequest
+from envdoctor.capture.captured_files import CapturePaths
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import ProbeError, UsageError
 from envdoctor.facts.context import Reading
@@ -22,7 +22,7 @@ from envdoctor.stack.examination import deep_options
 from envdoctor.standards.names import normalized
 from envdoctor.wheels import index_config, pip_config
 from envdoctor.wheels import uv as uv_tool
-from envdoctor.wheels.index_config import Sources
+from envdoctor.wheels.index_config import IndexConfig
 from envdoctor.wheels.pylock_text import Form
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
 @frozen
-class Wishes:
+class CaptureOptions:
     """What is captured, and where it is written."""
 
     name: str
@@ -56,15 +56,15 @@ class CaptureResult:
     """What was captured, and where it was written."""
 
     captured: Captured
-    place: Place
+    place: CapturePaths
     cwd: Path
 
 
-def capture(workspace: Workspace, wishes: Wishes, dialog: Dialog) -> Result:
+def capture(workspace: Workspace, wishes: CaptureOptions, dialog: Dialog) -> Result:
     """Write the profile and the lock of the target venv. Raises UsageError, CaptureError; then nothing is written."""
     host = workspace.host
     place = _place(wishes.name, wishes.project, wishes.form, host, force=wishes.force)
-    wanted = Wanted(
+    wanted = CaptureRequest(
         name=wishes.name,
         summary=wishes.summary,
         day=datetime.now(UTC).date().isoformat(),
@@ -82,7 +82,7 @@ def capture(workspace: Workspace, wishes: Wishes, dialog: Dialog) -> Result:
     return Result(command="capture", data=CaptureResult(captured=captured, place=place, cwd=host.cwd))
 
 
-def _place(name: str, project: str, form: Form, host: Host, *, force: bool) -> Place:
+def _place(name: str, project: str, form: Form, host: Host, *, force: bool) -> CapturePaths:
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"`{name}` cannot name a profile", "use letters, digits, `-` and `_`, with a letter or digit first"
@@ -90,13 +90,13 @@ def _place(name: str, project: str, form: Form, host: Host, *, force: bool) -> P
     folder = Path(host.cwd, project)
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a directory", "name the project's folder: `--project DIR`")
-    place = Place(project=folder, name=name, form=form)
+    place = CapturePaths(project=folder, name=name, form=form)
     if not force and (taken := place.taken()):
         raise UsageError(f"{taken} exists already", "choose another name, or add `--force` to replace it")
     return place
 
 
-def _sources(host: Host, *, offline: bool) -> Sources | None:
+def _sources(host: Host, *, offline: bool) -> IndexConfig | None:
     if offline:
         return None
     uv = uv_tool.locate(host.environ, host.cwd)

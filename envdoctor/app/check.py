@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # most checks have no waiver, and a profile's types are many
 
 
 @frozen
-class Wishes:
+class CheckOptions:
     """What a check looks at, and what it counts."""
 
     fingerprint: str = ""
@@ -49,7 +49,7 @@ class Checked:
     fail_on: Severity = "error"
 
 
-def check(workspace: Workspace, wishes: Wishes, dialog: Dialog) -> Result:
+def check(workspace: Workspace, wishes: CheckOptions, dialog: Dialog) -> Result:
     """Judge the target venv, or a fingerprint. Raises UsageError."""
     _refuse_both(workspace, wishes)
     if wishes.root:
@@ -84,7 +84,7 @@ def facts_of(workspace: Workspace, options: Options, dialog: Dialog) -> Fingerpr
     return facts
 
 
-def _inside(workspace: Workspace, wishes: Wishes) -> tuple[Workspace, Fingerprint]:
+def _inside(workspace: Workspace, wishes: CheckOptions) -> tuple[Workspace, Fingerprint]:
     """Return the facts of an environment inside a root folder, and the workspace that says so in its heading."""
     from envdoctor.doctor.inside_root import facts_inside  # noqa: PLC0415 - few checks look into a root folder
 
@@ -116,7 +116,7 @@ def _not_for_this_machine(verdict: Verdict, root: str) -> Verdict:
     )
 
 
-def _refuse_both(workspace: Workspace, wishes: Wishes) -> None:
+def _refuse_both(workspace: Workspace, wishes: CheckOptions) -> None:
     if wishes.fingerprint and wishes.root:
         raise UsageError("both --root and --fingerprint were given", "give only one of them")
     if wishes.fingerprint and workspace.typed:

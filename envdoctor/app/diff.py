@@ -4,7 +4,7 @@ from pathlib import Path
 
 from envdoctor.app.result import Result
 from envdoctor.compare.comparable import of_fingerprint, of_profile
-from envdoctor.compare.difference import Side, compare
+from envdoctor.compare.difference import ComparableStack, compare
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.documents import fingerprint_file, profile_store
 from envdoctor.documents.profile_store import ProfileRef
@@ -15,8 +15,8 @@ from envdoctor.facts.host import Host
 from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.venv.interpreter import Interpreter
-from envdoctor.swap.store import Store
-from envdoctor.wheels.locking import Platform
+from envdoctor.swap.store import BackupStore
+from envdoctor.wheels.locking import LockPlatform
 
 
 @frozen
@@ -62,7 +62,7 @@ def _named(text: str, host: Host) -> _Named:
 
 
 def _generation(venv: Path, number: int) -> Path:
-    store = Store.of(venv)
+    store = BackupStore.of(venv)
     kept = store.numbers()
     if number not in kept:
         known = ", ".join(map(str, kept)) or "none"
@@ -75,7 +75,7 @@ def _target(workspace: Workspace) -> _Named:
     return _Named(kind="venv", label=workspace.named or prefix, path=prefix)
 
 
-def _sides(named: list[_Named], host: Host) -> list[Side]:
+def _sides(named: list[_Named], host: Host) -> list[ComparableStack]:
     profiles = {item.path: profile_store.find(item.path, host.cwd) for item in named if item.kind == "profile"}
     # A profile says which files of the training code are to be read on the other side.
     facts = [_facts(item, next(iter(profiles.values()), None), host) for item in named]
@@ -96,7 +96,7 @@ def _facts(named: _Named, profile: ProfileRef | None, host: Host) -> Fingerprint
     return Workspace(host, named.path, profile).facts(Options(contents=True))
 
 
-def _profile(file: ProfileRef, label: str, interpreter: Interpreter | None, host: Host) -> Side:
-    wanted = Platform(python=file.profile.python.versions[0], machine=host.machine).markers()
+def _profile(file: ProfileRef, label: str, interpreter: Interpreter | None, host: Host) -> ComparableStack:
+    wanted = LockPlatform(python=file.profile.python.versions[0], machine=host.machine).markers()
     markers = dict(interpreter.markers()) if interpreter else wanted
     return of_profile(file.profile, file.lock, markers, label)

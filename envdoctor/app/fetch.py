@@ -15,12 +15,12 @@ from envdoctor.wheels import fetched_wheels, index_config, pip_config, wheel_tag
 from envdoctor.wheels import uv as uv_tool
 from envdoctor.wheels.fetched_wheels import Fetched
 from envdoctor.wheels.locked_wheels import Fit, search
-from envdoctor.wheels.locking import Platform
+from envdoctor.wheels.locking import LockPlatform
 from envdoctor.wheels.wheelhouse import chosen, with_wheelhouses
 
 
 @frozen
-class Wishes:
+class FetchOptions:
     """What is fetched, and where to."""
 
     wheelhouse: str
@@ -38,7 +38,7 @@ class FetchResult:
     fetched: Fetched
 
 
-def fetch(workspace: Workspace, wishes: Wishes, dialog: Dialog) -> Result:
+def fetch(workspace: Workspace, wishes: FetchOptions, dialog: Dialog) -> Result:
     """Fetch what is not there yet, each wheel verified by its sha256. Raises UsageError, FetchError."""
     file = workspace.needs_profile("fetch", "envdoctor fetch --profile NAME --wheelhouse DIR")
     if not wishes.wheelhouse:
@@ -75,7 +75,7 @@ def _fit(file: ProfileRef, python: str, machine: str) -> tuple[Fit, dict[str, st
         tags=wheel_tags.supported((major, minor), machine, _glibc_minor()),
         torch_backend=file.profile.lock.torch_backend,
     )
-    return fit, Platform(python=version, machine=machine).markers()
+    return fit, LockPlatform(python=version, machine=machine).markers()
 
 
 def _glibc_minor() -> int:

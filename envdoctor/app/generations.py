@@ -12,14 +12,14 @@ from envdoctor.documents import profile_store
 from envdoctor.errors import Interrupted, ProfileError, TargetError, UsageError
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen
-from envdoctor.model.plan import User
+from envdoctor.model.plan import VenvUser
 from envdoctor.model.wording import counted
 from envdoctor.stack.replaceable import refuse_no_venv
 from envdoctor.swap import generations, journal, verdicts
 from envdoctor.swap.generations import Generation, PrunePlan, RolledBack
 from envdoctor.swap.in_use import users
 from envdoctor.swap.space import Space, Tree, scan, space
-from envdoctor.swap.store import Store
+from envdoctor.swap.store import BackupStore
 from envdoctor.swap.transaction import recover_first
 from envdoctor.swap.verdicts import KeptVerdict
 
@@ -50,7 +50,7 @@ class Rollback:
     current: Generation | None
     keep: str
     """Where the venv in place goes."""
-    users: tuple[User, ...]
+    users: tuple[VenvUser, ...]
     done: RolledBack | None = None
 
 
@@ -68,7 +68,7 @@ class Prune:
 
 def history(workspace: Workspace) -> Result:
     """List the venv in place and what is kept of it. Raises TargetError where there is neither."""
-    store = Store.of(workspace.folder)
+    store = BackupStore.of(workspace.folder)
     found, pending = generations.listed(store), journal.read(store)
     if not (found or pending or (store.target / "pyvenv.cfg").is_file()):
         raise TargetError(
@@ -91,14 +91,14 @@ def rollback(workspace: Workspace, number: int | None, dialog: Dialog, *, dry_ru
     """Exchange the venv with a kept one; None is the newest. Raises UsageError, RestoreError."""
     if yes and not dry_run:
         refuse_found_above(workspace)
-    store = Store.of(workspace.folder)
+    store = BackupStore.of(workspace.folder)
     with accounted(store, f"backup {number}" if number else "the newest backup") as account:
         return _rollback(workspace, store, number, dialog, account, dry_run=dry_run, yes=yes)
 
 
 def _rollback(
     workspace: Workspace,
-    store: Store,
+    store: BackupStore,
     number: int | None,
     dialog: Dialog,
     account: Account,
@@ -133,7 +133,7 @@ def _rollback(
     return Result(command="rollback", data=replace(plan, status="rolled back", done=done))
 
 
-def _examined(store: Store, host: Host) -> KeptVerdict | None:
+def _examined(store: BackupStore, host: Host) -> KeptVerdict | None:
     # Every check comes with it; a plan without one needs none.
     from envdoctor.stack.examination import verdict_on  # noqa: PLC0415
 
@@ -167,7 +167,7 @@ def prune(
         )
     if yes and not dry_run:
         refuse_found_above(workspace)
-    store = Store.of(workspace.folder)
+    store = BackupStore.of(workspace.folder)
     with accounted(store, "what an interrupted command built"):
         if not dry_run:
             with dialog.listening(plain=True) as listen:

@@ -5,13 +5,13 @@ from contextlib import contextmanager
 
 from envdoctor.errors import Interrupted
 from envdoctor.swap.durable import inode
-from envdoctor.swap.store import Store
+from envdoctor.swap.store import BackupStore
 
 
 class Account:
     """The venv of a store before a command, and after it."""
 
-    def __init__(self, store: Store, new: str) -> None:
+    def __init__(self, store: BackupStore, new: str) -> None:
         """Keep the store; `new` is what its venv holds after the command ("the restored stack")."""
         self._store, self._new = store, new
         self.begin()
@@ -33,7 +33,7 @@ class Account:
 
 
 @contextmanager
-def accounted(store: Store, new: str) -> Iterator[Account]:
+def accounted(store: BackupStore, new: str) -> Iterator[Account]:
     """Raise Interrupted, which says what the venv is now, for an interrupt in the block."""
     account = Account(store, new)
     try:

@@ -21,7 +21,7 @@ from envdoctor.wheels.wheelhouse import beside
 
 
 @frozen
-class Wishes:
+class LockOptions:
     """What is to be locked, and how."""
 
     requirements: str
@@ -54,15 +54,15 @@ class Locked:
     """Where it was written; empty when no file was named."""
 
 
-def lock(wishes: Wishes, host: Host, dialog: Dialog) -> Result:
+def lock(wishes: LockOptions, host: Host, dialog: Dialog) -> Result:
     """Resolve the requirements. Raises UsageError, LockError."""
     path, target = Path(wishes.requirements), wishes.target
     known = locking.attested(_text(path), str(path))
     _refuse_names(target, wishes.form)
     platforms = tuple(
-        locking.Platform(python=python, machine=name) for python in wishes.pythons for name in wishes.machines
+        locking.LockPlatform(python=python, machine=name) for python in wishes.pythons for name in wishes.machines
     )
-    wanted = locking.Wanted(
+    wanted = locking.LockRequest(
         requirements=path,
         platforms=platforms,
         before=wishes.exclude_newer,
@@ -82,7 +82,7 @@ def lock(wishes: Wishes, host: Host, dialog: Dialog) -> Result:
     return Result(command="lock", data=data)
 
 
-def _resolved(wanted: locking.Wanted, host: Host, dialog: Dialog) -> dict[str, Any]:
+def _resolved(wanted: locking.LockRequest, host: Host, dialog: Dialog) -> dict[str, Any]:
     uv = uv_tool.locate(host.environ, host.cwd)
     pip = pip_config.read(host.environ, host.home)
     sources = index_config.configured(uv, _dated(pip, dialog) if wanted.before else pip, host.home, sys.executable)

@@ -13,15 +13,15 @@ from envdoctor.exitcodes import ExitCode
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen
 from envdoctor.stack import repair as repairing
-from envdoctor.stack.repair import Prepared, Repaired, Request
-from envdoctor.swap.store import Store
+from envdoctor.stack.repair import PreparedRepair, Repaired, RepairRequest
+from envdoctor.swap.store import BackupStore
 from envdoctor.swap.transaction import Exchanged, recover_first
 
 Status = Literal["planned", "nothing to repair", "not repaired", "repaired"]
 
 
 @frozen
-class Wishes:
+class RepairOptions:
     """How a repair is to be done."""
 
     offline: bool = False
@@ -34,29 +34,29 @@ class RepairResult:
     """What a repair would do or did."""
 
     status: Status
-    prepared: Prepared
+    prepared: PreparedRepair
     done: Exchanged[Repaired] | None = None
 
 
-def repair(workspace: Workspace, wishes: Wishes, dialog: Dialog) -> Result:
+def repair(workspace: Workspace, wishes: RepairOptions, dialog: Dialog) -> Result:
     """Repair the target venv with the fewest reinstalls. Raises UsageError, RestoreError."""
     if wishes.yes and not wishes.dry_run:
         refuse_found_above(workspace)
     file, target, host = workspace.profile, workspace.folder, workspace.host
-    request = Request(
+    request = RepairRequest(
         target=target,
         file=file,
         lock=file.lock if file else None,
         offline=wishes.offline or told_offline(host.environ),
     )
-    with accounted(Store.of(target), "the repaired stack") as account:
+    with accounted(BackupStore.of(target), "the repaired stack") as account:
         return _repair(request, wishes, host, dialog, account)
 
 
-def _repair(request: Request, wishes: Wishes, host: Host, dialog: Dialog, account: Account) -> Result:
+def _repair(request: RepairRequest, wishes: RepairOptions, host: Host, dialog: Dialog, account: Account) -> Result:
     with dialog.listening() as listen:
         if not wishes.dry_run:
-            recover_first(Store.of(request.target), listen)
+            recover_first(BackupStore.of(request.target), listen)
             account.begin()
         prepared = repairing.prepare(request, host, listen)
     planned = RepairResult(status="planned", prepared=prepared)
@@ -71,13 +71,13 @@ def _repair(request: Request, wishes: Wishes, host: Host, dialog: Dialog, accoun
     return Result(command="repair", data=replace(planned, status="repaired", done=done))
 
 
-def _nothing_to_reinstall(prepared: Prepared) -> Result:
+def _nothing_to_reinstall(prepared: PreparedRepair) -> Result:
     status: Status = "not repaired" if prepared.before else "nothing to repair"
     code = ExitCode.RESTORE_FAILED if prepared.before else ExitCode.OK
     return Result(command="repair", data=RepairResult(status=status, prepared=prepared), exit_code=code)
 
 
-def _carry_out(prepared: Prepared, dialog: Dialog, account: Account) -> Exchanged[Repaired]:
+def _carry_out(prepared: PreparedRepair, dialog: Dialog, account: Account) -> Exchanged[Repaired]:
     try:
         with dialog.listening() as listen:
             return repairing.carry_out(prepared, listen)

@@ -16,10 +16,10 @@ from envdoctor.model.plan import Plan
 from envdoctor.model.wording import counted
 from envdoctor.stack import restore as restoring
 from envdoctor.stack.rehearse import Rehearsed, rehearse
-from envdoctor.stack.restore import Prepared, Restored
+from envdoctor.stack.restore import PreparedRestore, Restored
 from envdoctor.stack.restore_sources import put_back
 from envdoctor.stack.verify import Verified
-from envdoctor.swap.store import Store
+from envdoctor.swap.store import BackupStore
 from envdoctor.swap.transaction import recover_first
 from envdoctor.wheels import wheelhouse as wheelhouses
 
@@ -27,7 +27,7 @@ Status = Literal["planned", "rehearsed", "restored", "already in place"]
 
 
 @frozen
-class Wishes:
+class RestoreOptions:
     """How a restore is to be done."""
 
     python: str = ""
@@ -55,12 +55,12 @@ class RestoreResult:
     sources_put_back: int = 0
 
 
-def restore(workspace: Workspace, wishes: Wishes, dialog: Dialog) -> Result:
+def restore(workspace: Workspace, wishes: RestoreOptions, dialog: Dialog) -> Result:
     """Rebuild the workspace's profile beside the venv and swap it in. Raises UsageError, RestoreError."""
     file, host = workspace.needs_profile("restore", "envdoctor restore --profile NAME"), workspace.host
     if wishes.yes and not (wishes.dry_run or wishes.rehearse):
         refuse_found_above(workspace, new=True)
-    request = restoring.Request(
+    request = restoring.RestoreRequest(
         target=workspace.folder,
         file=file,
         lock=file.lock,
@@ -70,16 +70,18 @@ def restore(workspace: Workspace, wishes: Wishes, dialog: Dialog) -> Result:
         sources=wishes.sources,
         while_in_use=not wishes.unless_in_use,
     )
-    store = Store.of(workspace.folder)
+    store = BackupStore.of(workspace.folder)
     with accounted(store, "the restored stack") as account:
         return _restore(request, wishes, host, dialog, account)
 
 
-def _restore(request: restoring.Request, wishes: Wishes, host: Host, dialog: Dialog, account: Account) -> Result:
+def _restore(
+    request: restoring.RestoreRequest, wishes: RestoreOptions, host: Host, dialog: Dialog, account: Account
+) -> Result:
     recovered: tuple[str, ...] = ()
     if not wishes.dry_run:
         with dialog.listening() as listen:
-            recovered = recover_first(Store.of(request.target), listen)
+            recovered = recover_first(BackupStore.of(request.target), listen)
         account.begin()
     with dialog.waiting(f"planning: looking for the wheels of {request.file.name}"):
         prepared = restoring.prepare(request, host)
@@ -106,17 +108,17 @@ def told_offline(environ: Mapping[str, str]) -> bool:
     return environ.get("UV_OFFLINE", "").lower() in {"1", "true", "yes", "on"}
 
 
-def _result(data: RestoreResult, prepared: Prepared) -> Result:
+def _result(data: RestoreResult, prepared: PreparedRestore) -> Result:
     code = ExitCode.OK if prepared.plan.possible else ExitCode.RESTORE_FAILED
     return Result(command="restore", data=data, exit_code=code)
 
 
-def _in_place(prepared: Prepared, dialog: Dialog) -> Verified | None:
+def _in_place(prepared: PreparedRestore, dialog: Dialog) -> Verified | None:
     with dialog.listening() as listen:
         return restoring.already_in_place(prepared, listen)
 
 
-def _only_sources(data: RestoreResult, prepared: Prepared, wishes: Wishes, dialog: Dialog) -> Result:
+def _only_sources(data: RestoreResult, prepared: PreparedRestore, wishes: RestoreOptions, dialog: Dialog) -> Result:
     changes = prepared.plan.sources
     if changes:
         dialog.show(Result(command="restore", data=replace(data, verified=None)))
@@ -125,13 +127,13 @@ def _only_sources(data: RestoreResult, prepared: Prepared, wishes: Wishes, dialo
     return Result(command="restore", data=replace(data, sources_put_back=_put_back(prepared)))
 
 
-def _put_back(prepared: Prepared) -> int:
+def _put_back(prepared: PreparedRestore) -> int:
     if prepared.plan.sources:
         put_back(prepared.request.file, prepared.plan.sources, prepared.host.environ)
     return len(prepared.plan.sources)
 
 
-def _carry_out(prepared: Prepared, dialog: Dialog, account: Account) -> Restored:
+def _carry_out(prepared: PreparedRestore, dialog: Dialog, account: Account) -> Restored:
     try:
         with dialog.listening() as listen:
             return restoring.carry_out(prepared, listen)

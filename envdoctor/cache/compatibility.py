@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from envdoctor.cache.key_parts import Comparison
+from envdoctor.cache.key_parts import KeyComparison
 from envdoctor.cache.status import shown
 
 # A snapshot that differs in one of these can never hit here. A variable of this shell is not a reason to refuse: it can
@@ -18,7 +18,7 @@ _FOREIGN = (
 )
 
 
-def blockers(comparison: Comparison, entries: Mapping[str, int]) -> tuple[str, ...]:
+def blockers(comparison: KeyComparison, entries: Mapping[str, int]) -> tuple[str, ...]:
     """Return why a snapshot with these entries must not be merged here, one sentence a part; empty when it belongs."""
     foreign = set(_FOREIGN)
     if entries.get("c++ kernel"):
@@ -32,7 +32,7 @@ def blockers(comparison: Comparison, entries: Mapping[str, int]) -> tuple[str, .
     )
 
 
-def warnings(comparison: Comparison) -> tuple[str, ...]:
+def warnings(comparison: KeyComparison) -> tuple[str, ...]:
     """Return what else differs or could not be determined, for the person to know."""
     ours = {"venv.prefix", "python.base", "cache.folder", "triton.folder", "driver.version", "cpu.isa", "cpu.model"}
     ours |= {"python.version", *_FOREIGN}

@@ -24,7 +24,7 @@ class Wish:
 
 
 @frozen
-class Removal:
+class EntryRemoval:
     """One entry that would go."""
 
     root: str
@@ -38,10 +38,10 @@ class Removal:
 
 
 @frozen
-class Plan:
+class CleanupPlan:
     """What a clean-up would do."""
 
-    removals: tuple[Removal, ...]
+    removals: tuple[EntryRemoval, ...]
     kept: Mapping[str, int]
     """Why entries that were asked for stay -> how many."""
 
@@ -68,14 +68,14 @@ class Facts:
     """Seconds since the epoch."""
 
 
-def plan(facts: Facts, wish: Wish) -> Plan:
+def plan(facts: Facts, wish: Wish) -> CleanupPlan:
     """Return what goes and what stays, and why."""
     members: dict[Entry, list[CacheFile]] = {}
     for file in facts.files:
         members.setdefault((file.root, file.entry), []).append(file)
     wanted = _wanted(facts, wish, members)
     protected = _protected(facts)
-    removals: list[Removal] = []
+    removals: list[EntryRemoval] = []
     kept: dict[str, int] = {}
     for entry, reason in wanted.items():
         held = _held(entry, reason, protected, facts)
@@ -83,7 +83,7 @@ def plan(facts: Facts, wish: Wish) -> Plan:
             kept[held] = kept.get(held, 0) + 1
         else:
             removals.append(_removal(entry, members[entry], reason))
-    return Plan(removals=tuple(removals), kept=kept)
+    return CleanupPlan(removals=tuple(removals), kept=kept)
 
 
 def _held(entry: Entry, reason: str, protected: Mapping[Entry, str], facts: Facts) -> str:
@@ -143,8 +143,8 @@ def _of_other_keys(facts: Facts) -> set[Entry]:
     return others - ours
 
 
-def _removal(entry: Entry, files: Sequence[CacheFile], reason: str) -> Removal:
-    return Removal(
+def _removal(entry: Entry, files: Sequence[CacheFile], reason: str) -> EntryRemoval:
+    return EntryRemoval(
         root=entry[0],
         entry=entry[1],
         kind=files[0].kind,

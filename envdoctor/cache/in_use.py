@@ -17,7 +17,7 @@ _TORCH = "/libtorch"
 
 
 @frozen
-class User:
+class CacheUser:
     """A process that uses a root."""
 
     pid: int
@@ -26,7 +26,7 @@ class User:
     """Kind of the root."""
 
 
-def users(roots: Iterable[Root], host: Host, own_pid: int) -> tuple[User, ...]:
+def users(roots: Iterable[Root], host: Host, own_pid: int) -> tuple[CacheUser, ...]:
     """Return the processes that use a root, as far as this user may look into them; `own_pid` is left out."""
     looked_for = list(roots)
     found = []
@@ -34,7 +34,7 @@ def users(roots: Iterable[Root], host: Host, own_pid: int) -> tuple[User, ...]:
         pid = int(folder.name)
         if pid != own_pid:
             kinds = set(_used(folder, looked_for, host))
-            found += [User(pid=pid, command=_command(folder), root=kind) for kind in sorted(kinds)]
+            found += [CacheUser(pid=pid, command=_command(folder), root=kind) for kind in sorted(kinds)]
     return tuple(found)
 
 

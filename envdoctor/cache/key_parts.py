@@ -18,7 +18,7 @@ _FOLDERS = frozenset({"venv.prefix", "python.base", "cache.folder", "triton.fold
 
 
 @frozen
-class Part:
+class KeyPart:
     """One part of the key."""
 
     name: str
@@ -31,7 +31,7 @@ class Part:
 
 
 @frozen
-class Difference:
+class KeyDifference:
     """One part in which a cache and the present environment differ."""
 
     name: str
@@ -43,11 +43,11 @@ class Difference:
 
 
 @frozen
-class Comparison:
+class KeyComparison:
     """What two keys have to say about each other."""
 
-    differences: tuple[Difference, ...]
-    unknown: tuple[Part, ...]
+    differences: tuple[KeyDifference, ...]
+    unknown: tuple[KeyPart, ...]
     """Parts that one of the two sides could not read."""
 
     @property
@@ -63,7 +63,7 @@ def reaches(name: str) -> tuple[str, ...]:
     return INVALIDATES.get(name, GRAPHS)
 
 
-def compare(saved: Iterable[Part], present: Iterable[Part]) -> Comparison:
+def compare(saved: Iterable[KeyPart], present: Iterable[KeyPart]) -> KeyComparison:
     """Compare two keys part by part. A variable that only one side has counts as not set on the other.
 
     A configuration value that only one side asked torch for says nothing about the other side: it is left out.
@@ -74,12 +74,12 @@ def compare(saved: Iterable[Part], present: Iterable[Part]) -> Comparison:
     for name in sorted(before.keys() | now.keys()):
         if name.startswith("config.") and not asked_both:
             continue
-        old, new = (side.get(name, Part(name=name, value="")) for side in (before, now))
+        old, new = (side.get(name, KeyPart(name=name, value="")) for side in (before, now))
         if not (old.known and new.known):
             unknown.append(new if old.known else old)
         elif old.value != new.value:
             differences.append(
-                Difference(
+                KeyDifference(
                     name=name,
                     saved=old.value,
                     present=new.value,
@@ -87,10 +87,10 @@ def compare(saved: Iterable[Part], present: Iterable[Part]) -> Comparison:
                     means=new.means or old.means,
                 )
             )
-    return Comparison(differences=tuple(differences), unknown=tuple(unknown))
+    return KeyComparison(differences=tuple(differences), unknown=tuple(unknown))
 
 
-def digest(parts: Iterable[Part]) -> str:
+def digest(parts: Iterable[KeyPart]) -> str:
     """Return 16 hex digits that two keys share exactly when they are equal; folders and guesses are left out.
 
     Configuration that only `--live` sees is left out too, so that both ways of reading a key give one digest.

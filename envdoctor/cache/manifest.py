@@ -8,7 +8,7 @@ from dataclasses import field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from envdoctor.cache.key_parts import Part, digest
+from envdoctor.cache.key_parts import KeyPart, digest
 from envdoctor.catalog.cache_kinds import NAMES, OWN, kind_of
 from envdoctor.errors import CacheError
 from envdoctor.facts.regular_file import read_regular
@@ -48,7 +48,7 @@ class Manifest:
     """UTC, ISO 8601."""
     made_by: str
     """Version of envdoctor."""
-    key: tuple[Part, ...]
+    key: tuple[KeyPart, ...]
     folders: Mapping[str, str]
     """Root kind -> the folder it was taken from."""
     entries: Mapping[str, int]

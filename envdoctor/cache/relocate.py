@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from envdoctor.cache.key_parts import Part
+from envdoctor.cache.key_parts import KeyPart
 from envdoctor.cache.manifest import Manifest, StoredFile
 from envdoctor.cache.runtime_key import run_script
 from envdoctor.errors import CacheError
@@ -68,13 +68,13 @@ class Relocated:
     """With the new files in it; with this venv's folders when every kernel has its name."""
 
 
-def needed(manifest: Manifest, key: Sequence[Part]) -> int:
+def needed(manifest: Manifest, key: Sequence[KeyPart]) -> int:
     """Return how many C++ kernels were made for a venv at another path."""
     return len(_stems(manifest)) if _moved(manifest, key) else 0
 
 
 def relocate(
-    manifest: Manifest, root: Path, key: Sequence[Part], python: Path, environ: Mapping[str, str], cwd: Path
+    manifest: Manifest, root: Path, key: Sequence[KeyPart], python: Path, environ: Mapping[str, str], cwd: Path
 ) -> Relocated:
     """Copy each C++ kernel of a restored snapshot to the name it has for this venv, where that can be proven.
 
@@ -102,7 +102,7 @@ def _stems(manifest: Manifest) -> list[str]:
     return sorted(name.removesuffix(_SOURCE) for name in names if name.endswith(_SOURCE))
 
 
-def _moved(manifest: Manifest, key: Sequence[Part]) -> list[tuple[str, str]]:
+def _moved(manifest: Manifest, key: Sequence[KeyPart]) -> list[tuple[str, str]]:
     """Return (folder here, folder there) of what differs, the longest first: a venv may be inside its base."""
     there = {part.name: part.value for part in manifest.key}
     pairs = [

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from envdoctor.cache.key_parts import Part
+from envdoctor.cache.key_parts import KeyPart
 from envdoctor.errors import CacheError
 
 TIMEOUT_SECONDS = 300.0
@@ -49,16 +49,18 @@ def ask(python: Path, environ: Mapping[str, str], cwd: Path) -> Mapping[str, Any
     return answer
 
 
-def merged(static: Sequence[Part], answer: Mapping[str, Any]) -> tuple[Part, ...]:
+def merged(static: Sequence[KeyPart], answer: Mapping[str, Any]) -> tuple[KeyPart, ...]:
     """Return the static parts with what torch itself said in their place, and its configuration added."""
     told = {"torch.version": answer["version"], "torch.sources": answer["key"], "gpu.name": answer["gpu"]}
     if answer["triton"]:
         told["triton.sources"] = answer["triton"]
     parts = [
-        Part(name=part.name, value=told[part.name], means=part.means) if part.name in told else part for part in static
+        KeyPart(name=part.name, value=told[part.name], means=part.means) if part.name in told else part
+        for part in static
     ]
     config = [
-        Part(name=f"config.{name}", value=_ADDRESS.sub("", value)) for name, value in sorted(answer["config"].items())
+        KeyPart(name=f"config.{name}", value=_ADDRESS.sub("", value))
+        for name, value in sorted(answer["config"].items())
     ]
     return (*parts, *config)
 

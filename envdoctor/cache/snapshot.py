@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 from envdoctor import __version__
 from envdoctor.cache import archive
-from envdoctor.cache.key_parts import Part
+from envdoctor.cache.key_parts import KeyPart
 from envdoctor.cache.layout import CacheFile, Root, count_entries, files, install_order
 from envdoctor.cache.manifest import SCHEMA, Manifest, StoredFile
 from envdoctor.errors import CacheError
@@ -26,7 +26,7 @@ class Purpose:
     cold_seconds: float = 0.0
 
 
-def describe(roots: Sequence[Root], key: Iterable[Part], purpose: Purpose) -> Manifest:
+def describe(roots: Sequence[Root], key: Iterable[KeyPart], purpose: Purpose) -> Manifest:
     """Return the manifest of what is in those roots now.
 
     An entry with a damaged file is left out whole and named. Raises CacheError when a file cannot be read.

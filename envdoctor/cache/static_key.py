@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from envdoctor.cache import config_variables, source_keys
-from envdoctor.cache.key_parts import TRITON_VARIABLES, Part
+from envdoctor.cache.key_parts import TRITON_VARIABLES, KeyPart
 from envdoctor.cache.layout import roots
 from envdoctor.errors import ProbeError
 from envdoctor.facts.context import Reading
@@ -24,34 +24,34 @@ _ISA_FLAGS = ("amx_tile", "avx512_bf16", "avx512_vnni", "avx512f", "avx2", "sve"
 _THREADS_IN_KEY = b"cpp_runtime_thread_count"
 
 
-def key_parts(reading: Reading) -> tuple[Part, ...]:
+def key_parts(reading: Reading) -> tuple[KeyPart, ...]:
     """Return every part that can be told from files, the environment and the driver; unread ones say why."""
     build = reading.fact(TorchBuild)
     parts = [
-        Part(name="torch.version", value=build.version),
+        KeyPart(name="torch.version", value=build.version),
         _read("torch.sources", lambda: _torch_sources(reading)),
         *_triton(reading),
-        Part(name="cuda.version", value=build.cuda or build.hip),
+        KeyPart(name="cuda.version", value=build.cuda or build.hip),
         *_devices(reading),
-        Part(name="python.version", value=reading.fact(Interpreter).minor),
-        Part(name="cpu.isa", value=_isa(reading.host)),
-        Part(name="cpu.model", value=_cpu(reading.host, "model name|CPU part")),
-        Part(name="venv.prefix", value=str(reading.target.prefix)),
-        Part(name="python.base", value=_base(reading)),
+        KeyPart(name="python.version", value=reading.fact(Interpreter).minor),
+        KeyPart(name="cpu.isa", value=_isa(reading.host)),
+        KeyPart(name="cpu.model", value=_cpu(reading.host, "model name|CPU part")),
+        KeyPart(name="venv.prefix", value=str(reading.target.prefix)),
+        KeyPart(name="python.base", value=_base(reading)),
     ]
     folders = {root.kind: root for root in roots(reading.host)}
-    parts.append(Part(name="cache.folder", value=str(folders["inductor"].path)))
-    parts.append(Part(name="triton.folder", value=str(folders["triton"].path)))
+    parts.append(KeyPart(name="cache.folder", value=str(folders["inductor"].path)))
+    parts.append(KeyPart(name="triton.folder", value=str(folders["triton"].path)))
     if not build.cuda and not build.hip and _threads_count(build):
-        parts.append(Part(name="cpu.threads", value=_threads(reading.host)))
+        parts.append(KeyPart(name="cpu.threads", value=_threads(reading.host)))
     return (*parts, *_variables(build, reading.host))
 
 
-def _read(name: str, compute: Callable[[], str]) -> Part:
+def _read(name: str, compute: Callable[[], str]) -> KeyPart:
     try:
-        return Part(name=name, value=compute())
+        return KeyPart(name=name, value=compute())
     except ProbeError as error:
-        return Part(name=name, value=error.message, known=False)
+        return KeyPart(name=name, value=error.message, known=False)
 
 
 def _suffixes(reading: Reading) -> source_keys.Suffixes:
@@ -66,7 +66,7 @@ def _torch_sources(reading: Reading) -> str:
     return source_keys.torch_key(Path(build.folder), build.version, _suffixes(reading))
 
 
-def _triton(reading: Reading) -> Iterator[Part]:
+def _triton(reading: Reading) -> Iterator[KeyPart]:
     folder = next(
         (
             at
@@ -76,12 +76,12 @@ def _triton(reading: Reading) -> Iterator[Part]:
         None,
     )
     if folder is None:
-        yield Part(name="triton.version", value="")
-        yield Part(name="triton.sources", value="")
+        yield KeyPart(name="triton.version", value="")
+        yield KeyPart(name="triton.sources", value="")
         return
     match = _VERSION.search(read_regular(folder, _MAXIMUM_SOURCE))
     version = match[1].decode() if match else ""
-    yield Part(name="triton.version", value=version)
+    yield KeyPart(name="triton.version", value=version)
 
     def compute() -> str:
         return source_keys.triton_key(folder.parent, version, _suffixes(reading))
@@ -89,20 +89,20 @@ def _triton(reading: Reading) -> Iterator[Part]:
     yield _read("triton.sources", compute)
 
 
-def _devices(reading: Reading) -> Iterator[Part]:
+def _devices(reading: Reading) -> Iterator[KeyPart]:
     gpu, build = reading.fact(Gpu), reading.fact(TorchBuild)
     if not build.cuda and not build.hip:
         # get_system() is empty for a CPU build, whatever cards the machine has.
-        yield Part(name="gpu.name", value="")
-        yield Part(name="gpu.arch", value="")
+        yield KeyPart(name="gpu.name", value="")
+        yield KeyPart(name="gpu.arch", value="")
         return
     known = gpu.state in ("present", "absent")
     visible = _visible(gpu.devices, reading.host.environ.get("CUDA_VISIBLE_DEVICES"))
     names = ", ".join(sorted({device.name for device in visible}))
     arches = ", ".join(sorted({device.compute_capability for device in visible}))
-    yield Part(name="gpu.name", value=names if known else gpu.reason, known=known)
-    yield Part(name="gpu.arch", value=arches if known else gpu.reason, known=known)
-    yield Part(name="driver.version", value=gpu.driver_version)
+    yield KeyPart(name="gpu.name", value=names if known else gpu.reason, known=known)
+    yield KeyPart(name="gpu.arch", value=arches if known else gpu.reason, known=known)
+    yield KeyPart(name="driver.version", value=gpu.driver_version)
 
 
 def _visible(devices: tuple[Device, ...], wanted: str | None) -> tuple[Device, ...]:
@@ -157,11 +157,11 @@ def _threads(host: Host) -> str:
     return str(sum(int(span[-1]) - int(span[0]) + 1 for span in spans))
 
 
-def _variables(build: TorchBuild, host: Host) -> Iterator[Part]:
+def _variables(build: TorchBuild, host: Host) -> Iterator[KeyPart]:
     try:
         known = config_variables.variables(Path(build.folder)) if build.present else {}
     except ProbeError as error:
-        yield Part(name="torch.configuration", value=error.message, known=False)
+        yield KeyPart(name="torch.configuration", value=error.message, known=False)
         known = {}
     for name in sorted({*known, *TRITON_VARIABLES} & host.environ.keys()):
-        yield Part(name=f"env.{name}", value=host.environ[name], means=known.get(name, ()))
+        yield KeyPart(name=f"env.{name}", value=host.environ[name], means=known.get(name, ()))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from envdoctor.cache.key_parts import GUESSED, Comparison, Difference, Part, compare, digest
+from envdoctor.cache.key_parts import GUESSED, KeyComparison, KeyDifference, KeyPart, compare, digest
 from envdoctor.cache.layout import CacheFile, Root, count_entries, files
 from envdoctor.cache.manifest import Manifest
 from envdoctor.catalog.cache_kinds import CPP, GRAPHS, PORTABLE
@@ -68,7 +68,7 @@ class Match:
     """How a manifest compares with the present environment and the files that are there."""
 
     manifest: Manifest
-    comparison: Comparison
+    comparison: KeyComparison
     gone: int
     """Files it lists that are not there any more."""
     resized: int
@@ -84,7 +84,7 @@ class Status:
     """Why the state is what it is, the deciding one first."""
     roots: tuple[RootStatus, ...]
     damaged: tuple[Damaged, ...]
-    key: tuple[Part, ...]
+    key: tuple[KeyPart, ...]
     key_digest: str
     match: Match | None
     """The manifest that fits best; None when nothing says what filled the cache."""
@@ -97,7 +97,7 @@ class Status:
 def examine(
     caches: Sequence[CompileCache],
     manifests: Iterable[Manifest],
-    key: Sequence[Part],
+    key: Sequence[KeyPart],
     *,
     uid: int,
     environ: Mapping[str, str],
@@ -141,7 +141,7 @@ def damaged_entries(roots: Iterable[Root], found: Sequence[CacheFile]) -> tuple[
     )
 
 
-def _best(manifests: Iterable[Manifest], key: Sequence[Part], found: Sequence[CacheFile]) -> Match | None:
+def _best(manifests: Iterable[Manifest], key: Sequence[KeyPart], found: Sequence[CacheFile]) -> Match | None:
     sizes = {(file.root, file.path): file.size for file in found}
     matches = [_match(manifest, key, sizes) for manifest in manifests]
     # Of several, the one that loses least; of those, the newest.
@@ -149,7 +149,7 @@ def _best(manifests: Iterable[Manifest], key: Sequence[Part], found: Sequence[Ca
     return min(matches, key=lambda match: (len(match.comparison.missing), match.gone), default=None)
 
 
-def _match(manifest: Manifest, key: Sequence[Part], sizes: Mapping[tuple[str, str], int]) -> Match:
+def _match(manifest: Manifest, key: Sequence[KeyPart], sizes: Mapping[tuple[str, str], int]) -> Match:
     now = [(sizes.get((file.root, file.path)), file.size) for file in manifest.files]
     return Match(
         manifest=manifest,
@@ -191,7 +191,7 @@ def _decide(
     return "hit", (f"every part of the key is what it was on {then}, and so is every file",)
 
 
-def _matters(difference: Difference, manifest: Manifest) -> bool:
+def _matters(difference: KeyDifference, manifest: Manifest) -> bool:
     """Say whether the difference is certain, and the manifest lists entries that it reaches."""
     if difference.name in GUESSED:
         return False
@@ -199,7 +199,7 @@ def _matters(difference: Difference, manifest: Manifest) -> bool:
     return any(manifest.entries.get(kind) for kind in kinds)
 
 
-def _sentence(found: Difference) -> str:
+def _sentence(found: KeyDifference) -> str:
     sets = f" (sets {', '.join(found.means)})" if found.means else ""
     effect = (
         f"{' and '.join(found.reaches)} entries miss" if found.reaches else "C++ kernels hit, but were built for it"

@@ -22,13 +22,13 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 
 @frozen
-class Store:
+class SnapshotStore:
     """The folder of one user's snapshots."""
 
     folder: Path
 
     @classmethod
-    def of(cls, host: Host) -> "Store":
+    def of(cls, host: Host) -> "SnapshotStore":
         """Return the store this host's environment names."""
         return cls(folder=store_folder(host))
 

@@ -27,7 +27,7 @@ _HITS = ("fxgraph_cache_hit",)
 
 
 @frozen
-class Run:
+class WarmupRun:
     """One run of the warm-up."""
 
     seconds: float
@@ -52,8 +52,8 @@ class Run:
 class Warmed:
     """Both runs."""
 
-    first: Run
-    second: Run
+    first: WarmupRun
+    second: WarmupRun
     was_cold: bool
     """Whether the cache held no graph before the first run: only then is its time that of a cold start."""
 
@@ -83,7 +83,7 @@ def command(template: Sequence[str], python: Path, profile: str) -> list[str]:
     return [filled.get(word, word) for word in template or DEFAULT_COMMAND]
 
 
-def warm(words: Sequence[str], environ: Mapping[str, str], cwd: Path, roots: Sequence[Root]) -> Iterator[Run]:
+def warm(words: Sequence[str], environ: Mapping[str, str], cwd: Path, roots: Sequence[Root]) -> Iterator[WarmupRun]:
     """Run the command twice and yield each run. Raises CacheError when it fails or says nothing of torch's counters."""
     for _ in range(2):
         before = {(file.root, file.path) for file in files(roots)}
@@ -91,7 +91,7 @@ def warm(words: Sequence[str], environ: Mapping[str, str], cwd: Path, roots: Seq
         printed = _run(words, environ, cwd)
         seconds = time.monotonic() - started
         added = sorted({(file.root, file.path) for file in files(roots)} - before)
-        yield Run(
+        yield WarmupRun(
             seconds=seconds,
             counters=_counters(printed, words),
             added=tuple(f"{root}/{path}" for root, path in added),

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from envdoctor.capture import captured_files, training_code
-from envdoctor.capture.captured_files import Place
+from envdoctor.capture.captured_files import CapturePaths
 from envdoctor.capture.captured_profile import launch_variables, profile_of
-from envdoctor.capture.installed_wheels import Found, ToKeep, find
+from envdoctor.capture.installed_wheels import InstalledWheels, ToKeep, find
 from envdoctor.catalog.cache_kinds import PORTABLE
 from envdoctor.compare.identity import identity_of
 from envdoctor.doctor.examine import judge, written_down
@@ -25,12 +25,12 @@ from envdoctor.probes.machine.environment import Environment
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.stack.examination import OF_THE_VENV
 from envdoctor.standards.lock import Lock, LockedPackage
-from envdoctor.wheels.index_config import Sources
+from envdoctor.wheels.index_config import IndexConfig
 from envdoctor.wheels.pylock_text import LockedWheel
 
 
 @frozen
-class Wanted:
+class CaptureRequest:
     """How a venv is to be captured."""
 
     name: str
@@ -68,7 +68,9 @@ class Captured:
     """What the capture does not hold."""
 
 
-def capture(reading: Reading, sources: Sources | None, wanted: Wanted, place: Place, listen: Listener) -> Captured:
+def capture(
+    reading: Reading, sources: IndexConfig | None, wanted: CaptureRequest, place: CapturePaths, listen: Listener
+) -> Captured:
     """Verify, pin, judge and write. Raises CaptureError before anything is written when it cannot be done."""
     found = find(reading, sources, wanted.without, listen)
     facts = written_down(reading)
@@ -92,7 +94,12 @@ def capture(reading: Reading, sources: Sources | None, wanted: Wanted, place: Pl
 
 
 def _profile(
-    facts: Fingerprint, found: Found, wanted: Wanted, place: Place, hashes: dict[str, str], reading: Reading
+    facts: Fingerprint,
+    found: InstalledWheels,
+    wanted: CaptureRequest,
+    place: CapturePaths,
+    hashes: dict[str, str],
+    reading: Reading,
 ) -> Profile:
     try:
         made = profile_of(
@@ -124,14 +131,14 @@ def _digest(facts: Fingerprint, without: frozenset[str]) -> str:
     )
 
 
-def _summary(facts: Fingerprint, found: Found, wanted: Wanted) -> str:
+def _summary(facts: Fingerprint, found: InstalledWheels, wanted: CaptureRequest) -> str:
     number = counted(len(found.pinned) + len(found.to_keep), "package")
     return (
         f"torch {facts[TorchBuild].version} on CPython {facts[Interpreter].minor}, {number}, captured on {wanted.day}"
     )
 
 
-def _refuse_ill(facts: Fingerprint, found: Found, profile: Profile, wanted: Wanted) -> None:
+def _refuse_ill(facts: Fingerprint, found: InstalledWheels, profile: Profile, wanted: CaptureRequest) -> None:
     """Refuse a venv that does not pass the checks: rebuilt, it would be ill again."""
     packages = [(one.name, one.version) for one in found.pinned]
     packages += [(one.subject.item.name, one.subject.item.version) for one in found.to_keep]
@@ -154,7 +161,7 @@ def _refuse_ill(facts: Fingerprint, found: Found, profile: Profile, wanted: Want
         )
 
 
-def _comment(facts: Fingerprint, found: Found, wanted: Wanted) -> str:
+def _comment(facts: Fingerprint, found: InstalledWheels, wanted: CaptureRequest) -> str:
     python = facts[Interpreter]
     lines = [
         f"Lock of the profile {wanted.name}: CPython {python.minor}, Linux {python.machine}, captured on {wanted.day}.",
@@ -166,7 +173,7 @@ def _comment(facts: Fingerprint, found: Found, wanted: Wanted) -> str:
     return "\n".join(lines)
 
 
-def _notes(facts: Fingerprint, wanted: Wanted) -> Iterator[str]:
+def _notes(facts: Fingerprint, wanted: CaptureRequest) -> Iterator[str]:
     if wanted.without:
         yield f"left out of the lock: {', '.join(sorted(wanted.without))}"
     environment = facts[Environment]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from envdoctor.capture.captured_profile import profile_toml
-from envdoctor.capture.installed_wheels import Found, ToKeep
+from envdoctor.capture.installed_wheels import InstalledWheels, ToKeep
 from envdoctor.capture.repack import RepackError, repack
 from envdoctor.errors import CaptureError
 from envdoctor.model.events import Event, Listener
@@ -23,7 +23,7 @@ from envdoctor.wheels.wheelhouse import beside
 
 
 @frozen
-class Place:
+class CapturePaths:
     """Where a capture is written."""
 
     project: Path
@@ -52,7 +52,7 @@ class Place:
         return next((path for path in (self.profile, self.lock) if path.exists()), None)
 
 
-def keep(found: Found, place: Place, listen: Listener) -> dict[str, Path]:
+def keep(found: InstalledWheels, place: CapturePaths, listen: Listener) -> dict[str, Path]:
     """Make a wheel of each distribution that no index has; return name -> wheel. Raises CaptureError."""
     made: dict[str, Path] = {}
     if found.to_keep:
@@ -70,7 +70,7 @@ def keep(found: Found, place: Place, listen: Listener) -> dict[str, Path]:
     return made
 
 
-def wheels_of(found: Found, kept: Mapping[str, Path]) -> tuple[LockedWheel, ...]:
+def wheels_of(found: InstalledWheels, kept: Mapping[str, Path]) -> tuple[LockedWheel, ...]:
     """Return every distribution with the one wheel that it is."""
     made = [
         LockedWheel(
@@ -101,13 +101,13 @@ def _kept(one: ToKeep, path: Path) -> LockedWheel:
     )
 
 
-def lock_of(wheels: Sequence[LockedWheel], place: Place) -> Lock:
+def lock_of(wheels: Sequence[LockedWheel], place: CapturePaths) -> Lock:
     """Return the wheels as a lock."""
     packages = tuple(LockedPackage(name=wheel.name, version=wheel.version, hashes=(wheel.sha256,)) for wheel in wheels)
     return Lock(name=str(place.lock), packages=packages)
 
 
-def write(place: Place, wheels: Sequence[LockedWheel], profile: Profile, machine: str, comment: str) -> None:
+def write(place: CapturePaths, wheels: Sequence[LockedWheel], profile: Profile, machine: str, comment: str) -> None:
     """Write lock and profile, each in one step. Raises CaptureError when a file cannot be written."""
     if place.form == "pylock":
         lock = pylock_text.text_of(pylock_text.document(wheels, profile.python.versions[0], machine), comment)

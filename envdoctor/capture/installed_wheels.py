@@ -10,7 +10,7 @@ from typing import NamedTuple
 from packaging.tags import Tag
 from packaging.version import InvalidVersion, Version
 
-from envdoctor.capture.pinning import NotPinned, Pinned, Subject, pin
+from envdoctor.capture.pinning import NotPinned, Pinned, VerifiedDistribution, pin
 from envdoctor.capture.repack import RepackError, filename
 from envdoctor.errors import CaptureError
 from envdoctor.facts.context import Reading
@@ -28,7 +28,7 @@ from envdoctor.standards.lock import LockedPackage
 from envdoctor.standards.names import normalized
 from envdoctor.standards.recorded import hash_field
 from envdoctor.standards.requirements import applies, parse_requirement
-from envdoctor.wheels.index_config import Sources
+from envdoctor.wheels.index_config import IndexConfig
 from envdoctor.wheels.urls import shown
 from envdoctor.wheels.wheel_tags import places, supported
 
@@ -54,12 +54,12 @@ class Refused:
 class ToKeep:
     """A distribution that no index has: its wheel is to be made again from its files."""
 
-    subject: Subject
+    subject: VerifiedDistribution
     reason: str
 
 
 @frozen
-class Found:
+class InstalledWheels:
     """What a venv holds, and where each part of it is found again."""
 
     pinned: tuple[Pinned, ...]
@@ -70,7 +70,7 @@ class Found:
     """"python3.12"."""
 
 
-def find(reading: Reading, sources: Sources | None, without: frozenset[str], listen: Listener) -> Found:
+def find(reading: Reading, sources: IndexConfig | None, without: frozenset[str], listen: Listener) -> InstalledWheels:
     """Verify and pin every distribution but those of `without`; without sources no place is asked.
 
     Raises CaptureError, naming all that cannot be captured.
@@ -89,7 +89,7 @@ def find(reading: Reading, sources: Sources | None, without: frozenset[str], lis
             f"{counted(len(refused), 'distribution')} cannot be captured:{lines}\nnothing was written",
             f"fix them, or leave them out of the lock knowingly: `{names}`",
         )
-    return Found(
+    return InstalledWheels(
         pinned=tuple(pinned),
         to_keep=tuple(to_keep),
         verified=verified,
@@ -160,12 +160,12 @@ def _is_version(text: str) -> bool:
 
 def _subjects(
     reading: Reading, items: Sequence[tuple[int, Distribution]], verified: Verified
-) -> tuple[list[Subject], list[Refused]]:
+) -> tuple[list[VerifiedDistribution], list[Refused]]:
     rows = index(reading).rows
     faults: dict[str, list[Discrepancy]] = {}
     for fault in verified.faults:
         faults.setdefault(fault.owner, []).append(fault)
-    subjects: list[Subject] = []
+    subjects: list[VerifiedDistribution] = []
     refused: list[Refused] = []
     for at, item in items:
         told = faults.get(item.name, [])
@@ -176,7 +176,7 @@ def _subjects(
             refused.append(Refused(name=item.name, version=item.version, reason=reason))
         else:
             lasting = dict(lasting_rows(item.site, item.folder, rows[at]))
-            subjects.append(Subject(item=item, places=lasting, wrong=wrong, reason=reason))
+            subjects.append(VerifiedDistribution(item=item, places=lasting, wrong=wrong, reason=reason))
     return subjects, refused
 
 
@@ -218,7 +218,7 @@ def _order(reading: Reading) -> Mapping[Tag, int]:
 
 
 def _pin(
-    subjects: Sequence[Subject], sources: Sources | None, fit: _Fit, listen: Listener
+    subjects: Sequence[VerifiedDistribution], sources: IndexConfig | None, fit: _Fit, listen: Listener
 ) -> tuple[list[Pinned], list[ToKeep], list[Refused]]:
     pinned: list[Pinned] = []
     to_keep: list[ToKeep] = []
@@ -241,7 +241,7 @@ def _why(item: Distribution, found: NotPinned | None) -> str:
     return origin + (found.reason if found else "no index was asked")
 
 
-def _unkeepable(subject: Subject, found: NotPinned | None) -> str:
+def _unkeepable(subject: VerifiedDistribution, found: NotPinned | None) -> str:
     if found is not None and found.unread:
         # Its wheel could be made again, but that would hide that an index may have it.
         return f"{found.reason}; try again, or keep every distribution as a wheel with `--offline`"

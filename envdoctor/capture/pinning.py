@@ -14,7 +14,7 @@ from envdoctor.model.frozen import frozen
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.distributions import Distribution
 from envdoctor.wheels.index import File
-from envdoctor.wheels.index_config import Sources
+from envdoctor.wheels.index_config import IndexConfig
 from envdoctor.wheels.offers import files_of
 from envdoctor.wheels.remote_file import NoRangesError, open_remote
 from envdoctor.wheels.urls import IndexUnreadableError, shown
@@ -26,7 +26,7 @@ _PAUSES = (0.3, 1.0)
 
 
 @frozen
-class Subject:
+class VerifiedDistribution:
     """One installed distribution, its files verified."""
 
     item: Distribution
@@ -69,7 +69,9 @@ class _Seen:
     unread: list[str] = field(default_factory=list)
 
 
-def pin(subject: Subject, sources: Sources, library: str, order: Mapping[Tag, int]) -> Pinned | NotPinned:
+def pin(
+    subject: VerifiedDistribution, sources: IndexConfig, library: str, order: Mapping[Tag, int]
+) -> Pinned | NotPinned:
     """Search the configured places for the wheel of a distribution. `library` is "python3.12".
 
     order: the tags that the interpreter supports, best first. The tags inside a wheel are often not those of its file's
@@ -87,7 +89,9 @@ def pin(subject: Subject, sources: Sources, library: str, order: Mapping[Tag, in
     return found
 
 
-def _search(subject: Subject, sources: Sources, library: str, order: Mapping[Tag, int]) -> Pinned | NotPinned:
+def _search(
+    subject: VerifiedDistribution, sources: IndexConfig, library: str, order: Mapping[Tag, int]
+) -> Pinned | NotPinned:
     seen = _Seen()
     offered = [
         (not same, place, file)
@@ -108,7 +112,7 @@ def _search(subject: Subject, sources: Sources, library: str, order: Mapping[Tag
 
 
 def _candidates(
-    place: str, item: Distribution, sources: Sources, order: Mapping[Tag, int], seen: _Seen
+    place: str, item: Distribution, sources: IndexConfig, order: Mapping[Tag, int], seen: _Seen
 ) -> Iterator[tuple[bool, File]]:
     """Yield the wheels of that version that may be it, and whether one calls itself what is installed."""
     try:
@@ -135,7 +139,9 @@ def _version(text: str) -> Version | None:
         return None
 
 
-def _matches(file: File, place: str, subject: Subject, sources: Sources, library: str, seen: _Seen) -> str:
+def _matches(
+    file: File, place: str, subject: VerifiedDistribution, sources: IndexConfig, library: str, seen: _Seen
+) -> str:
     """Return the wheel's sha256 when it holds exactly the installed files; note why not, and return nothing."""
     where = f"{shown(place)} has {file.filename}"
     try:
@@ -163,7 +169,7 @@ def _matches(file: File, place: str, subject: Subject, sources: Sources, library
     return digest
 
 
-def _open(file: File, sources: Sources) -> BinaryIO:
+def _open(file: File, sources: IndexConfig) -> BinaryIO:
     return file.local.open("rb") if file.local is not None else open_remote(file.url, sources.access)
 
 

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from packaging.tags import parse_tag
 
-from envdoctor.capture.pinning import Subject
+from envdoctor.capture.pinning import VerifiedDistribution
 from envdoctor.probes.venv.distributions import Distribution
 from envdoctor.standards.recorded import SCRIPTS, hash_field, without_interpreter
 
@@ -23,7 +23,7 @@ class RepackError(Exception):
     """No wheel can be made of a distribution; the text says why."""
 
 
-def repack(subject: Subject, library: str, folder: Path) -> Path:
+def repack(subject: VerifiedDistribution, library: str, folder: Path) -> Path:
     """Write the wheel of an installed distribution into `folder`, which exists, and return its path.
 
     `library` is "python3.12". Each file is held to its RECORD hash as it is read. Raises RepackError.
@@ -57,7 +57,7 @@ def _joined(written: Iterable[str]) -> str:
     return joined if set(parse_tag(joined)) == tags else min(str(tag) for tag in tags)
 
 
-def _write(archive: zipfile.ZipFile, subject: Subject, library: str) -> None:
+def _write(archive: zipfile.ZipFile, subject: VerifiedDistribution, library: str) -> None:
     rows: list[str] = []
     for place in sorted(subject.places):
         digest = subject.places[place]

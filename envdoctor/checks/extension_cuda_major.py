@@ -27,7 +27,7 @@ from envdoctor.analysis.load_evidence import bound, faults, opens_its_own
 from envdoctor.analysis.remedies import restore_or
 from envdoctor.catalog.cudalibs import owner_major
 from envdoctor.model.finding import Finding
-from envdoctor.probes.loading.load_faults import Fault
+from envdoctor.probes.loading.load_faults import LoadFault
 from envdoctor.probes.loading.symbols import CudaUser
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.distributions import Distributions
@@ -56,7 +56,7 @@ def run(case: CheckContext) -> Iterator[Finding]:
             yield _finding(case, users, build, failed)
 
 
-def _finding(case: CheckContext, users: list[CudaUser], build: TorchBuild, failed: dict[str, Fault]) -> Finding:
+def _finding(case: CheckContext, users: list[CudaUser], build: TorchBuild, failed: dict[str, LoadFault]) -> Finding:
     first = min(users, key=lambda user: (not user.links_torch, user.path not in failed, not user.module))
     fault = failed.get(first.path)
     certain = first.links_torch and (fault is None or fault.opening != "caught")
@@ -81,7 +81,7 @@ def _finding(case: CheckContext, users: list[CudaUser], build: TorchBuild, faile
     )
 
 
-def _is_caught(fault: Fault | None) -> bool:
+def _is_caught(fault: LoadFault | None) -> bool:
     return fault is not None and fault.opening == "caught"
 
 

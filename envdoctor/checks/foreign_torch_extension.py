@@ -27,7 +27,7 @@ from envdoctor.analysis.load_evidence import OF_TORCH, faults, named, others
 from envdoctor.analysis.remedies import restore_or
 from envdoctor.catalog.symbol_families import wanted_abi
 from envdoctor.model.finding import Finding, Remediation
-from envdoctor.probes.loading.load_faults import Fault
+from envdoctor.probes.loading.load_faults import LoadFault
 from envdoctor.probes.loading.symbols import Symbols
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.interpreter import Interpreter
@@ -43,7 +43,7 @@ _ABIS = {"cxx11": "the new std::string (cxx11 ABI)", "pre-cxx11": "the old std::
 
 def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each distribution with such an object."""
-    groups: dict[str, list[Fault]] = {}
+    groups: dict[str, list[LoadFault]] = {}
     for fault in faults(case, "torch"):
         groups.setdefault(fault.owner or fault.path, []).append(fault)
     for items in groups.values():
@@ -52,7 +52,7 @@ def run(case: CheckContext) -> Iterator[Finding]:
             yield _finding(case, items)
         else:
             yield _one_for_each(case, items, sorted(built_for, key=lambda text: int(text.partition(".")[2])))
-    builds: dict[str, list[Fault]] = {}
+    builds: dict[str, list[LoadFault]] = {}
     for fault in faults(case, "build"):
         builds.setdefault(fault.owner or fault.path, []).append(fault)
     for items in builds.values():
@@ -70,7 +70,7 @@ def _series(path: str) -> str:
     return f"{match['major']}.{match['minor']}" if match else ""
 
 
-def _one_for_each(case: CheckContext, items: list[Fault], built_for: list[str]) -> Finding:
+def _one_for_each(case: CheckContext, items: list[LoadFault], built_for: list[str]) -> Finding:
     """Return the finding of a package that brings a file for each of several torches and opens the one that fits."""
     owner = f"{items[0].owner} {items[0].owner_version}".strip() or items[0].path
     # One that brings a file for each torch has a way for a torch without one; of a lone build that is not known.
@@ -92,7 +92,7 @@ def _one_for_each(case: CheckContext, items: list[Fault], built_for: list[str]) 
     )
 
 
-def _of_another_kind(case: CheckContext, items: list[Fault]) -> Finding:
+def _of_another_kind(case: CheckContext, items: list[LoadFault]) -> Finding:
     """Return the finding of an extension that needs libraries which only other builds of torch have."""
     fault = items[0]
     build = case.facts[TorchBuild]
@@ -123,7 +123,7 @@ def _of_another_kind(case: CheckContext, items: list[Fault]) -> Finding:
     )
 
 
-def _other_build(case: CheckContext, fault: Fault, build: TorchBuild) -> Remediation:
+def _other_build(case: CheckContext, fault: LoadFault, build: TorchBuild) -> Remediation:
     who = fault.owner or "it"
     stated = _STATED_CUDA.search(fault.stated_build)
     text = (
@@ -139,7 +139,7 @@ def _other_build(case: CheckContext, fault: Fault, build: TorchBuild) -> Remedia
     return restore_or(case, text, [command])
 
 
-def _finding(case: CheckContext, items: list[Fault]) -> Finding:
+def _finding(case: CheckContext, items: list[LoadFault]) -> Finding:
     fault = items[0]
     build = case.facts[TorchBuild]
     wants, has = wanted_abi(fault.name, fault.declaration), case.facts[Symbols].torch_abi
@@ -164,7 +164,7 @@ def _finding(case: CheckContext, items: list[Fault]) -> Finding:
     )
 
 
-def _remedy(case: CheckContext, fault: Fault, build: TorchBuild, *, wants: str) -> Remediation:
+def _remedy(case: CheckContext, fault: LoadFault, build: TorchBuild, *, wants: str) -> Remediation:
     python = "cp" + case.facts[Interpreter].minor.replace(".", "")
     torch = _of(build)
     cuda = f"CUDA {build.cuda_major}" if build.cuda_major else "no CUDA"

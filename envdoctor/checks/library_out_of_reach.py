@@ -33,7 +33,7 @@ from envdoctor.catalog.cudalibs import expected_owner, folder_of, majors_of
 from envdoctor.catalog.system_packages import ffmpeg_of, package_of
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
-from envdoctor.probes.loading.load_faults import Fault
+from envdoctor.probes.loading.load_faults import LoadFault
 from envdoctor.probes.loading.symbols import Reached
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.distributions import Distributions
@@ -47,7 +47,7 @@ _SHOWN = 3
 
 def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each distribution and kind of remedy."""
-    groups: dict[tuple[str, str], list[Fault]] = {}
+    groups: dict[tuple[str, str], list[LoadFault]] = {}
     for fault in faults(case, "reach"):
         kind = _kind(fault)
         if kind:
@@ -64,7 +64,7 @@ def run(case: CheckContext) -> Iterator[Finding]:
         yield _by_variable(case, found)
 
 
-def _kind(fault: Fault) -> str:
+def _kind(fault: LoadFault) -> str:
     """Return what a fault is told together with; empty for one that says nothing about the environment."""
     if opens_its_own(fault):
         return ""
@@ -82,7 +82,7 @@ def _kind(fault: Fault) -> str:
     return "system's" if imported else ""
 
 
-def _missing(case: CheckContext, items: list[Fault]) -> Finding:
+def _missing(case: CheckContext, items: list[LoadFault]) -> Finding:
     fault = items[0]
     ours = bool(fault.has_it or majors_of(fault.name))
     certain = any(item.opening == "at import" for item in items)
@@ -107,7 +107,7 @@ def _missing(case: CheckContext, items: list[Fault]) -> Finding:
     )
 
 
-def _where(fault: Fault, where: str, absent: list[str]) -> str:
+def _where(fault: LoadFault, where: str, absent: list[str]) -> str:
     if fault.unlinked:
         return f"{fault.unlinked} is that library, and no link {fault.name} leads to it"
     if where:
@@ -115,7 +115,7 @@ def _where(fault: Fault, where: str, absent: list[str]) -> str:
     return f"no distribution here brings {', '.join(absent)}"
 
 
-def _others(items: list[Fault]) -> Iterator[str]:
+def _others(items: list[LoadFault]) -> Iterator[str]:
     """Yield what fails for want of the same library, then what fails for want of others."""
     first = items[0]
     yield from others([item for item in items if item.name == first.name])
@@ -125,7 +125,7 @@ def _others(items: list[Fault]) -> Iterator[str]:
         yield f"and {counted(len(rest) - _SHOWN, 'more file')} of it"
 
 
-def _none_fits(items: list[Fault]) -> Finding:
+def _none_fits(items: list[LoadFault]) -> Finding:
     """Return the finding of a package that brings a file for each of several versions of a library it does not."""
     fault = items[0]
     wanted = list(dict.fromkeys(item.name for item in items))
@@ -157,7 +157,7 @@ def _of_the_system(names: list[str]) -> str:
     return f" (Debian and Ubuntu: apt-get install {' '.join(packages)})" if packages else ""
 
 
-def _remedy(case: CheckContext, fault: Fault, absent: list[str]) -> Remediation:
+def _remedy(case: CheckContext, fault: LoadFault, absent: list[str]) -> Remediation:
     if fault.unlinked:
         return _link(case, fault)
     if fault.has_it:
@@ -171,12 +171,12 @@ def _remedy(case: CheckContext, fault: Fault, absent: list[str]) -> Remediation:
     )
 
 
-def _link(case: CheckContext, fault: Fault) -> Remediation:
+def _link(case: CheckContext, fault: LoadFault) -> Remediation:
     full = fault.unlinked if fault.unlinked.startswith("/") else f"{case.facts.target}/{fault.unlinked}"
     return link_again(full, fault.name)
 
 
-def _install(case: CheckContext, fault: Fault, sonames: list[str]) -> Remediation:
+def _install(case: CheckContext, fault: LoadFault, sonames: list[str]) -> Remediation:
     """Return what brings NVIDIA's libraries: a command where they would be found after it, else what else to do."""
     owner, majors = fault.owner or "it", {name: _major(case, fault, name) for name in sonames}
     several = [expected_owner(name, major) or "" for name in sonames for major in majors_of(name) if not majors[name]]
@@ -204,7 +204,7 @@ def _listed(names: list[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def _major(case: CheckContext, fault: Fault, soname: str) -> str:
+def _major(case: CheckContext, fault: LoadFault, soname: str) -> str:
     """Return the CUDA major whose wheel is to bring it: torch's, else that of what is missing too; empty if unclear."""
     build, majors = case.facts.get(TorchBuild), majors_of(soname)
     if build is not None and build.cuda_major in majors:
@@ -214,7 +214,7 @@ def _major(case: CheckContext, fault: Fault, soname: str) -> str:
     return left[0] if len(left) == 1 else ""
 
 
-def _would_be_found(case: CheckContext, fault: Fault, soname: str, major: str) -> bool:
+def _would_be_found(case: CheckContext, fault: LoadFault, soname: str, major: str) -> bool:
     """Tell whether the library would be found where its distribution puts it.
 
     torch opens the libraries of its own CUDA major; the package may open it itself, or have a search path that leads

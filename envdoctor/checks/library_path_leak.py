@@ -23,7 +23,7 @@ from envdoctor.analysis.context import CheckContext
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
 from envdoctor.probes.loading.libraries import Libraries
-from envdoctor.probes.loading.load_faults import Fault
+from envdoctor.probes.loading.load_faults import LoadFault
 from envdoctor.probes.loading.symbols import Symbols
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.machine.environment import Environment
@@ -91,7 +91,7 @@ def _shadowing(case: CheckContext, facts: LibraryPath, folders: Sequence[Library
 def _unfit(case: CheckContext, facts: LibraryPath, told: Sequence[LibraryFolder]) -> Iterator[Finding]:
     """Yield one finding for the folders whose library, the system's by name, does not fit what is here."""
     symbols = case.facts.get(Symbols)
-    by_file: dict[str, list[Fault]] = {}
+    by_file: dict[str, list[LoadFault]] = {}
     for fault in symbols.faults if symbols else ():
         if fault.provider_via == _VARIABLE:
             by_file.setdefault(fault.provider, []).append(fault)
@@ -115,7 +115,7 @@ def _unfit(case: CheckContext, facts: LibraryPath, told: Sequence[LibraryFolder]
     )
 
 
-def _lacking(file: str, faults: Sequence[Fault]) -> str:
+def _lacking(file: str, faults: Sequence[LoadFault]) -> str:
     names = list(dict.fromkeys(fault.declaration for fault in faults))
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     users = {fault.path or "import torch" for fault in faults}

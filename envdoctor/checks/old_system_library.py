@@ -25,7 +25,7 @@ from envdoctor.analysis.load_evidence import VARIABLE, faults, named, others, pr
 from envdoctor.analysis.remedies import link_again, without_library_folder
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.verdict import BREAKS_IMPORT
-from envdoctor.probes.loading.load_faults import Fault
+from envdoctor.probes.loading.load_faults import LoadFault
 
 CODE = "ED310"
 NAME = "system-library-too-old"
@@ -34,14 +34,14 @@ AREA = "Shared libraries"
 
 def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each distribution and version that is asked for."""
-    groups: dict[tuple[str, str], list[Fault]] = {}
+    groups: dict[tuple[str, str], list[LoadFault]] = {}
     for fault in faults(case, "host"):
         groups.setdefault((fault.owner, fault.name), []).append(fault)
     for items in groups.values():
         yield _finding(case, items)
 
 
-def _finding(case: CheckContext, items: list[Fault]) -> Finding:
+def _finding(case: CheckContext, items: list[LoadFault]) -> Finding:
     fault = items[0]
     who = named(fault) if fault.path else "torch"
     library = fault.provider.rpartition("/")[2]
@@ -65,7 +65,7 @@ def _finding(case: CheckContext, items: list[Fault]) -> Finding:
     )
 
 
-def _remedy(case: CheckContext, fault: Fault) -> Remediation:
+def _remedy(case: CheckContext, fault: LoadFault) -> Remediation:
     if fault.provider_via == VARIABLE:
         return Remediation(
             text=f"Start without {VARIABLE}, which puts this library in front of the system's own",

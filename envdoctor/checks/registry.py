@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # as in case.py
     from envdoctor.model.profile import Waiver
 
 
-class Run(Protocol):
+class CheckFunction(Protocol):
     """The function of a check."""
 
     def __call__(self, case: CheckContext) -> Iterator[Finding]:
@@ -38,7 +38,7 @@ class Check:
     area: str
     documentation: str
     """Docstring of its module: What it finds, Why it matters, Example, Fix."""
-    run: Run
+    run: CheckFunction
 
 
 @cache

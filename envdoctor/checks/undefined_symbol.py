@@ -25,7 +25,7 @@ from envdoctor.analysis.load_evidence import VARIABLE, faults, held, named, othe
 from envdoctor.analysis.remedies import reinstall_command, restore_or, without_library_folder
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.verdict import BREAKS_IMPORT
-from envdoctor.probes.loading.load_faults import Fault
+from envdoctor.probes.loading.load_faults import LoadFault
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.standards.requirements import pinned_version
 
@@ -37,7 +37,7 @@ _OF_PYTHON = ("Py", "_Py")
 
 def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each symbol and asking object of `import torch`, one for each of a distribution."""
-    groups: dict[tuple[str, str, str], list[Fault]] = {}
+    groups: dict[tuple[str, str, str], list[LoadFault]] = {}
     for fault in faults(case, "symbol"):
         # A symbol that another object of the same distribution has is a matter of which it opens first.
         if not fault.provider and fault.owner and fault.owner in {holder.owner for holder in fault.has_it}:
@@ -47,7 +47,7 @@ def run(case: CheckContext) -> Iterator[Finding]:
         yield _finding(case, items)
 
 
-def _finding(case: CheckContext, items: list[Fault]) -> Finding:
+def _finding(case: CheckContext, items: list[LoadFault]) -> Finding:
     fault = items[0]
     # Told from the files alone, this one may well work: its package opens the holder for all to see before it.
     unlinked = bool(fault.path and fault.has_it and not fault.provider)
@@ -72,7 +72,7 @@ def _finding(case: CheckContext, items: list[Fault]) -> Finding:
     )
 
 
-def _opened_before(fault: Fault) -> Remediation:
+def _opened_before(fault: LoadFault) -> Remediation:
     holder = fault.has_it[0]
     return Remediation(
         text=f"Nothing is damaged: it can be imported once something has opened {site_relative(holder.path)} with "
@@ -81,13 +81,13 @@ def _opened_before(fault: Fault) -> Remediation:
     )
 
 
-def _problem(fault: Fault) -> str:
+def _problem(fault: LoadFault) -> str:
     if fault.kind != "undefined symbol":
         return f"{site_relative(fault.provider)} has no version {fault.name}"
     return f"undefined symbol {fault.declaration}" + (f", version {fault.version}" if fault.version else "")
 
 
-def _evidence(fault: Fault) -> Iterator[str]:
+def _evidence(fault: LoadFault) -> Iterator[str]:
     if fault.path:
         yield f"the loader says: {fault.message}"
     asking = site_relative(fault.requester or fault.path)
@@ -98,7 +98,7 @@ def _evidence(fault: Fault) -> Iterator[str]:
     yield f"has it: {held(fault.has_it)}" if fault.has_it else "no other file of this environment has it"
 
 
-def _remedy(case: CheckContext, fault: Fault) -> Remediation:
+def _remedy(case: CheckContext, fault: LoadFault) -> Remediation:
     if fault.provider_via == VARIABLE:
         return Remediation(
             text=f"Start without {VARIABLE}; reinstalling changes nothing while it stands",

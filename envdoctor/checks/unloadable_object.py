@@ -22,7 +22,7 @@ from envdoctor.analysis.damage import file_tokens, site_relative
 from envdoctor.analysis.load_evidence import VARIABLE, faults
 from envdoctor.analysis.remedies import reinstall_command, restore_or, without_library_folder
 from envdoctor.model.finding import Finding, Remediation
-from envdoctor.probes.loading.load_faults import Fault
+from envdoctor.probes.loading.load_faults import LoadFault
 
 CODE = "ED311"
 NAME = "unloadable-object"
@@ -32,14 +32,14 @@ _SHOWN = 4
 
 def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each distribution whose files cannot be mapped."""
-    groups: dict[str, list[Fault]] = {}
+    groups: dict[str, list[LoadFault]] = {}
     for fault in faults(case, "object"):
         groups.setdefault(fault.provider_owner or fault.provider, []).append(fault)
     for items in groups.values():
         yield _finding(case, items)
 
 
-def _finding(case: CheckContext, items: list[Fault]) -> Finding:
+def _finding(case: CheckContext, items: list[LoadFault]) -> Finding:
     fault = items[0]
     files = list(dict.fromkeys(item.provider for item in items))
     owner = f" of {fault.provider_owner} {fault.provider_version}" if fault.provider_owner else ""
@@ -64,13 +64,13 @@ def _finding(case: CheckContext, items: list[Fault]) -> Finding:
     )
 
 
-def _reason(fault: Fault) -> str:
+def _reason(fault: LoadFault) -> str:
     if fault.kind in ("wrong machine", "not found"):
         return "it was built for another machine"
     return fault.message.partition(": ")[2]
 
 
-def _remedy(case: CheckContext, fault: Fault) -> Remediation:
+def _remedy(case: CheckContext, fault: LoadFault) -> Remediation:
     if fault.provider_owner:
         command = reinstall_command(case, [(fault.provider_owner, fault.provider_version)])
         return restore_or(

@@ -77,5 +77,5 @@ def _check(words: dict[str, str]) -> int:
 
     show_as(Shown(quiet="quiet" in words, verbose="verbose" in words))
     workspace = Workspace.open(words.get("venv", ""), words.get("profile", ""))
-    done = app.check(workspace, app.Wishes(exit_zero="exit_zero" in words), Terminal())
+    done = app.check(workspace, app.CheckOptions(exit_zero="exit_zero" in words), Terminal())
     return finish(done, json="json" in words)

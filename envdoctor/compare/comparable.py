@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from envdoctor.catalog.cache_kinds import PORTABLE
 from envdoctor.catalog.variables import known
-from envdoctor.compare.difference import Area, Side, Trait
+from envdoctor.compare.difference import Area, ComparableStack, Property
 from envdoctor.compare.identity import digest_of
 from envdoctor.model.fingerprint import Fingerprint, MissingFactError
 from envdoctor.model.profile import Profile
@@ -31,10 +31,10 @@ _CACHES = "inductor and triton"
 _CACHE_MARGIN = 10
 _SHOWN = 3
 _ABSENT = "absent"
-_NOTHING = Trait(shown="", facets={"there": frozenset({"no"})})
+_NOTHING = Property(shown="", facets={"there": frozenset({"no"})})
 
 
-def of_fingerprint(facts: Fingerprint, label: str, kind: str) -> Side:
+def of_fingerprint(facts: Fingerprint, label: str, kind: str) -> ComparableStack:
     """Return what a fingerprint says. An area whose facts could not be read keeps the reason."""
     readers: Mapping[str, Callable[[Fingerprint], Area]] = {
         "torch": _torch,
@@ -53,10 +53,10 @@ def of_fingerprint(facts: Fingerprint, label: str, kind: str) -> Side:
             areas[name] = read(facts)
         except MissingFactError as error:
             areas[name] = Area(traits={}, unread=str(error))
-    return Side(label=label, kind=kind, digest=digest_of(facts), areas=areas)
+    return ComparableStack(label=label, kind=kind, digest=digest_of(facts), areas=areas)
 
 
-def of_profile(profile: Profile, lock: Lock, markers: Mapping[str, str], label: str) -> Side:
+def of_profile(profile: Profile, lock: Lock, markers: Mapping[str, str], label: str) -> ComparableStack:
     """Return what a profile and its lock say to an interpreter with these markers (PEP 508)."""
     providers = set(profile.libraries.values())
     locked = lock.select(markers)
@@ -77,11 +77,11 @@ def of_profile(profile: Profile, lock: Lock, markers: Mapping[str, str], label: 
         ),
         "caches": Area(traits=_cache_wanted(profile)),
     }
-    return Side(label=label, kind="profile", digest=profile.lock.digest or None, areas=areas)
+    return ComparableStack(label=label, kind="profile", digest=profile.lock.digest or None, areas=areas)
 
 
-def _one(shown: str, facet: str, value: str, rank: int = 9) -> Trait:
-    return Trait(shown=shown, facets={facet: frozenset({value})}, rank=rank)
+def _one(shown: str, facet: str, value: str, rank: int = 9) -> Property:
+    return Property(shown=shown, facets={facet: frozenset({value})}, rank=rank)
 
 
 def _torch(facts: Fingerprint) -> Area:
@@ -96,12 +96,12 @@ def _torch(facts: Fingerprint) -> Area:
     return Area(traits=traits)
 
 
-def _torch_wanted(profile: Profile) -> dict[str, Trait]:
+def _torch_wanted(profile: Profile) -> dict[str, Property]:
     wanted = profile.torch
     traits = {
         "torch": _one(wanted.version, "version", _plain(wanted.version), 0),
         "CUDA of torch": _one(wanted.cuda or "none", "version", wanted.cuda, 1),
-        "Python": Trait(
+        "Python": Property(
             shown=" or ".join(profile.python.versions), facets={"minor": frozenset(profile.python.versions)}, rank=1
         ),
     }
@@ -113,7 +113,7 @@ def _torch_wanted(profile: Profile) -> dict[str, Trait]:
 def _libraries(facts: Fingerprint) -> Area:
     found = facts[Libraries]
     traits = {
-        one.soname: Trait(
+        one.soname: Property(
             shown=f"{one.owner} {one.owner_version}" if one.owner else f"{one.path}, of no distribution",
             # Which libraries torch brings along is the build's affair, and the build is compared by itself.
             facets={"owner": frozenset({one.owner, _ABSENT} if one.owner == "torch" else {one.owner})},
@@ -124,7 +124,7 @@ def _libraries(facts: Fingerprint) -> Area:
         one.soname: _one("not found", "owner", "not found", 0) for one in found.unresolved if one.stage != "lazy"
     }
     # What was not simulated (there is no torch) has nothing to say of any library.
-    absent = Trait(shown="", facets={"owner": frozenset({"", _ABSENT})}) if found.simulated else None
+    absent = Property(shown="", facets={"owner": frozenset({"", _ABSENT})}) if found.simulated else None
     return Area(traits=traits, absent=absent)
 
 
@@ -133,7 +133,7 @@ def _files(facts: Fingerprint) -> Area:
     damage = _damage(facts[InstalledFiles], facts.get(DeepFiles))
     return Area(
         traits={
-            one.name: Trait(
+            one.name: Property(
                 shown=damage.get(one.name) or f"contents {one.sha256[:12] or 'unknown'}",
                 facets={
                     "damage": frozenset({damage.get(one.name, "")}),
@@ -181,8 +181,8 @@ def _packages(facts: Fingerprint) -> Area:
     )
 
 
-def _package(version: str, rank: int, origin: str = "", *, editable: bool = False) -> Trait:
-    return Trait(
+def _package(version: str, rank: int, origin: str = "", *, editable: bool = False) -> Property:
+    return Property(
         shown=f"{version} (editable, {origin})" if editable else version or "of unknown version",
         facets={
             "there": frozenset({"yes"}),
@@ -213,7 +213,7 @@ def _hooks(facts: Fingerprint) -> Area:
             hook.path.rpartition("/")[2]: _one("; ".join(hook.lines) or "runs", "lines", "\n".join(hook.lines))
             for hook in hooks
         },
-        absent=Trait(shown="", facets={"lines": frozenset({_ABSENT})}),
+        absent=Property(shown="", facets={"lines": frozenset({_ABSENT})}),
     )
 
 
@@ -221,7 +221,7 @@ def _sources(facts: Fingerprint) -> Area:
     return Area(traits={one.path: _source(one.sha256, one.problem) for one in facts[Sources].files})
 
 
-def _sources_wanted(profile: Profile) -> dict[str, Trait]:
+def _sources_wanted(profile: Profile) -> dict[str, Property]:
     traits = {name: _source(digest) for name, digest in profile.sources.items()}
     if profile.git.commit:
         changed = f", {counted(len(profile.git.changed), 'file')} changed" if profile.git.changed else ""
@@ -229,7 +229,7 @@ def _sources_wanted(profile: Profile) -> dict[str, Trait]:
     return traits
 
 
-def _source(digest: str, problem: str = "") -> Trait:
+def _source(digest: str, problem: str = "") -> Property:
     return _one(problem or f"sha256 {digest[:12]}", "sha256", digest)
 
 
@@ -251,14 +251,14 @@ def _caches(facts: Fingerprint) -> Area:
     size = sum(cache.bytes for cache in caches)
     shown = f"{sum(cache.entries for cache in caches)} files, {_megabytes(size)}" if size else "cold"
     whole = all(cache.counted_all for cache in caches)
-    return Area(traits={_CACHES: Trait(shown=shown, facets={}, span=_around(size) if whole else None)})
+    return Area(traits={_CACHES: Property(shown=shown, facets={}, span=_around(size) if whole else None)})
 
 
-def _cache_wanted(profile: Profile) -> dict[str, Trait]:
+def _cache_wanted(profile: Profile) -> dict[str, Property]:
     if not profile.compile.cache_bytes:
         return {}
     low, high = profile.compile.cache_bytes
-    return {_CACHES: Trait(shown=f"{_megabytes(low)} to {_megabytes(high)}", facets={}, span=(low, high))}
+    return {_CACHES: Property(shown=f"{_megabytes(low)} to {_megabytes(high)}", facets={}, span=(low, high))}
 
 
 def _around(size: int) -> tuple[int, int]:

@@ -13,7 +13,7 @@ AREAS = ("torch", "libraries", "files", "packages", "start-up", "sources", "envi
 
 
 @frozen
-class Trait:
+class Property:
     """What a side says of one subject."""
 
     shown: str
@@ -31,16 +31,16 @@ class Trait:
 class Area:
     """All a side says in one area."""
 
-    traits: Mapping[str, Trait]
+    traits: Mapping[str, Property]
     """By subject."""
-    absent: Trait | None = None
+    absent: Property | None = None
     """What it means when a subject is not among them; None when the side then says nothing of it."""
     unread: str = ""
     """Why the area could not be read; empty when it was."""
 
 
 @frozen
-class Side:
+class ComparableStack:
     """One stack: a venv, a fingerprint, a profile, a former generation of a venv."""
 
     label: str
@@ -67,8 +67,8 @@ class Difference:
 class Comparison:
     """Two sides, compared."""
 
-    a: Side
-    b: Side
+    a: ComparableStack
+    b: ComparableStack
     differences: tuple[Difference, ...]
     """What matters most first."""
     unread: Mapping[str, str] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Comparison:
         return "equal" if self.a.digest == self.b.digest else "different"
 
 
-def compare(a: Side, b: Side) -> Comparison:
+def compare(a: ComparableStack, b: ComparableStack) -> Comparison:
     """Compare every area that both sides speak of."""
     found: dict[str, list[Difference]] = {}
     unread: dict[str, str] = {}
@@ -115,7 +115,7 @@ def _of_area(name: str, a: Area, b: Area) -> Iterator[tuple[int, Difference]]:
         yield min(one.rank, other.rank), Difference(area=name, kind=kind, subject=subject, a=one.shown, b=other.shown)
 
 
-def _agree(one: Trait, other: Trait) -> bool:
+def _agree(one: Property, other: Property) -> bool:
     if one.span and other.span and (one.span[1] < other.span[0] or other.span[1] < one.span[0]):
         return False
     return all(one.facets[facet] & other.facets[facet] for facet in one.facets.keys() & other.facets.keys())

@@ -71,7 +71,7 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class ElfHeaders:
     """What the ELF and program headers say."""
 
     bits: int
@@ -103,7 +103,7 @@ def open_regular(path: str) -> int:
         raise ElfError(f"{path}: cannot open shared object file: {reason}") from error
 
 
-def read_header(image: Image) -> Header:
+def read_header(image: Image) -> ElfHeaders:
     """Read the ELF and program headers and set up the image's endianness and segments."""
     if image.size < 52:
         image.refuse("file too short")
@@ -123,10 +123,10 @@ def read_header(image: Image) -> Header:
     data = start[table:end] if end <= len(start) else image.read(table, count * entry.size)
     headers = tuple(_program_header(fields, wide=wide) for fields in entry.iter_unpack(data))
     image.segments = [(vaddr, filesz, offset) for kind_, offset, vaddr, filesz, _ in headers if kind_ == PT_LOAD]
-    return Header(64 if wide else 32, machine, kind, headers, (sections, *rest))
+    return ElfHeaders(64 if wide else 32, machine, kind, headers, (sections, *rest))
 
 
-def sections(image: Image, header: Header) -> Iterator[tuple[int, int, int]]:
+def sections(image: Image, header: ElfHeaders) -> Iterator[tuple[int, int, int]]:
     """Yield (sh_type, sh_offset, sh_size) of every section; nothing when the table is absent or outside the file."""
     offset, entry_size, count = header.section_table
     entry = layout(image.endian + ("IIQQQQIIQQ" if header.bits == 64 else "IIIIIIIIII"))
@@ -144,7 +144,7 @@ def _program_header(fields: tuple[int, ...], *, wide: bool) -> tuple[int, int, i
     return kind, offset, vaddr, filesz, memsz
 
 
-def dynamic_entries(image: Image, header: Header) -> Iterator[tuple[int, int]]:
+def dynamic_entries(image: Image, header: ElfHeaders) -> Iterator[tuple[int, int]]:
     """Yield (tag, value) of the dynamic section up to DT_NULL."""
     for kind, offset, _, filesz, _ in header.program_headers:
         if kind != PT_DYNAMIC:

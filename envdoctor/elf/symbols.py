@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from envdoctor.elf.image import Header, Image, dynamic_entries, layout, open_regular, read_header, sections
+from envdoctor.elf.image import ElfHeaders, Image, dynamic_entries, layout, open_regular, read_header, sections
 from envdoctor.elf.reader import DT_STRSZ, DT_STRTAB, DT_VERDEF, DT_VERNEED
 from envdoctor.elf.strings import StringTable
 from envdoctor.elf.symbol_hash import GnuHash, SysvHash, read_table, read_words
@@ -190,7 +190,7 @@ def _is_definition(row: Row) -> bool:
     return bool(value) or section == SHN_ABS or kind == STT_TLS
 
 
-def _count(image: Image, header: Header, start: int, size: int, table: GnuHash | SysvHash | None) -> int:
+def _count(image: Image, header: ElfHeaders, start: int, size: int, table: GnuHash | SysvHash | None) -> int:
     """How many rows the symbol table has. No dynamic tag says so: the section header or a hash table does."""
     if isinstance(table, SysvHash):
         return int(table.count)

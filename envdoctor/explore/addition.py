@@ -9,7 +9,7 @@ from pathlib import Path
 from envdoctor.catalog.variables import given_to_uv
 from envdoctor.doctor.examine import judge, take_fingerprint
 from envdoctor.errors import ProbeError, UsageError
-from envdoctor.explore.environment import Environment, explore
+from envdoctor.explore.environment import ExploredEnvironment, explore
 from envdoctor.explore.providers import Providers, changes
 from envdoctor.explore.removal import import_error, unmet_texts
 from envdoctor.explore.scratch import Scratch, scratch_copy
@@ -76,7 +76,7 @@ def addition(target: Target, host: Host, wanted: Install, listen: Listen) -> Imp
         return _compare(before, explore(resolve(scratch.copy), host), scratch, wanted)
 
 
-def _installed_already(before: Environment, wanted: Install) -> bool:
+def _installed_already(before: ExploredEnvironment, wanted: Install) -> bool:
     """Tell whether uv would change nothing: every requirement is met, and whatever those require is met too.
 
     A URL or an extra is left to uv, and so is everything once some requirement of the environment is not met.
@@ -86,7 +86,7 @@ def _installed_already(before: Environment, wanted: Install) -> bool:
     return wanted.no_deps or not unmet_texts(before)
 
 
-def _held(before: Environment, spec: str) -> bool:
+def _held(before: ExploredEnvironment, spec: str) -> bool:
     need = parse_need(spec)
     if need is None or need.extras or need.marker or "@" in spec:
         return False
@@ -99,7 +99,7 @@ def _told_to_replace(host: Host) -> bool:
     return "reinstall" in settings or "upgrade" in settings
 
 
-def _unchanged(before: Environment, wanted: Install) -> Impact:
+def _unchanged(before: ExploredEnvironment, wanted: Install) -> Impact:
     raised = import_error(before.played)
     named = ", ".join(wanted.specs)
     return Impact(
@@ -148,7 +148,7 @@ def _refuse_dangling(scratch: Scratch) -> None:
             )
 
 
-def _compare(before: Environment, after: Environment, scratch: Scratch, wanted: Install) -> Impact:
+def _compare(before: ExploredEnvironment, after: ExploredEnvironment, scratch: Scratch, wanted: Install) -> Impact:
     providers = tuple(_providers(before, after))
     versions = tuple(_versions(before, after))
     known = set(unmet_texts(before))
@@ -177,11 +177,11 @@ def _compare(before: Environment, after: Environment, scratch: Scratch, wanted: 
     return replace(impact, commands=(f"uv pip install --python {python} {specs}",))
 
 
-def _active(environment: Environment) -> dict[str, Distribution]:
+def _active(environment: ExploredEnvironment) -> dict[str, Distribution]:
     return {item.name: item for item in environment.items if not item.shadowed}
 
 
-def _versions(before: Environment, after: Environment) -> Iterator[VersionChange]:
+def _versions(before: ExploredEnvironment, after: ExploredEnvironment) -> Iterator[VersionChange]:
     old, new = _active(before), _active(after)
     for name in sorted({*old, *new}):
         was, becomes = (items[name].version if name in items else "" for items in (old, new))
@@ -189,7 +189,7 @@ def _versions(before: Environment, after: Environment) -> Iterator[VersionChange
             yield VersionChange(name=name, before=was, after=becomes)
 
 
-def _gone(before: Environment, after: Environment) -> Iterator[Gone]:
+def _gone(before: ExploredEnvironment, after: ExploredEnvironment) -> Iterator[Gone]:
     prefix, copy = str(before.reading.target.prefix), str(after.reading.target.prefix)
     stays = {(item.name, item.version) for item in after.items}
     for at, item in enumerate(before.items):
@@ -204,7 +204,7 @@ def _gone(before: Environment, after: Environment) -> Iterator[Gone]:
         yield Gone(owner=item.name, version=item.version, files=len(sizes), bytes=sum(sizes))
 
 
-def _losses(before: Environment, after: Environment) -> Iterator[Loss]:
+def _losses(before: ExploredEnvironment, after: ExploredEnvironment) -> Iterator[Loss]:
     """Yield what distributions that stay as they are would lose to others."""
     stays = {item.name: item for item in before.items if _active(after).get(item.name, item).version == item.version}
     known = {(fault.owner, fault.path) for fault in before.reading.fact(InstalledFiles).faults}
@@ -222,13 +222,13 @@ def _losses(before: Environment, after: Environment) -> Iterator[Loss]:
         yield Loss(owner=owner, version=version, paths=ordered, taken_by=", ".join(sorted(by)))
 
 
-def _overwritten(environment: Environment) -> Iterator[tuple[str, str]]:
+def _overwritten(environment: ExploredEnvironment) -> Iterator[tuple[str, str]]:
     for item in environment.reading.fact(InstalledFiles).contested:
         if item.told_by in ("size", "hash"):
             yield from ((claim.owner, item.path) for claim in item.claims if claim.owner not in item.on_disk)
 
 
-def _providers(before: Environment, after: Environment) -> Iterator[ProviderChange]:
+def _providers(before: ExploredEnvironment, after: ExploredEnvironment) -> Iterator[ProviderChange]:
     found = []
     for environment in (before, after):
         providers = Providers(environment)
@@ -241,7 +241,7 @@ def _providers(before: Environment, after: Environment) -> Iterator[ProviderChan
             yield change
 
 
-def _stops(after: Environment, providers: Sequence[ProviderChange]) -> Iterator[Stopped]:
+def _stops(after: ExploredEnvironment, providers: Sequence[ProviderChange]) -> Iterator[Stopped]:
     lost = {change.soname for change in providers if not change.after}
     for elf in after.objects():
         missing = [soname for soname in elf.needed if soname in lost]
@@ -251,7 +251,7 @@ def _stops(after: Environment, providers: Sequence[ProviderChange]) -> Iterator[
 
 
 def _findings(
-    before: Environment, after: Environment, scratch: Scratch
+    before: ExploredEnvironment, after: ExploredEnvironment, scratch: Scratch
 ) -> tuple[tuple[FindingLine, ...], tuple[FindingLine, ...]]:
     lines = []
     for environment in (before, after):

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 
 from envdoctor.errors import UsageError
-from envdoctor.explore.environment import Environment
+from envdoctor.explore.environment import ExploredEnvironment
 from envdoctor.explore.extras import requested_extras
 from envdoctor.model.why import DistributionAnswer, Requirer, Shared
 from envdoctor.probes.venv.distributions import Distribution
@@ -17,7 +17,7 @@ from envdoctor.standards.need import holds, parse_need
 _SUGGESTED = 3
 
 
-def distribution_named(environment: Environment, asked: str) -> tuple[int, Distribution]:
+def distribution_named(environment: ExploredEnvironment, asked: str) -> tuple[int, Distribution]:
     """Return the active distribution of that name and its index; raise UsageError, with the nearest, when none is."""
     name = normalized(asked)
     for at, item in enumerate(environment.items):
@@ -30,7 +30,7 @@ def distribution_named(environment: Environment, asked: str) -> tuple[int, Distr
     )
 
 
-def distribution_answer(environment: Environment, asked: str) -> DistributionAnswer | None:
+def distribution_answer(environment: ExploredEnvironment, asked: str) -> DistributionAnswer | None:
     """Return the answer for a distribution's name, however it is spelled; None for an unknown one."""
     name = normalized(asked)
     at = next((at for at, item in enumerate(environment.items) if item.name == name and not item.shadowed), None)
@@ -57,14 +57,14 @@ def distribution_answer(environment: Environment, asked: str) -> DistributionAns
     )
 
 
-def sonames_of(environment: Environment, at: int) -> set[str]:
+def sonames_of(environment: ExploredEnvironment, at: int) -> set[str]:
     """Return the sonames of the libraries in a distribution's RECORD."""
     site = environment.items[at].site
     paths = {os.path.normpath(f"{site}/{row[0]}") for row in environment.records.rows.get(at, ())}
     return {elf.soname for elf in environment.objects() if elf.soname and elf.path in paths}
 
 
-def _requirers(environment: Environment, name: str) -> Iterator[Requirer]:
+def _requirers(environment: ExploredEnvironment, name: str) -> Iterator[Requirer]:
     markers = environment.reading.fact(Interpreter).markers()
     extras = requested_extras(environment)
     for item in environment.items:
@@ -79,7 +79,7 @@ def _requirers(environment: Environment, name: str) -> Iterator[Requirer]:
                 )
 
 
-def shared_with(environment: Environment, at: int) -> Iterator[Shared]:
+def shared_with(environment: ExploredEnvironment, at: int) -> Iterator[Shared]:
     """Yield the paths that a distribution and another one both own, equal bytes or not."""
     others: dict[str, list[str]] = {}
     for path, claims in environment.records.contested.items():
@@ -90,7 +90,7 @@ def shared_with(environment: Environment, at: int) -> Iterator[Shared]:
     yield from (Shared(other=other, paths=tuple(sorted(paths))) for other, paths in sorted(others.items()))
 
 
-def _taken_from(environment: Environment, name: str) -> Iterator[str]:
+def _taken_from(environment: ExploredEnvironment, name: str) -> Iterator[str]:
     played = environment.played
     if played is None:
         return

@@ -11,7 +11,7 @@ from envdoctor.facts.host import Host
 from envdoctor.facts.target import Target
 from envdoctor.loader.disk import Disk
 from envdoctor.loader.torch_import import TorchImport, simulate_import
-from envdoctor.model.why import Holder
+from envdoctor.model.why import RecordHolder
 from envdoctor.probes.loading.loader import loader_roots, torch_target
 from envdoctor.probes.registry import PROBES
 from envdoctor.probes.venv.distributions import Distribution, Distributions
@@ -20,7 +20,7 @@ from envdoctor.probes.venv.records import RecordIndex, index
 
 
 @dataclass(slots=True, kw_only=True)
-class Environment:
+class ExploredEnvironment:
     """A reading with what several answers need of it. Nothing of the environment is run."""
 
     reading: Reading
@@ -42,7 +42,7 @@ class Environment:
         """Return a path relative to the prefix where it is inside."""
         return os.path.normpath(path).removeprefix(f"{self.reading.target.prefix}{os.sep}")
 
-    def holders(self, *paths: str) -> tuple[Holder, ...]:
+    def holders(self, *paths: str) -> tuple[RecordHolder, ...]:
         """Return who has one of these absolute paths in its RECORD; the first path that anybody has decides."""
         for path in paths:
             if path in self.records.contested:
@@ -57,12 +57,12 @@ class Environment:
         end = f"{os.sep}{soname}"
         return tuple(path for path in self.records.owners if path.endswith(end))
 
-    def _holder(self, item: Distribution, path: str) -> Holder:
+    def _holder(self, item: Distribution, path: str) -> RecordHolder:
         shown = self.shown(path)
         contested = next((one for one in self.reading.fact(InstalledFiles).contested if one.path == shown), None)
         told = contested is not None and contested.told_by in ("size", "hash")
         holds = not told or item.name in (contested.on_disk if contested else ())
-        return Holder(name=item.name, version=item.version, holds=holds)
+        return RecordHolder(name=item.name, version=item.version, holds=holds)
 
     def owner(self, *paths: str) -> str:
         """Return the name of the distribution whose bytes are at a path; empty when none has it."""
@@ -80,10 +80,10 @@ class Environment:
                         continue  # a text file named like a library, or one that is gone: both are told elsewhere
 
 
-def explore(target: Target, host: Host) -> Environment:
+def explore(target: Target, host: Host) -> ExploredEnvironment:
     """Read an environment as far as questions about it need."""
     reading = Reading(target=target, host=host, options=Options(ask_nvml=False), probes=PROBES)
-    environment = Environment(reading=reading)
+    environment = ExploredEnvironment(reading=reading)
     environment.played = play(reading, environment.disk)
     return environment
 

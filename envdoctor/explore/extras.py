@@ -2,12 +2,12 @@
 
 from collections import deque
 
-from envdoctor.explore.environment import Environment
+from envdoctor.explore.environment import ExploredEnvironment
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.standards.need import holds, parse_need
 
 
-def requested_extras(environment: Environment) -> dict[str, set[str]]:
+def requested_extras(environment: ExploredEnvironment) -> dict[str, set[str]]:
     """Return normalized name -> extras that other installed distributions ask of it, followed to the end.
 
     `torch` asks for `cuda-toolkit[cublas]`, so what cuda-toolkit wants for `cublas` is wanted here.

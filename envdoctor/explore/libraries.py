@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 from envdoctor.elf.reader import ElfObject
 from envdoctor.errors import ElfError, ProbeError
-from envdoctor.explore.environment import Environment
+from envdoctor.explore.environment import ExploredEnvironment
 from envdoctor.loader.lazy import LazyLibrary
 from envdoctor.loader.loaded import LoadedObject, LoadFailure
 from envdoctor.loader.search import Attempt, Mapped, find
 from envdoctor.model.frozen import frozen
-from envdoctor.model.why import Copy, Holder, LibraryAnswer, LibraryState, Needer, Place
+from envdoctor.model.why import Copy, LibraryAnswer, LibraryState, Needer, RecordHolder, SearchedPlace
 from envdoctor.probes.loading.loader import loader_roots
 
 
@@ -23,7 +23,7 @@ class _Opened:
     loader: Mapped | None = None
 
 
-def library_answer(environment: Environment, soname: str, path: str) -> LibraryAnswer | None:
+def library_answer(environment: ExploredEnvironment, soname: str, path: str) -> LibraryAnswer | None:
     """Return the answer for a soname; `path` is the absolute path that was named, or empty. None for an unknown one."""
     found, state, when = _loaded(environment, soname, path)
     failure = None if found else _failure(environment, soname)
@@ -48,11 +48,11 @@ def library_answer(environment: Environment, soname: str, path: str) -> LibraryA
     )
 
 
-def _recorded(environment: Environment, soname: str) -> tuple[Holder, ...]:
+def _recorded(environment: ExploredEnvironment, soname: str) -> tuple[RecordHolder, ...]:
     return environment.holders(*environment.recorded_as(soname))
 
 
-def _of_a_file(environment: Environment, soname: str, needed_by: tuple[Needer, ...]) -> LibraryAnswer | None:
+def _of_a_file(environment: ExploredEnvironment, soname: str, needed_by: tuple[Needer, ...]) -> LibraryAnswer | None:
     """Return the answer for a soname that only other files ask for, searched as the first of them would.
 
     None where no file asks for it and no RECORD lists it.
@@ -62,7 +62,7 @@ def _of_a_file(environment: Environment, soname: str, needed_by: tuple[Needer, .
     if asking is None and not recorded:
         return None
     path, problem = "", ""
-    places: tuple[Place, ...] = ()
+    places: tuple[SearchedPlace, ...] = ()
     try:
         roots = loader_roots(environment.reading, environment.disk)
         requester = _Opened(elf=asking, origin=os.path.dirname(asking.path)) if asking else None
@@ -84,7 +84,7 @@ def _of_a_file(environment: Environment, soname: str, needed_by: tuple[Needer, .
     )
 
 
-def _loaded(environment: Environment, soname: str, path: str) -> tuple[LoadedObject | None, LibraryState, str]:
+def _loaded(environment: ExploredEnvironment, soname: str, path: str) -> tuple[LoadedObject | None, LibraryState, str]:
     played = environment.played
     if played is None:
         return None, "not used", ""
@@ -104,7 +104,7 @@ def _goes_by(item: LoadedObject, soname: str, path: str) -> bool:
     return soname in (item.soname, item.requested_as, os.path.basename(item.path))
 
 
-def _failure(environment: Environment, soname: str) -> LoadFailure | None:
+def _failure(environment: ExploredEnvironment, soname: str) -> LoadFailure | None:
     played = environment.played
     if played is None:
         return None
@@ -112,14 +112,14 @@ def _failure(environment: Environment, soname: str) -> LoadFailure | None:
     return next((failure for failure in (*played.missing, *lazily) if failure.name == soname), None)
 
 
-def _place(environment: Environment, attempt: Attempt, label: str = "") -> Place:
+def _place(environment: ExploredEnvironment, attempt: Attempt, label: str = "") -> SearchedPlace:
     of = f" of {os.path.basename(attempt.of)}" if attempt.of else ""
     folder = attempt.path if attempt.via in ("absolute path", "ld.so.cache") and attempt.path else attempt.directory
     via = "torch's preload list" if label == "preload" else f"{attempt.via}{of}"
-    return Place(via=via, folder=environment.shown(folder), outcome=attempt.outcome)
+    return SearchedPlace(via=via, folder=environment.shown(folder), outcome=attempt.outcome)
 
 
-def _needed_by(environment: Environment, soname: str) -> Iterator[Needer]:
+def _needed_by(environment: ExploredEnvironment, soname: str) -> Iterator[Needer]:
     seen: set[str] = set()
     played = environment.played
     for item in played.objects if played else ():
@@ -135,16 +135,16 @@ def _needed_by(environment: Environment, soname: str) -> Iterator[Needer]:
             yield _needer(environment, elf.path, real, imported=False)
 
 
-def _needer(environment: Environment, path: str, real: str, *, imported: bool) -> Needer:
+def _needer(environment: ExploredEnvironment, path: str, real: str, *, imported: bool) -> Needer:
     owner = environment.owner(os.path.normpath(path), real)
     return Needer(path=environment.shown(path), owner=owner, imported=imported)
 
 
-def _opener(environment: Environment, lazy: LazyLibrary) -> Needer:
+def _opener(environment: ExploredEnvironment, lazy: LazyLibrary) -> Needer:
     return _needer(environment, lazy.opener, environment.disk.real(lazy.opener), imported=True)
 
 
-def _copies(environment: Environment, soname: str, taken: str) -> Iterator[Copy]:
+def _copies(environment: ExploredEnvironment, soname: str, taken: str) -> Iterator[Copy]:
     identity = environment.disk.identity(taken) if taken else None
     for elf in environment.objects():
         named = soname in (elf.soname, os.path.basename(elf.path))

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 
-from envdoctor.explore.environment import Environment
+from envdoctor.explore.environment import ExploredEnvironment
 from envdoctor.model.why import ModuleAnswer, ModulePlace
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.search_path import SearchPath
@@ -16,7 +16,7 @@ from envdoctor.probes.venv.search_path import SearchPath
 _Kind = tuple[str, str]
 
 
-def find_module(environment: Environment, name: str) -> ModuleAnswer | None:
+def find_module(environment: ExploredEnvironment, name: str) -> ModuleAnswer | None:
     """Return what a dotted name means to the environment's interpreter; None when nothing has it."""
     parts = name.split(".")
     if not all(part.isidentifier() for part in parts):
@@ -44,7 +44,7 @@ def find_module(environment: Environment, name: str) -> ModuleAnswer | None:
     return None
 
 
-def _places(environment: Environment, folders: Sequence[tuple[str, str]], name: str) -> Iterator[ModulePlace]:
+def _places(environment: ExploredEnvironment, folders: Sequence[tuple[str, str]], name: str) -> Iterator[ModulePlace]:
     suffixes = _suffixes(environment.reading.fact(Interpreter))
     for folder, origin in folders:
         at = f"{folder}/{name}"
@@ -67,11 +67,11 @@ def _suffixes(python: Interpreter) -> tuple[_Kind, ...]:
     return (*((suffix, "extension") for suffix in extensions), (".py", "module"), (".pyc", "bytecode"))
 
 
-def _place(environment: Environment, path: str, origin: str, kind: str) -> ModulePlace:
+def _place(environment: ExploredEnvironment, path: str, origin: str, kind: str) -> ModulePlace:
     return ModulePlace(path=path, origin=origin, kind=kind, holders=environment.holders(path))  # type: ignore[arg-type]
 
 
-def _shown(environment: Environment, place: ModulePlace) -> ModulePlace:
+def _shown(environment: ExploredEnvironment, place: ModulePlace) -> ModulePlace:
     return ModulePlace(path=environment.shown(place.path), origin=place.origin, kind=place.kind, holders=place.holders)
 
 

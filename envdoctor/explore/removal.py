@@ -9,7 +9,7 @@ from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.unmet import unmet_requirements
 from envdoctor.elf.reader import ElfObject
 from envdoctor.explore.distributions import distribution_named
-from envdoctor.explore.environment import Environment, play
+from envdoctor.explore.environment import ExploredEnvironment, play
 from envdoctor.explore.hidden import HidingDisk
 from envdoctor.explore.providers import Providers, changes
 from envdoctor.explore.torch_modules import lost_module
@@ -22,7 +22,7 @@ from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.records import Row
 
 
-def removal(environment: Environment, asked: Sequence[str]) -> Impact:
+def removal(environment: ExploredEnvironment, asked: Sequence[str]) -> Impact:
     """Return the impact of removing distributions as pip and uv do it: every path of their RECORDs goes, shared or not.
 
     Raises UsageError, with the nearest names, for one that is not there.
@@ -56,7 +56,7 @@ def removal(environment: Environment, asked: Sequence[str]) -> Impact:
 class _WhatIf:
     """The environment as it is, and as it would be."""
 
-    environment: Environment
+    environment: ExploredEnvironment
     leaving: tuple[int, ...]
     """Indices of the distributions that go."""
     hidden: dict[str, int] = field(default_factory=dict)
@@ -210,7 +210,7 @@ def _module(path: str) -> str:
     return stem if name.endswith((".py", ".so")) and stem.isidentifier() else ""
 
 
-def unmet_texts(environment: Environment, installed: Distributions | None = None) -> list[str]:
+def unmet_texts(environment: ExploredEnvironment, installed: Distributions | None = None) -> list[str]:
     """Return the unmet requirements of the environment, or of these distributions in it."""
     reading = environment.reading
     facts = Fingerprint(

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from envdoctor.errors import ProbeError, UsageError
-from envdoctor.swap.store import Store, remove_tree
+from envdoctor.swap.store import BackupStore, remove_tree
 
 _FICLONE = 0x40049409
 _IN_PACKAGE = re.compile(r"/(?:site|dist)-packages/(?![^/]+\.(?:dist|egg)-info/)[^/]+/")
@@ -122,7 +122,7 @@ def _state(path: str) -> tuple[int, int]:
 @contextmanager
 def scratch_copy(venv: Path) -> Iterator[Scratch]:
     """Give a copy of the venv, on its own file system where that can be written; it is gone afterwards."""
-    builds = Store.of(venv).builds
+    builds = BackupStore.of(venv).builds
     try:
         builds.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix="scratch-", dir=builds))

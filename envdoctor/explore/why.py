@@ -5,7 +5,7 @@ import os
 
 from envdoctor.errors import ElfError, UsageError
 from envdoctor.explore.distributions import distribution_answer
-from envdoctor.explore.environment import Environment
+from envdoctor.explore.environment import ExploredEnvironment
 from envdoctor.explore.libraries import library_answer
 from envdoctor.explore.modules import find_module
 from envdoctor.model.why import Answer, FileAnswer
@@ -14,7 +14,7 @@ from envdoctor.probes.venv.search_path import SearchPath
 _SUGGESTED = 3
 
 
-def why(environment: Environment, asked: str) -> Answer:
+def why(environment: ExploredEnvironment, asked: str) -> Answer:
     """Return everything the name stands for. Raises UsageError, with the nearest names, when it stands for nothing."""
     path = _path(environment, asked)
     soname = os.path.basename(path or asked)
@@ -31,7 +31,7 @@ def why(environment: Environment, asked: str) -> Answer:
     return answer
 
 
-def _path(environment: Environment, asked: str) -> str:
+def _path(environment: ExploredEnvironment, asked: str) -> str:
     """Return the absolute path that a name with a slash means: as it stands, below the prefix, below a site folder."""
     if "/" not in asked:
         return ""
@@ -43,7 +43,7 @@ def _path(environment: Environment, asked: str) -> str:
     return held or next((path for path in candidates if os.path.isfile(path)), "")
 
 
-def _file(environment: Environment, path: str) -> FileAnswer:
+def _file(environment: ExploredEnvironment, path: str) -> FileAnswer:
     try:
         needs = environment.disk.elf(path).needed
     except ElfError:
@@ -56,7 +56,7 @@ def _file(environment: Environment, path: str) -> FileAnswer:
     )
 
 
-def _unknown(environment: Environment, asked: str) -> tuple[str, str]:
+def _unknown(environment: ExploredEnvironment, asked: str) -> tuple[str, str]:
     known = {item.name for item in environment.items}
     known |= {elf.soname for elf in environment.objects() if elf.soname}
     played = environment.played

@@ -15,7 +15,7 @@ from envdoctor.loader import loaded, search
 from envdoctor.loader.binding import Binder
 from envdoctor.loader.disk import Disk
 from envdoctor.loader.loaded import NO_SUCH_FILE, LoadedObject, LoadFailure, LoadResult
-from envdoctor.loader.search import Attempt, Found, FoundVia, SearchRoots
+from envdoctor.loader.search import Attempt, FoundVia, SearchResult, SearchRoots
 
 
 @dataclass(slots=True, eq=False)
@@ -214,7 +214,7 @@ class Loader:
         via: FoundVia = "program" if program else "absolute path"
         attempt = Attempt(via=via, directory=os.path.dirname(full), path=full)
         if self.disk.identity(full) is None:
-            raise _Stop(_missing(name, asked_by, Found(path=None, tried=(attempt,)), self.roots))
+            raise _Stop(_missing(name, asked_by, SearchResult(path=None, tried=(attempt,)), self.roots))
         try:
             elf = self.disk.elf(full)
         except ElfError as error:
@@ -280,7 +280,7 @@ class Loader:
             self._note(_Stop(failure), missing)
 
 
-def _missing(name: str, requester: _Entry | None, found: Found, roots: SearchRoots) -> LoadFailure:
+def _missing(name: str, requester: _Entry | None, found: SearchResult, roots: SearchRoots) -> LoadFailure:
     # The second half is strerror(errno) of the last open. Where no folder was looked into, none has set it.
     looked = any(attempt.via != "ld.so.cache" for attempt in found.tried)
     reason = NO_SUCH_FILE if looked else NO_SUCH_FILE.partition(":")[0]

@@ -91,7 +91,7 @@ class Attempt:
 
 
 @frozen
-class Found:
+class SearchResult:
     """The result of a search: a path when something was found, and every attempt in order either way."""
 
     path: str | None
@@ -186,7 +186,7 @@ def _chain(requester: Mapped | None, program: Mapped | None) -> Iterator[Mapped]
         yield program
 
 
-def find(name: str, requester: Mapped | None, program: Mapped | None, roots: SearchRoots, disk: Disk) -> Found:
+def find(name: str, requester: Mapped | None, program: Mapped | None, roots: SearchRoots, disk: Disk) -> SearchResult:
     """Search for a name without a slash. Raise ElfError when ld.so would meet a file that is not an ELF object."""
     tried: list[Attempt] = []
     other_class = False
@@ -195,11 +195,11 @@ def find(name: str, requester: Mapped | None, program: Mapped | None, roots: Sea
             outcome = _judge(path, roots, disk)
             tried.append(Attempt(via=via, directory=directory, of=of, outcome=outcome, path=path))
             if outcome == "found":
-                return Found(path=path, tried=tuple(tried), other_class=other_class)
+                return SearchResult(path=path, tried=tuple(tried), other_class=other_class)
             other_class = other_class or outcome == "wrong ELF class"
         if not tried or tried[-1].directory != directory or tried[-1].via != via:
             tried.append(Attempt(via=via, directory=directory, of=of))
-    return Found(path=None, tried=tuple(tried), other_class=other_class)
+    return SearchResult(path=None, tried=tuple(tried), other_class=other_class)
 
 
 def _once(steps: Iterator[tuple[FoundVia, str, str]]) -> Iterator[tuple[FoundVia, str, str]]:

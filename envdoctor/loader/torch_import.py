@@ -17,7 +17,7 @@ from envdoctor.loader.graph import Loader
 from envdoctor.loader.lazy import LazyLibrary
 from envdoctor.loader.loaded import LoadedObject, LoadFailure, LoadResult
 from envdoctor.loader.search import SearchRoots
-from envdoctor.loader.torch_init import ImportPlan, Preload, parse_init
+from envdoctor.loader.torch_init import ImportPlan, TorchPreload, parse_init
 from envdoctor.loader.wildcard import expand_wildcard
 from envdoctor.model.frozen import frozen
 
@@ -185,7 +185,7 @@ class _Run:
                 break
         self.missing = known
 
-    def _preload(self, item: Preload) -> Iterator[ImportFailure]:
+    def _preload(self, item: TorchPreload) -> Iterator[ImportFailure]:
         candidates = self._candidates(item)
         if not candidates:
             self.notes.append(_note(item, (), "not found"))
@@ -200,7 +200,7 @@ class _Run:
             self.notes.append(_note(item, candidates, "opened" if result.opened else "already loaded"))
         yield from self._raised(result, "OSError", "preload")
 
-    def _candidates(self, item: Preload) -> tuple[str, ...]:
+    def _candidates(self, item: TorchPreload) -> tuple[str, ...]:
         for entry in self.target.sys_path:
             folders = [os.path.join(entry, "nvidia", item.folder, "lib")]
             if self.plan.major_folder and self.target.cuda:
@@ -249,7 +249,7 @@ class _Run:
             yield ImportFailure(exception=exception, message=failure.message, stage=stage, load=failure)
 
 
-def _note(item: Preload, candidates: tuple[str, ...], outcome: Outcome, message: str = "") -> PreloadNote:
+def _note(item: TorchPreload, candidates: tuple[str, ...], outcome: Outcome, message: str = "") -> PreloadNote:
     return PreloadNote(
         pattern=item.pattern, folder=item.folder, candidates=candidates, outcome=outcome, message=message
     )

@@ -20,7 +20,7 @@ CUDA_GATE = re.compile(r"""version\.cuda\s+in\s+[\[(]([^\])]*)[\])]""")
 
 
 @frozen
-class Preload:
+class TorchPreload:
     """One library that torch's `__init__` opens by absolute path: the folder and the glob it looks for."""
 
     folder: str
@@ -34,9 +34,9 @@ class ImportPlan:
 
     global_deps: bool
     """It opens libtorch_global_deps.so first. False: no torch of the usual form."""
-    after_failure: tuple[Preload, ...] = ()
+    after_failure: tuple[TorchPreload, ...] = ()
     """What it preloads, strictly, when that fails for want of one of these."""
-    after_success: tuple[Preload, ...] = ()
+    after_success: tuple[TorchPreload, ...] = ()
     """What it preloads when that succeeds and `maps_needle` is in /proc/self/maps; the first miss ends it silently."""
     maps_needle: str = "libcudart.so"
     only_cuda: tuple[str, ...] = ()
@@ -76,14 +76,14 @@ def parse_init(text: str) -> ImportPlan:
     )
 
 
-def _full_list(region: str) -> tuple[Preload, ...]:
+def _full_list(region: str) -> tuple[TorchPreload, ...]:
     listed = re.search(r"cuda_libs[^=\n]*=\s*[\[{](.*?)\n\s*[\]}]\n", region, re.DOTALL)
     pairs = (PAIR.findall(listed[1]) if listed else []) + ADDED.findall(region)
     definition = region[region.find("def _preload_cuda_deps") : region.find("def _load_global_deps")]
-    return tuple(Preload(folder=folder, pattern=pattern) for folder, pattern in pairs) + tuple(
+    return tuple(TorchPreload(folder=folder, pattern=pattern) for folder, pattern in pairs) + tuple(
         _preload(match) for match in CALL.finditer(definition)
     )
 
 
-def _preload(match: re.Match[str]) -> Preload:
-    return Preload(folder=match[1], pattern=match[2], required=match[3] != "False")
+def _preload(match: re.Match[str]) -> TorchPreload:
+    return TorchPreload(folder=match[1], pattern=match[2], required=match[3] != "False")

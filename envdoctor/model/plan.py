@@ -11,7 +11,7 @@ own index; configured: one of the configured sources, not told which."""
 
 
 @frozen
-class Interpreter:
+class BaseInterpreter:
     """A base interpreter (never a venv's own), as it described itself when run."""
 
     path: str
@@ -73,7 +73,7 @@ class Change:
 
 
 @frozen
-class User:
+class VenvUser:
     """A running process that uses the venv."""
 
     pid: int
@@ -133,7 +133,7 @@ class Plan:
     profile: str
     lock: str
     """The lock's path."""
-    interpreter: Interpreter
+    interpreter: BaseInterpreter
     old_interpreter: str
     """Version of the venv's present interpreter; empty when it does not exist or cannot be determined."""
     packages: tuple[PlannedPackage, ...]
@@ -146,7 +146,7 @@ class Plan:
     steps: tuple[str, ...]
     offline: bool = False
     """Nothing may be fetched."""
-    users: tuple[User, ...] = ()
+    users: tuple[VenvUser, ...] = ()
     """Running processes that use the venv."""
     sources: tuple[SourceChange, ...] = ()
     """Files of the training code that are to be put back from git; only when that was asked for."""

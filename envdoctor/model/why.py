@@ -8,7 +8,7 @@ LibraryState = Literal["loaded", "first use", "missing", "not used"]
 
 
 @frozen
-class Holder:
+class RecordHolder:
     """A distribution that has a path in its RECORD."""
 
     name: str
@@ -18,7 +18,7 @@ class Holder:
 
 
 @frozen
-class Place:
+class SearchedPlace:
     """One place that was looked at for a library, in the loader's order."""
 
     via: str
@@ -43,7 +43,7 @@ class Copy:
     """Another file of the environment that goes by the same soname."""
 
     path: str
-    holders: tuple[Holder, ...]
+    holders: tuple[RecordHolder, ...]
 
 
 @frozen
@@ -59,9 +59,9 @@ class LibraryAnswer:
     """What the loader would say of a missing one."""
     path: str
     """Empty when missing."""
-    holders: tuple[Holder, ...]
+    holders: tuple[RecordHolder, ...]
     """Of a missing one: whose RECORD lists a file of that name."""
-    places: tuple[Place, ...]
+    places: tuple[SearchedPlace, ...]
     needed_by: tuple[Needer, ...]
     copies: tuple[Copy, ...]
 
@@ -72,7 +72,7 @@ class FileAnswer:
 
     path: str
     exists: bool
-    holders: tuple[Holder, ...]
+    holders: tuple[RecordHolder, ...]
     needs: tuple[str, ...]
     """DT_NEEDED of an ELF file, in order."""
 
@@ -85,7 +85,7 @@ class ModulePlace:
     origin: str
     """Why its sys.path folder is there."""
     kind: Literal["package", "module", "extension", "bytecode", "namespace", "built in"]
-    holders: tuple[Holder, ...]
+    holders: tuple[RecordHolder, ...]
 
 
 @frozen

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from envdoctor.compare.difference import AREAS, Comparison, Difference, Side
+from envdoctor.compare.difference import AREAS, ComparableStack, Comparison, Difference
 from envdoctor.model.wording import counted
 from envdoctor.report.style import Style, printable
 
@@ -31,7 +31,7 @@ def _lines(comparison: Comparison, style: Style) -> Iterator[str]:
     yield _verdict(comparison)
 
 
-def _head(name: str, side: Side, style: Style) -> str:
+def _head(name: str, side: ComparableStack, style: Style) -> str:
     return f"{style.paint('strong', name)}  {printable(side.label)}  ({side.kind})"
 
 

@@ -6,7 +6,7 @@ from envdoctor.model.codec import encode
 from envdoctor.model.finding import Finding, Severity
 from envdoctor.model.header import Header
 from envdoctor.model.verdict import Skipped, Verdict
-from envdoctor.report.groups import Group, by_cause, shared
+from envdoctor.report.groups import CauseGroup, by_cause, shared
 
 
 def document(header: Header, verdict: Verdict, *, fail_on: Severity = "error") -> dict[str, Any]:
@@ -28,7 +28,7 @@ def document(header: Header, verdict: Verdict, *, fail_on: Severity = "error") -
     }
 
 
-def _summary(verdict: Verdict, groups: tuple[Group, ...], fail_on: Severity) -> dict[str, Any]:
+def _summary(verdict: Verdict, groups: tuple[CauseGroup, ...], fail_on: Severity) -> dict[str, Any]:
     counts = {
         f"{severity}s": sum(finding.severity == severity for finding in verdict.findings)
         for severity in ("error", "warning", "note")
@@ -45,7 +45,7 @@ def _summary(verdict: Verdict, groups: tuple[Group, ...], fail_on: Severity) -> 
     }
 
 
-def _findings(groups: tuple[Group, ...]) -> list[dict[str, Any]]:
+def _findings(groups: tuple[CauseGroup, ...]) -> list[dict[str, Any]]:
     listed: list[dict[str, Any]] = []
     first: dict[tuple[str, ...], int] = {}
     for group in groups:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from envdoctor.model.finding import BY_HAND, Finding, Severity
 from envdoctor.model.header import Header
 from envdoctor.model.verdict import Skipped, Verdict
-from envdoctor.report.groups import Group, by_cause, by_remedy, primary, shared
+from envdoctor.report.groups import CauseGroup, by_cause, by_remedy, primary, shared
 from envdoctor.report.style import Style, printable
 
 _SUBJECTS_SHOWN = 3
@@ -50,7 +50,7 @@ def _areas(verdict: Verdict, style: Style) -> Iterator[str]:
         yield from rest
 
 
-def _group(group: Group, style: Style, *, is_primary: bool) -> Iterator[str]:
+def _group(group: CauseGroup, style: Style, *, is_primary: bool) -> Iterator[str]:
     yield _headline(group.cause, style, is_primary=is_primary)
     yield from _body(group.cause, style, "  ")
     if group.consequences and style.verbosity < 1:
@@ -83,7 +83,7 @@ def _body(finding: Finding, style: Style, indent: str) -> Iterator[str]:
         yield f"{indent}confidence: {finding.confidence}"
 
 
-def _explains(group: Group, style: Style) -> Iterator[str]:
+def _explains(group: CauseGroup, style: Style) -> Iterator[str]:
     subjects: dict[tuple[str, str], list[str]] = {}
     for finding in group.consequences:
         subjects.setdefault((finding.code, finding.name), []).append(finding.subject)
@@ -161,7 +161,7 @@ def _waived(verdict: Verdict, style: Style) -> Iterator[str]:
         yield from style.wrap(f"{text}, because: {waived.reason}", "  ", "    ")
 
 
-def _closing(verdict: Verdict, groups: tuple[Group, ...], style: Style, fail_on: Severity) -> Iterator[str]:
+def _closing(verdict: Verdict, groups: tuple[CauseGroup, ...], style: Style, fail_on: Severity) -> Iterator[str]:
     code = int(verdict.exit_code(fail_on))
     gaps = sum(skip.matters for skip in verdict.skipped)
     parts = [_found(verdict, groups)]
@@ -175,7 +175,7 @@ def _closing(verdict: Verdict, groups: tuple[Group, ...], style: Style, fail_on:
         yield style.paint("dim", f"For more about a finding, run `envdoctor explain {groups[0].cause.code}`.")
 
 
-def _found(verdict: Verdict, groups: tuple[Group, ...]) -> str:
+def _found(verdict: Verdict, groups: tuple[CauseGroup, ...]) -> str:
     counts = [
         _count(number, severity)
         for severity in ("error", "warning", "note")

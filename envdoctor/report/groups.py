@@ -9,32 +9,32 @@ from envdoctor.model.verdict import Verdict
 
 
 @frozen
-class Group:
+class CauseGroup:
     """A cause and its consequences."""
 
     cause: Finding
     consequences: tuple[Finding, ...]
-    parts: tuple["Group", ...] = ()
+    parts: tuple["CauseGroup", ...] = ()
     """Other causes that the same commands fix."""
 
 
-def by_cause(verdict: Verdict) -> tuple[Group, ...]:
+def by_cause(verdict: Verdict) -> tuple[CauseGroup, ...]:
     """Return the groups in the verdict's order."""
     followers: dict[int, list[Finding]] = {}
     for index, cause in sorted(verdict.consequences.items()):
         followers.setdefault(cause, []).append(verdict.findings[index])
     groups = [
-        Group(cause=finding, consequences=tuple(followers.get(index, ())))
+        CauseGroup(cause=finding, consequences=tuple(followers.get(index, ())))
         for index, finding in enumerate(verdict.findings)
         if index not in verdict.consequences
     ]
     return tuple(groups)
 
 
-def by_remedy(groups: Sequence[Group]) -> tuple[Group, ...]:
+def by_remedy(groups: Sequence[CauseGroup]) -> tuple[CauseGroup, ...]:
     """Return the groups with those that the same commands fix as parts of the first of them."""
     first: dict[tuple[str, ...], int] = {}
-    made: list[Group] = []
+    made: list[CauseGroup] = []
     for group in groups:
         commands = group.cause.remediation.commands
         at = first.get(commands) if commands else None
@@ -46,14 +46,14 @@ def by_remedy(groups: Sequence[Group]) -> tuple[Group, ...]:
     return tuple(made)
 
 
-def shared(groups: Sequence[Group]) -> tuple[int, int]:
+def shared(groups: Sequence[CauseGroup]) -> tuple[int, int]:
     """Return (commands that fix more than one cause, causes that they fix), both 0 where each has its own."""
     several = [group for group in by_remedy(groups) if group.parts]
     commands = sum(len(group.cause.remediation.commands) for group in several)
     return commands, sum(1 + len(group.parts) for group in several)
 
 
-def primary(groups: Sequence[Group]) -> Group | None:
+def primary(groups: Sequence[CauseGroup]) -> CauseGroup | None:
     """Return the group to fix first: the leading error, when it explains others; a list of equals has none."""
     leads = bool(groups) and groups[0].cause.severity == "error" and bool(groups[0].consequences)
     return groups[0] if leads else None

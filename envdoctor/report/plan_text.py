@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envdoctor.model.plan import Change, Plan, Room, SourceChange, User
+from envdoctor.model.plan import Change, Plan, Room, SourceChange, VenvUser
 from envdoctor.model.wording import counted, size
 from envdoctor.wheels.urls import shown
 
@@ -55,7 +55,7 @@ def outcome_text(done: "Restored") -> str:
     return "\n".join(lines) + "\n"
 
 
-def kept_lines(target: Path, kept: Path, users: Sequence[User]) -> list[str]:
+def kept_lines(target: Path, kept: Path, users: Sequence[VenvUser]) -> list[str]:
     """Return where the old venv is, who still runs from it, and the way back."""
     lines = [f"the old venv is kept at {kept}" + ("" if users else "; no running process uses it")]
     lines += [f"in use by {user}" for user in users[:_NAMED]]
@@ -73,7 +73,7 @@ def source_lines(changes: Sequence[SourceChange]) -> list[str]:
     ]
 
 
-def _users(users: Sequence[User]) -> Iterator[str]:
+def _users(users: Sequence[VenvUser]) -> Iterator[str]:
     for index, user in enumerate(users[:_NAMED]):
         yield f"  {'in use by' if not index else '':13}{user}"
     if len(users) > _NAMED:

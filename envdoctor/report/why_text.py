@@ -6,11 +6,11 @@ from envdoctor.model.why import (
     Answer,
     DistributionAnswer,
     FileAnswer,
-    Holder,
     LibraryAnswer,
     ModuleAnswer,
     ModulePlace,
     Needer,
+    RecordHolder,
 )
 from envdoctor.model.wording import counted
 from envdoctor.report.style import Style, printable
@@ -60,11 +60,11 @@ def _state(library: LibraryAnswer) -> str:
     }[library.state]
 
 
-def _holder(holder: Holder) -> str:
+def _holder(holder: RecordHolder) -> str:
     return f"{holder.name} {holder.version}".strip() + ("" if holder.holds else " (the bytes on disk are not its own)")
 
 
-def _holders(holders: Iterable[Holder]) -> str:
+def _holders(holders: Iterable[RecordHolder]) -> str:
     return ", ".join(map(_holder, holders)) or "no distribution"
 
 

@@ -9,7 +9,7 @@ from envdoctor.model.frozen import frozen
 from envdoctor.model.plan import Plan, PlannedPackage, Source
 from envdoctor.model.wording import counted
 from envdoctor.standards.lock import LockedPackage
-from envdoctor.wheels.index_config import Reach, Sources
+from envdoctor.wheels.index_config import IndexAccess, IndexConfig
 from envdoctor.wheels.preview import requirements
 from envdoctor.wheels.urls import shown
 from envdoctor.wheels.uv import Uv
@@ -18,14 +18,14 @@ _PLAIN = ("+ ", "error:", "cause:", "hint:", "Using Python", "Resolved ", "Prepa
 
 
 @frozen
-class Group:
+class InstallGroup:
     """Packages that uv installs in one run, from one source."""
 
     source: Source
     packages: tuple[LockedPackage, ...]
 
 
-def groups(packages: Sequence[PlannedPackage], locked: Mapping[str, LockedPackage]) -> tuple[Group, ...]:
+def groups(packages: Sequence[PlannedPackage], locked: Mapping[str, LockedPackage]) -> tuple[InstallGroup, ...]:
     """Split packages by source; the torch backend's index comes last, for what no other source has.
 
     uv takes the first index that has the version, whatever its hash: with triton's two builds of one file name it would
@@ -37,11 +37,11 @@ def groups(packages: Sequence[PlannedPackage], locked: Mapping[str, LockedPackag
         source = package.source
         key = (not source.cached, order[source.kind], source.location)
         made.setdefault(key, (source, []))[1].append(locked[package.name])
-    return tuple(Group(source=made[key][0], packages=tuple(made[key][1])) for key in sorted(made))
+    return tuple(InstallGroup(source=made[key][0], packages=tuple(made[key][1])) for key in sorted(made))
 
 
 def build(
-    plan: Plan, locked: Mapping[str, LockedPackage], sources: Sources, uv: Uv, folder: Path, listen: Listener
+    plan: Plan, locked: Mapping[str, LockedPackage], sources: IndexConfig, uv: Uv, folder: Path, listen: Listener
 ) -> None:
     """Make `folder` a relocatable venv with exactly the locked packages. Raises UvError, `folder` then half-made."""
     listen(Event(phase="build", text=f"new venv on CPython {plan.interpreter.version}"))
@@ -65,7 +65,7 @@ def build(
 def install(
     packages: Sequence[PlannedPackage],
     locked: Mapping[str, LockedPackage],
-    sources: Sources,
+    sources: IndexConfig,
     uv: Uv,
     folder: Path,
     listen: Listener,
@@ -90,7 +90,9 @@ def install(
     listen(Event(phase="build", text=f"{counted(done, 'package')} installed", done=done, total=total))
 
 
-def _installing(group: Group, sources: Sources, folder: Path, *, offline: bool) -> tuple[list[str | Path], Reach]:
+def _installing(
+    group: InstallGroup, sources: IndexConfig, folder: Path, *, offline: bool
+) -> tuple[list[str | Path], IndexAccess]:
     arguments: list[str | Path] = ["pip", "install", "--no-deps", "--no-build", "--require-hashes"]
     arguments += ["--python", folder / "bin" / "python", "--requirements", "-"]
     # Safe where every wheel must have a locked hash: whichever index answers, only the locked bytes are accepted.
@@ -104,7 +106,7 @@ def _installing(group: Group, sources: Sources, folder: Path, *, offline: bool) 
     return arguments, sources.only(group.source.location) if one_place else sources.everywhere
 
 
-def _words(group: Group) -> str:
+def _words(group: InstallGroup) -> str:
     where = {"configured": "the configured sources", "backend": f"the {group.source.location} index"}
     place = "uv's cache" if group.source.cached else where.get(group.source.kind) or shown(group.source.location)
     return f"{counted(len(group.packages), 'package')} from {place}"

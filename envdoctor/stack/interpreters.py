@@ -11,7 +11,7 @@ from pathlib import Path
 from envdoctor.errors import RestoreError, UsageError
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.frozen import frozen
-from envdoctor.model.plan import Interpreter
+from envdoctor.model.plan import BaseInterpreter
 
 # -I and -S keep the user's paths, .pth files and sitecustomize out: only the interpreter itself answers.
 _ASK = (
@@ -31,20 +31,20 @@ _VERSION = re.compile(r"^3\.\d+$")
 
 
 @frozen
-class Wanted:
+class InterpreterRequest:
     """What is looked for, and where."""
 
     versions: tuple[str, ...]
     """"3.12"; in order of preference."""
     named: str = ""
     """What the user named: a path or a version; empty to search."""
-    patient: Path | None = None
+    target: Path | None = None
     """The old venv: its base interpreter is tried first, its own never."""
     managed: Callable[[], Path | None] = lambda: None
     """Tells the folder of uv's own interpreters; asked only when it comes to them."""
 
 
-def choose(wanted: Wanted, environment: Mapping[str, str], home: Path) -> Interpreter:
+def choose(wanted: InterpreterRequest, environment: Mapping[str, str], home: Path) -> BaseInterpreter:
     """Return the first candidate that runs and has a wanted version.
 
     Raises UsageError for a named interpreter that does not fit, RestoreError when the search finds none.
@@ -60,7 +60,7 @@ def choose(wanted: Wanted, environment: Mapping[str, str], home: Path) -> Interp
     for path, via in _candidates(wanted, versions, environment, home):
         if str(path) in refused or not path.exists():
             continue
-        if wanted.patient is not None and _inside(path.parent, wanted.patient):
+        if wanted.target is not None and _inside(path.parent, wanted.target):
             refused[str(path)] = "is a file of the venv itself"
             continue
         found = _probe(path, via, environment)
@@ -77,7 +77,7 @@ def choose(wanted: Wanted, environment: Mapping[str, str], home: Path) -> Interp
     )
 
 
-def _named(wanted: Wanted, environment: Mapping[str, str]) -> Interpreter:
+def _named(wanted: InterpreterRequest, environment: Mapping[str, str]) -> BaseInterpreter:
     path = Path(wanted.named)
     if not path.exists():
         raise UsageError(f"--python {wanted.named}: there is no such file", "name an interpreter, or a version (3.12)")
@@ -94,9 +94,9 @@ def _wrong_version(what: str, version: str, versions: Sequence[str]) -> tuple[st
 
 
 def _candidates(
-    wanted: Wanted, versions: Sequence[str], environment: Mapping[str, str], home: Path
+    wanted: InterpreterRequest, versions: Sequence[str], environment: Mapping[str, str], home: Path
 ) -> Iterator[tuple[Path, str]]:
-    if wanted.patient is not None and (base := _home_of(wanted.patient)) is not None:
+    if wanted.target is not None and (base := _home_of(wanted.target)) is not None:
         for version in versions:
             yield base / f"python{version}", "the old venv's base"
         yield base / "python3", "the old venv's base"
@@ -144,7 +144,7 @@ def _inside(path: Path, folder: Path) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
-def _probe(path: Path, via: str, environment: Mapping[str, str]) -> Interpreter | str:
+def _probe(path: Path, via: str, environment: Mapping[str, str]) -> BaseInterpreter | str:
     """Run a candidate; return what it says of itself, or why it is none."""
     if os.path.lexists(path.parent.parent / "pyvenv.cfg"):
         return "belongs to a venv"
@@ -168,7 +168,7 @@ def _probe(path: Path, via: str, environment: Mapping[str, str]) -> Interpreter 
         return f"is {markers['platform_python_implementation']}"
     short = "".join(told["version"].split(".")[:2])
     libc, libc_version = told["libc"]
-    return Interpreter(
+    return BaseInterpreter(
         path=told["executable"],
         version=told["version"],
         found_via=via,
@@ -178,5 +178,5 @@ def _probe(path: Path, via: str, environment: Mapping[str, str]) -> Interpreter 
     )
 
 
-def _minor(found: Interpreter) -> str:
+def _minor(found: BaseInterpreter) -> str:
     return ".".join(found.version.split(".")[:2])

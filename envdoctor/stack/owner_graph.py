@@ -12,7 +12,7 @@ from typing import NamedTuple
 from envdoctor.model.frozen import frozen
 
 
-class Entry(NamedTuple):
+class RecordRow(NamedTuple):
     """One row of a RECORD."""
 
     owner: str
@@ -48,7 +48,7 @@ class Graph:
         )
 
 
-def graph(entries: Sequence[Entry], bad: AbstractSet[tuple[str, str]]) -> Graph:
+def graph(entries: Sequence[RecordRow], bad: AbstractSet[tuple[str, str]]) -> Graph:
     """Return the graph of these rows; `bad` are the (owner, path) whose file is not as that owner recorded."""
     owners: dict[str, dict[str, bool]] = defaultdict(dict)
     paths: dict[str, list[str]] = defaultdict(list)

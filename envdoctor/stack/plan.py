@@ -8,12 +8,12 @@ from packaging.version import InvalidVersion, Version
 
 from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.model.frozen import frozen
-from envdoctor.model.plan import Change, Interpreter, Plan, PlannedPackage, SourceChange, User
+from envdoctor.model.plan import BaseInterpreter, Change, Plan, PlannedPackage, SourceChange, VenvUser
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.distributions import Distribution
 from envdoctor.probes.venv.own_packages import origin
 from envdoctor.standards.lock import LockedPackage
-from envdoctor.wheels.wheel_origins import Found
+from envdoctor.wheels.wheel_origins import WheelOrigins
 
 
 @frozen
@@ -36,13 +36,13 @@ def assemble(  # noqa: PLR0913 - the facts a plan is made of
     target: Path,
     keep: Path,
     file: ProfileRef,
-    interpreter: Interpreter,
+    interpreter: BaseInterpreter,
     present: Present,
     locked: Mapping[str, LockedPackage],
-    found: Found,
+    found: WheelOrigins,
     warnings: Sequence[str],
     offline: bool = False,
-    users: tuple[User, ...] = (),
+    users: tuple[VenvUser, ...] = (),
     sources: tuple[SourceChange, ...] = (),
 ) -> Plan:
     """Put the facts together. `keep` is where the old venv would go."""

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 
 from envdoctor.facts.context import Reading
 from envdoctor.model.frozen import frozen
-from envdoctor.probes.loading.comparison import Comparison, comparison
+from envdoctor.probes.loading.comparison import RecordComparison, comparison
 from envdoctor.probes.venv.digest_memo import content_key, key_of
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.installed_files import BYTECODE, InstalledFiles
 from envdoctor.probes.venv.own_packages import own_packages
 from envdoctor.probes.venv.records import RecordIndex, index, recorded_size
-from envdoctor.stack.owner_graph import Entry, Graph, graph
+from envdoctor.stack.owner_graph import Graph, RecordRow, graph
 
 Proven = Mapping[bytes, bytes]
 """Content key of a file (its key without the inode's time) -> sha256 as RECORD writes it."""
@@ -63,9 +63,9 @@ def audit(reading: Reading) -> RecordAudit:
     )
 
 
-def _entries(items: Sequence[Distribution], records: RecordIndex, own: Sequence[int], prefix: str) -> list[Entry]:
+def _entries(items: Sequence[Distribution], records: RecordIndex, own: Sequence[int], prefix: str) -> list[RecordRow]:
     return [
-        Entry(items[at].name, _inner(items[at].site, path, prefix), max(0, recorded_size(size)))
+        RecordRow(items[at].name, _inner(items[at].site, path, prefix), max(0, recorded_size(size)))
         for at in own
         for path, _, size in records.rows.get(at, ())
         # Bytecode is rewritten by every interpreter; its absence says nothing.
@@ -74,7 +74,7 @@ def _entries(items: Sequence[Distribution], records: RecordIndex, own: Sequence[
 
 
 def _bad(
-    reading: Reading, compared: Comparison, items: Sequence[Distribution], records: RecordIndex, prefix: str
+    reading: Reading, compared: RecordComparison, items: Sequence[Distribution], records: RecordIndex, prefix: str
 ) -> set[tuple[str, str]]:
     """Return the (owner, path) that are not as that owner's RECORD says."""
     # A RECORD that was published wrong states of a whole file what no reinstall can make true.
@@ -94,7 +94,7 @@ def _bad(
     return bad
 
 
-def _digest(compared: Comparison, path: str) -> str:
+def _digest(compared: RecordComparison, path: str) -> str:
     try:
         digest = compared.digests.get("sha256", key_of(os.stat(path)))  # noqa: PTH116 - a string path
     except OSError:
@@ -126,7 +126,7 @@ def _outside(
     return {name: tuple(paths) for name, paths in found.items()}
 
 
-def _proven(compared: Comparison) -> Proven:
+def _proven(compared: RecordComparison) -> Proven:
     digests = ((key, compared.digests.get("sha256", key)) for algorithm, key in compared.keys if algorithm == "sha256")
     return {content_key(key): digest for key, digest in digests if digest is not None}
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
 from envdoctor.stack.build import build
-from envdoctor.stack.restore import Prepared, failed_checks, refuse_failed, verify_new
+from envdoctor.stack.restore import PreparedRestore, failed_checks, refuse_failed, verify_new
 from envdoctor.stack.room import refuse_too_little
 from envdoctor.stack.verify import Verified, refuse
 from envdoctor.swap.store import remove_tree
@@ -24,7 +24,7 @@ class Rehearsed:
     seconds: float
 
 
-def rehearse(prepared: Prepared, listen: Listener) -> Rehearsed:
+def rehearse(prepared: PreparedRestore, listen: Listener) -> Rehearsed:
     """Build, verify and examine a copy of what was found, and remove it again; the venv is not touched.
 
     Raises RestoreError for what would have stopped a restore, but not for packages that were not found.

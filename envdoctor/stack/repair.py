@@ -22,10 +22,10 @@ from envdoctor.facts.host import Host
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.finding import Finding
 from envdoctor.model.frozen import frozen
-from envdoctor.model.plan import Interpreter, PlannedPackage
+from envdoctor.model.plan import BaseInterpreter, PlannedPackage
 from envdoctor.model.profile import Profile
 from envdoctor.model.wording import counted
-from envdoctor.probes.venv.interpreter import Interpreter as InstalledInterpreter
+from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.stack import interpreters
 from envdoctor.stack.build import install
 from envdoctor.stack.examination import added, blocking_findings, line, read_deep, reading_of_copy, verdict_of
@@ -40,13 +40,13 @@ from envdoctor.swap.generations import NOTE
 from envdoctor.swap.hardlinks import linked_copy
 from envdoctor.swap.in_use import users
 from envdoctor.swap.permissions import carry_over
-from envdoctor.swap.store import Store
+from envdoctor.swap.store import BackupStore
 from envdoctor.swap.swap import sync_file_system
 from envdoctor.swap.transaction import Copying, Exchanged, exchange
 from envdoctor.swap.verdicts import KeptVerdict
 from envdoctor.wheels import index_config, pip_config, wheel_origins
 from envdoctor.wheels import uv as uv_tool
-from envdoctor.wheels.index_config import Sources
+from envdoctor.wheels.index_config import IndexConfig
 from envdoctor.wheels.uv import Uv
 from envdoctor.wheels.wheelhouse import chosen, with_wheelhouses
 
@@ -55,7 +55,7 @@ _MOST = 0.5
 
 
 @frozen
-class Request:
+class RepairRequest:
     """What is to be repaired, towards what."""
 
     target: Path
@@ -75,17 +75,17 @@ class Request:
 
 
 @frozen
-class Prepared:
+class PreparedRepair:
     """A plan and what is needed to carry it out."""
 
-    request: Request
+    request: RepairRequest
     host: Host
-    store: Store
+    store: BackupStore
     plan: RepairPlan
     pins: Mapping[str, LockedPackage]
     expected: Mapping[str, str]
     """Name -> version of every distribution afterwards."""
-    sources: Sources
+    sources: IndexConfig
     proven: Proven
     """Files that were as recorded: their links in the copy need no second reading."""
     torn: Mapping[str, tuple[str, ...]]
@@ -109,9 +109,9 @@ class Repaired:
     """Errors of the venv that no reinstall fixes."""
 
 
-def prepare(request: Request, host: Host, listen: Listener) -> Prepared:
+def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRepair:
     """Read every file and plan; writes uv's cache and the memo of digests. Raises RestoreError, TargetError."""
-    store = Store.of(request.target)
+    store = BackupStore.of(request.target)
     refuse_no_venv(store.target)
     if not (store.target / "pyvenv.cfg").is_file():
         raise TargetError(
@@ -137,7 +137,7 @@ def prepare(request: Request, host: Host, listen: Listener) -> Prepared:
     expected |= {item.name: item.version for item in changes.reinstalls}
     touched = {item.name for item in changes.removals} | {item.name for item in changes.reinstalls}
     in_the_way = folders_in_the_way(read, store.target, touched)
-    site = Path(reading.fact(InstalledInterpreter).library, "site-packages")
+    site = Path(reading.fact(Interpreter).library, "site-packages")
     refuse_linked_out(read, store.target, site, touched, in_the_way)
     plan = RepairPlan(
         target=str(store.target),
@@ -150,7 +150,7 @@ def prepare(request: Request, host: Host, listen: Listener) -> Prepared:
         users=users(store.target, host.proc),
         keep=str(store.next_generation()),
     )
-    return Prepared(
+    return PreparedRepair(
         request=request,
         host=host,
         store=store,
@@ -175,7 +175,7 @@ def _in_doubt(read: RecordAudit, twice: Collection[str]) -> dict[str, str]:
     return {**several, **read.torn}
 
 
-def carry_out(prepared: Prepared, listen: Listener) -> Exchanged[Repaired]:
+def carry_out(prepared: PreparedRepair, listen: Listener) -> Exchanged[Repaired]:
     """Copy, repair, verify, examine, swap. On a failure or interrupt the copy is removed and the venv is as it was."""
     return exchange(
         prepared.store,
@@ -187,7 +187,7 @@ def carry_out(prepared: Prepared, listen: Listener) -> Exchanged[Repaired]:
     )
 
 
-def _make_copy(prepared: Prepared, copying: Copying, listen: Listener) -> Repaired:
+def _make_copy(prepared: PreparedRepair, copying: Copying, listen: Listener) -> Repaired:
     folder, clock, target = copying.folder, copying.clock, prepared.store.target
     listen(Event(phase="copy", text="linking every file of the venv into a copy"))
     linked_copy(target, folder)
@@ -210,7 +210,7 @@ def _make_copy(prepared: Prepared, copying: Copying, listen: Listener) -> Repair
     return Repaired(verified=_counts(read), remaining=remaining)
 
 
-def _repair_copy(prepared: Prepared, folder: Path, descriptor: int, listen: Listener) -> None:
+def _repair_copy(prepared: PreparedRepair, folder: Path, descriptor: int, listen: Listener) -> None:
     host, changes = prepared.host, prepared.plan.changes
     uv = uv_tool.locate(host.environ, host.cwd, keep_open=(descriptor,))
     config = folder / "pyvenv.cfg"
@@ -231,7 +231,7 @@ def _repair_copy(prepared: Prepared, folder: Path, descriptor: int, listen: List
     config.write_bytes(before)
 
 
-def _install(prepared: Prepared, items: Sequence[Reinstall], uv: Uv, folder: Path, listen: Listener) -> None:
+def _install(prepared: PreparedRepair, items: Sequence[Reinstall], uv: Uv, folder: Path, listen: Listener) -> None:
     names = {item.name for item in items}
     packages = [package for package in prepared.plan.packages if package.name in names]
     offline = prepared.request.offline
@@ -251,7 +251,7 @@ def _install(prepared: Prepared, items: Sequence[Reinstall], uv: Uv, folder: Pat
         uv.run([*arguments, *reach.arguments], extra=reach.variables)
 
 
-def _refuse_new(new: Sequence[Finding], prepared: Prepared) -> None:
+def _refuse_new(new: Sequence[Finding], prepared: PreparedRepair) -> None:
     """Refuse a copy that has an error which the venv does not have."""
     if not new:
         return
@@ -265,8 +265,8 @@ def _refuse_new(new: Sequence[Finding], prepared: Prepared) -> None:
     )
 
 
-def _interpreter(request: Request, target: Path, reading: Reading, host: Host) -> Interpreter:
-    there = reading.fact(InstalledInterpreter)
+def _interpreter(request: RepairRequest, target: Path, reading: Reading, host: Host) -> BaseInterpreter:
+    there = reading.fact(Interpreter)
     version = there.minor
     profile = request.profile
     if profile and not any(same(there.version, wanted) for wanted in profile.python.versions):
@@ -275,16 +275,18 @@ def _interpreter(request: Request, target: Path, reading: Reading, host: Host) -
             f"{' or '.join(profile.python.versions)}: no reinstall changes that",
             f"envdoctor restore --profile {request.profile_asked} --venv {shlex.quote(str(target))}",
         )
-    return interpreters.choose(interpreters.Wanted(versions=(version,), patient=target), host.environ, host.home)
+    return interpreters.choose(
+        interpreters.InterpreterRequest(versions=(version,), target=target), host.environ, host.home
+    )
 
 
 def _located(
-    request: Request,
+    request: RepairRequest,
     uv: Uv,
     changes: Changes,
     pins: Mapping[str, LockedPackage],
-    interpreter: Interpreter,
-    configured: Sources,
+    interpreter: BaseInterpreter,
+    configured: IndexConfig,
 ) -> tuple[PlannedPackage, ...]:
     wanted = [pins[item.name] for item in changes.reinstalls if item.name in pins]
     if not wanted:
@@ -300,7 +302,7 @@ def _located(
     )
 
 
-def _restore_instead(request: Request, changes: Changes, total: int, packages: int) -> str:
+def _restore_instead(request: RepairRequest, changes: Changes, total: int, packages: int) -> str:
     again = sum(item.bytes for item in changes.reinstalls)
     many = len(changes.reinstalls)
     if request.profile is None or (again <= total * _MOST and many <= packages * _MOST):
@@ -313,7 +315,7 @@ def _counts(read: RecordAudit) -> Verified:
     return Verified(distributions=len(read.packages), files=read.files, bytes=read.bytes, faults=())
 
 
-def _against(prepared: Prepared, read: RecordAudit) -> Verified:
+def _against(prepared: PreparedRepair, read: RecordAudit) -> Verified:
     """Return the copy's faults: files that are no owner's as recorded, and distributions that are not as planned."""
     found = read.graph
     faults = [
@@ -330,7 +332,7 @@ def _against(prepared: Prepared, read: RecordAudit) -> Verified:
     return replace(_counts(read), faults=tuple(faults))
 
 
-def _sign(prepared: Prepared, folder: Path) -> None:
+def _sign(prepared: PreparedRepair, folder: Path) -> None:
     try:
         note = json.loads((folder / NOTE).read_text(encoding="utf-8"))
     except (OSError, ValueError):

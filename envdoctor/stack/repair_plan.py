@@ -10,7 +10,7 @@ from envdoctor.analysis.damage import site_relative
 from envdoctor.analysis.file_conflicts import file_conflicts
 from envdoctor.errors import RestoreError
 from envdoctor.model.frozen import frozen
-from envdoctor.model.plan import PlannedPackage, User
+from envdoctor.model.plan import PlannedPackage, VenvUser
 from envdoctor.probes.venv.distributions import Distribution
 from envdoctor.probes.venv.own_packages import origin
 from envdoctor.stack.owner_graph import Graph, cover
@@ -86,7 +86,7 @@ class RepairPlan:
     total_bytes: int
     restore_instead: str
     """Why a full restore is the better choice; empty when it is not."""
-    users: tuple[User, ...]
+    users: tuple[VenvUser, ...]
     keep: str
     """Where the venv as it is now will be kept."""
 

@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 
 from envdoctor.errors import RestoreError, TargetError
-from envdoctor.swap.store import STORE, Store
-from envdoctor.swap.unmanaged_files import strangers
+from envdoctor.swap.store import STORE, BackupStore
+from envdoctor.swap.unmanaged_files import unmanaged_files
 
 
 def refuse_no_venv(target: Path, *, new: bool = False) -> None:
@@ -20,7 +20,7 @@ def refuse_no_venv(target: Path, *, new: bool = False) -> None:
         raise TargetError(f"{target.parent} does not exist", hint)
     if not beside.is_dir():
         raise TargetError(f"{beside} is not a directory", hint)
-    if not Store.of(target).inside and not os.access(beside, os.W_OK | os.X_OK):
+    if not BackupStore.of(target).inside and not os.access(beside, os.W_OK | os.X_OK):
         raise RestoreError(
             f"{beside} cannot be written, and the new venv is built beside the old one",
             f"run it as the owner of {beside}, or restore into another folder: `--venv PATH`",
@@ -40,9 +40,9 @@ def missing_folders(target: Path) -> tuple[Path, ...]:
     return tuple(reversed([folder for folder in target.parents if not os.path.lexists(folder)]))
 
 
-def refuse_strangers(target: Path) -> None:
+def refuse_unmanaged_files(target: Path) -> None:
     """Refuse to move the user's own files away with the old venv."""
-    if target.is_dir() and (strange := strangers(target)):
+    if target.is_dir() and (strange := unmanaged_files(target)):
         shown = ", ".join(strange[:4]) + (f" and {len(strange) - 4} more" if len(strange) > 4 else "")
         raise TargetError(
             f"{target} also contains files that are not part of a venv: {shown}; a restore would move them away with "

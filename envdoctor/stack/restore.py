@@ -15,12 +15,12 @@ from envdoctor.errors import RestoreError, TargetError
 from envdoctor.facts.host import Host
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
-from envdoctor.model.plan import Plan, User
+from envdoctor.model.plan import Plan, VenvUser
 from envdoctor.probes.venv.own_packages import read_venv
 from envdoctor.stack import interpreters
 from envdoctor.stack import plan as planning
 from envdoctor.stack.build import build
-from envdoctor.stack.replaceable import missing_folders, refuse_no_venv, refuse_strangers
+from envdoctor.stack.replaceable import missing_folders, refuse_no_venv, refuse_unmanaged_files
 from envdoctor.stack.restore_sources import plan_sources
 from envdoctor.stack.restore_warnings import ignored, ownership
 from envdoctor.stack.room import cache_folder, refuse_too_little, rooms
@@ -30,14 +30,14 @@ from envdoctor.swap import durable
 from envdoctor.swap.generations import NOTE
 from envdoctor.swap.in_use import users
 from envdoctor.swap.permissions import carry_over
-from envdoctor.swap.store import STORE, Store
+from envdoctor.swap.store import STORE, BackupStore
 from envdoctor.swap.swap import sync_file_system
 from envdoctor.swap.transaction import Copying, exchange
 from envdoctor.swap.verdicts import KeptVerdict
 from envdoctor.wheels import constraints, index_config, pip_config, wheel_origins
 from envdoctor.wheels import uv as uv_tool
 from envdoctor.wheels.impatient import impatient
-from envdoctor.wheels.index_config import Sources
+from envdoctor.wheels.index_config import IndexConfig
 from envdoctor.wheels.uv import Uv
 from envdoctor.wheels.wheelhouse import with_wheelhouses
 
@@ -46,7 +46,7 @@ _OWN = "torch-envdoctor"
 
 
 @frozen
-class Request:
+class RestoreRequest:
     """What is to be restored, where."""
 
     target: Path
@@ -64,15 +64,15 @@ class Request:
 
 
 @frozen
-class Prepared:
+class PreparedRestore:
     """A plan and what is needed to carry it out."""
 
-    request: Request
+    request: RestoreRequest
     host: Host
-    store: Store
+    store: BackupStore
     plan: Plan
     locked: Mapping[str, LockedPackage]
-    sources: Sources
+    sources: IndexConfig
     lock_sha256: str
     """Of the lock's file as it was when the plan was made."""
 
@@ -84,7 +84,7 @@ class Restored:
     target: Path
     kept: Path | None
     """Where the old venv is now; None when there was none."""
-    users: tuple[User, ...]
+    users: tuple[VenvUser, ...]
     """Processes that were running from the old venv."""
     verified: Verified
     recovered: tuple[str, ...]
@@ -93,19 +93,19 @@ class Restored:
     """Wall seconds of build, verify (checks and writing out beside it), check (what they took longer), sync, swap."""
 
 
-def prepare(request: Request, host: Host) -> Prepared:
+def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
     """Make the plan. Reads the venv, the configuration and the sources; writes nothing outside uv's own cache."""
-    store = Store.of(request.target)
+    store = BackupStore.of(request.target)
     refuse_no_venv(store.target, new=True)
-    refuse_strangers(store.target)
+    refuse_unmanaged_files(store.target)
     lock_sha256 = request.file.lock_sha256
     sources_changed = plan_sources(request.file, host.environ) if request.sources else ()
     uv = uv_tool.locate(host.environ, host.cwd)
     pip = with_wheelhouses(pip_config.read(host.environ, host.home, venv=store.target), request.wheelhouses)
-    wanted = interpreters.Wanted(
+    wanted = interpreters.InterpreterRequest(
         versions=request.file.profile.python.versions,
         named=request.python,
-        patient=store.target,
+        target=store.target,
         managed=lambda: _managed(uv),
     )
     with impatient(3) as beside:
@@ -144,7 +144,7 @@ def prepare(request: Request, host: Host) -> Prepared:
             *constraints.contradictions(pip.constraints, chosen, interpreter.markers, host.cwd),
         ),
     )
-    return Prepared(
+    return PreparedRestore(
         request=request,
         host=host,
         store=store,
@@ -155,7 +155,7 @@ def prepare(request: Request, host: Host) -> Prepared:
     )
 
 
-def already_in_place(prepared: Prepared, listen: Listener) -> Verified | None:
+def already_in_place(prepared: PreparedRestore, listen: Listener) -> Verified | None:
     """Return the verification when the venv holds exactly the lock and the checks agree; None when it does not."""
     plan = prepared.plan
     if not plan.exists or plan.changes or not planning.same(plan.old_interpreter, plan.interpreter.version):
@@ -167,7 +167,7 @@ def already_in_place(prepared: Prepared, listen: Listener) -> Verified | None:
     return None if verified.faults or failed_checks(prepared, prepared.store.target) else verified
 
 
-def carry_out(prepared: Prepared, listen: Listener) -> Restored:
+def carry_out(prepared: PreparedRestore, listen: Listener) -> Restored:
     """Build, verify, examine, swap. On any failure or interrupt the copy is removed and the old venv is as it was."""
     plan, store = prepared.plan, prepared.store
     if plan.unavailable:
@@ -201,7 +201,7 @@ def carry_out(prepared: Prepared, listen: Listener) -> Restored:
     )
 
 
-def _refuse_in_use(prepared: Prepared, using: tuple[User, ...]) -> None:
+def _refuse_in_use(prepared: PreparedRestore, using: tuple[VenvUser, ...]) -> None:
     running = [user for user in using if user.how == "runs"]
     if running and not prepared.request.while_in_use:
         raise RestoreError(
@@ -211,7 +211,7 @@ def _refuse_in_use(prepared: Prepared, using: tuple[User, ...]) -> None:
         )
 
 
-def _make_copy(prepared: Prepared, copying: Copying, listen: Listener) -> tuple[Verified, KeptVerdict | None]:
+def _make_copy(prepared: PreparedRestore, copying: Copying, listen: Listener) -> tuple[Verified, KeptVerdict | None]:
     host, folder, clock = prepared.host, copying.folder, copying.clock
     uv = uv_tool.locate(host.environ, host.cwd, keep_open=(copying.descriptor,))
     build(prepared.plan, prepared.locked, prepared.sources, uv, folder, listen)
@@ -235,13 +235,15 @@ def _make_copy(prepared: Prepared, copying: Copying, listen: Listener) -> tuple[
     return verified, old.result()
 
 
-def _verdict_on_old(prepared: Prepared) -> KeptVerdict | None:
+def _verdict_on_old(prepared: PreparedRestore) -> KeptVerdict | None:
     from envdoctor.stack.examination import verdict_on  # noqa: PLC0415 - as below
 
     return verdict_on(prepared.store.target, prepared.host) if prepared.plan.exists else None
 
 
-def verify_new(prepared: Prepared, folder: Path, locked: Mapping[str, LockedPackage], listen: Listener) -> Verified:
+def verify_new(
+    prepared: PreparedRestore, folder: Path, locked: Mapping[str, LockedPackage], listen: Listener
+) -> Verified:
     """Return what a venv that was just built differs in from the lock: every file is read, none is taken as known."""
     from envdoctor.stack.examination import reading_of_copy  # noqa: PLC0415 - as below
 
@@ -249,7 +251,7 @@ def verify_new(prepared: Prepared, folder: Path, locked: Mapping[str, LockedPack
     return verify(reading, locked)
 
 
-def failed_checks(prepared: Prepared, venv: Path) -> tuple[str, ...]:
+def failed_checks(prepared: PreparedRestore, venv: Path) -> tuple[str, ...]:
     """Return one line for each error that the checks find in the venv itself, with the venv at its final path."""
     # Every check comes with this; it is loaded while the copy's files are being hashed.
     from envdoctor.stack.examination import blocking_findings, facts_of, line  # noqa: PLC0415
@@ -269,7 +271,7 @@ def refuse_failed(failed: tuple[str, ...]) -> None:
         )
 
 
-def _sign(prepared: Prepared, folder: Path) -> None:
+def _sign(prepared: PreparedRestore, folder: Path) -> None:
     note = {
         "profile": prepared.plan.profile,
         "lock_sha256": prepared.lock_sha256,
@@ -285,7 +287,7 @@ def _sign(prepared: Prepared, folder: Path) -> None:
     durable.sync_folder(folder)
 
 
-def _present(store: Store) -> planning.Present:
+def _present(store: BackupStore) -> planning.Present:
     venv = store.target
     if not (venv / "pyvenv.cfg").is_file():
         exists = venv.is_dir() and not (store.inside and all(path.name == STORE for path in venv.iterdir()))

@@ -13,7 +13,7 @@ from envdoctor.model.frozen import frozen
 from envdoctor.probes.loading.comparison import comparison
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.file_digests import usable
-from envdoctor.probes.venv.installed_files import BYTECODE, Fault, InstalledFiles
+from envdoctor.probes.venv.installed_files import BYTECODE, FileFault, InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.own_packages import own_packages
 from envdoctor.probes.venv.records import RecordIndex, index, recorded_size
@@ -185,7 +185,7 @@ def _written(inner: str, reading: Reading) -> str:
     return os.path.relpath(reading.target.prefix / inner, site)
 
 
-def _problem(fault: Fault) -> str:
+def _problem(fault: FileFault) -> str:
     if fault.kind == "missing":
         return "is missing"
     if fault.kind == "resized":

@@ -12,9 +12,9 @@ from envdoctor.model.frozen import frozen
 from envdoctor.probes.caches.compile_caches import locate
 from envdoctor.probes.venv.own_packages import read_venv
 from envdoctor.swap import durable, journal, verdicts
-from envdoctor.swap.journal import Entry
+from envdoctor.swap.journal import JournalEntry
 from envdoctor.swap.space import Space, Tree, scan, space
-from envdoctor.swap.store import PRUNED, Store, remove_tree
+from envdoctor.swap.store import PRUNED, BackupStore, remove_tree
 from envdoctor.swap.swap import put_in_place, uninterrupted
 from envdoctor.swap.transaction import Clock, opened, system_errors
 from envdoctor.swap.unmanaged_files import CACHE_FOLDERS, unrecorded
@@ -119,13 +119,13 @@ def _note(venv: Path) -> dict[str, str]:
         return {}
 
 
-def listed(store: Store) -> tuple[Generation, ...]:
+def listed(store: BackupStore) -> tuple[Generation, ...]:
     """Return the kept generations, newest first."""
     known = verdicts.read(store)
     return tuple(describe(store.generation(number), number, known.get(number)) for number in reversed(store.numbers()))
 
 
-def chosen(store: Store, number: int | None) -> Path:
+def chosen(store: BackupStore, number: int | None) -> Path:
     """Return the generation to go back to: that number, else the newest. Raises UsageError when it cannot be used."""
     numbers = store.numbers()
     hint = f"`envdoctor history --venv {store.target}` lists what is kept"
@@ -148,7 +148,9 @@ def _interpreter(venv: Path) -> str:
     return str(link.readlink()) if link.is_symlink() else str(link)
 
 
-def roll_back(store: Store, number: int | None, listen: Listener, verdict: KeptVerdict | None = None) -> RolledBack:
+def roll_back(
+    store: BackupStore, number: int | None, listen: Listener, verdict: KeptVerdict | None = None
+) -> RolledBack:
     """Exchange the venv with a kept one in one step; the venv before it, with its verdict, becomes the newest.
 
     Raises UsageError for a number that is not kept, and RestoreError, everything as it was, when it cannot be done.
@@ -158,7 +160,7 @@ def roll_back(store: Store, number: int | None, listen: Listener, verdict: KeptV
         path = chosen(store, number)
         clock = Clock()
         listen(Event(phase="swap", text=f"exchanging the venv with backup {int(path.name)}"))
-        entry = Entry(
+        entry = JournalEntry(
             phase="swapping",
             command="rollback",
             profile=f"backup {int(path.name)}",
@@ -183,7 +185,7 @@ def roll_back(store: Store, number: int | None, listen: Listener, verdict: KeptV
 
 
 def plan_prune(
-    store: Store, keep: int, hosts: Sequence[Host], *, with_unrecorded: bool = False, broken: bool = False
+    store: BackupStore, keep: int, hosts: Sequence[Host], *, with_unrecorded: bool = False, broken: bool = False
 ) -> PrunePlan:
     """Return what `prune --keep` would remove: all but the newest `keep`, and none that holds a compile cache.
 
@@ -228,7 +230,7 @@ def compile_cache_in(generation: Path, target: Path, host: Host) -> str:
 
 
 def prune(
-    store: Store, removed: Sequence[Generation], listen: Listener, *, with_unrecorded: bool = False
+    store: BackupStore, removed: Sequence[Generation], listen: Listener, *, with_unrecorded: bool = False
 ) -> tuple[str, ...]:
     """Remove those generations; return what was recovered first. Half a generation never looks like a whole one.
 

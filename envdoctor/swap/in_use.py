@@ -8,14 +8,14 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from envdoctor.model.plan import User
+from envdoctor.model.plan import VenvUser
 from envdoctor.swap.store import STORE
 
 # Of a command line that is shown: enough to know the process by, and one line of a report.
 _WIDEST = 120
 
 
-def users(venv: Path, proc: Path, own: int | None = None) -> tuple[User, ...]:
+def users(venv: Path, proc: Path, own: int | None = None) -> tuple[VenvUser, ...]:
     """Return the processes that use the venv (its path with symlinks resolved).
 
     `own` (this process unless given) is left out, and what it started: uv and the interpreters that are asked.
@@ -34,7 +34,7 @@ def _descends(pid: int, ancestor: int, proc: Path) -> bool:
     return pid == ancestor
 
 
-def _users(venv: Path, proc: Path) -> Iterator[User]:
+def _users(venv: Path, proc: Path) -> Iterator[VenvUser]:
     try:
         names = os.listdir(proc)  # noqa: PTH208 - names alone, hundreds of them
     except OSError:
@@ -48,9 +48,9 @@ def _users(venv: Path, proc: Path) -> Iterator[User]:
         command = command if len(command) <= _WIDEST else f"{command[: _WIDEST - 3]}..."
         mapped = _mapped(process, venv)
         if mapped or _started_from(process, words[0], venv):
-            yield User(pid=int(name), command=command, how="runs", mapped=mapped)
+            yield VenvUser(pid=int(name), command=command, how="runs", mapped=mapped)
         elif _inside(process, venv):
-            yield User(pid=int(name), command=command, how="works inside")
+            yield VenvUser(pid=int(name), command=command, how="works inside")
 
 
 def _mapped(process: Path, venv: Path) -> int:

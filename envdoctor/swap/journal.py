@@ -10,7 +10,7 @@ from envdoctor.model.codec import CodecError, decode, encode
 from envdoctor.model.frozen import frozen
 from envdoctor.swap.durable import inode, move, sync_folder
 from envdoctor.swap.in_place import move_all, remove_empty
-from envdoctor.swap.store import PRUNED, Store, remove_tree
+from envdoctor.swap.store import PRUNED, BackupStore, remove_tree
 
 Phase = Literal["building", "swapping", "emptying", "filling"]
 """building: the copy; swapping: two folders change places; emptying, filling: their contents do (stack/contents.py)."""
@@ -18,7 +18,7 @@ Command = Literal["restore", "repair", "rollback"]
 
 
 @frozen
-class Entry:
+class JournalEntry:
     """The transaction under way. Folders are distinguished by inode: after a swap, paths say nothing."""
 
     phase: Phase
@@ -38,7 +38,7 @@ class Entry:
         return f"{self.command} ({self.profile})" if self.profile else self.command
 
 
-def write(store: Store, entry: Entry) -> None:
+def write(store: BackupStore, entry: JournalEntry) -> None:
     """Put the entry on disk, durably, in one step."""
     beside = store.journal.with_suffix(".new")
     try:
@@ -53,11 +53,11 @@ def write(store: Store, entry: Entry) -> None:
     sync_folder(store.root)
 
 
-def read(store: Store) -> Entry | None:
+def read(store: BackupStore) -> JournalEntry | None:
     """Return the transaction under way, or None. Raises RestoreError for a journal that is none."""
     try:
         data = json.loads(store.journal.read_text(encoding="utf-8"))
-        entry: Entry = decode(Entry, data)
+        entry: JournalEntry = decode(JournalEntry, data)
     except FileNotFoundError:
         return None
     except (ValueError, CodecError, OSError) as error:
@@ -74,13 +74,13 @@ def read(store: Store) -> Entry | None:
     return entry
 
 
-def clear(store: Store) -> None:
+def clear(store: BackupStore) -> None:
     """End the transaction."""
     store.journal.unlink(missing_ok=True)
     sync_folder(store.root)
 
 
-def recover(store: Store) -> tuple[str, ...]:
+def recover(store: BackupStore) -> tuple[str, ...]:
     """Finish or undo what an earlier command left, under the lock; return a sentence for each thing done."""
     entry = read(store)
     told: list[str] = []
@@ -101,13 +101,13 @@ def recover(store: Store) -> tuple[str, ...]:
     return tuple(told)
 
 
-def complete(store: Store, entry: Entry) -> None:
+def complete(store: BackupStore, entry: JournalEntry) -> None:
     """Move what the copy still has into the venv's folder, which can itself not be renamed."""
     move_all(Path(entry.build), store.target)
     remove_empty(Path(entry.build))
 
 
-def _recover_swap(store: Store, entry: Entry) -> str:
+def _recover_swap(store: BackupStore, entry: JournalEntry) -> str:
     target, build = store.target, Path(entry.build)
     keep = Path(entry.keep) if entry.keep else None
     if keep is not None and _is_old(store, build, entry):
@@ -123,7 +123,7 @@ def _recover_swap(store: Store, entry: Entry) -> str:
     return f"an earlier {entry} was stopped just before its swap; the old venv is as it was"
 
 
-def _is_old(store: Store, build: Path, entry: Entry) -> bool:
+def _is_old(store: BackupStore, build: Path, entry: JournalEntry) -> bool:
     """Tell whether the copy's place holds the old venv, as it does after the exchange.
 
     A venv that is neither (the folder was moved to another disk meanwhile) may be the old one, so it counts as that.
@@ -132,7 +132,7 @@ def _is_old(store: Store, build: Path, entry: Entry) -> bool:
     return found == entry.old_inode or (build.parent == store.builds and found not in (None, entry.new_inode))
 
 
-def _drop_builds(store: Store, *, told: bool) -> list[str]:
+def _drop_builds(store: BackupStore, *, told: bool) -> list[str]:
     """Remove what was left under construction or half pruned; say so unless the journal `told` of it."""
     left = sorted(store.builds.iterdir()) if store.builds.is_dir() else []
     for path in left:

@@ -22,7 +22,7 @@ PRUNED = "pruned-"
 
 
 @frozen
-class Store:
+class BackupStore:
     """`<parent>/.envdoctor/<venv name>`: on the venv's file system, and no sibling that a listing would pick up."""
 
     target: Path
@@ -31,7 +31,7 @@ class Store:
     """The venv's folder cannot be renamed (a mount point, a parent that one may not write): the store is in it."""
 
     @classmethod
-    def of(cls, venv: Path) -> "Store":
+    def of(cls, venv: Path) -> "BackupStore":
         """Return the store of a venv; of a symlinked one, the store beside the real folder."""
         target = venv.parent.resolve() / venv.name if not venv.is_symlink() else venv.resolve()
         # One that is inside is found again whatever has become of the mount or the permissions meanwhile.
@@ -129,7 +129,7 @@ def is_mount_point(folder: Path) -> bool:
 
 
 @contextmanager
-def locked(store: Store, waiting: Callable[[str], None]) -> Iterator[int]:
+def locked(store: BackupStore, waiting: Callable[[str], None]) -> Iterator[int]:
     """Hold the store's lock, creating the store, and give the lock's file descriptor.
 
     The descriptor is passed on to uv: after a kill -9 the lock stays held until the uv that was left behind has ended.
@@ -173,7 +173,7 @@ def _sign(descriptor: int) -> None:
             ) from error
 
 
-def _take(descriptor: int, store: Store, waiting: Callable[[str], None]) -> None:
+def _take(descriptor: int, store: BackupStore, waiting: Callable[[str], None]) -> None:
     until = time.monotonic() + _WAIT_FOR_ORPHAN
     told = False
     while True:

@@ -13,8 +13,8 @@ from pathlib import Path
 from envdoctor.errors import RestoreError
 from envdoctor.swap import durable, journal
 from envdoctor.swap.in_place import move_all
-from envdoctor.swap.journal import Entry
-from envdoctor.swap.store import STORE, Store
+from envdoctor.swap.journal import JournalEntry
+from envdoctor.swap.store import STORE, BackupStore
 
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
@@ -24,7 +24,7 @@ _NO_SUCH_FLAG = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def put_in_place(store: Store, entry: Entry) -> Path | None:
+def put_in_place(store: BackupStore, entry: JournalEntry) -> Path | None:
     """Swap the finished build in and return where the old venv is kept, or None when there was none.
 
     `entry` is the journal's entry of the build. Raises RestoreError, with everything as it was, when it cannot be done.
@@ -61,7 +61,7 @@ def put_in_place(store: Store, entry: Entry) -> Path | None:
     return keep
 
 
-def _contents(store: Store, entry: Entry) -> Path | None:
+def _contents(store: BackupStore, entry: JournalEntry) -> Path | None:
     """Swap what is in the two folders, in two steps; on an error the caller's recovery puts the old contents back."""
     exists = any(path.name != STORE for path in store.target.iterdir())
     keep = store.next_generation() if exists else None

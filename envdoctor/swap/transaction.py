@@ -16,8 +16,8 @@ from envdoctor.errors import RestoreError
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
 from envdoctor.swap import journal, verdicts
-from envdoctor.swap.journal import Command, Entry
-from envdoctor.swap.store import Store, locked, remove_tree
+from envdoctor.swap.journal import Command, JournalEntry
+from envdoctor.swap.store import BackupStore, locked, remove_tree
 from envdoctor.swap.swap import put_in_place, uninterrupted
 from envdoctor.swap.verdicts import KeptVerdict
 
@@ -72,7 +72,7 @@ class Exchanged(Generic[T]):
 
 
 @contextmanager
-def opened(store: Store, listen: Listener) -> Iterator[Opened]:
+def opened(store: BackupStore, listen: Listener) -> Iterator[Opened]:
     """Hold the store's lock and first put right what an interrupted command left. Raises RestoreError."""
     with locked(store, lambda text: listen(Event(phase="recover", text=text))) as descriptor:
         with system_errors():
@@ -82,7 +82,7 @@ def opened(store: Store, listen: Listener) -> Iterator[Opened]:
         yield Opened(descriptor=descriptor, recovered=recovered)
 
 
-def recover_first(store: Store, listen: Listener) -> tuple[str, ...]:
+def recover_first(store: BackupStore, listen: Listener) -> tuple[str, ...]:
     """Put right what an interrupted command left, before a plan is made of what is there; return what was done.
 
     Takes the lock only where something was left. Raises RestoreError when another command is at work.
@@ -96,7 +96,7 @@ def recover_first(store: Store, listen: Listener) -> tuple[str, ...]:
 
 
 def exchange(
-    store: Store,
+    store: BackupStore,
     command: Command,
     profile: str,
     make: Callable[[Copying], T],
@@ -113,7 +113,7 @@ def exchange(
     with opened(store, listen) as held:
         started = datetime.now(UTC)
         folder = store.builds / started.strftime("%Y%m%dT%H%M%S")
-        entry = Entry(
+        entry = JournalEntry(
             phase="building",
             command=command,
             profile=profile,
@@ -154,7 +154,7 @@ def system_errors() -> Iterator[None]:
         raise RestoreError(f"{error.strerror or error}{where}", hint) from error
 
 
-def _undo(store: Store, folder: Path) -> None:
+def _undo(store: BackupStore, folder: Path) -> None:
     """Remove the copy, unless the swap got so far that the folder is the old venv: then recovery puts it right."""
     entry = journal.read(store)
     if entry is not None and entry.phase != "building":

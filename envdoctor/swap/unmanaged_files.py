@@ -24,7 +24,7 @@ _MADE = (
 )  # fmt: skip
 
 
-def strangers(venv: Path) -> list[str]:
+def unmanaged_files(venv: Path) -> list[str]:
     """Return the names at the top of a venv that are neither a venv's own, nor a compile cache's, nor empty files."""
     known = (*_VENV_ENTRIES, *CACHE_FOLDERS, *_recorded(venv))
     return sorted(

@@ -6,7 +6,7 @@ from pathlib import Path
 from envdoctor.model.codec import CodecError, decode, encode
 from envdoctor.model.frozen import frozen
 from envdoctor.swap.durable import inode
-from envdoctor.swap.store import Store
+from envdoctor.swap.store import BackupStore
 
 
 @frozen
@@ -35,12 +35,12 @@ class _Entry:
     verdict: KeptVerdict
 
 
-def read(store: Store) -> dict[int, KeptVerdict]:
+def read(store: BackupStore) -> dict[int, KeptVerdict]:
     """Return number -> verdict, for the kept venvs that have one. A file that cannot be read says nothing."""
     return {number: entry.verdict for number, entry in _entries(store).items()}
 
 
-def write(store: Store, kept: Path | None = None, verdict: KeptVerdict | None = None) -> None:
+def write(store: BackupStore, kept: Path | None = None, verdict: KeptVerdict | None = None) -> None:
     """Note the verdict on the venv that is now kept at `kept`, and forget those on venvs that are gone.
 
     Where it cannot be written (a full disk) that venv has no verdict: nothing else depends on it.
@@ -62,7 +62,7 @@ def write(store: Store, kept: Path | None = None, verdict: KeptVerdict | None = 
         beside.unlink(missing_ok=True)
 
 
-def _entries(store: Store) -> dict[int, _Entry]:
+def _entries(store: BackupStore) -> dict[int, _Entry]:
     try:
         told = json.loads(store.verdicts.read_text(encoding="utf-8"))
         entries: dict[int, _Entry] = {int(number): decode(_Entry, entry) for number, entry in told.items()}

@@ -14,7 +14,7 @@ _PLACES = ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_INDEX_URL",
 
 
 @frozen
-class Reach:
+class IndexAccess:
     """How one run of uv is told where to look."""
 
     variables: Mapping[str, str]
@@ -23,28 +23,28 @@ class Reach:
 
 
 @frozen
-class Sources:
+class IndexConfig:
     """Every configured source, in the order in which uv asks them."""
 
     indexes: tuple[str, ...]
     find_links: tuple[str, ...]
-    everywhere: Reach
+    everywhere: IndexAccess
     """All of them, as uv and pip are configured."""
     access: Access
     warnings: tuple[str, ...] = ()
     """Configured places that are passed over, and why."""
 
-    def only(self, place: str) -> Reach:
+    def only(self, place: str) -> IndexAccess:
         """Leave uv one source: that index or that find-links place."""
         variables = {name: value for name, value in self.everywhere.variables.items() if name in _TRANSPORT}
         variables |= dict.fromkeys(_PLACES, "")
         if place in self.find_links:
-            return Reach(variables={**variables, "UV_FIND_LINKS": place}, arguments=("--no-index",))
+            return IndexAccess(variables={**variables, "UV_FIND_LINKS": place}, arguments=("--no-index",))
         # Named as the first and as the default index, so that no other is asked before or after it.
-        return Reach(variables={**variables, "UV_INDEX": place, "UV_DEFAULT_INDEX": place})
+        return IndexAccess(variables={**variables, "UV_INDEX": place, "UV_DEFAULT_INDEX": place})
 
 
-def configured(uv: Uv, pip: PipSettings, home: Path, python: str) -> Sources:
+def configured(uv: Uv, pip: PipSettings, home: Path, python: str) -> IndexConfig:
     """Ask uv which sources it uses once pip's are added to its own. `python` spares it looking for an interpreter."""
     # pip passes over a folder that is not there, uv stops at it.
     gone = tuple(place for place in pip.find_links if is_local(place) and not (uv.cwd / local_path(place)).exists())
@@ -63,7 +63,7 @@ def configured(uv: Uv, pip: PipSettings, home: Path, python: str) -> Sources:
         python,
     )
     told = [line.split(maxsplit=1) for line in uv.run(asked, extra=variables).stdout.splitlines() if line.strip()]
-    everywhere = Reach(variables=variables, arguments=("--no-index",) if pip.no_index else ())
+    everywhere = IndexAccess(variables=variables, arguments=("--no-index",) if pip.no_index else ())
 
     def of(*options: str) -> tuple[str, ...]:
         return tuple(pair[1] for pair in told if len(pair) == 2 and pair[0] in options)
@@ -72,7 +72,7 @@ def configured(uv: Uv, pip: PipSettings, home: Path, python: str) -> Sources:
     indexes = () if pip.no_index else (*of("--extra-index-url"), *of("--index-url"))
     certificate = uv.environment.get("SSL_CERT_FILE") or pip.certificate
     access = Access(environment=uv.environment, home=home, certificate=certificate, proxy=pip.proxy)
-    return Sources(
+    return IndexConfig(
         indexes=indexes,
         find_links=of("--find-links"),
         everywhere=everywhere,

@@ -16,7 +16,7 @@ from envdoctor.standards.lock import LockedPackage
 from envdoctor.wheels import wheel_tags
 from envdoctor.wheels.download import sha256
 from envdoctor.wheels.index import File, size_of
-from envdoctor.wheels.index_config import Sources
+from envdoctor.wheels.index_config import IndexConfig
 from envdoctor.wheels.offers import files_of
 from envdoctor.wheels.preview import requirements
 from envdoctor.wheels.temporary import temporary_folder
@@ -66,7 +66,7 @@ class Search:
     missing: tuple[Missing, ...]
 
 
-def search(packages: Sequence[LockedPackage], folder: Path, fit: Fit, sources: Sources, uv: Uv) -> Search:
+def search(packages: Sequence[LockedPackage], folder: Path, fit: Fit, sources: IndexConfig, uv: Uv) -> Search:
     """Look into the wheelhouse, then into every configured place, then ask the torch backend's index through uv."""
     order = wheel_tags.places(fit.tags)
     inside = _inside(folder)
@@ -99,7 +99,7 @@ def _inside(folder: Path) -> list[File]:
 
 
 def _find(
-    package: LockedPackage, inside: Sequence[File], order: Mapping[Tag, int], sources: Sources
+    package: LockedPackage, inside: Sequence[File], order: Mapping[Tag, int], sources: IndexConfig
 ) -> Path | Job | str:
     """Return the wheel in the wheelhouse, the job to fetch it, or why there is none."""
     for file in _fitting(inside, package, order):
@@ -143,13 +143,15 @@ def _fitting(files: Iterable[File], package: LockedPackage, order: Mapping[Tag, 
     return [file for _, file in sorted(ranked, key=lambda pair: pair[0])]
 
 
-def _sized(file: File, sources: Sources) -> File:
+def _sized(file: File, sources: IndexConfig) -> File:
     if file.size is not None:
         return file
     return replace(file, size=size_of(file, sources.access))
 
 
-def _from_backend(packages: Sequence[LockedPackage], fit: Fit, sources: Sources, uv: Uv) -> tuple[dict[str, Job], str]:
+def _from_backend(
+    packages: Sequence[LockedPackage], fit: Fit, sources: IndexConfig, uv: Uv
+) -> tuple[dict[str, Job], str]:
     """Let uv resolve the packages on the torch backend's index: its lock says where the wheels lie."""
     with temporary_folder() as folder:
         asked, output = Path(folder, "asked.txt"), Path(folder, "pylock.toml")

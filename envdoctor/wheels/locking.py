@@ -15,7 +15,7 @@ from envdoctor.model.frozen import frozen
 from envdoctor.standards import lock as lock_model
 from envdoctor.standards.lock import Lock, LockedPackage
 from envdoctor.wheels import pylock_text, wheel_tags
-from envdoctor.wheels.index_config import Reach
+from envdoctor.wheels.index_config import IndexAccess
 from envdoctor.wheels.temporary import temporary_folder
 from envdoctor.wheels.uv import Uv
 
@@ -24,7 +24,7 @@ _GLIBC_MINOR = 50
 
 
 @frozen
-class Platform:
+class LockPlatform:
     """A Python and a machine the lock is to fit."""
 
     python: str
@@ -55,11 +55,11 @@ class Platform:
 
 
 @frozen
-class Wanted:
+class LockRequest:
     """What is to be locked."""
 
     requirements: Path
-    platforms: tuple[Platform, ...]
+    platforms: tuple[LockPlatform, ...]
     before: str = ""
     """RFC 3339 time: nothing uploaded later is used; empty for today's newest."""
     undated: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ def attested(text: str, name: str) -> tuple[LockedPackage, ...]:
     return lock_model.parse("\n".join(hashed), name).packages if hashed else ()
 
 
-def resolve(wanted: Wanted, uv: Uv, reach: Reach) -> dict[str, Any]:
+def resolve(wanted: LockRequest, uv: Uv, reach: IndexAccess) -> dict[str, Any]:
     """Let uv resolve; return its PEP 751 document, which names the wheels behind the hashes. Raises UvError."""
     arguments: list[str | Path] = ["pip", "compile", wanted.requirements, "--format", "pylock.toml", "--quiet"]
     arguments += ["--no-header", "--only-binary", ":all:", "--index-strategy", "unsafe-best-match"]
@@ -103,7 +103,7 @@ def resolve(wanted: Wanted, uv: Uv, reach: Reach) -> dict[str, Any]:
 
 
 def lock_of(
-    pylock: Mapping[str, Any], platforms: Sequence[Platform], name: str, known: Iterable[LockedPackage]
+    pylock: Mapping[str, Any], platforms: Sequence[LockPlatform], name: str, known: Iterable[LockedPackage]
 ) -> Lock:
     """Return the lock for these platforms. `known` adds attested hashes of wheels that cannot be seen from here.
 

@@ -5,17 +5,17 @@ from dataclasses import replace
 from urllib.parse import urlsplit, urlunsplit
 
 from envdoctor.wheels.index import File, page_files, project_files
-from envdoctor.wheels.index_config import Sources
+from envdoctor.wheels.index_config import IndexConfig
 from envdoctor.wheels.urls import IndexUnreadableError, is_local, local_path
 
 
-def files_of(place: str, name: str, sources: Sources) -> list[File]:
+def files_of(place: str, name: str, sources: IndexConfig) -> list[File]:
     """Return the files a place offers of a distribution. Raises IndexUnreadableError when it cannot be read."""
     found = _linked(place, sources) if place in sources.find_links else project_files(place, name, sources.access)
     return [_with_login(file, place) for file in found]
 
 
-def _linked(place: str, sources: Sources) -> Iterable[File]:
+def _linked(place: str, sources: IndexConfig) -> Iterable[File]:
     local = local_path(place)
     if not is_local(place) or (place.startswith("file:") and not local.is_dir()):
         return page_files(place, sources.access)

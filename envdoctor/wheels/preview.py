@@ -8,9 +8,9 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from envdoctor.model.frozen import frozen
-from envdoctor.model.plan import Interpreter
+from envdoctor.model.plan import BaseInterpreter
 from envdoctor.standards.lock import LockedPackage
-from envdoctor.wheels.index_config import Reach
+from envdoctor.wheels.index_config import IndexAccess
 from envdoctor.wheels.temporary import temporary_folder
 from envdoctor.wheels.uv import Uv, UvError
 from envdoctor.wheels.uv_errors import missing
@@ -45,8 +45,8 @@ def requirements(packages: Sequence[LockedPackage]) -> str:
 def cached(
     uv: Uv,
     packages: Sequence[LockedPackage],
-    interpreter: Interpreter,
-    reach: Reach,
+    interpreter: BaseInterpreter,
+    reach: IndexAccess,
     *,
     offline: bool,
     torch_backend: str = "",
@@ -70,8 +70,8 @@ def cached(
 def preview(
     uv: Uv,
     packages: Sequence[LockedPackage],
-    interpreter: Interpreter,
-    reach: Reach,
+    interpreter: BaseInterpreter,
+    reach: IndexAccess,
     *,
     offline: bool,
     torch_backend: str = "",
@@ -99,8 +99,8 @@ def preview(
 def _asked(
     uv: Uv,
     packages: Sequence[LockedPackage],
-    interpreter: Interpreter,
-    reach: Reach,
+    interpreter: BaseInterpreter,
+    reach: IndexAccess,
     folder: Path,
     torch_backend: str,
     *,

@@ -10,7 +10,7 @@ from envdoctor.model.frozen import frozen
 
 
 @frozen
-class Contents:
+class WheelListing:
     """What a wheel's table of contents says."""
 
     problem: str = ""
@@ -19,14 +19,14 @@ class Contents:
     """Bytes of its files once they are unpacked; None when that could not be read."""
 
 
-def contents_of(wheel: Path | BinaryIO) -> Contents:
+def contents_of(wheel: Path | BinaryIO) -> WheelListing:
     """Read a wheel's table of contents and nothing else. A file that is not a zip archive is wrong as a whole."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             total = sum(entry.file_size for entry in archive.infolist())
-            return Contents(problem=next(unsafe_entries(archive), ""), unpacked=total)
+            return WheelListing(problem=next(unsafe_entries(archive), ""), unpacked=total)
     except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError, OSError) as error:
-        return Contents(problem=f"it is not a readable wheel ({error})")
+        return WheelListing(problem=f"it is not a readable wheel ({error})")
 
 
 def unsafe_entry(wheel: Path | BinaryIO) -> str:

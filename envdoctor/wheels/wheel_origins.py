@@ -7,24 +7,24 @@ from dataclasses import dataclass, field
 from packaging.tags import Tag
 
 from envdoctor.model.frozen import frozen
-from envdoctor.model.plan import Interpreter, Source, SourceKind, Unavailable
+from envdoctor.model.plan import BaseInterpreter, Source, SourceKind, Unavailable
 from envdoctor.standards.lock import LockedPackage
 from envdoctor.wheels import wheel_tags
 from envdoctor.wheels.impatient import impatient
 from envdoctor.wheels.index import File, size_of
-from envdoctor.wheels.index_config import Sources
+from envdoctor.wheels.index_config import IndexConfig
 from envdoctor.wheels.offers import files_of
 from envdoctor.wheels.preview import cached, preview
 from envdoctor.wheels.urls import Access, IndexUnreadableError, is_local, shown
 from envdoctor.wheels.uv import Uv, UvError
-from envdoctor.wheels.wheel_file import Contents
+from envdoctor.wheels.wheel_file import WheelListing
 from envdoctor.wheels.wheel_safety import look_into
 
 _THREADS = 8
 
 
 @frozen
-class Found:
+class WheelOrigins:
     """The outcome: a source for each package, or why it has none."""
 
     sources: Mapping[str, Source]
@@ -48,7 +48,7 @@ class _Search:
     preferred: str = ""
     """The place with the best wheel, where several have a locked one; empty where the first that has one is taken."""
 
-    def places(self, sources: Sources) -> tuple[str, ...]:
+    def places(self, sources: IndexConfig) -> tuple[str, ...]:
         """Return the places to look into, in order."""
         every = (*sources.find_links, *sources.indexes)
         return tuple(sorted(every, key=lambda place: place != self.preferred)) if self.preferred else every
@@ -69,7 +69,7 @@ class _Search:
     def _rank(self, file: File) -> tuple[int, tuple[int, str]] | None:
         return wheel_tags.rank(file.filename, self.package.name, self.package.version, self.order)
 
-    def fitting(self, files: Iterable[File], place: str, access: Access) -> tuple[File, Contents] | None:
+    def fitting(self, files: Iterable[File], place: str, access: Access) -> tuple[File, WheelListing] | None:
         """Return the best file with a locked hash, and what is in it; note files of the version that have another."""
         ranked = [(key, file) for file in files if (key := self._rank(file)) is not None]
         for _, file in sorted(ranked, key=lambda pair: pair[0]):
@@ -88,12 +88,12 @@ class _Search:
 def locate(
     uv: Uv,
     packages: Sequence[LockedPackage],
-    interpreter: Interpreter,
-    sources: Sources,
+    interpreter: BaseInterpreter,
+    sources: IndexConfig,
     *,
     torch_backend: str = "",
     offline: bool = False,
-) -> Found:
+) -> WheelOrigins:
     """Find each package: uv's cache, find-links places, indexes in uv's order, else the torch backend's index.
 
     Nothing is downloaded; local candidates are hashed and compared with the lock.
@@ -117,10 +117,10 @@ def locate(
     gone = tuple(
         _unavailable(search, interpreter, offline=offline, backend=torch_backend, refused=refused) for search in left()
     )
-    return Found(sources=found, unavailable=gone)
+    return WheelOrigins(sources=found, unavailable=gone)
 
 
-def _prefer(searches: Sequence[_Search], sources: Sources, *, offline: bool) -> None:
+def _prefer(searches: Sequence[_Search], sources: IndexConfig, *, offline: bool) -> None:
     """Find the place with the best wheel for each package of which the lock allows several.
 
     A lock that allows `py310` and `py312` wheels of one version means the one that fits the interpreter best, as pip
@@ -141,7 +141,7 @@ def _prefer(searches: Sequence[_Search], sources: Sources, *, offline: bool) -> 
 
 
 def _cached(
-    uv: Uv, searches: Sequence[_Search], interpreter: Interpreter, sources: Sources, *, offline: bool
+    uv: Uv, searches: Sequence[_Search], interpreter: BaseInterpreter, sources: IndexConfig, *, offline: bool
 ) -> dict[str, Source]:
     """Ask source by source: uv keeps a cache for each, and asked for all at once it looks only into the first's."""
     found: dict[str, Source] = {}
@@ -161,7 +161,7 @@ def _cached(
     return found
 
 
-def _files(place: str, search: _Search, sources: Sources) -> Iterable[File]:
+def _files(place: str, search: _Search, sources: IndexConfig) -> Iterable[File]:
     """Return the files a place offers for one package; none when it cannot be read."""
     try:
         return files_of(place, search.package.name, sources)
@@ -171,7 +171,7 @@ def _files(place: str, search: _Search, sources: Sources) -> Iterable[File]:
         return ()
 
 
-def _search(search: _Search, sources: Sources, offline: bool) -> Source | None:  # noqa: FBT001 - mapped over a pool
+def _search(search: _Search, sources: IndexConfig, offline: bool) -> Source | None:  # noqa: FBT001 - mapped over a pool
     for place in search.places(sources):
         if offline and not is_local(place):
             continue
@@ -195,8 +195,8 @@ def _digest(file: File) -> str:
 def _from_backend(
     uv: Uv,
     packages: Sequence[LockedPackage],
-    interpreter: Interpreter,
-    sources: Sources,
+    interpreter: BaseInterpreter,
+    sources: IndexConfig,
     backend: str,
     *,
     offline: bool,
@@ -215,7 +215,7 @@ def _from_backend(
 
 
 def _unavailable(
-    search: _Search, interpreter: Interpreter, *, offline: bool, backend: str, refused: str
+    search: _Search, interpreter: BaseInterpreter, *, offline: bool, backend: str, refused: str
 ) -> Unavailable:
     package = search.package
     reasons = list(search.seen)

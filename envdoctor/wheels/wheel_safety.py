@@ -2,10 +2,10 @@
 
 from envdoctor.wheels.index import File
 from envdoctor.wheels.urls import Access, IndexUnreadableError
-from envdoctor.wheels.wheel_file import Contents, contents_of
+from envdoctor.wheels.wheel_file import WheelListing, contents_of
 
 
-def look_into(file: File, access: Access) -> Contents:
+def look_into(file: File, access: Access) -> WheelListing:
     """Return what its table of contents says of a wheel: whether it may be installed, and how large it is unpacked.
 
     A remote wheel that cannot be looked into before it is fetched (its server sends files only whole, or does not
@@ -19,4 +19,4 @@ def look_into(file: File, access: Access) -> Contents:
         with open_remote(file.url, access) as content:
             return contents_of(content)
     except (NoRangesError, IndexUnreadableError, OSError):
-        return Contents()
+        return WheelListing()

@@ -7,7 +7,7 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from envdoctor.model.plan import Interpreter
+from envdoctor.model.plan import BaseInterpreter
 
 _OLDEST_GLIBC = {"x86_64": 5, "aarch64": 17}
 _LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
@@ -32,7 +32,7 @@ def supported(python: tuple[int, int], machine: str, glibc_minor: int, *, free_t
     return [*own, *compatible_tags(python, f"cp{python[0]}{python[1]}", names)]
 
 
-def tags_of(interpreter: Interpreter) -> list[Tag]:
+def tags_of(interpreter: BaseInterpreter) -> list[Tag]:
     """Return the tags of a probed interpreter, best first."""
     major, minor = (int(part) for part in interpreter.version.split(".")[:2])
     glibc_minor = int(interpreter.glibc.split(".")[1]) if interpreter.glibc else 0

@@ -15,11 +15,11 @@ from envdoctor.model.profile import CompileWanted
 from envdoctor.model.verdict import Verdict
 from envdoctor.probes.caches.compile_caches import CompileCaches
 from tests.factories import make_facts as facts
+from tests.factories.examine_venv import outline, verdict_of
 from tests.factories.make_cache import cpp_kernel, filled, graph, write
 from tests.factories.make_reading import bare_host
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import Venv, make_venv
-from tests.factories.patient import outline, verdict_of
 from tests.factories.run_envdoctor import COMMAND, environment
 
 

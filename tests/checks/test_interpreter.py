@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from envdoctor.facts.target import resolve
+from tests.factories.examine_venv import commands_of, mend, outline, verdict_of
 from tests.factories.make_venv import Venv, make_venv, rewrite
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import commands_of, mend, outline, verdict_of
 
 BASE = Path(sys.executable).resolve()
 MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.factories.examine_venv import commands_of, environment_after, outline, verdict_of
 from tests.factories.make_cuda import host_without_cache, make_linked_torch, object_bytes, real_error
 from tests.factories.make_elf import make_shared
 from tests.factories.make_venv import Venv, make_venv
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import commands_of, environment_after, outline, verdict_of
 
 NAME = "libhelper.so.1"
 ASSERTION = (

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.factories.examine_venv import commands_of, mend, outline, verdict_of
 from tests.factories.make_cuda import object_bytes
 from tests.factories.make_venv import Venv, make_venv
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import commands_of, mend, outline, verdict_of
 
 OF_1 = "module compiled against API version 0x%x but this version of numpy is 0x%x"
 OF_2 = "module was compiled against NumPy C-API version 0x%x (NumPy 1.23) but the running NumPy has C-API version 0x%x."

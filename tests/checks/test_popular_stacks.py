@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from envdoctor.facts.host import Host
+from tests.factories.examine_venv import commands_of, mend, outline, verdict_of
 from tests.factories.make_cuda import host_without_cache, make_library, make_linked_torch, object_bytes, real_error
 from tests.factories.make_venv import Venv, install, make_venv, run_uv
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import commands_of, mend, outline, verdict_of
 
 SUFFIX = str(sysconfig.get_config_var("EXT_SUFFIX"))
 MISSING = "cannot open shared object file: No such file or directory"

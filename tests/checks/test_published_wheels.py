@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 
 from envdoctor.facts.host import Host
+from tests.factories.examine_venv import commands_of, mend, outline, verdict_of
 from tests.factories.make_cuda import host_without_cache, make_linked_torch, object_bytes, real_error
 from tests.factories.make_elf import make_program, make_shared, make_stub
 from tests.factories.make_torch_loader import make_torch
 from tests.factories.make_venv import Venv, edit_in_place, install, make_venv, run_uv, uninstall
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import commands_of, mend, outline, verdict_of
 
 HEADER = "shared/thing.h"
 

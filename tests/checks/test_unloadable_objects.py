@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.factories.examine_venv import commands_of, mend, outline, verdict_of
 from tests.factories.make_cuda import host_without_cache, object_bytes, real_error
 from tests.factories.make_venv import Venv, make_venv, rewrite
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import commands_of, mend, outline, verdict_of
 
 SUFFIX = str(sysconfig.get_config_var("EXT_SUFFIX"))
 MODULE = f"thing/_thing{SUFFIX}"

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from envdoctor.cache import snapshot
-from envdoctor.cache.key_parts import Part
+from envdoctor.cache.key_parts import KeyPart
 from envdoctor.cache.manifest import Manifest
 from envdoctor.catalog.cache_kinds import NAMES
 from envdoctor.report import schemas
@@ -36,7 +36,7 @@ def cache(
     return run_envdoctor("cache", command, *arguments, *named, folder=folder, extra=variables | dict(extra or {}))
 
 
-def foreign(folder: Path, key: tuple[Part, ...] = KEY, profile: str = "") -> Manifest:
+def foreign(folder: Path, key: tuple[KeyPart, ...] = KEY, profile: str = "") -> Manifest:
     """Put a snapshot of another machine into the store and return its manifest."""
     manifest = replace(manifest_of(filled(folder / "elsewhere"), name="other", profile=profile), key=key)
     snapshot.save(folder / "store/other.tar.zst", manifest)

@@ -6,18 +6,18 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from envdoctor.cache.key_parts import Part
+from envdoctor.cache.key_parts import KeyPart
 from envdoctor.cache.layout import Root
 from envdoctor.cache.manifest import Manifest
 from envdoctor.cache.snapshot import Purpose, describe
 from envdoctor.probes.caches.entry_damage import content_name
 
 KEY = (
-    Part(name="torch.version", value="2.13.0+cpu"),
-    Part(name="torch.sources", value="ab" * 32),
-    Part(name="gpu.name", value="NVIDIA H200"),
-    Part(name="cpu.isa", value="avx2"),
-    Part(name="venv.prefix", value="/venv"),
+    KeyPart(name="torch.version", value="2.13.0+cpu"),
+    KeyPart(name="torch.sources", value="ab" * 32),
+    KeyPart(name="gpu.name", value="NVIDIA H200"),
+    KeyPart(name="cpu.isa", value="avx2"),
+    KeyPart(name="venv.prefix", value="/venv"),
 )
 GRAPH_KEY = "fabcdefgh"
 

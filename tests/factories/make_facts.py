@@ -11,8 +11,7 @@ from envdoctor.probes.caches.compiled_objects import CompiledObjects
 from envdoctor.probes.loading.extension_modules import ExtensionModules
 from envdoctor.probes.loading.gpu_code import GpuCode
 from envdoctor.probes.loading.libraries import Libraries, Provider, Unresolved
-from envdoctor.probes.loading.load_faults import Fault as LoadFault
-from envdoctor.probes.loading.load_faults import Holder
+from envdoctor.probes.loading.load_faults import LoadFault, SymbolHolder
 from envdoctor.probes.loading.symbols import NOTHING, CudaUser, Reached, Symbols
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.machine.environment import Environment, Variable
@@ -26,7 +25,7 @@ from envdoctor.probes.venv.conda import Conda
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.editables import Editables
 from envdoctor.probes.venv.generated_code import GeneratedCode
-from envdoctor.probes.venv.installed_files import Claim, Contested, Fault, InstalledFiles, Owner
+from envdoctor.probes.venv.installed_files import Claim, Contested, FileFault, InstalledFiles, Owner
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.launchers import Launchers
 from envdoctor.probes.venv.package_imports import PackageImports
@@ -118,12 +117,14 @@ def owner(name: str, version: str = "1.0", *, files: int = 10, missing: int = 0,
     )
 
 
-def missing(name: str, path: str, size: int = 100) -> Fault:
+def missing(name: str, path: str, size: int = 100) -> FileFault:
     """Return the fault of a file that is gone; `path` is below site-packages."""
-    return Fault(path=f"lib/python3.12/site-packages/{path}", owner=name, kind="missing", recorded_size=size, size=-1)
+    return FileFault(
+        path=f"lib/python3.12/site-packages/{path}", owner=name, kind="missing", recorded_size=size, size=-1
+    )
 
 
-def resized(name: str, path: str, size: int = 100, actual: int = 90) -> Fault:
+def resized(name: str, path: str, size: int = 100, actual: int = 90) -> FileFault:
     """Return the fault of a file of another size; `path` is below site-packages."""
     return replace(missing(name, path, size), kind="resized", size=actual)
 
@@ -202,9 +203,9 @@ def load_fault(name: str, **changes: object) -> LoadFault:
     return replace(made, **changes)
 
 
-def holder(path: str, owner_name: str, version: str = "1.0") -> Holder:
+def holder(path: str, owner_name: str, version: str = "1.0") -> SymbolHolder:
     """Return a file that has what is missing; `path` is below site-packages."""
-    return Holder(path=f"lib/python3.12/site-packages/{path}", owner=owner_name, owner_version=version)
+    return SymbolHolder(path=f"lib/python3.12/site-packages/{path}", owner=owner_name, owner_version=version)
 
 
 def cuda_user(owner_name: str, major: str, **changes: object) -> CudaUser:

@@ -11,7 +11,7 @@ from envdoctor.cache.layout import Root
 from envdoctor.cache.manifest import load
 from envdoctor.cache.quarantine import listed
 from envdoctor.errors import CacheError
-from envdoctor.stack.interpreters import Wanted, choose
+from envdoctor.stack.interpreters import InterpreterRequest, choose
 
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
@@ -33,5 +33,7 @@ def test_a_record_of_the_quarantine_that_is_none_is_passed_over(tmp_path: Path, 
 
 def test_a_pyvenv_cfg_that_is_a_pipe_names_no_base(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pyvenv.cfg")
-    assert choose(Wanted(versions=(HERE,), patient=tmp_path), {"PATH": ""}, tmp_path).version.startswith(HERE)
+    assert choose(InterpreterRequest(versions=(HERE,), target=tmp_path), {"PATH": ""}, tmp_path).version.startswith(
+        HERE
+    )
     assert subprocess.run(["test", "-p", tmp_path / "pyvenv.cfg"], check=False).returncode == 0

@@ -107,10 +107,10 @@ def test_a_wheel_in_a_folder_with_another_hash_is_not_taken(stack: Stack) -> Non
 
 
 def _tag() -> str:
-    from envdoctor.stack.interpreters import Wanted, choose  # noqa: PLC0415
+    from envdoctor.stack.interpreters import InterpreterRequest, choose  # noqa: PLC0415
     from tests.factories.make_stack import PYTHON  # noqa: PLC0415
 
-    return choose(Wanted(versions=(PYTHON,)), {"PATH": ""}, Path("/nonexistent")).tag
+    return choose(InterpreterRequest(versions=(PYTHON,)), {"PATH": ""}, Path("/nonexistent")).tag
 
 
 def test_offline_without_a_cache_says_what_is_missing(stack: Stack, index: Index) -> None:

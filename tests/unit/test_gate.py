@@ -29,7 +29,7 @@ REFUSED = "error: envdoctor gate: {who} does not start on [TMP]/.venv (profile s
 ALONE = REFUSED.format(who="this process")
 
 
-def make_patient(root: Path) -> Incident:
+def make_incident_venv(root: Path) -> Incident:
     # The gate runs in the trainer's venv and reads versions with the packaging that every such venv has.
     source = Path(packaging.__file__).parent
     files = {f"packaging/{path.relative_to(source)}": path.read_bytes() for path in source.rglob("*.py")}
@@ -38,12 +38,12 @@ def make_patient(root: Path) -> Incident:
 
 @pytest.fixture(scope="module")
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> Incident:
-    return make_patient(tmp_path_factory.mktemp("healthy"))
+    return make_incident_venv(tmp_path_factory.mktemp("healthy"))
 
 
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> Incident:
-    incident = make_patient(tmp_path_factory.mktemp("broken"))
+    incident = make_incident_venv(tmp_path_factory.mktemp("broken"))
     incident.lose()
     return incident
 

@@ -8,7 +8,7 @@ from packaging.version import Version
 
 from envdoctor.documents import profile_store
 from envdoctor.standards.lock import Lock
-from envdoctor.wheels.locking import Platform
+from envdoctor.wheels.locking import LockPlatform
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("21k-toks", "cpu-smoke", "pypi-cu128")
@@ -28,7 +28,7 @@ def test_a_lock_and_a_profile_name_no_host(name: str) -> None:
 def test_the_profile_wants_the_torch_that_its_lock_has(name: str) -> None:
     profile = profile_store.find(name, ROOT).profile
     for version in profile.python.versions:
-        torch = _lock(name).select(Platform(python=version, machine="x86_64").markers())["torch"]
+        torch = _lock(name).select(LockPlatform(python=version, machine="x86_64").markers())["torch"]
         # The default index's version has no local part; the build's own version file has.
         assert Version(profile.torch.version).public == Version(torch.version).public
         assert Version(torch.version).local in (None, Version(profile.torch.version).local)
@@ -56,7 +56,7 @@ def test_the_cpu_lock_fits_four_pythons_and_two_machines() -> None:
     assert len(torch.hashes) == 8
     for python in ("3.11", "3.12", "3.13", "3.14"):
         for machine in ("x86_64", "aarch64"):
-            assert len(lock.select(Platform(python=python, machine=machine).markers())) == 55
+            assert len(lock.select(LockPlatform(python=python, machine=machine).markers())) == 55
 
 
 def test_the_lock_accepts_one_of_tritons_two_builds() -> None:
@@ -65,7 +65,7 @@ def test_the_lock_accepts_one_of_tritons_two_builds() -> None:
 
 
 def test_the_good_stack_is_what_was_attested() -> None:
-    lock = _lock("21k-toks").select(Platform(python="3.12", machine="x86_64").markers())
+    lock = _lock("21k-toks").select(LockPlatform(python="3.12", machine="x86_64").markers())
     assert len(lock) == 89
     assert {name: lock[name].version for name in ("torch", "transformers", "accelerate", "nvidia-nccl-cu12")} == {
         "torch": "2.11.0+cu128",

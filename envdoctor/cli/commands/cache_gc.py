@@ -64,6 +64,6 @@ def gc(
         damaged=damaged,
         other_keys=other_keys,
     )
-    wishes = app.Wishes(entries=wish, keep_for=tuple(keep_for), purge=purge, dry_run=dry_run, yes=yes)
+    wishes = app.CleanupOptions(entries=wish, keep_for=tuple(keep_for), purge=purge, dry_run=dry_run, yes=yes)
     workspace = Workspace.open(one_venv(venv, venv_option), profile)
     return finish(app.gc(workspace, wishes, Terminal()), output_format, json=json)

@@ -51,7 +51,7 @@ def capture(
     What no index has is kept as a wheel beside the lock. Exit codes: 0 captured, 1 it cannot be captured and nothing
     was written, 2 bad input, 4 uv or a folder it needs failed.
     """
-    wishes = app.Wishes(
+    wishes = app.CaptureOptions(
         name=name,
         project=project,
         form=lock_format,

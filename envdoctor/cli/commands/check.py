@@ -67,7 +67,7 @@ def check(
 
     Nothing of the venv is run or imported. Exit codes: 0 clean, 1 findings, 2 bad input, 3 could not tell.
     """
-    wishes = app.Wishes(
+    wishes = app.CheckOptions(
         fingerprint=fingerprint,
         root=root,
         deep=deep,

@@ -35,7 +35,7 @@ def fetch(
     no index is: `envdoctor restore --profile NAME --offline --wheelhouse DIR`. Exit codes: 0 all there, 2 bad input,
     4 some could not be fetched, 130 interrupted.
     """
-    wishes = app.Wishes(wheelhouse=wheelhouse, python=python, machine=machine)
+    wishes = app.FetchOptions(wheelhouse=wheelhouse, python=python, machine=machine)
     done = app.fetch(Workspace.open(profile=profile), wishes, Terminal())
     code = finish(done, output_format, json=json)
     if done.data.fetched.missing:

@@ -52,7 +52,7 @@ def lock(
     A requirement line may carry --hash options: attested hashes of wheels that cannot be seen from here. With
     --upgrade the lock that --output names is updated instead of resolved from nothing.
     """
-    wishes = app.Wishes(
+    wishes = app.LockOptions(
         requirements=requirements,
         pythons=tuple(python),
         machines=tuple(machine),

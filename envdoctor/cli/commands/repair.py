@@ -37,5 +37,5 @@ def repair(
     it, or the wanted owner of a file is not known, the venv as it was, 130 declined or interrupted.
     """
     workspace = Workspace.open(one_venv(venv, venv_option), profile)
-    wishes = app.Wishes(offline=offline, dry_run=dry_run, yes=yes)
+    wishes = app.RepairOptions(offline=offline, dry_run=dry_run, yes=yes)
     return finish(app.repair(workspace, wishes, Terminal()), output_format, json=json)

@@ -57,7 +57,7 @@ def restore(
     Exit codes: 0 restored or already in place, 2 bad input, 4 failed with the old venv as it was, 130 declined or
     interrupted.
     """
-    wishes = app.Wishes(
+    wishes = app.RestoreOptions(
         python=python,
         dry_run=dry_run,
         rehearse=rehearse,

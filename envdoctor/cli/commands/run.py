@@ -122,12 +122,12 @@ def _restored(workspace: Workspace, *, while_in_use: bool) -> Examined | None:
         if examined.verdict.exit_code() is not ExitCode.FINDINGS:
             return examined
         _refuse_another(workspace, examined)
-    from envdoctor.app.restore import Wishes, restore
+    from envdoctor.app.restore import RestoreOptions, restore
     from envdoctor.cli.dialog import Terminal
 
     # stdout belongs to the command that is about to start.
     terminal = Terminal()
-    terminal.show(restore(workspace, Wishes(yes=True, unless_in_use=not while_in_use), terminal))
+    terminal.show(restore(workspace, RestoreOptions(yes=True, unless_in_use=not while_in_use), terminal))
     return None
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from envdoctor.facts.context import Reading
 from envdoctor.probes.venv import digest_memo, uv_cache
 from envdoctor.probes.venv.distributions import Distribution, Distributions
-from envdoctor.probes.venv.file_digests import FileDigests, Hashing, Wanted, usable
+from envdoctor.probes.venv.file_digests import FileDigests, FileToHash, Hashing, usable
 from envdoctor.probes.venv.record_memo import Fields
 from envdoctor.probes.venv.records import RecordIndex, index
 
@@ -35,7 +35,7 @@ class _Pending(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class Comparison:
+class RecordComparison:
     """What comparing gave. `digests` also tells the bytes of paths that several distributions claim."""
 
     digests: FileDigests
@@ -58,7 +58,7 @@ class Comparison:
         new = list(self._unknown(at, rows, keys))
         self.pending += new
         hashing.add(
-            Wanted(algorithm, key, f"{site}/{row[0]}", digest_memo.size_of(key)) for _, row, key, algorithm in new
+            FileToHash(algorithm, key, f"{site}/{row[0]}", digest_memo.size_of(key)) for _, row, key, algorithm in new
         )
 
     def _unknown(self, at: int, rows: Sequence[Fields], keys: Mapping[str, bytes]) -> Iterator[_Pending]:
@@ -109,9 +109,9 @@ class Comparison:
         return f"{algorithm}={digest.decode()}" if digest is not None else ""
 
 
-def comparison(reading: Reading) -> Comparison:
+def comparison(reading: Reading) -> RecordComparison:
     """Return the comparison of this reading's environment: empty at first, with what earlier runs remember."""
-    return reading.material(Comparison, _begin)
+    return reading.material(RecordComparison, _begin)
 
 
 def compare_with(reading: Reading, proven: Mapping[bytes, bytes]) -> None:
@@ -130,13 +130,13 @@ def compare_with(reading: Reading, proven: Mapping[bytes, bytes]) -> None:
             if digest := proven.get(digest_memo.content_key(key)):
                 known[key] = digest
     memo = digest_memo.DigestMemo(path=None, known={"sha256": known})
-    reading.shared[Comparison] = Comparison(digests=FileDigests(memo=memo, roots=link_roots(reading)))
+    reading.shared[RecordComparison] = RecordComparison(digests=FileDigests(memo=memo, roots=link_roots(reading)))
 
 
-def _begin(reading: Reading) -> Comparison:
+def _begin(reading: Reading) -> RecordComparison:
     index(reading)
     memo = digest_memo.load(reading.target.prefix, reading.host)
-    return Comparison(digests=FileDigests(memo=memo, roots=link_roots(reading)))
+    return RecordComparison(digests=FileDigests(memo=memo, roots=link_roots(reading)))
 
 
 def link_roots(reading: Reading) -> tuple[str, ...]:

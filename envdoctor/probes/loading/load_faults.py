@@ -28,7 +28,7 @@ _MAXIMUM_STATED = 64 * 1024
 
 
 @frozen
-class Holder:
+class SymbolHolder:
     """A file that defines a symbol, or that has a name."""
 
     path: str
@@ -38,7 +38,7 @@ class Holder:
 
 
 @frozen
-class Fault:
+class LoadFault:
     """One load that fails."""
 
     path: str
@@ -68,7 +68,7 @@ class Fault:
     """How the loader came to that file."""
     provider_offers: str
     """For a missing version: the newest of the same kind that the file defines ("GLIBC_2.36"); else empty."""
-    has_it: tuple[Holder, ...]
+    has_it: tuple[SymbolHolder, ...]
     """Files of the environment that do have the symbol, or the name."""
     preloader: str
     """A Python file of the same package that seems to open what is missing beforehand; empty for none."""
@@ -102,14 +102,14 @@ class FaultMaker:
         self._lib = f"{reading.fact(TorchBuild).folder}/lib"
         self._code: dict[int, OwnCode] = {}
 
-    def of_import(self, at: int, played: TorchImport) -> Fault:
+    def of_import(self, at: int, played: TorchImport) -> LoadFault:
         """Return the fault of the failure at that place of `import torch`."""
         failure = played.missing[at]
         first = played.failure is not None and played.failure.load is not None
         same = first and played.failure is not None and played.failure.message == failure.message
         return self._fault("", failure, played.objects, module=True, first=same)
 
-    def of_object(self, path: str, result: LoadResult, *, module: bool) -> Fault:
+    def of_object(self, path: str, result: LoadResult, *, module: bool) -> LoadFault:
         """Return the fault of an object that does not open; `result` comes from a tolerant loader."""
         assert result.failure is not None  # noqa: S101 - the caller chose the failed ones
         made = self._fault(path, result.failure, (*result.scope, *result.opened), module=module)
@@ -122,7 +122,7 @@ class FaultMaker:
             searched=self._folders(result.failure),
         )
 
-    def of_opener(self, path: str, failure: LoadFailure) -> Fault:
+    def of_opener(self, path: str, failure: LoadFailure) -> LoadFault:
         """Return the fault of a Python file that opens a library by name when it is imported, and raises."""
         return replace(self._fault(path, failure, (), module=True), opening="at import")
 
@@ -144,7 +144,7 @@ class FaultMaker:
 
     def _fault(
         self, path: str, failure: LoadFailure, mapped: Sequence[LoadedObject], *, module: bool, first: bool = False
-    ) -> Fault:
+    ) -> LoadFault:
         requester = failure.requester or path
         owner = self._owners.of(path) if path else None
         asking = self._owners.of(requester) if requester else None
@@ -154,7 +154,7 @@ class FaultMaker:
         bad_owner = self._owners.of(bad) if bad else None
         symbol = failure.kind == "undefined symbol"
         name = failure.version if failure.kind == "version not found" else failure.name
-        return Fault(
+        return LoadFault(
             path=self._owners.relative(path),
             owner=owner.name if owner else "",
             owner_version=owner.version if owner else "",
@@ -225,7 +225,7 @@ class FaultMaker:
         paths = [named, named.partition(": ")[0], failure.name]
         return next((os.path.normpath(at) for at in paths if at.startswith("/") and self._disk.identity(at)), "")
 
-    def _holders(self, failure: LoadFailure, lacking: LoadedObject | None, requester: str) -> Iterator[Holder]:
+    def _holders(self, failure: LoadFailure, lacking: LoadedObject | None, requester: str) -> Iterator[SymbolHolder]:
         found = 0
         known = {lacking.path, lacking.real} if lacking else set()
         for path in self._searched(failure, lacking):
@@ -234,7 +234,7 @@ class FaultMaker:
             if failure.kind == "undefined symbol" and not _defines(path, failure):
                 continue
             owner = self._owners.of(path)
-            yield Holder(
+            yield SymbolHolder(
                 path=self._owners.relative(path),
                 owner=owner.name if owner else "",
                 owner_version=owner.version if owner else "",

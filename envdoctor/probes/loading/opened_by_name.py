@@ -7,7 +7,7 @@ from envdoctor.catalog.opened_at_import import OPENERS
 from envdoctor.facts.context import Reading
 from envdoctor.loader.disk import Disk
 from envdoctor.loader.loaded import LoadFailure
-from envdoctor.probes.loading.load_faults import Fault, FaultMaker
+from envdoctor.probes.loading.load_faults import FaultMaker, LoadFault
 from envdoctor.probes.loading.own_code import OwnCode
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.distributions import Distributions
@@ -15,7 +15,7 @@ from envdoctor.probes.venv.distributions import Distributions
 _OF_TOOLKIT = ("lib64", "lib", "targets/x86_64-linux/lib")
 
 
-def not_found(reading: Reading, disk: Disk, maker: FaultMaker) -> Iterator[Fault]:
+def not_found(reading: Reading, disk: Disk, maker: FaultMaker) -> Iterator[LoadFault]:
     """Yield a fault for each library that the import of an installed distribution would raise for."""
     major = reading.fact(TorchBuild).cuda_major
     for at, item in enumerate(reading.fact(Distributions).items):

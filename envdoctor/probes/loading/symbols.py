@@ -22,7 +22,7 @@ from envdoctor.loader.search import SearchRoots
 from envdoctor.loader.torch_import import TorchImport, play_import
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.loading.extension_modules import importable, is_tagged
-from envdoctor.probes.loading.load_faults import Fault, FaultMaker
+from envdoctor.probes.loading.load_faults import FaultMaker, LoadFault
 from envdoctor.probes.loading.loader import decided_by, loader_memo, loader_roots, read_beside, torch_target
 from envdoctor.probes.loading.numpy_abi import NumpyUser, compiled_for_numpy_1
 from envdoctor.probes.loading.opened_by_name import not_found
@@ -79,7 +79,7 @@ class Symbols:
     """Those that could not be judged, because `import torch` fails before them or because there are too many."""
     torch_abi: str
     """"cxx11" or "pre-cxx11", as libc10.so's own symbols tell; empty when they do not."""
-    faults: tuple[Fault, ...]
+    faults: tuple[LoadFault, ...]
     cuda_users: tuple[CudaUser, ...]
     by_variable: tuple[Reached, ...]
     unreadable: tuple[str, ...]
@@ -286,7 +286,7 @@ class _Opening:
             )
 
 
-def _by_family(faults: list[Fault], opened: list[str]) -> Iterator[Fault]:
+def _by_family(faults: list[LoadFault], opened: list[str]) -> Iterator[LoadFault]:
     """Leave out one of several builds of the same thing, of which another opens; name the family where none does.
 
     bitsandbytes brings a library for each CUDA version, torchcodec one for each FFmpeg, and each opens what fits.

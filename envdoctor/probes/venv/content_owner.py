@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from envdoctor.probes.venv.digest_memo import key_of
-from envdoctor.probes.venv.file_digests import FileDigests, Hashing, Wanted, usable
+from envdoctor.probes.venv.file_digests import FileDigests, Hashing, FileToHash, usable
 from envdoctor.probes.venv.records import Row
 
 ToldBy = Literal["size", "hash", "missing", "not told"]
@@ -40,7 +40,7 @@ class WhoseBytes:
         if not self.hash_all:
             self.budget -= status.st_size
             with Hashing(self.digests) as hashing:
-                hashing.add(Wanted(name, key, path, status.st_size) for name in algorithms)
+                hashing.add(FileToHash(name, key, path, status.st_size) for name in algorithms)
         found = {name: digest.decode() for name in algorithms if (digest := self.digests.get(name, key)) is not None}
         if not found:
             return [], "not told"

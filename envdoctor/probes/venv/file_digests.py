@@ -33,7 +33,7 @@ _LENGTHS = {
 }
 
 
-class Wanted(NamedTuple):
+class FileToHash(NamedTuple):
     """One file to hash. A plain tuple: there are tens of thousands."""
 
     algorithm: str
@@ -99,7 +99,7 @@ class Hashing:
         self._running = [self._pool.submit(self._work.run, prefer_large=number > 0) for number in range(self._threads)]
         return self
 
-    def add(self, files: Iterable[Wanted]) -> None:
+    def add(self, files: Iterable[FileToHash]) -> None:
         """Take more files; each (algorithm, key) is hashed once."""
         new = []
         for item in files:
@@ -138,14 +138,14 @@ class _Work:
         # A thread holds the interpreter's lock for some microseconds a chunk: more threads, longer chunks. Short ones
         # stay in the processor's cache.
         self.chunk = chunk
-        self.large: deque[Wanted] = deque()
-        self.small: deque[Wanted] = deque()
+        self.large: deque[FileToHash] = deque()
+        self.small: deque[FileToHash] = deque()
         self.news = threading.Condition()
         self.closed = False
         self.stopped = False
         self.done = 0  # bytes; an addition lost between two threads only blurs the progress
 
-    def add(self, files: list[Wanted]) -> None:
+    def add(self, files: list[FileToHash]) -> None:
         with self.news:
             self.large += sorted((item for item in files if item.size >= _LARGE), key=lambda item: -item.size)
             self.small += [item for item in files if item.size < _LARGE]
@@ -168,7 +168,7 @@ class _Work:
                 if not self.stopped:
                     self.into.memo.known.setdefault(item.algorithm, {})[item.key] = digest
 
-    def _next(self, queues: tuple[deque[Wanted], deque[Wanted]]) -> Wanted | None:
+    def _next(self, queues: tuple[deque[FileToHash], deque[FileToHash]]) -> FileToHash | None:
         while not self.stopped:
             for queue in queues:
                 try:
@@ -183,7 +183,7 @@ class _Work:
                 self.news.wait()
         return None
 
-    def _digest(self, item: Wanted, buffer: memoryview) -> bytes:
+    def _digest(self, item: FileToHash, buffer: memoryview) -> bytes:
         before = item.key
         for _ in range(_TRIES):
             digest, after = self._read(item, buffer)
@@ -195,7 +195,7 @@ class _Work:
             before = after
         raise OSError(errno.ESTALE, "it changed while it was read", item.path)
 
-    def _read(self, item: Wanted, buffer: memoryview) -> tuple[bytes, bytes]:
+    def _read(self, item: FileToHash, buffer: memoryview) -> tuple[bytes, bytes]:
         """Return the digest of a file and its key afterwards: anything that happened in between shows in it."""
         descriptor = _open(item.path, self.into.roots)
         try:

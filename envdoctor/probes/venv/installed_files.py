@@ -29,7 +29,7 @@ Kind = Literal["missing", "resized", "not a file", "unreadable", "not executable
 
 
 @frozen
-class Fault:
+class FileFault:
     """A file that is not as its owner's RECORD says."""
 
     path: str
@@ -91,7 +91,7 @@ class InstalledFiles:
     """RECORD truth of the environment."""
 
     owners: tuple[Owner, ...]
-    faults: tuple[Fault, ...]
+    faults: tuple[FileFault, ...]
     contested: tuple[Contested, ...]
     shared_equal: int
     """Paths with several owners that agree on the bytes (harmless until one is uninstalled)."""
@@ -121,18 +121,18 @@ def probe(reading: Reading) -> InstalledFiles:
     )
 
 
-def _look(reading: Reading, prefix: str) -> list[tuple[Owner, list[Fault]]]:
+def _look(reading: Reading, prefix: str) -> list[tuple[Owner, list[FileFault]]]:
     items, records = reading.fact(Distributions).items, index(reading)
     return [_owner(items[at], rows, records.digests[at], prefix, None) for at, rows in records.rows.items()]
 
 
-def _look_deeply(reading: Reading, prefix: str) -> list[tuple[Owner, list[Fault]]]:
+def _look_deeply(reading: Reading, prefix: str) -> list[tuple[Owner, list[FileFault]]]:
     """Look as `_look` does, and have each distribution's files hashed while the next one is looked at."""
     items, records = reading.fact(Distributions).items, index(reading)
     compared = comparison(reading)
     # The threads are to have the largest files first, and all of them soon.
     order = sorted(records.rows, key=lambda at: -max((recorded_size(row[2]) for row in records.rows[at]), default=0))
-    found: dict[int, tuple[Owner, list[Fault]]] = {}
+    found: dict[int, tuple[Owner, list[FileFault]]] = {}
     with Hashing(compared.digests, reading.options.progress) as hashing:
         for at in order:
             keys: dict[str, bytes] = {}
@@ -157,8 +157,8 @@ def _owner(
     keys: dict[str, bytes] | None,
     *,
     bytecode: bool = False,
-) -> tuple[Owner, list[Fault]]:
-    faults: list[Fault] = []
+) -> tuple[Owner, list[FileFault]]:
+    faults: list[FileFault] = []
     ways: dict[str, str] = {}
     counts = {"missing": 0, "resized": 0}
     total = 0
@@ -234,7 +234,7 @@ def _is_program(site: str, path: str) -> bool:
         return False
 
 
-def _with_twins(faults: Sequence[Fault], reading: Reading) -> Iterator[Fault]:
+def _with_twins(faults: Sequence[FileFault], reading: Reading) -> Iterator[FileFault]:
     items = {item.name: item for item in reading.fact(Distributions).items if not item.shadowed}
     cache = UvCache(host=reading.host)
     for fault in faults:
@@ -248,9 +248,9 @@ def _with_twins(faults: Sequence[Fault], reading: Reading) -> Iterator[Fault]:
         yield replace(fault, cached_at=twin, published_at=published)
 
 
-def _fault(item: Distribution, path: str, prefix: str, kind: Kind, recorded: int, size: int) -> Fault:
+def _fault(item: Distribution, path: str, prefix: str, kind: Kind, recorded: int, size: int) -> FileFault:
     full = os.path.normpath(os.path.join(item.site, path))  # noqa: PTH118 - faults can be thousands
-    return Fault(path=full.removeprefix(prefix), owner=item.name, kind=kind, recorded_size=recorded, size=size)
+    return FileFault(path=full.removeprefix(prefix), owner=item.name, kind=kind, recorded_size=recorded, size=size)
 
 
 def _contested(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from envdoctor.app.cache_gc import Cleaned
-from envdoctor.cache.gc import Removal
+from envdoctor.cache.gc import EntryRemoval
 from envdoctor.cache.quarantine import Quarantine
 from envdoctor.model.codec import encode
 from envdoctor.report.cache_text import megabytes
@@ -42,7 +42,7 @@ def _planned(data: Cleaned, shown: int) -> list[str]:
     return lines
 
 
-def _removals(removals: Sequence[Removal], size: int, shown: int) -> list[str]:
+def _removals(removals: Sequence[EntryRemoval], size: int, shown: int) -> list[str]:
     if not removals:
         return ["no entry can go"]
     lines = [f"{_entries(len(removals))} can go, {megabytes(size)}"]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from envdoctor.app.cache_warm import Proven
-from envdoctor.cache.warm import Run
+from envdoctor.cache.warm import WarmupRun
 from envdoctor.report.cache_text import entries, megabytes
 from envdoctor.report.style import Style
 
@@ -35,5 +35,5 @@ def document(data: Proven) -> dict[str, Any]:
     }
 
 
-def _run(run: Run) -> dict[str, Any]:
+def _run(run: WarmupRun) -> dict[str, Any]:
     return {"seconds": run.seconds, "compiled": run.compiled, "served": run.hits, "added": len(run.added)}

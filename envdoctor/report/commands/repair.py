@@ -10,7 +10,7 @@ from envdoctor.model.finding import Finding
 from envdoctor.model.wording import counted, size
 from envdoctor.report.plan_text import MEANWHILE, kept_lines
 from envdoctor.report.style import Style
-from envdoctor.stack.repair import Prepared, Repaired
+from envdoctor.stack.repair import PreparedRepair, Repaired
 from envdoctor.stack.repair_plan import RepairPlan
 from envdoctor.swap.transaction import Exchanged
 
@@ -66,7 +66,7 @@ def _plan_text(plan: RepairPlan, profile: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _outcome(prepared: Prepared, done: Exchanged[Repaired]) -> str:
+def _outcome(prepared: PreparedRepair, done: Exchanged[Repaired]) -> str:
     plan, verified = prepared.plan, done.made.verified
     changed = (
         f"{counted(len(plan.changes.removals), 'package')} removed, {len(plan.changes.reinstalls)} installed again"

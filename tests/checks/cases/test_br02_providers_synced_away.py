@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from tests.factories.examine_venv import commands_of, mend, outline, verdict_of
 from tests.factories.make_cuda import host_without_cache, make_library, make_linked_torch, real_error
 from tests.factories.make_venv import Venv, run_uv
-from tests.factories.patient import commands_of, mend, outline, verdict_of
 
 ERROR = "libcudnn.so.9: cannot open shared object file: No such file or directory"
 TITLE = "`import torch` fails: libcudnn.so.9: cannot open shared object file: No such file or directory"

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.factories.examine_venv import by_hand, commands_of, mend, outline, verdict_of
 from tests.factories.make_cuda import host_without_cache, make_library, make_linked_torch, real_error
 from tests.factories.make_venv import install, make_venv
-from tests.factories.patient import by_hand, commands_of, mend, outline, verdict_of
 
 LIBRARY = "nvidia/nccl/lib/libnccl.so.2"
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from tests.factories.examine_venv import outline, verdict_of
 from tests.factories.make_cuda import host_without_cache, make_library, make_linked_torch, object_bytes, real_error
 from tests.factories.make_venv import install, make_venv, uninstall
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import outline, verdict_of
 
 ERROR = "libcudart.so.13: cannot open shared object file: No such file or directory"
 TITLE = "vllm 0.22.0 was built for CUDA 13; torch 2.11.0+cu129 is a CUDA 12.9 build"

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
+from tests.factories.examine_venv import commands_of, environment_after, outline, verdict_of
 from tests.factories.make_cuda import host_without_cache, make_library, make_linked_torch, real_error
 from tests.factories.make_elf import make_shared
 from tests.factories.make_venv import make_venv
-from tests.factories.patient import commands_of, environment_after, outline, verdict_of
 
 NAME = "libnvJitLink.so.12"
 OLD = "__nvJitLinkAddData_12_1"

@@ -3,11 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
+from tests.factories.examine_venv import commands_of, environment_after, outline, verdict_of
 from tests.factories.make_cuda import host_without_cache, make_linked_torch, object_bytes
 from tests.factories.make_elf import make_shared
 from tests.factories.make_venv import make_venv
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import commands_of, environment_after, outline, verdict_of
 
 ENGINE = "libcudnn_engines_tensor_ir.so.9"
 SHIM = 'const char *part = "libcudnn_graph.so";'

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.factories.examine_venv import commands_of, first, mend, verdict_of
 from tests.factories.make_driver import FakeGpu, host_with, make_driver
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import install, make_venv, uninstall
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import commands_of, first, mend, verdict_of
 
 EIGHT = tuple(FakeGpu(uuid=f"GPU-{at}") for at in range(8))
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from envdoctor.model.profile import GpuWanted
 from tests.factories import make_facts as facts
+from tests.factories.examine_venv import commands_of, first, verdict_of
 from tests.factories.make_driver import host_with, make_driver
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import make_venv
-from tests.factories.patient import commands_of, first, verdict_of
 
 TITLE = "the driver's kernel module is 570.124.06 and its libraries are 570.133.07: no change of the venv fixes that"
 

@@ -7,10 +7,10 @@ import pytest
 
 from envdoctor.model.profile import GpuWanted, Profile
 from tests.factories import make_facts as facts
+from tests.factories.examine_venv import commands_of, environment_after, first, verdict_of
 from tests.factories.make_driver import FakeGpu, host_with, make_driver
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import Venv, make_venv
-from tests.factories.patient import commands_of, environment_after, first, verdict_of
 
 EIGHT = tuple(FakeGpu(uuid=f"GPU-{at}aaa") for at in range(8))
 ALL = "export CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7"

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
+from tests.factories.examine_venv import commands_of, first, verdict_of
 from tests.factories.make_driver import FakeGpu, host_with, make_driver
 from tests.factories.make_stack import PYTHON, Stack, closed_environment
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import install, make_venv
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import commands_of, first, verdict_of
 
 
 def _stack(root: Path) -> Stack:

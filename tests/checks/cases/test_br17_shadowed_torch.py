@@ -4,12 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from envdoctor.model.profile import TorchWanted
+from tests.factories.examine_venv import commands_of, environment_after, first, mend, outline, verdict_of
 from tests.factories.make_facts import PROFILE
 from tests.factories.make_reading import bare_host
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import Venv, install, make_venv, run_uv
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import commands_of, environment_after, first, mend, outline, verdict_of
 
 VISION = {
     "torchvision/__init__.py": "import torch\n",

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.factories.examine_venv import outline, verdict_of
 from tests.factories.make_cuda import host_without_cache, make_linked_torch, object_bytes, real_error
 from tests.factories.make_venv import install, make_venv
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import outline, verdict_of
 
 MODULE = "flash_attn_2_cuda.abi3.so"
 ERROR = "_ZN3c105ErrorC2ENS_14SourceLocationE"

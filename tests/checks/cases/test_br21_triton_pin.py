@@ -7,11 +7,11 @@ import pytest
 
 from envdoctor.model.profile import CompileWanted, Profile
 from tests.factories import make_facts as facts
+from tests.factories.examine_venv import by_hand, commands_of, first, mend, verdict_of
 from tests.factories.make_reading import bare_host
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import install, make_venv
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import by_hand, commands_of, first, mend, verdict_of
 
 PIN = 'triton==3.6.0; platform_system == "Linux"'
 TITLE = "torch 2.11.0 requires triton==3.6.0, and 2.3.1 is installed"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from envdoctor.standards.lock import parse
 from tests.factories import make_facts as facts
+from tests.factories.examine_venv import commands_of, first, mend, outline, verdict_of
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import Venv, install, make_venv, run_uv
 from tests.factories.make_wheel import lock_text, make_wheel
-from tests.factories.patient import commands_of, first, mend, outline, verdict_of
 
 TABLE = 'deps = {\n    "accelerate": "accelerate>=1.1.0",\n    "tokenizers": "tokenizers>=0.22.0,<=0.23.0",\n}\n'
 RAISES = "`device_map`, `low_cpu_mem_usage` or `tp_plan` in from_pretrained() will raise, asking for accelerate>=1.1.0"

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.factories.examine_venv import by_hand, commands_of, first, mend, verdict_of
 from tests.factories.make_venv import Venv, install, make_venv, uninstall
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import by_hand, commands_of, first, mend, verdict_of
 
 REDIRECTOR = "import sys, warnings\nclass Finder:\n    def find_spec(self, name, path=None, target=None): pass\n"
 

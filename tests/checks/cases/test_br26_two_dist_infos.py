@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.factories.examine_venv import commands_of, first, mend, verdict_of
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import Venv, make_venv
-from tests.factories.patient import commands_of, first, mend, verdict_of
 
 TITLE = ("ED405", "torch has 2 metadata folders")
 

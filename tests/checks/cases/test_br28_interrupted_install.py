@@ -3,10 +3,10 @@
 import shutil
 from pathlib import Path
 
+from tests.factories.examine_venv import by_hand, commands_of, first, mend, verdict_of
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import Venv, install, make_venv
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import by_hand, commands_of, first, mend, verdict_of
 
 
 def _yaml(root: Path) -> Path:

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
+from tests.factories.examine_venv import commands_of, environment_after, first, mend, verdict_of
 from tests.factories.make_reading import bare_host
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import Venv, make_venv
-from tests.factories.patient import commands_of, environment_after, first, mend, verdict_of
 
 SCRIPTS = {"torchrun": "torch.distributed.run:main"}
 

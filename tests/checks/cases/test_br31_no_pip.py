@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
+from tests.factories.examine_venv import commands_of, first, mend, verdict_of
 from tests.factories.make_venv import make_venv
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import commands_of, first, mend, verdict_of
 
 
 def test_br31_no_pip_is_no_fault(tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from envdoctor.facts.host import Host
+from tests.factories.examine_venv import commands_of, environment_after, first, verdict_of
 from tests.factories.make_reading import bare_host
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import Venv, make_venv
-from tests.factories.patient import commands_of, environment_after, first, verdict_of
 
 
 @pytest.fixture(scope="module")

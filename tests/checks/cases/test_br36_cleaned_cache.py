@@ -5,11 +5,11 @@ from pathlib import Path
 
 from envdoctor.model.profile import CompileWanted, Profile
 from tests.factories import make_facts as facts
+from tests.factories.examine_venv import commands_of, environment_after, outline, verdict_of
 from tests.factories.make_cache import graph, write
 from tests.factories.make_reading import bare_host
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import make_venv
-from tests.factories.patient import commands_of, environment_after, outline, verdict_of
 
 
 def _profile() -> Profile:

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from tests.factories.examine_venv import commands_of, first, mend, verdict_of
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import make_venv, run_uv, uninstall
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import commands_of, first, mend, verdict_of
 
 
 def test_an_extras_gated_library_is_missed_by_metadata_checks(tmp_path: Path) -> None:

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from tests.factories.examine_venv import commands_of, mend, outline, verdict_of
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import install, make_venv
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import commands_of, mend, outline, verdict_of
 
 LIBRARY = "nvidia/cudnn/lib/libcudnn.so.9"
 

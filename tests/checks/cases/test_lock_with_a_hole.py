@@ -6,11 +6,11 @@ from pathlib import Path
 from envdoctor.model.profile import Waiver
 from envdoctor.standards.lock import parse
 from tests.factories import make_facts as facts
+from tests.factories.examine_venv import commands_of, mend, outline, verdict_of
 from tests.factories.interpreter import raised
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import make_venv
 from tests.factories.make_wheel import lock_text, make_wheel
-from tests.factories.patient import commands_of, mend, outline, verdict_of
 
 PROFILE = replace(
     facts.PROFILE,

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from envdoctor.facts.host import Host
+from tests.factories.examine_venv import outline, verdict_of
 from tests.factories.make_cuda import host_without_cache, make_linked_torch, object_bytes, real_error
 from tests.factories.make_elf import make_shared
 from tests.factories.make_venv import Venv, make_venv
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import outline, verdict_of
 
 ERROR = "librdmacm.so.1: cannot open shared object file: No such file or directory"
 TITLE = (

@@ -3,11 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
+from tests.factories.examine_venv import outline, verdict_of
 from tests.factories.make_cuda import host_without_cache, make_linked_torch, object_bytes, real_error
 from tests.factories.make_elf import make_shared
 from tests.factories.make_venv import install, make_venv
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import outline, verdict_of
 
 TITLE = "torchcodec 0.11.1 needs FFmpeg 6 to 8, and none of its 3 builds can be loaded here"
 INIT = """

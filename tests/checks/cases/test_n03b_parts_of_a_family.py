@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from tests.factories.examine_venv import commands_of, mend, outline, verdict_of
 from tests.factories.interpreter import raised
 from tests.factories.make_venv import Venv, make_venv, run_uv
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import commands_of, mend, outline, verdict_of
 
 INIT = """import importlib.metadata as m
 a, b = m.version("transformer-engine"), m.version("transformer-engine-torch")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.factories.examine_venv import commands_of, mend, outline, verdict_of
 from tests.factories.interpreter import raised
 from tests.factories.make_venv import install, make_venv, run_uv
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import commands_of, mend, outline, verdict_of
 
 NO_MODULE = "ModuleNotFoundError: No module named 'pkg_resources'"
 NEW = {"setuptools/__init__.py": ""}

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.factories.examine_venv import commands_of, mend, outline, verdict_of
 from tests.factories.interpreter import raised
 from tests.factories.make_reading import bare_host
 from tests.factories.make_venv import make_venv, run_uv
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import commands_of, mend, outline, verdict_of
 
 RUNTIME = """import os
 class Domain: PUBLIC = 1

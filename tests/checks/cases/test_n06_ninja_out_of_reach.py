@@ -8,11 +8,11 @@ from pathlib import Path
 
 from envdoctor.doctor.examine import examine, judge
 from envdoctor.facts.host import Host
+from tests.factories.examine_venv import commands_of, environment_after, first, outline, verdict_of
 from tests.factories.make_reading import bare_host
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import Venv, make_venv
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import commands_of, environment_after, first, outline, verdict_of
 from tests.factories.run_envdoctor import COMMAND, ROOT
 
 FLASHINFER = {

@@ -3,10 +3,10 @@
 import subprocess
 from pathlib import Path
 
+from tests.factories.examine_venv import environment_after, mend, outline, verdict_of
 from tests.factories.make_reading import bare_host
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import Venv, make_venv, run_uv
-from tests.factories.patient import environment_after, mend, outline, verdict_of
 
 
 def _activated(venv: Venv) -> str:

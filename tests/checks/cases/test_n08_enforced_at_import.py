@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from envdoctor.standards.lock import parse
+from tests.factories.examine_venv import commands_of, mend, outline, verdict_of
 from tests.factories.interpreter import raised
 from tests.factories.make_venv import make_venv
 from tests.factories.make_wheel import lock_text, make_wheel
-from tests.factories.patient import commands_of, mend, outline, verdict_of
 
 PYDANTIC = {
     "pydantic/version.py": "_COMPATIBLE_PYDANTIC_CORE_VERSION = '2.41.5'\n",

@@ -4,10 +4,10 @@ import subprocess
 from pathlib import Path
 
 from envdoctor.facts.host import Host
+from tests.factories.examine_venv import environment_after, first, verdict_of
 from tests.factories.make_reading import bare_host
 from tests.factories.make_venv import Venv, install, make_venv
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import environment_after, first, verdict_of
 
 HUB = {
     "huggingface_hub/__init__.py": "import os\nif os.environ.get('HF_HUB_ENABLE_HF_TRANSFER') == '1':\n"

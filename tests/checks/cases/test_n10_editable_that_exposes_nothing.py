@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.factories.examine_venv import commands_of, mend, outline, verdict_of
 from tests.factories.interpreter import raised
 from tests.factories.make_venv import Venv, make_venv, run_uv
-from tests.factories.patient import commands_of, mend, outline, verdict_of
 
 # A build backend of the project's own, as PEP 517 allows: it writes what setuptools writes.
 BACKEND = '''

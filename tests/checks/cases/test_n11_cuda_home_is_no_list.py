@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from envdoctor.facts.host import Host
+from tests.factories.examine_venv import commands_of, environment_after, outline, verdict_of
 from tests.factories.make_reading import bare_host
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import Venv, make_venv
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import commands_of, environment_after, outline, verdict_of
 from tests.factories.small_disk import small_disk
 
 COMPILES = {

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from envdoctor.facts.host import Host
+from tests.factories.examine_venv import commands_of, environment_after, outline, verdict_of
 from tests.factories.make_driver import Driver, host_with, make_driver
 from tests.factories.make_elf import make_shared
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import make_venv
-from tests.factories.patient import commands_of, environment_after, outline, verdict_of
 
 TITLE = "libcuda.so.1 is the CUDA toolkit's stub, which answers every call with error 34"
 OLDER = "libcuda.so.1 570.86.10 in FOLDER shadows driver 580.95.05, which is newer"

@@ -5,12 +5,12 @@ import shutil
 import sysconfig
 from pathlib import Path
 
+from tests.factories.examine_venv import commands_of, environment_after, outline, verdict_of
 from tests.factories.interpreter import printed
 from tests.factories.make_reading import bare_host
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import run_uv
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import commands_of, environment_after, outline, verdict_of
 
 FOLDER = f"python{sysconfig.get_python_version()}"
 VERSION = "import tokenizers; print(tokenizers.__version__)"

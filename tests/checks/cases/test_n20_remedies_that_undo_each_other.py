@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.factories.examine_venv import by_hand, commands_of, mend, outline, verdict_of
 from tests.factories.interpreter import printed
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import install, make_venv
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import by_hand, commands_of, mend, outline, verdict_of
 
 STAYS = (
     "mamba-ssm requires triton: after the uninstall that stays unmet in metadata alone, since pytorch-triton-rocm "

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from tests.checks.cases.test_n10_editable_that_exposes_nothing import BACKEND, PROJECT
+from tests.factories.examine_venv import commands_of, mend, outline, verdict_of
 from tests.factories.interpreter import raised
 from tests.factories.make_venv import make_venv, run_uv
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import commands_of, mend, outline, verdict_of
 
 WHEEL = (
     BACKEND.replace("build_wheel = build_editable", "")

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.factories.examine_venv import commands_of, mend, outline, verdict_of
 from tests.factories.make_cuda import INIT, host_without_cache, object_bytes, real_error
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import Venv, make_venv
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import commands_of, mend, outline, verdict_of
 
 TITLE = "xformers/_C.so of xformers 0.0.24 was built for a CUDA build of torch; torch here is 2.2.0+cpu, a CPU build"
 LOAD = 'ctypes.CDLL(os.path.join(os.path.dirname(__file__), "_C.so"))'

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.factories.examine_venv import commands_of, mend, outline, verdict_of
 from tests.factories.interpreter import raised
 from tests.factories.make_venv import make_venv, run_uv
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import commands_of, mend, outline, verdict_of
 
 OLD_MEMORY = "def release_memory(*objects):\n    return objects\n"
 NEW_MEMORY = f"{OLD_MEMORY}\n\ndef clear_device_cache():\n    pass\n"

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.factories.examine_venv import commands_of, mend, outline, verdict_of
 from tests.factories.make_cuda import object_bytes
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import make_venv
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import commands_of, mend, outline, verdict_of
 
 TITLE = "torch 2.2.2 was compiled for numpy 1, and numpy 2.0.0 is installed: its first use of an array fails"
 OF_1 = "module compiled against API version 0x%x but this version of numpy is 0x%x"

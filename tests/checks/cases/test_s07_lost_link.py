@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from tests.factories.examine_venv import commands_of, mend, outline, verdict_of
 from tests.factories.make_cuda import host_without_cache, object_bytes, real_error
 from tests.factories.make_elf import make_shared
 from tests.factories.make_venv import Venv, make_venv
 from tests.factories.make_wheel import make_wheel
-from tests.factories.patient import commands_of, mend, outline, verdict_of
 
 TITLE = "someext/ext.so of someext 1.0 needs GLIBCXX_3.4.99; libstdc++.so.6 here has"
 INIT = "void *PyInit_ext(void) { return 0; }"

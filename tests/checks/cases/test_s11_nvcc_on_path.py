@@ -3,10 +3,10 @@
 import json
 from pathlib import Path
 
+from tests.factories.examine_venv import environment_after, outline, verdict_of
 from tests.factories.make_reading import bare_host
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import make_venv
-from tests.factories.patient import environment_after, outline, verdict_of
 
 
 def _toolkit(root: Path, version: str) -> Path:

@@ -11,11 +11,11 @@ import pytest
 from envdoctor.facts.host import Host
 from envdoctor.model.profile import CompileWanted
 from tests.factories import make_facts as facts
+from tests.factories.examine_venv import environment_after, outline, verdict_of
 from tests.factories.make_cache import shared_object
 from tests.factories.make_reading import bare_host
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import Venv, make_venv
-from tests.factories.patient import environment_after, outline, verdict_of
 from tests.factories.small_disk import leave, read_only, roomy, small_disk, writable
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from envdoctor.cache import in_use, quarantine
-from envdoctor.cache.gc import Facts, Plan, Wish, plan
-from envdoctor.cache.key_parts import Part
+from envdoctor.cache.gc import CleanupPlan, Facts, Wish, plan
+from envdoctor.cache.key_parts import KeyPart
 from envdoctor.cache.layout import Root, files
 from envdoctor.cache.manifest import Manifest
 from envdoctor.cache.status import damaged_entries
@@ -54,7 +54,7 @@ def facts(root: Root, *manifests: Manifest, **changes: object) -> Facts:
     return replace(base, **changes)  # type: ignore[arg-type]
 
 
-def going(found: Plan) -> list[tuple[str, str]]:
+def going(found: CleanupPlan) -> list[tuple[str, str]]:
     return [
         (removal.entry.split("/")[0] + "/" + removal.entry.rpartition("/")[2][:4], removal.reason)
         for removal in found.removals
@@ -62,7 +62,7 @@ def going(found: Plan) -> list[tuple[str, str]]:
 
 
 def test_nothing_asked_takes_nothing(root: Root) -> None:
-    assert plan(facts(root), Wish()) == Plan(removals=(), kept={})
+    assert plan(facts(root), Wish()) == CleanupPlan(removals=(), kept={})
 
 
 def test_old_entries_go_the_oldest_first(root: Root) -> None:
@@ -80,7 +80,7 @@ def test_old_entries_go_the_oldest_first(root: Root) -> None:
 def test_a_profiles_newest_manifest_keeps_its_entries(root: Root) -> None:
     keeping = manifest_of(root, profile="good")
     found = plan(facts(root, keeping, keep_for=frozenset({"good"})), Wish(older_than_seconds=0))
-    assert found == Plan(removals=(), kept={"profile good keeps them": 8})
+    assert found == CleanupPlan(removals=(), kept={"profile good keeps them": 8})
 
 
 def test_what_only_an_older_manifest_lists_goes(root: Root) -> None:
@@ -102,7 +102,7 @@ def test_a_manifest_without_a_kept_profile_protects_nothing(root: Root) -> None:
 
 def test_a_used_root_is_left_alone(root: Root) -> None:
     found = plan(facts(root, used_roots=frozenset({"inductor"})), Wish(older_than_seconds=0, damaged=True))
-    assert found == Plan(removals=(), kept={"a live process uses the cache": 8})
+    assert found == CleanupPlan(removals=(), kept={"a live process uses the cache": 8})
 
 
 def test_a_damaged_entry_goes_even_if_a_profile_keeps_it(root: Root) -> None:
@@ -132,7 +132,7 @@ def test_protected_entries_do_not_count_as_freed(root: Root) -> None:
 
 def test_entries_of_another_key(root: Root) -> None:
     mine = manifest_of(root)
-    foreign = replace(mine, key=(Part(name="torch.version", value="2.9.0"),))
+    foreign = replace(mine, key=(KeyPart(name="torch.version", value="2.9.0"),))
     shared = replace(mine, files=tuple(file for file in mine.files if "OLD" not in file.path))
     found = plan(facts(root, foreign, shared, key=mine.key_digest), Wish(other_keys=True))
     assert going(found) == [("triton/OLD", "of another key")]

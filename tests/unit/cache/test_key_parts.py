@@ -2,11 +2,11 @@
 
 import pytest
 
-from envdoctor.cache.key_parts import Difference, Part, compare, digest, reaches
+from envdoctor.cache.key_parts import KeyDifference, KeyPart, compare, digest, reaches
 
 
-def parts(**values: str) -> tuple[Part, ...]:
-    return tuple(Part(name=name.replace("__", "."), value=value) for name, value in values.items())
+def parts(**values: str) -> tuple[KeyPart, ...]:
+    return tuple(KeyPart(name=name.replace("__", "."), value=value) for name, value in values.items())
 
 
 def test_equal_keys_differ_in_nothing() -> None:
@@ -32,15 +32,15 @@ def test_equal_keys_differ_in_nothing() -> None:
     ],
 )
 def test_a_part_reaches_the_entries_that_hash_it(name: str, kinds: tuple[str, ...]) -> None:
-    found = compare([Part(name=name, value="a")], [Part(name=name, value="b")])
+    found = compare([KeyPart(name=name, value="a")], [KeyPart(name=name, value="b")])
     assert reaches(name) == kinds
     assert found.missing == set(kinds)
     if not name.startswith("config."):
-        assert found.differences == (Difference(name=name, saved="a", present="b", reaches=kinds),)
+        assert found.differences == (KeyDifference(name=name, saved="a", present="b", reaches=kinds),)
 
 
 def test_a_variable_that_one_side_has_counts_as_unset_on_the_other() -> None:
-    set_now = [Part(name="env.TORCHINDUCTOR_SIZE_ASSERTS", value="0", means=("size_asserts",))]
+    set_now = [KeyPart(name="env.TORCHINDUCTOR_SIZE_ASSERTS", value="0", means=("size_asserts",))]
     (found,) = compare([], set_now).differences
     assert (found.saved, found.present, found.means) == ("", "0", ("size_asserts",))
     (found,) = compare(set_now, []).differences
@@ -48,16 +48,16 @@ def test_a_variable_that_one_side_has_counts_as_unset_on_the_other() -> None:
 
 
 def test_an_unread_part_is_no_difference() -> None:
-    unread = Part(name="gpu.name", value="NVML was not asked", known=False)
+    unread = KeyPart(name="gpu.name", value="NVML was not asked", known=False)
     found = compare(parts(gpu__name="NVIDIA H200"), [unread])
     assert (found.differences, found.unknown) == ((), (unread,))
     assert compare([unread], parts(gpu__name="NVIDIA H200")).unknown == (unread,)
 
 
 def test_configuration_is_compared_only_when_both_asked_torch() -> None:
-    asked = [Part(name="config.inductor.max_autotune", value="True"), Part(name="config.inductor.x", value="1")]
+    asked = [KeyPart(name="config.inductor.max_autotune", value="True"), KeyPart(name="config.inductor.x", value="1")]
     assert compare(asked, []).differences == ()
-    (found,) = compare(asked, [Part(name="config.inductor.max_autotune", value="False"), asked[1]]).differences
+    (found,) = compare(asked, [KeyPart(name="config.inductor.max_autotune", value="False"), asked[1]]).differences
     assert (found.name, found.saved, found.present) == ("config.inductor.max_autotune", "True", "False")
 
 

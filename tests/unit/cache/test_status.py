@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from envdoctor.cache.key_parts import Part
+from envdoctor.cache.key_parts import KeyPart
 from envdoctor.cache.manifest import Manifest
 from envdoctor.cache.status import Status, examine
 from envdoctor.model.profile import CompileWanted
@@ -33,14 +33,14 @@ def cache(path: Path, **changes: Any) -> CompileCache:
     return replace(base, **changes)
 
 
-def look(path: Path, manifests: Sequence[Manifest] = (), key: Sequence[Part] = KEY, **changes: Any) -> Status:
+def look(path: Path, manifests: Sequence[Manifest] = (), key: Sequence[KeyPart] = KEY, **changes: Any) -> Status:
     environ = changes.pop("environ", {})
     wanted = changes.pop("wanted", None)
     return examine([cache(path, **changes)], manifests, key, uid=1000, environ=environ, wanted=wanted)
 
 
-def changed(name: str, value: str, *, known: bool = True) -> tuple[Part, ...]:
-    return tuple(Part(name=part.name, value=value, known=known) if part.name == name else part for part in KEY)
+def changed(name: str, value: str, *, known: bool = True) -> tuple[KeyPart, ...]:
+    return tuple(KeyPart(name=part.name, value=value, known=known) if part.name == name else part for part in KEY)
 
 
 def test_cold(tmp_path: Path) -> None:
@@ -104,8 +104,8 @@ def test_a_part_that_reaches_no_entry_there_is_does_not_matter(tmp_path: Path) -
 
 def test_another_cpu_hits_but_is_named(tmp_path: Path) -> None:
     manifest = manifest_of(filled(tmp_path))
-    manifest = replace(manifest, key=(*KEY, Part(name="cpu.model", value="Xeon")))
-    found = look(tmp_path, [manifest], (*KEY, Part(name="cpu.model", value="EPYC")))
+    manifest = replace(manifest, key=(*KEY, KeyPart(name="cpu.model", value="Xeon")))
+    found = look(tmp_path, [manifest], (*KEY, KeyPart(name="cpu.model", value="EPYC")))
     assert (found.state, found.reasons) == (
         "partial",
         ("cpu.model: was `Xeon`, is `EPYC`; C++ kernels hit, but were built for it",),
@@ -113,7 +113,7 @@ def test_another_cpu_hits_but_is_named(tmp_path: Path) -> None:
 
 
 def test_a_number_of_threads_seen_from_outside_is_no_proof(tmp_path: Path) -> None:
-    threads = [(*KEY, Part(name="cpu.threads", value=value)) for value in ("1", "2")]
+    threads = [(*KEY, KeyPart(name="cpu.threads", value=value)) for value in ("1", "2")]
     found = look(tmp_path, [replace(manifest_of(filled(tmp_path)), key=threads[0])], threads[1])
     assert (found.state, found.reasons) == (
         "unknown",

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envdoctor.cache.manifest import StoredFile, _wrong
-from envdoctor.cache.store import Store, label, labels
+from envdoctor.cache.store import SnapshotStore, label, labels
 from envdoctor.errors import CacheError, UsageError
 from envdoctor.probes.caches.compile_caches import ColdStart, CompileCaches, probe
 from tests.factories.make_cache import filled, manifest_of, write
@@ -27,7 +27,7 @@ from tests.factories.make_venv import make_venv
     ],
 )
 def test_where_the_store_lies(tmp_path: Path, environ: dict[str, str], folder: str) -> None:
-    assert str(Store.of(bare_host(tmp_path, **environ)).folder).replace(str(tmp_path), "[HOME]") == folder
+    assert str(SnapshotStore.of(bare_host(tmp_path, **environ)).folder).replace(str(tmp_path), "[HOME]") == folder
 
 
 def test_a_label_goes_with_its_cache(tmp_path: Path) -> None:
@@ -45,13 +45,13 @@ def test_a_label_goes_with_its_cache(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["", ".hidden", "a/b", "../x", "a b", "x" * 101, "a\n"])
 def test_names_that_are_no_file_names(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError) as caught:
-        Store(folder=tmp_path).archive(name)
+        SnapshotStore(folder=tmp_path).archive(name)
     assert caught.value.message == f"`{name}` is not a name for a snapshot"
 
 
 def test_the_history_of_a_profile_is_a_fact(tmp_path: Path) -> None:
     host = bare_host(tmp_path / "home")
-    store = Store.of(host)
+    store = SnapshotStore.of(host)
     manifest = replace(manifest_of(filled(tmp_path / "cache"), profile="good"), made_at="2026-11-01T00:00:00Z")
     store.keep_warm(manifest, 61.25)
     store.keep_warm(replace(manifest, made_at="2026-11-02T00:00:00Z"), 58.0)

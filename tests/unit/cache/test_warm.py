@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from envdoctor.cache import relocate, runtime_key
-from envdoctor.cache.key_parts import Part
+from envdoctor.cache.key_parts import KeyPart
 from envdoctor.cache.layout import Root
-from envdoctor.cache.warm import Run, Warmed, command, warm
+from envdoctor.cache.warm import Warmed, WarmupRun, command, warm
 from envdoctor.errors import CacheError
 from tests.factories.make_cache import KEY, cpp_kernel, filled, manifest_of
 
@@ -101,7 +101,7 @@ def test_the_command_is_the_profiles_or_the_trainers_own() -> None:
 
 
 def test_compiling_cost_what_the_first_run_took_longer() -> None:
-    runs = [Run(seconds=seconds, counters={}, added=()) for seconds in (90.0, 12.5)]
+    runs = [WarmupRun(seconds=seconds, counters={}, added=()) for seconds in (90.0, 12.5)]
     assert Warmed(first=runs[0], second=runs[1], was_cold=True).compile_seconds == 77.5
     assert Warmed(first=runs[1], second=runs[0], was_cold=True).compile_seconds == 0.0
 
@@ -147,7 +147,7 @@ def test_kernels_get_the_names_that_torch_proves(tmp_path: Path) -> None:
     root = filled(tmp_path / "cache")
     cpp_kernel(root.path, "cab11")
     manifest = manifest_of(root)
-    here = tuple(Part(name=part.name, value="/here") if part.name == "venv.prefix" else part for part in KEY)
+    here = tuple(KeyPart(name=part.name, value="/here") if part.name == "venv.prefix" else part for part in KEY)
     assert relocate.needed(manifest, KEY) == 0
     assert relocate.needed(manifest, here) == 2
     done = relocate.relocate(manifest, root.path, here, fake_torch(tmp_path, {"cxyz0": "cqq99"}), {}, tmp_path)
@@ -169,7 +169,7 @@ def test_kernels_get_the_names_that_torch_proves(tmp_path: Path) -> None:
 
 def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
     root = filled(tmp_path / "cache")
-    here = (Part(name="venv.prefix", value="/here"),)
+    here = (KeyPart(name="venv.prefix", value="/here"),)
     with pytest.raises(CacheError) as caught:
         relocate.relocate(manifest_of(root), root.path, here, fake_torch(tmp_path, {"cxyz0": "../evil"}), {}, tmp_path)
     assert caught.value.message == "the venv's torch names a kernel '../evil'"

@@ -4,17 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envdoctor.compare.difference import AREAS, Area, Comparison, Difference, Side, Trait, compare
+from envdoctor.compare.difference import AREAS, Area, ComparableStack, Comparison, Difference, Property, compare
 
-NOTHING = Trait(shown="", facets={"there": frozenset({"no"})})
-
-
-def _trait(shown: str, rank: int = 9, **facets: str) -> Trait:
-    return Trait(shown=shown, facets={name: frozenset(value.split("|")) for name, value in facets.items()}, rank=rank)
+NOTHING = Property(shown="", facets={"there": frozenset({"no"})})
 
 
-def _side(digest: str | None = None, **areas: Area) -> Side:
-    return Side(
+def _trait(shown: str, rank: int = 9, **facets: str) -> Property:
+    return Property(
+        shown=shown, facets={name: frozenset(value.split("|")) for name, value in facets.items()}, rank=rank
+    )
+
+
+def _side(digest: str | None = None, **areas: Area) -> ComparableStack:
+    return ComparableStack(
         label="x", kind="venv", digest=digest, areas={name.replace("_", "-"): area for name, area in areas.items()}
     )
 
@@ -32,12 +34,12 @@ def _told(comparison: Comparison) -> list[str]:
         (_trait("3.13", minor="3.13"), _trait("3.11 or 3.12", minor="3.11|3.12"), False),
         (_trait("a", damage="", content="x"), _trait("b", damage=""), True),
         (_trait("a", damage="", content="x"), _trait("b", damage="", content="y"), False),
-        (Trait(shown="a", facets={}, span=(90, 110)), Trait(shown="b", facets={}, span=(110, 130)), True),
-        (Trait(shown="a", facets={}, span=(90, 110)), Trait(shown="b", facets={}, span=(111, 130)), False),
-        (Trait(shown="a", facets={}, span=(90, 110)), Trait(shown="b", facets={}), True),
+        (Property(shown="a", facets={}, span=(90, 110)), Property(shown="b", facets={}, span=(110, 130)), True),
+        (Property(shown="a", facets={}, span=(90, 110)), Property(shown="b", facets={}, span=(111, 130)), False),
+        (Property(shown="a", facets={}, span=(90, 110)), Property(shown="b", facets={}), True),
     ],
 )
-def test_when_two_traits_agree(one: Trait, other: Trait, *, agree: bool) -> None:
+def test_when_two_traits_agree(one: Property, other: Property, *, agree: bool) -> None:
     for a, b in ((one, other), (other, one)):
         found = compare(_side(torch=Area(traits={"t": a})), _side(torch=Area(traits={"t": b})))
         assert (found.differences == ()) is agree
@@ -63,7 +65,7 @@ def test_what_a_side_says_nothing_of_is_no_difference() -> None:
 
 
 def test_another_version_is_not_told_a_second_time_as_other_files() -> None:
-    def side(version: str, content: str) -> Side:
+    def side(version: str, content: str) -> ComparableStack:
         return _side(
             packages=Area(traits={"p": _trait(version, version=version)}),
             files=Area(traits={"p": _trait(content, content=content), "q": _trait(content, content=content)}),
@@ -73,7 +75,7 @@ def test_another_version_is_not_told_a_second_time_as_other_files() -> None:
 
 
 def test_what_matters_most_comes_first() -> None:
-    def side(value: str) -> Side:
+    def side(value: str) -> ComparableStack:
         def area(*names: str) -> Area:
             return Area(traits={name: _trait(value, rank, value=value) for rank, name in enumerate(names)})
 
@@ -102,12 +104,12 @@ def test_digests(a: str | None, b: str | None, expected: str) -> None:
 
 
 TRAITS = st.builds(
-    lambda shown, value: Trait(shown=shown, facets={"value": frozenset({value})}),
+    lambda shown, value: Property(shown=shown, facets={"value": frozenset({value})}),
     st.sampled_from(["", "1", "2"]),
     st.sampled_from(["", "1", "2"]),
 )
 SIDES = st.builds(
-    lambda areas: Side(label="", kind="", digest=None, areas=areas),
+    lambda areas: ComparableStack(label="", kind="", digest=None, areas=areas),
     st.dictionaries(
         st.sampled_from(AREAS),
         st.builds(
@@ -121,7 +123,7 @@ SIDES = st.builds(
 
 @pytest.mark.property
 @given(one=SIDES, other=SIDES)
-def test_a_comparison_turned_round_says_the_same(one: Side, other: Side) -> None:
+def test_a_comparison_turned_round_says_the_same(one: ComparableStack, other: ComparableStack) -> None:
     assert compare(one, one).differences == ()
 
     def turned(item: Difference) -> tuple[str, str, str, str]:

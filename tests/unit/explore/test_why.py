@@ -15,11 +15,11 @@ from envdoctor.model.why import (
     Copy,
     DistributionAnswer,
     FileAnswer,
-    Holder,
     LibraryAnswer,
     Needer,
-    Place,
+    RecordHolder,
     Requirer,
+    SearchedPlace,
     Shared,
 )
 from tests.factories.make_cuda import object_bytes
@@ -30,7 +30,7 @@ from tests.factories.make_wheel import make_wheel
 from tests.factories.run_envdoctor import run_envdoctor
 
 NCCL = "nvidia/nccl/lib/libnccl.so.2"
-OWNER = Holder(name="nvidia-nccl-cu12", version="12.8")
+OWNER = RecordHolder(name="nvidia-nccl-cu12", version="12.8")
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_a_loaded_library(venv: Venv) -> None:
         problem="",
         path=_site(venv, NCCL),
         holders=(OWNER,),
-        places=(Place(via="torch's preload list", folder=_site(venv, NCCL), outcome="found"),),
+        places=(SearchedPlace(via="torch's preload list", folder=_site(venv, NCCL), outcome="found"),),
         needed_by=(Needer(path=_site(venv, "torch/lib/libtorch_cuda.so"), owner="torch", imported=True),),
         copies=(),
     )
@@ -116,8 +116,8 @@ def test_a_library_with_two_owners_says_whose_bytes_they_are(venv: Venv, wheels:
     library = _ask(venv, "libnccl.so.2").library
     assert library is not None
     assert library.holders == (
-        Holder(name="nvidia-nccl-cu12", version="12.8", holds=False),
-        Holder(name="nvidia-nccl-cu13", version="2.28.9"),
+        RecordHolder(name="nvidia-nccl-cu12", version="12.8", holds=False),
+        RecordHolder(name="nvidia-nccl-cu13", version="2.28.9"),
     )
 
 
@@ -127,7 +127,7 @@ def test_another_file_of_that_name_is_told(venv: Venv, wheels: CudaWheels, tmp_p
     library = _ask(venv, "libnccl.so.2").library
     assert library is not None
     assert library.copies == (
-        Copy(path=_site(venv, "bundled/libnccl.so.2"), holders=(Holder(name="bundled", version="1.0"),)),
+        Copy(path=_site(venv, "bundled/libnccl.so.2"), holders=(RecordHolder(name="bundled", version="1.0"),)),
     )
 
 
@@ -142,7 +142,7 @@ def test_a_path_may_be_written_in_any_way(venv: Venv, spelling: str) -> None:
 def test_a_missing_path_still_has_an_owner(venv: Venv) -> None:
     (venv.site_packages / "torch/version.py").unlink()
     answer = _ask(venv, "torch/version.py")
-    holder = Holder(name="torch", version="2.10.0")
+    holder = RecordHolder(name="torch", version="2.10.0")
     path = _site(venv, "torch/version.py")
     assert answer.file == FileAnswer(path=path, exists=False, holders=(holder,), needs=())
 
@@ -295,7 +295,7 @@ def test_what_stands_behind_is_told(venv: Venv, tmp_path: Path) -> None:
         (),
     )
     assert [(place.path, place.holders) for place in module.also] == [
-        (_site(venv, "torch/__init__.py"), (Holder(name="torch", version="2.10.0"),))
+        (_site(venv, "torch/__init__.py"), (RecordHolder(name="torch", version="2.10.0"),))
     ]
 
 

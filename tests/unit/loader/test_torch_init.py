@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from envdoctor.catalog.cudalibs import LIBRARIES
-from envdoctor.loader.torch_init import ImportPlan, Preload, parse_init
+from envdoctor.loader.torch_init import ImportPlan, TorchPreload, parse_init
 from tests.factories.make_torch_loader import init_text
 
 INSTALLED = Path(sysconfig.get_path("purelib"), "torch/__init__.py")
@@ -50,11 +50,11 @@ GATED = OLDER.replace(
 # The form of torch 2.15: nothing is required unless libtorch_global_deps.so has failed.
 NEWER = init_text().replace("            _preload_cuda_deps()\n", "            _preload_cuda_deps(required=False)\n")
 
-CUBLAS = Preload(folder="cublas", pattern="libcublas.so.*[0-9]")
-NVTX = Preload(folder="nvtx", pattern="libnvToolsExt.so.*[0-9]")
-CUFILE = Preload(folder="cufile", pattern="libcufile.so.*[0-9]")
-NVRTC = Preload(folder="cuda_nvrtc", pattern="libnvrtc.so.*[0-9]")
-NVJITLINK = Preload(folder="nvjitlink", pattern="libnvJitLink.so.*[0-9]")
+CUBLAS = TorchPreload(folder="cublas", pattern="libcublas.so.*[0-9]")
+NVTX = TorchPreload(folder="nvtx", pattern="libnvToolsExt.so.*[0-9]")
+CUFILE = TorchPreload(folder="cufile", pattern="libcufile.so.*[0-9]")
+NVRTC = TorchPreload(folder="cuda_nvrtc", pattern="libnvrtc.so.*[0-9]")
+NVJITLINK = TorchPreload(folder="nvjitlink", pattern="libnvJitLink.so.*[0-9]")
 OLDER_PLAN = ImportPlan(
     global_deps=True,
     after_failure=(CUBLAS, NVTX, CUFILE),
@@ -93,7 +93,7 @@ def test_the_installed_torch_preloads_what_the_catalogue_says() -> None:
     plan = parse_init(INSTALLED.read_text())
     preloaded = [library for library in LIBRARIES if library.preload_folder]
     patterns = [
-        Preload(
+        TorchPreload(
             folder=str(library.preload_folder),
             pattern=f"{library.builds[0].sonames[0].partition('.so')[0]}.so.*[0-9]",
             required=library.name != "nvtx",

@@ -8,7 +8,7 @@ import pytest
 from envdoctor.facts.context import Options
 from envdoctor.probes.venv.deep_files import DeepFiles
 from envdoctor.probes.venv.distributions import Distributions
-from envdoctor.probes.venv.installed_files import Claim, Contested, Fault, InstalledFiles
+from envdoctor.probes.venv.installed_files import Claim, Contested, FileFault, InstalledFiles
 from tests.factories.make_reading import read
 from tests.factories.make_venv import Venv, install, make_venv, uninstall
 from tests.factories.make_wheel import make_wheel, record_hash
@@ -87,8 +87,10 @@ def test_an_uninstall_takes_the_shared_files_and_the_other_record_tells(collided
     files = read(collided.prefix).fact(InstalledFiles)
     assert files.contested == ()
     assert sorted(files.faults, key=lambda fault: fault.recorded_size, reverse=True) == [
-        Fault(path=f"{_site(collided)}/{NCCL}", owner="nvidia-nccl-cu12", kind="missing", recorded_size=6, size=-1),
-        Fault(path=f"{_site(collided)}/a/same.h", owner="nvidia-nccl-cu12", kind="missing", recorded_size=4, size=-1),
+        FileFault(path=f"{_site(collided)}/{NCCL}", owner="nvidia-nccl-cu12", kind="missing", recorded_size=6, size=-1),
+        FileFault(
+            path=f"{_site(collided)}/a/same.h", owner="nvidia-nccl-cu12", kind="missing", recorded_size=4, size=-1
+        ),
     ]
 
 

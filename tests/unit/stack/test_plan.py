@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from envdoctor.documents.profile_store import ProfileRef
-from envdoctor.model.plan import Interpreter, Plan, Source, Unavailable
+from envdoctor.model.plan import BaseInterpreter, Plan, Source, Unavailable
 from envdoctor.model.profile import LockWanted, Profile, PythonWanted, TorchWanted
 from envdoctor.probes.venv.distributions import Distribution
 from envdoctor.report.plan_text import plan_text, size
 from envdoctor.stack.build import groups
 from envdoctor.stack.plan import Present, assemble
 from envdoctor.standards.lock import LockedPackage
-from envdoctor.wheels.wheel_origins import Found
+from envdoctor.wheels.wheel_origins import WheelOrigins
 from tests.factories.make_facts import distribution
 
 PROFILE = Profile(
@@ -23,7 +23,7 @@ PROFILE = Profile(
     torch=TorchWanted(version="2.10.0+cu128"),
     lock=LockWanted(file="good.txt"),
 )
-INTERPRETER = Interpreter(path="/usr/bin/python3.12", version="3.12.4", found_via="PATH", markers={}, tag="cp312")
+INTERPRETER = BaseInterpreter(path="/usr/bin/python3.12", version="3.12.4", found_via="PATH", markers={}, tag="cp312")
 LOCKED = {
     name: LockedPackage(name=name, version=version, hashes=("a" * 64,))
     for name, version in (("numpy", "2.4.4"), ("torch", "2.10.0"), ("triton", "3.6.0"), ("yarl", "1.23.0"))
@@ -44,7 +44,7 @@ def _plan(present: Present, sources: dict[str, Source], gone: tuple[Unavailable,
         interpreter=INTERPRETER,
         present=present,
         locked=LOCKED,
-        found=Found(sources=sources, unavailable=gone),
+        found=WheelOrigins(sources=sources, unavailable=gone),
         warnings=("a constraint contradicts",),
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.model.plan import User
+from envdoctor.model.plan import VenvUser
 from envdoctor.swap.in_use import users
 from tests.factories.make_venv import make_venv
 
@@ -78,7 +78,7 @@ def test_one_that_maps_a_file_is_seen_whatever_it_is_called(venv: Path) -> None:
         assert _of(pid, venv) == [("runs", 1)], "deleted since, and still mapped"
     command = f"{BASE} -c {code}"
     shown = command if len(command) <= 120 else f"{command[:117]}..."
-    assert user == User(pid=pid, command=shown, how="runs", mapped=1)
+    assert user == VenvUser(pid=pid, command=shown, how="runs", mapped=1)
     assert str(user).endswith("(maps 1 of its files)")
 
 

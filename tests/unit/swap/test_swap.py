@@ -11,20 +11,20 @@ import pytest
 
 from envdoctor.errors import RestoreError
 from envdoctor.swap import durable, journal, swap
-from envdoctor.swap.journal import Entry
-from envdoctor.swap.store import Store, locked, remove_tree
+from envdoctor.swap.journal import JournalEntry
+from envdoctor.swap.store import BackupStore, locked, remove_tree
 
 
-def _store(folder: Path, *, old: bool = True) -> tuple[Store, Entry]:
+def _store(folder: Path, *, old: bool = True) -> tuple[BackupStore, JournalEntry]:
     """Make a store with a finished copy, and the venv it is to replace."""
-    store = Store.of(folder / "venv")
+    store = BackupStore.of(folder / "venv")
     build = store.builds / "1"
     build.mkdir(parents=True)
     (build / "mark").write_text("new")
     if old:
         store.target.mkdir()
         (store.target / "mark").write_text("old")
-    entry = Entry(phase="building", profile="p", build=str(build))
+    entry = JournalEntry(phase="building", profile="p", build=str(build))
     journal.write(store, entry)
     return store, entry
 
@@ -93,14 +93,14 @@ def test_when_the_old_venv_cannot_be_put_away_it_stays(
     keep = store.next_generation()
     keep.mkdir(parents=True)
     (keep / "in the way").touch()
-    monkeypatch.setattr(Store, "next_generation", lambda _: keep)
+    monkeypatch.setattr(BackupStore, "next_generation", lambda _: keep)
     with pytest.raises(RestoreError) as caught:
         swap.put_in_place(store, entry)
     assert caught.value.message == f"the swap failed: Directory not empty ({store.target})"
     assert (_mark(store.target), _mark(Path(entry.build))) == ("old", "new")
 
 
-def _swapping(store: Store, entry: Entry) -> Entry:
+def _swapping(store: BackupStore, entry: JournalEntry) -> JournalEntry:
     """Write the journal's entry of a swap that is about to happen."""
     made = replace(
         entry,
@@ -186,9 +186,9 @@ def test_a_journal_that_cannot_be_read_stops_everything(tmp_path: Path, text: st
 def test_the_store_of_a_symlinked_venv_lies_beside_the_real_one(tmp_path: Path) -> None:
     (tmp_path / "real" / "venv").mkdir(parents=True)
     (tmp_path / "link").symlink_to("real/venv")
-    assert Store.of(tmp_path / "link").root == tmp_path / "real" / ".envdoctor" / "venv"
+    assert BackupStore.of(tmp_path / "link").root == tmp_path / "real" / ".envdoctor" / "venv"
     (tmp_path / "folder").symlink_to("real")
-    assert Store.of(tmp_path / "folder" / "venv").root == tmp_path / "real" / ".envdoctor" / "venv"
+    assert BackupStore.of(tmp_path / "folder" / "venv").root == tmp_path / "real" / ".envdoctor" / "venv"
 
 
 def test_the_lock_is_held_by_one(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_the_lock_is_held_by_one(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / ".envdoctor").write_text("a file in the way")
-    with pytest.raises(RestoreError) as caught, locked(Store.of(tmp_path / "venv"), print):
+    with pytest.raises(RestoreError) as caught, locked(BackupStore.of(tmp_path / "venv"), print):
         pass
     assert caught.value.message == f"{tmp_path}/.envdoctor is not a real folder, so nothing in it is touched"
 

@@ -6,10 +6,10 @@ import pytest
 
 from envdoctor.errors import LockError
 from envdoctor.standards import lock as lock_model
-from envdoctor.wheels.locking import Platform, attested, lock_of, text_of
+from envdoctor.wheels.locking import LockPlatform, attested, lock_of, text_of
 
-ONE = (Platform(python="3.12", machine="x86_64"),)
-FOUR = tuple(Platform(python=p, machine=m) for p in ("3.11", "3.12") for m in ("x86_64", "aarch64"))
+ONE = (LockPlatform(python="3.12", machine="x86_64"),)
+FOUR = tuple(LockPlatform(python=p, machine=m) for p in ("3.11", "3.12") for m in ("x86_64", "aarch64"))
 
 
 def _entry(name: str, version: str, *wheels: str, marker: str = "") -> dict[str, Any]:
@@ -20,7 +20,7 @@ def _entry(name: str, version: str, *wheels: str, marker: str = "") -> dict[str,
     return {"name": name, "version": version, "wheels": listed, **({"marker": marker} if marker else {})}
 
 
-def _lines(entries: list[dict[str, Any]], platforms: tuple[Platform, ...] = ONE) -> list[str]:
+def _lines(entries: list[dict[str, Any]], platforms: tuple[LockPlatform, ...] = ONE) -> list[str]:
     lock = lock_of({"packages": entries}, platforms, "x", ())
     return [f"{p.name}=={p.version}|{p.marker}|{','.join(digest[0] for digest in p.hashes)}" for p in lock.packages]
 
@@ -53,7 +53,7 @@ def _lines(entries: list[dict[str, Any]], platforms: tuple[Platform, ...] = ONE)
         ),
     ],
 )
-def test_what_is_kept(entry: dict[str, Any], platforms: tuple[Platform, ...], line: str) -> None:
+def test_what_is_kept(entry: dict[str, Any], platforms: tuple[LockPlatform, ...], line: str) -> None:
     assert _lines([entry], platforms) == [line]
 
 

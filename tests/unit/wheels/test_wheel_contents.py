@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envdoctor.capture.pinning import Subject
+from envdoctor.capture.pinning import VerifiedDistribution
 from envdoctor.capture.repack import RepackError, repack
 from envdoctor.facts.context import Options, Reading
 from envdoctor.facts.host import Host
@@ -40,14 +40,14 @@ FILES = {
 }
 
 
-def _subject(venv: Venv, name: str) -> Subject:
+def _subject(venv: Venv, name: str) -> VerifiedDistribution:
     """Return a distribution as a capture sees it."""
     host = Host.current()
     reading = Reading(target=resolve(venv.prefix), host=host, options=Options(), probes=PROBES)
     items = reading.fact(Distributions).items
     at = next(number for number, item in enumerate(items) if item.name == name)
     rows = index(reading).rows[at]
-    return Subject(item=items[at], places=dict(lasting_rows(items[at].site, items[at].folder, rows)))
+    return VerifiedDistribution(item=items[at], places=dict(lasting_rows(items[at].site, items[at].folder, rows)))
 
 
 def _places(wheel: Path) -> dict[str, str]:

@@ -6,14 +6,14 @@ import sys
 import pytest
 from packaging.tags import Tag, sys_tags
 
-from envdoctor.model.plan import Interpreter
+from envdoctor.model.plan import BaseInterpreter
 from envdoctor.wheels.wheel_tags import places, rank, supported, tags_of
 
 
 def test_the_running_interpreter_gets_packagings_own_tags() -> None:
     libc, version = platform.libc_ver()
     free_threaded = "t" if "t" in sys.abiflags else ""
-    interpreter = Interpreter(
+    interpreter = BaseInterpreter(
         path=sys.executable,
         version=".".join(map(str, sys.version_info[:3])),
         found_via="test",
