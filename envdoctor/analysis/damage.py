@@ -20,7 +20,9 @@ class Damage:
     files: int
     missing: tuple[str, ...]
     changed: tuple[str, ...]
-    """Paths with another size, or that are not regular file."""
+    """Paths with another size, or that are not regular files."""
+    not_files: tuple[str, ...]
+    """Those of them that are a folder, a FIFO or the like."""
     in_the_way: tuple[str, ...]
     """Files where the missing ones' folders should be."""
     locked: tuple[str, ...]
@@ -58,6 +60,8 @@ def damage_by_owner(case: CheckContext) -> list[Damage]:
         if fault.kind == "missing" and any(folder in fault.path for folder in elsewhere):
             continue
         kind: str = "changed" if fault.kind in ("resized", "not a file") else fault.kind
+        if fault.kind == "not a file":
+            by_owner.setdefault(fault.owner, {}).setdefault("not a file", []).append(fault.path)
         if fault.kind == "not executable":
             kind = "locked"
         if fault.published_at:
@@ -96,19 +100,22 @@ def renamed(case: CheckContext) -> dict[str, str]:
     """
     items = case.facts[Distributions].items
     folders = {(item.site, item.folder) for item in items}
-    active = {item.name: item for item in items if not item.shadowed and item.has_metadata}
+    active = {item.name: item for item in items if not item.shadowed}
     found: dict[str, str] = {}
     for fault in case.facts[InstalledFiles].faults:
         folder, _, name = site_relative(fault.path).partition("/")
         item = active.get(fault.owner)
         if item is None or (fault.kind, name) != ("missing", "METADATA") or not folder.endswith(".dist-info"):
             continue
-        if folder != item.folder and (item.site, folder) not in folders and not _named_by_metadata(item):
+        if folder != item.folder and (item.site, folder) not in folders and not named_by_metadata(item):
             found[item.name] = folder
     return found
 
 
-def _named_by_metadata(item: Distribution) -> bool:
+def named_by_metadata(item: Distribution) -> bool:
+    """Tell whether the metadata folder has the name and version of its own METADATA; no METADATA, no such name."""
+    if not item.has_metadata:
+        return False
     name, _, version = item.folder.removesuffix(".dist-info").partition("-")
     return (normalized(name), version) == (item.name, item.version)
 
@@ -122,6 +129,7 @@ def _damage(owner: Owner, kinds: dict[str, list[str]], present: set[str], cached
         files=owner.files,
         missing=tuple(missing),
         changed=tuple(sorted(kinds.get("changed", []), key=_libraries_first)),
+        not_files=tuple(sorted(kinds.get("not a file", []))),
         in_the_way=tuple(sorted(kinds.get("in the way", []))),
         locked=tuple(sorted(kinds.get("locked", []))),
         published=tuple(sorted(kinds.get("published", []), key=_libraries_first)),

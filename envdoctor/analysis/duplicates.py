@@ -22,8 +22,8 @@ def meant_of(case: CheckContext, items: Sequence[Distribution]) -> Distribution:
     return min(items, key=lambda item: _doubt(case, item))
 
 
-def _doubt(case: CheckContext, item: Distribution) -> tuple[bool, bool, bool, int]:
-    """Rank by faults: no METADATA, not the version of lock or code, few files as it records them."""
+def _doubt(case: CheckContext, item: Distribution) -> tuple[bool, bool, bool, int, bool]:
+    """Rank by faults: no METADATA, not the version of lock or code, few files as it records them, another's RECORD."""
     pin = case.pins().get(item.name)
     build = case.facts.get(TorchBuild)
     stated = build.version if build and item.name == "torch" else ""
@@ -35,4 +35,5 @@ def _doubt(case: CheckContext, item: Distribution) -> tuple[bool, bool, bool, in
         pin is not None and pin.version != item.version,
         bool(stated) and stated.partition("+")[0] != item.version.partition("+")[0],
         -sum(owner.files - owner.missing - owner.resized for owner in own),
+        files is not None and f"{item.site}/{item.folder}" in files.misnamed,
     )

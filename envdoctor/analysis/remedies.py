@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from urllib.parse import unquote, urlsplit
 
 from envdoctor.analysis.context import CheckContext
+from envdoctor.analysis.damage import renamed
 from envdoctor.model.finding import BY_HAND, Remediation
 from envdoctor.probes.machine.environment import Environment
 from envdoctor.probes.machine.platform import Platform
@@ -55,12 +56,14 @@ def reinstall_command(case: CheckContext, pins: Iterable[tuple[str, str]]) -> st
     A plain install would do nothing: the metadata says they are there. Dependencies are left alone. A RECORD with rows
     that are none goes first: uv refuses to replace what has one, and goes on without one. So does a file, or a link to
     nowhere, where a folder should be: uv stops at it; and a link to a folder elsewhere: uv would follow it, and delete
-    somebody's own files. What is published in several builds is asked for by `===`.
+    somebody's own files. A metadata folder that was renamed gets its name back, or there would be two. What is
+    published in several builds is asked for by `===`.
     """
-    chosen = list(pins)
+    chosen = [(name, _version_by_record(case, name) or version) for name, version in pins]
     names = [name for name, _ in chosen]
     bad = [record for name in names for record in unparsable_records(case, name)]
-    first = _remove([*bad, *_in_the_way(case, names), *_links_out(case, names)])
+    first = _named_again(case, names) + _remove([*bad, *_in_the_way(case, names), *_links_out(case, names)])
+    first += _cleared(case, names)
     flags = " ".join(f"--reinstall-package {shlex.quote(name)}" for name, _ in chosen)
     specs = " ".join(_again(case, name, version) for name, version in chosen)
     return f"{first}uv pip install --python {case.python} --no-deps {flags} {specs}"
@@ -80,6 +83,49 @@ def _in_the_way(case: CheckContext, names: Collection[str]) -> list[str]:
     files = case.facts.get(InstalledFiles)
     found = {fault.in_the_way for fault in files.faults if fault.owner in names} - {""} if files else set()
     return sorted(path if path.startswith("/") else f"{case.facts.target}/{path}" for path in found)
+
+
+def _version_by_record(case: CheckContext, name: str) -> str:
+    """Return the version that only RECORD tells: the metadata folder was renamed, and METADATA is gone."""
+    installed = case.facts.get(Distributions)
+    item = installed.active(name) if installed else None
+    if item is None or item.has_metadata or not item.has_record:
+        return ""
+    return _renamed(case).get(name, "").removesuffix(".dist-info").partition("-")[2]
+
+
+def _renamed(case: CheckContext) -> dict[str, str]:
+    known = case.facts.get(InstalledFiles) and case.facts.get(Distributions)
+    return renamed(case) if known else {}
+
+
+def _named_again(case: CheckContext, names: Collection[str]) -> str:
+    found = _renamed(case)
+    return "".join(f"{rename_command(case, name, found[name])} && " for name in names if name in found)
+
+
+def rename_command(case: CheckContext, name: str, folder: str) -> str:
+    """Return the command that gives the metadata folder of a distribution its name back."""
+    item = case.facts[Distributions].active(name)
+    site, now = (item.site, item.folder) if item else ("", "")
+    return f"mv {shlex.quote(f'{site}/{now}')} {shlex.quote(f'{site}/{folder}')}"
+
+
+def _cleared(case: CheckContext, names: Collection[str]) -> str:
+    """Return what takes away what no RECORD tells of; a folder with something in it is moved aside, never deleted."""
+    files = case.facts.get(InstalledFiles)
+    found = [item for item in files.obstacles if item.owner in names] if files else []
+    known = {*_in_the_way(case, names), *_links_out(case, names)}
+    paths = {
+        item.path if item.path.startswith("/") else f"{case.facts.target}/{item.path}": item.filled for item in found
+    }
+    paths = {path: filled for path, filled in paths.items() if path not in known}
+    empty = sorted(path for path, filled in paths.items() if not filled)
+    parts = [f"rm -d {' '.join(map(shlex.quote, empty))}"] if empty else []
+    parts += [
+        f"mv -T {shlex.quote(path)} {shlex.quote(f'{path}.aside')}" for path, filled in sorted(paths.items()) if filled
+    ]
+    return "".join(f"{part} && " for part in parts)
 
 
 def _again(case: CheckContext, name: str, version: str) -> str:

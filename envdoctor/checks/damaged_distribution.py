@@ -129,8 +129,10 @@ def _evidence(damage: Damage) -> Iterator[str]:
         yield f"missing: {listed(damage.missing)}"
     if damage.in_the_way:
         yield f"a file or a link to nowhere is where a folder should be: {listed(damage.in_the_way)}"
-    if damage.changed:
-        yield f"another size than RECORD says: {listed(damage.changed)}"
+    if damage.not_files:
+        yield f"not a regular file: {listed(damage.not_files)}"
+    if resized := [path for path in damage.changed if path not in damage.not_files]:
+        yield f"another size than RECORD says: {listed(resized)}"
     if damage.cached_at:
         told = "the same bytes are in uv's cache: an edit in place, or a wheel whose own RECORD is wrong"
         yield f"{told}: {damage.cached_at}"

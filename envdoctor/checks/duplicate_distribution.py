@@ -13,19 +13,21 @@ Example:
 
 Fix:
     A folder without METADATA and RECORD owns nothing and may be deleted. Of two that hold something neither may be:
-    force-reinstall the version that is meant. One without RECORD stays even then, since no installer can uninstall it,
-    and is deleted after that.
+    force-reinstall the version that is meant. One without RECORD, or with the RECORD of another version, stays even
+    then, since no installer can uninstall it, and is deleted after that.
 """
 
 import shlex
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext
+from envdoctor.analysis.damage import named_by_metadata
 from envdoctor.analysis.duplicates import meant_of
 from envdoctor.analysis.remedies import leave_out_command, reinstall_command, restore_or
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.distributions import Distribution, Distributions
+from envdoctor.probes.venv.installed_files import InstalledFiles
 
 CODE = "ED405"
 NAME = "duplicate-distribution"
@@ -91,7 +93,9 @@ def _keep_out(case: CheckContext, front: Distribution) -> Remediation:
 
 def _one_remains(case: CheckContext, items: list[Distribution]) -> Remediation:
     active = meant_of(case, items)
-    stale = [item for item in items if item is not active and not item.has_record]
+    # That the reinstall makes a folder of the same name is one more reason to keep what is rightly named.
+    kept = [item for item in items if (item is active and named_by_metadata(item)) or _uninstallable(case, item)]
+    stale = [item for item in items if item not in kept]
     remove = "rm -r " + " ".join(shlex.quote(f"{item.site}/{item.folder}") for item in stale)
     if len(stale) == len(items) - 1 and not any(item.has_metadata for item in stale):
         text = "delete the folder that owns nothing; the other one is the installed distribution"
@@ -102,6 +106,12 @@ def _one_remains(case: CheckContext, items: list[Distribution]) -> Remediation:
         "files behind",
         [reinstall_command(case, [(active.name, active.version)]), *([remove] if stale else [])],
     )
+
+
+def _uninstallable(case: CheckContext, item: Distribution) -> bool:
+    """Tell whether an uninstall takes this metadata folder away: its RECORD has to list it."""
+    files = case.facts.get(InstalledFiles)
+    return item.has_record and not (files and f"{item.site}/{item.folder}" in files.misnamed)
 
 
 def _line(item: Distribution) -> str:

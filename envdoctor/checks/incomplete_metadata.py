@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import renamed
-from envdoctor.analysis.remedies import reinstall_command, restore_or, unparsable_records
+from envdoctor.analysis.remedies import reinstall_command, rename_command, restore_or, unparsable_records
 from envdoctor.model.finding import Finding
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.installed_files import InstalledFiles
@@ -48,6 +48,8 @@ def run(case: CheckContext) -> Iterator[Finding]:
             # uv stops at what it finds there.
             path = shlex.quote(f"{item.site}/{item.folder}")
             yield _finding(case, item, "its dist-info is not a directory", f"rm {path}")
+        elif item.name in old_names:
+            yield _renamed(case, item, old_names[item.name])
         elif not (item.has_metadata and item.has_record):
             yield _finding(case, item, _lacking(item))
         elif item.name in without_rows:
@@ -55,8 +57,6 @@ def run(case: CheckContext) -> Iterator[Finding]:
             # An empty one, too, is more than uv can replace; the command takes away one that it cannot parse.
             before = () if unparsable_records(case, item.name) else (f"rm {record}",)
             yield _finding(case, item, "the RECORD of its dist-info lists no file", *before)
-        elif item.name in old_names:
-            yield _renamed(case, item, old_names[item.name])
 
 
 def _without_rows(case: CheckContext) -> Iterator[str]:
@@ -83,7 +83,7 @@ def _renamed(case: CheckContext, item: Distribution, old: str) -> Finding:
         remediation=restore_or(
             case,
             "give it its name back; a reinstall by that version would leave the files of this one behind",
-            [f"mv {shlex.quote(f'{item.site}/{item.folder}')} {shlex.quote(f'{item.site}/{old}')}"],
+            [rename_command(case, item.name, old)],
         ),
         causes=(f"dist:{item.name}",),
     )

@@ -74,14 +74,20 @@ def evidence(case: CheckContext, item: Unresolved) -> Iterator[str]:
         yield f"looked for in {counted(len(item.searched), 'folder')}, first {item.searched[0]}"
     if item.lies_at:
         yield f"{site_relative(item.lies_at)} is there, where none of those searches leads"
-    if variable := _variable(case, item.soname):
-        yield f"{item.soname} is taken because of {variable}"
+    if variable := _variable(case, _taken(item)):
+        yield f"{_taken(item)} is taken because of {variable}"
         return
     owner = _owner(case, item.soname)
     if owner:
         installed = case.facts[Distributions].active(owner)
         state = f"version {installed.version} is installed" if installed else "not installed"
         yield f"its provider for this torch is {owner}: {state}"
+
+
+def _taken(item: Unresolved) -> str:
+    """Return the file that was taken and does not fit, which the loader names first; else the name that was asked."""
+    named, _, said = item.problem.partition(": ")
+    return named if named.startswith("/") and said else item.soname
 
 
 def _variable(case: CheckContext, path: str) -> str:
@@ -112,10 +118,13 @@ def _owner(case: CheckContext, soname: str) -> str:
 def remedy(case: CheckContext, item: Unresolved) -> Remediation:
     """Return the command that reinstalls the provider, even when its metadata is still there."""
     soname = item.soname
-    if variable := _variable(case, soname):
+    taken = _taken(item)
+    if variable := _variable(case, taken):
         return Remediation(
             text=f"Start without {variable}: the library it leads to does not fit; reinstalling changes nothing",
-            commands=(without_library_folder(case, soname) if variable == "LD_LIBRARY_PATH" else f"unset {variable}",),
+            commands=(
+                without_library_folder(case, _taken(item)) if variable == "LD_LIBRARY_PATH" else f"unset {variable}",
+            ),
             safe=True,
         )
     owner = _owner(case, soname)

@@ -52,6 +52,15 @@ class ExploredEnvironment:
                 return (self._holder(self.items[self.records.owners[path]], path),)
         return ()
 
+    def outside(self, path: str) -> tuple[RecordHolder, ...]:
+        """Return who has an absolute path in its RECORD that a link leads out of the environment."""
+        found = (
+            self.items[at]
+            for at, row in self.records.outside
+            if os.path.normpath(f"{self.items[at].site}/{row}") == path
+        )
+        return tuple(RecordHolder(name=item.name, version=item.version, holds=True) for item in dict.fromkeys(found))
+
     def recorded_as(self, soname: str) -> tuple[str, ...]:
         """Return the absolute paths of RECORD rows, whole or not, whose file is called so."""
         end = f"{os.sep}{soname}"

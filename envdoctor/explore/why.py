@@ -40,7 +40,8 @@ def _path(environment: ExploredEnvironment, asked: str) -> str:
     roots = [str(environment.reading.host.cwd), prefix, *sites]
     candidates = [os.path.normpath(os.path.join(root, asked)) for root in roots]
     held = next((path for path in candidates if path in environment.records.owners), "")
-    return held or next((path for path in candidates if os.path.isfile(path)), "")
+    held = held or next((path for path in candidates if os.path.isfile(path)), "")
+    return held or next((path for path in candidates if environment.outside(path)), "")
 
 
 def _file(environment: ExploredEnvironment, path: str) -> FileAnswer:
@@ -51,7 +52,7 @@ def _file(environment: ExploredEnvironment, path: str) -> FileAnswer:
     return FileAnswer(
         path=environment.shown(path),
         exists=os.path.isfile(path),
-        holders=environment.holders(path),
+        holders=environment.holders(path) or environment.outside(path),
         needs=needs,
     )
 

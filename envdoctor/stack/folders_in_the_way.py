@@ -2,16 +2,21 @@
 
 import os
 import shlex
+import shutil
 from collections.abc import Collection
 from pathlib import Path
 
 from envdoctor.errors import RestoreError
+from envdoctor.probes.venv.obstacles import Obstacle
 from envdoctor.stack.record_audit import RecordAudit
 
 
-def folders_in_the_way(read: RecordAudit, venv: Path, names: Collection[str]) -> tuple[str, ...]:
+def folders_in_the_way(
+    read: RecordAudit, venv: Path, names: Collection[str], obstacles: Collection[Obstacle] = ()
+) -> tuple[str, ...]:
     """Return each file or link, relative to the venv, that is where the RECORDs of these distributions have a folder.
 
+    `obstacles` are what is in the way of distributions whose RECORD cannot tell.
     uv stops at a file and at a link to nowhere; through a link out of the venv it would delete files that are
     somebody's own. A link to another folder of the venv is none of these.
     """
@@ -23,7 +28,24 @@ def folders_in_the_way(read: RecordAudit, venv: Path, names: Collection[str]) ->
         for folder in Path(path).parents
         if "site-packages" in folder.parent.parts
     }
-    return tuple(folder for folder in sorted(folders) if _in_the_way(venv / folder, root))
+    found = {folder for folder in folders if _in_the_way(venv / folder, root)}
+    return tuple(sorted(found | {item.path for item in obstacles if item.owner in names}))
+
+
+def misnamed_folders(
+    read: RecordAudit, venv: Path, names: Collection[str], misnamed: Collection[str]
+) -> tuple[str, ...]:
+    """Return the metadata folders of these distributions, relative to the venv, whose RECORD lists another one."""
+    folders = (folder for name in sorted(names) for folder in read.folders.get(name, ()))
+    return tuple(os.path.relpath(folder, venv) for folder in folders if folder in misnamed)
+
+
+def remove_from_copy(path: Path) -> None:
+    """Take away what is in the way. Only for a copy: what was in a folder stays in the venv that is kept."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        path.unlink()
 
 
 def _in_the_way(folder: Path, root: str) -> bool:

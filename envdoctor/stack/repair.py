@@ -25,11 +25,12 @@ from envdoctor.model.frozen import frozen
 from envdoctor.model.plan import BaseInterpreter, PlannedPackage
 from envdoctor.model.profile import Profile
 from envdoctor.model.wording import counted
+from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.stack import interpreters
 from envdoctor.stack.build import install
 from envdoctor.stack.examination import added, blocking_findings, line, read_deep, reading_of_copy, verdict_of
-from envdoctor.stack.folders_in_the_way import folders_in_the_way, refuse_linked_out
+from envdoctor.stack.folders_in_the_way import folders_in_the_way, misnamed_folders, refuse_linked_out, remove_from_copy
 from envdoctor.stack.plan import same
 from envdoctor.stack.record_audit import Proven, RecordAudit, audit
 from envdoctor.stack.repair_plan import Changes, Reinstall, RepairPlan, conflicts, plan_changes
@@ -90,8 +91,11 @@ class PreparedRepair:
     """Files that were as recorded: their links in the copy need no second reading."""
     torn: Mapping[str, tuple[str, ...]]
     """Distributions whose own metadata is damaged, and its folders, relative to the venv."""
+    misnamed: tuple[str, ...]
+    """Metadata folders of what is changed, relative to the venv, that no uninstall takes away: their RECORD lists
+    another one."""
     in_the_way: tuple[str, ...]
-    """Files and links, relative to the venv, where folders of what is uninstalled should be."""
+    """Files, links and folders, relative to the venv, where others of what is uninstalled should be."""
     before: tuple[Finding, ...]
     """Errors that the checks find in the venv as it is."""
     verified: Verified
@@ -136,7 +140,7 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
     expected = {name: version for name, version in expected.items() if name not in {r.name for r in changes.removals}}
     expected |= {item.name: item.version for item in changes.reinstalls}
     touched = {item.name for item in changes.removals} | {item.name for item in changes.reinstalls}
-    in_the_way = folders_in_the_way(read, store.target, touched)
+    in_the_way = folders_in_the_way(read, store.target, touched, reading.fact(InstalledFiles).obstacles)
     site = Path(reading.fact(Interpreter).library, "site-packages")
     refuse_linked_out(read, store.target, site, touched, in_the_way)
     plan = RepairPlan(
@@ -162,6 +166,7 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
         torn={
             name: tuple(os.path.relpath(folder, store.target) for folder in read.folders[name]) for name in read.torn
         },
+        misnamed=misnamed_folders(read, store.target, touched, reading.fact(InstalledFiles).misnamed),
         in_the_way=in_the_way,
         before=before,
         verified=_counts(read),
@@ -222,10 +227,12 @@ def _repair_copy(prepared: PreparedRepair, folder: Path, descriptor: int, listen
     old = [item.name for item in changes.removals]
     old += [item.name for item in changes.reinstalls if item.before and item.name not in prepared.torn]
     for inner in prepared.in_the_way:
-        (folder / inner).unlink()
+        remove_from_copy(folder / inner)
     if old:
         listen(Event(phase="build", text=f"removing {', '.join(old)} from the copy"))
         uv.run(("pip", "uninstall", "--quiet", "--python", folder / "bin" / "python", *old))
+    for inner in prepared.misnamed:
+        remove_from_copy(folder / inner)
     for last in (False, True):
         _install(prepared, [item for item in changes.reinstalls if item.last is last], uv, folder, listen)
     config.write_bytes(before)

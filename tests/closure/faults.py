@@ -87,6 +87,14 @@ def _folder(path: str, scene: Scene) -> None:
     (scene.site / path).mkdir()
 
 
+def _filled(path: str, scene: Scene) -> None:
+    _folder(path, scene)
+    (scene.site / path / "notes.txt").write_text("somebody's own\n")
+    scene.own = True
+
+
+_add("filled:init", partial(_filled, INIT), "plain")
+
 for _name, _path in _FILES.items():
     for _kind, _act in (
         ("deleted", _delete), ("emptied", _empty), ("truncated", _truncate), ("grown", _grow),
@@ -202,6 +210,14 @@ def _stale(name: str, version: str, files: tuple[str, ...], scene: Scene) -> Non
 for _name, _version in (("plain", "2.0"), ("torch", "2.9.0"), ("tokenkit", "0.19.1"), ("plain", "9.0")):
     for _kind, _held in (("bare", ("REQUESTED",)), ("half", ("METADATA",)), ("whole", ("METADATA", "WHEEL", "RECORD"))):
         _add(f"stale-{_kind}:{_name}-{_version}", partial(_stale, _name, _version, _held), _name)
+
+
+def _copied_info(name: str, scene: Scene) -> None:
+    folder = scene.info(name)
+    shutil.copytree(folder, folder.with_name(folder.name.replace("-", "-9", 1)))
+
+
+_add("info-copied:plain", partial(_copied_info, "plain"), "plain")
 
 
 def _tilde(name: str, scene: Scene) -> None:

@@ -87,12 +87,18 @@ def _covered(name: str, said: str, found: list[Finding]) -> bool:
     harmful = [item for item in found if item["severity"] != "note"]
     if name == PYTHON:
         return any(item["severity"] == "error" for item in harmful)
-    if any(item["subject"] == NEEDS.get(name) for item in harmful):
+    if any(NEEDS.get(name) in _subjects(item) for item in harmful):
         return True
     quoted = {word.partition(".")[0] for word in re.findall(r"'([\w.]+)'", said)}
     words = {name.partition(".")[0], *quoted, *re.findall(r"lib[\w+-]+\.so[.\d]*", said)}
     told = json.dumps(harmful)
     return any(word in told or word.replace("_", "-") in told for word in words)
+
+
+def _subjects(item: Finding) -> list[str]:
+    """Return the names of a finding that is about several."""
+    names: list[str] = item["subject"].split(", ")
+    return names
 
 
 def _primary(found: list[Finding]) -> list[Finding]:
@@ -241,5 +247,7 @@ def _why(scene: Scene, outcome: Outcome, found: list[Finding]) -> None:
             done = scene.cli("why", name, "--venv", scene.venv.prefix, "--json")
             if done.code:
                 outcome.failures.append(f"why: {name}, which check names, has no answer: {_last_words(done)}")
-            elif item["code"] in ("ED201", "ED202") and f'"name": "{item["subject"]}"' not in done.out:
+            elif item["code"] in ("ED201", "ED202") and not any(
+                f'"name": "{it}"' in done.out for it in _subjects(item)
+            ):
                 outcome.failures.append(f"why: {name} does not name {item['subject']}: {done.out[-600:]}")

@@ -57,6 +57,8 @@ class Scene:
     modules: list[str] = field(default_factory=list)
     deep: bool = False
     """The fault is one that only reading every byte can see."""
+    own: bool = False
+    """Somebody's own notes.txt is in the venv, and has to be somewhere in it afterwards."""
 
     @property
     def venv(self) -> Venv:
@@ -113,6 +115,7 @@ class Scene:
         }
         self.modules = list(MODULES)
         self.deep = False
+        self.own = False
 
     def keep(self) -> None:
         """Keep the state as it is now, to come back to it."""
@@ -152,8 +155,9 @@ class Scene:
         return self.venv.dist_info(name)
 
     def mine(self) -> dict[str, str]:
-        """Return the state of what is the user's own, outside the venv."""
-        return tree_state(self.root / "mine")
+        """Return the state of what is the user's own, outside the venv, and of the notes inside."""
+        notes = {"notes.txt": "there"} if self.own and any(self.site.rglob("notes.txt")) else {}
+        return tree_state(self.root / "mine") | notes
 
     def check(self) -> Done:
         """Run `envdoctor check --json` on it."""

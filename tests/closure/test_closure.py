@@ -22,7 +22,22 @@ def _every_day(name: str) -> bool:
     return kind not in _OF_FILES or what in _EVERY_DAY
 
 
-STATES = [HEALTHY, *filter(_every_day, FAULTS), *RECIPES, *pairs(PAIRS, SEED)]
+# Pairs that broke the law once.
+FORMER = (
+    "folder:init + info-record-cut:plain",
+    "folder:cudnn + info-record-garbage:nvidia-cudnn-cu12",
+    "package-link:cudnn + info-RECORD:nvidia-cudnn-cu12",
+    "filled:init + info-record-cut:plain",
+    "info-RECORD:plain + package-elsewhere:plain",
+    "info-renamed:plain + emptied:data",
+    "info-renamed:plain + stale-whole:plain-2.0",
+    "info-renamed:plain + info-METADATA:plain",
+    "package-elsewhere:plain + folder:init",
+    "taken:cudnn + dangling:nccl",
+    "pythonpath:torch + pythonpath:random",
+    "library-path:nvjitlink + truncated:torch-init",
+)
+STATES = list(dict.fromkeys([HEALTHY, *filter(_every_day, FAULTS), *RECIPES, *FORMER, *pairs(PAIRS, SEED)]))
 
 
 def _marked(state: str) -> object:

@@ -2,6 +2,7 @@
 
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -16,6 +17,7 @@ from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.file_digests import FileDigests, Hashing
 from envdoctor.probes.venv.importers import importer_of, lone_module
 from envdoctor.probes.venv.namespaces import is_namespace
+from envdoctor.probes.venv.obstacles import Obstacle, filled_folders, obstacles
 from envdoctor.probes.venv.record_memo import Fields
 from envdoctor.probes.venv.records import RecordIndex, index, recorded_size
 from envdoctor.probes.venv.script_options import only_options_added
@@ -100,6 +102,10 @@ class InstalledFiles:
     malformed: tuple[str, ...]
     links_out: tuple[tuple[str, str], ...] = ()
     """(owner, link) of each link, relative to the prefix, through which rows of it lead out."""
+    obstacles: tuple[Obstacle, ...] = ()
+    """What is in the way of a reinstall, and that an uninstall would not take away, or would delete with its contents."""
+    misnamed: tuple[str, ...] = ()
+    """Metadata folders, absolute, whose RECORD lists none of their own files: it is of another version."""
 
 
 def probe(reading: Reading) -> InstalledFiles:
@@ -118,7 +124,22 @@ def probe(reading: Reading) -> InstalledFiles:
         outside=tuple((items[at].name, path) for at, path in records.outside),
         malformed=tuple(f"{items[at].name}: {reason}" for at, reason in records.malformed),
         links_out=tuple((items[at].name, link.removeprefix(prefix)) for at, link in records.links),
+        obstacles=(*obstacles(items, records, prefix), *filled_folders(_not_files(faults), prefix)),
+        misnamed=tuple(_misnamed(items, records)),
     )
+
+
+def _not_files(faults: Sequence[FileFault]) -> Iterator[tuple[str, str]]:
+    return ((fault.owner, fault.path) for fault in faults if fault.kind == "not a file")
+
+
+def _misnamed(items: Sequence[Distribution], records: RecordIndex) -> Iterator[str]:
+    """Look at names that stand more than once: an uninstall by such a RECORD takes the other one's metadata."""
+    counted = Counter((item.site, item.name) for item in items)
+    for at, item in enumerate(items):
+        rows = records.rows.get(at)
+        if rows and counted[item.site, item.name] > 1 and not any(row[0].startswith(f"{item.folder}/") for row in rows):
+            yield f"{item.site}/{item.folder}"
 
 
 def _look(reading: Reading, prefix: str) -> list[tuple[Owner, list[FileFault]]]:
@@ -175,9 +196,9 @@ def _owner(
             except OSError as error:
                 kind: Kind = "missing" if isinstance(error, FileNotFoundError | NotADirectoryError) else "unreadable"
                 counts["missing"] += kind == "missing"
-                fault = _fault(item, path, prefix, kind, recorded_size(recorded), -1)
+                lost = _fault(item, path, prefix, kind, recorded_size(recorded), -1)
                 way = _in_the_way(item.site, path, prefix, ways) if kind == "missing" else ""
-                faults.append(replace(fault, in_the_way=way) if way else fault)
+                faults.append(replace(lost, in_the_way=way) if way else lost)
                 continue
             # virtualenv lists folders as well as the files in them; a row that states nothing can promise one.
             if not recorded and not stated and stat.S_ISDIR(status.st_mode):
@@ -185,10 +206,9 @@ def _owner(
             size = status.st_size
             total += size
             if recorded != str(size) and recorded_size(recorded) not in (-1, size):
-                if "/bin/" in path and only_options_added(f"{item.site}/{path}", stated):
-                    continue
-                counts["resized"] += 1
-                faults.append(_fault(item, path, prefix, "resized", recorded_size(recorded), size))
+                if fault := _of_another_size(item, path, prefix, status, stated, recorded):
+                    counts["resized"] += fault.kind == "resized"
+                    faults.append(fault)
             elif status.st_mode & _KIND_OF_FILE != _REGULAR:
                 faults.append(_fault(item, path, prefix, "not a file", recorded_size(recorded), -1))
             else:
@@ -208,6 +228,16 @@ def _owner(
         record_sha256=digest,
     )
     return owner, faults
+
+
+def _of_another_size(  # noqa: PLR0913 - what there is to know of one row
+    item: Distribution, path: str, prefix: str, status: os.stat_result, stated: str, recorded: str
+) -> FileFault | None:
+    if stat.S_ISDIR(status.st_mode):
+        return _fault(item, path, prefix, "not a file", recorded_size(recorded), -1)
+    if "/bin/" in path and only_options_added(f"{item.site}/{path}", stated):
+        return None
+    return _fault(item, path, prefix, "resized", recorded_size(recorded), status.st_size)
 
 
 def _in_the_way(site: str, path: str, prefix: str, known: dict[str, str]) -> str:
