@@ -1,13 +1,11 @@
 """Paths with several owners, gathered by the set of their owners."""
 
-from dataclasses import replace
-
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import site_relative
 from envdoctor.analysis.unmet import required_by_others
 from envdoctor.analysis.wanted_owner import wanted_owner
 from envdoctor.catalog.shared_paths import MAINTAINED, shared_module
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.probes.venv.installed_files import Contested, InstalledFiles
 
 _BESIDE = frozenset(

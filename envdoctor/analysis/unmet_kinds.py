@@ -1,14 +1,13 @@
 """Unmet requirements sorted by what each of them means and by what explains it."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.file_conflicts import file_conflicts
 from envdoctor.analysis.unmet import Unmet, unmet_requirements
 from envdoctor.catalog.companion_versions import EQUAL_FAMILIES
 from envdoctor.catalog.shared_paths import module_of
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import field, frozen
 from envdoctor.probes.venv.companions import Companions
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.enforced import Enforced

@@ -2,7 +2,6 @@
 
 import re
 import sys
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import ProbeError, UsageError
 from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.stack.examination import deep_options
 from envdoctor.standards.names import normalized
 from envdoctor.wheels import index_config, pip_config

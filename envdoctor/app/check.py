@@ -1,6 +1,5 @@
 """The facts of a venv or of a fingerprint file, and the verdict over them."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from envdoctor.facts.locate import Located
 from envdoctor.facts.target import Target
 from envdoctor.model.finding import Finding, Remediation, Severity
 from envdoctor.model.fingerprint import Fingerprint, Unread
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.header import Header
 from envdoctor.model.verdict import Verdict
 from envdoctor.probes.venv.deep_files import DeepFiles

@@ -1,7 +1,6 @@
 """The kept venvs of a target venv: listed, exchanged, removed."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Literal
 
 from envdoctor.app.interrupts import Account, accounted
@@ -11,7 +10,7 @@ from envdoctor.doctor.workspace import Workspace
 from envdoctor.documents import profile_store
 from envdoctor.errors import Interrupted, ProfileError, TargetError, UsageError
 from envdoctor.facts.host import Host
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.plan import VenvUser
 from envdoctor.model.wording import counted
 from envdoctor.stack.replaceable import refuse_no_venv

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from envdoctor.documents.profile_store import read_lock
 from envdoctor.errors import UsageError
 from envdoctor.facts.host import Host
 from envdoctor.gate_package.into_lock import document_with, keep_wheel, locked
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.standards.lock import Lock, LockedPackage
 from envdoctor.standards.pylock import is_pylock
 from envdoctor.wheels import index_config, locking, pip_config, pylock_text

@@ -1,6 +1,5 @@
 """Only what is damaged, installed again on a copy that is swapped in."""
 
-from dataclasses import replace
 from typing import Literal
 
 from envdoctor.app.interrupts import Account, accounted
@@ -11,7 +10,7 @@ from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import Interrupted, RestoreError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.facts.host import Host
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.stack import repair as repairing
 from envdoctor.stack.repair import PreparedRepair, Repaired, RepairRequest
 from envdoctor.swap.store import BackupStore

@@ -1,7 +1,6 @@
 """A profile's stack in a venv: planned, shown, agreed to, built, swapped in."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Literal
 
 from envdoctor.app.interrupts import Account, accounted
@@ -11,7 +10,7 @@ from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import Interrupted, RestoreError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.facts.host import Host
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.plan import Plan
 from envdoctor.model.wording import counted
 from envdoctor.stack import restore as restoring

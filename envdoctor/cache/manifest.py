@@ -4,7 +4,6 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -13,7 +12,7 @@ from envdoctor.catalog.cache_kinds import NAMES, OWN, kind_of
 from envdoctor.errors import CacheError
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.codec import CodecError, decode, encode
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import field, frozen
 
 SCHEMA = 1
 NAME = "manifest.json"

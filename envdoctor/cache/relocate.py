@@ -12,14 +12,13 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from envdoctor.cache.key_parts import KeyPart
 from envdoctor.cache.manifest import Manifest, StoredFile
 from envdoctor.cache.runtime_key import run_script
 from envdoctor.errors import CacheError
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 
 _SOURCE = ".main.cpp"
 _FOLDERS = ("venv.prefix", "python.base")

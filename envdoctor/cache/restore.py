@@ -15,7 +15,6 @@ import stat
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -23,7 +22,7 @@ from envdoctor.cache.archive import Reader, distinct
 from envdoctor.cache.manifest import Manifest, StoredFile
 from envdoctor.catalog.cache_kinds import OWN, kind_of
 from envdoctor.errors import CacheError
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.probes.caches.entry_damage import damage
 
 Outcome = Literal["added", "replaced", "present", "newer kept"]

@@ -1,7 +1,6 @@
 """A working venv to a profile and a lock that rebuild it."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from envdoctor.capture import captured_files, training_code
 from envdoctor.capture.captured_files import CapturePaths
@@ -16,7 +15,7 @@ from envdoctor.gate_package.into_lock import among, keep_wheel
 from envdoctor.model.digest import digest
 from envdoctor.model.events import Listener
 from envdoctor.model.fingerprint import Fingerprint, MissingFactError
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.profile import LockWanted, Profile, Waiver
 from envdoctor.model.wording import counted
 from envdoctor.probes.caches.compile_caches import CompileCaches

@@ -3,14 +3,13 @@
 import hashlib
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from packaging.tags import Tag, parse_tag
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import field, frozen, mutable
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.distributions import Distribution
 from envdoctor.wheels.index import File
@@ -61,7 +60,7 @@ class NotPinned:
     """Some place did not answer: the wheel may well be there."""
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable
 class _Seen:
     """What spoke against the candidates."""
 

@@ -19,12 +19,12 @@ Fix:
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import replace
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import Damage, damage_by_owner, file_tokens, listed
 from envdoctor.analysis.remedies import reinstall_command, repair_or, restore_or, through_cache
 from envdoctor.model.finding import Finding, Remediation
+from envdoctor.model.frozen import replace
 from envdoctor.model.verdict import BREAKS_IMPORT
 from envdoctor.model.wording import counted
 

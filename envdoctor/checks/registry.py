@@ -3,7 +3,6 @@
 import importlib
 import pkgutil
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,7 +13,7 @@ from envdoctor.checks.former_names import FORMER_NAMES
 from envdoctor.errors import ProfileError, internal_error, traceback_of
 from envdoctor.model.finding import SEVERITY_ORDER, Finding
 from envdoctor.model.fingerprint import MissingFactError
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.verdict import AreaLine, AreaState, Skipped, Verdict, Waived, order_by_cause
 
 if TYPE_CHECKING:  # as in case.py

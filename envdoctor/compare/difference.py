@@ -1,10 +1,9 @@
 """Two stacks side by side: what each says of itself, subject by subject, and where they differ."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from typing import Literal
 
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import field, frozen
 
 Kind = Literal["changed", "only in A", "only in B"]
 

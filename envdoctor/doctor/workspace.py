@@ -2,7 +2,6 @@
 
 import os
 import sys
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from envdoctor.facts.host import Host
 from envdoctor.facts.locate import Located, foreign_root, locate, without_conda
 from envdoctor.facts.target import Target, is_interpreter, looked_up
 from envdoctor.model.fingerprint import Fingerprint
+from envdoctor.model.frozen import replace
 from envdoctor.model.header import Header
 from envdoctor.model.verdict import Verdict
 from envdoctor.probes.registry import chosen

@@ -3,7 +3,6 @@
 import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from envdoctor.catalog.variables import given_to_uv
@@ -17,7 +16,7 @@ from envdoctor.facts.context import Options
 from envdoctor.facts.host import Host
 from envdoctor.facts.target import Target, resolve
 from envdoctor.model.finding import Finding
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.impact import FindingLine, Gone, Impact, Loss, ProviderChange, Stopped, VersionChange
 from envdoctor.probes.venv.distributions import Distribution
 from envdoctor.probes.venv.installed_files import InstalledFiles

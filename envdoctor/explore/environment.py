@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from envdoctor.elf.reader import ElfObject
 from envdoctor.errors import ElfError, ProbeError
@@ -11,6 +10,7 @@ from envdoctor.facts.host import Host
 from envdoctor.facts.target import Target
 from envdoctor.loader.disk import Disk
 from envdoctor.loader.torch_import import TorchImport, simulate_import
+from envdoctor.model.frozen import field, mutable
 from envdoctor.model.why import RecordHolder
 from envdoctor.probes.loading.loader import loader_roots, torch_target
 from envdoctor.probes.registry import PROBES
@@ -19,7 +19,7 @@ from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.records import RecordIndex, index
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable
 class ExploredEnvironment:
     """A reading with what several answers need of it. Nothing of the environment is run."""
 

@@ -3,7 +3,6 @@
 import os
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.unmet import unmet_requirements
@@ -15,6 +14,7 @@ from envdoctor.explore.providers import Providers, changes
 from envdoctor.explore.torch_modules import lost_module
 from envdoctor.loader.torch_import import TorchImport
 from envdoctor.model.fingerprint import Fingerprint
+from envdoctor.model.frozen import field, mutable, replace
 from envdoctor.model.impact import Gone, Impact, Loss, ProviderChange, Stopped, VersionChange
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.distributions import Distributions
@@ -52,7 +52,7 @@ def removal(environment: ExploredEnvironment, asked: Sequence[str]) -> Impact:
     )
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable
 class _WhatIf:
     """The environment as it is, and as it would be."""
 

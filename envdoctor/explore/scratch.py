@@ -15,17 +15,17 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from envdoctor.errors import ProbeError, UsageError
+from envdoctor.model.frozen import field, mutable
 from envdoctor.swap.store import BackupStore, remove_tree
 
 _FICLONE = 0x40049409
 _IN_PACKAGE = re.compile(r"/(?:site|dist)-packages/(?![^/]+\.(?:dist|egg)-info/)[^/]+/")
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable
 class Scratch:
     """A copy under construction, then in use."""
 

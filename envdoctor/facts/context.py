@@ -1,14 +1,13 @@
 """One reading of one environment: probes ask it for other probes' facts, each is read once."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from envdoctor.errors import ProbeError, internal_error, traceback_of
 from envdoctor.facts.host import Host
 from envdoctor.facts.target import Target
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import field, frozen, mutable
 
 Section = TypeVar("Section")
 Probe = Callable[["Reading"], Any]
@@ -38,7 +37,7 @@ class Options:
     """Called with (bytes done, bytes in all) while that goes on."""
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable
 class Reading:
     """Facts of one target on one host, read on demand."""
 

@@ -4,11 +4,10 @@ import getpass
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 
 from envdoctor.errors import UsageError
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import field, frozen
 
 _TRIPLETS = {"x86_64": "x86_64-linux-gnu", "aarch64": "aarch64-linux-gnu"}
 

@@ -8,14 +8,13 @@ returned is the one that the user knows.
 import os
 import shlex
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from envdoctor.errors import TargetError
 from envdoctor.facts import pyenv
 from envdoctor.facts.host import Host
 from envdoctor.facts.target import Target, looked_up, resolve
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 
 _BASES = frozenset({"base", "root"})
 _ROOT_MARKS = ("etc/os-release", "usr/lib/os-release")

@@ -6,7 +6,6 @@ The host's values are arguments, so that a test or a recorded host can supply th
 import itertools
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 
 from envdoctor.elf.image import open_regular
 from envdoctor.elf.reader import EM_X86_64, ElfObject
@@ -14,6 +13,7 @@ from envdoctor.errors import ElfError
 from envdoctor.loader.disk import Disk
 from envdoctor.loader.ldcache import read_cache
 from envdoctor.loader.search import SearchRoots, find, split_library_path, split_preload
+from envdoctor.model.frozen import replace
 
 # The x86-64 psABI's levels, in the names /proc/cpuinfo uses. ld.so asks the CPU itself; the two agree on Linux.
 X86_64_LEVELS: tuple[tuple[str, frozenset[str]], ...] = (

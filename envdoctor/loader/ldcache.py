@@ -8,12 +8,11 @@ import os
 import struct
 import sys
 from collections.abc import Iterator
-from dataclasses import field
 
 from envdoctor.elf.image import open_regular
 from envdoctor.elf.reader import EM_386, EM_AARCH64, EM_X86_64
 from envdoctor.errors import ElfError
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import field, frozen
 
 OLD_MAGIC = b"ld.so-1.7.0"
 NEW_MAGIC = b"glibc-ld.so.cache1.1"

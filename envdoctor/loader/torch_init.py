@@ -6,9 +6,8 @@ nvidia/cu13/lib) and 2.15.0 (nothing in it is required unless libtorch_global_de
 """
 
 import re
-from dataclasses import replace
 
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 
 PAIR = re.compile(r"""["'](\w+)["']\s*[:,]\s*["'](lib[\w+-]+\.so\S*?)["']""")
 CALL = re.compile(

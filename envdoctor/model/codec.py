@@ -3,9 +3,10 @@
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any
+
+from envdoctor.model.frozen import field_names, has_default, is_declared
 
 
 class CodecError(ValueError):
@@ -20,8 +21,8 @@ class CodecError(ValueError):
 
 def encode(value: Any) -> Any:
     """Return plain dicts, lists, strings, numbers, booleans and None for a tree of frozen dataclasses."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: encode(getattr(value, field.name)) for field in fields(value)}
+    if is_declared(value) and not isinstance(value, type):
+        return {name: encode(getattr(value, name)) for name in field_names(type(value))}
     if isinstance(value, Mapping):
         return {str(key): encode(item) for key, item in value.items()}
     if isinstance(value, tuple | list | frozenset):
@@ -31,7 +32,7 @@ def encode(value: Any) -> Any:
 
 def decode(kind: Any, data: Any, where: str = "") -> Any:
     """Build `kind` from plain values. Unknown keys, missing keys and wrong types raise CodecError with the path."""
-    if is_dataclass(kind):
+    if is_declared(kind):
         return _decode_dataclass(typing.cast("type", kind), data, where)
     origin = typing.get_origin(kind)
     if origin is typing.Literal:
@@ -58,11 +59,11 @@ def _decode_dataclass(kind: type, data: Any, where: str) -> Any:
     if unknown:
         raise CodecError(_join(where, unknown[0]), f"unknown key; known here: {', '.join(sorted(hints))}")
     values: dict[str, Any] = {}
-    for field in fields(kind):
-        if field.name in data:
-            values[field.name] = decode(hints[field.name], data[field.name], _join(where, field.name))
-        elif field.default is MISSING and field.default_factory is MISSING:
-            raise CodecError(_join(where, field.name), "missing")
+    for name in field_names(kind):
+        if name in data:
+            values[name] = decode(hints[name], data[name], _join(where, name))
+        elif not has_default(kind, name):
+            raise CodecError(_join(where, name), "missing")
     return kind(**values)
 
 

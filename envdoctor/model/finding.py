@@ -1,9 +1,8 @@
 """One thing a check found."""
 
-from dataclasses import field
 from typing import Literal
 
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import field, frozen
 
 Severity = Literal["error", "warning", "note"]
 Confidence = Literal["high", "medium", "low"]

@@ -1,9 +1,8 @@
 """A known-good stack, as profiles/NAME.toml states it."""
 
 from collections.abc import Mapping
-from dataclasses import field
 
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import field, frozen
 
 
 @frozen

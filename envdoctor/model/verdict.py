@@ -1,12 +1,11 @@
 """Findings ordered by cause, and what could not be determined."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Literal
 
 from envdoctor.exitcodes import ExitCode
 from envdoctor.model.finding import SEVERITY_ORDER, Finding, Severity
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 
 BREAKS_IMPORT = "import:torch"
 """Cause token of a finding without which `import torch` would fail."""

@@ -1,10 +1,9 @@
 """Findings by cause: one group for each first cause, with everything that follows from it."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from envdoctor.model.finding import Finding
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.verdict import Verdict
 
 

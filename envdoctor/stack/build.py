@@ -1,11 +1,10 @@
 """Building the new venv beside the old one with uv."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from envdoctor.model.events import Event, Listener
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.plan import Plan, PlannedPackage, Source
 from envdoctor.model.wording import counted
 from envdoctor.standards.lock import LockedPackage

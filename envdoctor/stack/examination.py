@@ -1,7 +1,6 @@
 """What the checks find in a venv that is about to be swapped in, compared with what they found in the old one."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from envdoctor.doctor.examine import judge, take_fingerprint, take_reading
@@ -12,6 +11,7 @@ from envdoctor.facts.target import Target, resolve
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.fingerprint import Fingerprint
+from envdoctor.model.frozen import replace
 from envdoctor.model.profile import Profile
 from envdoctor.probes.loading.comparison import compare_with
 from envdoctor.probes.registry import chosen

@@ -5,7 +5,6 @@ import os
 import shlex
 import shutil
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.finding import Finding
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.plan import BaseInterpreter, PlannedPackage
 from envdoctor.model.profile import Profile
 from envdoctor.model.wording import counted

@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.errors import RestoreError, TargetError
 from envdoctor.facts.host import Host
 from envdoctor.model.events import Event, Listener
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import field, frozen, replace
 from envdoctor.model.plan import Plan, VenvUser
 from envdoctor.probes.venv.own_packages import read_venv
 from envdoctor.stack import interpreters

@@ -7,10 +7,10 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from envdoctor.errors import RestoreError
+from envdoctor.model.frozen import replace
 from envdoctor.swap import durable, journal
 from envdoctor.swap.in_place import move_all
 from envdoctor.swap.journal import JournalEntry

@@ -7,14 +7,13 @@ import errno
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from envdoctor.errors import RestoreError
 from envdoctor.model.events import Event, Listener
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import field, frozen
 from envdoctor.swap import journal, verdicts
 from envdoctor.swap.journal import Command, JournalEntry
 from envdoctor.swap.store import BackupStore, locked, remove_tree

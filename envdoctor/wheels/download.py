@@ -9,12 +9,12 @@ import ssl
 import time
 import urllib.error
 from collections.abc import Callable
-from dataclasses import dataclass
 from email.message import Message
 from pathlib import Path
 from threading import Event as Flag
 from typing import Any, BinaryIO
 
+from envdoctor.model.frozen import mutable
 from envdoctor.wheels.fetch import open_url
 from envdoctor.wheels.index import File
 from envdoctor.wheels.urls import Access, IndexUnreadableError, shown
@@ -40,7 +40,7 @@ class DownloadError(Exception):
         self.hint = hint
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable
 class Download:
     """One wheel on its way."""
 

@@ -1,10 +1,9 @@
 """The sources a restore may use: uv's own configuration, completed by pip's, as uv itself then sees it."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.wheels.pip_config import PipSettings
 from envdoctor.wheels.urls import Access, is_local, local_path
 from envdoctor.wheels.uv import Uv

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -11,7 +10,7 @@ import tomli
 from packaging.tags import Tag
 from packaging.utils import canonicalize_name
 
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.standards.lock import LockedPackage
 from envdoctor.wheels import wheel_tags
 from envdoctor.wheels.download import sha256

@@ -1,9 +1,9 @@
 """What a configured place (an index, a find-links page or folder) offers of one distribution."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from urllib.parse import urlsplit, urlunsplit
 
+from envdoctor.model.frozen import replace
 from envdoctor.wheels.index import File, page_files, project_files
 from envdoctor.wheels.index_config import IndexConfig
 from envdoctor.wheels.urls import IndexUnreadableError, is_local, local_path

@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.plan import BaseInterpreter
 from envdoctor.standards.lock import LockedPackage
 from envdoctor.wheels.index_config import IndexAccess

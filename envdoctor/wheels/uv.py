@@ -8,12 +8,11 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import field
 from pathlib import Path
 
 from envdoctor.catalog.variables import given_to_uv
 from envdoctor.errors import RestoreError
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import field, frozen
 from envdoctor.wheels.uv_config import LINK_MODES, NOTHING, UvConfig, read
 from envdoctor.wheels.uv_errors import explain
 

@@ -2,11 +2,10 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from packaging.tags import Tag
 
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import field, frozen, mutable
 from envdoctor.model.plan import BaseInterpreter, Source, SourceKind, Unavailable
 from envdoctor.standards.lock import LockedPackage
 from envdoctor.wheels import wheel_tags
@@ -31,7 +30,7 @@ class WheelOrigins:
     unavailable: tuple[Unavailable, ...]
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable
 class _Search:
     """One package's search: what was seen on the way that did not fit."""
 

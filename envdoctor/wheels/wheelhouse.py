@@ -2,11 +2,11 @@
 
 import shlex
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.errors import UsageError
+from envdoctor.model.frozen import replace
 from envdoctor.wheels.pip_config import PipSettings
 
 

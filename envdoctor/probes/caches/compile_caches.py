@@ -8,7 +8,6 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from envdoctor.catalog.cache_kinds import (
@@ -25,7 +24,7 @@ from envdoctor.catalog.cache_kinds import (
 from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
 from envdoctor.facts.regular_file import read_regular
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import field, frozen, mutable
 from envdoctor.model.wording import counted, size
 from envdoctor.probes.caches.entry_damage import damage, may_be_empty
 from envdoctor.probes.machine.mounts import NETWORK, Mount, mount_of
@@ -197,7 +196,7 @@ def _measure(kind: str, path: Path, via: str, host: Host, *, deep: bool) -> Comp
     )
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable
 class _Count:
     """What a walk over one folder adds up to."""
 

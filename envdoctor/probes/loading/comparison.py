@@ -2,10 +2,10 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from envdoctor.facts.context import Reading
+from envdoctor.model.frozen import field, mutable
 from envdoctor.probes.venv import digest_memo, uv_cache
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.file_digests import FileDigests, FileToHash, Hashing, usable
@@ -34,7 +34,7 @@ class _Pending(NamedTuple):
     algorithm: str
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable
 class RecordComparison:
     """What comparing gave. `digests` also tells the bytes of paths that several distributions claim."""
 

@@ -7,7 +7,6 @@ import os
 import re
 import time
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Literal
 
 from envdoctor.catalog.cudalibs import owner_major
@@ -17,7 +16,7 @@ from envdoctor.loader.disk import Disk
 from envdoctor.loader.lazy import LazyLibrary
 from envdoctor.loader.loaded import LoadedObject, LoadFailure
 from envdoctor.loader.torch_import import TorchImport, simulate_import
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.probes.loading.loader import decided_by, loader_memo, loader_roots, read_beside, torch_target
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.owners import Owners

@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from envdoctor.catalog.symbol_families import is_torch_symbol, library_stems, stem_of
 from envdoctor.elf.symbols import SymbolTable
@@ -13,7 +12,7 @@ from envdoctor.facts.regular_file import read_prefix
 from envdoctor.loader.disk import Disk
 from envdoctor.loader.loaded import FailureKind, LoadedObject, LoadFailure, LoadResult
 from envdoctor.loader.torch_import import TorchImport
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.probes.loading.demangle import demangle
 from envdoctor.probes.loading.own_code import Opening, OwnCode
 from envdoctor.probes.loading.torch_build import TorchBuild

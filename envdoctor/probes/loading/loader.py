@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from hashlib import sha256
 
 from envdoctor.facts.context import Reading
@@ -12,6 +11,7 @@ from envdoctor.loader.host import cpu_flags_of, search_roots
 from envdoctor.loader.search import SearchRoots
 from envdoctor.loader.torch_import import TorchTarget
 from envdoctor.model.codec import encode
+from envdoctor.model.frozen import replace
 from envdoctor.probes.loading.loader_memo import LoaderMemo
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.distributions import Distributions

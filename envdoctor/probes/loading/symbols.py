@@ -9,7 +9,6 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from envdoctor.catalog.cudalibs import majors_of
 from envdoctor.elf.reader import ElfObject
@@ -20,7 +19,7 @@ from envdoctor.loader.disk import Disk
 from envdoctor.loader.graph import Loader
 from envdoctor.loader.search import SearchRoots
 from envdoctor.loader.torch_import import TorchImport, play_import
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.probes.loading.extension_modules import importable, is_tagged
 from envdoctor.probes.loading.load_faults import FaultMaker, LoadFault
 from envdoctor.probes.loading.loader import decided_by, loader_memo, loader_roots, read_beside, torch_target

@@ -5,13 +5,12 @@ the file tells the CUDA flavour.
 """
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from envdoctor.facts.context import Reading
 from envdoctor.facts.regular_file import read_regular
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.search_path import SearchPath
 from envdoctor.probes.venv.version_file import constants

@@ -4,13 +4,12 @@ import json
 import os
 import re
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.probes.machine.driver_libraries import behind, is_stub, locate, outside
 
 NVML_TIMEOUT_SECONDS = 5.0

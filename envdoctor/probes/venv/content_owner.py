@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from envdoctor.model.frozen import mutable
 from typing import Literal
 
 from envdoctor.probes.venv.digest_memo import key_of
@@ -15,7 +15,7 @@ _TIE_FILE = 8 * 1024 * 1024
 _TIE_TOTAL = 64 * 1024 * 1024
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable
 class WhoseBytes:
     """Tells path after path, within one budget of bytes to hash."""
 

@@ -9,7 +9,7 @@ import os
 import struct
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from envdoctor.model.frozen import field, mutable
 from pathlib import Path
 
 from envdoctor.facts.host import Host
@@ -26,7 +26,7 @@ pack_key = _KEY.pack
 """(device, inode, size, mtime_ns, ctime_ns) -> the key of a file."""
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable
 class DigestMemo:
     """What is known of the files of one environment: algorithm -> key -> base64 digest as RECORD writes it."""
 

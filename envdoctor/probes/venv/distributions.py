@@ -5,11 +5,10 @@ import json
 import os
 import re
 import stat
-from dataclasses import replace
+from envdoctor.model.frozen import frozen, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from envdoctor.model.frozen import frozen
 from envdoctor.standards.names import normalized
 from envdoctor.standards.redaction import bare_url
 from envdoctor.facts.context import Reading

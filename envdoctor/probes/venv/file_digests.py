@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from envdoctor.model.frozen import field, mutable
 from functools import cache
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -42,7 +42,7 @@ class FileToHash(NamedTuple):
     size: int
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable
 class FileDigests:
     """Digests of the environment's files, those of earlier runs included."""
 

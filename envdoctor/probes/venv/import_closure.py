@@ -9,7 +9,7 @@ import os
 import re
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from envdoctor.model.frozen import field, mutable
 from typing import NamedTuple
 
 from envdoctor.facts.regular_file import read_prefix
@@ -63,7 +63,7 @@ def parsed_imports(text: bytes) -> Iterator[Import]:
             yield from (Import(alias.name, (), node.lineno) for alias in node.names)
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable
 class Closure:
     """The files that `import PACKAGE` certainly runs, found as importlib's path finder finds them in one folder."""
 

@@ -4,12 +4,11 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from envdoctor.model.frozen import frozen, replace
 from typing import Literal
 
 from envdoctor.elf import reader
 from envdoctor.errors import ElfError
-from envdoctor.model.frozen import frozen
 from envdoctor.probes.loading.comparison import comparison, link_roots
 from envdoctor.facts.context import Reading
 from envdoctor.probes.venv.digest_memo import DigestMemo, key_of

@@ -6,12 +6,11 @@ Read from source text, never run, and remembered for as long as the RECORDs of t
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from envdoctor.model.frozen import field, frozen, mutable
 
 from envdoctor.catalog.removed_modules import LINKED_BY_NAME, REMOVED, Removed
 from envdoctor.facts.context import Reading
 from envdoctor.facts.regular_file import read_prefix
-from envdoctor.model.frozen import frozen
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.import_closure import Closure, Import, module_file, parsed_imports
 from envdoctor.probes.venv.interpreter import Interpreter
@@ -80,7 +79,7 @@ def probe(reading: Reading) -> PackageImports:
     )
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable
 class _Looking:
     reading: Reading
     items: tuple[Distribution, ...] = ()

@@ -10,7 +10,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from envdoctor.model.frozen import field, mutable
 from itertools import chain
 from pathlib import Path
 
@@ -28,7 +28,7 @@ Fields = Sequence[str]
 Key = list[int]
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable
 class Parsed:
     """One RECORD in memory."""
 
@@ -45,7 +45,7 @@ class Parsed:
     """Read without a judgement; others are not remembered."""
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable
 class RecordMemo:
     """What is known of the RECORDs of one environment, and what is found out now."""
 

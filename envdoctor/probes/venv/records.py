@@ -6,10 +6,9 @@ import re
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from envdoctor.model.frozen import field, frozen, mutable
 from typing import NamedTuple
 
-from envdoctor.model.frozen import frozen
 from envdoctor.facts.context import Reading
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.facts.regular_file import read_unless
@@ -98,7 +97,7 @@ def _index(reading: Reading) -> RecordIndex:
     return indexer.made
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable
 class _Indexer:
     """Enters one RECORD after the other. Steps work on whole lists: a loop over all rows costs what a probe costs."""
 
@@ -266,7 +265,7 @@ def _as_row(fields: Fields) -> Row:
     return Row(fields[0], fields[1], recorded_size(fields[2]))
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable
 class _Links:
     """Which folders lead out of an environment through a symlink. Nothing is opened to tell."""
 

@@ -3,10 +3,9 @@
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from envdoctor.model.frozen import field, frozen, mutable
 from pathlib import Path
 
-from envdoctor.model.frozen import frozen
 from envdoctor.probes.venv.base_python import platform_library
 from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
@@ -82,7 +81,7 @@ def _prefix_sites(prefix: Path, python: Interpreter, libraries: tuple[str, ...])
     return [*places, *(debian if str(prefix) == "/usr" else [])]
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable
 class _Path:
     """sys.path under construction."""
 

@@ -7,7 +7,7 @@ file edited in place is edited in the cache too, and in every venv linked from i
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from envdoctor.model.frozen import field, mutable
 from pathlib import Path
 
 from envdoctor.facts.host import Host
@@ -29,7 +29,7 @@ def folder(host: Host) -> Path:
     return Path(host.environ.get("XDG_CACHE_HOME") or host.home / ".cache") / "uv"
 
 
-@dataclass(slots=True, kw_only=True)
+@mutable
 class UvCache:
     """Looks up where in the cache a file of a venv lies. Reads folders, opens no file."""
 

@@ -4,20 +4,21 @@ import copy
 import dataclasses
 import pickle
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import FrozenInstanceError, asdict, dataclass, fields, is_dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envdoctor.model import frozen as frozen_module
 from envdoctor.model.codec import decode, encode
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, mutable
 
 T = TypeVar("T")
 
 
-def _declare(decorate: Callable[[type[Any]], type[Any]]) -> type[Any]:
+def _declare(decorate: Callable[[type[Any]], type[Any]], field: Callable[..., Any]) -> type[Any]:
     class Part(Generic[T]):
         """A class with every kind of field that ours have."""
 
@@ -33,8 +34,8 @@ def _declare(decorate: Callable[[type[Any]], type[Any]]) -> type[Any]:
     return decorate(Part)
 
 
-OURS = _declare(frozen)
-THEIRS = _declare(dataclass(frozen=True, slots=True, kw_only=True))
+OURS = _declare(frozen, frozen_module.field)
+THEIRS = _declare(dataclass(frozen=True, slots=True, kw_only=True), dataclasses.field)
 VALUES = st.fixed_dictionaries(
     {"name": st.sampled_from(["a", "b"])},
     optional={
@@ -73,9 +74,8 @@ def test_what_is_equal_has_one_hash(first: str, second: str) -> None:
 def test_it_is_declared_as_a_dataclass_is() -> None:
     assert is_dataclass(OURS)
     assert [repr(item) for item in fields(OURS)] == [repr(item) for item in fields(THEIRS)]
-    assert (OURS.__slots__, OURS.__match_args__) == (THEIRS.__slots__, THEIRS.__match_args__)
+    assert OURS.__match_args__ == THEIRS.__match_args__
     assert (OURS.__name__, OURS.__doc__, OURS(name="a", sizes=(1, 2)).total) == ("Part", THEIRS.__doc__, 3)
-    assert not hasattr(OURS(name="a"), "__dict__")
     assert OURS(name="a").notes is not OURS(name="a").notes
 
 
@@ -121,7 +121,7 @@ def test_a_wrong_call_is_refused(positional: tuple[str, ...], named: dict[str, s
 
 @pytest.mark.parametrize(
     "again",
-    [copy.copy, copy.deepcopy, lambda item: pickle.loads(pickle.dumps(item)), replace],  # noqa: S301
+    [copy.copy, copy.deepcopy, lambda item: pickle.loads(pickle.dumps(item)), replace, frozen_module.replace],  # noqa: S301
 )
 def test_copies_are_equal_and_as_immutable(again: Callable[[Sized], Sized]) -> None:
     item = Sized(name="a", sizes=(1,))
@@ -135,3 +135,33 @@ def test_the_codec_reads_what_it_wrote() -> None:
     item = Sized(name="a", sizes=(1, 2))
     assert encode(item) == {"name": "a", "sizes": [1, 2]}
     assert decode(Sized, encode(item)) == item
+
+
+@mutable
+class Counter:
+    """One whose fields change."""
+
+    count: int = 0
+    seen: list[str] = frozen_module.field(default_factory=list)
+
+
+def test_a_mutable_one_changes_and_has_no_hash() -> None:
+    counter = Counter()
+    counter.count += 1
+    counter.seen.append("a")
+    assert (counter, Counter().seen) == (Counter(count=1, seen=["a"]), [])
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(counter)
+
+
+def test_a_change_of_what_is_not_a_field_is_refused() -> None:
+    with pytest.raises(TypeError) as caught:
+        frozen_module.replace(Sized(name="a"), nmae="b")
+    assert str(caught.value) == "Sized.__init__() got an unexpected keyword argument 'nmae'"
+
+
+def test_the_standard_field_is_refused() -> None:
+    wrong = _declare(frozen, dataclasses.field)
+    with pytest.raises(TypeError) as caught:
+        wrong(name="a")
+    assert str(caught.value) == "Part.notes needs the `field` of envdoctor.model.frozen"
