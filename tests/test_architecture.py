@@ -63,6 +63,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "packaging",
         "tomli",
         "tomli_w",
+        "urllib3",
         "uv",
     ),
     "envdoctor.swap": (*_up_to("probes"), "envdoctor.swap", "packaging"),

@@ -115,7 +115,7 @@ def _candidates(
 ) -> Iterator[tuple[bool, File]]:
     """Yield the wheels of that version that may be it, and whether one calls itself what is installed."""
     try:
-        found = list(files_of(place, item.name, sources))
+        found = list(files_of(place, item.name, item.version, sources))
     except IndexUnreadableError as error:
         seen.unread.append(str(error))
         return

@@ -59,6 +59,8 @@ class Unavailable:
     version: str
     reason: str
     hint: str
+    transient: bool = False
+    """A source that may have it did not answer: the same command may succeed in a moment."""
 
 
 @frozen

@@ -22,7 +22,8 @@ from envdoctor.stack.build import build
 from envdoctor.stack.replaceable import missing_folders, refuse_no_venv, refuse_unmanaged_files
 from envdoctor.stack.restore_sources import plan_sources
 from envdoctor.stack.restore_warnings import ignored, ownership
-from envdoctor.stack.room import cache_folder, refuse_too_little, rooms
+from envdoctor.stack.room import refuse_too_little, rooms
+from envdoctor.stack.unavailable import why_not
 from envdoctor.stack.verify import Verified, refuse, verify
 from envdoctor.standards.lock import Lock, LockedPackage
 from envdoctor.swap import durable
@@ -38,6 +39,7 @@ from envdoctor.wheels import uv as uv_tool
 from envdoctor.wheels.impatient import impatient
 from envdoctor.wheels.index_config import IndexConfig
 from envdoctor.wheels.uv import Uv
+from envdoctor.wheels.uv_cache import cache_folder
 from envdoctor.wheels.wheelhouse import with_wheelhouses
 
 _OWN = "torch-envdoctor"
@@ -170,12 +172,7 @@ def carry_out(prepared: PreparedRestore, listen: Listener) -> Restored:
     """Build, verify, examine, swap. On any failure or interrupt the copy is removed and the old venv is as it was."""
     plan, store = prepared.plan, prepared.store
     if plan.unavailable:
-        first = plan.unavailable[0]
-        more = len(plan.unavailable) - 1
-        raise RestoreError(
-            f"{first.name} {first.version} was not found: {first.reason}" + (f"; and {more} more" if more else ""),
-            first.hint,
-        )
+        raise RestoreError(*why_not(plan))
     refuse_too_little(plan)
     using = plan.users
     old: KeptVerdict | None = None

@@ -10,12 +10,6 @@ from packaging.utils import canonicalize_name
 from envdoctor.errors import RestoreError
 from envdoctor.model.plan import Plan, PlannedPackage, Room
 from envdoctor.model.wording import size
-from envdoctor.wheels.uv import Uv
-
-
-def cache_folder(uv: Uv) -> Path:
-    """Return where uv keeps its cache. Raises UvError."""
-    return Path(uv.run(("cache", "dir")).stdout.strip())
 
 
 def rooms(beside: Path, cache: Path, packages: Sequence[PlannedPackage], *, copies: bool) -> tuple[Room, ...]:

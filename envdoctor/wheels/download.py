@@ -2,31 +2,22 @@
 
 import errno
 import hashlib
-import http.client
 import os
 import re
-import ssl
-import time
-import urllib.error
-from collections.abc import Callable
-from email.message import Message
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Event as Flag
-from typing import Any, BinaryIO
+from typing import BinaryIO, Protocol
 
 from envdoctor.model.frozen import mutable
-from envdoctor.wheels.fetch import open_url
+from envdoctor.wheels.http import PATIENCE, PAUSES, opened
+from envdoctor.wheels.http_errors import TransientError
 from envdoctor.wheels.index import File
 from envdoctor.wheels.urls import Access, IndexUnreadableError, shown
 from envdoctor.wheels.wheel_file import unsafe_entry
 
 _PIECE = 1024 * 1024
-_PAUSES = (0.0, 0.5, 2.0)
-"""Seconds before each try."""
-_PASSING = (408, 429, 500, 502, 503, 504)
-"""What a server says when another try may help."""
 _RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)")
-_BROKEN_OFF = (http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError, EOFError)
 AGAIN = "run the same command again: it goes on where it stopped"
 
 
@@ -53,6 +44,8 @@ class Download:
     """Is told how many bytes have come since it was last told; less than none when it had to be begun again."""
     stop: Flag
     _told: int = 0
+    _validator: str = ""
+    """The ETag of the first answer: a resumed download must be of the same file (RFC 9110, 13.1.5)."""
 
     @property
     def made(self) -> Path:
@@ -109,40 +102,51 @@ class Download:
             with local.open("rb") as source, self.part.open("wb") as target:
                 self._copy(source, target)
             return
-        reason = ""
-        for pause in _PAUSES:
-            time.sleep(pause)
+        furthest, failures = 0, 0
+        while True:
             try:
                 self._ask()
             except FileNotFoundError:
                 raise DownloadError(f"the index names {shown(self.file.url)}, but does not serve it (404)") from None
+            except TransientError as error:
+                # A try that came further than those before it does not count: a long download may break off often.
+                reached = self.part.stat().st_size if self.part.exists() else 0
+                failures = 0 if reached > furthest else failures + 1
+                furthest = max(furthest, reached)
+                if failures >= len(PAUSES) - 1 or error.wait > PATIENCE:
+                    raise DownloadError(str(error)) from error
+                self._pause(max(error.wait, PAUSES[failures]))
             except IndexUnreadableError as error:
-                reason = str(error)
-                code = error.__cause__.code if isinstance(error.__cause__, urllib.error.HTTPError) else 0
-                if code == 416:
-                    self.part.unlink(missing_ok=True)  # longer than the file: not a part of it
-                elif code and code not in _PASSING:
-                    break
-            except _BROKEN_OFF as error:
-                reason = f"{shown(self.file.url)}: the connection broke off ({str(error) or type(error).__name__})"
+                if error.status == 416 and self.part.exists():
+                    self.part.unlink()  # longer than the file: not a part of it
+                    continue
+                raise DownloadError(str(error)) from error
             else:
                 return
-        raise DownloadError(reason)
+
+    def _pause(self, seconds: float) -> None:
+        if self.stop.wait(seconds):
+            raise DownloadError("it was interrupted")
 
     def _ask(self) -> None:
         begun = self.part.stat().st_size if self.part.exists() else 0
-        headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={begun}-"} if begun else {})}
-        with open_url(self.file.url, self.access, more=headers) as answer:
+        headers = {"Accept-Encoding": "identity"}
+        if begun:
+            headers |= {"Range": f"bytes={begun}-", **({"If-Range": self._validator} if self._validator else {})}
+        with opened(self.file.url, self.access, headers) as answer:
             at, total = _extent(answer.status, answer.headers)
             if at not in (0, begun):
-                raise EOFError("the server sent another range than it was asked for")
+                raise TransientError(f"{shown(self.file.url)}: the server sent another range than it was asked for")
+            self._validator = _strong(answer.headers.get("ETag", ""))
             with self.part.open("r+b" if at else "wb") as target:
                 target.seek(at)
                 self._copy(answer, target)
                 if total is not None and target.tell() < total:
-                    raise EOFError(f"{target.tell()} of {total} bytes came")
+                    raise TransientError(
+                        f"{shown(self.file.url)}: the connection broke off ({target.tell()} of {total} bytes came)"
+                    )
 
-    def _copy(self, source: Any, target: BinaryIO) -> None:
+    def _copy(self, source: "_Source", target: BinaryIO) -> None:
         self._tell(target.tell())
         # What has come, not a full piece: a slow connection that is interrupted leaves it all.
         while piece := source.read1(_PIECE):
@@ -172,9 +176,20 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _extent(status: int, headers: Message) -> tuple[int, int | None]:
+def _extent(status: int, headers: Mapping[str, str]) -> tuple[int, int | None]:
     """Return where in the file the answer begins, and the file's size as far as it is told."""
     if status == 206 and (found := _RANGE.fullmatch(headers.get("Content-Range", ""))):
         return int(found[1]), int(found[2])
     length = headers.get("Content-Length", "")
     return 0, int(length) if length.isdecimal() else None
+
+
+def _strong(etag: str) -> str:
+    """Return an ETag that can hold a range to its file; empty for a weak one, which can not."""
+    return "" if etag.startswith("W/") else etag
+
+
+class _Source(Protocol):
+    """An answer, or a file on this machine."""
+
+    def read1(self, amt: int, /) -> bytes: ...

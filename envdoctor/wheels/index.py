@@ -2,11 +2,11 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import unquote, urljoin
 
 from packaging.utils import canonicalize_name
 
@@ -14,7 +14,10 @@ from envdoctor.model.frozen import frozen, replace
 from envdoctor.wheels.urls import Access, IndexUnreadableError, local_path, shown
 
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
-_MAXIMUM_PAGE = 64 * 1024 * 1024
+
+
+Wanted = Callable[[str], bool]
+"""Tells by its name whether a file is asked about: a page may list thousands."""
 
 
 @frozen
@@ -33,32 +36,38 @@ class File:
         return local_path(self.url) if self.url.startswith("file:") else None
 
 
-def project_files(index: str, name: str, access: Access) -> tuple[File, ...]:
-    """Return the files of a project; none when the index does not have it. Raises IndexUnreadableError."""
-    page = f"{index.rstrip('/')}/{canonicalize_name(name)}/"
-    return _local(page) if page.startswith("file:") else _remote(page, access)
+def everything(filename: str) -> bool:
+    """Leave out no file."""
+    del filename
+    return True
 
 
-def page_files(url: str, access: Access) -> tuple[File, ...]:
-    """Return the files a find-links page links to. Raises IndexUnreadableError."""
-    return _local(url) if url.startswith("file:") else _remote(url, access)
+def project_files(index: str, name: str, access: Access, wanted: Wanted = everything) -> tuple[File, ...]:
+    """Return the wanted files of a project; none when the index does not have it. Raises IndexUnreadableError."""
+    return page_files(f"{index.rstrip('/')}/{canonicalize_name(name)}/", access, wanted)
+
+
+def page_files(url: str, access: Access, wanted: Wanted = everything) -> tuple[File, ...]:
+    """Return the wanted files a find-links page links to. Raises IndexUnreadableError."""
+    return _local(url, wanted) if url.startswith("file:") else _remote(url, access, wanted)
 
 
 def size_of(file: File, access: Access) -> int | None:
     """Return the file's size as the page, the disk or a HEAD request tells it; None when none does."""
     if file.size is not None or file.local is not None:
         return file.size
-    from envdoctor.wheels.fetch import open_url  # noqa: PLC0415
+    from envdoctor.wheels.http import ask  # noqa: PLC0415
 
     try:
-        with open_url(file.url, access, method="HEAD") as answer:
-            length = answer.headers.get("Content-Length", "")
+        length = ask(file.url, access, method="HEAD", headers={"Accept-Encoding": "identity"}).headers.get(
+            "Content-Length", ""
+        )
     except (IndexUnreadableError, FileNotFoundError):
         return None
     return int(length) if length.isdecimal() else None
 
 
-def _local(page: str) -> tuple[File, ...]:
+def _local(page: str, wanted: Wanted) -> tuple[File, ...]:
     folder = local_path(page)
     try:
         text = ((folder / "index.html") if folder.is_dir() else folder).read_text(encoding="utf-8")
@@ -67,7 +76,7 @@ def _local(page: str) -> tuple[File, ...]:
     except (OSError, UnicodeDecodeError) as error:
         raise IndexUnreadableError(f"{folder}: {error}") from error
     base = (folder / "index.html" if folder.is_dir() else folder).as_uri()
-    return tuple(_sized(file) for file in _html(text, base))
+    return tuple(_sized(file) for file in _html(text, base, wanted))
 
 
 def _sized(file: File) -> File:
@@ -75,21 +84,18 @@ def _sized(file: File) -> File:
     return replace(file, size=path.stat().st_size) if path is not None and path.is_file() else file
 
 
-def _remote(page: str, access: Access) -> tuple[File, ...]:
-    from envdoctor.wheels.fetch import open_url  # noqa: PLC0415
+def _remote(page: str, access: Access, wanted: Wanted) -> tuple[File, ...]:
+    from envdoctor.wheels.http import ask  # noqa: PLC0415
 
     try:
-        with open_url(page, access, accept=_ACCEPT) as answer:
-            kind = answer.headers.get_content_type()
-            body = answer.read(_MAXIMUM_PAGE)
-            base = answer.url
+        answer = ask(page, access, headers={"Accept": _ACCEPT})
     except FileNotFoundError:
         return ()
-    text = body.decode("utf-8", "replace")
+    kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if not kind.endswith("json"):
-        return tuple(_html(text, base))
+        return tuple(_html(answer.body.decode("utf-8", "replace"), answer.url, wanted))
     try:
-        return tuple(_entry(item, base) for item in json.loads(text)["files"])
+        return tuple(_entry(item, answer.url) for item in json.loads(answer.body)["files"] if wanted(item["filename"]))
     except (ValueError, KeyError, TypeError) as error:
         raise IndexUnreadableError(f"{shown(page)}: not a simple API page ({type(error).__name__})") from error
 
@@ -105,14 +111,17 @@ def _entry(item: Mapping[str, Any], base: str) -> File:
     )
 
 
-def _html(text: str, base: str) -> list[File]:
+def _html(text: str, base: str, wanted: Wanted) -> list[File]:
     parser = _Links()
     parser.feed(text)
     files = []
     for href, yanked in parser.found:
-        url, _, fragment = urljoin(base, href).partition("#")
+        path, _, fragment = href.partition("#")
+        filename = unquote(path.partition("?")[0].rsplit("/", 1)[-1])
+        if not wanted(filename):
+            continue
+        url = urljoin(base, path)
         digest = re.search(r"sha256=([0-9a-f]{64})", fragment)
-        filename = unquote(urlsplit(url).path.rsplit("/", 1)[-1])
         files.append(File(filename=filename, url=url, sha256=digest[1] if digest else "", yanked=yanked))
     return files
 

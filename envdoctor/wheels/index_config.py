@@ -70,7 +70,16 @@ def configured(uv: Uv, pip: PipSettings, home: Path, python: str) -> IndexConfig
     # uv asks its extra indexes before the default one.
     indexes = () if pip.no_index else (*of("--extra-index-url"), *of("--index-url"))
     certificate = uv.environment.get("SSL_CERT_FILE") or pip.certificate
-    access = Access(environment=uv.environment, home=home, certificate=certificate, proxy=pip.proxy)
+    access = Access(
+        environment=_with_proxies(uv),
+        home=home,
+        certificate=certificate,
+        proxy=pip.proxy,
+        insecure_hosts=(
+            *variables.get("UV_INSECURE_HOST", uv.environment.get("UV_INSECURE_HOST", "")).split(),
+            *uv.config.settings.get("allow-insecure-host", ()),
+        ),
+    )
     return IndexConfig(
         indexes=indexes,
         find_links=of("--find-links"),
@@ -81,6 +90,16 @@ def configured(uv: Uv, pip: PipSettings, home: Path, python: str) -> IndexConfig
             *(f"uv's setting {name} is not followed: it would change what is built" for name in uv.config.ignored),
         ),
     )
+
+
+def _with_proxies(uv: Uv) -> dict[str, str]:
+    """Return the environment, with the proxies of uv's configuration where no variable names one."""
+    made: dict[str, str] = {}
+    for name in ("http-proxy", "https-proxy", "no-proxy"):
+        value = uv.config.settings.get(name, "")
+        made[name.replace("-", "_")] = ",".join(value) if isinstance(value, list) else str(value)
+    told = {name: value for name, value in made.items() if value and not uv.environment.get(name.upper())}
+    return {**told, **uv.environment}
 
 
 def _variables(environment: Mapping[str, str], pip: PipSettings) -> dict[str, str]:

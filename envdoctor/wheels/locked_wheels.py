@@ -19,10 +19,8 @@ from envdoctor.wheels.index_config import IndexConfig
 from envdoctor.wheels.offers import files_of
 from envdoctor.wheels.preview import requirements
 from envdoctor.wheels.temporary import temporary_folder
-from envdoctor.wheels.urls import IndexUnreadableError, shown
+from envdoctor.wheels.urls import THREADS, IndexUnreadableError, shown
 from envdoctor.wheels.uv import Uv, UvError
-
-_THREADS = 8
 
 
 @frozen
@@ -70,7 +68,7 @@ def search(packages: Sequence[LockedPackage], folder: Path, fit: Fit, sources: I
     order = wheel_tags.places(fit.tags)
     inside = _inside(folder)
     found: dict[str, Path | Job | str] = {}
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(THREADS) as pool:
         for package, outcome in zip(
             packages, pool.map(lambda one: _find(one, inside, order, sources), packages), strict=True
         ):
@@ -109,7 +107,7 @@ def _find(
     found: list[tuple[tuple[int, tuple[int, str]], File]] = []
     for place in (*sources.find_links, *sources.indexes):
         try:
-            offered = _fitting(files_of(place, package.name, sources), package, order)
+            offered = _fitting(files_of(place, package.name, package.version, sources), package, order)
         except IndexUnreadableError as error:
             unread.append(str(error))
             continue
@@ -161,7 +159,7 @@ def _from_backend(
         arguments += ["--torch-backend", fit.torch_backend, "--output-file", output]
         everywhere = sources.everywhere
         try:
-            uv.run([*arguments, *everywhere.arguments], extra={**everywhere.variables, "UV_HTTP_RETRIES": "0"})
+            uv.run([*arguments, *everywhere.arguments], extra=everywhere.variables)
         except UvError as error:
             return {}, f"could not be queried: {error.message}"
         return jobs_of(tomli.loads(output.read_text(encoding="utf-8")), packages), ""

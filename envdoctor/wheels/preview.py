@@ -111,9 +111,7 @@ def _asked(
     arguments += ["--target", folder / "empty", "--index-strategy", "unsafe-best-match"]
     arguments += ["--offline"] if offline else []
     arguments += ["--torch-backend", torch_backend] if torch_backend else []
-    # One try is enough to learn whether a source answers; the real fetch keeps uv's retries.
-    variables = {**reach.variables, "UV_HTTP_RETRIES": "0"}
-    log = uv.run([*arguments, *reach.arguments], extra=variables, stdin=requirements(packages)).stderr
+    log = uv.run([*arguments, *reach.arguments], extra=reach.variables, stdin=requirements(packages)).stderr
     return read_log(log, frozenset(package.name for package in packages))
 
 

@@ -1,12 +1,10 @@
 """A file on an HTTP server, read in pieces: enough to see a wheel's table of contents without fetching the wheel."""
 
-import http.client
 import io
 import re
-from collections.abc import Mapping
 from typing import BinaryIO, cast
 
-from envdoctor.wheels.fetch import open_url
+from envdoctor.wheels.http import WholeAnswer, ask
 from envdoctor.wheels.urls import Access, IndexUnreadableError, shown
 
 # A zip's table of contents is at its end; of most wheels all of it, and RECORD too, fits into this.
@@ -38,18 +36,16 @@ class _RemoteFile(io.RawIOBase):
         self._tail, self._size = self._fetch_tail()
 
     def _fetch_tail(self) -> tuple[bytes, int]:
-        with self._ask(f"bytes=-{_TAIL}") as answer:
-            if answer.status == 206 and (total := _TOTAL.fullmatch(answer.headers.get("Content-Range", ""))):
-                return self._read(answer, -1), int(total[1])
-            length = answer.headers.get("Content-Length", "")
-            if not length.isdecimal() or int(length) > _WHOLE:
-                raise NoRangesError(f"{shown(self._url)}: the server sends it only whole")
-            data = self._read(answer, int(length))
-            return data, len(data)
+        # One byte more than is kept tells a file that is too large to be taken whole.
+        answer = self._ask(f"bytes=-{_TAIL}", _WHOLE + 1)
+        if answer.status == 206 and (total := _TOTAL.fullmatch(answer.headers.get("Content-Range", ""))):
+            return answer.body, int(total[1])
+        if len(answer.body) > _WHOLE:
+            raise NoRangesError(f"{shown(self._url)}: the server sends it only whole")
+        return answer.body, len(answer.body)
 
-    def _ask(self, wanted: str) -> "_Answer":
-        headers = {"Range": wanted, "Accept-Encoding": "identity"}
-        return cast("_Answer", open_url(self._url, self._access, more=headers))
+    def _ask(self, wanted: str, limit: int) -> WholeAnswer:
+        return ask(self._url, self._access, headers={"Range": wanted, "Accept-Encoding": "identity"}, limit=limit)
 
     def readable(self) -> bool:
         return True
@@ -79,24 +75,9 @@ class _RemoteFile(io.RawIOBase):
         return len(data)
 
     def _piece(self, at: int, wanted: int) -> bytes:
-        with self._ask(f"bytes={at}-{at + wanted - 1}") as answer:
-            if answer.status != 206:
-                raise IndexUnreadableError(f"{shown(self._url)}: the server does not send the range it was asked for")
-            return self._read(answer, wanted)
-
-    def _read(self, answer: "_Answer", wanted: int) -> bytes:
-        try:
-            # Only a read to the end tells one that came too early.
-            data = answer.read() if wanted < 0 else answer.read(wanted)
-        except (http.client.HTTPException, OSError) as error:
-            raise IndexUnreadableError(f"{shown(self._url)}: the connection broke off ({error})") from error
-        if len(data) != wanted >= 0:
-            raise IndexUnreadableError(f"{shown(self._url)}: the connection broke off")
-        return data
-
-
-class _Answer(io.BufferedIOBase):
-    """What urllib gives back, as far as it is used here."""
-
-    status: int
-    headers: Mapping[str, str]
+        answer = self._ask(f"bytes={at}-{at + wanted - 1}", wanted)
+        if answer.status != 206:
+            raise IndexUnreadableError(f"{shown(self._url)}: the server does not send the range it was asked for")
+        if len(answer.body) != wanted:
+            raise IndexUnreadableError(f"{shown(self._url)}: the server sent less than the range it was asked for")
+        return answer.body

@@ -21,7 +21,7 @@ _MOMENT = 60.0
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
     """Give an empty folder that is gone afterwards. Held by a lock, which the kernel takes from a killed process."""
-    _sweep()
+    sweep()
     with tempfile.TemporaryDirectory(prefix=_PREFIX) as folder:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -32,7 +32,7 @@ def temporary_folder() -> Iterator[Path]:
 
 
 @cache
-def _sweep() -> None:
+def sweep() -> None:
     """Remove such folders of this user that no living process holds; once a run."""
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         if _OURS.fullmatch(path.name):

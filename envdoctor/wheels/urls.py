@@ -7,6 +7,9 @@ from urllib.parse import unquote, urlsplit
 from envdoctor.model.frozen import frozen
 from envdoctor.standards.redaction import redacted
 
+THREADS = 16
+"""That ask one host at a time; as many connections to it are kept."""
+
 
 @frozen
 class Access:
@@ -16,15 +19,19 @@ class Access:
     home: Path
     certificate: str = ""
     proxy: str = ""
+    insecure_hosts: tuple[str, ...] = ()
+    """Whose certificates the user does not want verified."""
 
 
 class IndexUnreadableError(Exception):
     """An index did not answer in a way that tells anything; the text says why."""
 
-    def __init__(self, reason: str, *, answered: bool = True) -> None:
-        """Keep whether it answered at all: one that wants a login may still serve uv."""
+    def __init__(self, reason: str, *, answered: bool = True, transient: bool = False, status: int = 0) -> None:
+        """Keep whether it answered at all, whether another try may help, and the HTTP status of a refusal."""
         super().__init__(reason)
         self.answered = answered
+        self.transient = transient
+        self.status = status
 
 
 def is_local(place: str) -> bool:

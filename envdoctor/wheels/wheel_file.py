@@ -3,7 +3,7 @@
 import stat
 import zipfile
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import BinaryIO
 
 from envdoctor.model.frozen import frozen
@@ -38,9 +38,9 @@ def unsafe_entries(archive: zipfile.ZipFile) -> Iterator[str]:
     """Yield a sentence for each entry that leads out of the venv or is not a plain file."""
     for entry in archive.infolist():
         # The stored name: zipfile cuts the one it gives at a NUL.
-        path, name = PurePosixPath(entry.orig_filename), entry.orig_filename
+        name = entry.orig_filename
         kind = stat.S_IFMT(entry.external_attr >> 16)
-        if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name:
+        if name.startswith("/") or (".." in name and ".." in name.split("/")) or "\\" in name or "\0" in name:
             yield f"its entry {name} leads out of the venv"
         elif kind == stat.S_IFLNK:
             yield f"its entry {name} is a symbolic link"

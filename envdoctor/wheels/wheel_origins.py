@@ -14,12 +14,14 @@ from envdoctor.wheels.index import File, size_of
 from envdoctor.wheels.index_config import IndexConfig
 from envdoctor.wheels.offers import files_of
 from envdoctor.wheels.preview import cached, preview
-from envdoctor.wheels.urls import Access, IndexUnreadableError, is_local, shown
+from envdoctor.wheels.temporary import sweep
+from envdoctor.wheels.urls import THREADS, Access, IndexUnreadableError, is_local, shown
 from envdoctor.wheels.uv import Uv, UvError
+from envdoctor.wheels.uv_cache import perhaps_cached
 from envdoctor.wheels.wheel_file import WheelListing
 from envdoctor.wheels.wheel_safety import look_into
 
-_THREADS = 8
+_AGAIN = "run the same command again: the source did not answer, and may in a moment"
 
 
 @frozen
@@ -40,6 +42,10 @@ class _Search:
     unread: list[str] = field(default_factory=list)
     refused: bool = False
     """Some index answered, but not with its files."""
+    silent: bool = False
+    """Some index did not answer, or could not do so now."""
+    offered: dict[str, tuple[File, ...]] = field(default_factory=dict)
+    """What each place that was asked has of it."""
     unknown: bool = False
     """uv can have it from some source, but did not say whether its cache does."""
     unsafe: bool = False
@@ -61,7 +67,7 @@ class _Search:
         ]
         return min(keys, default=None)
 
-    def offered(self, files: Iterable[File]) -> bool:
+    def fits(self, files: Iterable[File]) -> bool:
         """Tell whether a file of the locked version that fits the interpreter is among them, whatever its hash."""
         return any(self._rank(file) is not None for file in files)
 
@@ -97,17 +103,20 @@ def locate(
 
     Nothing is downloaded; local candidates are hashed and compared with the lock.
     """
+    sweep()
     order = wheel_tags.places(wheel_tags.tags_of(interpreter))
     searches = [_Search(package=package, order=order) for package in packages]
     _prefer(searches, sources, offline=offline)
-    found = _cached(uv, searches, interpreter, sources, offline=offline)
+    there = perhaps_cached(uv, [package.name for package in packages])
+    found = _cached(uv, [one for one in searches if one.package.name in there], interpreter, sources, offline=offline)
 
     def left() -> list[_Search]:
         return [search for search in searches if search.package.name not in found]
 
-    with impatient(_THREADS) as pool:
+    with impatient(THREADS) as pool:
         sought = list(pool.map(lambda one: (one, _search(one, sources, offline)), left()))
     found |= {search.package.name: source for search, source in sought if source is not None}
+    found |= _through_uv(uv, [one for one in left() if one.silent], interpreter, sources)
     refused = ""
     if left() and torch_backend:
         packages = [search.package for search in left()]
@@ -135,7 +144,7 @@ def _prefer(searches: Sequence[_Search], sources: IndexConfig, *, offline: bool)
 
     several = [search for search in searches if len(search.package.hashes) > 1]
     if len(places) > 1 and several:
-        with impatient(_THREADS) as pool:
+        with impatient(THREADS) as pool:
             list(pool.map(prefer, several))
 
 
@@ -148,7 +157,7 @@ def _cached(
     for place in (*reversed(sources.indexes), *sources.find_links):
         left = [search for search in searches if search.package.name not in found and search.preferred in ("", place)]
         if is_local(place):
-            left = [search for search in left if search.offered(_files(place, search, sources))]
+            left = [search for search in left if search.fits(_files(place, search, sources))]
         packages = [search.package for search in left]
         if not packages:
             continue
@@ -161,13 +170,30 @@ def _cached(
 
 
 def _files(place: str, search: _Search, sources: IndexConfig) -> Iterable[File]:
-    """Return the files a place offers for one package; none when it cannot be read."""
+    """Return the files a place offers for one package, asked once; none when it cannot be read."""
+    if place not in search.offered:
+        search.offered[place] = ()
+        try:
+            search.offered[place] = tuple(files_of(place, search.package.name, search.package.version, sources))
+        except IndexUnreadableError as error:
+            search.unread.append(str(error))
+            search.silent = search.silent or error.transient
+            search.refused = search.refused or not error.transient
+    return search.offered[place]
+
+
+def _through_uv(
+    uv: Uv, searches: Sequence[_Search], interpreter: BaseInterpreter, sources: IndexConfig
+) -> dict[str, Source]:
+    """Leave to uv what no answer came for: it tries again, in ways of its own."""
+    if not searches:
+        return {}
     try:
-        return files_of(place, search.package.name, sources)
-    except IndexUnreadableError as error:
-        search.unread.append(str(error))
-        search.refused = search.refused or error.answered
-        return ()
+        packages = [search.package for search in searches]
+        seen = preview(uv, packages, interpreter, sources.everywhere, offline=False)
+    except UvError:
+        return {}  # it did not get through either
+    return dict.fromkeys(seen.uncached | seen.unknown | seen.cached, Source(kind="configured"))
 
 
 def _search(search: _Search, sources: IndexConfig, offline: bool) -> Source | None:  # noqa: FBT001 - mapped over a pool
@@ -226,6 +252,15 @@ def _unavailable(
         )
     if refused:
         reasons.append(f"the {backend} index could not be queried: {refused}")
+    transient = search.silent and not search.seen and not offline
+    if transient:
+        return Unavailable(
+            name=package.name,
+            version=package.version,
+            reason="; ".join(dict.fromkeys(search.unread)),
+            hint=_AGAIN,
+            transient=True,
+        )
     return Unavailable(
         name=package.name,
         version=package.version,

@@ -20,6 +20,8 @@ HEAVY = (
     "tomli_w",
     "logging",
     "asyncio",
+    "urllib3",
+    "http.client",
 )
 
 

@@ -135,7 +135,8 @@ def test_what_an_earlier_fetch_left_is_used_only_when_it_fits(stack: Stack, inde
         ),
         (
             "cut",
-            "BASEfiles/plain-3.0-py3-none-any.whl: Remote end closed connection without response",
+            "BASEfiles/plain-3.0-py3-none-any.whl: the connection broke off "
+            "(Remote end closed connection without response)",
             "run the same command again: it goes on where it stopped",
         ),
         (

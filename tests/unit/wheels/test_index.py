@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from envdoctor.wheels.index import File, page_files, project_files, size_of
-from envdoctor.wheels.urls import Access, IndexUnreadableError, shown
+from envdoctor.wheels.urls import Access, IndexUnreadableError, bare_host, shown
 from tests.factories.make_index import make_index
 from tests.factories.make_wheel import make_wheel
 
@@ -64,7 +64,10 @@ def test_an_index_that_is_not_there_did_not_answer(tmp_path: Path) -> None:
         dead = index.url
     with pytest.raises(IndexUnreadableError) as caught:
         project_files(dead, "thing", NOWHERE)
-    assert (str(caught.value), caught.value.answered) == (f"{dead}thing/: [Errno 111] Connection refused", False)
+    assert (str(caught.value), caught.value.answered) == (
+        f"{bare_host(dead)} did not answer: Connection refused",
+        False,
+    )
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_a_server_without_ranges_sends_a_small_wheel_whole(tmp_path: Path) -> No
     [
         ("missing", FileNotFoundError, ""),
         ("forbidden", IndexUnreadableError, ": it answered 403 Forbidden"),
-        ("cut", IndexUnreadableError, ": Remote end closed connection without response"),
+        ("cut", IndexUnreadableError, ": the connection broke off (Remote end closed connection without response)"),
         ("truncated", IndexUnreadableError, ": the connection broke off ("),
     ],
 )
