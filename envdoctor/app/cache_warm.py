@@ -26,9 +26,11 @@ class Proven:
     manifest: Manifest
 
 
-def warm(workspace: Workspace, dialog: Dialog) -> Result:
+def warm(workspace: Workspace, dialog: Dialog, *, trust_variables: bool = False) -> Result:
     """Run the warm-up twice; runs the venv's interpreter. Raises CacheError for a cache that is not proven warm."""
     profile = workspace.needs_profile("warm for", "envdoctor cache warm --profile NAME")
+    if not trust_variables:
+        workspace.refuse_code_variables()
     asked = subject(workspace, dialog.note)
     warmed = _run_twice(asked, profile, dialog)
     if warmed.doubts:
@@ -42,7 +44,7 @@ def warm(workspace: Workspace, dialog: Dialog) -> Result:
     purpose = Purpose(
         name=profile.name, profile=profile.name, profile_digest=profile.digest, cold_seconds=cold_seconds or 0.0
     )
-    manifest = snapshot.describe(asked.roots(), asked.key(live=True), purpose)
+    manifest = snapshot.describe(asked.roots(), asked.key(live=True, trust_variables=trust_variables), purpose)
     label(asked.inductor, manifest)
     asked.store.keep_warm(manifest, cold_seconds)
     return Result(command="cache warm", data=Proven(profile=profile.name, warmed=warmed, manifest=manifest))
@@ -51,7 +53,7 @@ def warm(workspace: Workspace, dialog: Dialog) -> Result:
 def _run_twice(asked: CacheSubject, profile: ProfileRef, dialog: Dialog) -> Warmed:
     words = warming.command(profile.profile.compile.warm_command, asked.python, profile.asked)
     was_cold = not any(file.kind.endswith("graph") for file in files(asked.roots()))
-    dialog.note(f"running twice: {shlex.join(words)}")
+    dialog.note(f"running twice, as {profile.path} says: {shlex.join(words)}")
     runs: list[WarmupRun] = []
     warmed = warming.warm(words, dict(asked.workspace.launched().host.environ), asked.host.cwd, asked.roots())
     for number in (1, 2):

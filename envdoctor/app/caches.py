@@ -73,11 +73,16 @@ class CacheSubject:
         """Return inductor's folder, in which the manifests lie too."""
         return next(root.path for root in roots(self.host) if root.kind == "inductor")
 
-    def key(self, *, live: bool = False) -> tuple[KeyPart, ...]:
-        """Return the key as it is now; `live` asks the venv's torch."""
+    def key(self, *, live: bool = False, trust_variables: bool = False) -> tuple[KeyPart, ...]:
+        """Return the key as it is now; `live` asks the venv's torch.
+
+        trust_variables: the profile may set variables that load code into it; else raises ProfileError.
+        """
         static = key_parts(self.reading)
         if not live:
             return static
+        if not trust_variables:
+            self.workspace.refuse_code_variables()
         self.note(f"asking the torch of {self.reading.target.prefix}")
         return live_key.merged(static, live_key.ask(self.python, self.host.environ, self.host.cwd))
 

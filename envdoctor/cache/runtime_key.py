@@ -41,6 +41,10 @@ print(sys.argv[1] + json.dumps({
 """
 
 
+# `-c` puts the current folder in front of Python's own modules, where a launched script has its own folder.
+_NOT_THE_FOLDER = "import sys\nif sys.path and sys.path[0] == '': del sys.path[0]\n"
+
+
 def ask(python: Path, environ: Mapping[str, str], cwd: Path) -> Mapping[str, Any]:
     """Return what the venv's torch says of its key. Raises CacheError when it cannot be asked."""
     answer = run_script(python, _SCRIPT, (), environ, cwd)
@@ -69,7 +73,7 @@ def run_script(python: Path, script: str, arguments: Sequence[str], environ: Map
     """Run a script with the venv's interpreter and return the JSON value it prints after the mark."""
     try:
         done = subprocess.run(
-            [python, "-c", script, _MARK, *arguments],
+            [python, "-c", _NOT_THE_FOLDER + script, _MARK, *arguments],
             capture_output=True,
             text=True,
             errors="replace",

@@ -191,6 +191,11 @@ VARIABLES: tuple[KnownVariable, ...] = (
 _EXACT = {row.name: row for row in VARIABLES if not row.name.endswith("*")}
 _FAMILIES = tuple(row for row in VARIABLES if row.name.endswith("*"))
 _PREFIXES = tuple(row.name.removesuffix("*") for row in _FAMILIES)
+_LOADS_CODE = frozenset(
+    ("PATH", "GCONV_PATH", "GLIBC_TUNABLES", "BASH_ENV", "ENV", "SHELLOPTS", "IFS", "PYTHONPATH", "PYTHONHOME",
+     "PYTHONSTARTUP", "PYTHONUSERBASE", "PYTHONINSPECT", "PYTHONBREAKPOINT", "PYTHONPLATLIBDIR", "PYTHONEXECUTABLE",
+     "PYTHONPYCACHEPREFIX", "PYTHONWARNINGS", "PYTHONCASEOK", "__PYVENV_LAUNCHER__")
+)  # fmt: skip
 _LOGIN_OF_INDEX = re.compile(r"UV_INDEX_.+_(USERNAME|PASSWORD)")
 _LOGIN_IN_VALUE = re.compile(r"[^\s/@:]*:[^\s/@]*@|://")
 
@@ -212,6 +217,14 @@ def collected(name: str) -> bool:
 def may_be_secret(name: str, value: str) -> bool:
     """Tell whether a value must not be kept: by a word of the name, or a login, an address or a token in the value."""
     return secret_name(name) or bool(_LOGIN_IN_VALUE.search(value)) or holds_secret(value)
+
+
+def loads_code(name: str) -> bool:
+    """Tell whether a variable makes programs load code that they would not load without it: ld.so(8), python(1), sh(1).
+
+    Of CUDA's and torch's own, which a stack needs, none does so on the way to its start.
+    """
+    return name in _LOADS_CODE or name.startswith("LD_")
 
 
 def given_to_uv(name: str, *, impact: bool = False) -> bool:

@@ -50,3 +50,7 @@ IgnoreOption = Annotated[
         help="Waive the findings of a code. The reason is required and shown. Can be repeated.",
     ),
 ]
+TrustVariablesOption = Annotated[
+    bool,
+    typer.Option("--trust-variables", help="Let the profile set variables that load code: LD_*, PYTHONPATH, PATH."),
+]

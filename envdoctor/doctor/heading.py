@@ -5,7 +5,7 @@ from envdoctor.model.header import Header
 from envdoctor.probes.loading.torch_build import TorchBuild
 
 
-def heading(facts: Fingerprint, profile: str = "", found_by: str = "") -> Header:
+def heading(facts: Fingerprint, profile: str = "", found_by: str = "", profile_path: str = "") -> Header:
     """Return the header of a report on `facts`, compared with the profile of that name."""
     version, note = _torch(facts)
     return Header(
@@ -13,6 +13,7 @@ def heading(facts: Fingerprint, profile: str = "", found_by: str = "") -> Header
         tool_version=facts.tool_version,
         taken_at=facts.taken_at,
         profile=profile,
+        profile_path=profile_path,
         found_by=found_by,
         torch=version,
         torch_note=note,

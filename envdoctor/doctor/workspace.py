@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from envdoctor.doctor import examine
 from envdoctor.doctor.heading import heading
 from envdoctor.documents.project_config import load
-from envdoctor.errors import TargetError, UsageError
+from envdoctor.errors import ProfileError, TargetError, UsageError
 from envdoctor.facts.context import Options, Reading
 from envdoctor.facts.host import Host
 from envdoctor.facts.locate import Located, foreign_root, locate, without_conda
@@ -153,7 +153,21 @@ class Workspace:
         located: Located | None = self.__dict__.get("located")  # not looked for where a fingerprint was given
         own = "envdoctor runs from it" if located and located.target.prefix == Path(sys.prefix) else ""
         found_by = "; ".join(filter(None, (located.why if located else "", own)))
-        return heading(facts, self.profile.name if self.profile else "", found_by)
+        if self.profile is None:
+            return heading(facts, "", found_by)
+        return heading(facts, self.profile.name, found_by, self.profile.found_above(self.host.cwd))
+
+    def refuse_code_variables(self) -> None:
+        """Raise ProfileError where the profile sets a variable that loads code into what is started."""
+        if self.profile is None:
+            return
+        from envdoctor.catalog.variables import loads_code  # noqa: PLC0415 - nothing is started by most commands
+
+        if found := sorted(filter(loads_code, self.profile.profile.environment.set)):
+            raise ProfileError(
+                f"{self.profile.path}: environment.set: {', '.join(found)} would load code into all that is started",
+                "take it out, or add `--trust-variables` to `run` or `cache warm` if that profile is yours",
+            )
 
     def with_variables(self) -> "Workspace":
         """Return the workspace with the variables that the profile's launch sets: they decide where caches lie."""

@@ -2,8 +2,9 @@
 
 import datetime as dt
 import hashlib
+import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ except ModuleNotFoundError:  # the trainer's venv need not hold tomli; the compi
     import tomllib as toml  # type: ignore[no-redef]
 
 from envdoctor.errors import EnvdoctorError, LockError, ProfileError
+from envdoctor.facts.owned import behind_sudo, stranger_of
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.codec import CodecError, decode
 from envdoctor.model.profile import Profile, Waiver
@@ -50,6 +52,12 @@ class ProfileRef:
         """Return the folder that the paths of the training code are relative to."""
         return self.path.parent.parent
 
+    def found_above(self, start: Path) -> str:
+        """Return where it lies, if its name led to a folder above `start`; empty for a path, and a shipped profile."""
+        by_path = "/" in self.asked or self.asked.endswith(".toml")
+        usual = {start / "profiles", *_shipped()}
+        return "" if by_path or self.path.parent in usual else str(self.path)
+
     @cached_property
     def lock_content(self) -> bytes:
         """Return the bytes of the lock. Raises LockError when it is missing or cannot be read."""
@@ -82,8 +90,9 @@ class ProfileRef:
 def find(name_or_path: str, start: Path) -> ProfileRef:
     """Return the profile of that name, or at that path.
 
-    A name is looked up as `profiles/NAME.toml` in `start` and its parents, then among the profiles of the package.
-    Raises ProfileError, naming the file and the key, when there is none or it is malformed.
+    A name is looked up as `profiles/NAME.toml` in `start` and its parents, up to the top of the repository or the home
+    folder, then among the profiles of the package. Raises ProfileError, naming the file and the key, when there is
+    none, it is malformed, or another user's: it decides what is run, and which findings count.
     """
     if "/" in name_or_path or name_or_path.endswith(".toml"):
         path = start / name_or_path
@@ -93,16 +102,25 @@ def find(name_or_path: str, start: Path) -> ProfileRef:
     for folder in _folders(start):
         path = folder / f"{name_or_path}.toml"
         if path.is_file():
+            if stranger := _stranger_of(path):
+                raise ProfileError(
+                    f"{path} {stranger}, so it is not taken by its name",
+                    f"look at it; to use it all the same, name its path: `--profile {path}`",
+                )
             return read(path, name_or_path)
     raise ProfileError(f"no profile is called `{name_or_path}`", _known(start))
 
 
 def names(start: Path) -> Mapping[str, Path]:
-    """Return profile name -> file, sorted by name; of two with one name the nearer to `start` is meant."""
+    """Return profile name -> file, sorted by name; of two with one name the nearer to `start` is meant.
+
+    One that `find` refuses is left out.
+    """
     found: dict[str, Path] = {}
     for folder in _folders(start):
         for path in folder.glob("*.toml"):
-            found.setdefault(path.stem, path)
+            if not _stranger_of(path):
+                found.setdefault(path.stem, path)
     return dict(sorted(found.items()))
 
 
@@ -178,9 +196,30 @@ def _load_pylock(text: str, path: Path) -> Lock:
 
 
 def _folders(start: Path) -> list[Path]:
-    near = [parent / "profiles" for parent in (start, *start.parents)]
+    return [*(parent / "profiles" for parent in _up_to_the_top(start)), *_shipped()]
+
+
+def _shipped() -> tuple[Path, Path]:
     # An editable install keeps the data at the repository's top level, a wheel inside the package.
-    return [*near, _PACKAGE / "_data" / "profiles", _PACKAGE.parent / "profiles"]
+    return _PACKAGE / "_data" / "profiles", _PACKAGE.parent / "profiles"
+
+
+def _up_to_the_top(start: Path) -> Iterator[Path]:
+    """Yield a folder and its parents, as far as they are the same project's or the same user's."""
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() raises where ~ cannot be determined
+    for folder in (start, *start.parents):
+        yield folder
+        if folder == home or (folder / ".git").exists():
+            return
+
+
+def _stranger_of(path: Path) -> str:
+    try:
+        trusted = behind_sudo()
+        of_folder = stranger_of(path.parent, trusted)
+        return stranger_of(path, trusted) or (f"is in a folder that {of_folder}" if of_folder else "")
+    except OSError:
+        return ""
 
 
 def _lock_path(profile: Path, name: str) -> Path:

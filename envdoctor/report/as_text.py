@@ -35,6 +35,7 @@ def title_line(header: Header, style: Style) -> str:
     """Return the line that says what was examined and against which profile."""
     torch = f"torch {header.torch} (not imported)" if header.torch else f"torch {header.torch_note or 'not installed'}"
     profile = f"profile {header.profile}" if header.profile else "no profile"
+    profile += f" ({header.profile_path})" if header.profile_path else ""
     found_by = f" ({header.found_by})" if header.found_by else ""
     parts = (f"envdoctor check  {header.target}{found_by}", profile, torch)
     return style.paint("strong", "   ".join(printable(part) for part in parts))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from envdoctor.errors import RestoreError, UsageError
 from envdoctor.facts.host import Host
+from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.caches.compile_caches import locate
@@ -21,6 +22,7 @@ from envdoctor.swap.unmanaged_files import CACHE_FOLDERS, unrecorded
 from envdoctor.swap.verdicts import KeptVerdict
 
 _SHOWN = 4
+_MAXIMUM = 1 << 20
 NOTE = "envdoctor-restore.json"
 """Written into each venv that is swapped in: which lock it holds. It moves with the venv."""
 
@@ -113,9 +115,9 @@ def describe(venv: Path, number: int, verdict: KeptVerdict | None = None) -> Gen
 
 def _note(venv: Path) -> dict[str, str]:
     try:
-        told = json.loads((venv / NOTE).read_text(encoding="utf-8"))
+        told = json.loads(read_regular(venv / NOTE, _MAXIMUM))
         return {str(key): str(value) for key, value in told.items()}
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return {}
 
 

@@ -1,11 +1,13 @@
 """What a restore is doing, on disk before it does it, and the way back after a crash."""
 
 import json
-import os
+import stat
 from pathlib import Path
 from typing import Literal
 
 from envdoctor.errors import RestoreError
+from envdoctor.facts.owned import read_of
+from envdoctor.facts.whole_file import write_whole
 from envdoctor.model.codec import CodecError, decode, encode
 from envdoctor.model.frozen import frozen
 from envdoctor.swap.durable import inode, move, sync_folder
@@ -14,6 +16,7 @@ from envdoctor.swap.store import PRUNED, BackupStore, remove_tree
 
 Phase = Literal["building", "swapping", "emptying", "filling"]
 """building: the copy; swapping: two folders change places; emptying, filling: their contents do (stack/contents.py)."""
+_MAXIMUM = 1 << 20
 Command = Literal["restore", "repair", "rollback"]
 
 
@@ -40,38 +43,40 @@ class JournalEntry:
 
 def write(store: BackupStore, entry: JournalEntry) -> None:
     """Put the entry on disk, durably, in one step."""
-    beside = store.journal.with_suffix(".new")
-    try:
-        with beside.open("w", encoding="utf-8") as file:
-            json.dump(encode(entry), file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(store.journal)
-    except OSError:
-        beside.unlink(missing_ok=True)  # a full disk: half an entry must not lie about
-        raise
+    write_whole(store.journal, json.dumps(encode(entry), indent=1).encode())
     sync_folder(store.root)
 
 
 def read(store: BackupStore) -> JournalEntry | None:
     """Return the transaction under way, or None. Raises RestoreError for a journal that is none."""
     try:
-        data = json.loads(store.journal.read_text(encoding="utf-8"))
-        entry: JournalEntry = decode(JournalEntry, data)
+        entry: JournalEntry = decode(JournalEntry, json.loads(read_of(store.journal, store.owners, _MAXIMUM)))
     except FileNotFoundError:
         return None
-    except (ValueError, CodecError, OSError) as error:
+    except (ValueError, CodecError, OSError, RecursionError) as error:
         raise RestoreError(
             f"{store.journal} cannot be read ({error}), so it is not known what an earlier restore left",
             f"look at {store.root}: {store.target} is untouched by this command; move the journal away to go on",
         ) from error
-    named = [Path(name) for name in (entry.build, entry.keep) if name]
-    if any(inode(path) is not None and path.parent not in (store.builds, store.generations) for path in named):
+    if not all(_is_ours(Path(name), store) for name in (entry.build, entry.keep) if name):
         raise RestoreError(
             f"{store.journal} names folders outside {store.root}, so it is not envdoctor's",
             "look at it; move it away to go on",
         )
     return entry
+
+
+def _is_ours(path: Path, store: BackupStore) -> bool:
+    """Tell whether a folder is one of the store's own, and no link: what is in it is moved without a question.
+
+    One that is not there was moved on already, or is yet to be made.
+    """
+    try:
+        status = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    within = path.parent in (store.builds, store.generations) and path.name not in ("", ".", "..")
+    return within and stat.S_ISDIR(status.st_mode) and status.st_uid in store.owners
 
 
 def clear(store: BackupStore) -> None:

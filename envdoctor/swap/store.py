@@ -79,18 +79,22 @@ class BackupStore:
         """
         if not self.beside.exists():
             return  # nothing can be in a folder that is yet to be made
-        ours = {os.getuid(), self.beside.stat().st_uid}
         for path in (self.root.parent, self.root, self.builds, self.generations):
             try:
                 status = path.lstat()
             except FileNotFoundError:
                 continue
-            if not stat.S_ISDIR(status.st_mode) or status.st_uid not in ours:
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid not in self.owners:
                 what = "belongs to another user" if stat.S_ISDIR(status.st_mode) else "is not a real folder"
                 raise RestoreError(
                     f"{path} {what}, so nothing in it is touched",
                     f"look at what it is and move it away; envdoctor makes {self.root} itself",
                 )
+
+    @property
+    def owners(self) -> frozenset[int]:
+        """Users who may have made the store: this one, and the owner of the folder it is in."""
+        return frozenset({os.getuid(), self.beside.stat().st_uid})
 
     @property
     def journal(self) -> Path:

@@ -1,12 +1,17 @@
 """What the checks found in each venv when it was put away: a backup that was broken is told from a good one."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
+from envdoctor.facts.owned import read_of
+from envdoctor.facts.whole_file import write_whole
 from envdoctor.model.codec import CodecError, decode, encode
 from envdoctor.model.frozen import frozen
 from envdoctor.swap.durable import inode
 from envdoctor.swap.store import BackupStore
+
+_MAXIMUM = 1 << 20
 
 
 @frozen
@@ -50,23 +55,19 @@ def write(store: BackupStore, kept: Path | None = None, verdict: KeptVerdict | N
         entries.pop(int(kept.name), None)
         if verdict is not None and (found := inode(kept / "pyvenv.cfg")) is not None:
             entries[int(kept.name)] = _Entry(inode=found, verdict=verdict)
-    beside = store.verdicts.with_suffix(".new")
-    try:
+    with suppress(OSError):
         if entries:
             told = {str(number): encode(entry) for number, entry in sorted(entries.items())}
-            beside.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-            beside.replace(store.verdicts)
+            write_whole(store.verdicts, (json.dumps(told, indent=1) + "\n").encode())
         else:
             store.verdicts.unlink(missing_ok=True)
-    except OSError:
-        beside.unlink(missing_ok=True)
 
 
 def _entries(store: BackupStore) -> dict[int, _Entry]:
     try:
-        told = json.loads(store.verdicts.read_text(encoding="utf-8"))
+        told = json.loads(read_of(store.verdicts, store.owners, _MAXIMUM))
         entries: dict[int, _Entry] = {int(number): decode(_Entry, entry) for number, entry in told.items()}
-    except (OSError, ValueError, AttributeError, CodecError):
+    except (OSError, ValueError, AttributeError, CodecError, RecursionError):
         return {}
     return {
         number: entry

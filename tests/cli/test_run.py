@@ -203,3 +203,21 @@ def test_restore_makes_a_venv_that_is_not_there(tmp_path: Path) -> None:
         extra=local_sources(tmp_path),
     )
     assert (outcome.code, outcome.out) == (0, "[TMP]/new\n")
+
+
+def test_a_profile_may_not_set_what_loads_code(healthy: Incident) -> None:
+    profile = healthy.root / "profiles" / "loading.toml"
+    small = (healthy.root / "profiles" / "small.toml").read_text()
+    text = small.replace('name = "small"', 'name = "loading"').replace("DFLASH_THREADS", "LD_AUDIT")
+    profile.write_text(text)
+    wanted = (
+        f"error: {profile}: environment.set: LD_AUDIT would load code into all that is started\n\nhint: take it out, "
+    )
+    wanted += "or add `--trust-variables` to `run` or `cache warm` if that profile is yours\n"
+    for command in (("run", "-p", "loading", "--", "true"), ("cache", "warm", "-p", "loading")):
+        refused = run_envdoctor(*command, folder=healthy.root)
+        assert (refused.code, refused.out, refused.err.replace("[TMP]", str(healthy.root))) == (2, "", wanted)
+    allowed = run_envdoctor(
+        *("run", "-p", "loading", "--trust-variables", "--", "sh", "-c", "echo $LD_AUDIT"), folder=healthy.root
+    )
+    assert (allowed.code, allowed.out) == (0, "3\n")

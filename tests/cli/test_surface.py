@@ -73,6 +73,7 @@ SURFACE = {
         "--venv",
         "--restore",
         "--yes-while-in-use",
+        "--trust-variables",
         "--gate (ENVDOCTOR_GATE)",
         "--reason (ENVDOCTOR_GATE_REASON)",
     ],
@@ -185,7 +186,14 @@ CACHE_SURFACE = {
         "--format (ENVDOCTOR_FORMAT)",
         "--json",
     ],
-    "warm": ["VENV", "--venv", "--profile/-p (ENVDOCTOR_PROFILE)", "--format (ENVDOCTOR_FORMAT)", "--json"],
+    "warm": [
+        "VENV",
+        "--venv",
+        "--profile/-p (ENVDOCTOR_PROFILE)",
+        "--trust-variables",
+        "--format (ENVDOCTOR_FORMAT)",
+        "--json",
+    ],
     "gc": [
         "VENV",
         "--venv",

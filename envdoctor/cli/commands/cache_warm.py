@@ -2,7 +2,14 @@
 
 from envdoctor.app import cache_warm as app
 from envdoctor.cli.dialog import Terminal
-from envdoctor.cli.options import FormatOption, JsonOption, ProfileOption, VenvArgument, VenvOption
+from envdoctor.cli.options import (
+    FormatOption,
+    JsonOption,
+    ProfileOption,
+    TrustVariablesOption,
+    VenvArgument,
+    VenvOption,
+)
 from envdoctor.cli.output import finish
 from envdoctor.cli.values import one_venv
 from envdoctor.doctor.workspace import Workspace
@@ -12,6 +19,7 @@ def warm(
     venv: VenvArgument = "",
     venv_option: VenvOption = "",
     profile: ProfileOption = "",
+    trust_variables: TrustVariablesOption = False,
     output_format: FormatOption = "text",
     json: JsonOption = False,
 ) -> int:
@@ -20,4 +28,6 @@ def warm(
     Runs the venv's interpreter. The time goes into the profile's history, from which a check tells what a cold start
     costs. Exit codes: 0 proven warm, 1 not, 2 bad input.
     """
-    return finish(app.warm(Workspace.open(one_venv(venv, venv_option), profile), Terminal()), output_format, json=json)
+    workspace = Workspace.open(one_venv(venv, venv_option), profile)
+    done = app.warm(workspace, Terminal(), trust_variables=trust_variables)
+    return finish(done, output_format, json=json)

@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from envdoctor import gate
-from envdoctor.cli.options import ProfileOption, VenvOption
+from envdoctor.cli.options import ProfileOption, TrustVariablesOption, VenvOption
 from envdoctor.cli.output import style_on
 from envdoctor.cli.terminal import say
 from envdoctor.doctor.workspace import Workspace
@@ -48,6 +48,7 @@ def run(
         bool,
         typer.Option("--yes-while-in-use", help="Let `--restore` swap the venv although other processes run from it."),
     ] = False,
+    trust_variables: TrustVariablesOption = False,
     mode: Annotated[
         gate.Mode,
         typer.Option(
@@ -71,6 +72,8 @@ def run(
         raise UsageError("no command to run", "name it after `--`: `envdoctor run --profile NAME -- python -m trainer`")
     workspace = Workspace.open(venv, profile)
     workspace.needs_profile("run on", "envdoctor run --profile NAME -- CMD")
+    if not trust_variables:
+        workspace.refuse_code_variables()
     chosen, why = gate.choose(mode, reason, os.environ)
     examined = _restored(workspace, while_in_use=yes_while_in_use) if restore else None
     if chosen == "off":

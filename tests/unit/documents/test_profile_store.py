@@ -1,5 +1,6 @@
 """Finding and reading profiles: where they are looked for, and what is said of a wrong one."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -97,3 +98,53 @@ def test_a_missing_lock_is_named_only_when_it_is_needed(tmp_path: Path) -> None:
     with pytest.raises(LockError) as caught:
         _ = found.lock
     assert caught.value.message == f"{found.lock_path}: the lock of profile mine is missing"
+
+
+@pytest.mark.parametrize("place", ["file", "folder"])
+def test_a_profile_that_everybody_may_write_is_not_taken_by_its_name(tmp_path: Path, place: str) -> None:
+    path = _project(tmp_path)
+    (path if place == "file" else path.parent).chmod(0o777)
+    where = "" if place == "file" else "is in a folder that "
+    with pytest.raises(ProfileError) as refused:
+        profile_store.find("mine", tmp_path)
+    assert (refused.value.message, refused.value.hint) == (
+        f"{path} {where}can be written by everybody, so it is not taken by its name",
+        f"look at it; to use it all the same, name its path: `--profile {path}`",
+    )
+    assert "mine" not in profile_store.names(tmp_path)
+    assert profile_store.find(str(path), tmp_path).name == "mine"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_profile_of_another_user_is_not_taken_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = _project(tmp_path)
+    os.chown(path, 12345, -1)
+    with pytest.raises(ProfileError, match="belongs to user 12345, so it is not taken by its name"):
+        profile_store.find("mine", tmp_path)
+    monkeypatch.setenv("SUDO_UID", "12345")
+    assert profile_store.find("mine", tmp_path).path == path
+
+
+def test_the_search_ends_at_the_top_of_the_repository_and_at_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _project(tmp_path)
+    inside = tmp_path / "repository" / "src"
+    inside.mkdir(parents=True)
+    assert profile_store.find("mine", inside).name == "mine"
+    (tmp_path / "repository" / ".git").mkdir()
+    with pytest.raises(ProfileError, match="no profile is called `mine`"):
+        profile_store.find("mine", inside)
+    (tmp_path / "repository" / ".git").rmdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "repository"))
+    with pytest.raises(ProfileError, match="no profile is called `mine`"):
+        profile_store.find("mine", inside)
+
+
+def test_where_a_profile_lies_is_told_unless_it_is_the_usual_place(tmp_path: Path) -> None:
+    path = _project(tmp_path)
+    (tmp_path / "a").mkdir()
+    assert profile_store.find("mine", tmp_path / "a").found_above(tmp_path / "a") == str(path)
+    assert profile_store.find("mine", tmp_path).found_above(tmp_path) == ""
+    assert profile_store.find(str(path), tmp_path / "a").found_above(tmp_path / "a") == ""
+    assert profile_store.find("cpu-smoke", tmp_path).found_above(tmp_path) == ""

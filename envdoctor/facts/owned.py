@@ -1,0 +1,40 @@
+"""Whether what lies on the disk was made by somebody who may decide what this user runs: the user, or root."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from envdoctor.facts.regular_file import read_with_status
+
+
+def stranger_of(path: Path, trusted: frozenset[int] = frozenset()) -> str:
+    """Say who else than this user and root can have written a file or a folder; empty for nobody.
+
+    trusted: further owners. A group may write: projects are shared so. A folder that everybody may write is
+    nobody's, unless each may remove only their own there (the sticky bit of /tmp). Raises OSError as `stat` does.
+    """
+    status = path.stat()
+    if status.st_uid not in {0, os.geteuid(), *trusted}:
+        return f"belongs to user {status.st_uid}"
+    sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
+    return "can be written by everybody" if status.st_mode & stat.S_IWOTH and not sticky else ""
+
+
+def behind_sudo() -> frozenset[int]:
+    """Return the user whom root stands for under sudo, as git does for safe.directory."""
+    told = os.environ.get("SUDO_UID", "")
+    return frozenset({int(told)}) if os.geteuid() == 0 and told.isdecimal() else frozenset()
+
+
+def read_of(path: Path, owners: frozenset[int], maximum: int) -> bytes:
+    """Return the contents of a file of ours, which one of the owners, or root, must have made.
+
+    Raises PermissionError for another user's and OSError for a link, and as `read_regular` does.
+    """
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, "a link, which envdoctor does not make", str(path))
+    status, data = read_with_status(path, maximum)
+    if status.st_uid not in owners | {0}:
+        raise PermissionError(errno.EPERM, f"it belongs to user {status.st_uid}", str(path))
+    return data
