@@ -1,4 +1,4 @@
-"""Whether what lies on the disk was made by somebody who may decide what this user runs: the user, or root."""
+"""Whether a file was made by somebody who may decide what this user runs: the user, or root."""
 
 import errno
 import os
