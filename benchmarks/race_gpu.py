@@ -42,11 +42,11 @@ def make_worker(device: str, backend: str, gate: object) -> tuple[object, object
     """Return a drafter step, its optimizer and a maker of batches."""
     import torch
 
-    from trainer.config import DrafterConfig, OptimConfig, RunConfig
     from trainer.data.loader import BatchMaker
     from trainer.model.drafter import Drafter, DrafterShape
     from trainer.optim import Optimizer
     from trainer.runtime.steps import DrafterStep
+    from trainer.sections import DrafterConfig, OptimConfig, RunConfig
     from trainer.target import SharedWeights
 
     where = torch.device(device)

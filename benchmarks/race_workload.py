@@ -16,13 +16,13 @@ from torch import nn
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 
-from trainer.config import DrafterConfig, RunConfig
 from trainer.data.loader import BatchMaker, choose_anchors
 from trainer.model.drafter import Drafter, DrafterShape
 from trainer.runtime.compile_gate import CompileGate
 from trainer.runtime.compile_state import damage, prepare_thread
 from trainer.runtime.private_code import private
 from trainer.runtime.steps import Admission, DrafterStep, OpenDoor
+from trainer.sections import DrafterConfig, RunConfig
 from trainer.target import SharedWeights
 
 BACKEND = "aot_eager"

@@ -3,6 +3,8 @@
     python3 benchmarks/trainer_gpu.py --sections rate,target,train,parts --out trainer_gpu.json
     python3 benchmarks/trainer_gpu.py --sections rate,baseline,dense --out trainer_gpu_plain.json
     python3 benchmarks/trainer_gpu.py --sections rate,incident --out trainer_gpu_incident.json
+    python3 benchmarks/trainer_gpu.py --sections rate,cached --out trainer_gpu_cached.json
+    python3 benchmarks/trainer_gpu.py --sections rate,train,parts --fp8 --out trainer_gpu_fp8.json
 
 Weights are random, sizes are Qwen3-8B's (and the 5120-wide drafter of the 25,600 -> 5,120 setting). MFU is useful
 FLOPs (trainer/flops.py) over the rate of an 8192-cubed bf16 product on this card in this run.
@@ -31,7 +33,7 @@ from transformers import AutoModelForCausalLM, Qwen3Config
 from trainer.assemble import Parts, drafter_shape
 from trainer.config import TrainConfig, build
 from trainer.data.buckets import Plan
-from trainer.data.loader import Batch, BatchMaker, choose_anchors
+from trainer.data.loader import Batch, BatchMaker
 from trainer.data.rows import Row, RowList
 from trainer.device import matmul_rate, wait_for
 from trainer.flops import drafter_step, target_cost
@@ -42,6 +44,7 @@ from trainer.runtime import inline
 from trainer.runtime.compile_state import compile_counts, prepare_thread
 from trainer.runtime.session import Session
 from trainer.runtime.steps import DrafterStep, OpenDoor, TargetStep
+from trainer.sections import CacheConfig, DataConfig
 from trainer.target import SharedWeights, Target, published_layer_ids
 
 LARGE = {
@@ -67,7 +70,7 @@ class RandomParts(Parts):
     def load_target(self, device: torch.device) -> Target:
         """Return the model that is there already."""
         del device
-        return Target(self.model, self.layer_ids)
+        return Target(self.model, self.layer_ids, fp8=self.config.target.fp8)
 
 
 class Bench:
@@ -104,7 +107,7 @@ class Bench:
         if getattr(self.arguments, "sliding", False):
             drafter |= {"sliding_layers": [0, 1, 2, 3], "sliding_window": 64 if self.arguments.tiny else 2048}
         return build("bench", [
-            {"target": {"features": 5}, "drafter": drafter,
+            {"target": {"features": 5, "fp8": getattr(self.arguments, "fp8", False)}, "drafter": drafter,
              "data": {
                  "buckets": [self.length if (pack := getattr(self.arguments, "pack", False)) else self.bucket],
                  "tokens": self.length * rows, "pack": pack,
@@ -217,7 +220,10 @@ class Bench:
     def run_train(self) -> dict[str, Any]:
         """Train end to end through the inline runtime, log lines as the run writes them."""
         steps = 10 if self.arguments.tiny else self.arguments.steps
-        config = self.config(steps=steps, backend=self.arguments.backend)
+        return self.trained(self.config(steps=steps, backend=self.arguments.backend))
+
+    def trained(self, config: TrainConfig) -> dict[str, Any]:
+        """Run a config through the inline runtime and return what it reached."""
         parts = self.parts(config)
         lines: list[Progress] = []
 
@@ -243,6 +249,27 @@ class Bench:
             "memory_growth": round(outcome.growth, 5), "peaks_gb": [round(peak / 1e9, 3) for peak in peaks],
             "compilations_after_warm_up": outcome.compilations, "lines": [line.line() for line in lines],
             "wall_s": round(time.perf_counter() - started, 1),
+        }  # fmt: skip
+
+    def run_cached(self) -> dict[str, Any]:
+        """Train four epochs with the features of the first on disk, beside the same without."""
+        epoch = 32 // self.arguments.rows
+        config = self.config(steps=4 * epoch, backend=self.arguments.backend)
+        config = dataclasses.replace(config, run=dataclasses.replace(config.run, log_every=epoch // 2))
+        plain = self.trained(config)
+        self.clear()
+        with tempfile.TemporaryDirectory(dir=self.arguments.disk) as folder:
+            kept = self.trained(dataclasses.replace(config, cache=CacheConfig(path=folder, size_gb=100.0)))
+            size = sum(file.stat().st_size for file in Path(folder).rglob("*"))
+        rates = {name: [round(line["tokens_per_second"]) for line in run["lines"]] for name, run in (
+            ("computed", plain), ("cached", kept),
+        )}  # fmt: skip
+        losses = [[line["loss"] for line in run["lines"]] for run in (plain, kept)]
+        return {
+            "tokens_per_second_by_half_epoch": rates, "losses_equal_bit_for_bit": losses[0] == losses[1],
+            "losses": losses, "folder_gb": round(size / 1e9, 2),
+            "mfu": [[round(line["utilisation"], 4) for line in run["lines"]] for run in (plain, kept)],
+            "waits": [line["waits"] for line in kept["lines"]],
         }  # fmt: skip
 
     def run_parts(self) -> dict[str, Any]:
@@ -335,11 +362,13 @@ class Bench:
         return found
 
     def _batch(self, config: TrainConfig, ids: torch.Tensor) -> Batch:
-        spoken = torch.ones_like(ids, dtype=torch.bool)
-        spoken[:, : ids.shape[1] // 4] = False
-        anchors = choose_anchors(spoken, config.drafter.anchors, torch.Generator().manual_seed(0))
-        maker = BatchMaker(None, None, config.drafter, 0, pin=False)  # type: ignore[arg-type]
-        return maker.finish(0, ids, spoken, anchors, tokens=ids.numel(), origins=("random",)).to(self.device)
+        count, length = ids.shape
+        wanted = [0] * (length // 4) + [1] * (length - length // 4)
+        held = RowList(
+            rows=tuple(Row(ids=row.tolist(), wanted=wanted, origin="random") for row in ids), digest="random"
+        )
+        plan = Plan(held.lengths, DataConfig(buckets=(length,), tokens=count * length), 0)
+        return BatchMaker(held, plan, config.drafter, 0, pin=False).make(plan.batch(0)).to(self.device)
 
     def run_incident(self) -> dict[str, Any]:
         """Train the 5120-wide drafter alone: 1024 anchors x 32, contexts up to 40,000."""
@@ -424,6 +453,8 @@ def main() -> None:
     parser.add_argument("--backend", default="inductor")
     parser.add_argument("--rows", type=int, default=2, help="sequences a micro-batch")
     parser.add_argument("--steps", type=int, default=40, help="steps of the train section")
+    parser.add_argument("--fp8", action="store_true", help="the target's linear layers in fp8")
+    parser.add_argument("--disk", help="where the cached section keeps features (default: the temporary folder)")
     parser.add_argument("--tiny", action="store_true", help="toy sizes, to try the script without a GPU")
     Bench(parser.parse_args()).go()
 

@@ -13,6 +13,7 @@ from trainer import toy
 from trainer.config import TrainConfig
 from trainer.data.buckets import Plan
 from trainer.data.chat import Encoder, template_arguments
+from trainer.data.feature_cache import CacheSpec, FeatureReader
 from trainer.data.loader import Batch, BatchMaker
 from trainer.data.rows import Rows
 from trainer.data.usable import prompts, require_learnable
@@ -48,9 +49,31 @@ class Parts:
         first = range(min(self.config.run.evaluate, len(self.rows.lengths)))
         return prompts(self.rows, self.held_out or first)
 
-    def maker(self, *, pin: bool) -> BatchMaker:
-        """Return a maker of this run's batches."""
-        return BatchMaker(self.rows, self.plan, self.config.drafter, self.pad_token, pin=pin)
+    def maker(self, *, pin: bool, cache: FeatureReader | None = None) -> BatchMaker:
+        """Return a maker of this run's batches, with features where `cache` has them."""
+        return BatchMaker(self.rows, self.plan, self.config.drafter, self.pad_token, pin=pin, cache=cache)
+
+    @property
+    def width(self) -> int:
+        """W, channels of a token's features."""
+        return self.shape.features * self.shape.hidden
+
+    def cache_spec(self, device: torch.device) -> CacheSpec | None:
+        """Return what the feature cache of this run holds; None where none is asked for."""
+        config = self.config
+        if not config.cache.path:
+            return None
+        longest, dtype = config.data.buckets[-1], working_dtype(device)
+        about = {
+            "target_files": target_digest(self.target_path), "rows": self.rows.digest,
+            "layer_ids": list(self.layer_ids), "width": self.width, "dtype": str(dtype), "longest": longest,
+            "fp8": config.target.fp8,
+        }  # fmt: skip
+        tokens = sum(min(self.rows.lengths[row], longest) for row, _ in self.plan.placed())
+        return CacheSpec(
+            folder=Path(config.cache.path), about=about, width=self.width, dtype=dtype,
+            needed=tokens * self.width * dtype.itemsize, limit=int(config.cache.size_gb * 1e9),
+        )  # fmt: skip
 
     def drafter(self, device: torch.device) -> Drafter:
         """Return the drafter as this run starts it, on `device`: of published weights, or as its seed draws them."""
@@ -63,7 +86,9 @@ class Parts:
 
     def load_target(self, device: torch.device) -> Target:
         """Return the target on `device`."""
-        target = Target.load(self.target_path, self.layer_ids, device, working_dtype(device))
+        target = Target.load(
+            self.target_path, self.layer_ids, device, working_dtype(device), fp8=self.config.target.fp8
+        )
         if self.config.data.pack:
             target.require_packable()
         return target
@@ -71,6 +96,10 @@ class Parts:
     def load_shared(self, device: torch.device) -> SharedWeights:
         """Return the target's embedding and head alone on `device`."""
         return load_shared(self.target_path, device, working_dtype(device))
+
+    def _unlike_default(self) -> dict[str, object]:
+        """Return the identity's newer keys where they say something, so that earlier runs resume as they are."""
+        return {"fp8": True} if self.config.target.fp8 else {}
 
     def identity(self) -> dict[str, object]:
         """Return what must be the same for a checkpoint to be this run's."""
@@ -96,6 +125,7 @@ class Parts:
             "optim": {key: value for key, value in dataclasses.asdict(config.optim).items() if key != "accumulate"},
             "steps": config.run.steps,
             "seed": config.run.seed,
+            **self._unlike_default(),
             "weights_from": weights_digest(Path(config.drafter.weights)) if config.drafter.weights else "",
         }
 
@@ -180,7 +210,8 @@ def flops_of(parts: Parts, target: Target | None) -> Callable[[Batch], float]:
     vocabulary = parts.target_config.vocab_size
 
     def count(batch: Batch) -> float:
-        return cost.forward(batch.work.lengths) + drafter_step(parts.shape, batch.work, vocabulary)
+        made = 0.0 if batch.cached else cost.forward(batch.work.lengths)
+        return made + drafter_step(parts.shape, batch.work, vocabulary)
 
     return count
 

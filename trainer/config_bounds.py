@@ -22,6 +22,12 @@ def _decay_rates(value: tuple[float, ...]) -> bool:
     return len(value) == 2 and all(0 <= rate < 1 for rate in value)
 
 
+def require(condition: bool, key: str, problem: str, cure: str) -> None:  # noqa: FBT001 - an assertion with a message
+    """Raise ConfigError naming the key when the condition does not hold."""
+    if not condition:
+        raise ConfigError(f"{key}: {problem}", cure)
+
+
 _OWN = "use 0 for the target's own"
 RANGES: Mapping[str, _Range] = {
     "target.features": _least(1, "select at least 1", "{} layers"),
@@ -50,6 +56,7 @@ RANGES: Mapping[str, _Range] = {
     "data.tokens": _least(1, "use at least the shortest bucket", "{} positions"),
     "data.together": _least(0, "use 0 for as many as there are drafters", "{} batches"),
     "data.prefetch": _least(1, problem="{} batches"),
+    "cache.size_gb": (lambda value: 0 <= value < math.inf, "{}", "use a size in GB, such as 200"),
     "optim.learning_rate": (lambda value: 0 < value < math.inf, "{}", "use a positive rate"),
     "optim.warmup": (lambda value: 0 <= value < 1, "{} is not a share of the steps", "use 0 to 0.99"),
     "optim.final": (lambda value: 0 <= value < math.inf, "{}", "use a share of learning_rate, 0 for none"),

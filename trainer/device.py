@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
-from trainer.config import Device, Switch
 from trainer.errors import ConfigError
+from trainer.sections import Device, Switch
 
 
 def choose(wanted: Device, local_index: int = 0) -> torch.device:

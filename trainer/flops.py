@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from trainer.fp8 import Float8Linear
 from trainer.model.drafter import DrafterShape
 
 
@@ -30,7 +31,10 @@ class TargetCost:
 def target_cost(layers: nn.ModuleList, config: object) -> TargetCost:
     """Return the cost of these decoder layers; a mixture of experts is counted as if all experts ran."""
     elements = sum(
-        module.weight.numel() for layer in layers for module in layer.modules() if isinstance(module, nn.Linear)
+        module.weight.numel()
+        for layer in layers
+        for module in layer.modules()
+        if isinstance(module, nn.Linear | Float8Linear)
     )
     heads = int(getattr(config, "num_attention_heads", 0))
     width = int(getattr(config, "head_dim", 0) or getattr(config, "hidden_size", 0) // max(heads, 1))

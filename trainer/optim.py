@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from trainer.config import OptimConfig
+from trainer.sections import OptimConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from trainer.data.packing import Packed, causal_within
 from trainer.errors import ConfigError, TargetModelError
+from trainer.fp8 import replace_linears, require_fp8
 from trainer.runtime.private_code import private
 
 UNSUPPORTED = (
@@ -115,14 +116,19 @@ def require_plain_embedding(model: nn.Module) -> None:
 class Target:
     """A frozen causal LM on one device, with a trunk that stops at the last selected layer."""
 
-    def __init__(self, model: nn.Module, layer_ids: tuple[int, ...]) -> None:
-        """Wrap a loaded model; its own modules stay untouched and eager, for evaluation."""
+    def __init__(self, model: nn.Module, layer_ids: tuple[int, ...], *, fp8: bool = False) -> None:
+        """Wrap a loaded model; its own modules stay untouched and eager, for evaluation. `fp8` is the trunk's."""
         require_plain_embedding(model)
         self.model = model.eval().requires_grad_(requires_grad=False)
         self.layer_ids = layer_ids
         self.config = model.config.get_text_config()
         self._sink: torch.Tensor | None = None
         self.trunk, self.layers = _trunk(_decoder(model), max(layer_ids) + 1)
+        self.fp8 = fp8
+        if fp8:
+            require_fp8(self.device)
+            for layer in self.layers:
+                replace_linears(layer)
         for place, layer in enumerate(layer_ids):
             for holder in (self.layers, decoder_layers(_decoder(model))):
                 holder[layer].register_forward_hook(self._recorder(place))
@@ -131,12 +137,14 @@ class Target:
         self._mask = {"full_attention": None} if plain and self.config.model_type in PREPARED_MASKS else None
 
     @classmethod
-    def load(cls, path: Path, layer_ids: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> "Target":
+    def load(
+        cls, path: Path, layer_ids: tuple[int, ...], device: torch.device, dtype: torch.dtype, *, fp8: bool = False
+    ) -> "Target":
         """Load a local folder (safetensors) onto `device`."""
         model = AutoModelForCausalLM.from_pretrained(
             path, dtype=dtype, local_files_only=True, attn_implementation="sdpa", use_safetensors=True
         )
-        return cls(model.to(device), layer_ids)
+        return cls(model.to(device), layer_ids, fp8=fp8)
 
     @property
     def shared(self) -> SharedWeights:

@@ -13,6 +13,8 @@ from trainer import checkpoint, provenance
 from trainer.arguments import Arguments
 from trainer.assemble import Parts, assemble
 from trainer.baseline import judge
+from trainer.data.feature_cache import require_room
+from trainer.device import choose
 from trainer.display import Display, summary
 from trainer.errors import ConfigError
 from trainer.finalize import Finalizer
@@ -42,6 +44,8 @@ def train(arguments: Arguments) -> int:
     rank = int(os.environ.get("RANK", "0")) if config.launched else 0
     parts = assemble(config)
     saved = _resume(arguments, output, parts)
+    cache = parts.cache_spec(choose(config.run.device))
+    planned = require_room(cache) if cache is not None else ""
     start = saved.step if saved else 0
     with (
         Journal(output / ("metrics.jsonl" if rank == 0 else f"workers/rank-{rank}.jsonl")) as journal,
@@ -54,7 +58,7 @@ def train(arguments: Arguments) -> int:
             Tracker(config, output if rank == 0 else None) as tracker,
             Display(config.run.steps, start, quiet=arguments.quiet or rank > 0) as display,
         ):
-            for remark in filter(None, (parts.rows.skipped, parts.plan.overlong)):
+            for remark in filter(None, (parts.rows.skipped, parts.plan.overlong, planned)):
                 display.say(remark)
 
             def report(progress: Progress) -> None:

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from trainer.config import OptimConfig
 from trainer.optim import FlatParameters, Optimizer, learning_rate
+from trainer.sections import OptimConfig
 
 CONFIG = OptimConfig(learning_rate=0.01, warmup=0.2, clip=0.5, weight_decay=0.1)
 STEPS = 10

@@ -12,9 +12,9 @@ from itertools import accumulate, chain
 
 import torch
 
-from trainer.config import DataConfig
 from trainer.data.packing import pack
 from trainer.errors import ConfigError
+from trainer.sections import DataConfig
 
 Drawn = tuple[int, tuple[tuple[int, ...], ...]]
 """A batch of an epoch: its bucket's length, and for each of its rows the members that are in it."""

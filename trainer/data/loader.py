@@ -3,6 +3,7 @@
 The thread runs plain tensor operations only: nothing that is compiled or traced, so it may run beside a compile.
 """
 
+import dataclasses
 import queue
 import threading
 from collections.abc import Iterator
@@ -12,13 +13,26 @@ from typing import Self
 
 import torch
 
-from trainer.config import DrafterConfig
 from trainer.data.buckets import Plan, PlannedBatch, derive
+from trainer.data.feature_cache import FeatureReader
 from trainer.data.packing import Packed, layout, packed
 from trainer.data.rows import Rows
 from trainer.flops import BatchWork
 from trainer.loss import default_gamma, targets
 from trainer.model.mask import BlockShape, visible_pairs
+from trainer.sections import DrafterConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """Where a row of the data set stands in a batch."""
+
+    row: int
+    """Its number in the data set."""
+    line: int
+    at: int
+    """Its first position in that line of the batch."""
+    length: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +56,23 @@ class Batch:
     origins: tuple[str, ...]
     packed: Packed | None = None
     """Where a row holds several documents."""
+    documents: tuple[Document, ...] = ()
+    """The rows of the data set in it; none in a warm-up batch."""
+    features: torch.Tensor | None = None
+    """[B, S, W] where they were read from the feature cache, until the target's step hands them on."""
+    cached: bool = False
+    """Whether the target has nothing to compute for it."""
 
     def to(self, device: torch.device) -> "Batch":
         """Return the batch on `device`; the copy from pinned memory does not wait."""
         moved = {name: getattr(self, name).to(device, non_blocking=True) for name in ("ids", "loss_mask", "anchors")}
-        held = {name: getattr(self, name) for name in ("index", "shape", "weight", "tokens", "work", "origins")}
-        return Batch(**held, **moved, packed=None if self.packed is None else self.packed.to(device))
+        if self.features is not None:
+            moved["features"] = self.features.to(device, non_blocking=True)
+        return dataclasses.replace(self, **moved, packed=None if self.packed is None else self.packed.to(device))
+
+    def bare(self) -> "Batch":
+        """Return the batch without the features, which are large and have been handed on."""
+        return self if self.features is None else dataclasses.replace(self, features=None)
 
     def describe(self) -> str:
         """Name the batch for a message."""
@@ -78,9 +103,19 @@ def choose_anchors(
 class BatchMaker:
     """Reads the rows of a planned batch and chooses its anchors."""
 
-    def __init__(self, rows: Rows, plan: Plan, drafter: DrafterConfig, pad: int, *, pin: bool) -> None:
-        """Bind the data; `pad` is the token for padding, `pin` is for CUDA."""
+    def __init__(
+        self,
+        rows: Rows,
+        plan: Plan,
+        drafter: DrafterConfig,
+        pad: int,
+        *,
+        pin: bool,
+        cache: FeatureReader | None = None,
+    ) -> None:
+        """Bind the data; `pad` is the token for padding, `pin` is for CUDA, `cache` has features of some rows."""
         self.rows, self.plan, self.drafter, self.pad, self.pin = rows, plan, drafter, pad, pin
+        self.cache = cache
         self.gamma = drafter.gamma or default_gamma(drafter.block)
 
     def make(self, planned: PlannedBatch) -> Batch:
@@ -88,6 +123,7 @@ class BatchMaker:
         ids = torch.full((planned.size, planned.length), self.pad, dtype=torch.int64)
         loss_mask = torch.zeros(planned.size, planned.length, dtype=torch.bool)
         origins = []
+        documents = []
         lengths: list[list[int]] = [[] for _ in range(planned.size)]
         for line, members in enumerate(planned.layout):
             at = 0
@@ -98,9 +134,28 @@ class BatchMaker:
                 loss_mask[line, at : at + length] = torch.tensor(row.wanted[:length], dtype=torch.bool)
                 origins.append(row.origin)
                 lengths[line].append(length)
+                documents.append(Document(row=member, line=line, at=at, length=length))
                 at += length
         generator = torch.Generator().manual_seed(derive(self.plan.seed, f"anchors {planned.index}"))
-        return self._finish(planned.index, ids, loss_mask, generator, lengths=lengths, origins=tuple(origins))
+        made = self._finish(planned.index, ids, loss_mask, generator, lengths=lengths, origins=tuple(origins))
+        made = dataclasses.replace(made, documents=tuple(documents))
+        features = self._cached(made)
+        return made if features is None else dataclasses.replace(made, features=features, cached=True)
+
+    def _cached(self, batch: Batch) -> torch.Tensor | None:
+        """Return the batch's features where all of them are in the cache; those of padding are 0."""
+        cache = self.cache
+        if cache is None or not cache.holds([(each.row, each.length) for each in batch.documents]):
+            return None
+        found = torch.empty(*batch.ids.shape, cache.spec.width, dtype=cache.spec.dtype, pin_memory=self.pin)
+        ends = [0] * len(found)
+        for each in batch.documents:
+            if not cache.read(each.row, found[each.line, each.at : each.at + each.length]):
+                return None
+            ends[each.line] = each.at + each.length
+        for line, end in enumerate(ends):
+            found[line, end:] = 0
+        return found
 
     def _finish(
         self,

@@ -1,12 +1,14 @@
 """One target and one drafter in one thread on one device: nothing waits for anything."""
 
 from collections.abc import Iterable
+from contextlib import closing
 
 import torch
 
 from trainer.assemble import Parts, flops_of
 from trainer.data.loader import Batch, Loader
 from trainer.device import Stall, choose, compiles
+from trainer.runtime.cached import target_step_of
 from trainer.runtime.compile_state import prepare_thread
 from trainer.runtime.loop import Alone, DrafterLoop, Exchange, Outcome
 from trainer.runtime.session import Session
@@ -37,7 +39,7 @@ class InlineSource:
     def _make(self) -> tuple[Batch, torch.Tensor]:
         with self.stall.waiting():
             batch = next(self.loader).to(self.target.target.device)
-        return batch, self.target.run(batch)
+        return batch.bare(), self.target.run(batch)
 
     def stop(self) -> None:
         """Stop the loader."""
@@ -64,14 +66,14 @@ def learn(
     config = parts.config
     target = parts.load_target(device)
     gate = OpenDoor()
-    target_step = TargetStep(target, config.run, gate)
+    target_step = target_step_of(parts, target, gate)
     step = DrafterStep(parts.drafter(device), target.shared, config.drafter, parts.mask_token, config.run, gate)
-    maker = parts.maker(pin=device.type == "cuda")
+    maker = parts.maker(pin=device.type == "cuda", cache=target_step.reader)
     if config.run.warm and compiles(config.run.compile, device):
         warm_target(target_step, maker, config.data.buckets)
         warm_drafter(step, maker, config.data.buckets)
     settings = session.settings(device, flops_of(parts, target), devices=devices, lead=session.lead)
-    with Loader(maker, iter(numbers), config.data.prefetch) as loader:
+    with closing(target_step), Loader(maker, iter(numbers), config.data.prefetch) as loader:
         source = InlineSource(loader, target_step)
         loop = DrafterLoop(settings, step, source, exchange, stop=session.stop, report=session.report)
         if session.saved is not None:

@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 from torch.nn.functional import embedding
 
-from trainer.config import DrafterConfig, RunConfig
+from trainer.data.feature_cache import FeatureReader
 from trainer.data.loader import Batch
 from trainer.device import compiles, free_bytes
 from trainer.loss import LossParts, block_loss, chunk_loss, default_gamma, targets
@@ -19,6 +19,7 @@ from trainer.model.drafter import Drafter, Masks
 from trainer.model.mask import block_mask, dense_mask, noise_tokens, positions
 from trainer.optim import FlatParameters
 from trainer.runtime.private_code import private
+from trainer.sections import DrafterConfig, RunConfig
 from trainer.target import SharedWeights, Target
 
 _workers = itertools.count()
@@ -50,6 +51,9 @@ class OpenDoor:
 class TargetStep:
     """Features of a batch."""
 
+    reader: FeatureReader | None = None
+    """Where the loader finds features of earlier epochs; None without a cache."""
+
     def __init__(self, target: Target, run: RunConfig, gate: Admission) -> None:
         """Compile the target's trunk where this device compiles."""
         self.target, self.gate, self._worker = target, gate, next(_workers)
@@ -61,6 +65,9 @@ class TargetStep:
         signature = ("target", self._worker, tuple(batch.ids.shape))
         with self.gate.step(signature, str(self.target.device)):
             return self.target.features(batch.ids, batch.packed)
+
+    def close(self) -> None:
+        """End what the step has begun: nothing."""
 
 
 class DrafterStep:

@@ -7,6 +7,7 @@ happen between steps, never inside one: a thread that waits for another must not
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import torch
 
@@ -14,12 +15,13 @@ from trainer.assemble import Parts, flops_of
 from trainer.data.loader import Batch, Loader
 from trainer.device import Stall, choose, compiles
 from trainer.errors import ConfigError
+from trainer.runtime.cached import target_step_of
 from trainer.runtime.channels import Channel, Crew, ExchangeTable, Meeting, ThreadExchange
 from trainer.runtime.compile_gate import CompileGate
 from trainer.runtime.compile_state import prepare_thread, traces_beside_eager_code
 from trainer.runtime.loop import DrafterLoop, LoopSettings, Outcome
 from trainer.runtime.session import Session
-from trainer.runtime.steps import DrafterStep, TargetStep
+from trainer.runtime.steps import DrafterStep
 from trainer.runtime.warmup_steps import warm_drafter, warm_target
 from trainer.target import SharedWeights, Target
 from trainer.topology import Topology, topology
@@ -83,26 +85,29 @@ class ThreadedRun:
         for device in self.devices[: self.shape.targets]:
             models.setdefault(device, parts.load_target(device))
         # Threads on one device share its weights, but each has its own hooks and trunk.
-        self.targets = [Target(models[device].model, parts.layer_ids) for device in self.devices[: self.shape.targets]]
+        self.targets = [
+            Target(models[device].model, parts.layer_ids, fp8=self.config.target.fp8)
+            for device in self.devices[: self.shape.targets]
+        ]
         self.outcomes: list[Outcome | None] = [None] * self.shape.drafters
         self.steps: list[DrafterStep | None] = [None] * self.shape.drafters
 
     def target(self, index: int) -> None:
         """Be target `index`: make features until the plan ends or nobody takes them."""
         device = self.devices[index]
-        step = TargetStep(self.targets[index], self.config.run, self.gate)
-        maker = self.parts.maker(pin=device.type == "cuda")
+        step = target_step_of(self.parts, self.targets[index], self.gate)
+        maker = self.parts.maker(pin=device.type == "cuda", cache=step.reader)
         if self.config.run.warm and compiles(self.config.run.compile, device):
             warm_target(step, maker, self.config.data.buckets)
         self.warmed.wait()
         mine = (number for number in self.session.numbers() if self.shape.target_of(number) == index)
         made, stall, started = 0, Stall(device), time.perf_counter()
-        with Loader(maker, mine, self.config.data.prefetch) as loader:
+        with closing(step), Loader(maker, mine, self.config.data.prefetch) as loader:
             for held in loader:
                 batch = held.to(device)
                 features = step.run(batch)
                 with stall.waiting():
-                    taken = self.channels[index][self.shape.drafter_of(batch.index)].put((batch, features))
+                    taken = self.channels[index][self.shape.drafter_of(batch.index)].put((batch.bare(), features))
                 if not taken:
                     break
                 made += 1

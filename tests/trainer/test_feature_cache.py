@@ -1,0 +1,199 @@
+"""The feature cache: the same loss bit for bit, whole shards only, nothing damaged read, its bound kept."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from trainer.__main__ import main
+from trainer.data.feature_cache import CacheSpec, FeatureReader, FeatureWriter, require_room, sweep
+from trainer.errors import ConfigError
+from trainer.runtime import cached
+from trainer.target import Target
+
+# 384 rows of the embedded corpus in batches of 128 rows: four batches an epoch, three epochs.
+RUN = [
+    "--profile", "cpu-smoke", "--steps", "12", "--quiet", "--set", "run.evaluate=0", "--set", "run.save_every=6",
+    "--set", "run.log_every=1", "--set", "data.tokens=6144", "--set", "drafter.anchors=4",
+]  # fmt: skip
+
+
+def losses(output: Path) -> list[float]:
+    told = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+    return [line["loss"] for line in told if line["event"] == "step"]
+
+
+def spec(folder: Path, **other: object) -> CacheSpec:
+    told = {"folder": folder, "about": {"target": "one"}, "width": 4, "dtype": torch.float32, "needed": 320}
+    return CacheSpec(**{**told, "limit": 1000, **other})  # type: ignore[arg-type]
+
+
+def rows(count: int) -> dict[int, torch.Tensor]:
+    drawn = torch.Generator().manual_seed(1)
+    return {row: torch.randn(row + 2, 4, generator=drawn) for row in range(count)}
+
+
+def written(folder: Path, count: int = 3, shard: int = 1 << 20) -> CacheSpec:
+    made = spec(folder)
+    made.place.mkdir(parents=True)
+    writer = FeatureWriter(made, shard)
+    for row, features in rows(count).items():
+        writer.add(row, features)
+    writer.flush()
+    return made
+
+
+@pytest.fixture(scope="module")
+def plain(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the output of the run without a cache."""
+    output = tmp_path_factory.mktemp("plain") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(cache))
+        patch.setenv("ENVDOCTOR_GATE", "off")
+        patch.setenv("ENVDOCTOR_GATE_REASON", "trainer tests")
+        patch.setenv("ENVDOCTOR_GATE_LOG", str(output.parent / "gate.log"))
+        assert main([*RUN, "--output", str(output)]) == 0
+    return output
+
+
+def test_later_epochs_come_from_disk_with_the_same_loss_bit_for_bit(
+    cache: Path, plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    compute = Target.features
+    monkeypatch.setattr(Target, "features", lambda self, ids, packed=None: made.append(1) or compute(self, ids, packed))
+    kept = ["--set", f"cache.path={tmp_path / 'kept'}", "--set", "cache.size_gb=1"]
+    assert main([*RUN, *kept, "--output", str(tmp_path / "one")]) == 0
+    assert losses(tmp_path / "one") == losses(plain)
+    first = len(made)
+    made.clear()
+    # A second run over the same rows finds all of them.
+    assert main([*RUN, *kept, "--output", str(tmp_path / "two")]) == 0
+    assert losses(tmp_path / "two") == losses(plain)
+    assert (first < 12, len(made)) == (True, 0)
+    (place,) = (tmp_path / "kept").iterdir()
+    indexes = [json.loads(file.read_text()) for file in place.glob("*.json") if file.name != "about.json"]
+    found = sorted(row for index in indexes for row, *_ in index["rows"])
+    assert found == sorted(set(found))
+    assert not list(place.glob("*.partial"))
+
+
+def test_a_run_that_does_not_fit_is_refused_before_it_starts(
+    cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "kept"
+    command = [*RUN, "--set", f"cache.path={kept}", "--output", str(tmp_path / "one")]
+    assert main([*command, "--set", "cache.size_gb=0.001"]) == 2
+    told = capsys.readouterr().err
+    assert f"error: cache.size_gb: the features of this run's rows take 0.01 GB, and {kept} may hold 0.00 GB" in told
+    assert "hint: raise cache.size_gb, remove the folders of other keys, or train without cache.path" in told
+    assert main(command) == 2
+    assert f"error: cache.size_gb: cache.path is {kept}, and the folder may hold nothing" in capsys.readouterr().err
+    assert main([*command, "--set", "cache.size_gb=1", "--runtime", "processes"]) == 2
+    assert "hint: use --runtime data-parallel, inline or threads, or leave cache.path empty" in capsys.readouterr().err
+
+
+def test_a_full_disk_and_other_keys_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "one.features").write_bytes(bytes(700))
+    with pytest.raises(ConfigError, match=r"take 0.00 GB, beside 0.00 GB of other keys, and .* may hold 0.00 GB"):
+        require_room(spec(tmp_path))
+    free = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _place: free._replace(free=300))
+    with pytest.raises(ConfigError, match=r"still takes 0.00 GB of features, and 0.00 GB are free on its file system"):
+        require_room(spec(tmp_path, limit=2000))
+    # What is there already needs no room.
+    place = spec(tmp_path).place
+    (place / "one.features").write_bytes(bytes(100))
+    (place / "one.json").write_text("{}")
+    assert "0.00 GB of them there" in require_room(spec(tmp_path, limit=2000))
+
+
+def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
+    made = written(tmp_path, shard=80)
+    reader = FeatureReader(made)
+    assert len(list(made.place.glob("*.features"))) == 2
+    assert reader.holds([(row, row + 2) for row in range(3)])
+    assert not reader.holds([(1, 4)])
+    for row, features in rows(3).items():
+        into = torch.zeros(2, 4)
+        assert reader.read(row, into)
+        assert torch.equal(into, features[:2])
+    # Another worker's shard is found without a restart.
+    later = FeatureWriter(made)
+    later.add(9, torch.ones(2, 4))
+    assert not reader.holds([(9, 2)])
+    later.flush()
+    assert reader.holds([(9, 2)])
+
+
+def test_a_damaged_row_is_made_again_and_said(tmp_path: Path) -> None:
+    made = written(tmp_path)
+    (shard,) = made.place.glob("*.features")
+    data = bytearray(shard.read_bytes())
+    data[40] ^= 1
+    shard.unlink()
+    shard.write_bytes(data)
+    reader = FeatureReader(made)
+    assert reader.read(0, torch.zeros(2, 4))
+    assert not reader.read(1, torch.zeros(3, 4))
+    assert not reader.holds([(1, 3)])
+    assert reader.refused == [f"{shard}: row 1 does not match its sha256"]
+
+
+@pytest.mark.parametrize(
+    ("harm", "told"),
+    [
+        ("no object", "list indices must be integers or slices, not str"),
+        ("another row", "its rows are not those that were written"),
+        ("a byte short", "has 143 bytes, 144 were written"),
+        ("gone", "No such file or directory"),
+    ],
+)
+def test_a_shard_with_a_wrong_index_does_not_count(tmp_path: Path, harm: str, told: str) -> None:
+    made = written(tmp_path)
+    (index,) = made.place.glob("*.json")
+    shard = index.with_suffix(".features")
+    if harm == "no object":
+        index.write_text("[]")
+    elif harm == "another row":
+        index.write_text(index.read_text().replace("[0, 0", "[5, 0"))
+    elif harm == "a byte short":
+        shard.write_bytes(shard.read_bytes()[:-1])
+    else:
+        shard.unlink()
+    reader = FeatureReader(made)
+    assert not reader.entries
+    assert len(reader.refused) == 1
+    assert told in reader.refused[0]
+
+
+def test_half_a_shard_is_swept_once_its_writer_is_gone(tmp_path: Path) -> None:
+    made = written(tmp_path)
+    writer = FeatureWriter(made)
+    writer.add(7, torch.ones(2, 4))
+    sweep(made.place)
+    assert len(list(made.place.glob("*.partial"))) == 1
+    assert not FeatureReader(made).holds([(7, 2)])
+    assert writer._open is not None
+    writer._open._file.close()
+    (made.place / "torn.features").write_bytes(b"a rename, and no index")
+    sweep(made.place)
+    assert sorted(file.suffix for file in made.place.iterdir()) == [".features", ".json"]
+
+
+def test_the_writers_error_ends_the_run(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("trainer.data.feature_cache._Shard.add", full)
+    command = [*RUN, "--set", f"cache.path={tmp_path / 'kept'}", "--set", "cache.size_gb=1"]
+    assert main([*command, "--output", str(tmp_path / "one")]) == 2
+    told = capsys.readouterr().err
+    assert "a row's features cannot be written: No space left on device" in told
+    assert "hint: make room and go on with --resume, or leave cache.path empty" in told
+    assert cached._WAITING

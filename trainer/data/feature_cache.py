@@ -1,0 +1,260 @@
+"""The target's features of rows, on disk: made in the first epoch, read in the later ones.
+
+FOLDER/KEY/               KEY is a digest of all that the features depend on: target weights, rows, layers, dtype
+    about.json            the same in words
+    NAME.features         features of some rows, one after the other, [length, W] each, in the working dtype
+    NAME.json             which rows, where, and the sha256 of each; written last, so a shard without it does not count
+
+A shard is written by one worker and never changed. A row is checked against its sha256 when it is first read. Features
+of padding are not kept: no query sees them, and they are read as zeros.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from trainer.errors import ConfigError, DataError
+
+_INDEX, _FEATURES, _PARTIAL = ".json", ".features", ".partial"
+SHARD_BYTES = 1 << 30
+"""A shard is closed once it holds this much."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """Where one row is."""
+
+    shard: str
+    offset: int
+    """Bytes from the shard's start."""
+    length: int
+    """Tokens."""
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheSpec:
+    """What a run's cache is for."""
+
+    folder: Path
+    about: Mapping[str, object]
+    """All that the features depend on."""
+    width: int
+    """W, channels of a token."""
+    dtype: torch.dtype
+    needed: int
+    """Bytes of all rows of the run."""
+    limit: int
+    """Bytes that the folder may hold."""
+
+    @property
+    def place(self) -> Path:
+        """The folder of this key."""
+        told = json.dumps(self.about, sort_keys=True)
+        return self.folder / hashlib.sha256(told.encode()).hexdigest()[:16]
+
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of one token's features."""
+        return self.width * self.dtype.itemsize
+
+
+def require_room(spec: CacheSpec) -> str:
+    """Return the plan in words; raises ConfigError when the rows do not fit in the limit or on the disk."""
+    try:
+        spec.place.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(spec.place).free
+    except OSError as error:
+        raise ConfigError(
+            f"cache.path: {spec.folder}: {error.strerror}", "give a folder that can be made and written"
+        ) from error
+    sweep(spec.place)
+    here, others = _size(spec.place), _size(spec.folder) - _size(spec.place)
+    if spec.needed + others > spec.limit:
+        more = f", beside {others / 1e9:,.2f} GB of other keys" if others else ""
+        raise ConfigError(
+            f"cache.size_gb: the features of this run's rows take {spec.needed / 1e9:,.2f} GB{more}, and"
+            f" {spec.folder} may hold {spec.limit / 1e9:,.2f} GB",
+            "raise cache.size_gb, remove the folders of other keys, or train without cache.path",
+        )
+    if spec.needed - here > free:
+        raise ConfigError(
+            f"cache.path: {spec.folder} still takes {(spec.needed - here) / 1e9:,.2f} GB of features, and"
+            f" {free / 1e9:,.2f} GB are free on its file system",
+            "make room, give a folder on another file system, or train without cache.path",
+        )
+    about = spec.place / "about.json"
+    if not about.is_file():
+        about.write_text(json.dumps(spec.about, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    return f"features: {spec.needed / 1e9:,.2f} GB in {spec.place}, {here / 1e9:,.2f} GB of them there"
+
+
+def _size(place: Path) -> int:
+    return sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
+
+
+def sweep(place: Path) -> None:
+    """Remove shards that nobody writes any more and that have no index: what a killed run left."""
+    unfinished = [shard for shard in place.glob(f"*{_FEATURES}") if not shard.with_suffix(_INDEX).is_file()]
+    for left in [*place.glob(f"*{_PARTIAL}"), *unfinished]:
+        with left.open("rb") as held:
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                continue
+            # Its writer may have finished between the two looks.
+            if not left.with_suffix(_INDEX).is_file():
+                left.unlink(missing_ok=True)
+
+
+class FeatureReader:
+    """Rows of the whole shards of a folder, memory-mapped."""
+
+    def __init__(self, spec: CacheSpec) -> None:
+        """Read the indexes that are there."""
+        self.spec = spec
+        self.entries: dict[int, Entry] = {}
+        self.refused: list[str] = []
+        """What was found damaged, in words; those rows are made again."""
+        self._maps: dict[str, torch.Tensor] = {}
+        self._seen: set[str] = set()
+        self._checked: set[int] = set()
+        self._changed = 0
+        spec.place.mkdir(parents=True, exist_ok=True)
+        self.look()
+
+    def look(self) -> None:
+        """Read the indexes that were added since."""
+        changed = self.spec.place.stat().st_mtime_ns
+        if changed == self._changed:
+            return
+        self._changed = changed
+        for index in sorted(self.spec.place.glob(f"*{_INDEX}")):
+            if index.name not in self._seen and index.name != "about.json":
+                self._seen.add(index.name)
+                self._add(index)
+
+    def _add(self, index: Path) -> None:
+        shard = index.with_suffix(_FEATURES)
+        try:
+            told = json.loads(index.read_text(encoding="utf-8"))
+            rows, size = told["rows"], told["size"]
+            found = {
+                int(row): Entry(shard=shard.name, offset=int(offset), length=int(length), sha256=str(sha256))
+                for row, offset, length, sha256 in rows
+            }
+            wrong = "" if told["sha256"] == rows_digest(rows) else "its rows are not those that were written"
+            if shard.stat().st_size != size:
+                wrong = f"{shard.name} has {shard.stat().st_size} bytes, {size} were written"
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            self.refused.append(f"{index}: {error}")
+            return
+        if wrong:
+            self.refused.append(f"{index}: {wrong}")
+        else:
+            self.entries.update(found)
+
+    def holds(self, rows: Sequence[tuple[int, int]]) -> bool:
+        """Return whether each (row, tokens) can be read; looks for new shards when one cannot."""
+        if all(self._fits(row, length) for row, length in rows):
+            return True
+        self.look()
+        return all(self._fits(row, length) for row, length in rows)
+
+    def _fits(self, row: int, length: int) -> bool:
+        found = self.entries.get(row)
+        return found is not None and found.length >= length
+
+    def read(self, row: int, into: torch.Tensor) -> bool:
+        """Copy a row's features to `into` [length, W]; returns False for one that is damaged, and forgets it."""
+        entry = self.entries[row]
+        held = self._map(entry.shard)[entry.offset : entry.offset + entry.length * self.spec.token_bytes]
+        if row not in self._checked:
+            if hashlib.sha256(memoryview(held.numpy())).hexdigest() != entry.sha256:
+                self.refused.append(f"{self.spec.place / entry.shard}: row {row} does not match its sha256")
+                del self.entries[row]
+                return False
+            self._checked.add(row)
+        into.copy_(held.view(self.spec.dtype).view(entry.length, self.spec.width)[: into.shape[0]])
+        return True
+
+    def _map(self, name: str) -> torch.Tensor:
+        if name not in self._maps:
+            place = self.spec.place / name
+            self._maps[name] = torch.from_file(str(place), shared=False, size=place.stat().st_size, dtype=torch.uint8)
+        return self._maps[name]
+
+
+class FeatureWriter:
+    """Adds rows to shards of its own."""
+
+    def __init__(self, spec: CacheSpec, shard_bytes: int = SHARD_BYTES) -> None:
+        """Start without a shard."""
+        self.spec, self.shard_bytes = spec, shard_bytes
+        self.written: set[int] = set()
+        self._open: _Shard | None = None
+
+    def add(self, row: int, features: torch.Tensor) -> None:
+        """Append a row's features [length, W], on the CPU; raises DataError when the disk does not take them."""
+        self.written.add(row)
+        try:
+            if self._open is None:
+                self._open = _Shard(self.spec.place)
+            self._open.add(row, features)
+            if self._open.size >= self.shard_bytes:
+                self.flush()
+        except OSError as error:
+            raise DataError(
+                f"{self.spec.place}: a row's features cannot be written: {error.strerror}",
+                "make room and go on with --resume, or leave cache.path empty",
+            ) from error
+
+    def flush(self) -> None:
+        """Close the open shard, if there is one: from now on its rows count."""
+        shard, self._open = self._open, None
+        if shard is not None:
+            shard.finish()
+
+
+class _Shard:
+    """A shard that is being written, locked so that no other run sweeps it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.name = folder, uuid.uuid4().hex[:16]
+        self._partial = folder / f"{self.name}{_PARTIAL}"
+        self._file = self._partial.open("wb")
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        self.size = 0
+        self._rows: list[tuple[int, int, int, str]] = []
+
+    def add(self, row: int, features: torch.Tensor) -> None:
+        data = memoryview(features.contiguous().view(torch.uint8).numpy()).cast("B")
+        self._file.write(data)
+        self._rows.append((row, self.size, features.shape[0], hashlib.sha256(data).hexdigest()))
+        self.size += len(data)
+
+    def finish(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._partial.rename(self.folder / f"{self.name}{_FEATURES}")
+        told = {"size": self.size, "rows": self._rows, "sha256": rows_digest(self._rows)}
+        index = self.folder / f"{self.name}{_INDEX}{_PARTIAL}"
+        with index.open("w", encoding="utf-8") as file:
+            json.dump(told, file)
+            file.flush()
+            os.fsync(file.fileno())
+        index.rename(self.folder / f"{self.name}{_INDEX}")
+        self._file.close()
+
+
+def rows_digest(rows: Sequence[Sequence[object]]) -> str:
+    """Return the sha256 of an index's rows."""
+    return hashlib.sha256(json.dumps([list(row) for row in rows]).encode()).hexdigest()
