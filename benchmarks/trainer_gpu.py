@@ -252,9 +252,9 @@ class Bench:
         }  # fmt: skip
 
     def run_cached(self) -> dict[str, Any]:
-        """Train four epochs with the features of the first on disk, beside the same without."""
+        """Train three epochs with the features of the first on disk, beside the same without."""
         epoch = 32 // self.arguments.rows
-        config = self.config(steps=4 * epoch, backend=self.arguments.backend)
+        config = self.config(steps=3 * epoch, backend=self.arguments.backend)
         config = dataclasses.replace(config, run=dataclasses.replace(config.run, log_every=epoch // 2))
         plain = self.trained(config)
         self.clear()

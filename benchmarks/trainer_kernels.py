@@ -26,8 +26,6 @@ from trainer.target import Target, published_layer_ids
 
 TILES = {
     "default": {},
-    "prescaled": {"PRESCALE_QK": True},
-    "64 x 64": {"BLOCK_M": 64, "BLOCK_N": 64},
     "128 x 64, 8 warps": {"BLOCK_M": 128, "BLOCK_N": 64, "fwd_num_warps": 8},
     "backward 64/64": {"BLOCK_M1": 64, "BLOCK_N1": 64, "BLOCK_M2": 64, "BLOCK_N2": 64},
     "backward 64/128": {"BLOCK_M1": 64, "BLOCK_N1": 128, "BLOCK_M2": 128, "BLOCK_N2": 64},

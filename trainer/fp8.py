@@ -11,8 +11,10 @@ from trainer.errors import ConfigError
 
 E4M3_MAX = 448.0
 """Largest finite e4m3 value."""
-FEWEST = 1 << 20
-"""Weights a layer must have: routers and other small layers stay as they are."""
+FEWEST = 1 << 16
+"""Weights a layer must have: below that the product costs less than the quantising."""
+ROUTERS = frozenset({"gate", "router"})
+"""Names of layers that choose experts: a choice that flips costs more than its product."""
 
 
 def quantise(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -53,7 +55,7 @@ def replace_linears(module: nn.Module, fewest: int = FEWEST) -> int:
     """
     count = 0
     for name, child in list(module._modules.items()):  # noqa: SLF001 - the table itself is replaced
-        if type(child) is nn.Linear and fits(child, fewest):
+        if type(child) is nn.Linear and name not in ROUTERS and fits(child, fewest):
             module._modules[name] = Float8Linear(child)  # noqa: SLF001
             count += 1
         elif child is not None and child._modules:  # noqa: SLF001

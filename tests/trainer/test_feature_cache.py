@@ -178,6 +178,7 @@ def test_half_a_shard_is_swept_once_its_writer_is_gone(tmp_path: Path) -> None:
     assert len(list(made.place.glob("*.partial"))) == 1
     assert not FeatureReader(made).holds([(7, 2)])
     assert writer._open is not None
+    # What the end of a process does, killed or not.
     writer._open._file.close()
     (made.place / "torn.features").write_bytes(b"a rename, and no index")
     sweep(made.place)

@@ -58,8 +58,12 @@ def test_features_are_close_and_the_model_stays_as_it_is(target_folder: Path, mo
 
 def test_small_and_odd_layers_are_left_alone() -> None:
     assert fp8.fits(nn.Linear(1024, 1024))
-    assert not fp8.fits(nn.Linear(1024, 8))
+    assert not fp8.fits(nn.Linear(1024, 48))
     assert not fp8.fits(nn.Linear(4096, 1032))
+    experts = nn.Module()
+    experts.gate, experts.up = nn.Linear(1024, 1024), nn.Linear(1024, 1024)
+    assert replace_linears(experts) == 1
+    assert type(experts.gate) is nn.Linear
 
 
 def test_a_device_without_fp8_is_refused(cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -212,6 +212,9 @@ class FeatureWriter:
             if self._open.size >= self.shard_bytes:
                 self.flush()
         except OSError as error:
+            if self._open is not None:
+                self._open.abandon()
+                self._open = None
             raise DataError(
                 f"{self.spec.place}: a row's features cannot be written: {error.strerror}",
                 "make room and go on with --resume, or leave cache.path empty",
@@ -240,6 +243,10 @@ class _Shard:
         self._file.write(data)
         self._rows.append((row, self.size, features.shape[0], hashlib.sha256(data).hexdigest()))
         self.size += len(data)
+
+    def abandon(self) -> None:
+        self._file.close()
+        self._partial.unlink(missing_ok=True)
 
     def finish(self) -> None:
         self._file.flush()
