@@ -142,7 +142,7 @@ def _damage(owner: Owner, kinds: dict[str, list[str]], present: set[str], cached
 
 def harmless(fault: FileFault) -> bool:
     """Tell a file that is not as recorded for a good reason, or that nothing needs."""
-    return (fault.kind == "missing" and _expendable(fault.path)) or _kept_by_others(fault)
+    return (fault.kind == "missing" and _expendable(fault.path)) or kept_by_others(fault)
 
 
 def _expendable(path: str) -> bool:
@@ -150,14 +150,19 @@ def _expendable(path: str) -> bool:
     return path.startswith(("bin/", "share/", "etc/")) or (path.startswith("/") and "-packages/" not in path)
 
 
-def _kept_by_others(fault: FileFault) -> bool:
+def kept_by_others(fault: FileFault) -> bool:
+    """Tell a file that somebody changed on purpose, and that is to stay as it is."""
     # dpkg keeps Debian's own packages, whose RECORDs are upstream's; operators append their authority to a CA bundle.
     # Who installed it, whether it was asked for, and (decord's, edited after RECORD was written) the names of its
     # modules are noted there; no import reads them.
     if fault.path.endswith((".dist-info/INSTALLER", ".dist-info/REQUESTED", ".dist-info/top_level.txt")):
         return True
-    appended = fault.path.endswith("/cacert.pem") and fault.kind == "resized" and fault.size > fault.recorded_size
-    return "lib/python3/" in fault.path or appended
+    return "lib/python3/" in fault.path or is_longer_bundle(fault)
+
+
+def is_longer_bundle(fault: FileFault) -> bool:
+    """Tell a bundle of certificates to which an operator appended an authority."""
+    return fault.path.endswith("/cacert.pem") and fault.kind == "resized" and fault.size > fault.recorded_size
 
 
 def site_relative(path: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from urllib.parse import unquote, urlsplit
 
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.damage import renamed
+from envdoctor.analysis.damage import is_longer_bundle, renamed
 from envdoctor.model.finding import BY_HAND, Remediation
 from envdoctor.probes.machine.environment import Environment
 from envdoctor.probes.machine.platform import Platform
@@ -64,9 +64,10 @@ def reinstall_command(case: CheckContext, pins: Iterable[tuple[str, str]]) -> st
     bad = [record for name in names for record in unparsable_records(case, name)]
     first = _named_again(case, names) + _remove([*bad, *_in_the_way(case, names), *_links_out(case, names)])
     first += _cleared(case, names)
+    first, after = _saved(case, names, first)
     flags = " ".join(f"--reinstall-package {shlex.quote(name)}" for name, _ in chosen)
     specs = " ".join(_again(case, name, version) for name, version in chosen)
-    return f"{first}uv pip install --python {case.python} --no-deps {flags} {specs}"
+    return f"{first}uv pip install --python {case.python} --no-deps {flags} {specs}{after}"
 
 
 def same_build(name: str, version: str) -> str:
@@ -126,6 +127,16 @@ def _cleared(case: CheckContext, names: Collection[str]) -> str:
         f"mv -T {shlex.quote(path)} {shlex.quote(f'{path}.aside')}" for path, filled in sorted(paths.items()) if filled
     ]
     return "".join(f"{part} && " for part in parts)
+
+
+def _saved(case: CheckContext, names: Collection[str], first: str) -> tuple[str, str]:
+    """Return what saves the certificates that an operator appended to a bundle before, and puts them back after."""
+    files = case.facts.get(InstalledFiles)
+    found = [fault.path for fault in files.faults if fault.owner in names and is_longer_bundle(fault)] if files else []
+    paths = [path if path.startswith("/") else f"{case.facts.target}/{path}" for path in found]
+    before = (f"cp -p {shlex.quote(path)} {shlex.quote(f'{path}.own')} && " for path in paths)
+    after = (f" && mv -f {shlex.quote(f'{path}.own')} {shlex.quote(path)}" for path in paths)
+    return "".join((*before, first)), "".join(after)
 
 
 def _again(case: CheckContext, name: str, version: str) -> str:

@@ -1,16 +1,19 @@
-"""A module that is imported from another folder than the one it was installed into.
+"""A module that is imported from another place than the one it was installed into.
 
 What it finds:
     Modules of a PYTHONPATH folder that are installed in the venv too, or bear a standard module's name; modules of
     the current folder that bear the name of an installed distribution, or of a standard module that torch imports;
-    packages split over lib and lib64; a stale copy in site-packages in front of an editable install.
+    packages split over lib and lib64; a stale copy in site-packages in front of an editable install; a file that no
+    distribution installed beside one that a distribution did, where the first is what Python takes (`NAME/__init__.py`
+    or `NAME.so` beside `NAME.py`): at the top level, with `--deep` in every package.
 
 Why it matters:
     The first folder on sys.path wins, whatever pip or uv say is installed: torch 2.6 runs where 2.8 is listed, and
     torchvision, built for 2.8, reports `operator torchvision::nms does not exist`. Reinstalling changes nothing.
 
 Example:
-    PYTHONPATH=/opt/site with a torch in it; a folder `datasets` in the project.
+    PYTHONPATH=/opt/site with a torch in it; a folder `datasets` in the project; a folder `typing_extensions` with an
+    `__init__.py` that another layer of the image left beside typing_extensions.py.
 
 Fix:
     Take the folder out of PYTHONPATH; start from another folder, or rename.
@@ -20,8 +23,10 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from envdoctor.analysis.context import CheckContext
+from envdoctor.analysis.damage import site_relative
 from envdoctor.analysis.remedies import leave_out_command, reinstall_command, restore_or
 from envdoctor.model.finding import Finding, Remediation, Severity
+from envdoctor.probes.venv.beside import Beside
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.shadowing import Shadow, Shadowing
 from envdoctor.standards.names import normalized
@@ -39,6 +44,30 @@ def run(case: CheckContext) -> Iterator[Finding]:
         fronts.setdefault((shadow.front_origin, shadow.front), []).append(shadow)
     for (origin, front), shadows in fronts.items():
         yield _finding(case, origin, front, shadows)
+    yield from map(_beside, case.facts[Shadowing].beside)
+
+
+def _beside(item: Beside) -> Finding:
+    front = item.fronts[0]
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="error",
+        confidence="high",
+        title=f"{item.module} would be imported from {site_relative(front)}, which no distribution installed, instead "
+        f"of {site_relative(item.installed)} of {item.owner} {item.version}",
+        subject=item.module,
+        evidence=(
+            f"in one folder Python takes a package first, then an extension module, then source: {front}",
+            f"installed: {item.installed}",
+        ),
+        remediation=Remediation(
+            text="Set it aside, under a name that no import finds; a reinstall would leave it where it is",
+            commands=tuple(f"mv {shlex.quote(path)} {shlex.quote(f'{path}.aside')}" for path in item.fronts),
+            safe=True,
+        ),
+        causes=(f"shadow:{normalized(item.module)}",),
+    )
 
 
 def _finding(case: CheckContext, origin: str, front: str, shadows: Sequence[Shadow]) -> Finding:

@@ -62,9 +62,8 @@ def _places(environment: ExploredEnvironment, folders: Sequence[tuple[str, str]]
 
 def _suffixes(python: Interpreter) -> tuple[_Kind, ...]:
     """Return (suffix, kind) in importlib's order for this interpreter."""
-    tag = f"cpython-{python.minor.replace('.', '')}{'t' if python.free_threaded else ''}"
-    extensions = (f".{tag}-{python.machine}-linux-gnu.so", ".abi3.so", ".so")
-    return (*((suffix, "extension") for suffix in extensions), (".py", "module"), (".pyc", "bytecode"))
+    kinds = {".py": "module", ".pyc": "bytecode"}
+    return tuple((suffix, kinds.get(suffix, "extension")) for suffix in python.module_suffixes)
 
 
 def _place(environment: ExploredEnvironment, path: str, origin: str, kind: str) -> ModulePlace:

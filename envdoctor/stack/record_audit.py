@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 
+from envdoctor.analysis.damage import kept_by_others
 from envdoctor.facts.context import Reading
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.loading.comparison import RecordComparison, comparison
@@ -78,7 +79,8 @@ def _bad(
 ) -> set[tuple[str, str]]:
     """Return the (owner, path) that are not as that owner's RECORD says."""
     # A RECORD that was published wrong states of a whole file what no reinstall can make true.
-    bad = {(fault.owner, fault.path) for fault in reading.fact(InstalledFiles).faults if not fault.published_at}
+    faults = reading.fact(InstalledFiles).faults
+    bad = {(fault.owner, fault.path) for fault in faults if not fault.published_at and not kept_by_others(fault)}
     for item in (*compared.altered, *compared.unverified):
         # Where RECORD states no hash that a file can be compared with, there is nothing that speaks against the file.
         if item.found or item.unreadable:

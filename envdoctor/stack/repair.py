@@ -23,16 +23,16 @@ from envdoctor.model.finding import Finding
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.plan import BaseInterpreter, PlannedPackage
 from envdoctor.model.profile import Profile
-from envdoctor.model.wording import counted
 from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.stack import interpreters
 from envdoctor.stack.build import install
+from envdoctor.stack.bundles import carry_appended, longer_bundles
 from envdoctor.stack.examination import added, blocking_findings, line, read_deep, reading_of_copy, verdict_of
 from envdoctor.stack.folders_in_the_way import folders_in_the_way, misnamed_folders, refuse_linked_out, remove_from_copy
 from envdoctor.stack.plan import same
 from envdoctor.stack.record_audit import Proven, RecordAudit, audit
-from envdoctor.stack.repair_plan import Changes, Reinstall, RepairPlan, conflicts, plan_changes
+from envdoctor.stack.repair_plan import Changes, Reinstall, RepairPlan, conflicts, plan_changes, restore_instead
 from envdoctor.stack.replaceable import refuse_no_venv
 from envdoctor.stack.verify import Discrepancy, Verified, equal, refuse
 from envdoctor.standards.lock import Lock, LockedPackage
@@ -49,9 +49,6 @@ from envdoctor.wheels import uv as uv_tool
 from envdoctor.wheels.index_config import IndexConfig
 from envdoctor.wheels.uv import Uv
 from envdoctor.wheels.wheelhouse import chosen, with_wheelhouses
-
-# From here on a restore writes about as much, and leaves nothing of the old venv's history behind.
-_MOST = 0.5
 
 
 @frozen
@@ -93,6 +90,8 @@ class PreparedRepair:
     misnamed: tuple[str, ...]
     """Metadata folders of what is changed, relative to the venv, that no uninstall takes away: their RECORD lists
     another one."""
+    bundles: tuple[str, ...]
+    """Bundles of certificates, relative to the venv, whose appended ones are carried over."""
     in_the_way: tuple[str, ...]
     """Files, links and folders, relative to the venv, where others of what is uninstalled should be."""
     before: tuple[Finding, ...]
@@ -149,7 +148,7 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
         packages=packages,
         total_packages=len(expected),
         total_bytes=sum(found.bytes.values()),
-        restore_instead=_restore_instead(request, changes, sum(found.bytes.values()), len(expected)),
+        restore_instead=restore_instead(changes, sum(found.bytes.values()), len(expected)) if request.profile else "",
         users=users(store.target, host.proc),
         keep=str(store.next_generation()),
     )
@@ -166,6 +165,7 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
             name: tuple(os.path.relpath(folder, store.target) for folder in read.folders[name]) for name in read.torn
         },
         misnamed=misnamed_folders(read, store.target, touched, reading.fact(InstalledFiles).misnamed),
+        bundles=longer_bundles(reading.fact(InstalledFiles).faults, touched),
         in_the_way=in_the_way,
         before=before,
         verified=_counts(read),
@@ -234,6 +234,7 @@ def _repair_copy(prepared: PreparedRepair, folder: Path, descriptor: int, listen
         remove_from_copy(folder / inner)
     for last in (False, True):
         _install(prepared, [item for item in changes.reinstalls if item.last is last], uv, folder, listen)
+    carry_appended(prepared.store.target, folder, prepared.bundles)
     config.write_bytes(before)
 
 
@@ -306,15 +307,6 @@ def _located(
         PlannedPackage(name=package.name, version=package.version, source=found.sources[package.name])
         for package in wanted
     )
-
-
-def _restore_instead(request: RepairRequest, changes: Changes, total: int, packages: int) -> str:
-    again = sum(item.bytes for item in changes.reinstalls)
-    many = len(changes.reinstalls)
-    if request.profile is None or (again <= total * _MOST and many <= packages * _MOST):
-        return ""
-    most = counted(many, "package", "is", "are") if many > packages * _MOST else "more than half of its bytes are"
-    return f"{most} to be installed again, so a full restore is cheaper"
 
 
 def _counts(read: RecordAudit) -> Verified:

@@ -11,10 +11,14 @@ from envdoctor.analysis.file_conflicts import file_conflicts
 from envdoctor.errors import RestoreError
 from envdoctor.model.frozen import frozen
 from envdoctor.model.plan import PlannedPackage, VenvUser
+from envdoctor.model.wording import counted
 from envdoctor.probes.venv.distributions import Distribution
 from envdoctor.probes.venv.own_packages import origin
 from envdoctor.stack.owner_graph import Graph, cover
 from envdoctor.standards.lock import LockedPackage
+
+# From here on a restore writes about as much, and leaves nothing of the old venv's history behind.
+_MOST = 0.5
 
 
 @frozen
@@ -161,6 +165,16 @@ def plan_changes(
             for name in sorted(chosen)
         ),
     )
+
+
+def restore_instead(changes: Changes, total: int, packages: int) -> str:
+    """Return why a restore of all `packages` and `total` bytes is the better choice; empty when it is not."""
+    again = sum(item.bytes for item in changes.reinstalls)
+    many = len(changes.reinstalls)
+    if again <= total * _MOST and many <= packages * _MOST:
+        return ""
+    most = counted(many, "package", "is", "are") if many > packages * _MOST else "more than half of its bytes are"
+    return f"{most} to be installed again, so a full restore is cheaper"
 
 
 def _unwanted(conflicts: Sequence[Conflict], pins: Mapping[str, LockedPackage]) -> dict[str, str]:

@@ -90,7 +90,7 @@ def _folder(path: str, scene: Scene) -> None:
 def _filled(path: str, scene: Scene) -> None:
     _folder(path, scene)
     (scene.site / path / "notes.txt").write_text("somebody's own\n")
-    scene.own = True
+    scene.own["notes.txt"] = "somebody's own"
 
 
 _add("filled:init", partial(_filled, INIT), "plain")
@@ -383,6 +383,26 @@ _add(
 )
 _add("pythonpath:random", partial(_shadow, "random", "raise ImportError('not the library')\n"), "PYTHONPATH", "random")
 _add("pythonpath:torch", partial(_shadow, "torch", "__version__ = '1.0'\n"), "PYTHONPATH", "torch")
+
+
+def _beside(front: str, scene: Scene) -> None:
+    scene.install("nvidia-ml-py")
+    scene.modules.append("pynvml")
+    path = scene.site / front
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("raise ImportError('the wrong pynvml')\n")
+
+
+def _beside_inner(scene: Scene) -> None:
+    (scene.site / "plain/deep/inner").mkdir()
+    (scene.site / "plain/deep/inner/__init__.py").write_text("raise ImportError('the wrong inner')\n")
+    scene.modules.append("plain.deep.inner")
+    scene.deep = True
+
+
+_add("beside:package", partial(_beside, "pynvml/__init__.py"), "pynvml")
+_add("beside:extension", partial(_beside, f"pynvml{SUFFIX}"), "pynvml")
+_add("beside:inner", _beside_inner, "plain")
 
 
 def _libraries(name: str, scene: Scene) -> None:

@@ -46,11 +46,13 @@ def judge(scene: Scene, state: str, about: frozenset[str], *, repairs: bool = Tr
     if last is not None:
         _ended(scene, outcome, first, last)
     if not mine.items() <= scene.mine().items():
-        outcome.failures.append("harm: files outside the venv were changed or deleted")
+        outcome.failures.append("harm: what is somebody's own was changed or deleted")
     if not outcome.failures:
         scene.back()
         scene.environment = shell
         _agree(scene, outcome, first, repairs=repairs)
+        if not mine.items() <= scene.mine().items():
+            outcome.failures.append("harm: repair changed or deleted what is somebody's own")
     return outcome
 
 

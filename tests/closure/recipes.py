@@ -53,6 +53,28 @@ def accelerate_too_old(scene: Scene) -> None:
     scene.add("accelerate", "0.10.0")
 
 
+def _authority(scene: Scene) -> None:
+    files = {"certifi/__init__.py": "", "certifi/core.py": "x = 1\n", "certifi/cacert.pem": "published\n"}
+    scene.add("certifi", "2026.1", "certifi.core", files=files)
+    bundle = scene.site / "certifi/cacert.pem"
+    # In place, and so in uv's cache too, as `cat our-ca.pem >> cacert.pem` does it.
+    with bundle.open("a") as stream:
+        stream.write("our own authority\n")
+    scene.own["cacert.pem"] = "our own authority"
+
+
+def authority_appended(scene: Scene) -> None:
+    """CA: an operator's authority in certifi's bundle, and another distribution that is damaged."""
+    _authority(scene)
+    (scene.site / "plain/deep/inner.py").unlink()
+
+
+def authority_in_a_damaged_bundle(scene: Scene) -> None:
+    """CA: an operator's authority in a certifi of which another file is gone."""
+    _authority(scene)
+    (scene.site / "certifi/core.py").unlink()
+
+
 def three_pynvml(scene: Scene) -> None:
     """BR25: three distributions own one module, one patches the import of it."""
     scene.install("nvidia-ml-py")
@@ -309,7 +331,8 @@ RECIPES: dict[str, Callable[[Scene], None]] = {
     f"recipe:{function.__name__.replace('_', '-')}": function
     for function in (
         providers_not_asked_for, extension_of_another_cuda, old_abi, accelerate_too_old, three_pynvml, pynvml_taken,
-        launcher_in_front, system_library, no_alternative_fits, extra_of_its_own_family, dropped_module, generated_code,
+        launcher_in_front, authority_appended, authority_in_a_damaged_bundle,
+        system_library, no_alternative_fits, extra_of_its_own_family, dropped_module, generated_code,
         program_not_on_path, activate_of_another_place, pin_enforced_at_import, switched_on_and_absent,
         editable_exposes_nothing, egg_link_to_nowhere, two_that_must_stay, cuda_extension_beside_cpu_torch,
         name_that_is_not_there, linked_cache_edited, folder_in_front,

@@ -57,8 +57,8 @@ class Scene:
     modules: list[str] = field(default_factory=list)
     deep: bool = False
     """The fault is one that only reading every byte can see."""
-    own: bool = False
-    """Somebody's own notes.txt is in the venv, and has to be somewhere in it afterwards."""
+    own: dict[str, str] = field(default_factory=dict)
+    """Name of a file in site-packages -> what somebody wrote into it, which has to be in such a file afterwards."""
 
     @property
     def venv(self) -> Venv:
@@ -115,7 +115,7 @@ class Scene:
         }
         self.modules = list(MODULES)
         self.deep = False
-        self.own = False
+        self.own = {}
 
     def keep(self) -> None:
         """Keep the state as it is now, to come back to it."""
@@ -155,9 +155,13 @@ class Scene:
         return self.venv.dist_info(name)
 
     def mine(self) -> dict[str, str]:
-        """Return the state of what is the user's own, outside the venv, and of the notes inside."""
-        notes = {"notes.txt": "there"} if self.own and any(self.site.rglob("notes.txt")) else {}
-        return tree_state(self.root / "mine") | notes
+        """Return the state of what is the user's own, outside the venv, and of what is theirs inside."""
+        own = {
+            name: text
+            for name, text in self.own.items()
+            if any(text in path.read_text() for path in self.site.rglob(name) if path.is_file())
+        }
+        return tree_state(self.root / "mine") | own
 
     def check(self) -> Done:
         """Run `envdoctor check --json` on it."""

@@ -55,6 +55,12 @@ class Interpreter:
     """A venv by its folders, without a pyvenv.cfg: Python takes it for its base."""
 
     @property
+    def module_suffixes(self) -> tuple[str, ...]:
+        """Return the endings of what it imports from one folder, in importlib's order."""
+        tag = f"cpython-{self.minor.replace('.', '')}{'t' if self.free_threaded else ''}"
+        return (f".{tag}-{self.machine}-linux-gnu.so", ".abi3.so", ".so", ".py", ".pyc")
+
+    @property
     def minor(self) -> str:
         """Return "3.12"."""
         return ".".join(self.version.split(".")[:2])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from envdoctor.model.frozen import frozen
 from envdoctor.facts.context import Reading
+from envdoctor.probes.venv.beside import Beside, besides
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.search_path import PathEntry, SearchPath
 
@@ -48,6 +49,8 @@ class Shadowing:
     user site in front of what Debian's own packages installed."""
 
     shadows: tuple[Shadow, ...]
+    beside: tuple[Beside, ...] = ()
+    """What another file of its own folder is imported in front of."""
 
 
 _STANDARD = PathEntry(path="the standard library", origin="standard library")
@@ -56,7 +59,10 @@ _STANDARD = PathEntry(path="the standard library", origin="standard library")
 def probe(reading: Reading) -> Shadowing:
     """Compare the top-level names of the folders on sys.path, pair by pair, and the current folder with them all."""
     entries = reading.fact(SearchPath).entries
-    return Shadowing(shadows=(*_by_entries(reading, entries), *_by_current_folder(reading, entries)))
+    return Shadowing(
+        shadows=(*_by_entries(reading, entries), *_by_current_folder(reading, entries)),
+        beside=tuple(besides(reading)),
+    )
 
 
 def _by_entries(reading: Reading, entries: tuple[PathEntry, ...]) -> Iterator[Shadow]:

@@ -2,7 +2,9 @@
 
 import json
 import re
+import shutil
 import subprocess
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -142,3 +144,34 @@ def test_a_local_file_in_front_of_the_standard_library(venv: Venv, tmp_path: Pat
         "the standard library",
     )
     assert _imported(venv, "queue", host.cwd) == str(host.cwd)
+
+
+FORMS = ("{}/__init__.py", "{}.{tag}.so", "{}.abi3.so", "{}.so", "{}.py", "{}.pyc", "{}/data.txt")
+
+
+@pytest.mark.parametrize("installed", range(len(FORMS)))
+@pytest.mark.parametrize("stray", range(len(FORMS)))
+def test_of_one_folder_the_file_python_takes(venv: Venv, installed: int, stray: int) -> None:
+    tag = sysconfig.get_config_var("SOABI")
+    paths = [form.format("mixed", tag=tag) for form in (FORMS[installed], FORMS[stray])]
+    if paths[0] == paths[1] or installed == len(FORMS) - 1:
+        return
+    info = venv.site_packages / "mixed-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mixed\nVersion: 1\n")
+    (info / "RECORD").write_text(f"{paths[0]},,\nmixed-1.dist-info/METADATA,,\nmixed-1.dist-info/RECORD,,\n")
+    for path in paths:
+        (venv.site_packages / path).parent.mkdir(exist_ok=True)
+        (venv.site_packages / path).touch()
+    try:
+        code = "import importlib.util as u; print(u.find_spec('mixed').origin)"
+        origin = subprocess.run([venv.python, "-c", code], capture_output=True, check=True, text=True).stdout.strip()
+        found = read(venv.prefix).fact(Shadowing).beside
+    finally:
+        shutil.rmtree(info)
+        shutil.rmtree(venv.site_packages / "mixed", ignore_errors=True)
+        for path in venv.site_packages.glob("mixed.*"):
+            path.unlink()
+    taken = [item.fronts[0] for item in found]
+    # Of one package `__init__` has one form here, so that there is a front exactly where Python takes the stray file.
+    assert taken == ([origin] if origin == str(venv.site_packages / paths[1]) else [])

@@ -1,0 +1,82 @@
+"""Modules that another file of the same folder is imported in front of, as importlib's FileFinder chooses in it.
+
+In one folder a package (a folder with `__init__`) wins over an extension module, that one over source, source over
+bytecode alone. What no RECORD lists is in front of what one lists where an upgrade of another tool, a layer of an image
+or a copy by hand left it.
+"""
+
+import os
+from collections.abc import Iterator
+
+from envdoctor.facts.context import Reading
+from envdoctor.model.frozen import frozen
+from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.probes.venv.records import index
+from envdoctor.probes.venv.search_path import SearchPath
+
+_PACKAGE = "/__init__"
+
+
+@frozen
+class Beside:
+    """One module that is installed and never imported."""
+
+    module: str
+    """Dotted: "typing_extensions", "torch.utils.cpp"."""
+    fronts: tuple[str, ...]
+    """The files in front of it, absolute, in importlib's order; in no RECORD."""
+    installed: str
+    """The file that a RECORD lists, absolute."""
+    owner: str
+    version: str
+
+
+def besides(reading: Reading) -> Iterator[Beside]:
+    """Look at the top level of the environment's own site folders, and with `deep` at every folder of their packages."""
+    suffixes = reading.fact(Interpreter).module_suffixes
+    sites = [entry.path for entry in reading.fact(SearchPath).site_dirs if entry.origin == "site-packages"]
+    for site in sites:
+        for folder in sorted(_folders(reading, site)) if reading.options.deep else (site,):
+            yield from _in_folder(reading, site, folder, suffixes)
+
+
+def _folders(reading: Reading, site: str) -> set[str]:
+    owners = index(reading).owners
+    return {site} | {
+        path.rpartition("/")[0] for path in owners if path.startswith(f"{site}/") and path.endswith((".py", ".so"))
+    }
+
+
+def _in_folder(reading: Reading, site: str, folder: str, suffixes: tuple[str, ...]) -> Iterator[Beside]:
+    try:
+        names = os.listdir(folder)  # noqa: PTH208 - names only, and fast
+    except OSError:
+        return
+    forms: dict[str, list[str]] = {}
+    for name in names:
+        stem, dot, _ = name.partition(".")
+        if stem.isidentifier() and (not dot or name[len(stem) :] in suffixes):
+            forms.setdefault(stem, []).append(name)
+    records, items = index(reading), reading.fact(Distributions).items
+    for stem, found in forms.items():
+        if len(found) < 2:
+            continue
+        files = list(_in_order(folder, stem, suffixes))
+        at = next((at for at, path in enumerate(files) if path in records.owners), 0)
+        # `__init__.py` beside `__init__.so` is one package.
+        if at and not files[at].startswith(f"{folder}/{stem}{_PACKAGE}"):
+            owner = items[records.owners[files[at]]]
+            below = f"{folder}/{stem}".removeprefix(f"{site}/")
+            yield Beside(
+                module=below.replace("/", "."),
+                fronts=tuple(files[:at]),
+                installed=files[at],
+                owner=owner.name,
+                version=owner.version,
+            )
+
+
+def _in_order(folder: str, stem: str, suffixes: tuple[str, ...]) -> Iterator[str]:
+    for form in (f"{folder}/{stem}{_PACKAGE}", f"{folder}/{stem}"):
+        yield from (path for suffix in suffixes if os.path.isfile(path := f"{form}{suffix}"))  # noqa: PTH113 - strings
