@@ -2,38 +2,44 @@
 
 What it finds:
     RECORDs, METADATA and other files of dist-info folders that cannot be read or make no sense (no permission, a FIFO
-    or a folder in a file's place, rows that are not rows), installed files that cannot be looked at, and with `--deep`
-    those that could not be hashed.
+    or a folder in a file's place, rows that are not rows), installed files that this user may not read, and with
+    `--deep` those that could not be hashed. Code that may not be read is an error: importing it fails.
 
 Why it matters:
     Everything else in the report is said without them: what they hide cannot be determined from here.
 
 Example:
-    Row 12 of a RECORD is cut off in the middle; a site-packages folder belongs to another user.
+    Row 12 of a RECORD is cut off in the middle; a package was installed by another user with umask 077.
 
 Fix:
-    Run envdoctor as the owner of the venv, or force-reinstall the distribution.
+    Let the file or folder be read again (`chmod`), run as the owner of the venv, or force-reinstall the distribution.
 """
 
-from collections.abc import Iterator
+import re
+import shlex
+from collections.abc import Iterator, Sequence
 
 from envdoctor.analysis.context import CheckContext, DoesNotApplyError
+from envdoctor.analysis.damage import file_tokens, listed
 from envdoctor.analysis.remedies import reinstall_command, restore_or, unparsable_records
 from envdoctor.checks.altered_contents import deep_files
-from envdoctor.model.finding import Finding
+from envdoctor.model.finding import Finding, Remediation
+from envdoctor.model.verdict import BREAKS_IMPORT
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.distributions import Distributions
-from envdoctor.probes.venv.installed_files import InstalledFiles
+from envdoctor.probes.venv.installed_files import FileFault, InstalledFiles
 from envdoctor.probes.venv.search_path import SearchPath
 
 CODE = "ED208"
 NAME = "unreadable-file"
 AREA = "Installed files"
 _SHOWN = 6
+_CODE_FILE = re.compile(r"\.(?:py|pyc|so)(?:\.\d+)*$")
 
 
 def run(case: CheckContext) -> Iterator[Finding]:
-    """Yield one finding for all of it."""
+    """Yield one finding for each distribution with files that may not be read, and one for everything else."""
+    yield from _barred(case)
     gaps = list(_gaps(case))
     if not gaps:
         return
@@ -54,6 +60,46 @@ def run(case: CheckContext) -> Iterator[Finding]:
     )
 
 
+def _barred(case: CheckContext) -> Iterator[Finding]:
+    by_owner: dict[str, list[FileFault]] = {}
+    for fault in case.facts[InstalledFiles].faults:
+        if fault.kind == "unreadable" and fault.barrier is not None:
+            by_owner.setdefault(fault.owner, []).append(fault)
+    for owner, faults in sorted(by_owner.items()):
+        yield _may_not(owner, faults)
+
+
+def _may_not(owner: str, faults: Sequence[FileFault]) -> Finding:
+    barriers = {fault.barrier.path: fault.barrier for fault in faults if fault.barrier is not None}
+    paths = [fault.path for fault in faults]
+    mine = all(barrier.mine for barrier in barriers.values())
+    chmod = f"{'' if mine else 'sudo '}chmod u+w,a+rX {' '.join(map(shlex.quote, barriers))}"
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="error" if any(_CODE_FILE.search(path) for path in paths) else "warning",
+        confidence="high",
+        title=f"{counted(len(faults), 'file')} of {owner} may not be read by this user",
+        subject=owner,
+        evidence=(
+            *(f"{at.path}: {at.mode}, owner uid {at.uid}" for at in list(barriers.values())[:_SHOWN]),
+            f"behind that: {listed(paths)}",
+        ),
+        remediation=Remediation(
+            text="let it be read again"
+            if mine
+            else "its owner or root can let it be read; or run as the user that the venv belongs to",
+            commands=(chmod,),
+            safe=True,
+        ),
+        causes=(
+            *(token for path in paths for token in file_tokens(path)),
+            f"dist:{owner}",
+            *((BREAKS_IMPORT,) if any(path.endswith("/site-packages/torch/__init__.py") for path in paths) else ()),
+        ),
+    )
+
+
 def _reinstalls(case: CheckContext) -> Iterator[str]:
     """Yield the command for distributions with a RECORD that no installer can read either."""
     items = [item for item in case.facts[Distributions].items if not item.shadowed]
@@ -66,9 +112,11 @@ def _gaps(case: CheckContext) -> Iterator[str]:
     yield from case.facts[Distributions].unreadable
     files = case.facts[InstalledFiles]
     yield from files.malformed
-    yield from (f"{fault.owner}: {fault.path}: no access" for fault in files.faults if fault.kind == "unreadable")
+    unread = [fault for fault in files.faults if fault.kind == "unreadable"]
+    yield from (f"{fault.owner}: {fault.path}: no access" for fault in unread if fault.barrier is None)
     try:
         deep = deep_files(case)
     except DoesNotApplyError:
         return
-    yield from (f"{item.owner}: {item.path}: {item.reason}" for item in deep.unverified)
+    told = {fault.path for fault in unread}
+    yield from (f"{item.owner}: {item.path}: {item.reason}" for item in deep.unverified if item.path not in told)

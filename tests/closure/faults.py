@@ -120,6 +120,16 @@ def _package_file(name: str, scene: Scene) -> None:
     (scene.site / name).write_text("not a folder\n")
 
 
+def _loop(path: str, scene: Scene) -> None:
+    at = scene.site / path
+    shutil.rmtree(at) if at.is_dir() else at.unlink()
+    at.symlink_to(at.name)
+
+
+_add("loop:plain", partial(_loop, "plain"), "plain")
+_add("loop:init", partial(_loop, INIT), "plain")
+_add("loop:torch-lib", partial(_loop, "torch/lib"), "torch")
+
 for _name in ("plain", "quicknum", "tokenkit", "torch"):
     _add(f"package-gone:{_name}", partial(_package_gone, _name), _name)
     _add(f"package-link:{_name}", partial(_package_link, _name), _name)

@@ -1,5 +1,6 @@
 """A venv that this user may not look into."""
 
+import json
 import os
 import re
 import subprocess
@@ -50,6 +51,45 @@ def test_one_closed_metadata_folder_blinds_no_other_check(venv: Venv, tmp_path: 
     ]
     assert f"{info}/METADATA: Permission denied" in " ".join(done.stdout.split())
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("closed", "files", "severity"),
+    [("thing", 2, "error"), ("thing/__init__.py", 1, "error"), ("thing/data.txt", 1, "warning")],
+)
+def test_what_may_not_be_read_is_an_error_where_it_is_code(
+    tmp_path: Path, closed: str, files: int, severity: str
+) -> None:
+    content = {"thing/__init__.py": "", "thing/data.txt": "x"}
+    venv = make_venv(tmp_path / "venv", make_wheel(tmp_path / "wheels", "thing", "1", files=content))
+    path = venv.site_packages / closed
+    path.chmod(0)
+    try:
+        report = json.loads(_check(venv, tmp_path / "user", "--json").stdout)
+        (found,) = report["findings"]
+        subprocess.run(["/bin/sh", "-c", *found["remediation"]["commands"]], check=True)
+        after = _check(venv, tmp_path / "user")
+    finally:
+        path.chmod(0o755)
+    assert (found["code"], found["severity"], found["subject"]) == ("ED208", severity, "thing")
+    plural = "files" if files > 1 else "file"
+    assert found["title"] == f"{files} {plural} of thing may not be read by this user"
+    kind = "d" if "/" not in closed else "-"
+    assert found["evidence"][0] == f"{path}: {kind}---------, owner uid {os.getuid()}"
+    assert found["remediation"]["commands"] == [f"chmod u+w,a+rX {path}"]
+    assert after.returncode == 0, after.stdout
+
+
+def test_what_another_user_closed_is_that_users_to_open(tmp_path: Path) -> None:
+    if os.getuid():
+        pytest.skip("only root can give a file away")
+    venv = make_venv(tmp_path / "venv", make_wheel(tmp_path / "wheels", "thing", "1"))
+    path = venv.site_packages / "thing/__init__.py"
+    path.chmod(0o600)
+    os.chown(path, 12345, 12345)
+    text = " ".join(_check(venv, tmp_path / "user").stdout.split())
+    assert "error[ED208]: 1 file of thing may not be read by this user" in text
+    assert f"{path}: -rw-------, owner uid 12345" in text
 
 
 def test_repair_of_a_package_folder_that_may_not_be_entered_changes_nothing(tmp_path: Path) -> None:

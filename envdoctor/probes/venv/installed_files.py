@@ -1,5 +1,6 @@
 """What every RECORD promises, against what is on disk: existence and size, no contents but of contested ties."""
 
+import errno
 import os
 import stat
 from collections import Counter
@@ -11,6 +12,7 @@ from envdoctor.elf import reader
 from envdoctor.errors import ElfError
 from envdoctor.probes.loading.comparison import comparison, link_roots
 from envdoctor.facts.context import Reading
+from envdoctor.probes.venv.barriers import Barrier, barrier_of
 from envdoctor.probes.venv.digest_memo import DigestMemo, key_of
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.file_digests import FileDigests, Hashing
@@ -25,7 +27,8 @@ from envdoctor.probes.venv.content_owner import ToldBy, WhoseBytes
 
 BYTECODE = (".pyc", "/__pycache__")
 """Ends of paths that say nothing about a distribution: bytecode, and the folders that virtualenv lists for it."""
-_KIND_OF_FILE, _REGULAR, _ANYBODY = 0o170000, stat.S_IFREG, 0o111
+_KIND_OF_FILE, _REGULAR, _ANYBODY, _READABLE = 0o170000, stat.S_IFREG, 0o111, 0o444
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 Kind = Literal["missing", "resized", "not a file", "unreadable", "not executable"]
 
 
@@ -46,6 +49,8 @@ class FileFault:
     """uv's cache has the file at this size since it unpacked that wheel: its own RECORD is wrong. Empty: not known."""
     in_the_way: str = ""
     """For a missing file: a file or a link to nowhere where one of its folders should be, relative to the prefix."""
+    barrier: Barrier | None = None
+    """For one that may not be read: the folder, or the file itself, that refuses."""
 
 
 @frozen
@@ -193,7 +198,7 @@ def _owner(
             try:
                 status = stat_at(path, dir_fd=site)
             except OSError as error:
-                kind: Kind = "missing" if isinstance(error, FileNotFoundError | NotADirectoryError) else "unreadable"
+                kind: Kind = "missing" if error.errno in _NOT_THERE else "unreadable"
                 counts["missing"] += kind == "missing"
                 lost = _fault(item, path, prefix, kind, recorded_size(recorded), -1)
                 way = _in_the_way(item.site, path, prefix, ways) if kind == "missing" else ""
@@ -211,8 +216,8 @@ def _owner(
             elif status.st_mode & _KIND_OF_FILE != _REGULAR:
                 faults.append(_fault(item, path, prefix, "not a file", recorded_size(recorded), -1))
             else:
-                if "/bin/" in path and not status.st_mode & _ANYBODY and _is_program(item.site, path):
-                    faults.append(_fault(item, path, prefix, "not executable", recorded_size(recorded), size))
+                if "/bin/" in path or status.st_mode & _READABLE != _READABLE:
+                    faults += _by_mode(item, path, prefix, status, recorded)
                 if keys is not None:
                     keys[path] = key_of(status)
     finally:
@@ -227,6 +232,15 @@ def _owner(
         record_sha256=digest,
     )
     return owner, faults
+
+
+def _by_mode(
+    item: Distribution, path: str, prefix: str, status: os.stat_result, recorded: str
+) -> Iterator[FileFault]:
+    if not os.access(f"{item.site}/{path}", os.R_OK):
+        yield _fault(item, path, prefix, "unreadable", recorded_size(recorded), status.st_size)
+    elif "/bin/" in path and not status.st_mode & _ANYBODY and _is_program(item.site, path):
+        yield _fault(item, path, prefix, "not executable", recorded_size(recorded), status.st_size)
 
 
 def _of_another_size(  # noqa: PLR0913 - what there is to know of one row
@@ -267,6 +281,9 @@ def _with_twins(faults: Sequence[FileFault], reading: Reading) -> Iterator[FileF
     items = {item.name: item for item in reading.fact(Distributions).items if not item.shadowed}
     cache = UvCache(host=reading.host)
     for fault in faults:
+        if fault.kind == "unreadable":
+            yield replace(fault, barrier=barrier_of(str(reading.target.prefix / fault.path)))
+            continue
         owner = items.get(fault.owner) if fault.kind == "resized" else None
         if owner is None:
             yield fault
