@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from envdoctor.model.frozen import replace
 from envdoctor.probes.venv.shadowing import Shadowing
 from tests.factories.make_reading import bare_host, read
 from tests.factories.make_venv import Venv, install, make_venv, rewrite
@@ -89,7 +90,7 @@ def test_pythonsafepath_keeps_the_current_folder_out(venv: Venv, tmp_path: Path)
 def test_a_folder_of_the_environment_shadows_nothing(venv: Venv) -> None:
     for cwd in (venv.site_packages, venv.prefix):
         host = bare_host(venv.prefix.parent / "home")
-        inside = type(host)(**{**{name: getattr(host, name) for name in host.__slots__}, "cwd": cwd})
+        inside = replace(host, cwd=cwd)
         assert read(venv.prefix, inside).fact(Shadowing).shadows == ()
 
 
