@@ -21,7 +21,7 @@ from envdoctor.wheels.uv_cache import perhaps_cached
 from envdoctor.wheels.wheel_file import WheelListing
 from envdoctor.wheels.wheel_safety import look_into
 
-_AGAIN = "run the same command again: the source did not answer, and may in a moment"
+_AGAIN = "run the same command again: the index did not answer, and may in a moment"
 
 
 @frozen
