@@ -66,6 +66,14 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "urllib3",
         "uv",
     ),
+    "envdoctor.foreign_locks": (
+        *_up_to("documents", without="checks"),
+        "envdoctor.wheels",
+        "envdoctor.foreign_locks",
+        "packaging",
+        "tomli",
+        "yaml",
+    ),
     "envdoctor.swap": (*_up_to("probes"), "envdoctor.swap", "packaging"),
     "envdoctor.gate_package": (
         *_up_to("standards"),
@@ -79,6 +87,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         *_CHANGE,
         "envdoctor.stack",
         "envdoctor.gate_package",
+        "envdoctor.foreign_locks",
         "envdoctor.capture",
         "packaging",
         "tomli_w",
@@ -88,9 +97,13 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "envdoctor.app": (
         *_up_to("doctor"),
         *_CHANGE,
-        *(f"envdoctor.{room}" for room in ("cache", "stack", "capture", "explore", "app", "gate", "gate_package")),
+        *(
+            f"envdoctor.{room}"
+            for room in ("cache", "stack", "capture", "explore", "app", "gate", "gate_package", "foreign_locks")
+        ),
         "packaging",
     ),
+    "envdoctor.api": (*_up_to("doctor"), "envdoctor.app"),
     # Renderers read results: the types of any room, never a function that looks or changes.
     "envdoctor.report": ("envdoctor", "rich"),
     "envdoctor.cli": ("envdoctor", "typer", "rich", "packaging"),

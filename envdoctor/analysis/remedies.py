@@ -228,6 +228,14 @@ def restore_or(case: CheckContext, text: str, commands: Iterable[str]) -> Remedi
     return Remediation(text=text, commands=tuple(commands), safe=False)
 
 
+def locked_or(case: CheckContext, text: str, commands: Iterable[str]) -> Remediation:
+    """Return the restore of the profile where there is one, else the install of the lock by its own tool."""
+    if case.profile is None and case.lock is not None and case.lock.install:
+        command = case.lock.install.format(python=case.python, prefix=case.prefix)
+        return Remediation(text=f"{text}, with the tool that the lock belongs to", commands=(command,), safe=False)
+    return restore_or(case, text, commands)
+
+
 def repair_or(case: CheckContext, text: str, commands: Iterable[str]) -> Remediation:
     """Return the repair on a copy for several steps between which the venv would be broken, where repair can do it.
 

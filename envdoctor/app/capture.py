@@ -62,7 +62,7 @@ class CaptureResult:
 def capture(workspace: Workspace, wishes: CaptureOptions, dialog: Dialog) -> Result:
     """Write the profile and the lock of the target venv. Raises UsageError, CaptureError; then nothing is written."""
     host = workspace.host
-    place = _place(wishes.name, wishes.project, wishes.form, host, force=wishes.force)
+    place = place_for(wishes.name, wishes.project, wishes.form, host, force=wishes.force)
     wanted = CaptureRequest(
         name=wishes.name,
         summary=wishes.summary,
@@ -81,7 +81,8 @@ def capture(workspace: Workspace, wishes: CaptureOptions, dialog: Dialog) -> Res
     return Result(command="capture", data=CaptureResult(captured=captured, place=place, cwd=host.cwd))
 
 
-def _place(name: str, project: str, form: Form, host: Host, *, force: bool) -> CapturePaths:
+def place_for(name: str, project: str, form: Form, host: Host, *, force: bool) -> CapturePaths:
+    """Return where a profile of that name is written. Raises UsageError for no name, no folder, or a taken name."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"`{name}` cannot name a profile", "use letters, digits, `-` and `_`, with a letter or digit first"

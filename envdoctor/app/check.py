@@ -21,6 +21,7 @@ from envdoctor.probes.venv.training_sources import Sources
 
 if TYPE_CHECKING:  # most checks have no waiver, and a profile's types are many
     from envdoctor.model.profile import Waiver
+    from envdoctor.standards.lock import Lock
 
 
 @frozen
@@ -33,6 +34,11 @@ class CheckOptions:
     """A root folder in which the venv's path is meant."""
     deep: bool = False
     waivers: "tuple[Waiver, ...]" = ()
+    lock: str = ""
+    """A lock of any tool, compared with the venv in place of a profile's."""
+    extras: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    """Extras and dependency groups of that lock, besides the groups that its tool takes by default."""
     required: tuple[str, ...] = ()
     """Requirements that must be met by what is installed."""
     fail_on: Severity = "error"
@@ -57,12 +63,17 @@ def check(workspace: Workspace, wishes: CheckOptions, dialog: Dialog) -> Result:
         facts = fingerprint_file.read(wishes.fingerprint)
     else:
         facts = facts_of(workspace, Options(deep=wishes.deep), dialog)
-    verdict = workspace.verdict(facts, wishes.waivers, wishes.required)
+    lock = _lock(workspace, wishes, facts, dialog) if wishes.lock else None
+    verdict = workspace.verdict(facts, wishes.waivers, wishes.required, lock=lock)
     if wishes.root:
         verdict = _not_for_this_machine(verdict, wishes.root)
     return Result(
         command="check",
-        data=Checked(header=workspace.header(facts), verdict=verdict, fail_on=wishes.fail_on),
+        data=Checked(
+            header=replace(workspace.header(facts), lock=lock.name if lock else ""),
+            verdict=verdict,
+            fail_on=wishes.fail_on,
+        ),
         exit_code=ExitCode.OK if wishes.exit_zero else verdict.exit_code(wishes.fail_on),
     )
 
@@ -115,7 +126,22 @@ def _not_for_this_machine(verdict: Verdict, root: str) -> Verdict:
     )
 
 
+def _lock(workspace: Workspace, wishes: CheckOptions, facts: Fingerprint, dialog: Dialog) -> "Lock":
+    from envdoctor.foreign_locks import comparison, formats  # noqa: PLC0415 - few checks name a lock
+
+    file = formats.lock_file(wishes.lock, workspace.host.cwd, wishes.extras, wishes.groups)
+    with dialog.waiting(f"reading {file.path.name}"):
+        lock, notes = comparison.lock_for(file, workspace.host, facts)
+    for note in notes:
+        dialog.note(f"note: {note}")
+    return lock
+
+
 def _refuse_both(workspace: Workspace, wishes: CheckOptions) -> None:
+    if wishes.lock and workspace.profile is not None:
+        raise UsageError(f"both a profile ({workspace.profile.name}) and --lock were given", "give only one of them")
+    if (wishes.extras or wishes.groups) and not wishes.lock:
+        raise UsageError("--extra and --group choose parts of a lock", "name it: `--lock FILE`")
     if wishes.fingerprint and wishes.root:
         raise UsageError("both --root and --fingerprint were given", "give only one of them")
     if wishes.fingerprint and workspace.typed:

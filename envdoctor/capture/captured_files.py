@@ -113,6 +113,11 @@ def write(place: CapturePaths, wheels: Sequence[LockedWheel], profile: Profile, 
         lock = pylock_text.text_of(pylock_text.document(wheels, profile.python.versions[0], machine), comment)
     else:
         lock = text_of(lock_of(wheels, place), comment)
+    write_texts(place, lock, profile)
+
+
+def write_texts(place: CapturePaths, lock: str, profile: Profile) -> None:
+    """Write the lock's text, then the profile, each in one step. Raises CaptureError when a file cannot be written."""
     for path, text in ((place.lock, lock), (place.profile, redacted(profile_toml(profile)))):
         temporary = path.with_name(f".{path.name}.part")
         try:

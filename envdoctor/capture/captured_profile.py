@@ -30,7 +30,7 @@ from envdoctor.probes.machine.gpu import Gpu
 from envdoctor.probes.venv.interpreter import Interpreter
 
 SCHEMA = 1
-_FORBIDDEN = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH")
+FORBIDDEN = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH")
 
 
 def launch_variables(environment: Environment) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -68,7 +68,7 @@ def profile_of(
         ),
         environment=EnvironmentWanted(
             set=launch_variables(environment)[0],
-            forbidden=tuple(name for name in _FORBIDDEN if environment.value(name) is None),
+            forbidden=tuple(name for name in FORBIDDEN if environment.value(name) is None),
         ),
         compile=_compile(facts[CompileCaches], cache_key),
         sources=sources,

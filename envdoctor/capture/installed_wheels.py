@@ -77,8 +77,8 @@ def find(reading: Reading, sources: IndexConfig | None, without: frozenset[str],
     """
     items = _items(reading, without)
     _refuse_outside(reading, items, without)
-    verified = _verify(reading, items)
-    subjects, refused = _subjects(reading, items, verified)
+    verified = verified_files(reading, items)
+    subjects, refused = subjects_of(reading, items, verified)
     library = reading.fact(Interpreter).folder
     pinned, to_keep, unpinned = _pin(subjects, sources, _Fit(library, _order(reading)), listen)
     refused = sorted([*refused, *unpinned], key=lambda one: one.name)
@@ -140,7 +140,8 @@ def _refuse_outside(reading: Reading, items: Sequence[tuple[int, Distribution]],
         )
 
 
-def _verify(reading: Reading, items: Sequence[tuple[int, Distribution]]) -> Verified:
+def verified_files(reading: Reading, items: Sequence[tuple[int, Distribution]]) -> Verified:
+    """Compare the files of the distributions with their RECORDs. The reading's options say `deep`."""
     expected = {
         item.name: LockedPackage(name=item.name, version=item.version, hashes=())
         for _, item in items
@@ -158,9 +159,10 @@ def _is_version(text: str) -> bool:
     return True
 
 
-def _subjects(
+def subjects_of(
     reading: Reading, items: Sequence[tuple[int, Distribution]], verified: Verified
 ) -> tuple[list[VerifiedDistribution], list[Refused]]:
+    """Return the distributions whose files are known, and those that cannot be captured. The reading is `deep`."""
     rows = index(reading).rows
     faults: dict[str, list[Discrepancy]] = {}
     for fault in verified.faults:

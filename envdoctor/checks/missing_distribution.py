@@ -17,7 +17,7 @@ Fix:
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.remedies import install_command, restore_or
+from envdoctor.analysis.remedies import install_command, locked_or
 from envdoctor.model.finding import Finding
 from envdoctor.probes.venv.distributions import Distributions
 
@@ -33,7 +33,7 @@ def run(case: CheckContext) -> Iterator[Finding]:
     missing = [pin for name, pin in sorted(case.locked().items()) if installed.active(name) is None]
     if not missing:
         return
-    names = [f"{pin.name} {pin.version}" for pin in missing]
+    names = [f"{pin.name} {pin.version}".strip() for pin in missing]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     yield Finding(
         code=CODE,
@@ -48,7 +48,7 @@ def run(case: CheckContext) -> Iterator[Finding]:
             *(f"{name} is pinned by the lock; no dist-info of that name on sys.path" for name in names[:_SHOWN]),
             *((f"and {len(names) - _SHOWN} more",) if len(names) > _SHOWN else ()),
         ),
-        remediation=restore_or(
+        remediation=locked_or(
             case, "install the locked versions", [install_command(case, [(pin.name, pin.version) for pin in missing])]
         ),
         causes=tuple(f"dist:{pin.name}" for pin in missing),

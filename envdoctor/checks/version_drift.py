@@ -16,7 +16,7 @@ Fix:
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.remedies import install_command, restore_or
+from envdoctor.analysis.remedies import install_command, locked_or
 from envdoctor.model.finding import Finding
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.distributions import Distributions
@@ -28,12 +28,15 @@ _SHOWN = 12
 
 
 def run(case: CheckContext) -> Iterator[Finding]:
-    """Yield one finding for all drifted distributions but torch, whose build has a check of its own."""
+    """Yield one finding for all drifted distributions."""
     installed = case.facts[Distributions]
     drifted = [
         (name, item.version, pin.version)
         for name, pin in sorted(case.locked().items())
-        if name != "torch" and (item := installed.active(name)) and not same_version(item.version, pin.version)
+        # With a profile torch has a check of its own, which knows the build.
+        if (name != "torch" or case.profile is None)
+        and (item := installed.active(name))
+        and not same_version(item.version, pin.version)
     ]
     if not drifted:
         return
@@ -54,7 +57,7 @@ def run(case: CheckContext) -> Iterator[Finding]:
             ),
             *((f"and {len(drifted) - _SHOWN} more",) if len(drifted) > _SHOWN else ()),
         ),
-        remediation=restore_or(
+        remediation=locked_or(
             case, "install the locked versions", [install_command(case, [(name, pin) for name, _, pin in drifted])]
         ),
         causes=tuple(f"version:{name}" for name, _, _ in drifted),

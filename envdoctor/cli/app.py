@@ -35,6 +35,7 @@ COMMANDS = {
         "checks",
         "schema",
         "profiles",
+        "profile",
         "lock",
         "capture",
         "fetch",
@@ -48,7 +49,7 @@ SECTIONS = {
     "Find out": ("check", "why", "impact", "diff", "fingerprint", "explain", "checks", "schema"),
     "Rebuild, and go back": ("restore", "repair", "history", "rollback", "prune"),
     "Launch": ("run", "gate"),
-    "Known-good stacks": ("profiles", "capture", "fetch", "lock"),
+    "Known-good stacks": ("profiles", "profile", "capture", "fetch", "lock"),
     "Compile cache": ("cache",),
 }
 """How `--help` groups the commands; one that is in no section comes under "More"."""

@@ -54,3 +54,31 @@ TrustVariablesOption = Annotated[
     bool,
     typer.Option("--trust-variables", help="Let the profile set variables that load code: LD_*, PYTHONPATH, PATH."),
 ]
+LockOption = Annotated[
+    str,
+    typer.Option(
+        "--lock",
+        metavar="FILE",
+        help="Compare with a lock of any tool in place of a profile: uv.lock, pylock.toml, requirements.txt, ….",
+    ),
+]
+RequireOption = Annotated[
+    list[str],
+    typer.Option(
+        "--require",
+        metavar="NAME[>=V]",
+        help="Exit 1 unless this distribution is installed: `--require torch`. Can be repeated.",
+    ),
+]
+ExtraOption = Annotated[
+    list[str],
+    typer.Option("--extra", metavar="NAME", help="An optional part of the lock's project. Can be repeated."),
+]
+GroupOption = Annotated[
+    list[str],
+    typer.Option(
+        "--group",
+        metavar="NAME",
+        help="A dependency group of the lock, besides those its tool takes by default. Can be repeated.",
+    ),
+]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # a check without a profile does not pay for its types
 
     from envdoctor.documents.profile_store import ProfileRef
     from envdoctor.model.profile import Waiver
+    from envdoctor.standards.lock import Lock
 
 
 class Workspace:
@@ -121,15 +122,16 @@ class Workspace:
         required: tuple[str, ...] = (),
         *,
         launching: bool = False,
+        lock: "Lock | None" = None,
     ) -> Verdict:
         """Return what the checks find in the facts, compared with the profile where there is one.
 
         required: requirements that must be installed, whatever the profile says. launching: the variables are those
-        of the process that is about to train.
+        of the process that is about to train. lock: compared where there is no profile.
         """
         waivers = (*waivers, *self._configured_waivers())
         if self.profile is None:
-            return examine.judge(facts, ignore=waivers, required=required, launching=launching)
+            return examine.judge(facts, lock=lock, ignore=waivers, required=required, launching=launching)
         return examine.judge(
             facts,
             self.profile.profile,

@@ -17,6 +17,8 @@ class Header:
     profile: str = ""
     profile_path: str = ""
     """Where it lies, when its name led to a folder above the current one; empty for a shipped profile."""
+    lock: str = ""
+    """A lock that was compared without a profile."""
     torch: str = ""
     """The build as torch/version.py states it ("2.11.0+cu128"); empty when there is no readable torch."""
     torch_note: str = ""

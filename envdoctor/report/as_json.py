@@ -20,6 +20,7 @@ def document(header: Header, verdict: Verdict, *, fail_on: Severity = "error") -
             "taken_at": header.taken_at or None,
         },
         "profile": header.profile or None,
+        **({"lock": header.lock} if header.lock else {}),
         "summary": _summary(verdict, groups, fail_on),
         "areas": encode(verdict.areas),
         "findings": _findings(groups),

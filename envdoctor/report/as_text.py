@@ -34,7 +34,7 @@ def render(header: Header, verdict: Verdict, style: Style, *, fail_on: Severity 
 def title_line(header: Header, style: Style) -> str:
     """Return the line that says what was examined and against which profile."""
     torch = f"torch {header.torch} (not imported)" if header.torch else f"torch {header.torch_note or 'not installed'}"
-    profile = f"profile {header.profile}" if header.profile else "no profile"
+    profile = f"profile {header.profile}" if header.profile else f"lock {header.lock}" if header.lock else "no profile"
     profile += f" ({header.profile_path})" if header.profile_path else ""
     found_by = f" ({header.found_by})" if header.found_by else ""
     parts = (f"envdoctor check  {header.target}{found_by}", profile, torch)

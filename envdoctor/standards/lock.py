@@ -48,6 +48,8 @@ class Lock:
     packages: tuple[LockedPackage, ...]
     ignored: tuple[str, ...] = ()
     """Options in it that are not used ("--index-url")."""
+    install: str = ""
+    """The command of its own tool that installs it, with {python} and {prefix}; empty for a profile's lock."""
 
     def select(self, environment: Mapping[str, str]) -> dict[str, LockedPackage]:
         """Return normalized name -> the package that applies in that environment."""

@@ -20,7 +20,7 @@ from envdoctor.wheels.temporary import temporary_folder
 from envdoctor.wheels.uv import Uv
 
 # Newer than any glibc in use: a wheel built for a later one must not be missing from the lock on a later machine.
-_GLIBC_MINOR = 50
+NEWEST_GLIBC = 50
 
 
 @frozen
@@ -51,7 +51,7 @@ class LockPlatform:
     def tags(self) -> Mapping[Tag, int]:
         """Return the wheel tags it supports and their order, best first."""
         major, minor = (int(part) for part in self.python.split("."))
-        return wheel_tags.places(wheel_tags.supported((major, minor), self.machine, _GLIBC_MINOR))
+        return wheel_tags.places(wheel_tags.supported((major, minor), self.machine, NEWEST_GLIBC))
 
 
 @frozen
@@ -157,15 +157,19 @@ def head_of(lock_file: Path | None) -> str:
 
 
 def _hashes(entry: Mapping[str, Any], platforms: Sequence[Mapping[Tag, int]]) -> list[str]:
+    named = [(unquote(urlsplit(wheel["url"]).path.rsplit("/", 1)[-1]), wheel) for wheel in entry.get("wheels", ())]
+    return best_hashes(((name, str(wheel["hashes"]["sha256"])) for name, wheel in named), platforms)
+
+
+def best_hashes(files: Iterable[tuple[str, str]], platforms: Sequence[Mapping[Tag, int]]) -> list[str]:
     """Return the hashes of the wheels that fit best, for each platform those of one Python tag and ABI.
+
+    files: file name and sha256 of each wheel of one distribution.
 
     A `py310-none-any` beside a `py312-none-any` of one version is another build, which must not be taken by chance. Of
     one build for several glibc all stay: which of them a machine can take is not known here.
     """
-    wheels = []
-    for wheel in entry.get("wheels", ()):
-        _, _, _, fitting = parse_wheel_filename(unquote(urlsplit(wheel["url"]).path.rsplit("/", 1)[-1]))
-        wheels.append((fitting, str(wheel["hashes"]["sha256"])))
+    wheels = [(parse_wheel_filename(filename)[3], digest) for filename, digest in files]
     kept: set[str] = set()
     for order in platforms:
         builds = [(min(ranked), digest) for tags, digest in wheels if (ranked := _ranked(tags, order))]

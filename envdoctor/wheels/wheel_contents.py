@@ -38,7 +38,7 @@ class Wheel:
         own RECORD does not vouch for is hashed here. Raises WheelError.
         """
         recorded = self._recorded()
-        generated = generated_scripts(self._text(f"{self.info}/entry_points.txt"))
+        generated = generated_scripts(self.text(f"{self.info}/entry_points.txt"))
         found: dict[str, str] = {}
         for entry in self.archive.infolist():
             if entry.is_dir():
@@ -79,13 +79,14 @@ class Wheel:
         return os.path.normpath(root + rest)
 
     def _recorded(self) -> dict[str, str]:
-        text = self._text(f"{self.info}/RECORD")
+        text = self.text(f"{self.info}/RECORD")
         try:
             return {row[0]: row[1] for row in csv.reader(io.StringIO(text)) if len(row) == 3}
         except csv.Error as error:
             raise WheelError(f"its RECORD is malformed ({error})") from error
 
-    def _text(self, name: str) -> str:
+    def text(self, name: str) -> str:
+        """Return a member as text; empty when there is none of that name. Raises WheelError."""
         try:
             entry = self.archive.getinfo(name)
         except KeyError:

@@ -45,6 +45,8 @@ DOCUMENTS = [
     ("config", "config --json"),
     ("gate-add", "gate add -p small --json"),
     ("gate-write", "gate write guard.py --json"),
+    ("profile-new", "profile new made --from hashed.txt --json"),
+    ("check", "check --lock hashed.txt --json"),
     ("lock", "lock direct.in --json"),
     ("lock", "lock direct.in -o direct.txt --json"),
 ]
@@ -76,6 +78,9 @@ def closed_off(root: Path) -> dict[str, str]:
 def incident(tmp_path_factory: pytest.TempPathFactory) -> Incident:
     made = make_incident(tmp_path_factory.mktemp("schemas"))
     (made.root / "direct.in").write_text("nvidia-cudnn-cu12\n")
+    # The incident's lock as another tool's: torch as it calls itself.
+    lock = (made.root / "lockfiles" / "small.txt").read_text()
+    (made.root / "hashed.txt").write_text(lock)
     return made
 
 

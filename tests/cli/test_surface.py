@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from envdoctor.cli.app import COMMANDS, build
-from envdoctor.cli.commands import gate, impact
+from envdoctor.cli.commands import gate, impact, profile
 from envdoctor.cli.commands.cache import SUBCOMMANDS
 from envdoctor.cli.rules import all_rules
 from envdoctor.report.rule_pages import pages
@@ -20,6 +20,9 @@ SURFACE = {
         "--fingerprint",
         "--root",
         "--deep",
+        "--lock",
+        "--extra",
+        "--group",
         "--require",
         "--ignore",
         "--fail-on (ENVDOCTOR_FAIL_ON)",
@@ -134,9 +137,26 @@ SURFACE = {
         "--output/-o",
     ],
     "profiles": ["--format (ENVDOCTOR_FORMAT)", "--json"],
+    "profile": [],
     "cache": [],
     "gate": [],
     "config": ["--format (ENVDOCTOR_FORMAT)", "--json"],
+}
+PROFILE_SURFACE = {
+    "new": [
+        "NAME",
+        "--from",
+        "--project",
+        "--python",
+        "--extra",
+        "--group",
+        "--summary",
+        "--with-gate",
+        "--force",
+        "--yes/-y",
+        "--format (ENVDOCTOR_FORMAT)",
+        "--json",
+    ],
 }
 GATE_SURFACE = {
     "add": ["--profile/-p (ENVDOCTOR_PROFILE)", "--format (ENVDOCTOR_FORMAT)", "--json"],
@@ -230,7 +250,7 @@ def test_commands_and_options() -> None:
     root = build()
     context = root.make_context("envdoctor", ["checks"])
     found = {name: [described(item) for item in root.get_command(context, name).params] for name in SURFACE}
-    groups = {"impact", "cache", "gate"}
+    groups = {"impact", "cache", "gate", "profile"}
     assert found == {name: options + PRESENTATION * (name not in groups) for name, options in SURFACE.items()}
     assert [described(item) for item in root.params] == ["--version/-V", "--install-completion", "--show-completion"]
 
@@ -240,10 +260,12 @@ def test_every_command_is_frozen_here() -> None:
     assert sorted(SUBCOMMANDS) == sorted(CACHE_SURFACE)
     assert sorted(impact.SUBCOMMANDS) == sorted(IMPACT_SURFACE)
     assert sorted(gate.SUBCOMMANDS) == sorted(GATE_SURFACE)
+    assert sorted(profile.SUBCOMMANDS) == sorted(PROFILE_SURFACE)
 
 
 @pytest.mark.parametrize(
-    ("name", "surface"), [("cache", CACHE_SURFACE), ("impact", IMPACT_SURFACE), ("gate", GATE_SURFACE)]
+    ("name", "surface"),
+    [("cache", CACHE_SURFACE), ("impact", IMPACT_SURFACE), ("gate", GATE_SURFACE), ("profile", PROFILE_SURFACE)],
 )
 def test_subcommands_and_options(name: str, surface: dict[str, list[str]]) -> None:
     root = build()

@@ -91,7 +91,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(404)
 
     def _page(self, project: str, *, body: bool) -> None:
-        wheels = [path for path in sorted(self.served.folder.glob("*.whl")) if _project(path) == project]
+        wheels = [
+            path
+            for path in sorted([*self.served.folder.glob("*.whl"), *self.served.folder.glob("*.tar.gz")])
+            if _project(path) == project
+        ]
         if not wheels:
             self.send_error(404)
             return

@@ -17,7 +17,19 @@ from tests.factories.make_wheel import make_wheel, record_hash
 from tests.factories.run_envdoctor import run_envdoctor
 
 # What runs uv, the interpreter of a copy, the launch itself, or changes something that was shown first.
-RUN_CODE = {"restore", "repair", "rollback", "prune", "run", "lock", "capture", "fetch", "impact install", "cache"}
+RUN_CODE = {
+    "restore",
+    "repair",
+    "rollback",
+    "prune",
+    "run",
+    "lock",
+    "capture",
+    "fetch",
+    "impact install",
+    "cache",
+    "profile",
+}
 
 
 @pytest.fixture

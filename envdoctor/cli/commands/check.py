@@ -1,5 +1,6 @@
 """`envdoctor check`: say what is wrong with an environment, cause first."""
 
+import os
 from typing import Annotated
 
 import typer
@@ -8,17 +9,23 @@ from envdoctor.app import check as app
 from envdoctor.cli.dialog import Terminal
 from envdoctor.cli.options import (
     DeepOption,
+    ExtraOption,
     FormatOption,
+    GroupOption,
     IgnoreOption,
     JsonOption,
+    LockOption,
     OutputOption,
     ProfileOption,
+    RequireOption,
     VenvArgument,
     VenvOption,
 )
 from envdoctor.cli.output import finish
 from envdoctor.cli.values import one_venv, requirements, waivers
 from envdoctor.doctor.workspace import Workspace
+from envdoctor.documents.project_config import load
+from envdoctor.facts.host import Host
 from envdoctor.model.finding import Severity
 
 
@@ -43,14 +50,10 @@ def check(
         ),
     ] = "",
     deep: DeepOption = False,
-    require: Annotated[
-        list[str],
-        typer.Option(
-            "--require",
-            metavar="NAME[>=V]",
-            help="Exit 1 unless this distribution is installed: `--require torch`. Can be repeated.",
-        ),
-    ] = [],  # noqa: B006 - typer reads the default and never shares it
+    lock: LockOption = "",
+    extra: ExtraOption = [],  # noqa: B006 - typer reads the default and never shares it
+    group: GroupOption = [],  # noqa: B006
+    require: RequireOption = [],  # noqa: B006 - typer reads the default and never shares it
     ignore: IgnoreOption = [],  # noqa: B006 - typer reads the default and never shares it
     fail_on: Annotated[
         Severity,
@@ -67,10 +70,15 @@ def check(
 
     Nothing of the venv is run or imported. Exit codes: 0 clean, 1 findings, 2 bad input, 3 could not tell.
     """
+    if lock and profile in (os.environ.get("ENVDOCTOR_PROFILE"), load(Host.current().cwd).profile):
+        profile = ""  # the project's usual one; an option comes before it
     wishes = app.CheckOptions(
         fingerprint=fingerprint,
         root=root,
         deep=deep,
+        lock=lock,
+        extras=tuple(extra),
+        groups=tuple(group),
         waivers=waivers(ignore),
         required=requirements(require),
         fail_on=fail_on,

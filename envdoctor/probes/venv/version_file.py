@@ -18,10 +18,15 @@ def constants(path: Path) -> dict[str, str]:
         source = read_regular(path, _MAXIMUM)
     except FileNotFoundError:
         return {}
+    return constants_of(source, str(path))
+
+
+def constants_of(source: bytes, name: str) -> dict[str, str]:
+    """Return the string constants assigned at the top of a source. Raises ProbeError, with `name`, as `constants`."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ProbeError(f"{path} cannot be parsed: {error}") from error
+        raise ProbeError(f"{name} cannot be parsed: {error}") from error
     found: dict[str, str] = {}
     for node in tree.body:
         if not isinstance(node, ast.Assign | ast.AnnAssign):

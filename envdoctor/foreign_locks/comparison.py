@@ -1,0 +1,32 @@
+"""A lock of another tool, as the checks compare it with an installed environment."""
+
+from envdoctor.facts.host import Host
+from envdoctor.foreign_locks.exporters import exported
+from envdoctor.foreign_locks.formats import LockFile
+from envdoctor.foreign_locks.selection import select
+from envdoctor.model.fingerprint import Fingerprint
+from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.standards.lock import Lock, LockedPackage
+from envdoctor.wheels.locking import NEWEST_GLIBC
+from envdoctor.wheels.wheel_tags import supported
+
+
+def lock_for(file: LockFile, host: Host, facts: Fingerprint) -> tuple[Lock, tuple[str, ...]]:
+    """Return the lock for the interpreter of the facts, and notes on what it does not hold.
+
+    Where it states no version (a folder, a repository), the installed one is as good as any: only that it is
+    installed is compared. Raises LockError, MissingFactError.
+    """
+    python = facts[Interpreter]
+    found = exported(file, host, python.minor)
+    major, minor = (int(part) for part in python.minor.split("."))
+    tags = supported((major, minor), python.machine, NEWEST_GLIBC, free_threaded=python.free_threaded)
+    chosen = select(file, found, python.markers(), tags)
+    packages = list(chosen.pinned)
+    for source in chosen.sources:
+        item = facts[Distributions].active(source.name)
+        version = source.version or (item.version if item else "")
+        packages.append(LockedPackage(name=source.name, version=version, hashes=()))
+    lock = Lock(name=str(file.path), packages=tuple(packages), install=file.install_command())
+    return lock, (*found.notes, *([found.incomplete] if found.incomplete else ()))

@@ -1,0 +1,208 @@
+"""Locks that uv, Poetry, PDM, conda-lock and PEP 751 tools wrote: restored elsewhere, and compared with venvs."""
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import envdoctor
+from tests.factories.make_index import Index, make_index
+from tests.factories.make_project import VERSIONS, Project, make_offers, make_project, make_tools
+from tests.factories.make_venv import run_uv
+
+pytestmark = pytest.mark.index
+PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
+FULL = ".".join(map(str, sys.version_info[:3]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """One index, the tools, and a project of each tool, locked."""
+
+    root: Path
+    index: Index
+    projects: dict[str, Project]
+
+    def envdoctor(self, project: Project, *words: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+        """Run envdoctor as the project's people would."""
+        return subprocess.run(
+            [sys.executable, "-m", "envdoctor", *words],
+            cwd=folder or project.folder,
+            env=project.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    root = tmp_path_factory.mktemp("locks")
+    make_offers(root / "wheels")
+    tools = make_tools(root / "tools")
+    with make_index(root / "wheels") as index:
+        projects = {tool: make_project(root / tool, index, tool, tools=tools) for tool in ("uv", "poetry", "pdm")}
+        for tool, project in projects.items():
+            project.run(tool, "lock")
+        # Exported by uv, as a person would: PEP 751, and pins with a folder and an sdist among them.
+        uv = projects["uv"]
+        uv.run("uv", "export", "--frozen", "--quiet", "--format", "pylock.toml", "--output-file", "pylock.toml")
+        (uv.folder / "requirements.txt").write_text("torch==2.13.0+cpu\nplain==3.0\nfrom-source==1.4\n./member\n")
+        wheels = [path for path in sorted((root / "wheels").glob("*.whl")) if "-2.0-" not in path.name]
+        uv.run("uv", "export", "--frozen", "--quiet", "--no-emit-workspace", "--no-emit-package", "from-source",
+               "--format", "requirements.txt", "--output-file", "hashed.txt")  # fmt: skip
+        (uv.folder / "conda-lock.yml").write_text(conda_lock(index, wheels))
+        yield World(root=root, index=index, projects=projects)
+
+
+def conda_lock(index: Index, wheels: list[Path]) -> str:
+    """Write by hand what conda-lock writes for an environment whose Python packages come from pip: no conda is here."""
+    entries = [
+        {"name": "python", "version": "3.11.9", "manager": "conda", "dependencies": "{openssl: '>=3'}", "url": "conda"},
+        {"name": "pip", "version": "25.0", "manager": "conda", "dependencies": "{python: '>=3.9'}", "url": "conda"},
+        {"name": "openssl", "version": "3.3.1", "manager": "conda", "dependencies": "{}", "url": "conda"},
+    ]
+    for wheel in wheels:
+        name, version = wheel.name.split("-")[:2]
+        url = f"{index.url.removesuffix('simple/')}files/{wheel.name}"
+        entries.append({"name": name, "version": version, "manager": "pip", "dependencies": "{}", "url": url})
+    rows = [
+        textwrap.dedent(f"""\
+            - name: {one["name"]}
+              version: '{one["version"]}'
+              manager: {one["manager"]}
+              platform: linux-64
+              dependencies: {one["dependencies"]}
+              url: {one["url"]}
+              hash:
+                sha256: {digest(wheels, one["name"])}
+              category: main
+              optional: false
+            """)
+        for one in entries
+    ]
+    return "version: 1\nmetadata:\n  platforms:\n  - linux-64\npackage:\n" + "".join(rows)
+
+
+def digest(wheels: list[Path], name: str) -> str:
+    of_it = [path for path in wheels if path.name.startswith(f"{name}-")]
+    return hashlib.sha256(of_it[0].read_bytes()).hexdigest() if of_it else "0" * 64
+
+
+BUILT = ["from-source", "member"]
+LOCKS = {
+    "uv.lock": ("uv", BUILT),
+    "poetry.lock": ("poetry", BUILT),
+    "pdm.lock": ("pdm", BUILT),
+    "pylock.toml": ("uv", BUILT),
+    "requirements.txt": ("uv", BUILT),
+    "hashed.txt": ("uv", []),
+    "conda-lock.yml": ("uv", []),
+}
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_becomes_a_profile_that_is_restored_elsewhere(world: World, tmp_path: Path, lock: str) -> None:
+    tool, built = LOCKS[lock]
+    project = world.projects[tool]
+    before = sorted(path.name for path in project.folder.iterdir())
+    made = world.envdoctor(project, "profile", "new", "mine", "--from", lock, "--project", str(tmp_path), "--yes")
+    assert made.returncode == 0, made.stderr
+    held = [*built, "plain", "torch"]
+    place = tmp_path / "lockfiles"
+    assert made.stdout == (
+        f"made mine of {lock}: {len(held)} packages, {len(built)} kept as wheels\n"
+        f"  torch    2.13.0+cpu\n  python   CPython {FULL} ({python_of(made.stdout)})\n"
+        f"  profile  {tmp_path}/profiles/mine.toml\n  lock     {place}/mine.txt\n"
+        + (f"  wheels   {place}/mine.wheels, to go wherever the lock goes\n" if built else "")
+        + ("\nnote: conda's own packages are not compared: openssl, pip, python\n" if "conda" in lock else "")
+    )
+    assert "127.0.0.1" not in (place / "mine.txt").read_text()  # a lock names no host
+    assert sorted(path.name for path in project.folder.iterdir()) == before
+    elsewhere = shutil.copytree(tmp_path, tmp_path.parent / f"{tmp_path.name}-elsewhere")
+    restored = world.envdoctor(project, "restore", "-p", "mine", "--venv", "venv", "--yes", folder=elsewhere)
+    assert restored.returncode == 0, restored.stderr
+    venv = elsewhere / "venv"
+    assert {name: version for name, version in VERSIONS.items() if name in held} == installed(venv)
+    verdict = envdoctor.check(venv, elsewhere / "profiles/mine.toml")
+    assert [finding.code for finding in verdict.findings if finding.severity != "note"] == []
+
+
+def python_of(printed: str) -> str:
+    return printed.partition("CPython ")[2].partition("(")[2].partition(")")[0]
+
+
+def installed(venv: Path) -> dict[str, str]:
+    site = next((venv / "lib").glob("python3*/site-packages"))
+    pairs = [path.name.removesuffix(".dist-info").split("-") for path in site.glob("*.dist-info")]
+    return {name.replace("_", "-"): version for name, version in pairs}
+
+
+@pytest.fixture(scope="module")
+def drifted(world: World) -> Path:
+    """Make a venv in which `plain` is older than every lock says, and `member` is absent."""
+    venv, cache = world.root / "drifted", world.root / "uv" / "closed" / "uv-cache"
+    run_uv("venv", "--quiet", "--python", sys.executable, venv, cache=cache)
+    reach = {"UV_OFFLINE": "0", "UV_DEFAULT_INDEX": world.index.url}
+    pins = ("torch==2.13.0+cpu", "plain==2.0", "from-source==1.4")
+    run_uv("pip", "install", "--quiet", "--python", venv, *pins, cache=cache, extra=reach)
+    return venv
+
+
+@pytest.mark.parametrize("lock", [name for name in LOCKS if name not in ("hashed.txt", "conda-lock.yml")])
+def test_the_printed_command_brings_a_venv_to_the_lock(world: World, drifted: Path, tmp_path: Path, lock: str) -> None:
+    project = world.projects[LOCKS[lock][0]]
+    venv = tmp_path / "venv"
+    shutil.copytree(drifted, venv, symlinks=True)
+    found = world.envdoctor(project, "check", str(venv), "--lock", lock)
+    assert found.returncode == 1, found.stderr
+    assert f"lock {project.folder / lock}" in found.stdout.splitlines()[0]
+    missing = "member 0.3" if lock == "pdm.lock" else "member"
+    assert f"error[ED402]: {missing} is locked and not installed" in found.stdout
+    assert (
+        "error[ED401]: 1 distribution has another version than the lock pins: plain 2.0 instead of 3.0" in found.stdout
+    )
+    doing = ("uv sync ", "uv pip install ", "pdm sync ", "poetry install ")
+    command = next(line.strip() for line in found.stdout.splitlines() if any(words in line for words in doing))
+    project.run("bash", "-c", command)
+    assert installed(venv) == VERSIONS
+    healed = world.envdoctor(project, "check", str(venv), "--lock", lock)
+    assert healed.returncode == 0, healed.stdout
+
+
+def test_what_is_built_is_shown_and_asked_for(world: World, tmp_path: Path) -> None:
+    project = world.projects["uv"]
+    asked = world.envdoctor(project, "profile", "new", "mine", "--from", "uv.lock", "--project", str(tmp_path))
+    assert (asked.returncode, asked.stdout) == (2, "")
+    sdist = f"{world.index.url.removesuffix('simple/')}files/from_source-1.4.tar.gz"
+    assert asked.stderr == (
+        f"uv.lock for CPython {FULL} ({python_of(asked.stderr)}): 2 packages as wheels by hash\n\n"
+        "built from source, which runs their build backends, and kept as wheels:\n"
+        f"  from-source 1.4: the sdist {sdist}\n"
+        f"  member: the folder {project.folder}/member\n"
+        "error: confirmation needed, but stdin is not a terminal\n\nhint: check the plan, then add `--yes`\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_of_another_python_is_refused(world: World, tmp_path: Path) -> None:
+    project = world.projects["uv"]
+    text = (
+        (project.folder / "pylock.toml").read_text().replace('requires-python = ">=3.11"', 'requires-python = ">=3.99"')
+    )
+    (tmp_path / "pylock.toml").write_text(text)
+    refused = world.envdoctor(project, "profile", "new", "mine", "--from", "pylock.toml", folder=tmp_path)
+    assert (refused.returncode, refused.stdout, refused.stderr) == (
+        2,
+        "",
+        f"error: {tmp_path}/pylock.toml does not fit CPython {FULL} on x86_64: python_full_version {FULL!r} in "
+        "provided environment does not satisfy the Python version requirement '>=3.99'\n\n"
+        "hint: name an interpreter or a venv that it was locked for, and extras and groups that it has\n",
+    )
