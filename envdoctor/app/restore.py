@@ -14,6 +14,7 @@ from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.plan import Plan
 from envdoctor.model.wording import counted
 from envdoctor.stack import restore as restoring
+from envdoctor.stack.plan import Extent
 from envdoctor.stack.rehearse import Rehearsed, rehearse
 from envdoctor.stack.restore import PreparedRestore, Restored
 from envdoctor.stack.restore_sources import put_back
@@ -39,6 +40,7 @@ class RestoreOptions:
     sources: bool = False
     unless_in_use: bool = False
     force: bool = False
+    verify: Extent = "changed"
 
 
 @frozen
@@ -68,6 +70,7 @@ def restore(workspace: Workspace, wishes: RestoreOptions, dialog: Dialog) -> Res
         wheelhouses=wheelhouses.chosen(wishes.wheelhouses, file, host.cwd),
         sources=wishes.sources,
         while_in_use=not wishes.unless_in_use,
+        verify=wishes.verify,
     )
     store = BackupStore.of(workspace.folder)
     with accounted(store, "the restored stack") as account:

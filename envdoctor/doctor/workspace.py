@@ -6,8 +6,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envdoctor.doctor import examine
-from envdoctor.doctor.heading import heading
 from envdoctor.documents.project_config import load
 from envdoctor.errors import ProfileError, TargetError, UsageError
 from envdoctor.facts.context import Options, Reading
@@ -18,7 +16,6 @@ from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.model.frozen import replace
 from envdoctor.model.header import Header
 from envdoctor.model.verdict import Verdict
-from envdoctor.probes.registry import chosen
 
 if TYPE_CHECKING:  # a check without a profile does not pay for its types
     from collections.abc import Iterable
@@ -105,6 +102,8 @@ class Workspace:
 
     def reading(self, options: Options | None = None) -> Reading:
         """Return a reading of the target; what it may spend is `options`, the profile's source files included."""
+        from envdoctor.probes.registry import chosen  # noqa: PLC0415 - every probe comes with it
+
         options = self._as_profiled(options or Options())
         return Reading(target=self.target, host=self.host, options=options, probes=chosen(options))
 
@@ -113,6 +112,8 @@ class Workspace:
 
         Raises TargetError; ProbeError when the venv is exchanged while it is read.
         """
+        from envdoctor.doctor import examine  # noqa: PLC0415 - every check comes with it; a restore has uv meanwhile
+
         return examine.take_fingerprint(self.target, self.host, self._as_profiled(options or Options()))
 
     def verdict(
@@ -129,6 +130,8 @@ class Workspace:
         required: requirements that must be installed, whatever the profile says. launching: the variables are those
         of the process that is about to train. lock: compared where there is no profile.
         """
+        from envdoctor.doctor import examine  # noqa: PLC0415 - as above
+
         waivers = (*waivers, *self._configured_waivers())
         if self.profile is None:
             return examine.judge(facts, lock=lock, ignore=waivers, required=required, launching=launching)
@@ -155,6 +158,8 @@ class Workspace:
         located: Located | None = self.__dict__.get("located")  # not looked for where a fingerprint was given
         own = "envdoctor runs from it" if located and located.target.prefix == Path(sys.prefix) else ""
         found_by = "; ".join(filter(None, (located.why if located else "", own)))
+        from envdoctor.doctor.heading import heading  # noqa: PLC0415 - the modules of the probes come with it
+
         if self.profile is None:
             return heading(facts, "", found_by)
         return heading(facts, self.profile.name, found_by, self.profile.found_above(self.host.cwd))

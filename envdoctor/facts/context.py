@@ -29,8 +29,13 @@ class Options:
     """Digest every RECORD, so that the stack as a whole has a digest."""
     deep: bool = False
     """Hash every file that a RECORD states a hash for."""
-    bytecode: bool = False
-    """With `deep`: bytecode that a RECORD states a hash for counts too, as in a venv in which nothing has run yet."""
+    fresh: bool = False
+    """With `deep`: a venv that was just built from wheels, in which nothing has run, and whose facts are used only
+    where every file turned out to be as its RECORD says. Bytecode that a RECORD states a hash for counts, too."""
+    proven: Mapping[bytes, bytes] = field(default_factory=dict)
+    """With `deep`: contents of files that need not be read, content key (digest_memo) -> sha256."""
+    everything: bool = False
+    """With `deep`: every file is read, whatever earlier runs know of it."""
     only_remembered: bool = False
     """Take what costs seconds from an earlier run, or leave it out: the gate does."""
     progress: Callable[[int, int], None] | None = None

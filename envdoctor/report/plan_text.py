@@ -12,6 +12,7 @@ from envdoctor.wheels.urls import shown
 
 if TYPE_CHECKING:  # prune and rollback use this too, and restore nothing
     from envdoctor.stack.restore import Restored
+    from envdoctor.stack.verify import Verified
 
 _LISTED = 12
 _NAMED = 3
@@ -49,10 +50,18 @@ def outcome_text(done: "Restored") -> str:
     """Return what was done, and the way back."""
     verified = done.verified
     counts = f"{counted(verified.distributions, 'package')}, {counted(verified.files, 'file')} ({size(verified.bytes)})"
-    lines = [f"restored {done.target}: {counts} verified by sha256"]
+    lines = [f"restored {done.target}: {counts} verified by sha256", *remembered_lines(verified)]
     if done.kept is not None:
         lines += kept_lines(done.target, done.kept, done.users)
     return "\n".join(lines) + "\n"
+
+
+def remembered_lines(verified: "Verified") -> list[str]:
+    """Return how many of the files were read by an earlier restore, and not by this one, where that saved time."""
+    if verified.remembered_bytes < _SMALL:
+        return []
+    many = f"{counted(verified.remembered, 'file')} of them ({size(verified.remembered_bytes)})"
+    return [f"{many} were read by an earlier restore and have not changed since; `--verify all` reads every file"]
 
 
 def kept_lines(target: Path, kept: Path, users: Sequence[VenvUser]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from envdoctor.model.plan import Plan
 from envdoctor.model.wording import counted, size
+from envdoctor.report.plan_text import remembered_lines
 from envdoctor.stack.rehearse import Rehearsed
 
 
@@ -15,5 +16,6 @@ def rehearsed_text(plan: Plan, done: Rehearsed) -> str:
         + (", examined" if done.examined else "")
         + "; the copy is removed again, nothing else was touched"
     ]
+    lines += remembered_lines(verified)
     lines += [f"missing: {one.name} {one.version}\n  hint: {one.hint}" for one in plan.unavailable]
     return "\n".join(lines) + "\n"

@@ -52,19 +52,25 @@ def verdict_of(facts: Fingerprint) -> KeptVerdict:
     )
 
 
-def read_deep(venv: Path, host: Host, listen: Listener) -> tuple[Reading, Fingerprint]:
-    """Return the facts of a venv with every file hashed, and the reading; digests of earlier runs count."""
-    return take_reading(resolve(venv), _without_shell(host), deep_options(listen))
+def read_deep(
+    venv: Path, host: Host, listen: Listener, proven: Mapping[bytes, bytes] | None = None, *, everything: bool = False
+) -> tuple[Reading, Fingerprint]:
+    """Return the facts of a venv with every file hashed, and the reading; digests of earlier runs count.
+
+    proven: more of them (content key -> sha256). everything: none of them.
+    """
+    options = replace(deep_options(listen), proven=proven or {}, everything=everything)
+    return take_reading(resolve(venv), _without_shell(host), options)
 
 
 def reading_of_copy(
-    venv: Path, host: Host, listen: Listener, final: Path, proven: Mapping[bytes, bytes], *, bytecode: bool = False
+    venv: Path, host: Host, listen: Listener, final: Path, proven: Mapping[bytes, bytes], *, fresh: bool = False
 ) -> Reading:
     """Return a deep reading of a copy for which of earlier digests only `proven` count (content key -> sha256).
 
-    bytecode: also what the wheels bring of it is compared, as nothing has run in the copy yet.
+    fresh: it was just built from wheels (Options.fresh).
     """
-    options = replace(deep_options(listen), bytecode=bytecode)
+    options = replace(deep_options(listen), fresh=fresh)
     reading = Reading(target=_target(venv, final), host=_without_shell(host), options=options, probes=chosen(options))
     compare_with(reading, proven)
     return reading

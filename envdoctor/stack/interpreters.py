@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from envdoctor.errors import RestoreError, UsageError
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.frozen import frozen
 from envdoctor.model.plan import BaseInterpreter
+from envdoctor.stack.pyenv import Pyenv, newest_first
 
 # -I and -S keep the user's paths, .pth files and sitecustomize out: only the interpreter itself answers.
 _ASK = (
@@ -40,6 +42,8 @@ class InterpreterRequest:
     """What the user named: a path or a version; empty to search."""
     target: Path | None = None
     """The old venv: its base interpreter is tried first, its own never."""
+    cwd: Path = Path("/")
+    """Where pyenv would be asked: it looks for a .python-version there and above."""
     managed: Callable[[], Path | None] = lambda: None
     """Tells the folder of uv's own interpreters; asked only when it comes to them."""
 
@@ -56,7 +60,7 @@ def choose(wanted: InterpreterRequest, environment: Mapping[str, str], home: Pat
         if wanted.named not in versions:
             raise UsageError(*_wrong_version(f"--python {wanted.named}", wanted.named, versions))
         versions = (wanted.named,)
-    refused: dict[str, str] = {}
+    refused = {} if _own_minor() in versions else {str(_own()): f"is {platform.python_version()}"}
     for path, via in _candidates(wanted, versions, environment, home):
         if str(path) in refused or not path.exists():
             continue
@@ -100,24 +104,32 @@ def _candidates(
         for version in versions:
             yield base / f"python{version}", "the old venv's base"
         yield base / "python3", "the old venv's base"
-    yield _base_of(Path(getattr(sys, "_base_executable", "") or sys.executable)), "the interpreter envdoctor runs on"
+    if _own_minor() in versions:
+        yield _own(), "the interpreter envdoctor runs on"
+    pyenv = Pyenv(root=Path(environment.get("PYENV_ROOT") or home / ".pyenv"), environment=environment, cwd=wanted.cwd)
     for version in versions:
         for folder in environment.get("PATH", "").split(os.pathsep):
-            if folder:
+            if folder and pyenv.shims(folder):
+                # A shim starts a hundred shells to find what these files say, and fails where they name another.
+                yield from ((_python(chosen, version), "PATH") for chosen in pyenv.selected(version))
+            elif folder:
                 yield _base_of(Path(folder, f"python{version}")), "PATH"
-        pyenv = Path(environment.get("PYENV_ROOT") or home / ".pyenv") / "versions"
-        for installed in _newest_first(pyenv, f"{version}.*"):
-            yield installed / "bin" / f"python{version}", "pyenv"
+        yield from ((_python(installed, version), "pyenv") for installed in pyenv.installed(f"{version}.*"))
         if (managed := wanted.managed()) is not None:
-            for installed in _newest_first(managed, f"cpython-{version}.*"):
-                yield installed / "bin" / f"python{version}", "uv's own interpreters"
+            for installed in newest_first(managed, f"cpython-{version}.*"):
+                yield _python(installed, version), "uv's own interpreters"
 
 
-def _newest_first(folder: Path, pattern: str) -> list[Path]:
-    def numbers(path: Path) -> list[int]:
-        return [int(number) for number in re.findall(r"\d+", path.name)]
+def _own() -> Path:
+    return _base_of(Path(getattr(sys, "_base_executable", "") or sys.executable))
 
-    return sorted(folder.glob(pattern), key=numbers, reverse=True)
+
+def _own_minor() -> str:
+    return "{}.{}".format(*sys.version_info)
+
+
+def _python(prefix: Path, version: str) -> Path:
+    return prefix / "bin" / f"python{version}"
 
 
 def _base_of(path: Path) -> Path:

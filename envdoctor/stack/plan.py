@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from packaging.version import InvalidVersion, Version
 
@@ -14,6 +15,13 @@ from envdoctor.probes.venv.distributions import Distribution
 from envdoctor.probes.venv.own_packages import origin
 from envdoctor.standards.lock import LockedPackage
 from envdoctor.wheels.wheel_origins import WheelOrigins
+
+Extent = Literal["changed", "all"]
+"""Which files are read to verify a venv: all but those that are as an earlier restore read them, or every one."""
+_READ: dict[Extent, str] = {
+    "changed": "what an earlier restore read and nobody has changed is not read again",
+    "all": "every file is read",
+}
 
 
 @frozen
@@ -44,6 +52,7 @@ def assemble(  # noqa: PLR0913 - the facts a plan is made of
     offline: bool = False,
     users: tuple[VenvUser, ...] = (),
     sources: tuple[SourceChange, ...] = (),
+    verify: Extent = "changed",
 ) -> Plan:
     """Put the facts together. `keep` is where the old venv would go."""
     packages = tuple(
@@ -65,7 +74,7 @@ def assemble(  # noqa: PLR0913 - the facts a plan is made of
         unchanged=sum(name in present.installed for name in locked)
         - sum(bool(c.before and c.after) for c in differing),
         warnings=(*warnings, *_losses(target, present, locked)),
-        steps=_steps(target, keep, present, len(packages)),
+        steps=_steps(target, keep, present, len(packages), verify),
         offline=offline,
         users=users,
         sources=sources,
@@ -114,11 +123,11 @@ def _back(item: Distribution) -> str:
     return f"-e {local}" if item.editable else local
 
 
-def _steps(target: Path, keep: Path, present: Present, count: int) -> tuple[str, ...]:
+def _steps(target: Path, keep: Path, present: Present, count: int, verify: Extent) -> tuple[str, ...]:
     steps = [f"make the folder {target.parent}"] if present.parent_missing else []
     steps += [
         f"build a new venv with {counted(count, 'package')} beside {target}",
-        "compare the sha256 of every file with its RECORD, and the packages with the lock",
+        "compare the sha256 of every file with its RECORD, and the packages with the lock; " + _READ[verify],
         "examine the copy as `envdoctor check` does",
     ]
     if present.in_place:

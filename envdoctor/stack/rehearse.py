@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
 from envdoctor.stack.build import build
-from envdoctor.stack.restore import PreparedRestore, failed_checks, refuse_failed, verify_new
+from envdoctor.stack.restore import PreparedRestore, failed_checks, refuse_failed
 from envdoctor.stack.room import refuse_too_little
 from envdoctor.stack.verify import Verified, refuse
+from envdoctor.stack.verify_copy import verify_copy
 from envdoctor.swap.store import remove_tree
 from envdoctor.swap.transaction import opened, system_errors
 from envdoctor.wheels import uv as uv_tool
@@ -39,11 +40,11 @@ def rehearse(prepared: PreparedRestore, listen: Listener) -> Rehearsed:
         try:
             uv = uv_tool.locate(host.environ, host.cwd, keep_open=(held.descriptor,))
             build(plan, had, prepared.sources, uv, folder, listen)
-            verified = verify_new(prepared, folder, had, listen)
+            verified, reading = verify_copy(folder, store.target, had, host, listen, prepared.request.verify)
             refuse(verified, "the new venv")
             if not plan.unavailable:
                 listen(Event(phase="check", text="examining the copy"))
-                refuse_failed(failed_checks(prepared, folder))
+                refuse_failed(failed_checks(prepared, reading))
         finally:
             remove_tree(folder)
     return Rehearsed(verified=verified, examined=not plan.unavailable, seconds=time.monotonic() - started)

@@ -21,7 +21,7 @@ from envdoctor.facts.host import Host
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.finding import Finding
 from envdoctor.model.frozen import frozen, replace
-from envdoctor.model.plan import BaseInterpreter, PlannedPackage
+from envdoctor.model.plan import BaseInterpreter
 from envdoctor.model.profile import Profile
 from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
@@ -32,7 +32,8 @@ from envdoctor.stack.examination import added, blocking_findings, line, read_dee
 from envdoctor.stack.folders_in_the_way import folders_in_the_way, misnamed_folders, refuse_linked_out, remove_from_copy
 from envdoctor.stack.plan import same
 from envdoctor.stack.record_audit import Proven, RecordAudit, audit
-from envdoctor.stack.repair_plan import Changes, Reinstall, RepairPlan, conflicts, plan_changes, restore_instead
+from envdoctor.stack.repair_plan import Reinstall, RepairPlan, conflicts, plan_changes, restore_instead
+from envdoctor.stack.repair_sources import located
 from envdoctor.stack.replaceable import refuse_no_venv
 from envdoctor.stack.verify import Discrepancy, Verified, equal, refuse
 from envdoctor.standards.lock import Lock, LockedPackage
@@ -44,10 +45,11 @@ from envdoctor.swap.store import BackupStore
 from envdoctor.swap.swap import sync_file_system
 from envdoctor.swap.transaction import Copying, Exchanged, exchange
 from envdoctor.swap.verdicts import KeptVerdict
-from envdoctor.wheels import index_config, pip_config, wheel_origins
+from envdoctor.wheels import index_config, pip_config
 from envdoctor.wheels import uv as uv_tool
 from envdoctor.wheels.index_config import IndexConfig
 from envdoctor.wheels.uv import Uv
+from envdoctor.wheels.wheel_names import WheelNames
 from envdoctor.wheels.wheelhouse import chosen, with_wheelhouses
 
 
@@ -133,7 +135,9 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
     found = read.graph
     before = blocking_findings(facts, request.profile, request.lock)
     changes = plan_changes(found, conflicts(case), present, pins, _in_doubt(read, twice))
-    packages = _located(request, uv, changes, pins, interpreter, configured)
+    asked = [pins[item.name] for item in changes.reinstalls if item.name in pins]
+    backend = request.profile.lock.torch_backend if request.profile else ""
+    packages = located(asked, uv, interpreter, configured, WheelNames.of(host), backend, offline=request.offline)
     expected = {name: item.version for name, item in present.items()}
     expected = {name: version for name, version in expected.items() if name not in {r.name for r in changes.removals}}
     expected |= {item.name: item.version for item in changes.reinstalls}
@@ -283,29 +287,7 @@ def _interpreter(request: RepairRequest, target: Path, reading: Reading, host: H
             f"envdoctor restore --profile {request.profile_asked} --venv {shlex.quote(str(target))}",
         )
     return interpreters.choose(
-        interpreters.InterpreterRequest(versions=(version,), target=target), host.environ, host.home
-    )
-
-
-def _located(
-    request: RepairRequest,
-    uv: Uv,
-    changes: Changes,
-    pins: Mapping[str, LockedPackage],
-    interpreter: BaseInterpreter,
-    configured: IndexConfig,
-) -> tuple[PlannedPackage, ...]:
-    wanted = [pins[item.name] for item in changes.reinstalls if item.name in pins]
-    if not wanted:
-        return ()
-    backend = request.profile.lock.torch_backend if request.profile else ""
-    found = wheel_origins.locate(uv, wanted, interpreter, configured, torch_backend=backend, offline=request.offline)
-    if found.unavailable:
-        first = found.unavailable[0]
-        raise RestoreError(f"{first.name} {first.version} was not found: {first.reason}", first.hint)
-    return tuple(
-        PlannedPackage(name=package.name, version=package.version, source=found.sources[package.name])
-        for package in wanted
+        interpreters.InterpreterRequest(versions=(version,), target=target, cwd=host.cwd), host.environ, host.home
     )
 
 

@@ -6,11 +6,13 @@ import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 
 from envdoctor import __version__
 from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.errors import RestoreError, TargetError
+from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import field, frozen, replace
@@ -24,7 +26,8 @@ from envdoctor.stack.restore_sources import plan_sources
 from envdoctor.stack.restore_warnings import ignored, ownership
 from envdoctor.stack.room import refuse_too_little, rooms
 from envdoctor.stack.unavailable import why_not
-from envdoctor.stack.verify import Verified, refuse, verify
+from envdoctor.stack.verify import Verified, refuse
+from envdoctor.stack.verify_copy import verify_copy, verify_in_place
 from envdoctor.standards.lock import Lock, LockedPackage
 from envdoctor.swap import durable
 from envdoctor.swap.generations import NOTE
@@ -40,6 +43,7 @@ from envdoctor.wheels.impatient import impatient
 from envdoctor.wheels.index_config import IndexConfig
 from envdoctor.wheels.uv import Uv
 from envdoctor.wheels.uv_cache import cache_folder
+from envdoctor.wheels.wheel_names import WheelNames
 from envdoctor.wheels.wheelhouse import with_wheelhouses
 
 _OWN = "torch-envdoctor"
@@ -62,6 +66,7 @@ class RestoreRequest:
     """Put the profile's source files back too, from git."""
     while_in_use: bool = True
     """Swap under processes that run from the venv; else that is refused, also when one is started meanwhile."""
+    verify: planning.Extent = "changed"
 
 
 @frozen
@@ -103,18 +108,14 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
     sources_changed = plan_sources(request.file, host.environ) if request.sources else ()
     uv = uv_tool.locate(host.environ, host.cwd)
     pip = with_wheelhouses(pip_config.read(host.environ, host.home, venv=store.target), request.wheelhouses)
-    wanted = interpreters.InterpreterRequest(
-        versions=request.file.profile.python.versions,
-        named=request.python,
-        target=store.target,
-        managed=lambda: _managed(uv),
-    )
-    with impatient(3) as beside:
+    wanted = _interpreter_wanted(request, store, host, uv)
+    with impatient(4) as beside:
         # uv and the interpreter answer as processes of their own; what is read here is read while they do.
         asking = beside.submit(index_config.configured, uv, pip, host.home, sys.executable)
         reading = beside.submit(_present, store)
         looking = beside.submit(users, store.target, host.proc)
         caching = beside.submit(cache_folder, uv)
+        beside.submit(import_module, "envdoctor.stack.examination")  # every check and probe: a fifth of a second
         interpreter = interpreters.choose(wanted, host.environ, host.home)
         chosen = request.lock.select(interpreter.markers)
         _refuse_own(store.target, reading.result(), chosen)
@@ -124,9 +125,16 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
             list(chosen.values()),
             interpreter,
             configured,
+            names=WheelNames.of(host),
             torch_backend=request.file.profile.lock.torch_backend,
             offline=request.offline,
         )
+    warnings = (
+        *configured.warnings,
+        *ignored(request.lock),
+        *ownership(store.target, host),
+        *constraints.contradictions(pip.constraints, chosen, interpreter.markers, host.cwd),
+    )
     plan = planning.assemble(
         target=store.target,
         keep=store.next_generation(),
@@ -138,21 +146,29 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
         offline=request.offline,
         users=looking.result(),
         sources=sources_changed,
-        warnings=(
-            *configured.warnings,
-            *ignored(request.lock),
-            *ownership(store.target, host),
-            *constraints.contradictions(pip.constraints, chosen, interpreter.markers, host.cwd),
-        ),
+        verify=request.verify,
+        warnings=warnings,
     )
     return PreparedRestore(
         request=request,
         host=host,
         store=store,
         plan=replace(plan, rooms=rooms(store.beside, caching.result(), plan.packages, copies=uv.copies)),
-        locked=chosen,
+        locked=found.packages,
         sources=configured,
         lock_sha256=lock_sha256,
+    )
+
+
+def _interpreter_wanted(
+    request: RestoreRequest, store: BackupStore, host: Host, uv: Uv
+) -> interpreters.InterpreterRequest:
+    return interpreters.InterpreterRequest(
+        versions=request.file.profile.python.versions,
+        named=request.python,
+        target=store.target,
+        cwd=host.cwd,
+        managed=lambda: _managed(uv),
     )
 
 
@@ -161,11 +177,9 @@ def already_in_place(prepared: PreparedRestore, listen: Listener) -> Verified | 
     plan = prepared.plan
     if not plan.exists or plan.changes or not planning.same(plan.old_interpreter, plan.interpreter.version):
         return None
-    from envdoctor.stack.examination import read_deep  # noqa: PLC0415 - every check comes with it
-
-    reading, _ = read_deep(prepared.store.target, prepared.host, listen)
-    verified = verify(reading, prepared.locked, strict=False)
-    return None if verified.faults or failed_checks(prepared, prepared.store.target) else verified
+    request, host = prepared.request, prepared.host
+    verified, reading = verify_in_place(prepared.store.target, prepared.locked, host, listen, request.verify)
+    return None if verified.faults or failed_checks(prepared, reading) else verified
 
 
 def carry_out(prepared: PreparedRestore, listen: Listener) -> Restored:
@@ -214,17 +228,17 @@ def _make_copy(prepared: PreparedRestore, copying: Copying, listen: Listener) ->
     if prepared.plan.exists:
         carry_over(prepared.store.target, folder)
     clock.lap("build")
-    with ThreadPoolExecutor(3) as beside:
-        # Hashing leaves the interpreter free: the checks, and the writing out that the swap needs, go on beside it.
+    with ThreadPoolExecutor(2) as beside:
+        # Hashing leaves the interpreter free: the writing out that the swap needs goes on beside it.
         writing = beside.submit(sync_file_system, folder)
-        examining = beside.submit(failed_checks, prepared, folder)
         old = beside.submit(_verdict_on_old, prepared)
-        verified = verify_new(prepared, folder, prepared.locked, listen)
+        final = prepared.store.target
+        verified, reading = verify_copy(folder, final, prepared.locked, host, listen, prepared.request.verify)
         refuse(verified, "the new venv")
         clock.lap("verify")
         listen(Event(phase="check", text="examining the copy"))
+        refuse_failed(failed_checks(prepared, reading))
         writing.result()
-        refuse_failed(examining.result())
     clock.lap("check")
     _sign(prepared, folder)
     clock.lap("sync")
@@ -237,25 +251,14 @@ def _verdict_on_old(prepared: PreparedRestore) -> KeptVerdict | None:
     return verdict_on(prepared.store.target, prepared.host) if prepared.plan.exists else None
 
 
-def verify_new(
-    prepared: PreparedRestore, folder: Path, locked: Mapping[str, LockedPackage], listen: Listener
-) -> Verified:
-    """Return what a venv that was just built differs in from the lock: every file is read, none is taken as known."""
-    from envdoctor.stack.examination import reading_of_copy  # noqa: PLC0415 - as below
-
-    reading = reading_of_copy(folder, prepared.host, listen, prepared.store.target, {}, bytecode=True)
-    return verify(reading, locked)
-
-
-def failed_checks(prepared: PreparedRestore, venv: Path) -> tuple[str, ...]:
+def failed_checks(prepared: PreparedRestore, reading: Reading) -> tuple[str, ...]:
     """Return one line for each error that the checks find in the venv itself, with the venv at its final path."""
-    # Every check comes with this; it is loaded while the copy's files are being hashed.
-    from envdoctor.stack.examination import blocking_findings, facts_of, line  # noqa: PLC0415
+    from envdoctor.doctor.examine import written_down  # noqa: PLC0415 - every check comes with it
+    from envdoctor.stack.examination import blocking_findings, line  # noqa: PLC0415 - as above
 
-    final = prepared.store.target
-    facts = facts_of(venv, prepared.host, final)
     request = prepared.request
-    return tuple(map(line, blocking_findings(facts, request.file.profile, request.lock, final)))
+    facts = written_down(reading)
+    return tuple(map(line, blocking_findings(facts, request.file.profile, request.lock, prepared.store.target)))
 
 
 def refuse_failed(failed: tuple[str, ...]) -> None:

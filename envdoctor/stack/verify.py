@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
@@ -16,7 +16,7 @@ from envdoctor.probes.venv.file_digests import usable
 from envdoctor.probes.venv.installed_files import BYTECODE, FileFault, InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.own_packages import own_packages
-from envdoctor.probes.venv.records import RecordIndex, index, recorded_size
+from envdoctor.probes.venv.records import RecordIndex, index
 from envdoctor.standards.lock import LockedPackage
 from envdoctor.swap.store import STORE
 
@@ -52,6 +52,9 @@ class Verified:
     files: int
     bytes: int
     faults: tuple[Discrepancy, ...]
+    remembered: int = 0
+    """Files that were not read for this: an earlier run read them, and by inode and times nobody changed them since."""
+    remembered_bytes: int = 0
 
 
 def verify(
@@ -71,17 +74,20 @@ def verify(
     own = {at for at, item in enumerate(items) if item.origin == "site-packages"}
     site = Path(reading.fact(Interpreter).library, "site-packages")
     faults = list(_against_lock(own_packages(reading), locked))
-    faults += _leading_out(reading.target.prefix) if self_contained else []
+    if strict or self_contained:
+        claimed = records.owners if strict else None
+        faults += _stray(reading.target.prefix, site, claimed, self_contained=self_contained)
     faults += _of_records(items, records, own)
-    if strict:
-        faults += _unclaimed(site, records)
     faults += _of_files(reading, items, own)
     rows = [row for at in own for row in records.rows.get(at, ())]
+    compared = comparison(reading)
     return Verified(
         distributions=len(own),
         files=len(rows),
-        bytes=sum(max(0, recorded_size(size)) for _, _, size in rows),
+        bytes=sum(int(row[2]) for row in rows if row[2]),
         faults=tuple(faults),
+        remembered=max(0, compared.files - compared.read),
+        remembered_bytes=max(0, compared.file_bytes - compared.read_bytes),
     )
 
 
@@ -193,26 +199,33 @@ def _problem(fault: FileFault) -> str:
     return {"unreadable": "cannot be read", "not a file": "is not a file"}.get(fault.kind, "cannot be executed")
 
 
-def _leading_out(venv: Path) -> Iterator[Discrepancy]:
-    """Find links whose file is outside: what is verified there may change without the venv."""
-    inside = os.path.realpath(venv) + os.sep
-    folders = [str(venv)]
-    while folders:
-        with os.scandir(folders.pop()) as entries:
+def _stray(venv: Path, site: Path, claimed: Container[str] | None, *, self_contained: bool) -> Iterator[Discrepancy]:
+    """Find what no RECORD row speaks of, in one walk.
+
+    self_contained: links whose file is outside the venv: what is verified there may change without it. claimed: the
+    paths that some RECORD lists; None where other files in site-packages are no fault.
+    """
+    inside, top = os.path.realpath(venv) + os.sep, str(site)
+    pending = [(str(venv), False)]
+    while pending:
+        folder, installed = pending.pop()
+        installed = installed or folder == top
+        with os.scandir(folder) as entries:
             for entry in entries:
-                if entry.is_symlink():
-                    goal = os.path.realpath(entry.path)
-                    shown = os.path.relpath(entry.path, venv)
-                    if not f"{goal}{os.sep}".startswith(inside) and not _INTERPRETER.fullmatch(shown):
-                        yield Discrepancy(owner="", path=shown, problem=f"is a link out of the venv, to {goal}")
-                elif entry.is_dir() and entry.name != STORE:
-                    folders.append(entry.path)
+                path, linked = entry.path, entry.is_symlink()
+                if linked and self_contained:
+                    yield from _leading_out(path, venv, inside)
+                elif not linked and entry.is_dir():
+                    if entry.name != STORE:
+                        # Bytecode is written by whoever imports.
+                        pending.append((path, installed and entry.name != "__pycache__"))
+                    continue
+                stray = installed and claimed is not None and path not in claimed
+                if stray and not (folder == top and entry.name in _UV_OWN) and not (linked and entry.is_dir()):
+                    yield Discrepancy(owner="", path=os.path.relpath(path, site), problem="is in no RECORD")
 
 
-def _unclaimed(site: Path, records: RecordIndex) -> Iterator[Discrepancy]:
-    for folder, folders, files in os.walk(site):
-        folders[:] = [name for name in folders if name != "__pycache__"]
-        for name in files:
-            path = f"{folder}/{name}"
-            if path not in records.owners and not (folder == str(site) and name in _UV_OWN):
-                yield Discrepancy(owner="", path=os.path.relpath(path, site), problem="is in no RECORD")
+def _leading_out(link: str, venv: Path, inside: str) -> Iterator[Discrepancy]:
+    goal, shown = os.path.realpath(link), os.path.relpath(link, venv)
+    if not f"{goal}{os.sep}".startswith(inside) and not _INTERPRETER.fullmatch(shown):
+        yield Discrepancy(owner="", path=shown, problem=f"is a link out of the venv, to {goal}")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from packaging.tags import Tag
 
-from envdoctor.model.frozen import field, frozen, mutable
+from envdoctor.model.frozen import field, frozen, mutable, replace
 from envdoctor.model.plan import BaseInterpreter, Source, SourceKind, Unavailable
 from envdoctor.standards.lock import LockedPackage
 from envdoctor.wheels import wheel_tags
@@ -19,6 +19,7 @@ from envdoctor.wheels.urls import THREADS, Access, IndexUnreadableError, is_loca
 from envdoctor.wheels.uv import Uv, UvError
 from envdoctor.wheels.uv_cache import perhaps_cached
 from envdoctor.wheels.wheel_file import WheelListing
+from envdoctor.wheels.wheel_names import WheelNames
 from envdoctor.wheels.wheel_safety import look_into
 
 _AGAIN = "run the same command again: the index did not answer, and may in a moment"
@@ -30,6 +31,8 @@ class WheelOrigins:
 
     sources: Mapping[str, Source]
     unavailable: tuple[Unavailable, ...]
+    packages: Mapping[str, LockedPackage] = field(default_factory=dict)
+    """Each package with the hash of the wheel that was found; with all its hashes where uv is to choose."""
 
 
 @mutable
@@ -52,19 +55,28 @@ class _Search:
     """A wheel with a locked hash holds what must not be installed."""
     preferred: str = ""
     """The place with the best wheel, where several have a locked one; empty where the first that has one is taken."""
+    chosen: str = ""
+    """The hash of the best wheel, where several are locked; empty where that is not known."""
+
+    @property
+    def asked(self) -> LockedPackage:
+        """The package with the one hash that is to be installed, where it is known."""
+        return replace(self.package, hashes=(self.chosen,)) if self.chosen else self.package
 
     def places(self, sources: IndexConfig) -> tuple[str, ...]:
         """Return the places to look into, in order."""
         every = (*sources.find_links, *sources.indexes)
         return tuple(sorted(every, key=lambda place: place != self.preferred)) if self.preferred else every
 
-    def best(self, files: Iterable[File]) -> tuple[int, tuple[int, str]] | None:
-        """Return the sort key of the best file that states or has a locked hash (smaller is better); None for none."""
-        keys = [
-            key
-            for file in files
-            if (key := self._rank(file)) is not None and (file.sha256 or _digest(file)) in self.package.hashes
-        ]
+    def best(self, files: Iterable[File], names: WheelNames) -> tuple[tuple[int, tuple[int, str]], str] | None:
+        """Return the sort key of the best file with a locked hash (smaller is better), and that hash; None for none."""
+        keys = []
+        for file in files:
+            key = self._rank(file)
+            digest = (file.sha256 or _digest(file)) if key is not None or file.sha256 in self.package.hashes else ""
+            if digest in self.package.hashes:
+                names.learn(digest, file.filename)
+                keys += [(key, digest)] if key is not None else []
         return min(keys, default=None)
 
     def fits(self, files: Iterable[File]) -> bool:
@@ -84,6 +96,7 @@ class _Search:
                 continue
             inside = look_into(file, access)
             if not inside.problem:
+                self.chosen = digest if len(self.package.hashes) > 1 else ""
                 return file, inside
             self.unsafe = True
             self.seen.append(f"{place} has {file.filename} with a locked hash, but {inside.problem}")
@@ -96,6 +109,7 @@ def locate(
     interpreter: BaseInterpreter,
     sources: IndexConfig,
     *,
+    names: WheelNames,
     torch_backend: str = "",
     offline: bool = False,
 ) -> WheelOrigins:
@@ -106,13 +120,25 @@ def locate(
     sweep()
     order = wheel_tags.places(wheel_tags.tags_of(interpreter))
     searches = [_Search(package=package, order=order) for package in packages]
-    _prefer(searches, sources, offline=offline)
+    several = [search for search in searches if len(search.package.hashes) > 1]
+    for search in several:
+        search.chosen = names.best(search.package, order)
+    known = [search for search in several if search.chosen]
+    _prefer([search for search in several if not search.chosen], sources, names, offline=offline)
     there = perhaps_cached(uv, [package.name for package in packages])
     found = _cached(uv, [one for one in searches if one.package.name in there], interpreter, sources, offline=offline)
 
     def left() -> list[_Search]:
         return [search for search in searches if search.package.name not in found]
 
+    if again := [search for search in known if search.package.name not in found]:
+        # The best wheel by its name is not in uv's cache: which is the best that is to be had, the places tell.
+        for search in again:
+            search.chosen = ""
+        _prefer(again, sources, names, offline=offline)
+        again = [search for search in again if search.package.name in there]
+        found |= _cached(uv, again, interpreter, sources, offline=offline)
+    names.save()
     with impatient(THREADS) as pool:
         sought = list(pool.map(lambda one: (one, _search(one, sources, offline)), left()))
     found |= {search.package.name: source for search, source in sought if source is not None}
@@ -125,11 +151,13 @@ def locate(
     gone = tuple(
         _unavailable(search, interpreter, offline=offline, backend=torch_backend, refused=refused) for search in left()
     )
-    return WheelOrigins(sources=found, unavailable=gone)
+    return WheelOrigins(
+        sources=found, packages={search.package.name: search.asked for search in searches}, unavailable=gone
+    )
 
 
-def _prefer(searches: Sequence[_Search], sources: IndexConfig, *, offline: bool) -> None:
-    """Find the place with the best wheel for each package of which the lock allows several.
+def _prefer(several: Sequence[_Search], sources: IndexConfig, names: WheelNames, *, offline: bool) -> None:
+    """Find the best wheel, and its place, for each package of which the lock allows several.
 
     A lock that allows `py310` and `py312` wheels of one version means the one that fits the interpreter best, as pip
     and uv take it, wherever that lies; which place is asked first, or is cached, must not decide.
@@ -137,12 +165,13 @@ def _prefer(searches: Sequence[_Search], sources: IndexConfig, *, offline: bool)
     places = [place for place in (*sources.find_links, *sources.indexes) if not offline or is_local(place)]
 
     def prefer(search: _Search) -> None:
-        keys = [(search.best(_files(place, search, sources)), place) for place in places]
-        there = [(key, place) for key, place in keys if key is not None]
-        if len(there) > 1:
-            search.preferred = min(there, key=lambda pair: pair[0])[1]
+        bests = [(search.best(_files(place, search, sources), names), place) for place in places]
+        there = [(best[0], best[1], place) for best, place in bests if best is not None]
+        # Of what could not be asked, uv's cache may have the better one.
+        if len(there) > 1 or (there and not offline and not search.unread):
+            _, search.chosen, place = min(there, key=lambda one: one[0])
+            search.preferred = place if len(there) > 1 else ""
 
-    several = [search for search in searches if len(search.package.hashes) > 1]
     if len(places) > 1 and several:
         with impatient(THREADS) as pool:
             list(pool.map(prefer, several))
@@ -158,7 +187,7 @@ def _cached(
         left = [search for search in searches if search.package.name not in found and search.preferred in ("", place)]
         if is_local(place):
             left = [search for search in left if search.fits(_files(place, search, sources))]
-        packages = [search.package for search in left]
+        packages = [search.asked for search in left]
         if not packages:
             continue
         seen = cached(uv, packages, interpreter, sources.only(place), offline=offline or is_local(place))

@@ -114,7 +114,8 @@ def test_a_dry_run_shows_the_plan_on_stdout_and_changes_nothing(tmp_path: Path) 
         "    - plain 2.0 -> 3.0\n"
         "\n"
         "  1. build a new venv with 3 packages beside FOLDER/venv\n"
-        "  2. compare the sha256 of every file with its RECORD, and the packages with the lock\n"
+        "  2. compare the sha256 of every file with its RECORD, and the packages with the lock; "
+        "what an earlier restore read and nobody has changed is not read again\n"
         "  3. examine the copy as `envdoctor check` does\n"
         "  4. swap it in, in one step; the old venv is kept at FOLDER/.envdoctor/venv/generations/0001\n"
     )
@@ -196,6 +197,8 @@ def test_the_json_document_is_alone_on_stdout(tmp_path: Path) -> None:
         "distributions": 3,
         "files": 24,
         "bytes": done["result"]["bytes"],
+        "remembered": 0,
+        "remembered_bytes": 0,
         "recovered": [],
     }
 

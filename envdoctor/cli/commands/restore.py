@@ -18,6 +18,7 @@ from envdoctor.cli.options import (
 from envdoctor.cli.output import finish
 from envdoctor.cli.values import one_venv
 from envdoctor.doctor.workspace import Workspace
+from envdoctor.stack.plan import Extent
 
 RehearseOption = Annotated[
     bool,
@@ -28,6 +29,12 @@ SourcesOption = Annotated[
 ]
 UnlessInUseOption = Annotated[
     bool, typer.Option("--unless-in-use", help="Refuse to swap while a process runs from the venv.")
+]
+VerifyOption = Annotated[
+    Extent,
+    typer.Option(
+        "--verify", help="Read every file, or those that are not known to be unchanged since an earlier restore."
+    ),
 ]
 
 
@@ -48,6 +55,7 @@ def restore(
     yes: YesOption = False,
     sources: SourcesOption = False,
     unless_in_use: UnlessInUseOption = False,
+    verify: VerifyOption = "changed",
     force: Annotated[bool, typer.Option("--force", help="Rebuild even when the stack is already in place.")] = False,
     output_format: FormatOption = "text",
     json: JsonOption = False,
@@ -67,6 +75,7 @@ def restore(
         sources=sources,
         unless_in_use=unless_in_use,
         force=force,
+        verify=verify,
     )
     workspace = Workspace.open(one_venv(venv, venv_option), profile)
     return finish(app.restore(workspace, wishes, Terminal()), output_format, json=json)

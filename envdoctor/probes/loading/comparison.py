@@ -7,6 +7,7 @@ from typing import NamedTuple
 from envdoctor.facts.context import Reading
 from envdoctor.model.frozen import field, mutable
 from envdoctor.probes.venv import digest_memo, uv_cache
+from envdoctor.probes.venv.digest_memo import content_key
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.file_digests import FileDigests, FileToHash, Hashing, usable
 from envdoctor.probes.venv.record_memo import Fields
@@ -41,6 +42,8 @@ class RecordComparison:
     digests: FileDigests
     files: int = 0
     """Rows whose file was compared."""
+    file_bytes: int = 0
+    """In those files."""
     without_hash: int = 0
     bytecode: int = 0
     altered: list[Mismatch] = field(default_factory=list)
@@ -48,6 +51,9 @@ class RecordComparison:
     pending: list[_Pending] = field(default_factory=list)
     keys: list[tuple[str, bytes]] = field(default_factory=list)
     """(algorithm, key) of every file with a usable hash."""
+    read: int = 0
+    """Files that this run hashed; the others are known from an earlier one, and by their times not changed since."""
+    read_bytes: int = 0
 
     def take(self, at: int, rows: Sequence[Fields], keys: Mapping[str, bytes], site: str, hashing: Hashing) -> None:
         """Compare one distribution's rows with what is remembered and hand the others to `hashing`.
@@ -57,23 +63,27 @@ class RecordComparison:
         """
         new = list(self._unknown(at, rows, keys))
         self.pending += new
-        hashing.add(
+        asked = hashing.add(
             FileToHash(algorithm, key, f"{site}/{row[0]}", digest_memo.size_of(key)) for _, row, key, algorithm in new
         )
+        self.read += len(asked)
+        self.read_bytes += sum(item.size for item in asked)
+        self.file_bytes += sum(map(digest_memo.size_of, keys.values()))
 
     def _unknown(self, at: int, rows: Sequence[Fields], keys: Mapping[str, bytes]) -> Iterator[_Pending]:
-        known = self.digests.memo.known.get("sha256", {})
+        known, proven = self.digests.memo.known.get("sha256", {}), self.digests.proven
         for row in rows:
             path, stated, _ = row
             key = keys.get(path)
             # "sha256=" has seven characters; another algorithm's digest has another length, so it never fits here.
-            if key and known.get(key) == stated[7:].encode("utf-8", "replace"):
+            if key and (known.get(key) or proven.get(content_key(key))) == stated[7:].encode("utf-8", "replace"):
                 self.files += 1
                 self.keys.append(("sha256", key))
             elif not key:
                 self.bytecode += path.endswith(".pyc")
             elif not stated:
                 self.without_hash += 1
+                self.file_bytes -= digest_memo.size_of(key)
             elif not (algorithm := usable(stated)):
                 reason = "RECORD states no hash that a file can be compared with"
                 self.unverified.append(Mismatch(at, row, "", reason))
@@ -119,24 +129,18 @@ def compare_with(reading: Reading, proven: Mapping[bytes, bytes]) -> None:
 
     With an empty mapping every file is read. What is read is not remembered.
     """
-    items, records = reading.fact(Distributions).items, index(reading)
-    known: dict[bytes, bytes] = {}
-    for at, rows in records.rows.items() if proven else ():
-        for path, _, _ in rows:
-            try:
-                key = digest_memo.key_of(os.stat(f"{items[at].site}/{path}"))  # noqa: PTH116 - 26,000 of them
-            except OSError:
-                continue
-            if digest := proven.get(digest_memo.content_key(key)):
-                known[key] = digest
-    memo = digest_memo.DigestMemo(path=None, known={"sha256": known})
-    reading.shared[RecordComparison] = RecordComparison(digests=FileDigests(memo=memo, roots=link_roots(reading)))
+    memo = digest_memo.DigestMemo(path=None)
+    reading.shared[RecordComparison] = RecordComparison(
+        digests=FileDigests(memo=memo, roots=link_roots(reading), proven=proven)
+    )
 
 
 def _begin(reading: Reading) -> RecordComparison:
     index(reading)
     memo = digest_memo.load(reading.target.prefix, reading.host)
-    return RecordComparison(digests=FileDigests(memo=memo, roots=link_roots(reading)))
+    if reading.options.everything:
+        memo.known.clear()
+    return RecordComparison(digests=FileDigests(memo=memo, roots=link_roots(reading), proven=reading.options.proven))
 
 
 def link_roots(reading: Reading) -> tuple[str, ...]:

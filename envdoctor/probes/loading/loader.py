@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
+from pathlib import Path
 
 from envdoctor.facts.context import Reading
 from envdoctor.facts.memo_file import memo_path
@@ -14,13 +15,14 @@ from envdoctor.model.codec import encode
 from envdoctor.model.frozen import replace
 from envdoctor.probes.loading.loader_memo import LoaderMemo
 from envdoctor.probes.loading.torch_build import TorchBuild
+from envdoctor.probes.venv.copy_place import place
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.records import index
 from envdoctor.probes.venv.search_path import SearchPath
 
-_FORMAT = 8
+_FORMAT = 9
 """Raise it when what is found in the same files changes: memos of another format are made again."""
 
 
@@ -62,10 +64,12 @@ def _cpu_flags(reading: Reading) -> frozenset[str]:
 
 def loader_memo(reading: Reading, kind: str) -> LoaderMemo:
     """Return the memo of one kind of fact ("symbols") that counts for this environment as it is asked now."""
+    question, of_copy = reading.material(_Question, _Question).digest, place(reading)
     return LoaderMemo(
-        path=memo_path(kind, reading.target.prefix, reading.host),
-        question=reading.material(_Question, _Question).digest,
+        path=memo_path(kind, Path(question) if of_copy.folder else reading.target.prefix, reading.host),
+        question=question,
         cwd=str(reading.host.cwd),
+        place=of_copy,
     )
 
 
@@ -88,7 +92,9 @@ class _Question:
             [(path, items[at].name, items[at].version) for path, at in index(reading).owners.items() if ".so" in path],
             [(item.path, item.on_disk) for item in reading.fact(InstalledFiles).contested],
         ]
-        self.digest = sha256(json.dumps(asked).encode("utf-8", "surrogateescape")).hexdigest()
+        asked += [place(reading).contents]
+        text = place(reading).away(json.dumps(asked))
+        self.digest = sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def read_beside(reading: Reading) -> set[str]:

@@ -14,6 +14,7 @@ from typing import TypeVar
 from envdoctor.facts.memo_file import read_own, write_memo
 from envdoctor.model.codec import CodecError, decode, encode
 from envdoctor.model.frozen import frozen
+from envdoctor.probes.venv.copy_place import Place
 
 Section = TypeVar("Section")
 Signature = list[int] | None
@@ -30,6 +31,8 @@ class LoaderMemo:
     question: str
     """A digest of all that the answer depends on beside files."""
     cwd: str
+    place: Place = Place()
+    """Of a fresh copy: files in it are as its RECORDs say, which the question holds, and are not looked at."""
 
     def load(self, kind: type[Section]) -> Section | None:
         """Return what is remembered; None when nothing is, when it was for another state, or when it is damaged."""
@@ -37,7 +40,7 @@ class LoaderMemo:
             checksum, _, body = read_own(self.path, _MAXIMUM_MEMO).partition(b"\n")
             if checksum != b"%08x" % zlib.crc32(body):
                 return None
-            document = json.loads(body)
+            document = json.loads(self.place.here(body.decode()))
             if document["question"] != self.question or document["cwd"] not in ("", self.cwd):
                 return None
             if any(self._signature(path) != signature for path, signature in document["seen"]):
@@ -53,14 +56,14 @@ class LoaderMemo:
         It is not when a file changed just before it was looked at, or when the cache cannot be written.
         Then the next run looks again: nothing is lost but its time.
         """
-        seen = [(path, self._signature(path)) for path in sorted(paths)]
+        seen = [(path, self._signature(path)) for path in sorted(paths) if not self.place.holds(path)]
         newest = max((max(signature[3:]) for _, signature in seen if signature), default=0)
         if newest > started_ns - _SETTLED_NANOSECONDS:
             return
         try:
             cwd = "" if anywhere else self.cwd
             document = {"question": self.question, "cwd": cwd, "seen": seen, "found": encode(found)}
-            body = json.dumps(document).encode()
+            body = self.place.away(json.dumps(document)).encode()
             write_memo(self.path, b"%08x\n%b" % (zlib.crc32(body), body))
         except (OSError, UnicodeError):
             return

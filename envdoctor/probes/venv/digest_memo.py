@@ -57,6 +57,16 @@ def same_contents(key: bytes, other: bytes) -> bool:
     return len(key) == len(other) and content_key(key) == content_key(other)
 
 
+def modified_ns(key: bytes) -> int:
+    """Return the time of last change of contents in a key or a content key."""
+    return int(_TIME.unpack_from(key, _KEY.size - 2 * _TIME.size)[0])
+
+
+def settled_contents(key: bytes, read_ns: int) -> bool:
+    """Tell whether the contents were last changed long enough before they were read for a later change to show."""
+    return modified_ns(key) < read_ns - _SETTLED_NANOSECONDS
+
+
 def settled(key: bytes, read_ns: int) -> bool:
     """Tell whether the file was last changed long enough before it was read for a later change to show in its times."""
     _, _, _, modified, changed = _KEY.unpack(key)

@@ -8,14 +8,14 @@ import stat
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from envdoctor.model.frozen import field, mutable
 from functools import cache
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from envdoctor.probes.venv import digest_memo
-from envdoctor.probes.venv.digest_memo import DigestMemo, key_of
+from envdoctor.probes.venv.digest_memo import DigestMemo, content_key, key_of
 
 Progress = Callable[[int, int], None]
 """Called with (bytes done, bytes in all)."""
@@ -49,19 +49,22 @@ class FileDigests:
     memo: DigestMemo
     roots: tuple[str, ...]
     """Real folders, with a final slash, into which a file that is a symlink may lead."""
+    proven: Mapping[bytes, bytes] = field(default_factory=dict)
+    """Content key -> sha256 that was read from the file before; counts where the file has not been read since."""
     problems: dict[tuple[str, bytes], str] = field(default_factory=dict)
     """(algorithm, key) -> why the file could not be hashed."""
     started_ns: int = field(default_factory=time.time_ns)
 
     def get(self, algorithm: str, key: bytes) -> bytes | None:
         """Return the base64 digest of the file with that key; None when it is not known (yet)."""
-        return self.memo.known.get(algorithm, {}).get(key)
+        digest = self.memo.known.get(algorithm, {}).get(key)
+        return self.proven.get(content_key(key)) if digest is None and algorithm == "sha256" else digest
 
     def remember(self, keys: Iterable[tuple[str, bytes]]) -> None:
-        """Write down what is known of these (algorithm, key) and nothing else."""
+        """Write down what was read of these (algorithm, key) and nothing else."""
         kept: dict[str, dict[bytes, bytes]] = {}
         for algorithm, key in keys:
-            digest = self.get(algorithm, key)
+            digest = self.memo.known.get(algorithm, {}).get(key)
             if digest is not None and digest_memo.settled(key, self.started_ns):
                 kept.setdefault(algorithm, {})[key] = digest
         digest_memo.save(self.memo, kept)
@@ -99,8 +102,8 @@ class Hashing:
         self._running = [self._pool.submit(self._work.run, prefer_large=number > 0) for number in range(self._threads)]
         return self
 
-    def add(self, files: Iterable[FileToHash]) -> None:
-        """Take more files; each (algorithm, key) is hashed once."""
+    def add(self, files: Iterable[FileToHash]) -> list[FileToHash]:
+        """Take more files and return those that were not asked for before; each (algorithm, key) is hashed once."""
         new = []
         for item in files:
             if (item.algorithm, item.key) not in self._asked:
@@ -108,6 +111,7 @@ class Hashing:
                 self._total += item.size
                 new.append(item)
         self._work.add(new)
+        return new
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -156,16 +156,23 @@ def _look_deeply(reading: Reading, prefix: str) -> list[tuple[Owner, list[FileFa
     items, records = reading.fact(Distributions).items, index(reading)
     compared = comparison(reading)
     # The threads are to have the largest files first, and all of them soon.
-    order = sorted(records.rows, key=lambda at: -max((recorded_size(row[2]) for row in records.rows[at]), default=0))
+    order = sorted(records.rows, key=lambda at: _largest(records.rows[at]), reverse=True)
     found: dict[int, tuple[Owner, list[FileFault]]] = {}
     with Hashing(compared.digests, reading.options.progress) as hashing:
         for at in order:
             keys: dict[str, bytes] = {}
-            bytecode = reading.options.bytecode
-            found[at] = _owner(items[at], records.rows[at], records.digests[at], prefix, keys, bytecode=bytecode)
+            fresh = reading.options.fresh
+            found[at] = _owner(items[at], records.rows[at], records.digests[at], prefix, keys, bytecode=fresh)
             compared.take(at, records.rows[at], keys, items[at].site, hashing)
     compared.judge(records, items)
     return [found[at] for at in sorted(found)]
+
+
+def _largest(rows: Sequence[Fields]) -> tuple[int, str]:
+    """Return a sort key by the largest size that the rows state: of numbers as text the longer is the larger."""
+    sizes = [row[2] for row in rows]
+    longest = max(map(len, sizes), default=0)
+    return longest, max((size for size in sizes if len(size) == longest), default="")
 
 
 def _whose(reading: Reading) -> WhoseBytes:

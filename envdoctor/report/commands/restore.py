@@ -5,7 +5,7 @@ from typing import Any
 from envdoctor.app.restore import RestoreResult
 from envdoctor.model.codec import encode
 from envdoctor.model.wording import counted, size
-from envdoctor.report.plan_text import outcome_text, plan_text, source_lines
+from envdoctor.report.plan_text import outcome_text, plan_text, remembered_lines, source_lines
 from envdoctor.report.rehearsal_text import rehearsed_text
 from envdoctor.report.style import Style
 from envdoctor.stack.restore import Restored
@@ -41,6 +41,7 @@ def _in_place(data: RestoreResult) -> str:
         f"{data.plan.target} already holds {data.plan.profile}: {counted(verified.distributions, 'package')}, "
         f"{counted(verified.files, 'file')} ({size(verified.bytes)}) verified by sha256"
         + ("" if data.plan.sources else "; nothing to do")
+        + "".join(f"\n{line}" for line in remembered_lines(verified))
         + f"\n{_put_back(data)}"
     )
 
@@ -58,6 +59,8 @@ def _done(done: Restored) -> dict[str, Any]:
         "distributions": done.verified.distributions,
         "files": done.verified.files,
         "bytes": done.verified.bytes,
+        "remembered": done.verified.remembered,
+        "remembered_bytes": done.verified.remembered_bytes,
         "recovered": list(done.recovered),
         "seconds": dict(done.seconds),
     }

@@ -90,7 +90,8 @@ def test_a_contaminated_venv_and_four_kinds_of_sources() -> None:
         "warning: the old venv also sees the system's site-packages; the new one sees its own packages only\n"
         "\n"
         "  1. build a new venv with 4 packages beside /srv/venv\n"
-        "  2. compare the sha256 of every file with its RECORD, and the packages with the lock\n"
+        "  2. compare the sha256 of every file with its RECORD, and the packages with the lock; "
+        "what an earlier restore read and nobody has changed is not read again\n"
         "  3. examine the copy as `envdoctor check` does\n"
         "  4. swap it in, in one step; the old venv is kept at /srv/.envdoctor/venv/generations/0001\n"
     )

@@ -37,7 +37,7 @@ def _break(path: Path, content: bytes) -> None:
 
 def test_a_venv_as_uv_makes_it_is_clean(venv: Venv) -> None:
     events: list[tuple[int, int]] = []
-    options = Options(deep=True, bytecode=True, progress=lambda done, total: events.append((done, total)))
+    options = Options(deep=True, fresh=True, progress=lambda done, total: events.append((done, total)))
     verified = verify(_reading(venv, options), LOCKED)
     assert (verified.distributions, verified.faults) == (3, ())
     in_site = [path for path in venv.site_packages.rglob("*") if path.is_file() and "_virtualenv" not in path.name]
@@ -47,7 +47,7 @@ def test_a_venv_as_uv_makes_it_is_clean(venv: Venv) -> None:
 
 def _reading(venv: Venv, options: Options | None = None) -> Reading:
     """Return a reading as a restore takes it of what it has just built."""
-    made = read(venv.prefix, options=options or Options(deep=True, bytecode=True))
+    made = read(venv.prefix, options=options or Options(deep=True, fresh=True))
     compare_with(made, {})
     return made
 

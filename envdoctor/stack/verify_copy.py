@@ -1,0 +1,57 @@
+"""Verifying the venv that a restore built or found: what an earlier one read and nobody changed is not read again."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from envdoctor.facts.context import Reading
+from envdoctor.facts.host import Host
+from envdoctor.model.events import Listener
+from envdoctor.probes.loading.comparison import RecordComparison, comparison
+from envdoctor.probes.venv import verified_contents
+from envdoctor.probes.venv.distributions import Distribution, Distributions
+from envdoctor.probes.venv.verified_contents import Read
+from envdoctor.stack.plan import Extent
+from envdoctor.stack.verify import Verified, verify
+from envdoctor.standards.lock import LockedPackage
+
+
+def verify_copy(
+    copy: Path, final: Path, locked: Mapping[str, LockedPackage], host: Host, listen: Listener, extent: Extent
+) -> tuple[Verified, Reading]:
+    """Return what a venv that was just built differs in from the lock, and the reading; what was read is remembered."""
+    from envdoctor.stack.examination import reading_of_copy  # noqa: PLC0415 - every check comes with it
+
+    known = verified_contents.load(host) if extent == "changed" else {}
+    reading = reading_of_copy(copy, host, listen, final, known, fresh=True)
+    verified = verify(reading, locked)
+    if not verified.faults:
+        _remember(reading, known, host)
+    return verified, reading
+
+
+def verify_in_place(
+    venv: Path, locked: Mapping[str, LockedPackage], host: Host, listen: Listener, extent: Extent
+) -> tuple[Verified, Reading]:
+    """Return what a venv in use differs in from the lock, and the reading; remember what was read of it."""
+    from envdoctor.stack.examination import read_deep  # noqa: PLC0415 - as above
+
+    known = verified_contents.load(host) if extent == "changed" else {}
+    reading, _ = read_deep(venv, host, listen, known, everything=extent == "all")
+    verified = verify(reading, locked, strict=False)
+    if not verified.faults:
+        _remember(reading, known, host)
+    return verified, reading
+
+
+def _remember(reading: Reading, known: verified_contents.Contents, host: Host) -> None:
+    compared = comparison(reading)
+    items = reading.fact(Distributions).items
+    verified_contents.save(known, _read(compared, items), compared.digests.started_ns, host)
+
+
+def _read(compared: RecordComparison, items: Sequence[Distribution]) -> Iterator[Read]:
+    """Yield the files that this run hashed."""
+    for at, row, key, algorithm in compared.pending:
+        digest = compared.digests.get(algorithm, key)
+        if algorithm == "sha256" and digest is not None:
+            yield Read(key=key, sha256=digest, path=f"{items[at].site}/{row[0]}")

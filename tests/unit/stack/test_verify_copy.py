@@ -1,0 +1,214 @@
+"""Venvs that share their files with an earlier one: what is read again, what is not, and what that can miss."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from envdoctor.doctor.examine import written_down
+from envdoctor.facts.host import Host
+from envdoctor.model.codec import encode
+from envdoctor.probes.loading.libraries import Libraries
+from envdoctor.probes.loading.loader_memo import LoaderMemo
+from envdoctor.probes.venv import verified_contents
+from envdoctor.stack.examination import reading_of_copy
+from envdoctor.stack.plan import Extent
+from envdoctor.stack.verify import Verified
+from envdoctor.stack.verify_copy import verify_copy
+from envdoctor.standards.lock import LockedPackage
+from tests.factories.make_cuda import host_without_cache, make_library, make_linked_torch
+from tests.factories.make_reading import bare_host
+from tests.factories.make_venv import Venv, edit_in_place, make_venv
+from tests.factories.make_wheel import make_wheel
+
+GOOD, BAD = b"fix = 1\n", b"fix = 2\n"
+MODULE = "thing/__init__.py"
+OF_WHEEL = 2
+"""Files of the wheel that are linked from uv's cache and have a hash: the module and METADATA, WHEEL beside it."""
+
+
+class Shop:
+    """Venvs of one wheel from one uv cache."""
+
+    def __init__(self, folder: Path) -> None:
+        """Make the wheel."""
+        self.folder = folder
+        self.wheel = make_wheel(folder / "wheels", "thing", "1.0", files={MODULE: GOOD, "thing/data.bin": b"x" * 5000})
+        self.host = bare_host(folder / "home")
+        self.made = 0
+
+    def venv(self) -> Venv:
+        """Make one more venv; what has been made is past the moment in which a change would leave no trace."""
+        self.made += 1
+        venv = make_venv(self.folder / f"venv-{self.made}", self.wheel)
+        time.sleep(0.15)
+        return venv
+
+    def verify(self, venv: Venv, extent: Extent = "changed", host: Host | None = None) -> Verified:
+        """Verify a venv as one that was just built."""
+        locked = {"thing": LockedPackage(name="thing", version="1.0", hashes=("0" * 64,))}
+        final = self.folder / "final"
+        return verify_copy(venv.prefix, final, locked, host or self.host, lambda _: None, extent)[0]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return Shop(tmp_path)
+
+
+def _module(venv: Venv) -> Path:
+    return venv.site_packages / MODULE
+
+
+def _hashed(venv: Venv) -> int:
+    return (venv.dist_info("thing") / "RECORD").read_text().count("sha256=")
+
+
+def test_what_an_earlier_restore_read_is_not_read_again(shop: Shop) -> None:
+    first, second = shop.verify(shop.venv()), shop.verify(venv := shop.venv())
+    assert (first.faults, first.remembered, second.faults) == ((), 0, ())
+    # What uv writes into each venv anew is read: INSTALLER, REQUESTED and the like.
+    shared = [path for path in venv.site_packages.rglob("*") if path.is_file() and path.stat().st_nlink > 1]
+    assert second.remembered == len(shared) >= OF_WHEEL
+    assert second.remembered_bytes == sum(path.stat().st_size for path in shared)
+    assert second.remembered < _hashed(venv)
+
+
+def test_all_reads_everything(shop: Shop) -> None:
+    shop.verify(venv := shop.venv())
+    assert shop.verify(venv, "all").remembered == 0
+
+
+def test_a_change_in_place_is_read(shop: Shop) -> None:
+    shop.verify(venv := shop.venv())
+    edit_in_place(_module(venv), BAD)
+    assert [str(fault) for fault in shop.verify(venv).faults] == [f"thing: {MODULE}: does not have the recorded hash"]
+
+
+def test_a_change_with_its_time_set_back_is_seen_by_all_alone(shop: Shop) -> None:
+    shop.verify(venv := shop.venv())
+    status = _module(venv).stat()
+    edit_in_place(_module(venv), BAD)
+    os.utime(_module(venv), ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert shop.verify(venv).faults == ()
+    assert [fault.path for fault in shop.verify(venv, "all").faults] == [MODULE]
+
+
+def _whole_second(module: Path) -> None:
+    os.utime(module, (1_700_000_000, 1_700_000_000))
+
+
+def _in_the_future(module: Path) -> None:
+    # As a file server whose clock is ahead would stamp it.
+    ahead = time.time_ns() + 3_600_000_000_123
+    os.utime(module, ns=(ahead, ahead))
+
+
+def _just_now(module: Path) -> None:
+    os.utime(module)
+
+
+def _of_somebody_else(module: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files away")
+    os.chown(module, 12345, 12345)
+
+
+@pytest.mark.parametrize("stamp", [_whole_second, _in_the_future, _just_now, _of_somebody_else])
+def test_a_file_whose_time_proves_nothing_is_read_each_time(shop: Shop, stamp: Callable[[Path], None]) -> None:
+    first = shop.venv()
+    stamp(_module(first))
+    shop.verify(first)
+    known = verified_contents.load(shop.host)
+    status = _module(first).stat()
+    assert not any(int.from_bytes(key[8:16], "little") == status.st_ino for key in known)
+    # Another file at the same inode, of the same size and the same time, is seen.
+    edit_in_place(_module(first), BAD)
+    os.utime(_module(first), ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert [fault.path for fault in shop.verify(first).faults] == [MODULE]
+
+
+def test_a_faulty_venv_leaves_nothing_behind(shop: Shop) -> None:
+    venv = shop.venv()
+    edit_in_place(_module(venv), BAD)
+    assert shop.verify(venv).faults
+    assert verified_contents.load(shop.host) == {}
+
+
+def _memo(shop: Shop) -> Path:
+    (memo,) = (shop.folder / "home/.cache/envdoctor/verified").iterdir()
+    return memo
+
+
+def _flip(memo: Path) -> None:
+    data = bytearray(memo.read_bytes())
+    data[-1] ^= 1
+    memo.write_bytes(data)
+
+
+def _cut(memo: Path) -> None:
+    memo.write_bytes(memo.read_bytes()[:-7])
+
+
+def _open_to_others(memo: Path) -> None:
+    memo.chmod(0o666)
+
+
+@pytest.mark.parametrize("spoil", [_flip, _cut, _open_to_others, lambda memo: memo.write_bytes(b"")])
+def test_a_memo_that_cannot_be_trusted_says_nothing(shop: Shop, spoil: Callable[[Path], object]) -> None:
+    shop.verify(venv := shop.venv())
+    spoil(_memo(shop))
+    assert shop.verify(venv).remembered == 0
+    assert shop.verify(venv).remembered >= OF_WHEEL
+
+
+def test_a_host_that_remembers_nothing_reads_everything(shop: Shop) -> None:
+    shop.verify(venv := shop.venv(), host=replace(shop.host, remembers=False))
+    assert not (shop.folder / "home/.cache").exists()
+    assert shop.verify(venv).remembered == 0
+
+
+def test_the_longest_known_gives_way(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.verify(shop.venv())
+    before = verified_contents.load(shop.host)
+    assert len(before) > OF_WHEEL
+    monkeypatch.setattr(verified_contents, "_MAXIMUM_ENTRIES", 2)
+    read = verified_contents.Read(key=next(iter(before)) + bytes(8), sha256=b"a" * 43, path=str(shop.wheel))
+    verified_contents.save(before, [read], time.time_ns() + 10**9, shop.host)
+    assert list(verified_contents.load(shop.host).items()) == [list(before.items())[-1], (read.key[:-8], b"a" * 43)]
+
+
+def test_facts_of_a_second_copy_are_those_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheels, host = tmp_path / "wheels", host_without_cache(tmp_path / "home")
+    cudnn = make_library(wheels, "nvidia-cudnn-cu12", "9.10.2.21", "nvidia/cudnn/lib/libcudnn.so.9", exports=["a"])
+    torch = make_linked_torch(wheels, "2.11.0", "12.8", needs={"libcudnn.so.9": ("a",), "libgone.so.1": ()})
+    time.sleep(0.15)
+
+    def facts(name: str, host: Host) -> dict[type, object]:
+        """Return what is found in a copy, every path of it without its folder."""
+        venv = make_venv(tmp_path / name, cudnn, torch)
+        reading = reading_of_copy(venv.prefix, host, lambda _: None, tmp_path / "final", {}, fresh=True)
+        written_down(reading)
+        return {
+            kind: repr(encode(section)).replace(str(venv.prefix), "VENV")
+            for kind, section in reading.read.items()
+            if kind.__name__ in {"Libraries", "Symbols", "PackageImports", "GeneratedCode"}
+        }
+
+    first = facts("one", host)
+    loaded: list[bool] = []
+    load = LoaderMemo.load
+
+    def counted(self: LoaderMemo, kind: type) -> object:
+        found = load(self, kind)
+        loaded.append(found is not None)
+        return found
+
+    monkeypatch.setattr(LoaderMemo, "load", counted)
+    second = facts("two", host)
+    assert loaded == [True, True]
+    assert second == first == facts("three", replace(host, remembers=False))
+    assert "libgone.so.1" in str(first[Libraries])
