@@ -23,6 +23,7 @@ from envdoctor.model.finding import Finding
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.plan import BaseInterpreter
 from envdoctor.model.profile import Profile
+from envdoctor.probes.venv.distributions import Distribution
 from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.stack import interpreters
@@ -32,7 +33,7 @@ from envdoctor.stack.examination import added, blocking_findings, line, read_dee
 from envdoctor.stack.folders_in_the_way import folders_in_the_way, misnamed_folders, refuse_linked_out, remove_from_copy
 from envdoctor.stack.plan import same
 from envdoctor.stack.record_audit import Proven, RecordAudit, audit
-from envdoctor.stack.repair_plan import Reinstall, RepairPlan, conflicts, plan_changes, restore_instead
+from envdoctor.stack.repair_plan import Changes, Reinstall, RepairPlan, conflicts, plan_changes, restore_instead
 from envdoctor.stack.repair_sources import located
 from envdoctor.stack.replaceable import refuse_no_venv
 from envdoctor.stack.verify import Discrepancy, Verified, equal, refuse
@@ -138,9 +139,7 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
     asked = [pins[item.name] for item in changes.reinstalls if item.name in pins]
     backend = request.profile.lock.torch_backend if request.profile else ""
     packages = located(asked, uv, interpreter, configured, WheelNames.of(host), backend, offline=request.offline)
-    expected = {name: item.version for name, item in present.items()}
-    expected = {name: version for name, version in expected.items() if name not in {r.name for r in changes.removals}}
-    expected |= {item.name: item.version for item in changes.reinstalls}
+    expected = _expected(present, changes)
     touched = {item.name for item in changes.removals} | {item.name for item in changes.reinstalls}
     in_the_way = folders_in_the_way(read, store.target, touched, reading.fact(InstalledFiles).obstacles)
     site = Path(reading.fact(Interpreter).library, "site-packages")
@@ -175,6 +174,13 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
         verified=_counts(read),
         verdict=verdict_of(facts),
     )
+
+
+def _expected(present: Mapping[str, Distribution], changes: Changes) -> dict[str, str]:
+    """Return name -> version of what is installed after the repair."""
+    gone = {item.name for item in changes.removals}
+    stays = {name: item.version for name, item in present.items() if name not in gone}
+    return stays | {item.name: item.version for item in changes.reinstalls}
 
 
 def _in_doubt(read: RecordAudit, twice: Collection[str]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 uv links a venv's files from its cache. A new link moves the inode's time (ctime), so that the digests of one venv
 (`digest_memo`) say nothing about the next venv's files, although they are the same inodes. Here a file is known by its
-device, inode, size and time of last change of contents (mtime). Whoever writes to it moves that time, and so does a
+device, inode, size and time of last change of contents (mtime). Writing to it moves that time, and so does a
 mapping that is written through (inode(7), mmap(2)). Bytes change under an equal key only where
 
 - its owner or root writes into it and sets the time back (utimensat(2)): files of other users are never remembered, and
