@@ -105,7 +105,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "envdoctor.api": (*_up_to("doctor"), "envdoctor.app"),
     # Renderers read results: the types of any room, never a function that looks or changes.
-    "envdoctor.report": ("envdoctor", "rich"),
+    "envdoctor.report": ("envdoctor", "rich", "cyclonedx", "packageurl"),
     "envdoctor.cli": ("envdoctor", "typer", "rich", "packaging"),
     "trainer": (
         "trainer",

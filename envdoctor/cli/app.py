@@ -43,10 +43,11 @@ COMMANDS = {
         "cache",
         "gate",
         "config",
+        "sbom",
     )
 }
 SECTIONS = {
-    "Find out": ("check", "why", "impact", "diff", "fingerprint", "explain", "checks", "schema"),
+    "Find out": ("check", "why", "impact", "diff", "fingerprint", "sbom", "explain", "checks", "schema"),
     "Rebuild, and go back": ("restore", "repair", "history", "rollback", "prune"),
     "Launch": ("run", "gate"),
     "Known-good stacks": ("profiles", "profile", "capture", "fetch", "lock"),

@@ -56,3 +56,9 @@ def without_interpreter(script: bytes) -> bytes:
 def hash_field(digest: bytes) -> str:
     """Return a sha256 digest as a RECORD writes it: "sha256=…", urlsafe base64 without padding."""
     return "sha256=" + base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+def hex_of(field: str) -> str:
+    """Return the digest of a RECORD's sha256 field in hex; empty for another algorithm. Raises ValueError."""
+    algorithm, _, text = field.partition("=")
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).hex() if algorithm == "sha256" else ""

@@ -138,6 +138,7 @@ SURFACE = {
     ],
     "profiles": ["--format (ENVDOCTOR_FORMAT)", "--json"],
     "profile": [],
+    "sbom": ["VENV", "--venv", "--files", "--output/-o"],
     "cache": [],
     "gate": [],
     "config": ["--format (ENVDOCTOR_FORMAT)", "--json"],

@@ -93,6 +93,7 @@ EXAMINE = {
     "why a path": ["why", "torch/__init__.py"],
     "why nothing": ["why", "libcudnn.so.9"],
     "impact remove": ["impact", "remove", "torch"],
+    "sbom": ["sbom"],
     "explain": ["explain", "ED207"],
     "checks": ["checks"],
     "profiles": ["profiles"],
