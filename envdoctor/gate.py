@@ -13,6 +13,7 @@ import importlib.util
 import json
 import os
 import sys
+import time
 import typing
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -26,6 +27,11 @@ OTHER_TORCH = "torch-from-elsewhere"
 NOT_TOLD = "could-not-tell"
 """Stands among the codes let through when the environment could not be examined."""
 _USAGE = 2  # ExitCode.USAGE, without importing it
+# torchrun, accelerate and Ray Train; srun; Open MPI; Intel MPI and MPICH. torchrun below srun has both: its own counts.
+_LOCAL_RANKS = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
+_RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+_PATIENCE = 3.0
+"""Seconds. A launcher ends all ranks when the first one fails: the others' end must not cut off the report."""
 
 if typing.TYPE_CHECKING:
     from envdoctor.doctor.examine import Examination
@@ -78,7 +84,8 @@ def require(profile: str, *, mode: Mode | None = None, reason: str = "") -> Admi
     ($ENVDOCTOR_GATE_LOG, else .envdoctor/gate.log in the current folder).
 
     The exit code is the verdict's: 1 for findings, 3 when a check that matters could not tell; 2 is an unknown profile
-    or a bypass without a reason. Under torchrun every rank decides for itself, and local rank 0 prints the report.
+    or a bypass without a reason. Under torchrun, accelerate, Ray Train, srun and mpirun every rank decides for itself,
+    and local rank 0 prints the report.
     """
     from envdoctor.errors import EnvdoctorError  # noqa: PLC0415 - nothing of ours is loaded before it is needed
 
@@ -104,6 +111,8 @@ def require(profile: str, *, mode: Mode | None = None, reason: str = "") -> Admi
         record(profile, chosen, why, found)
     elif code:
         _say(f"error: envdoctor gate: {_who()} does not start on {sys.prefix} (profile {profile})")
+        if _local_rank():
+            time.sleep(_PATIENCE)
         raise SystemExit(code)
     return admitted
 
@@ -251,13 +260,17 @@ def _report(examination: "Examination", profile: str, elsewhere: str) -> None:
 
 
 def _who() -> str:
-    rank = os.environ.get("RANK", "")
+    rank = _first_of(_RANKS)
     return f"rank {rank}" if rank else "this process"
 
 
 def _local_rank() -> int:
-    rank = os.environ.get("LOCAL_RANK", "")
+    rank = _first_of(_LOCAL_RANKS)
     return int(rank) if rank.isdigit() else 0
+
+
+def _first_of(variables: tuple[str, ...]) -> str:
+    return next((value for name in variables if (value := os.environ.get(name))), "")
 
 
 def _user() -> str:
