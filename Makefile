@@ -6,7 +6,7 @@
 #   make lint        ruff and mypy alone
 #   make properties  the property tests with other examples in each run
 #   make test-giants hostile inputs of a size that takes long to make, alone
-#   make test-stack  the incident on the real CUDA stack, and healthy ones that must be clean (downloads about 9 GB)
+#   make test-stack  the incident on the real CUDA stack, healthy ones (downloads about 9 GB), and launchers that take long
 #   make bench       envdoctor beside pip, uv and collect_env; VENV=path names another venv, PROFILE=name adds the gate
 #   make docs        write docs/checks from the checks themselves
 #   make release     build, check and test what is published, from the last commit, into dist/
@@ -110,7 +110,7 @@ test-giants: $(TEST)/.made
 	$(TEST)/bin/python -m pytest -m giant
 
 test-stack: $(TEST)/.made
-	$(TEST)/bin/python -m pytest -m stack tests/stack
+	$(TEST)/bin/python -m pytest -m stack tests/stack tests/launchers
 
 bench: $(TOOL)/.made
 	$(TOOL)/bin/python benchmarks/check_against_peers.py $(VENV) $(if $(PROFILE),--gate $(PROFILE))

@@ -19,7 +19,7 @@ def lock_for(file: LockFile, host: Host, facts: Fingerprint) -> tuple[Lock, tupl
     installed is compared. Raises LockError, MissingFactError.
     """
     python = facts[Interpreter]
-    found = exported(file, host, python.minor)
+    found = exported(file, host, python.minor, facts.target)
     major, minor = (int(part) for part in python.minor.split("."))
     tags = supported((major, minor), python.machine, NEWEST_GLIBC, free_threaded=python.free_threaded)
     chosen = select(file, found, python.markers(), tags)

@@ -1,5 +1,6 @@
 """A lock as a PEP 751 document, written by the tool that the lock belongs to; no format is parsed here."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -45,13 +46,15 @@ class LockExport:
     """What it pins requires what it does not pin: the message. Such a lock can be compared with, but not built from."""
 
 
-def exported(lock: LockFile, host: Host, version: str) -> LockExport:
+def exported(lock: LockFile, host: Host, version: str, examined: str = "") -> LockExport:
     """Return the lock's document. `version` is the Python it is read for ("3.12"), where the tool asks.
 
     The tools are told to use envdoctor's own interpreter: they would run that of the project's venv, which may be the
-    one in question. Raises LockError, with what the tool said.
+    one in question. Nor is a tool taken from inside the `examined` prefix, or from a relative folder of PATH. Raises
+    LockError, with what the tool said.
     """
     python = Path(sys.executable)
+    host = replace(host, environ={**host.environ, "PATH": _path(host.environ.get("PATH", ""), examined)})
     if lock.kind == "uv":
         return LockExport(data=_uv_export(lock, host, python))
     if lock.kind == "Poetry":
@@ -161,6 +164,13 @@ def _versions(document: Mapping[str, Any]) -> dict[str, str]:
     return {entry["name"]: str(entry.get("version", "")) for entry in document.get("packages", ())}
 
 
+def _path(path: str, examined: str) -> str:
+    """Return PATH without relative folders and without those of the examined environment."""
+    inside = f"{os.path.realpath(examined)}/" if examined else "\0"
+    folders = (folder for folder in path.split(os.pathsep) if folder.startswith("/"))
+    return os.pathsep.join(folder for folder in folders if not f"{os.path.realpath(folder)}/".startswith(inside))
+
+
 def _uv(lock: LockFile, host: Host) -> Uv:
     return replace(uv_tool.locate(host.environ, lock.folder), cwd=lock.folder)
 
@@ -169,7 +179,8 @@ def _program(name: str, title: str, lock: LockFile, host: Host, install: str) ->
     found = shutil.which(name, path=host.environ.get("PATH"))
     if found is None:
         raise LockError(
-            f"{lock.path}: only {title} reads its own lock, and `{name}` is not on PATH",
+            f"{lock.path}: only {title} reads its own lock, and `{name}` is not on PATH "
+            "(one in the examined venv is not run)",
             f"`{install}`, or export it where {title} is: a pylock.toml can be named instead",
         )
     return found

@@ -40,6 +40,28 @@ for cell in notebook.cells:
         (sys.stderr if output.get("name") == "stderr" else sys.stdout).write(output.get("text", ""))
 sys.exit(code)
 """
+RAY = """\
+import sys
+import ray
+from ray.train import RunConfig, ScalingConfig
+from ray.train.torch import TorchConfig, TorchTrainer
+
+folder = sys.argv[1]
+
+def train():
+    import os
+    import envdoctor_gate
+    envdoctor_gate.require(folder + "/profiles/launch.toml")
+    open(folder + "/ran-" + os.environ["RANK"], "w").close()
+
+ray.init(num_cpus=2, include_dashboard=False)
+TorchTrainer(
+    train,
+    scaling_config=ScalingConfig(num_workers=2),
+    run_config=RunConfig(storage_path=folder + "/ray"),
+    torch_config=TorchConfig(backend="gloo"),
+).fit()
+"""
 FINDING = "error[ED202]: filelock "
 STOPPED = "does not start on"
 
@@ -67,6 +89,18 @@ class Launch:
             text=True,
             check=False,
         )
+
+    def install(self, *names: str) -> None:
+        """Install a launcher that the lock does not have, beside what it pins; skip where it cannot be had."""
+        pins = re.findall(r"^([\w.-]+==[^ \\]+)", (self.folder / "lockfiles/launch.txt").read_text(), re.MULTILINE)
+        constraints = self.folder / "constraints.txt"
+        constraints.write_text("\n".join(pin for pin in pins if not pin.startswith("envdoctor-gate")))
+        command = [uv.find_uv_bin(), "pip", "install", "--quiet", "--python", self.programs / "python"]
+        done = subprocess.run(
+            [*command, "--constraint", constraints, *names], capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            pytest.skip(f"{' and '.join(names)} cannot be installed: {done.stderr[-300:]}")
 
     @contextmanager
     def contaminated(self) -> Iterator[None]:
@@ -129,14 +163,7 @@ def test_a_script(launch: Launch) -> None:
 
 
 def test_a_notebook(launch: Launch) -> None:
-    pins = re.findall(r"^([\w.-]+==[^ \\]+)", (launch.folder / "lockfiles/launch.txt").read_text(), re.MULTILINE)
-    constraints = launch.folder / "constraints.txt"
-    constraints.write_text("\n".join(pin for pin in pins if not pin.startswith("envdoctor-gate")))
-    command = [uv.find_uv_bin(), "pip", "install", "--quiet", "--python", launch.programs / "python"]
-    command += ["--constraint", constraints, "ipykernel", "nbclient"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"ipykernel and nbclient cannot be installed: {done.stderr[-300:]}")
+    launch.install("ipykernel", "nbclient")
     refused = starts_and_is_refused(launch, ["python", "notebook.py"], ["alone"])
     assert refused.returncode == 1
 
@@ -147,6 +174,7 @@ def test_torchrun(launch: Launch) -> None:
     assert f"rank 0 {STOPPED}" in refused.stderr
 
 
+@pytest.mark.stack
 def test_accelerate_launch(launch: Launch) -> None:
     words = ["accelerate", "launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1"]
     words += ["--mixed_precision", "no", "--dynamo_backend", "no", "train.py"]
@@ -159,3 +187,26 @@ def test_srun(launch: Launch, tmp_path: Path) -> None:
         extra = {**slurm, "PATH": f"{launch.programs}:{slurm['PATH']}"}
         refused = starts_and_is_refused(launch, ["srun", "--ntasks=2", "python", "train.py"], ["0", "1"], extra)
     assert sorted(re.findall(rf"rank (\d) {STOPPED}", refused.stderr)) == ["0", "1"]
+
+
+@pytest.mark.stack
+def test_ray_train(launch: Launch) -> None:
+    launch.install("ray[train]")
+    (launch.folder / "ray_train.py").write_text(RAY)
+    extra = {"RAY_DEDUP_LOGS": "0", "RAY_CHDIR_TO_TRIAL_DIR": "0"}
+    words = ["python", "ray_train.py", launch.folder]
+    started = launch.run(*words, extra=extra)
+    assert started.returncode == 0, started.stderr
+    ran = sorted(launch.folder.glob("ran-*"))
+    assert [path.name for path in ran] == ["ran-0", "ran-1"]
+    for path in ran:
+        path.unlink()
+    with launch.contaminated():
+        refused = launch.run(*words, extra=extra)
+    assert refused.returncode == 1
+    assert list(launch.folder.glob("ran-*")) == []
+    told = refused.stdout + refused.stderr
+    # Ray hands a worker's output on twice here and there: what counts is who reported.
+    reporters = set(re.findall(rf"pid=(\d+)\).{{0,20}}{re.escape(FINDING)}", told))
+    assert len(reporters) == 1
+    assert set(re.findall(rf"rank (\d) {STOPPED}", told)) == {"0", "1"}

@@ -101,6 +101,12 @@ def reader(tool: Path, tmp_path_factory: pytest.TempPathFactory) -> Reader:
     for name in ("21k-toks", "pypi-cu128", "cpu-smoke"):
         make_profile(folder, name, wheels, torch=TORCH)
     (folder / "train.py").write_text("print('trained')\n")
+    (folder / "pyproject.toml").write_text(
+        '[project]\nname = "whole"\nversion = "0.1"\nrequires-python = ">=3.11"\n'
+        f'dependencies = ["torch=={TORCH}", "nvidia-nccl-cu12", "plain"]\n'
+    )
+    sources = {"UV_FIND_LINKS": str(root / "wheels"), "UV_NO_INDEX": "1", "UV_PYTHON": sys.executable}
+    run_uv("lock", "--quiet", "--project", folder, cache=root / "uv-cache", extra=sources)
     environment = closed_environment(root) | {"UV_FIND_LINKS": str(root / "wheels"), "UV_NO_INDEX": "1"}
     del environment["PYTHONPATH"]
     environment["PATH"] = f"{tool}:{environment['PATH']}"

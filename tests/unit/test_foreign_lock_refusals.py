@@ -35,7 +35,8 @@ def refused(folder: Path, name: str, text: str = "") -> tuple[str, str]:
 )
 def test_only_its_own_tool_reads_a_lock(tmp_path: Path, tool: str, title: str, command: str) -> None:
     assert refused(tmp_path, f"{tool}.lock") == (
-        f"{tmp_path}/{tool}.lock: only {title} reads its own lock, and `{tool}` is not on PATH",
+        f"{tmp_path}/{tool}.lock: only {title} reads its own lock, and `{tool}` is not on PATH "
+        "(one in the examined venv is not run)",
         f"`{command}`, or export it where {title} is: a pylock.toml can be named instead",
     )
 
@@ -49,6 +50,22 @@ def test_what_a_tool_says_is_passed_on(tmp_path: Path) -> None:
         f"{tmp_path}/poetry.lock: `poetry export` failed with 1:\n  The requested command export does not exist.",
         "`pipx install poetry && pipx inject poetry poetry-plugin-export`",
     )
+
+
+def test_a_tool_of_the_examined_venv_or_of_a_relative_folder_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = tmp_path / "venv" / "bin" / "pdm"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    program.chmod(0o755)
+    (tmp_path / "pdm.lock").touch()
+    (tmp_path / "link").symlink_to("venv")
+    for path in ("venv/bin", f"{tmp_path}/venv/bin", f"{tmp_path}/link/bin"):
+        with pytest.raises(EnvdoctorError, match="`pdm` is not on PATH"):
+            exported(lock_file("pdm.lock", tmp_path), bare_host(tmp_path, PATH=path), "3.11", f"{tmp_path}/venv")
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_file_without_a_known_name(tmp_path: Path) -> None:
