@@ -43,6 +43,7 @@ SURFACE = {
         "--yes/-y",
         "--sources",
         "--unless-in-use",
+        "--verify",
         "--force",
         "--format (ENVDOCTOR_FORMAT)",
         "--json",
