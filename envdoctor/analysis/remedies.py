@@ -231,7 +231,8 @@ def restore_or(case: CheckContext, text: str, commands: Iterable[str]) -> Remedi
 def locked_or(case: CheckContext, text: str, commands: Iterable[str]) -> Remediation:
     """Return the restore of the profile where there is one, else the install of the lock by its own tool."""
     if case.profile is None and case.lock is not None and case.lock.install:
-        command = case.lock.install.format(python=case.python, prefix=case.prefix)
+        # Not str.format: a project's path may hold braces.
+        command = case.lock.install.replace("{python}", case.python).replace("{prefix}", case.prefix)
         return Remediation(text=f"{text}, with the tool that the lock belongs to", commands=(command,), safe=False)
     return restore_or(case, text, commands)
 

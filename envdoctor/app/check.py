@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from envdoctor.app.result import Dialog, Result
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.documents import fingerprint_file
+from envdoctor.documents.project_config import load
 from envdoctor.errors import UsageError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.facts.context import Options
@@ -57,6 +58,8 @@ class Checked:
 def check(workspace: Workspace, wishes: CheckOptions, dialog: Dialog) -> Result:
     """Judge the target venv, or a fingerprint. Raises UsageError."""
     _refuse_both(workspace, wishes)
+    if ignored := load(workspace.host.cwd).ignored:
+        dialog.note(f"note: {ignored} belongs to another user, so its profile, venv and waivers do not count")
     if wishes.root:
         workspace, facts = _inside(workspace, wishes)
     elif wishes.fingerprint:

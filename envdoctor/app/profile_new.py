@@ -29,7 +29,7 @@ from envdoctor.wheels.pylock_text import LockedWheel
 from envdoctor.wheels.temporary import temporary_folder
 from envdoctor.wheels.uv import Uv, UvError
 
-_VERSIONS = tuple(f"3.{minor}" for minor in range(11, 40))
+_VERSIONS = tuple(f"3.{minor}" for minor in range(8, 40))
 
 
 @frozen

@@ -135,3 +135,6 @@ def test_a_file_of_another_user_decides_nothing(stack: Stack) -> None:
     shown = stack.run("config")
     assert shown.out.splitlines()[-1] == "ignored   FOLDER/pyproject.toml: it belongs to another user"
     assert _codes(stack, "train-venv") == (0, [], None)
+    assert stack.run("check", "train-venv").err == (
+        "note: FOLDER/pyproject.toml belongs to another user, so its profile, venv and waivers do not count\n"
+    )

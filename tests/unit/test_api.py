@@ -39,13 +39,15 @@ def test_check_is_the_commands(venv: Venv, tmp_path: Path) -> None:
 
 
 def test_check_with_a_lock_and_a_requirement(venv: Venv, tmp_path: Path) -> None:
-    lock = tmp_path / "lockfiles" / "small.txt"
+    lock = tmp_path / "a {b}" / "small.txt"
+    lock.parent.mkdir()
+    lock.write_text((tmp_path / "lockfiles" / "small.txt").read_text())
     verdict = envdoctor.check(venv.prefix, lock=lock, require=["plain>=4"])
     assert [finding.title for finding in verdict.findings] == [
         "other 1.0 is locked and not installed",
         "plain 3.0 is installed; >=4 is required",
     ]
-    command = f"uv pip install --python {venv.prefix}/bin/python --no-deps --requirements {lock}"
+    command = f"uv pip install --python {venv.prefix}/bin/python --no-deps --requirements '{lock}'"
     assert verdict.findings[0].remediation.commands == (command,)
 
 
