@@ -98,11 +98,14 @@ def renamed(case: CheckContext) -> dict[str, str]:
     RECORD tells: it lists METADATA in the folder of the old name, and no such file is there. Where the folder has the
     name and version of its own METADATA it is the RECORD that is another one's, and the folder stays as it is.
     """
+    suspects = [fault for fault in case.facts[InstalledFiles].faults if fault.path.endswith(".dist-info/METADATA")]
+    if not suspects:
+        return {}
     items = case.facts[Distributions].items
     folders = {(item.site, item.folder) for item in items}
     active = {item.name: item for item in items if not item.shadowed}
     found: dict[str, str] = {}
-    for fault in case.facts[InstalledFiles].faults:
+    for fault in suspects:
         folder, _, name = site_relative(fault.path).partition("/")
         item = active.get(fault.owner)
         if item is None or (fault.kind, name) != ("missing", "METADATA") or not folder.endswith(".dist-info"):

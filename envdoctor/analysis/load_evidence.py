@@ -1,23 +1,23 @@
 """What the checks of failed loads share: which kind a fault is of, and its evidence in words."""
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from envdoctor.analysis.context import CheckContext, DoesNotApplyError
 from envdoctor.analysis.damage import site_relative
 from envdoctor.catalog.cudalibs import majors_of
 from envdoctor.catalog.symbol_families import is_torch_symbol
+from envdoctor.model.pattern import pattern
 from envdoctor.probes.loading.load_faults import UNLOADABLE, LoadFault, SymbolHolder
 from envdoctor.probes.loading.symbols import Symbols
 from envdoctor.probes.loading.torch_build import TorchBuild
 
 VARIABLE = "LD_LIBRARY_PATH"
-_HOST_LIBRARY = re.compile(
+_HOST_LIBRARY = pattern(
     r"(?:libc|libm|libdl|librt|libpthread|libresolv|libutil|libstdc\+\+|libgcc_s|libgomp|ld-linux[\w-]*)\.so\.\d+"
 )
 _DRIVER = ("libcuda.so.", "libnvidia-", "libnvcuvid.so.", "libnvoptix.so.")
 # What is in torch/lib: torch/CMakeLists and c10/CMakeLists. libtorchcodec_core6.so is torchcodec's own.
-OF_TORCH = re.compile(
+OF_TORCH = pattern(
     r"lib(?:shm|caffe2_nvrtc|(?:c10|torch)(?:_cpu|_python|_global_deps|_nvshmem|_(?P<kind>cuda|hip|xpu)(?:_linalg)?)?)\.so"
 )
 

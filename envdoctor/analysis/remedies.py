@@ -1,6 +1,5 @@
 """Commands that fix, written once."""
 
-import re
 import shlex
 from collections.abc import Collection, Iterable
 from urllib.parse import unquote, urlsplit
@@ -8,6 +7,7 @@ from urllib.parse import unquote, urlsplit
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import is_longer_bundle, renamed
 from envdoctor.model.finding import BY_HAND, Remediation
+from envdoctor.model.pattern import pattern
 from envdoctor.probes.machine.environment import Environment
 from envdoctor.probes.machine.platform import Platform
 from envdoctor.probes.venv.conda import Conda
@@ -15,9 +15,9 @@ from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
 
-_PYENV = re.compile(r"/\.?pyenv/versions/([^/]+)/")
+_PYENV = pattern(r"/\.?pyenv/versions/([^/]+)/")
 # uv keeps its own Pythons below .local/share/uv/python, or in UV_PYTHON_INSTALL_DIR under names like these.
-_UV_PYTHON = re.compile(r"/cpython-3\.\d+\.\d+[^/]*-linux-[^/]+/")
+_UV_PYTHON = pattern(r"/cpython-3\.\d+\.\d+[^/]*-linux-[^/]+/")
 
 # Published with and without a local version such as +cu128: on the indexes of PyTorch, vLLM and PyG, on release pages.
 SEVERAL_BUILDS = frozenset(

@@ -5,10 +5,10 @@ torch/utils/cpp_extension.py, flashinfer/jit/env.py, and CUDA's programming guid
 torch/_inductor/codecache.py (get_path, FxGraphCache), autograd_cache.py and triton/runtime/cache.py lay them out.
 """
 
-import re
 from typing import Literal
 
 from envdoctor.model.frozen import frozen
+from envdoctor.model.pattern import pattern
 
 GRAPHS = ("fx graph", "autograd graph")
 TRITON = ("triton kernel",)
@@ -72,7 +72,7 @@ PORTABLE = tuple(kind.name for kind in CACHES if kind.portable)
 
 OWN = ".envdoctor"
 """Our folder inside a cache: manifests of what filled it, and the quarantine. No compiler looks into it."""
-TEMPORARY = re.compile(r"^(\..*|tmp\.pid_.*|.*\.tmp(\.pid_.*)?|.*\.lock|lock)$")
+TEMPORARY = pattern(r"^(\..*|tmp\.pid_.*|.*\.tmp(\.pid_.*)?|.*\.lock|lock)$")
 """Names of files that are being written, and of locks."""
 
 # Entries of inductor's folder, by its first subfolder; Triton kernels of inductor are under triton/DEVICE.

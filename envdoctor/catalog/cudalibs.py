@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 
 from envdoctor.model.frozen import frozen
+from envdoctor.model.pattern import pattern
 
 MAJORS = ("11", "12", "13")
 
@@ -273,7 +274,7 @@ LIBRARIES: tuple[CudaLibrary, ...] = (
 
 # Distributions without a library in the table whose version is the CUDA release's own.
 _VERSION_IS_CUDA = frozenset({"cuda-toolkit", "cuda-bindings", "cuda-python", "nvidia-cuda-cccl", "nvidia-cuda-crt"})
-_SUFFIX = re.compile(r"(?:^|-)cu(?:da)?-?(11|12|13)\d?x?(?=-|$)")
+_SUFFIX = pattern(r"(?:^|-)cu(?:da)?-?(11|12|13)\d?x?(?=-|$)")
 _BY_SONAME = {soname: library for library in LIBRARIES for build in library.builds for soname in build.sonames}
 _BY_STEM = {stem: library for library in LIBRARIES for stem in library.stems}
 _MAJOR_OF_OWNER = {build.owner: build.major for library in LIBRARIES for build in library.builds}

@@ -4,7 +4,7 @@ CUDA's libraries name their functions after themselves (their headers); torch's 
 library is that of torch/CMakeLists and c10/CMakeLists: c10 in libc10, c10::cuda in libc10_cuda, the rest in libtorch_*.
 """
 
-import re
+from envdoctor.model.pattern import pattern
 
 _C_PREFIXES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("nccl", ("libnccl",)),
@@ -27,7 +27,7 @@ _C_PREFIXES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("nvjpeg", ("libnvjpeg",)),
     ("cuda", ("libcudart",)),
 )
-_TORCH = re.compile(r"_Z(?:TI|TS|TV|TT|GV)?(?:N[VK]*)?(?P<first>3c10|2at|5torch|6caffe2)(?P<second>4cuda)?")
+_TORCH = pattern(r"_Z(?:TI|TS|TV|TT|GV)?(?:N[VK]*)?(?P<first>3c10|2at|5torch|6caffe2)(?P<second>4cuda)?")
 _TORCH_LIBRARIES = {
     "3c10": ("libc10", "libtorch_cpu", "libtorch"),
     "3c104cuda": ("libc10_cuda", "libc10", "libtorch_cuda", "libtorch"),
@@ -36,7 +36,7 @@ _TORCH_LIBRARIES = {
 _TORCH_C = ("aoti_torch_", "torch_")
 _TORCH_REST = ("libtorch_cpu", "libtorch_cuda", "libtorch_python", "libtorch", "libc10")
 _CXX11 = "std::__cxx11::"
-_OLD_STRING = re.compile(r"std::(?:string|basic_string<char|list<)")
+_OLD_STRING = pattern(r"std::(?:string|basic_string<char|list<)")
 
 
 def library_stems(symbol: str) -> tuple[str, ...]:

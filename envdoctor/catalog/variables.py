@@ -4,11 +4,11 @@ Sources: ld.so(8), python(1), torch's and Triton's documentation of variables, C
 guide, uv's and pip's settings, torchrun's and Slurm's documentation, FlashInfer's jit/env.py and jit/cpp_ext.py.
 """
 
-import re
 from functools import cache
 from typing import Literal
 
 from envdoctor.model.frozen import frozen
+from envdoctor.model.pattern import pattern
 from envdoctor.standards.redaction import holds_secret, secret_name
 
 Scope = Literal["stack", "rank", "machine", "process"]
@@ -196,8 +196,8 @@ _LOADS_CODE = frozenset(
      "PYTHONSTARTUP", "PYTHONUSERBASE", "PYTHONINSPECT", "PYTHONBREAKPOINT", "PYTHONPLATLIBDIR", "PYTHONEXECUTABLE",
      "PYTHONPYCACHEPREFIX", "PYTHONWARNINGS", "PYTHONCASEOK", "__PYVENV_LAUNCHER__")
 )  # fmt: skip
-_LOGIN_OF_INDEX = re.compile(r"UV_INDEX_.+_(USERNAME|PASSWORD)")
-_LOGIN_IN_VALUE = re.compile(r"[^\s/@:]*:[^\s/@]*@|://")
+_LOGIN_OF_INDEX = pattern(r"UV_INDEX_.+_(USERNAME|PASSWORD)")
+_LOGIN_IN_VALUE = pattern(r"[^\s/@:]*:[^\s/@]*@|://")
 
 
 @cache

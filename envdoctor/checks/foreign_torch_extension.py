@@ -19,7 +19,6 @@ Fix:
     Install the wheel whose file name states this torch, CUDA, C++ ABI and Python, or build it against this torch.
 """
 
-import re
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext
@@ -27,6 +26,7 @@ from envdoctor.analysis.load_evidence import OF_TORCH, faults, named, others
 from envdoctor.analysis.remedies import restore_or
 from envdoctor.catalog.symbol_families import wanted_abi
 from envdoctor.model.finding import Finding, Remediation
+from envdoctor.model.pattern import pattern
 from envdoctor.probes.loading.load_faults import LoadFault
 from envdoctor.probes.loading.symbols import Symbols
 from envdoctor.probes.loading.torch_build import TorchBuild
@@ -35,9 +35,9 @@ from envdoctor.probes.venv.interpreter import Interpreter
 CODE = "ED309"
 NAME = "foreign-torch-extension"
 AREA = "Shared libraries"
-_NAMED_BUILD = re.compile(r"torch_?(?P<major>[12])[._]?(?P<minor>\d{1,2})(?!\d)")
+_NAMED_BUILD = pattern(r"torch_?(?P<major>[12])[._]?(?P<minor>\d{1,2})(?!\d)")
 _KINDS = {"cuda": "CUDA", "hip": "ROCm", "xpu": "XPU"}
-_STATED_CUDA = re.compile(r"torch (?P<version>[\d.]+)\+(?P<cuda>cu\d+)$")
+_STATED_CUDA = pattern(r"torch (?P<version>[\d.]+)\+(?P<cuda>cu\d+)$")
 _ABIS = {"cxx11": "the new std::string (cxx11 ABI)", "pre-cxx11": "the old std::string (pre-cxx11 ABI)"}
 
 

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from envdoctor.analysis.context import CheckContext, DoesNotApplyError
 from envdoctor.analysis.remedies import restore_or
 from envdoctor.model.finding import Finding
+from envdoctor.model.pattern import pattern
 from envdoctor.probes.loading.gpu_code import GpuCode
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.machine.gpu import Device, Gpu
@@ -29,7 +30,7 @@ from envdoctor.probes.machine.gpu import Device, Gpu
 CODE = "ED704"
 NAME = "gpu-not-in-build"
 AREA = "Driver / GPU"
-_NAME = re.compile(r"^(?P<kind>sm|compute)_(?P<major>\d+)(?P<minor>\d)(?P<suffix>[af]?)$")
+_NAME = pattern(r"^(?P<kind>sm|compute)_(?P<major>\d+)(?P<minor>\d)(?P<suffix>[af]?)$")
 
 
 def run(case: CheckContext) -> Iterator[Finding]:

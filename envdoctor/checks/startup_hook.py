@@ -17,12 +17,12 @@ Fix:
     Read the file; delete it when nobody claims it.
 """
 
-import re
 import shlex
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.model.finding import Finding, Remediation
+from envdoctor.model.pattern import pattern
 from envdoctor.model.verdict import BREAKS_IMPORT
 from envdoctor.probes.venv.search_path import SearchPath
 from envdoctor.probes.venv.startup_hooks import Hook, StartupHooks
@@ -31,10 +31,8 @@ CODE = "ED604"
 NAME = "startup-hook"
 AREA = "Environment"
 # virtualenv and older uv write it without a RECORD; old setuptools' easy-install.pth keeps its place on sys.path.
-_KNOWN = re.compile(
-    r"^import _virtualenv$|^import sys; (?:sys\.__plen = len\(sys\.path\)|new=sys\.path\[sys\.__plen:\])"
-)
-_HIDDEN = re.compile(r"base64|subprocess|urllib|socket|marshal|zlib|b85decode")
+_KNOWN = pattern(r"^import _virtualenv$|^import sys; (?:sys\.__plen = len\(sys\.path\)|new=sys\.path\[sys\.__plen:\])")
+_HIDDEN = pattern(r"base64|subprocess|urllib|socket|marshal|zlib|b85decode")
 _OF_THE_BASE = "base site-packages"
 # dpkg's packages come without RECORD.
 _DEBIAN = "/lib/python3/dist-packages/"

@@ -9,8 +9,7 @@ import os
 import stat
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from envdoctor.errors import ElfError
 
@@ -70,8 +69,7 @@ class Image:
             length *= 16
 
 
-@dataclass(frozen=True, slots=True)
-class ElfHeaders:
+class ElfHeaders(NamedTuple):
     """What the ELF and program headers say."""
 
     bits: int

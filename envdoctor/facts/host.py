@@ -1,8 +1,6 @@
 """Everything of the machine that enters a probe, in one object that a test can supply."""
 
-import getpass
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -46,7 +44,7 @@ class Host:
             uid=os.getuid(),
             cwd=working_folder(),
             machine=machine,
-            tmp=Path(tempfile.gettempdir()),
+            tmp=temporary_folder(os.environ),
             library_dirs=default_library_dirs(machine),
         )
 
@@ -69,8 +67,23 @@ def working_folder() -> Path:
 
 
 def _user() -> str:
-    # torch names its default cache after getpass.getuser(); a container's uid without a passwd entry has no name.
+    """Return what getpass.getuser() does, after which torch names its cache; the uid where it has no passwd entry."""
+    named = (os.environ.get(name) for name in ("LOGNAME", "USER", "LNAME", "USERNAME"))
+    if user := next(filter(None, named), ""):
+        return user
+    import pwd  # noqa: PLC0415 - few processes have none of the variables
+
     try:
-        return getpass.getuser()
+        return pwd.getpwuid(os.getuid()).pw_name
     except (KeyError, OSError):
         return str(os.getuid())
+
+
+def temporary_folder(environ: Mapping[str, str]) -> Path:
+    """Return what tempfile.gettempdir() does, without writing a file into each candidate to see whether it can."""
+    named = filter(None, (environ.get(name) for name in ("TMPDIR", "TEMP", "TMP")))
+    for folder in (*named, "/tmp", "/var/tmp", "/usr/tmp"):  # noqa: S108 - tempfile's own list
+        path = os.path.abspath(folder)  # noqa: PTH100 - as tempfile does it
+        if os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK):  # noqa: PTH112 - a string path
+            return Path(path)
+    return Path.cwd()

@@ -4,9 +4,8 @@ import contextlib
 import errno
 import os
 import stat
-import tempfile
+import zlib
 from collections.abc import Iterable
-from hashlib import sha256
 from pathlib import Path
 
 from envdoctor.facts.host import Host
@@ -26,7 +25,9 @@ def memo_path(kind: str, prefix: Path, host: Host) -> Path:
     cache = Path(host.environ.get("XDG_CACHE_HOME") or host.home / ".cache")
     # The specification has relative values ignored (XDG Base Directory, "Environment variables").
     folder = (cache if cache.is_absolute() else host.home / ".cache") / "envdoctor" / kind
-    return folder / f"{sha256(os.fsencode(prefix)).hexdigest()[:32]}.memo"
+    # Two environments of one name would only forget each other: every memo says itself what it was made of.
+    name = os.fsencode(prefix)
+    return folder / f"{zlib.crc32(name):08x}{zlib.crc32(name[::-1]):08x}{len(name):04x}.memo"
 
 
 def read_own(path: Path, maximum: int) -> bytes:
@@ -43,6 +44,8 @@ def read_own(path: Path, maximum: int) -> bytes:
 
 def write_memo(path: Path, data: bytes) -> None:
     """Write a memo in one step: of two processes the later one wins, whole. Raise OSError when it cannot be."""
+    import tempfile  # noqa: PLC0415 - most checks only read
+
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor, written = tempfile.mkstemp(prefix=".", suffix=".memo", dir=path.parent)
     try:

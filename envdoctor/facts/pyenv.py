@@ -14,10 +14,11 @@ from pathlib import Path
 from envdoctor.errors import TargetError
 from envdoctor.facts.host import Host
 from envdoctor.facts.regular_file import read_prefix
+from envdoctor.model.pattern import pattern
 
 _MAXIMUM_FILE = 1024
-_CALL = re.compile(rb"^exec \"?(?P<root>[^\"\n]+)/libexec/pyenv\"? exec ", re.MULTILINE)
-_RELEASE = re.compile(r"\d+(?:\.\d+)*\Z")
+_CALL = pattern(rb"^exec \"?(?P<root>[^\"\n]+)/libexec/pyenv\"? exec ", re.MULTILINE)
+_RELEASE = pattern(r"\d+(?:\.\d+)*\Z")
 
 
 def shim_root(path: Path) -> Path | None:

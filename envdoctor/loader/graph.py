@@ -7,7 +7,6 @@ the scope each result carries is what `envdoctor.elf.symbols` needs for that.
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 
 from envdoctor.elf.reader import ElfObject
 from envdoctor.errors import ElfError
@@ -16,17 +15,19 @@ from envdoctor.loader.binding import Binder
 from envdoctor.loader.disk import Disk
 from envdoctor.loader.loaded import NO_SUCH_FILE, LoadedObject, LoadFailure, LoadResult
 from envdoctor.loader.search import Attempt, FoundVia, SearchResult, SearchRoots
+from envdoctor.model.frozen import replace
 
 
-@dataclass(slots=True, eq=False)
 class _Entry:
     """A mapped object while the simulation runs."""
 
-    fact: LoadedObject
-    origin: str
-    loader: "_Entry | None"
-    needed: "list[_Entry]" = field(default_factory=list)
-    versions_checked: bool = False
+    __slots__ = ("fact", "loader", "needed", "origin", "versions_checked")
+
+    def __init__(
+        self, fact: LoadedObject, origin: str, loader: "_Entry | None", *, versions_checked: bool = False
+    ) -> None:
+        self.fact, self.origin, self.loader, self.versions_checked = fact, origin, loader, versions_checked
+        self.needed: list[_Entry] = []
 
     @property
     def elf(self) -> ElfObject:

@@ -14,6 +14,7 @@ from envdoctor.loader.disk import Disk
 from envdoctor.loader.ldcache import read_cache
 from envdoctor.loader.search import SearchRoots, find, split_library_path, split_preload
 from envdoctor.model.frozen import replace
+from envdoctor.model.pattern import pattern
 
 # The x86-64 psABI's levels, in the names /proc/cpuinfo uses. ld.so asks the CPU itself; the two agree on Linux.
 X86_64_LEVELS: tuple[tuple[str, frozenset[str]], ...] = (
@@ -26,7 +27,7 @@ INTEL = "GenuineIntel"
 HASWELL = frozenset({INTEL, "avx2", "bmi1", "bmi2", "abm", "movbe", "popcnt", "fma"})
 AVX512_1 = frozenset({INTEL, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"})
 # Two or more in a row. It begins with a literal, so that the search for it runs at memory speed.
-SYSTEM_DIRECTORIES = re.compile(rb"/(?:usr/)?lib[\w./+-]{0,60}/\0(?:/(?:usr/)?lib[\w./+-]{0,60}/\0)+")
+SYSTEM_DIRECTORIES = pattern(rb"/(?:usr/)?lib[\w./+-]{0,60}/\0(?:/(?:usr/)?lib[\w./+-]{0,60}/\0)+")
 MAX_INTERPRETER = 8 << 20
 
 

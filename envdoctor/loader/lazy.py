@@ -7,17 +7,18 @@ libcudnn_graph.so.9, because the set changes between releases (pytorch issue 188
 
 import os
 import re
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from envdoctor.elf.image import open_regular
 from envdoctor.errors import ElfError
 from envdoctor.loader.graph import Loader
 from envdoctor.loader.loaded import LoadedObject, LoadFailure, LoadResult
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
+from envdoctor.model.pattern import pattern
 
 NVRTC_BUILTINS = "libnvrtc-builtins.so."
 DRIVER = ("libcuda.so.", "libnvidia-")
-CUDNN_PART = re.compile(r"libcudnn_[a-z_]+\.so(?:\.\d+)?")
+CUDNN_PART = pattern(r"libcudnn_[a-z_]+\.so(?:\.\d+)?")
 OPTIONAL_PART = "libcudnn_engines_tensor_ir"
 """libcudnn_graph asks for it since 9.20; the wheels bring it since 9.21, and without it other engines are used."""
 MAX_SCANNED = 16 << 20
@@ -48,8 +49,7 @@ class LazyLibrary:
         return self.result.root.real if self.result.root else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(NamedTuple):
     name: str
     opener: str
     when: str

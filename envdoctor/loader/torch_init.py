@@ -8,14 +8,13 @@ nvidia/cu13/lib) and 2.15.0 (nothing in it is required unless libtorch_global_de
 import re
 
 from envdoctor.model.frozen import frozen, replace
+from envdoctor.model.pattern import pattern
 
-PAIR = re.compile(r"""["'](\w+)["']\s*[:,]\s*["'](lib[\w+-]+\.so\S*?)["']""")
-CALL = re.compile(
-    r"""_preload_cuda_(?:lib|deps)\(\s*["'](\w+)["'],\s*["'](lib[^"']+)["'](?:,\s*required=(\w+))?,?\s*\)"""
-)
-ADDED = re.compile(r"""cuda_libs\[["'](\w+)["']\]\s*=\s*["'](lib[\w+-]+\.so\S*?)["']""")
-MAPS_NEEDLE = re.compile(r"""["']([^"'\s]*libcudart\.so[^"'\s]*)["']\s*(not\s+)?in\s+\w*maps""")
-CUDA_GATE = re.compile(r"""version\.cuda\s+in\s+[\[(]([^\])]*)[\])]""")
+PAIR = pattern(r"""["'](\w+)["']\s*[:,]\s*["'](lib[\w+-]+\.so\S*?)["']""")
+CALL = pattern(r"""_preload_cuda_(?:lib|deps)\(\s*["'](\w+)["'],\s*["'](lib[^"']+)["'](?:,\s*required=(\w+))?,?\s*\)""")
+ADDED = pattern(r"""cuda_libs\[["'](\w+)["']\]\s*=\s*["'](lib[\w+-]+\.so\S*?)["']""")
+MAPS_NEEDLE = pattern(r"""["']([^"'\s]*libcudart\.so[^"'\s]*)["']\s*(not\s+)?in\s+\w*maps""")
+CUDA_GATE = pattern(r"""version\.cuda\s+in\s+[\[(]([^\])]*)[\])]""")
 
 
 @frozen

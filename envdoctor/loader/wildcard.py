@@ -1,7 +1,6 @@
 """Matches one wildcard in one folder as `glob.glob` does: in directory order, hidden names left out."""
 
 import fnmatch
-import glob
 import os
 
 from envdoctor.loader.disk import Disk
@@ -12,7 +11,9 @@ def expand_wildcard(folder: str, pattern: str, cwd: str, disk: Disk) -> tuple[st
 
     A folder name with a bracket or a star in it is a pattern to glob too: such a venv finds nothing, or another folder.
     """
-    if glob.has_magic(folder):
+    if any(sign in folder for sign in "*?["):  # glob.has_magic
+        import glob  # noqa: PLC0415 - few folders have such a name
+
         return tuple(glob.glob(os.path.join(folder, pattern), root_dir=cwd))
     names = disk.names(os.path.join(cwd, folder))
     matched = fnmatch.filter((name for name in names if not name.startswith(".")), pattern)

@@ -6,12 +6,12 @@ and not before a UUID, a UUID may be cut short, ordinals and UUIDs do not mix, a
 at all (cuInit returns 101). torch.cuda's _parse_visible_devices agrees.
 """
 
-import re
 from collections.abc import Sequence
 
 from envdoctor.model.frozen import frozen
+from envdoctor.model.pattern import pattern
 
-_ORDINAL = re.compile(r"\s*([+-]?\d+)")
+_ORDINAL = pattern(r"\s*([+-]?\d+)")
 
 
 @frozen

@@ -1,9 +1,7 @@
 """How text is laid out on a terminal: width, colour, signs. The fast path prints through here, without a library."""
 
-import re
-import textwrap
-
 from envdoctor.model.frozen import frozen
+from envdoctor.model.pattern import pattern
 
 _SGR = {
     "error": "1;31",
@@ -20,8 +18,8 @@ _SIGNS = {"ok": "✓", "note": "i", "warning": "!", "error": "✗", "unknown": "
 _PLAIN_SIGNS = {"ok": "+", "note": "i", "warning": "!", "error": "x", "unknown": "?", "not-applicable": "-"}
 # C0 and C1 controls, and the lone surrogates that stand for undecodable bytes of a file name.
 # And the marks that turn the direction of text, behind which a name can read as another.
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-_NOT_OURS = re.compile(
+_UNPRINTABLE = pattern("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_NOT_OURS = pattern(
     rf"\x1b\[(?:0|{'|'.join(sorted(set(_SGR.values())))})m|[\n\t]|([\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff])"
 )
 
@@ -47,9 +45,14 @@ class Style:
 
     def wrap(self, text: str, first: str, rest: str) -> list[str]:
         """Wrap prose at the width; `first` and `rest` are the indents. Paths and other long words stay whole."""
+        shown, width = printable(text), max(self.width, 40)
+        if len(first) + len(shown) <= width and shown == " ".join(shown.split()):
+            return [(first + shown).rstrip()]
+        import textwrap  # noqa: PLC0415 - a report without a finding wraps nothing
+
         return textwrap.wrap(
-            printable(text),
-            max(self.width, 40),
+            shown,
+            width,
             initial_indent=first,
             subsequent_indent=rest,
             break_long_words=False,

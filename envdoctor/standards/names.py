@@ -1,8 +1,8 @@
 """Distribution names in their normal form, without packaging: its import costs a tenth of a whole check."""
 
-import re
+from envdoctor.model.pattern import pattern
 
-_SEPARATORS = re.compile(r"[-_.]+")
+_SEPARATORS = pattern(r"[-_.]+")
 
 
 def normalized(name: str) -> str:

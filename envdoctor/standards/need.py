@@ -5,31 +5,31 @@ and parsing some hundred lines costs more than all other checks together, and in
 needs it.
 """
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from envdoctor.model.frozen import frozen
+from envdoctor.model.pattern import pattern
 from envdoctor.standards.names import normalized
 
 if TYPE_CHECKING:  # see the docstring
     from packaging.markers import Marker
 
-_LINE = re.compile(
+_LINE = pattern(
     r"^\s*(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[(?P<extras>[^\]]*)\])?\s*"
     r"(?:@\s*(?P<url>[^\s;]+)|\(?(?P<specifier>(?:[~=!<>][^;@()\[\]]*)?)\)?)\s*(?:;\s*(?P<marker>.+))?$"
 )
-_ATOM = re.compile(
+_ATOM = pattern(
     r"""^\s*(?P<name>\w+)\s*(?P<operator>===?|!=|<=?|>=?)\s*(?P<quote>["'])(?P<value>[^"']*)(?P=quote)\s*$"""
 )
-_CLAUSE = re.compile(
+_CLAUSE = pattern(
     r"^\s*(?P<operator>~=|==|!=|<=|>=|<|>)\s*(?P<release>\d+(?:\.\d+)*)(?P<pre>[._-]?(?:a|b|rc)[._-]?\d+)?(?P<prefix>\.\*)?\s*$"
 )
-_EXTRA = re.compile(r"""\bextra\s*==\s*["']([^"']*)["']""")
-_OR = re.compile(r"\bor\b")
-_AND = re.compile(r"\band\b")
-_VERSION = re.compile(r"^(?P<release>\d+(?:\.\d+)*)(?P<rest>(?:[.-]?(?:a|b|rc|post|dev)\d*)*)(?:\+[A-Za-z0-9.]+)?$")
+_EXTRA = pattern(r"""\bextra\s*==\s*["']([^"']*)["']""")
+_OR = pattern(r"\bor\b")
+_AND = pattern(r"\band\b")
+_VERSION = pattern(r"^(?P<release>\d+(?:\.\d+)*)(?P<rest>(?:[.-]?(?:a|b|rc|post|dev)\d*)*)(?:\+[A-Za-z0-9.]+)?$")
 _NUMBERS = frozenset({"python_version", "python_full_version", "implementation_version"})
 
 

@@ -1,7 +1,8 @@
 """Which rows of a RECORD say what a distribution is, and which only how, where and by whom it was installed."""
 
 import base64
-import re
+
+from envdoctor.model.pattern import pattern
 
 INSTALLER_FILES = frozenset(
     {
@@ -21,8 +22,8 @@ SCRIPTS = "../../../bin/"
 """Where scripts lie, seen from a venv's site-packages."""
 _SECTIONS = ("[console_scripts]", "[gui_scripts]")
 # uv's and distlib's launcher for a path that is long, holds a blank or is relative: a shell line that execs Python.
-_TRAMPOLINE = re.compile(rb"\A#!/bin/sh\n'''exec' [^\n]* \"\$0\" \"\$@\"\n' '''\n")
-_PYTHON_LINE = re.compile(rb"\A#![^\n]*python[^\n]*\n")
+_TRAMPOLINE = pattern(rb"\A#!/bin/sh\n'''exec' [^\n]* \"\$0\" \"\$@\"\n' '''\n")
+_PYTHON_LINE = pattern(rb"\A#![^\n]*python[^\n]*\n")
 
 
 def lasting(path: str, info: str) -> bool:
@@ -47,8 +48,8 @@ def generated_scripts(entry_points: str) -> frozenset[str]:
 
 def without_interpreter(script: bytes) -> bytes:
     """Return a script with the line that names its Python written as a wheel has it: `#!python`."""
-    for pattern in (_TRAMPOLINE, _PYTHON_LINE):
-        if match := pattern.match(script):
+    for line in (_TRAMPOLINE, _PYTHON_LINE):
+        if match := line.match(script):
             return b"#!python\n" + script[match.end() :]
     return script
 

@@ -6,7 +6,6 @@ as it is. Inductor's and Triton's caches are keyed by content and are never wron
 
 import itertools
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from envdoctor.errors import ElfError
 from envdoctor.facts.context import Reading
 from envdoctor.facts.regular_file import read_prefix
 from envdoctor.model.frozen import frozen
+from envdoctor.model.pattern import pattern
 from envdoctor.probes.caches.compile_caches import locate
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.distributions import Distributions
@@ -23,8 +23,8 @@ from envdoctor.probes.venv.interpreter import Interpreter
 _MAXIMUM_OBJECTS = 64
 _MAXIMUM_DEPTH = 6
 _BUILD_FILE = 64 * 1024
-_INCLUDE = re.compile(r"-(?:isystem|I)\s*(\S+/torch)/include(?=\s)")
-_CUDA_MAJOR = re.compile(r"^lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.so\.(\d+)")
+_INCLUDE = pattern(r"-(?:isystem|I)\s*(\S+/torch)/include(?=\s)")
+_CUDA_MAJOR = pattern(r"^lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.so\.(\d+)")
 
 
 @frozen

@@ -5,9 +5,6 @@ a Python wrapper (code_hash, "c" before it). Shared objects and cubins are ELF f
 must be. Everything else that a compiler writes atomically can still be empty after a crash or a full disk.
 """
 
-import ast
-import base64
-import hashlib
 import json
 import struct
 from pathlib import Path
@@ -48,22 +45,28 @@ def may_be_empty(name: str) -> bool:
 
 def content_name(content: bytes) -> str:
     """Return the name torch gives a content: sha256 in base 32 without its constant tail (sha256_hash)."""
-    return _named(hashlib.sha256(content))
+    import hashlib  # noqa: PLC0415 - it loads OpenSSL, and few checks hash anything
+
+    return _named(hashlib.sha256(content).digest())
 
 
-def _named(digest: "hashlib._Hash") -> str:
-    return base64.b32encode(digest.digest())[:51].decode().lower()
+def _named(digest: bytes) -> str:
+    import base64  # noqa: PLC0415 - few caches are looked at so closely
+
+    return base64.b32encode(digest)[:51].decode().lower()
 
 
 def _hash_differs(path: Path, size: int) -> str:
     if size > _MAXIMUM_GRAPH:
         return f"{size} bytes, more than a graph can have"
     read_prefix(path, 1)  # raises for what is not a regular file, which must not be waited for
+    import hashlib  # noqa: PLC0415 - it loads OpenSSL, and few checks hash anything
+
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
-    return "" if _named(digest) == path.name else "its content is not what its name says"
+    return "" if _named(digest.digest()) == path.name else "its content is not what its name says"
 
 
 def _by_suffix(path: Path) -> str:
@@ -93,6 +96,8 @@ def _not_python(path: Path) -> str:
     if path.stem == "c" + content_name(source.strip()):
         return ""
     try:
+        import ast  # noqa: PLC0415 - few entries are Python
+
         ast.parse(source)
     except (SyntaxError, ValueError) as error:
         return f"no Python module: {error}"

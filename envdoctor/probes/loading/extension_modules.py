@@ -8,7 +8,6 @@ Installers go by the tags of a wheel's file name. Those inside of it, in WHEEL, 
 rename the file afterwards. So they accuse nothing by themselves, and the files are looked at.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
@@ -17,14 +16,15 @@ from envdoctor.elf.symbols import SymbolTable
 from envdoctor.errors import ElfError
 from envdoctor.facts.context import Reading
 from envdoctor.model.frozen import frozen
+from envdoctor.model.pattern import pattern
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.record_memo import Fields
 from envdoctor.probes.venv.records import index
 
-_TAGGED = re.compile(r"^(?P<stem>.+?)\.(?P<tag>(?:cpython|pypy|graalpy)-?\w*-[\w-]+|cp\d+-[\w-]+)\.(?:so|pyd)$")
-_CPYTHON = re.compile(r"cpython-3(?P<minor>\d+)(?P<threads>t?)d?-(?P<machine>\w+?)-")
-_PYTHON_TAG = re.compile(r"^(?P<kind>cp|py)3(?P<minor>\d*)$")
+_TAGGED = pattern(r"^(?P<stem>.+?)\.(?P<tag>(?:cpython|pypy|graalpy)-?\w*-[\w-]+|cp\d+-[\w-]+)\.(?:so|pyd)$")
+_CPYTHON = pattern(r"cpython-3(?P<minor>\d+)(?P<threads>t?)d?-(?P<machine>\w+?)-")
+_PYTHON_TAG = pattern(r"^(?P<kind>cp|py)3(?P<minor>\d*)$")
 _OTHER_SYSTEM = (".pyd", ".dylib", ".dll")
 _MACHINES = {"x86_64": reader.EM_X86_64, "aarch64": reader.EM_AARCH64}
 _MAXIMUM_LOOKED_AT = 200

@@ -6,7 +6,6 @@ read-only segments alone. Where it cannot be read, the headers of libtorch_cuda.
 """
 
 import mmap
-import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +14,10 @@ from envdoctor.elf.fatbin import architectures
 from envdoctor.errors import ElfError
 from envdoctor.facts.context import Reading
 from envdoctor.model.frozen import frozen
+from envdoctor.model.pattern import pattern
 from envdoctor.probes.loading.torch_build import TorchBuild
 
-_ARCHITECTURES = re.compile(rb"\0((?:sm|compute)_\d+[af]?(?: (?:sm|compute)_\d+[af]?)*)\0")
+_ARCHITECTURES = pattern(rb"\0((?:sm|compute)_\d+[af]?(?: (?:sm|compute)_\d+[af]?)*)\0")
 _STARTS = (b"\0sm_", b"\0compute_")
 _HEADER = struct.Struct("<4sBB10xHHIQQQIHHHHHH")  # ELF64, little-endian
 _SEGMENT = struct.Struct("<IIQQQQQQ")

@@ -4,7 +4,6 @@ What was found is remembered for as long as no file or folder that decided it ch
 """
 
 import os
-import re
 import time
 from collections.abc import Iterable
 from typing import Literal
@@ -17,13 +16,14 @@ from envdoctor.loader.lazy import LazyLibrary
 from envdoctor.loader.loaded import LoadedObject, LoadFailure
 from envdoctor.loader.torch_import import TorchImport, simulate_import
 from envdoctor.model.frozen import frozen, replace
+from envdoctor.model.pattern import pattern
 from envdoctor.probes.loading.loader import decided_by, loader_memo, loader_roots, read_beside, torch_target
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.owners import Owners
 from envdoctor.probes.venv.records import index
 
 Stage = Literal["program", "preload", "import", "lazy"]
-_TOOLKIT_FOLDER = re.compile(r"/cuda-(\d+)(?:\.\d+)?/")
+_TOOLKIT_FOLDER = pattern(r"/cuda-(\d+)(?:\.\d+)?/")
 
 
 @frozen
@@ -112,9 +112,8 @@ class _Section:
     """Turns the loader's objects into facts about this environment's distributions."""
 
     def __init__(self, reading: Reading) -> None:
-        self.owners = Owners(reading)
+        self.reading, self.owners = reading, Owners(reading)
         self.build = reading.fact(TorchBuild)
-        self.paths = index(reading).owners
 
     def of(self, played: TorchImport) -> Libraries:
         providers = [self._provider(item, _stage(item)) for item in played.objects[1:]]
@@ -160,7 +159,7 @@ class _Section:
         return asked
 
     def _lies_at(self, soname: str) -> str:
-        found = (path for path in self.paths if path.endswith(f"/{soname}"))
+        found = (path for path in index(self.reading).owners if path.endswith(f"/{soname}"))
         return next((self.owners.relative(path) for path in found if os.path.isfile(path)), "")  # noqa: PTH113 - string paths
 
     def _unresolved(self, failure: LoadFailure, stage: Stage = "import", used_when: str = "") -> Unresolved:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from hashlib import sha256
 from pathlib import Path
 
 from envdoctor.facts.context import Reading
@@ -64,7 +63,7 @@ def _cpu_flags(reading: Reading) -> frozenset[str]:
 
 def loader_memo(reading: Reading, kind: str) -> LoaderMemo:
     """Return the memo of one kind of fact ("symbols") that counts for this environment as it is asked now."""
-    question, of_copy = reading.material(_Question, _Question).digest, place(reading)
+    question, of_copy = reading.material(_Question, _Question).text, place(reading)
     return LoaderMemo(
         path=memo_path(kind, Path(question) if of_copy.folder else reading.target.prefix, reading.host),
         question=question,
@@ -74,7 +73,7 @@ def loader_memo(reading: Reading, kind: str) -> LoaderMemo:
 
 
 class _Question:
-    """A digest of everything but file contents that the loader's answers depend on."""
+    """Everything but file contents that the loader's answers depend on."""
 
     def __init__(self, reading: Reading) -> None:
         items = reading.fact(Distributions).items
@@ -89,12 +88,11 @@ class _Question:
             str(reading.host.ld_so_cache),
             sorted(_cpu_flags(reading)),
             [environ.get(name, "") for name in ("LD_LIBRARY_PATH", "LD_PRELOAD")],
-            [(path, items[at].name, items[at].version) for path, at in index(reading).owners.items() if ".so" in path],
+            [(path, items[at].name, items[at].version) for path, at in index(reading).shared_objects.items()],
             [(item.path, item.on_disk) for item in reading.fact(InstalledFiles).contested],
         ]
         asked += [place(reading).contents]
-        text = place(reading).away(json.dumps(asked))
-        self.digest = sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+        self.text = place(reading).key(json.dumps(asked))
 
 
 def read_beside(reading: Reading) -> set[str]:

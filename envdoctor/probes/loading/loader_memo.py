@@ -29,7 +29,7 @@ class LoaderMemo:
 
     path: Path
     question: str
-    """A digest of all that the answer depends on beside files."""
+    """All that the answer depends on beside files."""
     cwd: str
     place: Place = Place()
     """Of a fresh copy: files in it are as its RECORDs say, which the question holds, and are not looked at."""

@@ -5,7 +5,6 @@ bound at once. Nothing is executed. What was found is remembered for as long as 
 changes, so that the next check costs a stat for each.
 """
 
-import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -20,6 +19,7 @@ from envdoctor.loader.graph import Loader
 from envdoctor.loader.search import SearchRoots
 from envdoctor.loader.torch_import import TorchImport, play_import
 from envdoctor.model.frozen import frozen, replace
+from envdoctor.model.pattern import pattern
 from envdoctor.probes.loading.extension_modules import importable, is_tagged
 from envdoctor.probes.loading.load_faults import FaultMaker, LoadFault
 from envdoctor.probes.loading.loader import decided_by, loader_memo, loader_roots, read_beside, torch_target
@@ -30,9 +30,9 @@ from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.owners import Owners
 from envdoctor.probes.venv.records import index
 
-_SHARED = re.compile(r"\.so(?:\.\d+)*$")
-_LINKS_TORCH = re.compile(r"lib(?:c10|torch|c10_cuda|torch_\w+)\.so$")
-_DIGITS = re.compile(r"\d+")
+_SHARED = pattern(r"\.so(?:\.\d+)*$")
+_LINKS_TORCH = pattern(r"lib(?:c10|torch|c10_cuda|torch_\w+)\.so$")
+_DIGITS = pattern(r"\d+")
 _MAXIMUM_OBJECTS = 4000
 
 
@@ -126,7 +126,7 @@ def probe(reading: Reading) -> Symbols:
 def _candidates(reading: Reading) -> list[str]:
     """Return every shared object that a RECORD lists, outside of torch's own folder."""
     torch = reading.fact(TorchBuild).folder + "/"
-    found = [path for path in index(reading).owners if ".so" in path and _SHARED.search(path)]
+    found = [path for path in index(reading).shared_objects if _SHARED.search(path)]
     return sorted(path for path in found if torch == "/" or not path.startswith(torch))
 
 

@@ -11,13 +11,14 @@ from typing import Literal
 from envdoctor.facts.context import Reading
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.frozen import frozen, replace
+from envdoctor.model.pattern import pattern
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.search_path import SearchPath
 from envdoctor.probes.venv.version_file import constants
 
 _MAXIMUM_TRACER = 4 * 1024 * 1024
-_GLOBAL_FLAG = re.compile(rb"^_is_fx_tracing_flag\s*(?::[^=\n]+)?=", re.MULTILINE)
-_THREAD_LOCAL_FLAG = re.compile(rb"^_is_fx_tracing_tls\s*(?::[^=\n]+)?=\s*threading\.local\(\)", re.MULTILINE)
+_GLOBAL_FLAG = pattern(rb"^_is_fx_tracing_flag\s*(?::[^=\n]+)?=", re.MULTILINE)
+_THREAD_LOCAL_FLAG = pattern(rb"^_is_fx_tracing_tls\s*(?::[^=\n]+)?=\s*threading\.local\(\)", re.MULTILINE)
 
 
 @frozen
@@ -103,8 +104,8 @@ def _fx_flag(path: Path) -> tuple[Literal["process-global", "thread-local", "unk
         source = read_regular(path, _MAXIMUM_TRACER)
     except OSError as error:
         return "unknown", f"{path}: {error.strerror or error}"
-    for pattern, kind in ((_THREAD_LOCAL_FLAG, "thread-local"), (_GLOBAL_FLAG, "process-global")):
-        if match := pattern.search(source):
+    for flag, kind in ((_THREAD_LOCAL_FLAG, "thread-local"), (_GLOBAL_FLAG, "process-global")):
+        if match := flag.search(source):
             line = source.count(b"\n", 0, match.start()) + 1
             return kind, f"{path}:{line}"  # type: ignore[return-value]
     return "unknown", f"{path} defines neither _is_fx_tracing_flag nor _is_fx_tracing_tls"

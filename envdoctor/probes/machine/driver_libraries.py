@@ -1,6 +1,5 @@
 """Which file of the user-space driver a process would load, and what it is: by its content, not its folder's name."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,10 +7,11 @@ from envdoctor.errors import ElfError
 from envdoctor.facts.host import Host
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.loader.ldcache import read_cache
+from envdoctor.model.pattern import pattern
 
 # The driver names its files after itself: libcuda.so.1 -> libcuda.so.580.159.04.
 # WSL's is libcuda.so.1.1, and that is no driver's version.
-_VERSION = re.compile(r"\.so\.(\d{3,}\.\d+(?:\.\d+)?)$")
+_VERSION = pattern(r"\.so\.(\d{3,}\.\d+(?:\.\d+)?)$")
 # The CUDA toolkit's stub, to link against where no driver is, has 70 kB; libcuda.so.580.159.04 has 96 MB.
 _MAXIMUM_STUB = 4 * 1024 * 1024
 # WSL's libcuda is small too: it hands every call on to the one of Windows' driver.

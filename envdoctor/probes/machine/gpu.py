@@ -10,12 +10,13 @@ from typing import Literal
 from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen, replace
+from envdoctor.model.pattern import pattern
 from envdoctor.probes.machine.driver_libraries import behind, is_stub, locate, outside
 
 NVML_TIMEOUT_SECONDS = 5.0
 # 0: the child has no pynvml. nvml.h: 9 driver not loaded, 12 library not found.
 _NO_DRIVER = (0, 9, 12)
-_MODULE_VERSION = re.compile(r"Kernel Module\s+(?:for \S+\s+)?(\d+\.\d+(?:\.\d+)?)")
+_MODULE_VERSION = pattern(r"Kernel Module\s+(?:for \S+\s+)?(\d+\.\d+(?:\.\d+)?)")
 # NVML in a child: a wedged driver can block nvmlInit for ever, and the library must not stay in this process.
 # It starts without site (-S) and without the caller's variables and folder: no code but the tool's and NVML runs in it.
 _CHILD = "import sys; sys.path += sys.argv[2:]; from envdoctor.probes.machine.nvml import main; main(sys.argv[1])"

@@ -10,10 +10,11 @@ from pathlib import Path
 from envdoctor.facts.context import Reading
 from envdoctor.facts.regular_file import read_prefix, read_regular
 from envdoctor.model.frozen import frozen
+from envdoctor.model.pattern import pattern
 from envdoctor.probes.venv.records import index
 
-_CUDA_VERSION = re.compile(r"^#define\s+CUDA_VERSION\s+(\d+)", re.MULTILINE)
-_LIBRARY = re.compile(r"\.so(\.|$)")
+_CUDA_VERSION = pattern(r"^#define\s+CUDA_VERSION\s+(\d+)", re.MULTILINE)
+_LIBRARY = pattern(r"\.so(\.|$)")
 _NO_LIBRARY = "is not a shared library"
 _MAXIMUM_HEADER = 2 * 1024 * 1024
 

@@ -1,12 +1,12 @@
 """Which filesystem a path is on, from /proc/self/mountinfo."""
 
 import os
-import re
 from functools import lru_cache
 from pathlib import Path
 
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen
+from envdoctor.model.pattern import pattern
 
 NETWORK = frozenset(
     {
@@ -31,7 +31,7 @@ NETWORK = frozenset(
 )
 """Filesystem types that several nodes can share."""
 _Line = tuple[str, str, tuple[str, ...]]
-_OCTAL = re.compile(r"\\([0-7]{3})")
+_OCTAL = pattern(r"\\([0-7]{3})")
 
 
 @frozen

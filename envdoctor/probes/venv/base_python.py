@@ -1,17 +1,17 @@
 """What an interpreter's executable is and where its standard library lies, told without starting it."""
 
 import os
-import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from envdoctor.model.pattern import pattern
 from envdoctor.elf import reader
 from envdoctor.errors import ElfError
 
-_NAMED = re.compile(r"python(3\.\d+)t?\Z")
-_SONAME = re.compile(r"libpython(3\.\d+)t?\.so(?:\.|\Z)")
-_FOLDER = re.compile(r"python(3\.\d+)t?\Z")
+_NAMED = pattern(r"python(3\.\d+)t?\Z")
+_SONAME = pattern(r"libpython(3\.\d+)t?\.so(?:\.|\Z)")
+_FOLDER = pattern(r"python(3\.\d+)t?\Z")
 _STARTS = (b"\x7fELF", b"#!")
 
 

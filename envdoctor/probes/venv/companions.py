@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from envdoctor.model.pattern import pattern
 from envdoctor.errors import ProbeError
 from envdoctor.model.frozen import frozen
 from envdoctor.facts.context import Reading
@@ -14,8 +15,8 @@ from envdoctor.probes.venv.search_path import SearchPath
 from envdoctor.probes.venv.version_file import constants
 
 TABLE = "transformers/dependency_versions_table.py"
-_ROW = re.compile(r'^\s*"(?P<name>[A-Za-z0-9._-]+)":\s*"(?P<requirement>[^"]+)",?\s*$', re.MULTILINE)
-_PEFT = re.compile(r"""^MIN_PEFT_VERSION = ['"]([0-9.]+)['"]""", re.MULTILINE)
+_ROW = pattern(r'^\s*"(?P<name>[A-Za-z0-9._-]+)":\s*"(?P<requirement>[^"]+)",?\s*$', re.MULTILINE)
+_PEFT = pattern(r"""^MIN_PEFT_VERSION = ['"]([0-9.]+)['"]""", re.MULTILINE)
 _MAXIMUM = 256 * 1024
 _BUILDS = ("torchvision", "torchaudio")
 

@@ -1,16 +1,16 @@
 """Conda's own record of what it installed, from the names in conda-meta."""
 
 import os
-import re
 from pathlib import Path
 
+from envdoctor.model.pattern import pattern
 from envdoctor.model.frozen import frozen
 from envdoctor.standards.names import normalized
 from envdoctor.facts.context import Reading
 from envdoctor.probes.venv.interpreter import Interpreter
 
 # NAME-VERSION-BUILD.json; names may hold dashes, versions and builds may not (conda's package naming rules).
-_RECORD = re.compile(r"^(?P<name>.+)-(?P<version>[^-]+)-(?P<build>[^-]+)\.json$")
+_RECORD = pattern(r"^(?P<name>.+)-(?P<version>[^-]+)-(?P<build>[^-]+)\.json$")
 _ALIASES = {"pytorch": "torch", "pytorch-cpu": "torch", "pytorch-gpu": "torch"}
 
 

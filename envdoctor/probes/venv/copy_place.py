@@ -5,7 +5,6 @@ found in the venv, wherever it lies: in what is written down, a sign stands for 
 """
 
 import json
-from hashlib import sha256
 
 from envdoctor.facts.context import Reading
 from envdoctor.model.frozen import frozen
@@ -31,6 +30,13 @@ class Place:
         """Return a JSON text with the folder in place of the sign."""
         return text.replace(_SIGN, self._written) if self.folder else text
 
+    def key(self, question: str) -> str:
+        """Return what stands for a JSON text in a memo: for a copy a digest without the folder, else the text itself.
+
+        A digest would load OpenSSL, which takes longer than comparing the text.
+        """
+        return _digest(self.away(question)) if self.folder else question
+
     def holds(self, path: str) -> bool:
         """Tell whether a path is in the copy."""
         return bool(self.folder) and (path == self.folder or path.startswith(f"{self.folder}/"))
@@ -49,4 +55,10 @@ def _place(reading: Reading) -> Place:
     if not reading.options.fresh:
         return Place()
     digests = sorted(index(reading).digests.values())
-    return Place(folder=str(reading.target.prefix), contents=sha256("\n".join(digests).encode()).hexdigest())
+    return Place(folder=str(reading.target.prefix), contents=_digest("\n".join(digests)))
+
+
+def _digest(text: str) -> str:
+    import hashlib  # noqa: PLC0415 - only a restore has a fresh copy
+
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()

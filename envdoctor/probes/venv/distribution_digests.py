@@ -1,6 +1,5 @@
 """What each distribution consists of: one digest over its RECORD that no path, user or installer changes."""
 
-import hashlib
 import os
 from collections.abc import Iterator, Sequence
 
@@ -52,6 +51,8 @@ def probe(reading: Reading) -> Contents:
 
 def _digest(item: Distribution, rows: Sequence[Fields]) -> str:
     lines = sorted({f"{path}\0{digest}" for path, digest in lasting_rows(item.site, item.folder, rows)})
+    import hashlib  # noqa: PLC0415 - it loads OpenSSL, and few checks hash anything
+
     return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -79,6 +80,8 @@ def _script(path: str, recorded: str) -> str:
         data = read_regular(path, _MAXIMUM_SCRIPT)
     except OSError:
         return recorded  # a binary of some size, or gone: its row is all there is to say
+    import hashlib  # noqa: PLC0415 - it loads OpenSSL, and few checks hash anything
+
     return hash_field(hashlib.sha256(without_interpreter(data)).digest()) if data.startswith(b"#!") else recorded
 
 

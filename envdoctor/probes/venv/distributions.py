@@ -3,8 +3,8 @@
 import errno
 import json
 import os
-import re
 import stat
+from envdoctor.model.pattern import pattern
 from envdoctor.model.frozen import frozen, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -18,9 +18,9 @@ from envdoctor.probes.venv.search_path import SearchPath
 _MAXIMUM_METADATA = 4 * 1024 * 1024
 _MAXIMUM_SMALL = 256 * 1024
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
-_BLANK_LINE = re.compile(rb"\r?\n\r?\n")
-_NO_NAME = re.compile(r"[^A-Za-z0-9.]+")
+_NAME = pattern(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
+_BLANK_LINE = pattern(rb"\r?\n\r?\n")
+_NO_NAME = pattern(r"[^A-Za-z0-9.]+")
 
 
 @frozen

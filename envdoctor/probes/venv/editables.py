@@ -5,7 +5,6 @@ with the literals MAPPING and NAMESPACES); setuptools' develop (NAME.egg-link be
 source folder). A .pth that imports another kind of finder (meson-python, scikit-build-core) is not judged.
 """
 
-import ast
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,6 +86,8 @@ def _of_distribution(item: Distribution, names: list[str]) -> Iterator[Editable]
 
 def _mapped(path: str) -> list[str] | None:
     """Return the paths of a finder's MAPPING and NAMESPACES; None for a finder of another form."""
+    import ast  # noqa: PLC0415 - it takes longer than most probes, and few files are parsed
+
     try:
         tree = ast.parse(read_regular(path, _MAXIMUM))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):

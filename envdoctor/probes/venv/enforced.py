@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from envdoctor.model.pattern import pattern
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.venv.distributions import Distribution
@@ -18,14 +19,14 @@ from envdoctor.standards.names import normalized
 from envdoctor.standards.need import parse_need
 
 _MAXIMUM = 1024 * 1024
-_ROW = re.compile(r'^\s*"(?P<name>[A-Za-z0-9._-]+)":\s*"(?P<requirement>[^"]+)",?\s*$', re.MULTILINE)
-_CHECKED = re.compile(r"^pkgs_to_check_at_runtime\s*=\s*(?:\[(?P<list>[^\]]*)\]|\"(?P<words>[^\"]*)\"\.split\(\))", re.M)
-_CORE = re.compile(r"""^_COMPATIBLE_PYDANTIC_CORE_VERSION\s*(?::\s*\w+\s*)?=\s*['"]([^'"]+)['"]""", re.MULTILINE)
-_NUMPY_BOUND = re.compile(r"^    if numpy_version (?P<sign><|>) \((?P<major>\d+), (?P<minor>\d+)\):", re.MULTILINE)
-_MATPLOTLIB = re.compile(r"^def _check_versions\(\):.*?(?=^\S)", re.MULTILINE | re.DOTALL)
-_PAIR = re.compile(r'\("(?P<name>[a-z]+)", "(?P<version>[0-9.]+)"\)')
-_NUMPY_MINIMUM = re.compile(r"""^_min_numpy_ver\s*=\s*['"]([0-9.]+)['"]""", re.MULTILINE)
-_JAXLIB_MINIMUM = re.compile(r"""^_minimum_jaxlib_version\s*=\s*['"]([0-9.]+)['"]""", re.MULTILINE)
+_ROW = pattern(r'^\s*"(?P<name>[A-Za-z0-9._-]+)":\s*"(?P<requirement>[^"]+)",?\s*$', re.MULTILINE)
+_CHECKED = pattern(r"^pkgs_to_check_at_runtime\s*=\s*(?:\[(?P<list>[^\]]*)\]|\"(?P<words>[^\"]*)\"\.split\(\))", re.M)
+_CORE = pattern(r"""^_COMPATIBLE_PYDANTIC_CORE_VERSION\s*(?::\s*\w+\s*)?=\s*['"]([^'"]+)['"]""", re.MULTILINE)
+_NUMPY_BOUND = pattern(r"^    if numpy_version (?P<sign><|>) \((?P<major>\d+), (?P<minor>\d+)\):", re.MULTILINE)
+_MATPLOTLIB = pattern(r"^def _check_versions\(\):.*?(?=^\S)", re.MULTILINE | re.DOTALL)
+_PAIR = pattern(r'\("(?P<name>[a-z]+)", "(?P<version>[0-9.]+)"\)')
+_NUMPY_MINIMUM = pattern(r"""^_min_numpy_ver\s*=\s*['"]([0-9.]+)['"]""", re.MULTILINE)
+_JAXLIB_MINIMUM = pattern(r"""^_minimum_jaxlib_version\s*=\s*['"]([0-9.]+)['"]""", re.MULTILINE)
 _OPTIONAL = frozenset({"python", "accelerate"})
 """Names in the tables of transformers that its check passes over: an old accelerate counts there as none."""
 _MODULES = {"dateutil": "python-dateutil"}

@@ -2,10 +2,8 @@
 
 import binascii
 import errno
-import hashlib
 import os
 import stat
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -26,11 +24,6 @@ _LARGE = 1024 * 1024
 _TRIES = 5
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 # The lengths of their base64 text, unpadded, as RECORD writes it.
-_LENGTHS = {
-    name: -(-hashlib.new(name, usedforsecurity=False).digest_size * 8 // 6)
-    for name in sorted(hashlib.algorithms_guaranteed)
-    if not name.startswith("shake_")
-}
 
 
 class FileToHash(NamedTuple):
@@ -73,7 +66,7 @@ class FileDigests:
 def usable(stated: str) -> str:
     """Return the algorithm of RECORD's hash field; empty when the field is none that a file can be compared with."""
     algorithm, _, text = stated.partition("=")
-    return algorithm if _LENGTHS.get(algorithm) == len(text.rstrip("=")) else ""
+    return algorithm if _lengths().get(algorithm) == len(text.rstrip("=")) else ""
 
 
 class Hashing:
@@ -144,6 +137,8 @@ class _Work:
         self.chunk = chunk
         self.large: deque[FileToHash] = deque()
         self.small: deque[FileToHash] = deque()
+        import threading  # noqa: PLC0415 - few checks hash
+
         self.news = threading.Condition()
         self.closed = False
         self.stopped = False
@@ -219,7 +214,21 @@ class _Work:
 
 
 @cache
+def _lengths() -> dict[str, int]:
+    """Return algorithm -> characters of its base64 digest without padding."""
+    import hashlib  # noqa: PLC0415 - every check imports this module, few hash; it loads OpenSSL
+
+    return {
+        name: -(-hashlib.new(name, usedforsecurity=False).digest_size * 8 // 6)
+        for name in sorted(hashlib.algorithms_guaranteed)
+        if not name.startswith("shake_")
+    }
+
+
+@cache
 def _hasher(algorithm: str) -> Any:
+    import hashlib  # noqa: PLC0415 - as above
+
     # OpenSSL looks an algorithm up by name each time one is made; copying one that was made costs a tenth.
     return hashlib.new(algorithm, usedforsecurity=False)
 

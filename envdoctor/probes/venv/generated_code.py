@@ -8,6 +8,7 @@ top of each *_pb2.py; google/protobuf/runtime_version.py compares them), grpcio-
 import re
 from collections.abc import Iterator
 
+from envdoctor.model.pattern import pattern
 from envdoctor.facts.context import Reading
 from envdoctor.facts.regular_file import read_prefix, read_regular
 from envdoctor.model.frozen import frozen
@@ -18,13 +19,13 @@ from envdoctor.standards.need import parse_need
 
 _HEAD = 4096
 _MAXIMUM = 256 * 1024
-_PROTOBUF = re.compile(
+_PROTOBUF = pattern(
     rb"^_runtime_version\.ValidateProtobufRuntimeVersion\(\s*_runtime_version\.Domain\.PUBLIC,\s*(\d+),\s*(\d+),\s*(\d+),",
     re.MULTILINE,
 )
-_GRPC = re.compile(rb"""^GRPC_GENERATED_VERSION = ['"](\d+)\.(\d+)\.(\d+)""", re.MULTILINE)
-_FOR_MAJOR = re.compile(r"(?:^|/)v(\d+)/[^/]+$")
-_TESTS = re.compile(r"(?:^|/)tests?/")
+_GRPC = pattern(rb"""^GRPC_GENERATED_VERSION = ['"](\d+)\.(\d+)\.(\d+)""", re.MULTILINE)
+_FOR_MAJOR = pattern(r"(?:^|/)v(\d+)/[^/]+$")
+_TESTS = pattern(r"(?:^|/)tests?/")
 _SAME_MAJOR = b"Same major version is required"
 _RUNTIMES = (("protobuf", "_pb2.py", _PROTOBUF), ("grpcio", "_pb2_grpc.py", _GRPC))
 

@@ -4,11 +4,11 @@ Only statements at the beginning of a line count: what stands in `try`, `if` or 
 run. So the closure is a part of what is imported, never more. Nothing is run; the text is searched, and only what is to be reported is parsed as well.
 """
 
-import ast
 import os
 import re
 from collections import deque
 from collections.abc import Iterator
+from envdoctor.model.pattern import pattern
 from envdoctor.model.frozen import field, mutable
 from typing import NamedTuple
 
@@ -16,13 +16,13 @@ from envdoctor.facts.regular_file import read_prefix
 
 _MAXIMUM_SOURCE = 1024 * 1024
 _MAXIMUM_FILES = 3000
-_STATEMENT = re.compile(
+_STATEMENT = pattern(
     rb"^(?:from[ \t]+(?P<module>\.*[A-Za-z_][\w.]*|\.+)[ \t]+import[ \t]+(?P<names>\([^)]*\)|[^\n]+)"
     rb"|import[ \t]+(?P<plain>[A-Za-z_][^\n#;]*))",
     re.MULTILINE,
 )
-_COMMENT = re.compile(rb"#[^\n]*")
-_STRING = re.compile(rb'"""(?:[^\\"]|\\.|"(?!""))*"""|' + rb"'''(?:[^\\']|\\.|'(?!''))*'''", re.DOTALL)
+_COMMENT = pattern(rb"#[^\n]*")
+_STRING = pattern(rb'"""(?:[^\\"]|\\.|"(?!""))*"""|' + rb"'''(?:[^\\']|\\.|'(?!''))*'''", re.DOTALL)
 
 
 class Import(NamedTuple):
@@ -51,6 +51,8 @@ def imports_of(text: bytes) -> Iterator[Import]:
 
 def parsed_imports(text: bytes) -> Iterator[Import]:
     """Yield the same from the syntax tree: slower, and exact. Nothing of a text that cannot be parsed."""
+    import ast  # noqa: PLC0415 - it takes longer than most probes, and few files are parsed
+
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from envdoctor.model.pattern import pattern
 from envdoctor.errors import ProbeError
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.venv.base_python import barred_by, base_of, lacking, minor_of, problem_of
@@ -12,7 +13,7 @@ from envdoctor.facts.context import Reading
 from envdoctor.facts.regular_file import read_regular
 
 _MAXIMUM_CONFIG = 64 * 1024
-_PATCHLEVEL = re.compile(r'^#define\s+PY_VERSION\s+"([0-9]+\.[0-9]+\.[0-9]+[a-z0-9+]*)"', re.MULTILINE)
+_PATCHLEVEL = pattern(r'^#define\s+PY_VERSION\s+"([0-9]+\.[0-9]+\.[0-9]+[a-z0-9+]*)"', re.MULTILINE)
 
 
 @frozen

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from envdoctor.model.pattern import pattern
 from envdoctor.model.frozen import frozen
 from envdoctor.facts.context import Reading
 from envdoctor.probes.venv.distributions import Distributions
@@ -17,10 +18,10 @@ COMMANDS = ("python", "python3", "torchrun", "accelerate", "deepspeed")
 """Commands whose worker processes inherit the interpreter of the one that was typed."""
 _HEAD = 1024
 _ACTIVATE = 64 * 1024
-_NAMES = re.compile(r"""^\s*(?:export )?VIRTUAL_ENV=(?:'(/[^'\n]*)'|"(/[^"$`\n]*)"|(/[^\s'"$`]*))\s*$""", re.MULTILINE)
+_NAMES = pattern(r"""^\s*(?:export )?VIRTUAL_ENV=(?:'(/[^'\n]*)'|"(/[^"$`\n]*)"|(/[^\s'"$`]*))\s*$""", re.MULTILINE)
 # Where a path is too long for a kernel's shebang, or holds a blank, installers write a shell line that execs Python
 # (distlib's and uv's trampoline): #!/bin/sh, then '''exec' '/path/python' "$0" "$@".
-_TRAMPOLINE = re.compile(r"""^'''exec' (?:'([^']*)'|"([^"$]*)"|([^\s"']+)) "\$0\"""", re.MULTILINE)
+_TRAMPOLINE = pattern(r"""^'''exec' (?:'([^']*)'|"([^"$]*)"|([^\s"']+)) "\$0\"""", re.MULTILINE)
 
 
 @frozen

@@ -1,16 +1,16 @@
 """Folders that several distributions share as a namespace package, known by the `__init__.py` they all bring."""
 
 import os
-import re
 from collections.abc import Sequence
 
+from envdoctor.model.pattern import pattern
 from envdoctor.catalog.shared_paths import NAMESPACES
 from envdoctor.facts.regular_file import read_regular
 
 _MAXIMUM = 64 * 1024
-_STRING = re.compile(rb"(\"\"\"|''')(?:.|\n)*?\1")
+_STRING = pattern(rb"(\"\"\"|''')(?:.|\n)*?\1")
 # The two older kinds of namespace packages (packaging.python.org, "Packaging namespace packages").
-_EXTENDS = re.compile(
+_EXTENDS = pattern(
     rb"(?:try:|except (?:ImportError|ModuleNotFoundError):|pass|import pkgutil|import pkg_resources"
     rb"|from pkgutil import extend_path|__path__ ?= ?(?:pkgutil\.|__import__\(.pkgutil.\)\.)?extend_path\(.*\)"
     rb"|(?:__import__\(.pkg_resources.\)|pkg_resources)\.declare_namespace\(__name__\))"

@@ -5,18 +5,18 @@ and at a link to nowhere where a folder does, and writes through a link that lea
 """
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
+from envdoctor.model.pattern import pattern
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.venv.distributions import Distribution
 from envdoctor.probes.venv.records import RecordIndex
 
 _MAXIMUM_ENTRIES = 200_000
 # A folder of such a name is in the place of a file; folders of data may have a dot in theirs.
-_FILE_NAME = re.compile(r".+\.(?:pyi?|pyc|so(?:\.\d+)*|json|txt|toml|h|typed)")
-_OF_NVIDIA = re.compile(r"nvidia-(.+?)(?:-cu\d+)?")
+_FILE_NAME = pattern(r".+\.(?:pyi?|pyc|so(?:\.\d+)*|json|txt|toml|h|typed)")
+_OF_NVIDIA = pattern(r"nvidia-(.+?)(?:-cu\d+)?")
 
 
 @frozen

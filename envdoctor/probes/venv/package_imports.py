@@ -6,6 +6,7 @@ Read from source text, never run, and remembered for as long as the RECORDs of t
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from envdoctor.model.pattern import pattern
 from envdoctor.model.frozen import field, frozen, mutable
 
 from envdoctor.catalog.removed_modules import LINKED_BY_NAME, REMOVED, Removed
@@ -22,7 +23,7 @@ from envdoctor.standards.need import parse_need
 _MAXIMUM_SOURCE = 1024 * 1024
 _SMALL_FILES, _SMALL_BYTES = 40, 400_000
 _MANY_FILES = 3000
-_ASIDE = re.compile(r"(?:^|/)(?:tests?|testing|examples?|benchmarks?|docs?|_?vendor(?:ed)?)/|(?:^|/)(?:test_|conftest|setup\.py)")
+_ASIDE = pattern(r"(?:^|/)(?:tests?|testing|examples?|benchmarks?|docs?|_?vendor(?:ed)?)/|(?:^|/)(?:test_|conftest|setup\.py)")
 _DYNAMIC = (b"__getattr__", b"import *", b"globals()", b"sys.modules", b"setattr(", b"exec(", b"locals()", b"vars()")
 """Signs that a module may have more names than its text says."""
 

@@ -9,15 +9,16 @@ can be more than a list of strings.
 import json
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from envdoctor.model.frozen import field, mutable
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from envdoctor.facts.context import Reading
 from envdoctor.facts.memo_file import memo_path, read_own, write_memo
 
-_MAGIC = b"envdoctor records 1\n"
+_MAGIC = b"envdoctor records 2\n"
 """Raised whenever a field or what it means changes: what was remembered before then counts for nothing."""
 _MAXIMUM = 256 * 1024 * 1024
 # As for digests: a change in the tick of the clock in which the file was read leaves no trace in its times.
@@ -26,6 +27,11 @@ _SETTLED_NANOSECONDS = 100_000_000
 Fields = Sequence[str]
 """Path, hash and size of a row, each as written. There are tens of thousands."""
 Key = list[int]
+Order = list[tuple[int, str]]
+"""(index of the distribution, path) of each RECORD."""
+Contested = Mapping[str, Sequence[tuple[int, tuple[str, str, int]]]]
+"""Absolute path -> (index of an owner, its row), where several list it."""
+Compared = tuple[Order, Contested]
 
 
 @mutable
@@ -55,6 +61,10 @@ class RecordMemo:
     """Path of a RECORD -> its key and rows."""
     seen: dict[str, tuple[Key, Parsed]] = field(default_factory=dict)
     """The same, of this run."""
+    compared: Compared | None = None
+    """What comparing all of them found, when it was last done."""
+    learned: bool = False
+    """Whether that was in this run."""
 
     def knows(self, path: str, status: os.stat_result) -> bool:
         """Tell whether the RECORD with that status is known as it is now."""
@@ -70,14 +80,27 @@ class RecordMemo:
         if parsed.plain and max(status.st_mtime_ns, status.st_ctime_ns) < read_ns - _SETTLED_NANOSECONDS:
             self.seen[path] = (_key(status), parsed)
 
+    def contested(self, order: Order) -> Contested | None:
+        """Return what comparing these RECORDs found, in this order; None where one of them is not as it was then."""
+        if self.compared is None or self.compared[0] != order:
+            return None
+        unchanged = all(path in self.known and self.seen.get(path) is self.known[path] for _, path in order)
+        return self.compared[1] if unchanged else None
+
+    def learn_contested(self, order: Order, contested: Contested) -> None:
+        """Take what was found into what is written, where all of these RECORDs are."""
+        if all(path in self.seen for _, path in order):
+            self.compared, self.learned = (order, contested), True
+
     def save(self) -> None:
         """Write the memo where anything is new or gone. A memo that cannot be written costs the next run its time."""
-        if self.path is None or self.seen.keys() == self.known.keys() and all(
+        same = self.seen.keys() == self.known.keys() and all(
             one is self.known[path] for path, one in self.seen.items()
-        ):
+        )
+        if self.path is None or (same and not self.learned):
             return
         try:
-            write_memo(self.path, _written(self.seen))
+            write_memo(self.path, _written(self.seen, self.compared if self.learned else None))
         except (OSError, UnicodeError):
             return
 
@@ -92,9 +115,10 @@ def load(reading: Reading) -> RecordMemo:
     path = memo_path("records", reading.target.prefix, reading.host)
     memo = RecordMemo(path=None if reading.options.only_remembered else path)
     try:
-        memo.known = dict(_parse(read_own(path, _MAXIMUM)))
+        memo.compared, known = _parse(read_own(path, _MAXIMUM))
+        memo.known = dict(known)
     except (OSError, ValueError, TypeError, KeyError, IndexError, RecursionError):
-        memo.known = {}
+        memo.known, memo.compared = {}, None
     return memo
 
 
@@ -102,7 +126,7 @@ def _key(status: os.stat_result) -> Key:
     return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
-def _written(known: Mapping[str, tuple[Key, Parsed]]) -> bytes:
+def _written(known: Mapping[str, tuple[Key, Parsed]], compared: Compared | None) -> bytes:
     entries = [
         [path, key, one.lines, one.digest, one.odd, len(one.rows), len(one.folders)]
         for path, (key, one) in known.items()
@@ -111,18 +135,37 @@ def _written(known: Mapping[str, tuple[Key, Parsed]]) -> bytes:
     columns = [[row[at] for row in rows] for at in range(3)]
     columns.append(list(chain.from_iterable(one.folders for _, one in known.values())))
     blocks = ["\n".join(column).encode("utf-8", "surrogateescape") for column in columns]
-    head = json.dumps([[len(block) for block in blocks], entries]).encode()
+    head = json.dumps([[len(block) for block in blocks], entries, compared]).encode()
     body = b"\n".join([head, *blocks])
     return _MAGIC + b"%08x" % zlib.crc32(body) + body
 
 
-def _parse(data: bytes) -> Iterator[tuple[str, tuple[Key, Parsed]]]:
-    """Yield path -> (key, RECORD) of a memo; raise ValueError, or what a wrong shape raises, for what is none."""
+def _parse(data: bytes) -> tuple[Compared | None, Iterator[tuple[str, tuple[Key, Parsed]]]]:
+    """Return what comparing found, and path -> (key, RECORD); raise what a wrong shape raises, for what is no memo."""
     start = len(_MAGIC) + 8
     if not data.startswith(_MAGIC) or data[len(_MAGIC) : start] != b"%08x" % zlib.crc32(memoryview(data)[start:]):
         raise ValueError("not a memo of this version, or damaged")
     at = data.index(b"\n", start)
-    lengths, entries = json.loads(data[start:at])
+    lengths, entries, compared = json.loads(data[start:at])
+    if compared is not None:
+        order, contested = compared
+        compared = [(owner, path) for owner, path in order], _claims(contested, {owner for owner, _ in order})
+    return compared, _records(data, at, lengths, entries)
+
+
+def _claims(contested: Mapping[str, Sequence[Any]], known: Set[int]) -> Contested:
+    found = {
+        path: [(owner, (claim, digest, size)) for owner, (claim, digest, size) in claims]
+        for path, claims in contested.items()
+    }
+    if not all(owner in known for claims in found.values() for owner, _ in claims):
+        raise ValueError("a claim of no RECORD")
+    return found
+
+
+def _records(
+    data: bytes, at: int, lengths: Sequence[int], entries: Sequence[Any]
+) -> Iterator[tuple[str, tuple[Key, Parsed]]]:
     columns: list[list[str]] = []
     for length in lengths:
         columns.append(data[at + 1 : at + 1 + length].decode("utf-8", "surrogateescape").split("\n"))

@@ -1,12 +1,12 @@
 """Every RECORD row of the environment, in memory: who owns which path, and which rows lead out of it."""
 
-import hashlib
 import os
-import re
 import stat
 import time
-from collections.abc import Iterator, Sequence
-from envdoctor.model.frozen import field, frozen, mutable
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from envdoctor.model.pattern import pattern
+from envdoctor.model.frozen import field, frozen, mutable, replace
 from typing import NamedTuple
 
 from envdoctor.facts.context import Reading
@@ -19,7 +19,7 @@ _MAXIMUM_RECORD = 32 * 1024 * 1024
 _MAXIMUM_ROWS = 500_000
 _MAXIMUM_PATH = 4096
 _DIGITS = 20
-_OF_PREFIX = re.compile(r"(/.*/)lib(?:64)?/python3(?:\.\d+t?)?/(?:site|dist)-packages/\Z")
+_OF_PREFIX = pattern(r"(/.*/)lib(?:64)?/python3(?:\.\d+t?)?/(?:site|dist)-packages/\Z")
 _NOTES = (b"INSTALLER,", b"RECORD,", b"REQUESTED,", b"direct_url.json,", b"uv_cache.json,")
 
 
@@ -43,8 +43,6 @@ class RecordIndex:
     """Index into `Distributions.items` -> its rows that stay inside."""
     digests: dict[int, str]
     """The same index -> sha256 of the rows that the wheel brought: equal for one wheel wherever it is installed."""
-    owners: dict[str, int]
-    """Absolute path inside the prefix -> index of the first owner."""
     contested: dict[str, list[tuple[int, Row]]]
     """Absolute path -> all owners, where there are several."""
     outside: list[tuple[int, str]]
@@ -53,6 +51,25 @@ class RecordIndex:
     """(owner, absolute path) of each link that leads a folder of its rows out."""
     malformed: list[tuple[int, str]]
     """Rows or whole RECORDs that could not be read: (owner, reason)."""
+    paths: Callable[[int, Sequence[Fields]], list[str]] = field(repr=False, compare=False)
+    """Returns the absolute paths of rows of a distribution."""
+
+    @cached_property
+    def owners(self) -> dict[str, int]:
+        """Absolute path inside the prefix -> index of the first owner. A check of a healthy stack never asks."""
+        found: dict[str, int] = {}
+        for at, rows in self.rows.items():
+            found.update((path, at) for path in self.paths(at, rows) if path not in found)
+        return found
+
+    @cached_property
+    def shared_objects(self) -> dict[str, int]:
+        """The same for files with ".so" in their name."""
+        found: dict[str, int] = {}
+        for at, rows in self.rows.items():
+            chosen = [row for row in rows if ".so" in row[0]]
+            found.update((path, at) for path in self.paths(at, chosen) if path not in found)
+        return found
 
 
 def index(reading: Reading) -> RecordIndex:
@@ -93,6 +110,7 @@ def _index(reading: Reading) -> RecordIndex:
     for at, item in enumerate(items):
         if item.has_record:
             indexer.enter(at)
+    indexer.compare()
     memo.save()
     return indexer.made
 
@@ -108,8 +126,12 @@ class _Indexer:
     left: int = _MAXIMUM_ROWS
     links: dict[tuple[str, str], "_Links"] = field(default_factory=dict)
     made: RecordIndex = field(
-        default_factory=lambda: RecordIndex(rows={}, digests={}, owners={}, contested={}, outside=[], links={}, malformed=[])
+        default_factory=lambda: RecordIndex(
+            rows={}, digests={}, contested={}, outside=[], links={}, malformed=[], paths=lambda _, __: []
+        )
     )
+    order: list[tuple[int, str]] = field(default_factory=list)
+    """(index, path) of each RECORD whose rows count."""
 
     def enter(self, at: int) -> None:
         item = self.items[at]
@@ -129,19 +151,35 @@ class _Indexer:
             parsed = self._parsed(at, path, item.folder, data)
             self.memo.learn(path, status, read_ns, parsed)
         self.left -= len(parsed.rows)
-        rows, paths = self._inside(at, item, parsed)
-        mine = dict.fromkeys(paths, at)
-        if len(mine) != len(paths):
-            # Some builders list a file twice; the first row counts.
-            first = dict(zip(reversed(paths), reversed(rows), strict=True))
-            paths = list(mine)
-            rows = [first[path] for path in paths]
         self.made.digests[at] = parsed.digest
-        self.made.rows[at] = rows
-        if self.made.owners.keys().isdisjoint(mine):
-            self.made.owners.update(mine)
-        else:
-            self._contest(at, rows, paths)
+        self.made.rows[at] = self._inside(at, item, parsed)
+        self.order.append((at, path))
+
+    def compare(self) -> None:
+        """Find the paths that several distributions list, or recall them where every RECORD is as it was then."""
+        made = self.made
+        self.made = replace(made, paths=self.paths)
+        known = None if made.outside else self.memo.contested(self.order)
+        if known is not None:
+            made.contested.update({path: [(at, Row(*row)) for at, row in claims] for path, claims in known.items()})
+            return
+        owners: dict[str, int] = {}
+        whole = not made.outside
+        for at, rows in made.rows.items():
+            paths = self.paths(at, rows)
+            mine = dict.fromkeys(paths, at)
+            if len(mine) != len(paths):
+                # Some builders list a file twice; the first row counts.
+                first = dict(zip(reversed(paths), reversed(rows), strict=True))
+                paths = list(mine)
+                made.rows[at] = [first[path] for path in paths]
+                whole = False
+            if owners.keys().isdisjoint(mine):
+                owners.update(mine)
+            else:
+                self._contest(at, paths, owners)
+        if whole:
+            self.memo.learn_contested(self.order, {path: list(claims) for path, claims in made.contested.items()})
 
     def _parsed(self, at: int, path: str, folder: str, data: bytes) -> Parsed:
         # A name that is not UTF-8 keeps its bytes, so that the file itself is found.
@@ -152,6 +190,8 @@ class _Indexer:
             rows = list(self._as_csv(at, path, text))
         odd = _odd(rows)
         left_out = set(odd)
+        import hashlib  # noqa: PLC0415 - it loads OpenSSL, and few checks hash anything
+
         return Parsed(
             rows=rows,
             lines=data.count(b"\n"),
@@ -183,33 +223,41 @@ class _Indexer:
             elif fields:
                 self.made.malformed.append((at, f"{path}:{number}: not a RECORD row"))
 
-    def _inside(self, at: int, item: Distribution, parsed: Parsed) -> tuple[list[Fields], list[str]]:
-        """Return the rows that stay inside and their absolute paths; the others are noted."""
-        rows, base = parsed.rows, item.site + os.sep
+    def _links_of(self, item: Distribution) -> "_Links":
+        base = item.site + os.sep
         root = self.prefix if base.startswith(self.prefix) else _root_of(base)
-        links = self.links.setdefault((root, item.site), _Links(root=root, site=item.site))
+        return self.links.setdefault((root, item.site), _Links(root=root, site=item.site))
+
+    def paths(self, at: int, rows: Sequence[Fields]) -> list[str]:
+        """Return the absolute paths of rows of a distribution; empty for one that leads out."""
+        base = self.items[at].site + os.sep
         paths = [base + row[0] for row in rows]
+        for number in _odd(rows):
+            paths[number] = self._links_of(self.items[at]).settled(rows[number][0])
+        return paths
+
+    def _inside(self, at: int, item: Distribution, parsed: Parsed) -> list[Fields]:
+        """Return the rows that stay inside; the others are noted."""
+        rows, base, links = parsed.rows, item.site + os.sep, self._links_of(item)
         folders = {base + folder if folder else item.site for folder in parsed.folders}
-        for number in parsed.odd:
-            paths[number] = links.settled(rows[number][0])
-            folders.add(paths[number].rpartition("/")[0])
+        folders |= {links.settled(rows[number][0]).rpartition("/")[0] for number in parsed.odd}
         out = {folder for folder in folders if not folder or links.lead_out(folder)}
         if not out:
-            return rows, paths
-        kept: list[tuple[Fields, str]] = []
-        for row, path in zip(rows, paths, strict=True):
+            return rows
+        kept: list[Fields] = []
+        for row, path in zip(rows, self.paths(at, rows), strict=True):
             if path.rpartition("/")[0] in out:
                 self.made.outside.append((at, row[0]))
                 if link := links.links.get(path.rpartition("/")[0]):
                     self.made.links[at, link] = None
             else:
-                kept.append((row, path))
-        return [row for row, _ in kept], [path for _, path in kept]
+                kept.append(row)
+        return kept
 
-    def _contest(self, at: int, rows: list[Fields], paths: list[str]) -> None:
+    def _contest(self, at: int, paths: list[str], owners: dict[str, int]) -> None:
         firsts: dict[int, dict[str, Fields]] = {}
-        for row, path in zip(rows, paths, strict=True):
-            first = self.made.owners.setdefault(path, at)
+        for row, path in zip(self.made.rows[at], paths, strict=True):
+            first = owners.setdefault(path, at)
             if first == at:
                 continue
             if path not in self.made.contested:

@@ -1,7 +1,5 @@
 """A script whose first line was rewritten after the installation, and nothing else of it."""
 
-import base64
-import hashlib
 
 from envdoctor.facts.regular_file import read_regular
 
@@ -26,5 +24,8 @@ def only_options_added(path: str, stated: str) -> bool:
     interpreter, space, options = first.partition(_SPACE)
     if not interpreter.startswith(b"#!/") or not space or not options.lstrip().startswith(b"-"):
         return False
+    import base64  # noqa: PLC0415 - as below
+    import hashlib  # noqa: PLC0415 - it loads OpenSSL, and few checks hash anything
+
     plain = hashlib.sha256(interpreter + newline + rest).digest()
     return base64.urlsafe_b64encode(plain).rstrip(b"=").decode() == digest

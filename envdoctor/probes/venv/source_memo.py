@@ -5,7 +5,6 @@ A package's text is what its RECORD says: a file edited in place is a fault of i
 
 import json
 from collections.abc import Callable, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,18 +26,17 @@ _MAXIMUM_MEMO = 1024 * 1024
 
 @frozen
 class State:
-    """A digest of the interpreter's version, sys.path, and every distribution's folder and RECORD."""
+    """The interpreter's version, sys.path, and every distribution's folder and RECORD."""
 
-    digest: str
+    lines: tuple[str, ...]
 
 
 def remembered(
     reading: Reading, name: str, kind: type[Section], make: Callable[[], Section], question: Sequence[str] = ()
 ) -> Section:
     """Return what was found in the same state for the same question; else what `make` finds, which is then written."""
-    state = reading.material(State, _state).digest
-    key = sha256("\n".join([state, *question]).encode()).hexdigest()
     of_copy = place(reading)
+    key = of_copy.key(json.dumps([*reading.material(State, _state).lines, *question]))
     memo = memo_path(name, Path(key) if of_copy.folder else reading.target.prefix, reading.host)
     try:
         document = json.loads(of_copy.here(read_own(memo, _MAXIMUM_MEMO).decode()))
@@ -60,5 +58,4 @@ def _state(reading: Reading) -> State:
     lines = [str(_FORM), reading.fact(Interpreter).minor]
     lines += [entry.path for entry in reading.fact(SearchPath).entries]
     lines += [f"{item.site}/{item.folder} {digests.get(at, '')}" for at, item in enumerate(items)]
-    text = place(reading).away(json.dumps(lines))
-    return State(digest=sha256(text.encode()).hexdigest())
+    return State(lines=tuple(lines))

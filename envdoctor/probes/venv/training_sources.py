@@ -1,6 +1,5 @@
 """Hashes of the training code's own files."""
 
-import hashlib
 
 from envdoctor.model.frozen import frozen
 from envdoctor.facts.context import Reading
@@ -41,6 +40,8 @@ def probe(reading: Reading) -> Sources:
             files.append(SourceFile(path=name, sha256="", problem="leads out of the project"))
             continue
         try:
+            import hashlib  # noqa: PLC0415 - it loads OpenSSL, and few checks hash anything
+
             digest = hashlib.sha256(read_regular(path, _MAXIMUM_SOURCE)).hexdigest()
         except FileNotFoundError:
             files.append(SourceFile(path=name, sha256="", problem="missing"))

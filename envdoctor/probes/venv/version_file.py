@@ -1,6 +1,5 @@
 """Constants of a generated version.py, parsed and never run."""
 
-import ast
 from pathlib import Path
 
 from envdoctor.errors import ProbeError
@@ -23,6 +22,8 @@ def constants(path: Path) -> dict[str, str]:
 
 def constants_of(source: bytes, name: str) -> dict[str, str]:
     """Return the string constants assigned at the top of a source. Raises ProbeError, with `name`, as `constants`."""
+    import ast  # noqa: PLC0415 - it takes longer than most probes, and few files are parsed
+
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

@@ -14,7 +14,7 @@ from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.record_memo import load
 from envdoctor.probes.venv.records import RecordIndex, index
 from tests.factories.make_reading import bare_host, read
-from tests.factories.make_venv import Venv, make_venv, rewrite
+from tests.factories.make_venv import Venv, install, make_venv, rewrite
 from tests.factories.make_wheel import make_wheel
 
 
@@ -46,9 +46,30 @@ def test_a_second_reading_knows_every_record_and_says_the_same(venv: Venv) -> No
     memo = load(read(venv.prefix))
     records = [str(venv.dist_info(name) / "RECORD") for name in ("other", "thing")]
     assert [memo.knows(path, Path(path).stat()) for path in records] == [True, True]
-    assert _index(venv) == first
+    again = _index(venv)
+    assert (again, again.owners, again.shared_objects) == (first, first.owners, first.shared_objects)
     assert read(venv.prefix).fact(InstalledFiles) == facts
     assert _memo(venv).stat() == written
+
+
+def test_what_two_list_is_found_again_when_one_of_them_changes(venv: Venv) -> None:
+    (path,) = _index(venv).contested
+    record = venv.dist_info("other") / "RECORD"
+    text = record.read_text()
+    rewrite(record, text.replace("thing/deep/a.txt", "thing/deep/b.txt"))
+    assert _index(venv).contested == {}
+    rewrite(record, text)
+    time.sleep(0.15)
+    for _ in range(2):
+        assert list(_index(venv).contested) == [path]
+        assert [at for at, _ in _index(venv).contested[path]] == [0, 1]
+
+
+def test_what_two_list_is_compared_again_when_a_distribution_comes_between_them(venv: Venv, tmp_path: Path) -> None:
+    (path,) = _index(venv).contested
+    between = make_wheel(tmp_path / "w", "second", "1", files={"thing/deep/a.txt": b"c"})
+    install(venv, between)
+    assert [at for at, _ in _index(venv).contested[path]] == [0, 1, 2]
 
 
 def test_a_record_that_changed_is_read_again_whatever_its_times_say(venv: Venv) -> None:
@@ -134,15 +155,16 @@ def test_a_memo_that_others_can_write_is_not_believed(venv: Venv) -> None:
         lambda data: data[:0],
         lambda data: data[:-1],
         lambda data: data + b"x",
-        lambda data: data.replace(b"records 1", b"records 0"),
+        lambda data: data.replace(b"records 2", b"records 1"),
         lambda data: data.replace(b"a.txt", b"x.txt"),
         lambda data: _with_checksum(data, b"null\n"),
-        lambda data: _with_checksum(data, b"[[1,1,1,1],[]]\n\n\n\n"),
-        lambda data: _with_checksum(data, b'[[0,0,0,0],[["p",[],0,"",[5],0,0]]]\n\n\n\n'),
+        lambda data: _with_checksum(data, b"[[1,1,1,1],[],null]\n\n\n\n"),
+        lambda data: _with_checksum(data, b'[[0,0,0,0],[["p",[],0,"",[5],0,0]],null]\n\n\n\n'),
+        lambda data: _with_checksum(data, b'[[0,0,0,0],[],[[[0,"p"]],{"x":[[1,["x","",1]]]}]]\n\n\n\n'),
         lambda data: _with_checksum(data, b"[" * 100_000),
         lambda data: _with_checksum(data, data[data.index(b"\n") + 9 :].replace(b'", [', b'", [999, ')),
     ],
-    ids=["empty", "cut", "longer", "version", "flipped", "null", "lengths", "row", "deep", "odd rows"],
+    ids=["empty", "cut", "longer", "version", "flipped", "null", "lengths", "row", "owner", "deep", "odd rows"],
 )
 def test_a_damaged_memo_is_none_and_is_written_again(venv: Venv, damage: object) -> None:
     true = _index(venv)
