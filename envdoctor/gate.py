@@ -34,8 +34,10 @@ _PATIENCE = 3.0
 """Seconds. A launcher ends all ranks when the first one fails: the others' end must not cut off the report."""
 
 if typing.TYPE_CHECKING:
-    from envdoctor.doctor.examine import Examination
+    from envdoctor.doctor.once_a_node import Told
     from envdoctor.doctor.workspace import Workspace
+    from envdoctor.model.fingerprint import Fingerprint
+    from envdoctor.model.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +86,8 @@ def require(profile: str, *, mode: Mode | None = None, reason: str = "") -> Admi
     ($ENVDOCTOR_GATE_LOG, else .envdoctor/gate.log in the current folder).
 
     The exit code is the verdict's: 1 for findings, 3 when a check that matters could not tell; 2 is an unknown profile
-    or a bypass without a reason. Under torchrun, accelerate, Ray Train, srun and mpirun every rank decides for itself,
-    and local rank 0 prints the report.
+    or a bypass without a reason. The ranks that torchrun, accelerate, Ray Train, srun or mpirun start on a node share
+    one examination, and local rank 0 prints the report.
     """
     from envdoctor.errors import EnvdoctorError  # noqa: PLC0415 - nothing of ours is loaded before it is needed
 
@@ -194,13 +196,43 @@ def _admitted(workspace: "Workspace") -> Admitted:
 
 def _decide(workspace: "Workspace", profile: str) -> tuple[int, tuple[str, ...]]:
     """Return the exit code and the codes of what was found, after saying on local rank 0 what the code is for."""
-    examination = _examine(workspace)
-    elsewhere = _other_torch(examination)
-    code = int(examination.verdict.exit_code()) or int(bool(elsewhere))
-    if code and not _local_rank():
-        _report(examination, profile, elsewhere)
-    found = tuple(item.code for item in examination.verdict.findings)
-    return code, (*found, OTHER_TORCH) if elsewhere else found
+    from envdoctor.doctor.once_a_node import once_a_node  # noqa: PLC0415
+    from envdoctor.errors import ProbeError, UsageError  # noqa: PLC0415
+    from envdoctor.facts.launch import launch_of  # noqa: PLC0415
+
+    told = once_a_node(
+        launch_of(workspace.host), _question(workspace), workspace.host, lambda: _examine(workspace, profile), _waits
+    )
+    if told.problem:
+        raise (UsageError if told.code == _USAGE else ProbeError)(told.problem, told.hint)
+    elsewhere = _other_torch(told.torch)
+    if not _local_rank():
+        if told.code:
+            _say(told.colored if sys.stderr.isatty() and not os.environ.get("NO_COLOR") else told.report)
+        if elsewhere:
+            hint = "take what puts it there out of sys.path, or examine that one"
+            _say(f"error: envdoctor gate: {elsewhere}\n\nhint: {hint}")
+    return told.code or int(bool(elsewhere)), (*told.found, OTHER_TORCH) if elsewhere else told.found
+
+
+def _question(workspace: "Workspace") -> tuple[object, ...]:
+    """Return what the verdict depends on beside the variables: the environment, the profile's and the lock's files."""
+    asked = workspace.needs_profile("start on", 'gate.require("NAME")')
+    target = workspace.target
+    return (str(target.prefix), str(target.interpreter), asked.asked, *map(_identity, (asked.path, asked.lock_path)))
+
+
+def _identity(path: Path) -> list[object]:
+    try:
+        status = path.stat()
+    except OSError:
+        return [str(path)]
+    return [str(path), status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+
+
+def _waits(text: str) -> None:
+    if not _local_rank():
+        _say(f"note: envdoctor gate: {text}")
 
 
 def _say_crash(error: Exception, profile: str) -> None:
@@ -220,43 +252,48 @@ def _say_crash(error: Exception, profile: str) -> None:
     )
 
 
-def _examine(workspace: "Workspace") -> "Examination":
-    from envdoctor.doctor import examine  # noqa: PLC0415
+def _examine(workspace: "Workspace", profile: str) -> "Told":
+    from envdoctor.doctor.once_a_node import Told  # noqa: PLC0415
     from envdoctor.facts.context import Options  # noqa: PLC0415
+    from envdoctor.probes.loading.torch_build import TorchBuild  # noqa: PLC0415
 
     # The driver is asked through NVML in a child process, which costs more than the whole gate may; so does binding
     # every symbol, which the last `check` remembers.
     facts = workspace.facts(Options(ask_nvml=False, only_remembered=True))
-    return examine.Examination(fingerprint=facts, verdict=workspace.verdict(facts, launching=True))
+    verdict = workspace.verdict(facts, launching=True)
+    build = facts.get(TorchBuild)
+    code = int(verdict.exit_code())
+    plain, colored = _reports(facts, verdict, profile) if code else ("", "")
+    return Told(
+        code=code,
+        found=tuple(item.code for item in verdict.findings),
+        torch=build.folder if build is not None else None,
+        report=plain,
+        colored=colored,
+    )
 
 
-def _other_torch(examination: "Examination") -> str:
-    """Say which torch this process would import when it is not the examined one; empty when it is."""
-    from envdoctor.probes.loading.torch_build import TorchBuild  # noqa: PLC0415
+def _reports(facts: "Fingerprint", verdict: "Verdict", profile: str) -> tuple[str, str]:
+    """Return the report without and with colour: which one is printed is for the rank that prints it."""
+    from envdoctor.doctor.heading import heading  # noqa: PLC0415
+    from envdoctor.report import as_text, style  # noqa: PLC0415
 
+    head = heading(facts, profile)
+    plain, colored = (as_text.render(head, verdict, style.Style(color=color)) for color in (False, True))
+    return plain, colored
+
+
+def _other_torch(folder: str | None) -> str:
+    """Say which torch this process would import when it is not that of the examined folder; empty when it is."""
     # sys.path as it is now, script folder and later insertions included; a top-level spec is found without importing.
     spec = importlib.util.find_spec("torch")
-    build = examination.fingerprint.get(TorchBuild)
     taken = os.path.realpath(Path(spec.origin).parent) if spec is not None and spec.origin else ""
-    examined = os.path.realpath(build.folder) if build is not None and build.folder else ""
-    if taken == examined or build is None:
+    examined = os.path.realpath(folder) if folder else ""
+    if taken == examined or folder is None:
         return ""
     return (
         f"`import torch` takes {taken or 'nothing'} in this process; examined was {examined or 'a venv without torch'}"
     )
-
-
-def _report(examination: "Examination", profile: str, elsewhere: str) -> None:
-    from envdoctor.doctor.heading import heading  # noqa: PLC0415
-    from envdoctor.report import as_text, style  # noqa: PLC0415
-
-    if examination.verdict.exit_code():
-        shown = style.Style(color=sys.stderr.isatty() and not os.environ.get("NO_COLOR"))
-        _say(as_text.render(heading(examination.fingerprint, profile), examination.verdict, shown))
-    if elsewhere:
-        _say(
-            f"error: envdoctor gate: {elsewhere}\n\nhint: take what puts it there out of sys.path, or examine that one"
-        )
 
 
 def _who() -> str:

@@ -138,6 +138,7 @@ def test_rows_are_read_as_a_plain_reader_would(site: Path, rows: list[tuple[str,
     item = replace(make_facts.distribution("thing"), site=str(site), folder=INFO)
     indexer = _Indexer(items=(item,), prefix=f"{site.parents[2]}/", memo=RecordMemo(path=None))
     indexer.enter(0)
+    indexer.compare()
     inside, outside = _plainly(rows, site)
     found = dict(zip(indexer.made.owners, indexer.made.rows[0], strict=True))
     assert {path: (fields[1], fields[2]) for path, fields in found.items()} == inside

@@ -1,7 +1,6 @@
 """Every RECORD row of the environment, in memory: who owns which path, and which rows lead out of it."""
 
 import os
-import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
@@ -12,12 +11,12 @@ from typing import NamedTuple
 from envdoctor.facts.context import Reading
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.facts.regular_file import read_unless
+from envdoctor.probes.venv.links_out import Links
 from envdoctor.probes.venv.record_memo import Fields, Parsed, RecordMemo, load
 
 _MAXIMUM_RECORD = 32 * 1024 * 1024
 # A stack of 90 distributions has 26,000 rows. A RECORD may claim any number; memory is not for it to decide.
 _MAXIMUM_ROWS = 500_000
-_MAXIMUM_PATH = 4096
 _DIGITS = 20
 _OF_PREFIX = pattern(r"(/.*/)lib(?:64)?/python3(?:\.\d+t?)?/(?:site|dist)-packages/\Z")
 _NOTES = (b"INSTALLER,", b"RECORD,", b"REQUESTED,", b"direct_url.json,", b"uv_cache.json,")
@@ -124,7 +123,7 @@ class _Indexer:
     """With a final slash."""
     memo: RecordMemo
     left: int = _MAXIMUM_ROWS
-    links: dict[tuple[str, str], "_Links"] = field(default_factory=dict)
+    links: dict[tuple[str, str], Links] = field(default_factory=dict)
     made: RecordIndex = field(
         default_factory=lambda: RecordIndex(
             rows={}, digests={}, contested={}, outside=[], links={}, malformed=[], paths=lambda _, __: []
@@ -223,10 +222,10 @@ class _Indexer:
             elif fields:
                 self.made.malformed.append((at, f"{path}:{number}: not a RECORD row"))
 
-    def _links_of(self, item: Distribution) -> "_Links":
+    def _links_of(self, item: Distribution) -> Links:
         base = item.site + os.sep
         root = self.prefix if base.startswith(self.prefix) else _root_of(base)
-        return self.links.setdefault((root, item.site), _Links(root=root, site=item.site))
+        return self.links.setdefault((root, item.site), Links(root=root, site=item.site))
 
     def paths(self, at: int, rows: Sequence[Fields]) -> list[str]:
         """Return the absolute paths of rows of a distribution; empty for one that leads out."""
@@ -311,68 +310,3 @@ def _root_of(site: str) -> str:
 
 def _as_row(fields: Fields) -> Row:
     return Row(fields[0], fields[1], recorded_size(fields[2]))
-
-
-@mutable
-class _Links:
-    """Which folders lead out of an environment through a symlink. Nothing is opened to tell."""
-
-    root: str
-    """With a final slash."""
-    site: str
-    known: dict[str, bool] = field(default_factory=dict)
-    """Folder -> whether it, or one above it, is such a link."""
-    links: dict[str, str] = field(default_factory=dict)
-    """Folder that leads out -> the link that does it."""
-    straight: dict[int, bool] = field(default_factory=dict)
-    """How often `..` -> whether it leads from the site folder to where its text says."""
-
-    def settled(self, written: str) -> str:
-        """Return the absolute, normalized path of a row; empty when it is absolute, climbs out or names nothing.
-
-        `..` is taken at the beginning only, where launchers need it: behind a folder that is a link it leads elsewhere
-        than the text says.
-        """
-        if not written or written.startswith("/") or "\0" in written or len(written) > _MAXIMUM_PATH:
-            return ""
-        parts = [part for part in written.split("/") if part not in ("", ".")]
-        ups = next((at for at, part in enumerate(parts) if part != ".."), len(parts))
-        if ".." in parts[ups:] or (ups and not self._climbs_straight(ups)):
-            return ""
-        path = os.path.normpath(f"{self.site}/{written}")
-        return path if path.startswith(self.root) else ""
-
-    def _climbs_straight(self, ups: int) -> bool:
-        if ups not in self.straight:
-            climbed = f"{self.site}/{'../' * ups}"
-            self.straight[ups] = os.path.realpath(climbed) == os.path.realpath(os.path.normpath(climbed))
-        return self.straight[ups]
-
-    def lead_out(self, folder: str) -> bool:
-        """Tell whether `folder`, absolute and normalized, is behind a link out of root and site folder."""
-        if len(folder) > _MAXIMUM_PATH:
-            return False  # no such folder can exist, and its parts are not worth their memory
-        above: list[str] = []
-        leads = self.known.get(folder)
-        while leads is None:
-            above.append(folder)
-            folder = folder.rpartition("/")[0]
-            leads = self.known.get(folder, False if len(folder) < len(self.root) else None)
-        for below in reversed(above):
-            if not leads:
-                try:
-                    leads = stat.S_ISLNK(os.lstat(below).st_mode) and self._out(below)
-                except (OSError, ValueError):
-                    leads = False  # what does not exist leads nowhere
-            if leads:
-                self.links[below] = self.links.get(folder, below)
-            self.known[below] = leads
-            folder = below
-        return leads
-
-    def _out(self, link: str) -> bool:
-        # A site folder that is itself a link out, or is behind one (`lib` is), is where its distributions live; what it
-        # holds is inside. A link to nowhere leads to nobody's files: what should be behind it is missing.
-        real, site = os.path.realpath(link) + os.sep, os.path.realpath(self.site) + os.sep
-        inside = real.startswith((os.path.realpath(self.root) + os.sep, site)) or site.startswith(real)
-        return os.path.exists(real) and not inside

@@ -1,0 +1,219 @@
+"""One examination for all ranks of a node: the first one examines, the others wait and take what it found.
+
+A verdict is taken only from a file that this user made, in a folder that only this user can enter, for the same
+launch and the same question: venv, profile, lock, every variable but the ranks' own, current folder, mount namespace.
+Each rank takes it once. Where anything of this cannot be had, a rank examines by itself.
+"""
+
+import fcntl
+import json
+import os
+import stat
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from envdoctor import __version__
+from envdoctor.errors import EnvdoctorError
+from envdoctor.facts.host import Host
+from envdoctor.facts.launch import PER_RANK, Launch
+from envdoctor.model.codec import CodecError, decode, encode
+from envdoctor.model.frozen import frozen, replace
+
+_MAXIMUM = 4 * 1024 * 1024
+_LASTS_SECONDS = 600.0
+"""How old a verdict may be in a launch whose launcher ends with it."""
+_WORD_SECONDS = 2.0
+_PATIENCE_SECONDS = 120.0
+_OLD_SECONDS = 3600.0
+
+
+@frozen
+class Told:
+    """What an examination found, for ranks that did not make it."""
+
+    code: int
+    """The verdict's exit code."""
+    found: tuple[str, ...] = ()
+    """Codes of the findings."""
+    torch: str | None = None
+    """The examined folder of torch; empty for none, None where it could not be determined."""
+    report: str = ""
+    colored: str = ""
+    """The report for a terminal."""
+    problem: str = ""
+    """Why nothing could be examined; `code` is then the error's."""
+    hint: str = ""
+
+
+@frozen
+class _Shared:
+    told: Told
+    by: str
+    """The launch."""
+    ended: float
+    """Seconds of CLOCK_BOOTTIME."""
+    ranks: tuple[str, ...]
+    """The local ranks that have it."""
+
+
+def once_a_node(
+    launch: Launch | None,
+    question: tuple[object, ...],
+    host: Host,
+    examine: Callable[[], Told],
+    say: Callable[[str], None],
+) -> Told:
+    """Return what `examine` finds, in this process or in another rank of the launch that was asked the same.
+
+    question: what the verdict depends on beside the host's variables, as plain values. say: tells a person that this
+    rank waits. Raises what `examine` raises.
+    """
+    descriptor = _open(host, _name(launch, question, host)) if launch is not None else None
+    if launch is None or descriptor is None:
+        return examine()
+    try:
+        with _locked(descriptor, say) as alone:
+            if not alone:
+                return examine()
+            shared = _read(descriptor)
+            if shared is not None and _holds(shared, launch):
+                _write(descriptor, replace(shared, ranks=(*shared.ranks, launch.rank)))
+                return shared.told
+            try:
+                told = examine()
+            except EnvdoctorError as error:
+                _write(
+                    descriptor, _made(Told(code=int(error.exit_code), problem=error.message, hint=error.hint), launch)
+                )
+                raise
+            _write(descriptor, _made(told, launch))
+            return told
+    finally:
+        os.close(descriptor)
+
+
+def _made(told: Told, launch: Launch) -> _Shared:
+    return _Shared(told=told, by=launch.by, ended=time.clock_gettime(time.CLOCK_BOOTTIME), ranks=(launch.rank,))
+
+
+def _holds(shared: _Shared, launch: Launch) -> bool:
+    """Tell whether a verdict is of this launch, and not of an earlier process of this rank.
+
+    Where the launcher goes on after a launch, the examination must have ended in this process's lifetime.
+    """
+    if shared.by != launch.by or launch.rank in shared.ranks:
+        return False
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - shared.ended
+    return 0 <= age < _LASTS_SECONDS and (launch.ends or shared.ended >= launch.started)
+
+
+def _name(launch: Launch | None, question: tuple[object, ...], host: Host) -> str:
+    """Return the file of a question: a digest, since variables may hold secrets."""
+    import hashlib  # noqa: PLC0415 - a process that is not one of several hashes nothing
+
+    namespace = os.stat(host.proc / "self/ns/mnt").st_ino if (host.proc / "self/ns/mnt").exists() else 0  # noqa: PTH116 - as below
+    root = os.stat("/")  # noqa: PTH116 - a status alone
+    variables = sorted((name, value) for name, value in host.environ.items() if name not in PER_RANK)
+    by = launch.by if launch else ""
+    asked = [__version__, by, namespace, root.st_dev, root.st_ino, host.uid, str(host.cwd), variables, *question]
+    return hashlib.sha256(json.dumps(asked).encode("utf-8", "surrogateescape")).hexdigest()[:40] + ".verdict"
+
+
+def _open(host: Host, name: str) -> int | None:
+    """Return the opened file of that name in a folder of this user's own, made where it is not there; else None."""
+    runtime = host.environ.get("XDG_RUNTIME_DIR", "")
+    own = f"envdoctor-{host.uid}"
+    for folder in (
+        Path(runtime, "envdoctor") if runtime.startswith("/") else None,
+        Path("/dev/shm", own),  # noqa: S108 - looked at before it is used
+        host.tmp / own,
+    ):
+        if folder is None:
+            continue
+        try:
+            return _opened(folder, name)
+        except OSError:
+            continue  # the next one may be ours
+    return None
+
+
+def _opened(folder: Path, name: str) -> int:
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        _refuse(os.fstat(inside), stat.S_ISDIR, folder)
+        _forget_old(inside)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(name, flags, 0o600, dir_fd=inside)
+    finally:
+        os.close(inside)
+    try:
+        _refuse(os.fstat(descriptor), stat.S_ISREG, folder / name)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _refuse(status: os.stat_result, kind: Callable[[int], bool], path: Path) -> None:
+    if not kind(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise PermissionError(f"{path} is not this user's own")
+
+
+def _forget_old(folder: int) -> None:
+    for name in os.listdir(folder):
+        if name.endswith(".verdict"):
+            try:
+                if time.time() - os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime > _OLD_SECONDS:
+                    os.unlink(name, dir_fd=folder)
+            except OSError:
+                continue  # another rank did
+
+
+@contextmanager
+def _locked(descriptor: int, say: Callable[[str], None]) -> Iterator[bool]:
+    """Hold the file for oneself, as soon as the process that examines is done or dead; False when that takes too long."""
+    started, told, pause = time.monotonic(), False, 0.002
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            waited = time.monotonic() - started
+        except OSError:  # a file system without locks
+            yield False
+            return
+        if waited > _PATIENCE_SECONDS:
+            yield False
+            return
+        if waited > _WORD_SECONDS and not told:
+            told = True
+            say("waiting for another rank of this node, which examines the same environment")
+        time.sleep(pause)
+        pause = min(0.05, pause * 1.5)
+    yield True
+
+
+def _read(descriptor: int) -> _Shared | None:
+    """Return what the file holds; None when it is new, or was left by a rank that died while it wrote."""
+    try:
+        data = os.pread(descriptor, _MAXIMUM, 0)
+        checksum, _, body = data.partition(b"\n")
+        if checksum != b"%08x" % zlib.crc32(body):
+            return None
+        return decode(_Shared, json.loads(body))  # type: ignore[no-any-return]
+    except (OSError, ValueError, RecursionError, CodecError):
+        return None
+
+
+def _write(descriptor: int, shared: _Shared) -> None:
+    try:
+        body = json.dumps(encode(shared)).encode()
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, b"%08x\n%b" % (zlib.crc32(body), body), 0)
+    except (OSError, UnicodeError):
+        return  # the next rank examines by itself

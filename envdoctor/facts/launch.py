@@ -1,0 +1,85 @@
+"""Which launch of several ranks a process belongs to: what torchrun, accelerate, srun, mpirun and Ray leave in it.
+
+Sources: torch/distributed/elastic/agent/server/local_elastic_agent.py (variables of a worker), srun(1), mpirun(1) of
+Open MPI and MPICH,
+ray/train/_internal/worker_group.py; proc(5) for /proc/PID/stat and /proc/PID/environ.
+"""
+
+import os
+from collections.abc import Iterator
+
+from envdoctor.facts.host import Host
+from envdoctor.model.frozen import frozen
+
+PER_RANK = frozenset(
+    ("RANK", "LOCAL_RANK", "ROLE_RANK", "TORCHELASTIC_ERROR_FILE", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_TASK_PID",
+     "PMI_RANK", "PMI_FD", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_NODE_RANK", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
+)  # fmt: skip
+"""Variables that tell ranks of one launch apart, and on which no check depends."""
+_LAUNCHERS = (
+    ("TORCHELASTIC_RUN_ID", "LOCAL_RANK"),
+    ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    ("MPI_LOCALRANKID", "MPI_LOCALRANKID"),
+    ("SLURM_STEP_ID", "SLURM_LOCALID"),
+)
+"""(a variable that the launcher sets in each rank and does not have itself, the one with the local rank)."""
+_ANCESTORS = 16
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@frozen
+class Launch:
+    """One launch, seen from one of its ranks."""
+
+    rank: str
+    """The local rank."""
+    by: str
+    """The process that started the ranks: its id, the time it started at, and the boot."""
+    ends: bool
+    """That process ends with the launch. A shell or Ray's raylet goes on, and starts others."""
+    started: float
+    """When this process was started, in seconds of CLOCK_BOOTTIME."""
+
+
+def launch_of(host: Host) -> Launch | None:
+    """Return the launch of this process; None where no launcher says that it is one of several on its node."""
+    environ = host.environ
+    if environ.get("LOCAL_WORLD_SIZE") == "1" or environ.get("SLURM_NTASKS") == "1":
+        return None
+    mark, name = next((pair for pair in _LAUNCHERS if all(map(environ.get, pair))), ("", "LOCAL_RANK"))
+    if not environ.get(name):
+        return None
+    try:
+        above = list(_ancestors(host))
+        boot = (host.proc / "sys/kernel/random/boot_id").read_text().strip()
+        launcher = next((pid for pid in above[1:] if not mark or not _has(host, pid, mark)), None)
+        if launcher is None:
+            return None
+        by = f"{launcher} {_stat(host, launcher)[1]} {boot}"
+        return Launch(rank=environ[name], by=by, ends=bool(mark), started=_stat(host, above[0])[1] / _TICKS)
+    except (OSError, ValueError, IndexError):
+        return None  # without a /proc nothing is shared, which costs time only
+
+
+def _ancestors(host: Host) -> Iterator[int]:
+    pid = os.getpid()
+    for _ in range(_ANCESTORS):
+        yield pid
+        pid = _stat(host, pid)[0]
+        if pid <= 0:
+            return
+
+
+def _stat(host: Host, pid: int) -> tuple[int, int]:
+    """Return a process's parent and the clock ticks after the boot at which it started."""
+    fields = (host.proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    return int(fields[1]), int(fields[19])
+
+
+def _has(host: Host, pid: int, variable: str) -> bool:
+    try:
+        started_with = (host.proc / str(pid) / "environ").read_bytes()
+    except OSError:
+        return False  # slurmstepd is root's
+    return f"\0{variable}=".encode() in b"\0" + started_with

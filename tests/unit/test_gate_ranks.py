@@ -1,0 +1,230 @@
+"""The gate in the ranks of one node: one examination for all that ask the same, in real processes."""
+
+import fcntl
+import os
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.factories.make_incident import Incident
+from tests.factories.run_envdoctor import ROOT, environment, filtered
+from tests.unit.test_gate import REFUSED, make_incident_venv, report
+
+# The gate as it is; each examination is written down, and the first may end its process in its midst.
+SCRIPT = f"""\
+import os, signal, sys
+sys.path.insert(0, {str(ROOT)!r})
+from envdoctor import gate
+examine = gate._examine
+def noted(*given):
+    log = os.open(os.environ["EXAMINED"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    first = not os.fstat(log).st_size
+    os.write(log, (os.environ.get("LOCAL_RANK", "") + "\\n").encode())
+    if first and os.environ.get("DIES"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return examine(*given)
+gate._examine = noted
+gate.require("small")
+print("started")
+"""
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Incident:
+    return make_incident_venv(tmp_path_factory.mktemp("healthy"))
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Incident:
+    incident = make_incident_venv(tmp_path_factory.mktemp("broken"))
+    incident.lose()
+    return incident
+
+
+class Node:
+    """Starts ranks as a launcher does, with one runtime folder."""
+
+    def __init__(self, folder: Path) -> None:
+        """Make the runtime folder, and the script that each rank runs."""
+        self.runtime = folder / "runtime"
+        self.runtime.mkdir(mode=0o700)
+        self.log = folder / "examined"
+        self.script = folder / "train.py"
+        self.script.write_text(SCRIPT)
+
+    @property
+    def examined(self) -> list[str]:
+        """The local rank of each examination, in their order."""
+        return self.log.read_text().split()
+
+    def variables(self, incident: Incident, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return the variables of a process of this node."""
+        own = {"XDG_RUNTIME_DIR": str(self.runtime), "EXAMINED": str(self.log)}
+        return environment(incident.root, {**own, **(extra or {})})
+
+    def begin(self, incident: Incident, rank: int, extra: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
+        """Start a rank as torchrun starts it."""
+        launched = {"LOCAL_RANK": str(rank), "RANK": str(rank), "TORCHELASTIC_RUN_ID": "run", **(extra or {})}
+        return subprocess.Popen(
+            [incident.venv.python, self.script],
+            cwd=incident.root,
+            env=self.variables(incident, launched),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, incident: Incident, ranks: Sequence[int], extra: Mapping[str, str] | None = None) -> list[int]:
+        """Return the exit codes of ranks that run at once."""
+        begun = [self.begin(incident, rank, extra) for rank in ranks]
+        for process in begun:
+            process.communicate()
+        return [process.returncode for process in begun]
+
+    def torchrun(self, incident: Incident, ranks: int) -> "subprocess.CompletedProcess[str]":
+        """Have the real torchrun start them."""
+        command = ["--standalone", "--nproc-per-node", str(ranks), "--no-python", incident.venv.python, self.script]
+        return subprocess.run(
+            [sys.executable, "-m", "torch.distributed.run", *map(str, command)],
+            cwd=incident.root,
+            env=self.variables(incident),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+@pytest.fixture
+def verdict(node: Node, healthy: Incident) -> Iterator[Path]:
+    """Let rank 0 examine, and return the file with what it found."""
+    assert node.run(healthy, [0]) == [0]
+    (found,) = (node.runtime / "envdoctor").glob("*.verdict")
+    yield found
+    assert node.examined[0] == "0"
+
+
+@pytest.mark.torch_stack
+def test_torchrun_starts_four_ranks_after_one_examination(node: Node, healthy: Incident) -> None:
+    done = node.torchrun(healthy, 4)
+    assert (done.returncode, done.stdout.count("started"), len(node.examined)) == (0, 4, 1), done.stderr
+
+
+@pytest.mark.torch_stack
+def test_torchrun_refuses_with_one_report(node: Node, broken: Incident) -> None:
+    done = node.torchrun(broken, 3)
+    said = filtered(done.stderr, broken.root)
+    assert (done.returncode, done.stdout, len(node.examined)) == (1, "", 1)
+    assert said.count(report(broken)) == 1
+    assert REFUSED.format(who="rank 0") in said
+
+
+def test_the_report_is_local_rank_0s_whoever_examined(node: Node, broken: Incident) -> None:
+    later = node.begin(broken, 1)
+    assert later.communicate()[1].replace(str(broken.root), "[TMP]") == REFUSED.format(who="rank 1")
+    first = node.begin(broken, 0)
+    _, said = first.communicate()
+    assert filtered(said, broken.root) == f"{report(broken)}\n{REFUSED.format(who='rank 0')}"
+    assert (later.returncode, first.returncode, node.examined) == (1, 1, ["1"])
+
+
+def test_when_the_examiner_is_killed_the_next_rank_examines(node: Node, healthy: Incident) -> None:
+    codes = node.run(healthy, [0, 1, 2], {"DIES": "1"})
+    assert (sorted(codes), len(node.examined)) == ([-9, 0, 0], 2)
+
+
+def test_a_rank_of_another_environment_has_its_own_verdict(node: Node, healthy: Incident, broken: Incident) -> None:
+    begun = [node.begin(healthy, 0), node.begin(broken, 1), node.begin(healthy, 2)]
+    said = [process.communicate()[1] for process in begun]
+    assert [process.returncode for process in begun] == [0, 1, 0], said
+    assert len(node.examined) == 2
+
+
+@pytest.mark.parametrize(
+    "variable", ["LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "PYTHONPATH", "TORCHELASTIC_RESTART_COUNT"]
+)
+@pytest.mark.usefixtures("verdict")
+def test_a_rank_with_another_variable_examines(node: Node, healthy: Incident, variable: str) -> None:
+    assert node.run(healthy, [1], {variable: "1"}) == [0]
+    assert node.examined == ["0", "1"]
+
+
+@pytest.mark.usefixtures("verdict")
+def test_a_later_process_of_a_rank_examines_again(node: Node, healthy: Incident) -> None:
+    assert node.run(healthy, [1]) == [0]
+    assert node.examined == ["0"]
+    assert node.run(healthy, [1]) == [0]
+    assert node.examined == ["0", "1"]
+
+
+@pytest.mark.usefixtures("verdict")
+def test_ranks_of_a_launcher_that_goes_on_take_no_verdict_from_before_their_start(
+    node: Node, healthy: Incident
+) -> None:
+    by_hand = {"TORCHELASTIC_RUN_ID": ""}
+    assert [node.run(healthy, [rank], by_hand) for rank in (0, 1)] == [[0], [0]]
+    assert node.examined == ["0", "0", "1"]
+
+
+def test_a_process_that_is_not_one_of_several_leaves_nothing(node: Node, healthy: Incident) -> None:
+    for alone in ({"LOCAL_RANK": ""}, {"LOCAL_WORLD_SIZE": "1"}):
+        assert node.run(healthy, [0], alone) == [0]
+    assert list(node.runtime.iterdir()) == []
+
+
+def _of_another_user(verdict: Path) -> None:
+    if os.geteuid():
+        pytest.skip("only root can give a file away")
+    os.chown(verdict, 65534, 65534)
+
+
+def _open_to_others(verdict: Path) -> None:
+    verdict.parent.chmod(0o755)
+
+
+def _writable_by_others(verdict: Path) -> None:
+    verdict.chmod(0o666)
+
+
+def _link(verdict: Path) -> None:
+    verdict.rename(verdict.with_suffix(".moved"))
+    verdict.symlink_to(verdict.with_suffix(".moved"))
+
+
+def _cut(verdict: Path) -> None:
+    os.truncate(verdict, verdict.stat().st_size - 1)
+
+
+def _of_tomorrow(verdict: Path) -> None:
+    body = verdict.read_bytes().partition(b"\n")[2].replace(b'"ended": ', b'"ended": 9')
+    verdict.write_bytes(b"%08x\n%b" % (zlib.crc32(body), body))
+
+
+@pytest.mark.parametrize("spoil", [_of_another_user, _open_to_others, _writable_by_others, _link, _cut, _of_tomorrow])
+def test_a_verdict_that_may_be_anothers_or_is_damaged_is_not_believed(
+    node: Node, healthy: Incident, verdict: Path, spoil: object
+) -> None:
+    spoil(verdict)  # type: ignore[operator]
+    assert node.run(healthy, [1]) == [0]
+    assert node.examined == ["0", "1"]
+
+
+def test_who_waits_for_long_says_so(node: Node, healthy: Incident, verdict: Path) -> None:
+    with verdict.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        waiting = node.begin(healthy, 0)
+        assert waiting.stderr is not None
+        said = waiting.stderr.readline()
+        time.sleep(0.1)
+    waiting.communicate()
+    assert said == "note: envdoctor gate: waiting for another rank of this node, which examines the same environment\n"
+    assert waiting.returncode == 0
