@@ -176,7 +176,7 @@ def _forget_old(folder: int) -> None:
 
 @contextmanager
 def _locked(descriptor: int, say: Callable[[str], None]) -> Iterator[bool]:
-    """Hold the file for oneself, as soon as the process that examines is done or dead; False when that takes too long."""
+    """Hold the file for oneself, when the process that examines is done or dead; False after a long wait."""
     started, told, pause = time.monotonic(), False, 0.002
     while True:
         try:
