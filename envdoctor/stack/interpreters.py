@@ -62,7 +62,7 @@ def choose(wanted: InterpreterRequest, environment: Mapping[str, str], home: Pat
         versions = (wanted.named,)
     refused = {} if _own_minor() in versions else {str(_own()): f"is {platform.python_version()}"}
     for path, via in _candidates(wanted, versions, environment, home):
-        if str(path) in refused or not path.exists():
+        if str(path) in refused or not os.path.exists(path):  # noqa: PTH110 - Path.exists raises where another user may not look
             continue
         if wanted.target is not None and _inside(path.parent, wanted.target):
             refused[str(path)] = "is a file of the venv itself"
@@ -83,7 +83,7 @@ def choose(wanted: InterpreterRequest, environment: Mapping[str, str], home: Pat
 
 def _named(wanted: InterpreterRequest, environment: Mapping[str, str]) -> BaseInterpreter:
     path = Path(wanted.named)
-    if not path.exists():
+    if not os.path.exists(path):  # noqa: PTH110 - as above
         raise UsageError(f"--python {wanted.named}: there is no such file", "name an interpreter, or a version (3.12)")
     found = _probe(_base_of(path), "--python", environment)
     if isinstance(found, str):

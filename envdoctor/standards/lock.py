@@ -9,11 +9,12 @@ from envdoctor.standards.names import normalized
 
 # Extras change nothing where every distribution is pinned and none is resolved: pip-compile writes `ray[default]==…`.
 _PIN = re.compile(
-    r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[A-Za-z0-9._,\s-]*\])?\s*==\s*(?P<version>[^\s;]+)\s*(?:;\s*(?P<marker>.+))?$"
+    r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)(?:\s*\[[A-Za-z0-9._,\s-]*\])?\s*==\s*(?P<version>[^\s;]+)\s*(?:;\s*(?P<marker>.+))?$"
 )
-_HASH = re.compile(r"--hash=(?P<algorithm>[a-z0-9]+):(?P<digest>[0-9a-f]+)")
+_HASH = re.compile(r"--hash[=\s]\s*(?P<algorithm>[a-z0-9]+):(?P<digest>[0-9a-f]+)")
 
 
+_COMMENT = re.compile(r"(^|\s+)#.*$")
 # Where wheels come from, which pip's and uv's configuration says here, and what --require-hashes implies.
 _OPTION = re.compile(
     r"(?P<option>--(?:index-url|extra-index-url|find-links|trusted-host|no-index|pre|prefer-binary|only-binary|no-binary"
@@ -62,8 +63,7 @@ def parse(text: str, name: str) -> Lock:
     A byte order mark and options that name sources are passed over. Raises LockError, naming the line, for anything
     else: a URL, an editable, another option, a range, a missing hash.
     """
-    logical = text.removeprefix("\ufeff").replace("\\\r\n", " ").replace("\\\n", " ")
-    lines = [line.strip() for line in logical.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    lines = logical_lines(text)
     options = [match["option"] for line in lines if (match := _OPTION.match(line))]
     packages = [_parse_line(line, name) for line in lines if not _OPTION.match(line)]
     if not packages:
@@ -72,9 +72,28 @@ def parse(text: str, name: str) -> Lock:
     return Lock(name=name, packages=tuple(packages), ignored=tuple(dict.fromkeys(options)))
 
 
+def logical_lines(text: str) -> list[str]:
+    """Return the lines of a requirements file as pip reads them (its `_internal/req/req_file.py`: `preprocess`).
+
+    A backslash at the end of a line joins the next one, except after a comment: that one begins no join, and ends one.
+    Comments and empty lines are left out; a comment begins at a "#" at the start of a line or after white space.
+    """
+    joined: list[str] = []
+    begun: list[str] = []
+    for line in text.removeprefix("\ufeff").splitlines():
+        comment = _COMMENT.match(line) is not None
+        if line.endswith("\\") and not comment:
+            begun.append(line[:-1])
+            continue
+        joined.append("".join([*begun, f" {line}" if comment else line]))
+        begun = []
+    joined.append("".join(begun))
+    return [bare for line in joined if (bare := _COMMENT.sub("", line).strip())]
+
+
 def _parse_line(line: str, lock: str) -> LockedPackage:
     hashes = [(match["algorithm"], match["digest"]) for match in _HASH.finditer(line)]
-    requirement = _HASH.sub("", line).split(" #")[0].strip()
+    requirement = _HASH.sub("", line).strip()
     shown = requirement if len(requirement) <= 80 else requirement[:77] + "..."
     pin = _PIN.match(requirement)
     if pin is None:

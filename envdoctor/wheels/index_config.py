@@ -1,5 +1,6 @@
 """The sources a restore may use: uv's own configuration, completed by pip's, as uv itself then sees it."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -46,7 +47,12 @@ class IndexConfig:
 def configured(uv: Uv, pip: PipSettings, home: Path, python: str) -> IndexConfig:
     """Ask uv which sources it uses once pip's are added to its own. `python` spares it looking for an interpreter."""
     # pip passes over a folder that is not there, uv stops at it.
-    gone = tuple(place for place in pip.find_links if is_local(place) and not (uv.cwd / local_path(place)).exists())
+    # os.path: what another user may not look into is passed over as well, where Path.exists would raise.
+    gone = tuple(
+        place
+        for place in pip.find_links
+        if is_local(place) and not os.path.exists(uv.cwd / local_path(place))  # noqa: PTH110
+    )
     pip = replace(pip, find_links=tuple(place for place in pip.find_links if place not in gone))
     variables = _variables(uv.environment, pip)
     asked = (

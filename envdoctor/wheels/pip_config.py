@@ -6,6 +6,7 @@ section, then PIP_* variables.
 """
 
 import configparser
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -79,7 +80,7 @@ def config_files(
     files = [_under(root, folder) / "pip" / "pip.conf" for folder in shared.split(":") if folder]
     files.append(_under(root, "/etc") / "pip.conf")
     # The user's own files are passed over only when the named file exists.
-    if not (named and Path(named).exists()):
+    if not (named and os.path.exists(named)):  # noqa: PTH110 - Path.exists raises in a closed folder
         own = environment.get("XDG_CONFIG_HOME") or str(home / ".config")
         files += [home / ".pip" / "pip.conf", Path(own) / "pip" / "pip.conf"]
     if venv is not None:
