@@ -24,7 +24,7 @@ def impact_of_removal(workspace: Workspace, distributions: Sequence[str]) -> Res
 
 def impact_of_install(workspace: Workspace, wanted: Install, dialog: Dialog) -> Result:
     """Say what an install would do, by doing it on a scratch copy. Raises UsageError."""
-    return _impact(addition(workspace.target, workspace.host, wanted, dialog.note))
+    return _impact(addition(workspace.target, workspace.host, wanted, dialog.stage))
 
 
 def _impact(data: Impact) -> Result:

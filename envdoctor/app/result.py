@@ -47,6 +47,10 @@ class Dialog(Protocol):
         """Say what is going on while something takes seconds and has no progress to show."""
         ...
 
+    def stage(self, text: str) -> AbstractContextManager[None]:
+        """Say what is begun now, and that it goes on, however long it takes."""
+        ...
+
     def hashing(self) -> AbstractContextManager[ShowProgress | None]:
         """Give what to call while files are hashed; None where nobody watches."""
         ...

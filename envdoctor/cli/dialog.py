@@ -11,7 +11,7 @@ from envdoctor.cli.output import style_on
 from envdoctor.cli.shown import shown
 from envdoctor.cli.signals import stoppable
 from envdoctor.cli.terminal import say
-from envdoctor.cli.waiting import waiting
+from envdoctor.cli.waiting import stage, waiting
 from envdoctor.errors import UsageError
 from envdoctor.model.events import Event, Listener
 from envdoctor.report.rendering import as_text
@@ -53,6 +53,10 @@ class Terminal:
     def waiting(self, text: str) -> AbstractContextManager[None]:
         """Say what is going on while something takes seconds and has no progress to show."""
         return nullcontext() if shown().quiet else waiting(text)
+
+    def stage(self, text: str) -> AbstractContextManager[None]:
+        """Say what is begun now, and that it goes on, however long it takes."""
+        return nullcontext() if shown().quiet else stage(text)
 
     def hashing(self) -> AbstractContextManager[ShowProgress | None]:
         """Give what to call while files are hashed; None where nobody watches."""

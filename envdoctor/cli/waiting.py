@@ -9,6 +9,8 @@ from envdoctor.cli.terminal import say
 
 # With the start of the command, a reader of a log is without a word for less than two seconds.
 _QUIET_SECONDS = 1.5
+# A line in a log that often tells that a long step still goes on.
+_REMINDED = 10.0
 
 
 @contextmanager
@@ -26,6 +28,32 @@ def waiting(text: str, *, quiet_seconds: float = _QUIET_SECONDS) -> Iterator[Non
 
     with Console(stderr=True).status(escape(leaving(text))):
         yield
+
+
+@contextmanager
+def stage(text: str, *, seconds: float = _REMINDED) -> Iterator[None]:
+    """Say what is begun now, and that it goes on: a spinner on a terminal, elsewhere a line every `seconds`."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        with waiting(text):
+            yield
+        return
+    from threading import Event, Thread
+    from time import monotonic
+
+    say(text)
+    begun, over = monotonic(), Event()
+
+    def remind() -> None:
+        while not over.wait(seconds):
+            say(f"{text}: {monotonic() - begun:.0f} s so far")
+
+    reminder = Thread(target=remind, daemon=True)
+    reminder.start()
+    try:
+        yield
+    finally:
+        over.set()
+        reminder.join()
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from envdoctor.catalog.variables import given_to_uv
@@ -26,7 +27,8 @@ from envdoctor.wheels import index_config, pip_config, uv_config
 from envdoctor.wheels import uv as uv_tool
 from envdoctor.wheels.uv import UvError
 
-Listen = Callable[[str], None]
+Stage = Callable[[str], AbstractContextManager[None]]
+"""Says what is begun now, until its block ends."""
 # Launchers of a copy start the original's Python: that is the copy's fault.
 _OF_THE_COPY = ("ED103",)
 
@@ -52,7 +54,7 @@ class Install:
         return (*(name for name, given in flags if given), *self.specs)
 
 
-def addition(target: Target, host: Host, wanted: Install, listen: Listen) -> Impact:
+def addition(target: Target, host: Host, wanted: Install, stage: Stage) -> Impact:
     """Return the impact of an install. uv starts the copy's interpreter; the venv itself is only read.
 
     Raises UsageError for what is no requirement, ProbeError when uv cannot install it.
@@ -67,12 +69,12 @@ def addition(target: Target, host: Host, wanted: Install, listen: Listen) -> Imp
         raise UsageError(f"{target.prefix} is not a venv, and only a venv can be copied", "try the install in a venv")
     if _installed_already(before, wanted) and not _told_to_replace(host):
         return _unchanged(before, wanted)
-    listen(f"copying {target.prefix}")
-    with scratch_copy(target.prefix) as scratch:
-        listen(f"installing {' '.join(wanted.specs)} into the copy")
-        _install(scratch, host, wanted)
-        listen("comparing the copy with the venv")
-        return _compare(before, explore(resolve(scratch.copy), host), scratch, wanted)
+    copying = stage(f"copying {target.prefix}")
+    with scratch_copy(target.prefix, copying) as scratch:
+        with stage(f"installing {' '.join(wanted.specs)} into the copy"):
+            _install(scratch, host, wanted)
+        with stage("comparing the copy with the venv"):
+            return _compare(before, explore(resolve(scratch.copy), host), scratch, wanted)
 
 
 def _installed_already(before: ExploredEnvironment, wanted: Install) -> bool:

@@ -39,6 +39,8 @@ def distribution_answer(environment: ExploredEnvironment, asked: str) -> Distrib
     item = environment.items[at]
     files = environment.reading.fact(InstalledFiles)
     owner = next((one for one in files.owners if one.name == name and one.version == item.version), None)
+    # What an uninstall would take: `impact remove` tells the same figures.
+    there = environment.on_disk(at)
     return DistributionAnswer(
         name=name,
         version=item.version,
@@ -46,8 +48,8 @@ def distribution_answer(environment: ExploredEnvironment, asked: str) -> Distrib
         origin=item.origin,
         installer=item.installer,
         editable_from=item.direct_url,
-        files=owner.files if owner else 0,
-        bytes=owner.bytes if owner else 0,
+        files=len(there),
+        bytes=sum(there.values()),
         missing=owner.missing if owner else 0,
         changed=owner.resized if owner else 0,
         sonames=tuple(sorted(sonames_of(environment, at))),

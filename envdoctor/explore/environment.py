@@ -73,6 +73,17 @@ class ExploredEnvironment:
         holds = not told or item.name in (contested.on_disk if contested else ())
         return RecordHolder(name=item.name, version=item.version, holds=holds)
 
+    def on_disk(self, at: int) -> dict[str, int]:
+        """Return path -> bytes of what a distribution's RECORD lists and is there, bytecode included."""
+        site, found = self.items[at].site, {}
+        for row in self.records.rows.get(at, ()):
+            path = os.path.normpath(f"{site}/{row[0]}")
+            try:
+                found[path] = os.lstat(path).st_size
+            except (OSError, ValueError):
+                continue
+        return found
+
     def owner(self, *paths: str) -> str:
         """Return the name of the distribution whose bytes are at a path; empty when none has it."""
         return next((holder.name for holder in self.holders(*paths) if holder.holds), "")

@@ -80,7 +80,7 @@ class _WhatIf:
     def gone(self) -> Iterator[Gone]:
         for at in self.leaving:
             item = self.environment.items[at]
-            sizes = [size for path, by in self.hidden.items() if by == at and (size := _size(path)) >= 0]
+            sizes = [size for path, size in self.environment.on_disk(at).items() if self.hidden[path] == at]
             yield Gone(owner=item.name, version=item.version, files=len(sizes), bytes=sum(sizes))
 
     def losses(self) -> Iterator[Loss]:

@@ -14,7 +14,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from envdoctor.errors import ProbeError, UsageError
@@ -120,8 +120,11 @@ def _state(path: str) -> tuple[int, int]:
 
 
 @contextmanager
-def scratch_copy(venv: Path) -> Iterator[Scratch]:
-    """Give a copy of the venv, on its own file system where that can be written; it is gone afterwards."""
+def scratch_copy(venv: Path, filling: AbstractContextManager[None] | None = None) -> Iterator[Scratch]:
+    """Give a copy of the venv, on its own file system where that can be written; it is gone afterwards.
+
+    `filling` is open while the copy is made.
+    """
     builds = BackupStore.of(venv).builds
     try:
         builds.mkdir(parents=True, exist_ok=True)
@@ -131,7 +134,8 @@ def scratch_copy(venv: Path) -> Iterator[Scratch]:
     scratch = Scratch(source=str(venv), copy=str(folder / venv.name))
     try:
         os.mkdir(scratch.copy, 0o700)
-        scratch.fill()
+        with filling or nullcontext():
+            scratch.fill()
         yield scratch
         scratch.refuse_changes()
     finally:

@@ -316,3 +316,14 @@ def test_an_interrupt_leaves_nothing_behind(venv: Venv) -> None:
     assert process.returncode == 130
     assert not (venv.prefix.parent / ".envdoctor").exists()
     assert tree_state(venv.prefix) == before
+
+
+def test_why_and_impact_tell_one_size(venv: Venv) -> None:
+    asked = (("why", "one"), ("impact", "remove", "one"))
+    told = [
+        json.loads(run_envdoctor(*words, "--venv", venv.prefix, "--json", folder=venv.prefix.parent).out)
+        for words in asked
+    ]
+    answer, (gone,) = told[0]["distribution"], told[1]["gone"]
+    assert (answer["files"], answer["bytes"]) == (gone["files"], gone["bytes"])
+    assert gone["bytes"] > len(LARGE)
