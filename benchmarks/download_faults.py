@@ -102,8 +102,8 @@ def main() -> int:
             print(json.dumps({"trial": number + 1, "after": round(wait, 2), **found}), flush=True)
             if found["ended"] == "by itself" or options.fault == "full":
                 fresh(scene, before)
-        counts |= Counter(last(scene, before))
-    print(json.dumps(counts), flush=True)
+        whole = last(scene, before)
+    print(json.dumps({**counts, **whole}), flush=True)
     return 0
 
 
@@ -154,7 +154,7 @@ def until_downloads(process: "subprocess.Popen[str]") -> list[str]:
     heard = []
     for line in process.stderr:
         heard.append(line.rstrip())
-        if line.startswith("Build") and " from " in line and "cache" not in line:
+        if line.startswith("Download"):
             break
     return heard
 

@@ -94,5 +94,9 @@ class _Silent:
         _LOG.info("%s", text)
         return nullcontext()
 
+    def stage(self, text: str) -> AbstractContextManager[None]:
+        _LOG.info("%s", text)
+        return nullcontext()
+
     def hashing(self) -> AbstractContextManager[ShowProgress | None]:
         return nullcontext()

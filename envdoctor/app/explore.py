@@ -17,9 +17,10 @@ def why(workspace: Workspace, name: str) -> Result:
     return Result(command="why", data=answer_to(explore(workspace.target, workspace.host), name))
 
 
-def impact_of_removal(workspace: Workspace, distributions: Sequence[str]) -> Result:
+def impact_of_removal(workspace: Workspace, distributions: Sequence[str], dialog: Dialog) -> Result:
     """Say what removing distributions would do, from files alone. Raises UsageError."""
-    return _impact(removal(explore(workspace.target, workspace.host), distributions))
+    with dialog.waiting(f"looking at what {', '.join(distributions)} holds up"):
+        return _impact(removal(explore(workspace.target, workspace.host), distributions))
 
 
 def impact_of_install(workspace: Workspace, wanted: Install, dialog: Dialog) -> Result:

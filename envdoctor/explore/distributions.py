@@ -53,7 +53,7 @@ def distribution_answer(environment: ExploredEnvironment, asked: str) -> Distrib
         missing=owner.missing if owner else 0,
         changed=owner.resized if owner else 0,
         sonames=tuple(sorted(sonames_of(environment, at))),
-        required_by=tuple(_requirers(environment, name)),
+        required_by=tuple(requirers_of(environment, name)),
         shared=tuple(shared_with(environment, at)),
         libraries=tuple(_taken_from(environment, name)),
     )
@@ -66,7 +66,8 @@ def sonames_of(environment: ExploredEnvironment, at: int) -> set[str]:
     return {elf.soname for elf in environment.objects() if elf.soname and elf.path in paths}
 
 
-def _requirers(environment: ExploredEnvironment, name: str) -> Iterator[Requirer]:
+def requirers_of(environment: ExploredEnvironment, name: str) -> Iterator[Requirer]:
+    """Yield what requires a distribution of that normalized name, and whether the requirement applies here."""
     markers = environment.reading.fact(Interpreter).markers()
     extras = requested_extras(environment)
     for item in environment.items:

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.unmet import unmet_requirements
 from envdoctor.elf.reader import ElfObject
-from envdoctor.explore.distributions import distribution_named
+from envdoctor.explore.distributions import distribution_named, requirers_of
 from envdoctor.explore.environment import ExploredEnvironment, play
 from envdoctor.explore.hidden import HidingDisk
 from envdoctor.explore.providers import Providers, changes
-from envdoctor.explore.torch_modules import lost_module
+from envdoctor.explore.torch_modules import lost_module, lost_to_torch
 from envdoctor.loader.torch_import import TorchImport
 from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.model.frozen import field, mutable, replace
@@ -106,7 +106,7 @@ class _WhatIf:
         if self._torch_goes():
             return before, "ModuleNotFoundError: No module named 'torch'"
         after = import_error(self.after)
-        if not after and (module := lost_module(self.environment.reading, self.hidden)):
+        if not after and (module := lost_to_torch(self.environment.reading, self.hidden)):
             after = f"ModuleNotFoundError: No module named '{module}'"
         return before, after
 
@@ -131,6 +131,7 @@ class _WhatIf:
 
     def stops(self, providers: Sequence[ProviderChange]) -> Iterator[Stopped]:
         yield from self._modules()
+        yield from self._requirers()
         lost = {change.soname for change in providers if not change.after}
         for elf in self._staying():
             missing = [soname for soname in elf.needed if soname in lost]
@@ -152,6 +153,20 @@ class _WhatIf:
                 stay = [owner for owner, _ in self._claims(path) if owner not in self.leaving]
                 owner = self.environment.items[stay[0] if stay else at].name
                 yield Stopped(module=module, owner=owner, reason=f"{self.environment.shown(path)} would go")
+
+    def _requirers(self) -> Iterator[Stopped]:
+        """Yield the packages of what requires something that goes, whose import certainly takes a module of it."""
+        names = [self.environment.items[at].name for at in self.leaving]
+        requiring = {one.name for name in names for one in requirers_of(self.environment, name)} - {"torch", *names}
+        for at, item in enumerate(self.environment.items):
+            if item.name not in requiring or at in self.leaving:
+                continue
+            for path, _, _ in self.environment.records.rows.get(at, ()):
+                package = _module(path) if path.endswith("/__init__.py") else ""
+                lost = lost_module(self.environment.reading, item.site, package, self.hidden) if package else ""
+                if lost:
+                    reason = f"its import takes {lost}, which nothing would provide"
+                    yield Stopped(module=package, owner=item.name, reason=reason)
 
     def _empties(self, folder: str) -> bool:
         for place, folders, names in os.walk(folder):

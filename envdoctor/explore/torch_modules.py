@@ -1,5 +1,6 @@
-"""Which modules of other distributions `import torch` certainly imports: the unguarded imports of its own source."""
+"""Which modules an import certainly takes from other distributions: the unguarded imports of its own source."""
 
+from collections import deque
 from collections.abc import Collection
 
 from envdoctor.facts.context import Reading
@@ -9,26 +10,34 @@ from envdoctor.probes.venv.import_closure import Closure, module_file, parsed_im
 from envdoctor.probes.venv.search_path import SearchPath
 
 _MAXIMUM_SOURCE = 1024 * 1024
+_MAXIMUM_PACKAGES = 64
 
 
-def lost_module(reading: Reading, hidden: Collection[str]) -> str:
-    """Return the first module that `import torch` would not find any more without the hidden files; empty for none.
-
-    Only modules and packages with a source file are judged; an import in `try` or `if` may never run and is left out.
-    """
+def lost_to_torch(reading: Reading, hidden: Collection[str]) -> str:
+    """Return the first module that `import torch` would not find any more without the hidden files; empty for none."""
     build = reading.fact(TorchBuild)
-    if not build.present:
-        return ""
-    site = build.folder.rpartition("/")[0]
+    return lost_module(reading, build.folder.rpartition("/")[0], "torch", hidden) if build.present else ""
+
+
+def lost_module(reading: Reading, site: str, package: str, hidden: Collection[str]) -> str:
+    """Return the first module that importing a package of the folder `site` would not find without the hidden files.
+
+    What it imports of other packages in `site` is followed. Only modules and packages with a source file are judged; an
+    import in `try` or `if` may never run and is left out. Empty where none is lost.
+    """
     folders = [entry.path for entry in reading.fact(SearchPath).entries]
-    judged: dict[str, bool] = {"torch": False}
-    for path, found in Closure(site=site, package="torch").follow().reached.items():
-        for one in found:
-            module = one.module.partition(".")[0]
-            if module not in judged:
-                judged[module] = _goes(module, folders, hidden) and _is_code(path, module)
-            if judged[module]:
-                return module
+    judged: dict[str, bool] = {package: False}
+    waiting = deque([package])
+    while waiting:
+        for path, found in Closure(site=site, package=waiting.popleft()).follow().reached.items():
+            for one in found:
+                module = one.module.partition(".")[0]
+                if module not in judged:
+                    judged[module] = _goes(module, folders, hidden) and _is_code(path, module)
+                    if not judged[module] and len(judged) < _MAXIMUM_PACKAGES and module_file(site, module)[0]:
+                        waiting.append(module)
+                if judged[module]:
+                    return module
     return ""
 
 

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from envdoctor.app import explore as app
+from envdoctor.cli.dialog import Terminal
 from envdoctor.cli.options import FormatOption, JsonOption, VenvOption
 from envdoctor.cli.output import finish
 from envdoctor.doctor.workspace import Workspace
@@ -21,5 +22,5 @@ def remove(
     Computed from files; nothing is run or changed. Exit codes: 0 nothing else would suffer, 1 something would, 2 bad
     input.
     """
-    done = app.impact_of_removal(Workspace.open(venv), distributions)
+    done = app.impact_of_removal(Workspace.open(venv), distributions, Terminal())
     return finish(done, output_format, json=json)

@@ -271,3 +271,29 @@ def test_the_text_the_document_and_the_exit_codes(venv: Venv, wheels: CudaWheels
     assert (code, document["schema_version"], document["harmful"]) == (1, 1, True)
     assert document["losses"][0]["owner"] == "nvidia-nccl-cu12"
     assert run("nothing-like-it") == (2, "")
+
+
+def test_what_an_import_takes_of_others_is_foretold_as_the_interpreter_tells_it(tmp_path: Path) -> None:
+    sources = {
+        "leaf": ("x = 1\n", []),
+        "lib": ("from leaf import x\n", ["leaf"]),
+        "app": ("import lib\n", ["lib", "leaf"]),
+        "guarded": ("try:\n    import leaf\nexcept ImportError:\n    leaf = None\n", ["leaf"]),
+        "later": ("def go():\n    import leaf\n", ["leaf"]),
+        "told": ('"""\nimport leaf\n"""\n', ["leaf"]),
+        "apart": ("import leaf\n", []),
+    }
+    wheels = [
+        make_wheel(tmp_path / "wheels", name, "1.0", files={f"{name}/__init__.py": source}, requires=requires)
+        for name, (source, requires) in sources.items()
+    ]
+    venv = make_venv(tmp_path / "venv", *wheels)
+    impact = _foretell(venv, "leaf")
+    told = {stop.module: stop.reason for stop in impact.stops if stop.module != "leaf"}
+    assert told == dict.fromkeys(("app", "lib"), "its import takes leaf, which nothing would provide")
+    uninstall(venv, "leaf")
+    code = "import sys\nfor name in sys.argv[1:]:\n    try: __import__(name)\n    except ImportError: print(name)"
+    command = [venv.python, "-I", "-c", code, *sources]
+    fails = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    # What does not say that it requires it (`apart`) is not looked into.
+    assert set(fails) - {"leaf", "apart"} == set(told)
