@@ -65,7 +65,14 @@ class Workspace:
     def located(self) -> Located:
         """The environment and why it was taken. Raises TargetError when there is none."""
         given = self.__dict__.get("target")
-        return Located(target=given) if given is not None else locate(self.named, self.host)
+        if given is not None:
+            return Located(target=given)
+        try:
+            return locate(self.named, self.host)
+        except TargetError as error:
+            if self.named == self.typed:
+                raise
+            raise TargetError(f"{error.message} ({load(self.host.cwd).path} names it)", error.hint) from error
 
     def seen_as(self, located: Located) -> "Workspace":
         """Return the workspace of an environment that was found in another way, as inside a root folder."""
@@ -210,4 +217,11 @@ class Workspace:
 def _found(profile: str, host: Host) -> "ProfileRef":
     from envdoctor.documents import profile_store  # noqa: PLC0415 - as its types
 
-    return profile_store.find(profile, host.cwd)
+    try:
+        return profile_store.find(profile, host.cwd)
+    except ProfileError as error:
+        file = load(host.cwd)
+        named_by = {host.environ.get("ENVDOCTOR_PROFILE"): "$ENVDOCTOR_PROFILE", file.profile: file.path}.get(profile)
+        if named_by is None or named_by in error.message:
+            raise
+        raise ProfileError(f"{error.message} ({named_by} names it)", error.hint) from error

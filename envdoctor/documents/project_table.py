@@ -31,7 +31,7 @@ def read(path: Path, content: bytes) -> ProjectConfig | None:
     Raises UsageError with the file and the key.
     """
     try:
-        table: Any = parsed(content.decode("utf-8"))["tool"]["envdoctor"]
+        table: Any = parsed(content.decode("utf-8-sig"))["tool"]["envdoctor"]
     except ValueError as error:
         raise UsageError(f"{path}: not TOML: {error}", "correct the file") from error
     except (KeyError, TypeError):
@@ -49,8 +49,16 @@ def read(path: Path, content: bytes) -> ProjectConfig | None:
     is_path = "/" in found.profile or found.profile.endswith(".toml")
     return ProjectConfig(
         path=str(path),
-        profile=str(path.parent / found.profile) if is_path else found.profile,
-        venv=str(path.parent / found.venv) if found.venv else "",
+        profile=str(path.parent / _home(found.profile)) if is_path else found.profile,
+        venv=str(path.parent / _home(found.venv)) if found.venv else "",
         fail_on=found.fail_on,
         waivers=found.waivers,
     )
+
+
+def _home(written: str) -> Path:
+    """Return a path with `~` and `~user` as a shell has them; one that stands for nobody stays as it is."""
+    try:
+        return Path(written).expanduser()
+    except RuntimeError:
+        return Path(written)

@@ -102,6 +102,24 @@ def test_what_is_wrong_is_said_with_file_and_key(stack: Stack, text: str, error:
     )
 
 
+def test_what_the_file_names_and_is_not_there_is_said_with_the_file(stack: Stack) -> None:
+    _configure(stack, 'profile = "gone"\nvenv = "~/gone"\n')
+    named = stack.run("check").err
+    assert named.startswith("error: no profile is called `gone` (FOLDER/pyproject.toml names it)\n")
+    by_variable = stack.run("check", extra={"ENVDOCTOR_PROFILE": "nowhere"}).err
+    assert by_variable.startswith("error: no profile is called `nowhere` ($ENVDOCTOR_PROFILE names it)\n")
+    absent = stack.run("check", extra={"ENVDOCTOR_PROFILE": ""})
+    assert (absent.code, absent.err.partition("\n")[0]) == (
+        2,
+        "error: FOLDER/home/gone does not exist (FOLDER/pyproject.toml names it)",
+    )
+
+
+def test_a_byte_order_mark_is_passed_over(stack: Stack) -> None:
+    (stack.folder / "pyproject.toml").write_bytes(b'\xef\xbb\xbf[tool.envdoctor]\r\nvenv = "train-venv"\r\n')
+    assert load(stack.folder).venv == str(stack.folder / "train-venv")
+
+
 def test_config_shows_each_value_and_where_it_comes_from(stack: Stack) -> None:
     _configure(
         stack,

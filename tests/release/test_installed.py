@@ -63,7 +63,7 @@ class Stranger:
 
 
 def _uv_tool(stranger: Stranger, wheel: Path) -> Path:
-    stranger.run(BIN / "uv", "tool", "install", "--python", sys.executable, wheel)
+    stranger.run(BIN / "uv", "tool", "install", "--python", sys.executable, f"torch-envdoctor[sbom] @ {wheel.as_uri()}")
     return Path(stranger.environment["UV_TOOL_BIN_DIR"], "envdoctor")
 
 
@@ -96,6 +96,18 @@ def test_the_tool_finds_its_profiles_and_is_itself_in_order(tmp_path: Path, whee
     verdict = json.loads(stranger.run(envdoctor, "check", own, "--json"))
     assert [(found["code"], found["title"]) for found in verdict["findings"]] == []
     assert list(own.glob("lib/python*/site-packages/trainer")) == []
+
+
+def test_an_extra_of_the_wheel_writes_an_sbom_and_its_absence_is_said(tmp_path: Path, wheel: Path) -> None:
+    stranger = Stranger(tmp_path)
+    envdoctor = _uv_tool(stranger, wheel)
+    own = Path(envdoctor).resolve().parent.parent
+    document = json.loads(stranger.run(envdoctor, "sbom", own))
+    assert "torch-envdoctor" in {component["name"] for component in document["components"]}
+    stranger.run(BIN / "uv", "pip", "uninstall", "--python", own / "bin/python", "cyclonedx-python-lib")
+    refused = json.loads(stranger.run(envdoctor, "check", own, "--lock", "uv.lock", "--json", code=2))
+    assert refused["error"]["message"] == f"{stranger.folder}/uv.lock: no such file"
+    stranger.run(envdoctor, "sbom", own, code=2)
 
 
 def test_a_shipped_stack_is_restored_checked_and_started_with_the_gate_in_it(tmp_path: Path, wheel: Path) -> None:
