@@ -2,9 +2,13 @@
 
     python benchmarks/restore_speed.py PROFILE [--rounds N] [--incident] [--cold] [--folder DIR] [--python PYTHON]
 
-The restore replaces the venv of the round before, as a user's does; with --incident that venv has first received the
-CUDA 13 wheels that broke a CUDA 12 stack. Its phases are its own figures: "before verification" is the whole process
-less the phase that hashes every file, which uv has no counterpart for.
+The restore replaces the venv of the round before, as a user's does (--fresh: there is none); with --incident that venv
+has first received the CUDA 13 wheels that broke a CUDA 12 stack. Each round restores twice: with what earlier ones read
+known, and with `--verify all`, beside `openssl dgst -sha256` of the same files on all cores. Its phases are its own
+figures: "before verification" is the whole process less the phase that compares files with their hashes.
+
+Processor seconds (user and system, children included) stand beside the wall's: on a shared machine they are the ones to
+compare.
 
 Warm: the first, unmeasured round of each fills uv's cache and the page cache; uv then runs with --offline --no-deps
 --require-hashes, which is as fast as it gets and does not verify installed files. Cold: each starts with an empty uv
@@ -15,15 +19,18 @@ uv copies instead of linking.
 import argparse
 import json
 import os
+import resource
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from uv import find_uv_bin
 
@@ -48,6 +55,7 @@ class Bench:
     python: str
     incident: bool
     cold: bool
+    fresh: bool
 
     @property
     def interpreter(self) -> tuple[str, ...]:
@@ -64,18 +72,34 @@ class Bench:
         return {**environ, "UV_CACHE_DIR": str(cache)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
-    """One round: seconds of both."""
+class Spent(NamedTuple):
+    """Seconds by the wall and of the processors."""
 
-    uv: float
-    restore: float
+    wall: float
+    cpu: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """One restore."""
+
+    whole: Spent
     phases: dict[str, float]
 
     @property
     def before_verification(self) -> float:
-        """Return the restore's wall time less the hashing."""
-        return self.restore - self.phases["verify"]
+        """Return the wall time less the comparing of files with their hashes."""
+        return self.whole.wall - self.phases["verify"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One round."""
+
+    uv: Spent
+    known: Restored
+    everything: Restored
+    openssl: Spent
 
 
 def main() -> int:
@@ -85,6 +109,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--incident", action="store_true")
     parser.add_argument("--cold", action="store_true")
+    parser.add_argument("--fresh", action="store_true")
     parser.add_argument("--folder", type=Path, default=None)
     parser.add_argument("--python", default="")
     options = parser.parse_args()
@@ -97,6 +122,7 @@ def main() -> int:
             python=options.python,
             incident=options.incident,
             cold=options.cold,
+            fresh=options.fresh,
         )
         if not bench.cold:
             with_uv(bench, online=True)
@@ -109,40 +135,73 @@ def main() -> int:
 def one_round(bench: Bench, number: int) -> Round:
     """Make the venv with uv and restore over the other one; every other round the restore goes first."""
     if number % 2:
-        restored, phases = with_envdoctor(bench)
-        return Round(uv=with_uv(bench), restore=restored, phases=phases)
-    plain = with_uv(bench)
-    restored, phases = with_envdoctor(bench)
-    return Round(uv=plain, restore=restored, phases=phases)
+        known = with_envdoctor(bench)
+        plain = with_uv(bench)
+    else:
+        plain = with_uv(bench)
+        known = with_envdoctor(bench)
+    everything = with_envdoctor(bench, "--verify", "all")
+    return Round(uv=plain, known=known, everything=everything, openssl=with_openssl(bench))
 
 
-def with_uv(bench: Bench, *, online: bool = False) -> float:
-    """Make a fresh venv with uv; return the seconds."""
+def with_openssl(bench: Bench) -> Spent:
+    """Hash the files of uv's venv, the largest first, one process a core."""
+    files = sorted((path for path in (bench.folder / "fresh").rglob("*") if path.is_file()), key=size, reverse=True)
+    names = "\0".join(map(str, files)).encode()
+    with spending() as spent:
+        subprocess.run(
+            ["xargs", "-0", "-n", "200", "-P", str(len(os.sched_getaffinity(0))), "openssl", "dgst", "-sha256"],
+            input=names,
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
+    return spent[0]
+
+
+def size(path: Path) -> int:
+    """Return the bytes of a file."""
+    return path.stat().st_size
+
+
+@contextmanager
+def spending() -> Iterator[list[Spent]]:
+    """Give a list that holds what the block's child processes spent."""
+    spent: list[Spent] = []
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    yield spent
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    spent.append(Spent(wall=time.monotonic() - began, cpu=cpu))
+
+
+def with_uv(bench: Bench, *, online: bool = False) -> Spent:
+    """Make a fresh venv with uv."""
     fresh = bench.folder / "fresh"
     shutil.rmtree(fresh, ignore_errors=True)
     environ = bench.environment("uv")
     uv = find_uv_bin()
     sync = ("--require-hashes", "--python", fresh / "bin" / "python", "--index-strategy", "unsafe-best-match")
     offline = () if online or bench.cold else ("--offline",)
-    began = time.monotonic()
-    run(environ, uv, "venv", "--quiet", "--no-project", *bench.interpreter, fresh)
-    run(environ, uv, "pip", "sync", "--quiet", *sync, *offline, bench.lock)
-    return time.monotonic() - began
+    with spending() as spent:
+        run(environ, uv, "venv", "--quiet", "--no-project", *bench.interpreter, fresh)
+        run(environ, uv, "pip", "sync", "--quiet", *sync, *offline, bench.lock)
+    return spent[0]
 
 
-def with_envdoctor(bench: Bench) -> tuple[float, dict[str, float]]:
-    """Restore over the venv of the round before; return the seconds, whole and by phase."""
+def with_envdoctor(bench: Bench, *more: str) -> Restored:
+    """Restore over the venv of the round before."""
     venv = bench.folder / "venv"
+    if bench.fresh:
+        shutil.rmtree(venv, ignore_errors=True)
     if bench.incident and venv.exists():
         environ = dict(os.environ)
         run(environ, find_uv_bin(), "pip", "install", "--no-deps", "--python", venv / "bin" / "python", *INCIDENT)
     environ = bench.environment("envdoctor")
     command = ("restore", "--profile", bench.profile, "--venv", venv, "--yes", "--force", "--json")
-    began = time.monotonic()
-    told = run(environ, sys.executable, "-m", "envdoctor", *command, *bench.interpreter)
-    seconds = time.monotonic() - began
+    with spending() as spent:
+        told = run(environ, sys.executable, "-m", "envdoctor", *command, *bench.interpreter, *more)
     run(environ, sys.executable, "-m", "envdoctor", "prune", "--keep", "0", "--venv", venv, "--yes")
-    return seconds, json.loads(told)["result"]["seconds"]
+    return Restored(whole=spent[0], phases=json.loads(told)["result"]["seconds"])
 
 
 def run(environ: Mapping[str, str], *command: str | Path) -> str:
@@ -154,25 +213,34 @@ def run(environ: Mapping[str, str], *command: str | Path) -> str:
 
 
 def show(bench: Bench, rounds: list[Round]) -> None:
-    """Print medians."""
-    baseline = statistics.median(one.uv for one in rounds)
-    whole = statistics.median(one.restore for one in rounds)
-    before = statistics.median(one.before_verification for one in rounds)
-    what = ", ".join(
-        (bench.profile, "cold" if bench.cold else "warm", *(["after the incident"] if bench.incident else []))
-    )
+    """Print medians, and the medians of the ratios within a round."""
+    options = [("cold", bench.cold), ("after the incident", bench.incident), ("no venv before", bench.fresh)]
+    what = ", ".join([bench.profile, *(name for name, there in options if there)])
     print(f"{what}, {len(rounds)} rounds, medians; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores\n")
-    print(f"{'':44} seconds   ratio")
-    print(f"{'uv venv + uv pip sync':44} {baseline:7.2f}    1.00")
-    print(f"{'envdoctor restore, before verification':44} {before:7.2f}  {before / baseline:6.2f}")
-    print(f"{'envdoctor restore, every file verified':44} {whole:7.2f}  {whole / baseline:6.2f}")
-    named = [name for name in rounds[0].phases if name != "verify"]
-    phases = {name: statistics.median(one.phases[name] for one in rounds) for name in [*named, "verify"]}
-    rest = whole - sum(phases.values())
+    print(f"{'':44}   wall  ratio    cpu  ratio")
+    row("uv venv + uv pip sync", [(one.uv, one.uv) for one in rounds])
+    row("envdoctor restore, all known", [(one.known.whole, one.uv) for one in rounds])
+    row("envdoctor restore --verify all", [(one.everything.whole, one.uv) for one in rounds])
+    before = [one.known.before_verification for one in rounds]
+    ratio = statistics.median(one.known.before_verification / one.uv.wall for one in rounds)
+    print(f"{'all known, before verification':44} {statistics.median(before):6.2f} {ratio:6.2f}")
+    wall = statistics.median(one.openssl.wall for one in rounds)
+    rate = statistics.median(one.openssl.wall / one.everything.phases["verify"] for one in rounds)
+    print(f"{'openssl dgst -sha256, all cores':44} {wall:6.2f}; verify of --verify all at {rate:.2f} of its rate")
+    for name, done in (("all known", [one.known for one in rounds]), ("all read", [one.everything for one in rounds])):
+        phases = {phase: statistics.median(one.phases[phase] for one in done) for phase in done[0].phases}
+        rest = statistics.median(one.whole.wall - sum(one.phases.values()) for one in done)
+        print(f"{name}: start and plan {rest:.2f}, " + ", ".join(f"{at} {value:.2f}" for at, value in phases.items()))
     print(
-        f"\nof which: start and plan {rest:.2f}, " + ", ".join(f"{name} {value:.2f}" for name, value in phases.items())
+        "each round (uv, all known): " + "; ".join(f"{one.uv.wall:.2f}, {one.known.whole.wall:.2f}" for one in rounds)
     )
-    print("each round: " + "; ".join(f"{one.uv:.2f}, {one.before_verification:.2f}" for one in rounds))
+
+
+def row(name: str, pairs: list[tuple[Spent, Spent]]) -> None:
+    """Print what was spent, beside uv of the same round."""
+    wall, cpu = (statistics.median(one[at] for one, _ in pairs) for at in (0, 1))
+    ratios = [statistics.median(one[at] / uv[at] for one, uv in pairs) for at in (0, 1)]
+    print(f"{name:44} {wall:6.2f} {ratios[0]:6.2f} {cpu:6.2f} {ratios[1]:6.2f}")
 
 
 if __name__ == "__main__":

@@ -182,8 +182,12 @@ def renew_command(case: CheckContext, base: str = "", flags: str = "") -> str:
     """
     python = case.facts[Interpreter]
     wanted = base or python.base_executable or python.folder.removeprefix("python")
-    # uv writes pyvenv.cfg from its options alone: left out, the packages of the base would be out of sight.
+    # uv writes pyvenv.cfg and the scripts to activate from its options alone: left out, the packages of the base would
+    # be out of sight, and a venv that can be renamed no longer could.
     kept = "--system-site-packages " if python.is_venv and python.system_site_packages else ""
+    kept += "--relocatable " if python.relocatable else ""
+    if python.prompt and python.prompt != case.facts.target.rpartition("/")[2]:
+        kept += f"--prompt {shlex.quote(python.prompt)} "
     return f"uv venv --allow-existing {flags}{kept}--python {shlex.quote(wanted)} {case.prefix}"
 
 

@@ -40,7 +40,7 @@ class CaptureOptions:
     """Folder that gets profiles/ and lockfiles/; empty for the current one."""
     form: Form = "requirements"
     without: tuple[str, ...] = ()
-    """Distributions that are left out of the lock."""
+    """Distributions that are left out of the lock, "NAME" or "NAME=REASON"."""
     sources: tuple[str, ...] = ()
     waivers: "tuple[Waiver, ...]" = ()
     summary: str = ""
@@ -67,7 +67,7 @@ def capture(workspace: Workspace, wishes: CaptureOptions, dialog: Dialog) -> Res
         name=wishes.name,
         summary=wishes.summary,
         day=datetime.now(UTC).date().isoformat(),
-        without=frozenset(map(normalized, wishes.without)),
+        without=_left_out(wishes.without),
         sources=wishes.sources,
         waivers=wishes.waivers,
         cache_key="",
@@ -79,6 +79,20 @@ def capture(workspace: Workspace, wishes: CaptureOptions, dialog: Dialog) -> Res
         wanted = replace(wanted, cache_key=_cache_key(reading))
         captured = capturing.capture(reading, _sources(host, offline=wishes.offline), wanted, place, listen)
     return Result(command="capture", data=CaptureResult(captured=captured, place=place, cwd=host.cwd))
+
+
+def _left_out(without: tuple[str, ...]) -> dict[str, str]:
+    """Return normalized name -> reason, empty for none. Raises UsageError for a name or a reason that is empty."""
+    found: dict[str, str] = {}
+    for item in without:
+        name, given, reason = (part.strip() for part in item.partition("="))
+        if not name or (given and not reason):
+            raise UsageError(
+                f"`--without {item}` names no {'reason' if name else 'distribution'}",
+                f'say why the lock may lack it: `--without {name or "NAME"}="the reason"`',
+            )
+        found[normalized(name)] = reason
+    return found
 
 
 def place_for(name: str, project: str, form: Form, host: Host, *, force: bool) -> CapturePaths:

@@ -1,11 +1,11 @@
 """A working venv to a profile and a lock that rebuild it."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from envdoctor.capture import captured_files, training_code
 from envdoctor.capture.captured_files import CapturePaths
 from envdoctor.capture.captured_profile import launch_variables, profile_of
-from envdoctor.capture.installed_wheels import InstalledWheels, ToKeep, find
+from envdoctor.capture.installed_wheels import HOLE, InstalledWheels, ToKeep, find
 from envdoctor.catalog.cache_kinds import PORTABLE
 from envdoctor.compare.identity import identity_of
 from envdoctor.doctor.examine import judge, written_down
@@ -37,8 +37,8 @@ class CaptureRequest:
     """Empty for one that is made of the facts."""
     day: str
     """ISO date."""
-    without: frozenset[str]
-    """Distributions to leave out, normalized."""
+    without: Mapping[str, str]
+    """Distributions to leave out, normalized -> why the lock may lack them; empty where nothing requires them."""
     sources: tuple[str, ...]
     """Patterns of the training code's files; empty for what git tracks."""
     waivers: tuple[Waiver, ...]
@@ -72,6 +72,8 @@ def capture(
 ) -> Captured:
     """Verify, pin, judge and write. Raises CaptureError before anything is written when it cannot be done."""
     found = find(reading, sources, wanted.without, listen)
+    waived = (Waiver(code=HOLE, reason=reason, subject=name) for name, reason in wanted.without.items() if reason)
+    wanted = replace(wanted, waivers=(*wanted.waivers, *waived))
     facts = written_down(reading)
     hashes, note = training_code.source_hashes(place.project, wanted.sources, reading.host.environ)
     profile = _profile(facts, found, wanted, place, hashes, reading)
@@ -117,7 +119,7 @@ def _profile(
     return replace(made, waivers=wanted.waivers)
 
 
-def _digest(facts: Fingerprint, without: frozenset[str]) -> str:
+def _digest(facts: Fingerprint, without: Collection[str]) -> str:
     """Return the digest of what is locked: the stack without what was left out on purpose."""
     whole = identity_of(facts)
     return digest(

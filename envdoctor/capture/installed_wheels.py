@@ -70,13 +70,20 @@ class InstalledWheels:
     """"python3.12"."""
 
 
-def find(reading: Reading, sources: IndexConfig | None, without: frozenset[str], listen: Listener) -> InstalledWheels:
-    """Verify and pin every distribution but those of `without`; without sources no place is asked.
+HOLE = "ED406"
+"""The check that finds a required distribution missing; a waiver of it, by name, is how a profile accepts that."""
+
+
+def find(
+    reading: Reading, sources: IndexConfig | None, without: Mapping[str, str], listen: Listener
+) -> InstalledWheels:
+    """Verify and pin every distribution but those of `without` (name -> reason); without sources no place is asked.
 
     Raises CaptureError, naming all that cannot be captured.
     """
     items = _items(reading, without)
     _refuse_outside(reading, items, without)
+    _refuse_holes(reading, items, without)
     verified = verified_files(reading, items)
     subjects, refused = subjects_of(reading, items, verified)
     library = reading.fact(Interpreter).folder
@@ -98,7 +105,7 @@ def find(reading: Reading, sources: IndexConfig | None, without: frozenset[str],
     )
 
 
-def _items(reading: Reading, without: frozenset[str]) -> list[tuple[int, Distribution]]:
+def _items(reading: Reading, without: Mapping[str, str]) -> list[tuple[int, Distribution]]:
     """Return the venv's own distributions with their place in the section."""
     if not reading.fact(Interpreter).is_venv:
         raise CaptureError(f"{reading.target.prefix} is not a venv", "name a venv: `--venv PATH`")
@@ -109,23 +116,42 @@ def _items(reading: Reading, without: frozenset[str]) -> list[tuple[int, Distrib
         for at, item in enumerate(reading.fact(Distributions).items)
         if item.origin == "site-packages" and not item.shadowed
     ]
-    if strange := sorted(without - {item.name for _, item in own}):
+    if strange := sorted(without.keys() - {item.name for _, item in own}):
         raise CaptureError(f"--without {strange[0]}: it is not installed", "omit that option")
     return [(at, item) for at, item in own if item.name not in without]
 
 
-def _refuse_outside(reading: Reading, items: Sequence[tuple[int, Distribution]], without: frozenset[str]) -> None:
-    """Refuse what the lock would lack: requirements that only a distribution outside the venv meets."""
-    own = {item.name for _, item in items} | without
-    outside = {item.name: item for item in reading.fact(Distributions).items if item.origin != "site-packages"}
+def _required(reading: Reading, items: Sequence[tuple[int, Distribution]]) -> dict[str, str]:
+    """Return what the distributions require here -> the first of them that does."""
     markers = reading.fact(Interpreter).markers()
-    lacking: dict[str, str] = {}
+    found: dict[str, str] = {}
     for _, item in items:
         for line in item.requires:
             needed = parse_requirement(line)
-            name = normalized(needed.name) if needed else ""
-            if needed and name in outside and name not in own and applies(needed, markers):
-                lacking.setdefault(name, item.name)
+            if needed and applies(needed, markers):
+                found.setdefault(normalized(needed.name), item.name)
+    return found
+
+
+def _refuse_holes(reading: Reading, items: Sequence[tuple[int, Distribution]], without: Mapping[str, str]) -> None:
+    """Refuse to leave out, without a reason, what a captured distribution requires: it would be missing."""
+    required = _required(reading, items)
+    holes = {name: required[name] for name, reason in sorted(without.items()) if name in required and not reason}
+    if holes:
+        lines = "".join(f"\n  {name}, which {by} requires" for name, by in holes.items())
+        options = " ".join(f'--without {name}="why it is not needed"' for name in holes)
+        raise CaptureError(
+            f"a venv restored from this lock would lack what its packages require:{lines}\nnothing was written",
+            f"capture them too, or say why they may be missing, which the profile then keeps as a waiver: `{options}`",
+        )
+
+
+def _refuse_outside(reading: Reading, items: Sequence[tuple[int, Distribution]], without: Mapping[str, str]) -> None:
+    """Refuse what the lock would lack: requirements that only a distribution outside the venv meets."""
+    own = {item.name for _, item in items} | without.keys()
+    outside = {item.name: item for item in reading.fact(Distributions).items if item.origin != "site-packages"}
+    required = _required(reading, items)
+    lacking = {name: by for name, by in required.items() if name in outside and name not in own}
     if lacking:
         lines = "".join(
             f"\n  {name} {outside[name].version}, which {by} requires, is in {outside[name].site}"

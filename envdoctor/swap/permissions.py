@@ -1,13 +1,16 @@
-"""Who may use a venv: the mode, group and owner of the old one, carried over to the one that takes its place."""
+"""Who may use a venv: mode, group, owner, ACLs and SELinux label of the old one, carried over to its successor."""
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+_ACCESS, _DEFAULT, _LABEL = "system.posix_acl_access", "system.posix_acl_default", "security.selinux"
+
 
 def carry_over(old: Path, new: Path) -> None:
-    """Give `new` the top folder's mode (setgid included), group and, where allowed, owner of `old`.
+    """Give `new` the top folder's mode (setgid included), group, ACLs, label and, where allowed, owner of `old`.
 
     Where the umask of this process, or of the one that filled uv's cache, would let fewer people in than the old venv
     did, what is inside is opened to the same people. Nothing is taken away. A file that uv's cache shares is copied
@@ -30,6 +33,55 @@ def carry_over(old: Path, new: Path) -> None:
         opened = bits if path == str(new) else _opened(status, bits)
         if not stat.S_ISLNK(status.st_mode) and opened != mode:
             _chmod(path, opened, status)
+    _carry_lists(str(old), str(new))
+
+
+def _carry_lists(old: str, new: str) -> None:
+    """Set the ACLs and the SELinux label of the old top folder, where it has any (acl(5), xattr(7)).
+
+    Folders inside get the same ACLs, and so do the files that not everybody may read. The label goes to all but files
+    that uv's cache shares: theirs is the cache's.
+    """
+    access, default, label = (_attribute(old, name) for name in (_ACCESS, _DEFAULT, _LABEL))
+    label = b"" if label == _attribute(new, _LABEL) else label
+    if not (access or default or label):
+        return
+    for path in (new, *_inside(new)):
+        status = os.lstat(path)
+        if stat.S_ISLNK(status.st_mode):
+            continue
+        folder = stat.S_ISDIR(status.st_mode)
+        if folder:
+            _set(path, _DEFAULT, default)
+        if access and (folder or not status.st_mode & stat.S_IROTH):
+            _grant(path, access, status)
+        if label and (folder or os.lstat(path).st_nlink == 1):
+            _set(path, _LABEL, label)
+
+
+def _grant(path: str, access: bytes, status: os.stat_result) -> None:
+    mode = stat.S_IMODE(status.st_mode)
+    if stat.S_ISDIR(status.st_mode):
+        _set(path, _ACCESS, access)
+        return
+    # The group bits are the mask of an ACL: a file of data is not made executable, and none can be written into.
+    masked = (mode & ~stat.S_IRWXG) | (mode & (stat.S_IRUSR | stat.S_IXUSR)) >> 3
+    _chmod(path, masked, status)
+    _set(path, _ACCESS, access)
+    os.chmod(path, masked)  # noqa: PTH101 - thousands of string paths
+
+
+def _attribute(path: str, name: str) -> bytes:
+    try:
+        return os.getxattr(path, name)
+    except OSError:
+        return b""  # it has none, or the file system knows none
+
+
+def _set(path: str, name: str, value: bytes) -> None:
+    if value:
+        with contextlib.suppress(OSError):
+            os.setxattr(path, name, value)
 
 
 def _inside(folder: str) -> Iterator[str]:

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from envdoctor.errors import RestoreError
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import field, frozen
-from envdoctor.swap import journal, verdicts
+from envdoctor.swap import journal, made_folders, verdicts
 from envdoctor.swap.journal import Command, JournalEntry
 from envdoctor.swap.store import BackupStore, locked, remove_tree
 from envdoctor.swap.swap import put_in_place, uninterrupted
@@ -72,13 +72,20 @@ class Exchanged(Generic[T]):
 
 @contextmanager
 def opened(store: BackupStore, listen: Listener) -> Iterator[Opened]:
-    """Hold the store's lock and first put right what an interrupted command left. Raises RestoreError."""
-    with locked(store, lambda text: listen(Event(phase="recover", text=text))) as descriptor:
-        with system_errors():
-            recovered = journal.recover(store)
-        for text in recovered:
-            listen(Event(phase="recover", text=text))
-        yield Opened(descriptor=descriptor, recovered=recovered)
+    """Hold the store's lock and first put right what an interrupted command left. Raises RestoreError.
+
+    Folders that are made above a venv go again where none is there in the end.
+    """
+    made = made_folders.missing(store)
+    try:
+        with locked(store, lambda text: listen(Event(phase="recover", text=text))) as descriptor:
+            with system_errors():
+                recovered = journal.recover(store)
+            for text in recovered:
+                listen(Event(phase="recover", text=text))
+            yield Opened(descriptor=descriptor, recovered=recovered)
+    finally:
+        made_folders.remove(store, made)
 
 
 def recover_first(store: BackupStore, listen: Listener) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 import tomli
 from packaging.markers import Marker
 from packaging.tags import Tag
-from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.utils import BuildTag, canonicalize_name, parse_wheel_filename
 
 from envdoctor.errors import LockError
 from envdoctor.model.frozen import frozen
@@ -166,10 +166,16 @@ def best_hashes(files: Iterable[tuple[str, str]], platforms: Sequence[Mapping[Ta
 
     files: file name and sha256 of each wheel of one distribution.
 
-    A `py310-none-any` beside a `py312-none-any` of one version is another build, which must not be taken by chance. Of
-    one build for several glibc all stay: which of them a machine can take is not known here.
+    A `py310-none-any` beside a `py312-none-any` of one version is another build, which must not be taken by chance, and
+    of several with the same tags the one with the highest build tag is meant. Of one build for several glibc all stay:
+    which of them a machine can take is not known here.
     """
-    wheels = [(parse_wheel_filename(filename)[3], digest) for filename, digest in files]
+    last: dict[frozenset[Tag], tuple[BuildTag, str]] = {}
+    for filename, digest in files:
+        _, _, number, fitting = parse_wheel_filename(filename)
+        if fitting not in last or number > last[fitting][0]:
+            last[fitting] = (number, digest)
+    wheels = [(fitting, digest) for fitting, (_, digest) in last.items()]
     kept: set[str] = set()
     for order in platforms:
         builds = [(min(ranked), digest) for tags, digest in wheels if (ranked := _ranked(tags, order))]

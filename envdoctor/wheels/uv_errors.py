@@ -13,6 +13,10 @@ _MISMATCH = re.compile(
 )
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 _REQUIRED = re.compile(r"you\s+require\s+([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==([^\s,]+)")
+_TAGS = re.compile(
+    r"(?:You require (?P<wanted>CPython [\d.]+)[^,]*, but w|W)e only found wheels for `(?P<name>[^`]+)` "
+    r"\(v(?P<version>[^)]+)\) with the following [\w ]*tags?: (?P<has>`[^`]+`(?:, `[^`]+`)*)"
+)
 _UNKNOWN = re.compile(
     r"([A-Za-z0-9][A-Za-z0-9._-]*) was not found in the (?:package registry|provided package locations)"
     r"|there (?:are no versions|is no version) of ([A-Za-z0-9][A-Za-z0-9._-]*)"
@@ -90,6 +94,21 @@ def _offline(stderr: str) -> Explained | None:
     absent = missing(stderr)
     what = "==".join(absent) if absent else _what(stderr)
     return f"{what} is not in uv's cache and --offline forbids to fetch it", "run the same command without --offline"
+
+
+def _other_tags(stderr: str) -> Explained | None:
+    """Explain that the source has the version, for another Python or platform only."""
+    found = _TAGS.search(" ".join(stderr.split())) if "No solution found" in stderr else None
+    if found is None:
+        return None
+    has = re.findall(r"`([^`]+)`", found["has"])
+    wanted = f"{found['wanted']} is" if found["wanted"] else "another is"
+    pythons = [f"3.{tag[3:]}" for tag in has if re.fullmatch(r"cp3\d+", tag)]
+    other = f" (`--python {pythons[-1]}`)" if pythons else ""
+    return (
+        f"{found['name']} {found['version']} has wheels for {', '.join(has)} only, and {wanted} asked for",
+        f"ask for one that it has a wheel for{other}, or for another version of it",
+    )
 
 
 def _unresolved(stderr: str) -> Explained | None:
@@ -194,6 +213,7 @@ _RULES: tuple[Callable[[str], Explained | None], ...] = (
     _disk_full,
     _permission,
     _offline,
+    _other_tags,
     _unresolved,
     _unknown,
     _credentials,

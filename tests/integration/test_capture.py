@@ -492,3 +492,37 @@ def test_a_requirement_that_only_the_base_meets_is_refused_and_its_command_heals
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert told.stdout == "2.0\n"
+
+
+def test_a_hole_takes_a_reason_which_the_profile_keeps(stack: Stack, index: Index) -> None:
+    needy = make_wheel(stack.folder / "wheels", "needy", "1.0", requires=["plain>=1"])
+    install(Venv(prefix=stack.venv), needy, cache=stack.cache)
+    refused = stack.run("capture", "mine", "--venv", "venv", "--without", "plain")
+    assert (refused.code, refused.err) == (
+        2,
+        "error: a venv restored from this lock would lack what its packages require:\n"
+        "  plain, which needy requires\n"
+        "nothing was written\n"
+        "\n"
+        "hint: capture them too, or say why they may be missing, which the profile then keeps as a waiver: "
+        '`--without plain="why it is not needed"`\n',
+    )
+    assert not (stack.folder / "lockfiles/mine.txt").exists()
+    answer = stack.run("capture", "mine", "--venv", "venv", "--without", "plain=only its plots are used")
+    assert answer.code == 0, answer.err
+    profile = (stack.folder / "profiles/mine.toml").read_text()
+    assert 'code = "ED406"' in profile
+    assert 'reason = "only its plots are used"' in profile
+    assert 'subject = "plain"' in profile
+    restored = stack.run("restore", "-p", "mine", "--venv", "other", "--yes")
+    assert restored.code == 0, restored.err
+    assert stack.run("check", "other", "-p", "mine").code == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [("plain=", "`--without plain=` names no reason"), ("=x", "`--without =x` names no distribution")],
+)
+def test_a_reason_and_a_name_are_not_empty(stack: Stack, option: str, message: str) -> None:
+    answer = stack.run("capture", "mine", "--venv", "venv", "--without", option)
+    assert (answer.code, answer.err.splitlines()[0]) == (2, f"error: {message}")

@@ -407,6 +407,18 @@ def test_the_folders_above_the_venv_are_made(tmp_path: Path) -> None:
         assert "Traceback" not in answer.err
 
 
+@pytest.mark.parametrize("how", ["--rehearse", "failed"])
+def test_folders_made_for_a_venv_that_does_not_come_go_again(tmp_path: Path, how: str) -> None:
+    stack = make_stack(tmp_path)
+    (tmp_path / "no").mkdir()
+    if how == "failed":
+        (tmp_path / "profiles/small.toml").write_text(profile_text(torch="9.9"))
+    options = ["--rehearse"] if how == "--rehearse" else ["--yes"]
+    answer = stack.run("restore", "-p", "small", "--venv", "no/such/place/venv", *options)
+    assert answer.code == (0 if how == "--rehearse" else 4), answer.err
+    assert list((tmp_path / "no").iterdir()) == []
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder to any group")
 @pytest.mark.parametrize("command", ["restore", "repair"])
 def test_a_shared_venv_stays_shared(tmp_path: Path, command: str) -> None:

@@ -27,7 +27,11 @@ def capture(
     ] = "requirements",
     without: Annotated[
         list[str],
-        typer.Option("--without", metavar="DIST", help="Leave a distribution out of the lock. Can be repeated."),
+        typer.Option(
+            "--without",
+            metavar="DIST[=REASON]",
+            help="Leave a distribution out of the lock; with a reason where another one requires it. Can be repeated.",
+        ),
     ] = [],  # noqa: B006 - typer reads the default and never shares it
     source: Annotated[
         list[str],

@@ -52,6 +52,8 @@ class Interpreter:
     """Files of the standard library without which it does not start, and that are missing."""
     barred: str = ""
     """Why the base interpreter cannot be looked at, with the folder that bars the way; empty when it can."""
+    prompt: str = ""
+    """What pyvenv.cfg states for the shell; empty for nothing."""
     lost_config: bool = False
     """A venv by its folders, without a pyvenv.cfg: Python takes it for its base."""
 
@@ -126,6 +128,7 @@ def probe(reading: Reading) -> Interpreter:
         base_executable="" if base == prefix else _startable(base / "bin" / library.name),
         lacking=tuple(lacking(base, library.name)),
         barred=barred,
+        prompt=config.get("prompt", ""),
         lost_config=not config and _is_bare_venv(prefix, resolved, library),
     )
 

@@ -6,7 +6,7 @@ import pytest
 
 from envdoctor.errors import LockError
 from envdoctor.standards import lock as lock_model
-from envdoctor.wheels.locking import LockPlatform, attested, lock_of, text_of
+from envdoctor.wheels.locking import LockPlatform, attested, best_hashes, lock_of, text_of
 
 ONE = (LockPlatform(python="3.12", machine="x86_64"),)
 FOUR = tuple(LockPlatform(python=p, machine=m) for p in ("3.11", "3.12") for m in ("x86_64", "aarch64"))
@@ -88,3 +88,13 @@ def test_the_text_reads_back_as_the_same_lock() -> None:
         f"b==2.0+cu128 \\\n    --hash=sha256:{'1' * 64} \\\n    --hash=sha256:{'2' * 64}\n"
     )
     assert lock_model.parse(text, "x") == lock
+
+
+def test_of_equal_tags_the_highest_build_is_kept() -> None:
+    files = [
+        ("torch-2.10.0-cp312-cp312-manylinux_2_28_x86_64.whl", "1"),
+        ("torch-2.10.0-3-cp312-cp312-manylinux_2_28_x86_64.whl", "2"),
+        ("torch-2.10.0-10-cp312-cp312-manylinux_2_17_x86_64.whl", "3"),
+        ("torch-2.10.0-2-cp312-cp312-manylinux_2_28_x86_64.whl", "4"),
+    ]
+    assert best_hashes(files, [LockPlatform(python="3.12", machine="x86_64").tags()]) == ["2", "3"]

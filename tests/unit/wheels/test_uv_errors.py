@@ -54,6 +54,14 @@ FORBIDDEN = """\
 error: Failed to fetch: `http://127.0.0.1:1/simple/thing/`
   cause: HTTP status client error (403 Forbidden) for url (http://127.0.0.1:1/simple/thing/)
 """
+OTHER_PYTHON = """\
+error: No solution found when resolving dependencies
+  cause: Because torch==2.13.0+cpu has no wheels with a matching Python ABI tag (e.g., `cp312`) and you require
+         torch==2.13.0+cpu, we can conclude that your requirements are unsatisfiable.
+
+hint: You require CPython 3.12 (`cp312`), but we only found wheels for `torch` (v2.13.0+cpu) with the following Python ABI
+      tag: `cp311`
+"""
 BUILD = """\
 error: Failed to build `needs-torch==1`
   cause: The build backend returned an error
@@ -82,6 +90,7 @@ error: Failed to download `thing==1`
         (MISMATCH, f"the wheel of torch==2.13.0+cpu is not the locked one: it hashes to {B}, the lock allows {A}"),
         (OFFLINE, "boto3==1.42.94 is not in uv's cache and --offline forbids to fetch it"),
         (ABSENT, "no configured source has thing 1.0+cpu for this interpreter"),
+        (OTHER_PYTHON, "torch 2.13.0+cpu has wheels for cp311 only, and CPython 3.12 is asked for"),
         (
             DNS,
             "https://index.invalid/whl/cu128/torch/ could not be fetched: "
@@ -106,6 +115,12 @@ def test_each_error_has_its_words_and_a_next_step(stderr: str, message: str) -> 
     told, hint = explain(stderr, 2)
     assert told == message
     assert hint
+
+
+def test_a_wheel_for_another_python_names_that_python() -> None:
+    assert explain(OTHER_PYTHON, 1)[1] == (
+        "ask for one that it has a wheel for (`--python 3.11`), or for another version of it"
+    )
 
 
 @pytest.mark.parametrize(
