@@ -59,8 +59,8 @@ error: No solution found when resolving dependencies
   cause: Because torch==2.13.0+cpu has no wheels with a matching Python ABI tag (e.g., `cp312`) and you require
          torch==2.13.0+cpu, we can conclude that your requirements are unsatisfiable.
 
-hint: You require CPython 3.12 (`cp312`), but we only found wheels for `torch` (v2.13.0+cpu) with the following Python ABI
-      tag: `cp311`
+hint: You require CPython 3.12 (`cp312`), but we only found wheels for `torch` (v2.13.0+cpu) with the following
+      Python ABI tag: `cp311`
 """
 BUILD = """\
 error: Failed to build `needs-torch==1`
