@@ -130,15 +130,15 @@ def filled(scene: Scene, wait: float) -> dict[str, object]:
     )
     heard = until_downloads(process)
     other = scene.folder / "other.bin"
+    other.touch()
     try:
         process.wait(wait)
     except subprocess.TimeoutExpired:
-        with other.open("wb") as file:
+        with other.open("wb", buffering=0) as file:
             while process.poll() is None:
                 try:
                     free = os.statvfs(scene.folder).f_bavail * os.statvfs(scene.folder).f_frsize
                     file.write(b"\0" * min(max(free, 4096), 64 * 1024 * 1024))
-                    file.flush()
                 except OSError:
                     time.sleep(0.005)
     heard += process.communicate()[1].splitlines()

@@ -157,7 +157,8 @@ def system_errors() -> Iterator[None]:
             if full
             else "run it as the owner of the venv's folder"
         )
-        raise RestoreError(f"{error.strerror or error}{where}", hint) from error
+        what = "the disk is full" if full else error.strerror or str(error)
+        raise RestoreError(f"{what}{where}", hint) from error
 
 
 def _undo(store: BackupStore, folder: Path) -> None:

@@ -1,0 +1,279 @@
+"""A locked stack by restore, `uv sync --frozen`, `uv pip sync`, `pip-sync` and pex: time, and who is whole afterwards.
+
+    python benchmarks/installers.py --tools BIN --python PYTHON --folder DIR [--kills 5]
+
+The stack is torch of the `cpu-smoke` lock with all that it requires. BIN holds pip-sync and pex. Each tool has caches
+of its own, empty at first, and goes through: cold; warm (another new venv); again (nothing to do); damage (in the venv
+one file deleted, one cut, one altered at its size, then the same command); kill (SIGKILL to its group at a random time
+of a warm run into a new venv, `--kills` times, and what is there then). "whole": every package of the lock is there and
+every file has the sha256 of its RECORD. Times are of one run each, by the clock and by the processor.
+"""
+
+import argparse
+import base64
+import csv
+import hashlib
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+from uv import find_uv_bin
+
+from envdoctor.documents import profile_store
+from envdoctor.standards.lock import Lock, LockedPackage
+from envdoctor.wheels.locking import text_of
+
+NAMES = (
+    "torch",
+    "typing-extensions",
+    "sympy",
+    "mpmath",
+    "networkx",
+    "jinja2",
+    "markupsafe",
+    "filelock",
+    "fsspec",
+    "numpy",
+    "setuptools",
+)
+LIMIT = 240.0
+"""Seconds after which a run is given up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """One installer."""
+
+    name: str
+    folder: Path
+    """Its project, caches and venvs."""
+    prepare: tuple[tuple[str, ...], ...]
+    """Commands before the installation proper that are part of it; VENV stands for the venv."""
+    command: tuple[str, ...]
+
+    def run(self, venv: Path, *, fresh: bool) -> tuple[float, float, int]:
+        """Install into the venv; return wall and processor seconds, and the exit code."""
+        before, start, code = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic(), 0
+        for command in (*(self.prepare if fresh else ()), self.command):
+            code = self._one(command, venv) or code
+        wall, after = time.monotonic() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+        return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, code
+
+    def killed(self, venv: Path, after: float) -> None:
+        """Start the same and kill it."""
+        for command in self.prepare:
+            self._one(command, venv)
+        with subprocess.Popen(
+            _named(self.command, venv), cwd=self.folder, env=self.environment, start_new_session=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        ) as process:  # fmt: skip
+            try:
+                process.wait(after)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+        time.sleep(1)
+
+    def _one(self, command: tuple[str, ...], venv: Path) -> int:
+        try:
+            done = subprocess.run(
+                _named(command, venv),
+                cwd=self.folder,
+                env=self.environment,
+                capture_output=True,
+                timeout=LIMIT,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return -1
+        if done.returncode:
+            print(f"# {self.name}: {done.stderr.decode(errors='replace').strip().splitlines()[-1:]}", flush=True)
+        return done.returncode
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The user's, with caches of its own."""
+        own = {name: str(self.folder / name.lower()) for name in ("UV_CACHE_DIR", "PIP_CACHE_DIR", "PEX_ROOT")}
+        found = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
+        return {
+            **found,
+            **own,
+            "UV_PYTHON_DOWNLOADS": "never",
+            "UV_FIND_LINKS": os.environ.get("PIP_FIND_LINKS", ""),
+            "UV_PROJECT_ENVIRONMENT": str(self.folder / "venv"),
+        }
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tools", type=Path, required=True)
+    parser.add_argument("--python", required=True)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--kills", type=int, default=5)
+    options = parser.parse_args()
+    lock = profile_store.find("cpu-smoke", Path.cwd()).lock
+    packages = [one for one in lock.packages if one.name in NAMES]
+    print(f"{len(packages)} packages; load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores\n")
+    states = "".join(f"{state:>16}" for state in ("cold", "warm", "again", "damage"))
+    print(f"{'seconds: wall (processor)':24}{states}  whole after damage  whole after a kill")
+    for tool in tools(options, packages):
+        line(tool, packages, options.kills)
+    return 0
+
+
+def line(tool: Tool, packages: list[LockedPackage], kills: int) -> None:
+    """Take one tool through every state, and print its line."""
+    venv = tool.folder / "venv"
+    cells = [tool.run(venv, fresh=True)]
+    remove(venv)
+    cells += [tool.run(venv, fresh=True), tool.run(venv, fresh=False)]
+    harm(venv)
+    cells.append(tool.run(venv, fresh=False))
+    mended = whole(venv, packages)
+    draw, good = random.Random(0), 0  # noqa: S311 - when a kill comes, not a secret
+    for _ in range(kills):
+        remove(venv)
+        tool.killed(venv, draw.uniform(0.1, cells[1][0]))
+        good += not venv.exists() or whole(venv, packages)
+    shown = "".join(f"{f'{wall:.1f} ({cpu:.1f})' if code == 0 else f'exit {code}':>16}" for wall, cpu, code in cells)
+    print(f"{tool.name:24}{shown}  {'yes' if mended else 'no':18}  {good} of {kills}", flush=True)
+
+
+def tools(options: argparse.Namespace, packages: list[LockedPackage]) -> list[Tool]:
+    """Make a folder for each tool and return them all."""
+    uv, made = find_uv_bin(), []
+    text = text_of(Lock(name="part", packages=tuple(packages)), "made for a benchmark")
+    for name in ("envdoctor restore", "uv pip sync", "uv sync --frozen", "pip-sync", "pex, venv of it"):
+        folder = options.folder / name.replace(" ", "-").replace(",", "")
+        shutil.rmtree(folder, ignore_errors=True)
+        (folder / "profiles").mkdir(parents=True)
+        (folder / "lockfiles").mkdir()
+        (folder / "lockfiles" / "part.txt").write_text(text)
+        torch = next(one.version for one in packages if one.name == "torch")
+        (folder / "profiles" / "part.toml").write_text(
+            'schema = 1\nname = "part"\nsummary = "part of a stack"\n[python]\nversions = ["3.11"]\n'
+            f'[torch]\nversion = "{torch}"\n[lock]\nfile = "part.txt"\n'
+        )
+        made.append(folder)
+    here, sync, frozen, piptools, pex = made
+    pins = ", ".join(f'"{one.name}=={one.version}"' for one in packages)
+    (frozen / "pyproject.toml").write_text(
+        f'[project]\nname = "part"\nversion = "1"\nrequires-python = "==3.11.*"\ndependencies = [{pins}]\n'
+    )
+    where = {
+        **os.environ,
+        "UV_PYTHON_DOWNLOADS": "never",
+        "UV_FIND_LINKS": os.environ.get("PIP_FIND_LINKS", ""),
+        "UV_CACHE_DIR": str(options.folder / "locking"),
+    }
+    subprocess.run([uv, "lock", "--quiet", "--python", options.python], cwd=frozen, env=where, check=True)
+    venv = (uv, "venv", "--quiet", "--no-project", "--python", options.python, "VENV")
+    locked = ("--require-hashes", "lockfiles/part.txt")
+    restore = (
+        sys.executable,
+        "-m",
+        "envdoctor",
+        "restore",
+        "--profile",
+        "part",
+        "--venv",
+        "VENV",
+        "--python",
+        options.python,
+        "--yes",
+    )
+    piped = (
+        str(options.tools / "pip-sync"),
+        "--quiet",
+        "--python-executable",
+        "VENV/bin/python",
+        "--pip-args",
+        "--no-deps --require-hashes",
+    )
+    build = (
+        str(options.tools / "pex"),
+        "--python",
+        options.python,
+        "-r",
+        "lockfiles/part.txt",
+        "--intransitive",
+        "--layout",
+        "loose",
+        "--include-tools",
+        "--output-file",
+        "part.pex",
+    )
+    pip_sync = (uv, "pip", "sync", "--quiet", "--python", "VENV", *locked)
+    uv_sync = (uv, "sync", "--frozen", "--quiet", "--python", options.python)
+    plain = (options.python, "-m", "venv", "VENV")
+    unpack = (options.python, "part.pex/__main__.py", "venv", "--force", "VENV")
+    return [
+        Tool(name="envdoctor restore", folder=here, prepare=(), command=restore),
+        Tool(name="uv pip sync", folder=sync, prepare=(venv,), command=pip_sync),
+        Tool(name="uv sync --frozen", folder=frozen, prepare=(), command=uv_sync),
+        Tool(name="pip-sync", folder=piptools, prepare=(plain,), command=(*piped, "lockfiles/part.txt")),
+        Tool(name="pex, venv of it", folder=pex, prepare=(build,), command=unpack),
+    ]
+
+
+def _named(command: tuple[str, ...], venv: Path) -> list[str]:
+    return [part.replace("VENV", str(venv)) for part in command]
+
+
+def remove(venv: Path) -> None:
+    """Remove a venv and what is kept of it."""
+    shutil.rmtree(venv, ignore_errors=True)
+    shutil.rmtree(venv.parent / ".envdoctor", ignore_errors=True)
+    shutil.rmtree(venv.parent / "part.pex", ignore_errors=True)
+
+
+def harm(venv: Path) -> None:
+    """Delete a file, cut one, alter one at its size: never in place, since a cache may have the same inode."""
+    site = next(venv.glob("lib/python3*/site-packages"))
+    for name, change in (
+        ("networkx/utils/misc.py", None),
+        ("sympy/abc.py", lambda old: old[: len(old) // 2]),
+        ("jinja2/ext.py", lambda old: old[:-1] + b"#"),
+    ):
+        path = site / name
+        old = path.read_bytes()
+        path.unlink()
+        if change is not None:
+            path.write_bytes(change(old))
+
+
+def whole(venv: Path, packages: list[LockedPackage]) -> bool:
+    """Tell whether every package of the lock is in a venv, and every file as its RECORD says."""
+    sites = list(venv.glob("lib/python3*/site-packages"))
+    if not sites:
+        return False
+    there = {}
+    for info in sites[0].glob("*.dist-info"):
+        name, _, version = info.name.removesuffix(".dist-info").rpartition("-")
+        if not (info / "RECORD").is_file():
+            return False
+        there[canonicalize_name(name)] = version
+        for path, digest, _ in csv.reader((info / "RECORD").read_text().splitlines()):
+            if digest.startswith("sha256=") and not path.endswith(".pyc") and not _same(sites[0] / path, digest):
+                return False
+    return all(there.get(one.name) == one.version for one in packages)
+
+
+def _same(path: Path, digest: str) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").digest()
+    return digest == "sha256=" + base64.urlsafe_b64encode(found).rstrip(b"=").decode()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
