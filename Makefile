@@ -90,7 +90,7 @@ check-fast: $(FAST)/.made
 	$(FAST)/bin/python -m ruff check .
 	$(FAST)/bin/python -m ruff format --check .
 	$(FAST)/bin/python -m mypy
-	$(FAST)/bin/python -m pytest -q $(PARALLEL) -m "not (stack or alone or index)" \
+	$(FAST)/bin/python -m pytest -q $(PARALLEL) -m "not (stack or index)" \
 		--ignore tests/checks/cases --ignore tests/unit/explore tests/test_architecture.py tests/unit tests/checks
 
 lint: $(TEST)/.made
@@ -99,9 +99,7 @@ lint: $(TEST)/.made
 	$(TEST)/bin/python -m mypy
 
 test: lint
-	@# Exit code 5: no test needs the machine to itself.
-	$(TEST)/bin/python -m pytest -q -m alone || [ $$? -eq 5 ]
-	$(TEST)/bin/python -m pytest $(PARALLEL) -m "not (stack or alone)"
+	$(TEST)/bin/python -m pytest $(PARALLEL) -m "not stack"
 
 properties: $(TEST)/.made
 	$(TEST)/bin/python -m pytest -m property --hypothesis-profile random

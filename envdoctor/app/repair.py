@@ -11,8 +11,8 @@ from envdoctor.errors import Interrupted, RestoreError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen, replace
-from envdoctor.stack import repair as repairing
-from envdoctor.stack.repair import PreparedRepair, Repaired, RepairRequest
+from envdoctor.stack.repair import PreparedRepair, RepairRequest, prepare
+from envdoctor.stack.repair_copy import Repaired, carry_out
 from envdoctor.swap.store import BackupStore
 from envdoctor.swap.transaction import Exchanged, recover_first
 
@@ -57,7 +57,7 @@ def _repair(request: RepairRequest, wishes: RepairOptions, host: Host, dialog: D
         if not wishes.dry_run:
             recover_first(BackupStore.of(request.target), listen)
             account.begin()
-        prepared = repairing.prepare(request, host, listen)
+        prepared = prepare(request, host, listen)
     planned = RepairResult(status="planned", prepared=prepared)
     if not prepared.plan.changes.needed:
         return _nothing_to_reinstall(prepared)
@@ -79,6 +79,6 @@ def _nothing_to_reinstall(prepared: PreparedRepair) -> Result:
 def _carry_out(prepared: PreparedRepair, dialog: Dialog, account: Account) -> Exchanged[Repaired]:
     try:
         with dialog.listening() as listen:
-            return repairing.carry_out(prepared, listen)
+            return carry_out(prepared, listen)
     except RestoreError as error:
         raise RestoreError(f"{error.message}\n{account.state}", error.hint) from error

@@ -11,6 +11,7 @@ from pathlib import Path
 from envdoctor.cache.layout import Root
 from envdoctor.catalog.cache_kinds import BY_NAME
 from envdoctor.facts.host import Host
+from envdoctor.facts.processes import command_line, processes, strings
 from envdoctor.model.frozen import frozen
 
 _TORCH = "/libtorch"
@@ -30,17 +31,15 @@ def users(roots: Iterable[Root], host: Host, own_pid: int) -> tuple[CacheUser, .
     """Return the processes that use a root, as far as this user may look into them; `own_pid` is left out."""
     looked_for = list(roots)
     found = []
-    for folder in _processes(host.proc):
+    for folder in processes(host.proc):
         pid = int(folder.name)
         if pid != own_pid:
             kinds = set(_used(folder, looked_for, host))
-            found += [CacheUser(pid=pid, command=_command(folder), root=kind) for kind in sorted(kinds)]
+            found += [
+                CacheUser(pid=pid, command=command_line(strings(folder / "cmdline")), root=kind)
+                for kind in sorted(kinds)
+            ]
     return tuple(found)
-
-
-def _processes(proc: Path) -> Iterator[Path]:
-    names = (name for name in os.listdir(proc) if name.isdigit())  # noqa: PTH208 - names alone, hundreds of them
-    yield from (proc / name for name in sorted(names, key=int))
 
 
 def _used(process: Path, roots: Sequence[Root], host: Host) -> Iterator[str]:
@@ -72,11 +71,3 @@ def _means(environ: Mapping[str, str], current: Path, root: Root, host: Host, *,
         return os.path.realpath(current / environ[kind.variable] / kind.below) == os.path.realpath(root.path)
     same = all(environ.get(name) == host.environ.get(name) for name in kind.deciding)
     return own and root.found_via == "default" and same
-
-
-def _command(folder: Path) -> str:
-    try:
-        words = (folder / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
-    except OSError:
-        return ""
-    return b" ".join(words).decode(errors="replace")[:120]

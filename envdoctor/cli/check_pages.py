@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from envdoctor.cli.rules import all_rules
+from envdoctor.app.checks import all_rules
 from envdoctor.report.rule_pages import pages
 
 

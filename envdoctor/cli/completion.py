@@ -12,7 +12,7 @@ def profiles(incomplete: str) -> list[str]:
 
 def checks(incomplete: str) -> list[str]:
     """Return the codes and names of checks that begin so, in any case."""
-    from envdoctor.cli.rules import all_rules
+    from envdoctor.app.checks import all_rules
 
     begun = incomplete.lower()
     return [word for rule in all_rules() for word in (rule.code, rule.name) if word.lower().startswith(begun)]

@@ -50,7 +50,7 @@ def waivers(ignored: list[str]) -> "tuple[Waiver, ...]":
     """
     if not ignored:
         return ()
-    from envdoctor.cli.rules import find_rule
+    from envdoctor.app.checks import find_rule
     from envdoctor.model.profile import Waiver
 
     parsed: list[Waiver] = []

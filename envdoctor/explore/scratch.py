@@ -19,6 +19,7 @@ from pathlib import Path
 
 from envdoctor.errors import ProbeError, UsageError
 from envdoctor.model.frozen import field, mutable
+from envdoctor.swap.hardlinks import copy_tree, hard_link
 from envdoctor.swap.store import BackupStore, remove_tree
 
 _FICLONE = 0x40049409
@@ -40,22 +41,16 @@ class Scratch:
 
     def fill(self) -> None:
         """Copy the tree. Raises UsageError when a folder in it is a link out of it: a copy would share that folder."""
-        pending = [""]
-        while pending:
-            below = pending.pop()
-            with os.scandir(self.source + below) as entries:
-                for entry in entries:
-                    path = f"{below}/{entry.name}"
-                    mode = entry.stat(follow_symlinks=False).st_mode
-                    if stat.S_ISDIR(mode):
-                        os.mkdir(self.copy + path, 0o700)
-                        pending.append(path)
-                    elif stat.S_ISLNK(mode):
-                        self._link(path)
-                    elif stat.S_ISREG(mode):
-                        self._file(path, entry.stat(follow_symlinks=False))
-                    else:
-                        self.left_out.append(self.source + path)
+        copy_tree(self.source, self.copy, self._put)
+
+    def _put(self, entry: "os.DirEntry[str]", target: str) -> None:
+        path, status = target.removeprefix(self.copy), entry.stat(follow_symlinks=False)
+        if stat.S_ISLNK(status.st_mode):
+            self._link(path)
+        elif stat.S_ISREG(status.st_mode):
+            self._file(path, status)
+        else:
+            self.left_out.append(entry.path)
 
     def _link(self, path: str) -> None:
         leads_to = os.readlink(self.source + path)
@@ -75,16 +70,9 @@ class Scratch:
     def _file(self, path: str, status: os.stat_result) -> None:
         if self.clone and self._cloned(path, status):
             return
-        if _IN_PACKAGE.search(path):
-            try:
-                os.link(self.source + path, self.copy + path, follow_symlinks=False)
-            except OSError as error:
-                # Another file system, or a file of another user (protected_hardlinks): then copied after all.
-                if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EACCES):
-                    raise
-            else:
-                self.linked[self.source + path] = (status.st_size, status.st_mtime_ns)
-                return
+        if _IN_PACKAGE.search(path) and hard_link(self.source + path, self.copy + path):
+            self.linked[self.source + path] = (status.st_size, status.st_mtime_ns)
+            return
         shutil.copy2(self.source + path, self.copy + path, follow_symlinks=False)
 
     def _cloned(self, path: str, status: os.stat_result) -> bool:
@@ -133,7 +121,6 @@ def scratch_copy(venv: Path, filling: AbstractContextManager[None] | None = None
         folder = Path(tempfile.mkdtemp(prefix="envdoctor-scratch-"))
     scratch = Scratch(source=str(venv), copy=str(folder / venv.name))
     try:
-        os.mkdir(scratch.copy, 0o700)
         with filling or nullcontext():
             scratch.fill()
         yield scratch

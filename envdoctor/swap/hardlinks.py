@@ -9,6 +9,7 @@ import errno
 import os
 import shutil
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 from envdoctor.swap.store import STORE
@@ -19,35 +20,44 @@ _CANNOT_LINK = {errno.EPERM, errno.EACCES, errno.EXDEV, errno.EMLINK, errno.EOPN
 
 def linked_copy(source: Path, destination: Path) -> None:
     """Make `destination`, which does not exist, a copy of the folder `source`: same links, modes and times."""
-    _copy(str(source), str(destination), copied=True)
-    if (source / "bin").is_dir():
-        shutil.rmtree(destination / "bin")
-        _copy(str(source / "bin"), str(destination / "bin"), copied=True)
+    copied = {str(source), str(source / "bin")}
+
+    def put(entry: "os.DirEntry[str]", target: str) -> None:
+        if entry.path.rpartition("/")[0] in copied and entry.is_file(follow_symlinks=False):
+            shutil.copy2(entry.path, target)
+        elif not hard_link(entry.path, target):
+            shutil.copy2(entry.path, target, follow_symlinks=False)
+
+    copy_tree(str(source), str(destination), put)
 
 
-def _copy(source: str, destination: str, *, copied: bool) -> None:
-    os.mkdir(destination)  # noqa: PTH102 - 26,000 files: Path costs more than the calls
+def copy_tree(source: str, destination: str, put: Callable[["os.DirEntry[str]", str], None]) -> None:
+    """Make `destination`, which does not exist, with the folders of `source`; `put` gets every other entry.
+
+    The store of a venv that is a mount point is left out: the copy is being made in there.
+    """
+    os.mkdir(destination, 0o700)  # noqa: PTH102 - 26,000 files: Path costs more than the calls
     with os.scandir(source) as entries:
         for entry in entries:
             if entry.name == STORE:
-                continue  # of a mount point: the copy is being made in there
+                continue
             target = f"{destination}/{entry.name}"
             if entry.is_dir(follow_symlinks=False):
-                _copy(entry.path, target, copied=False)
-            elif copied and entry.is_file(follow_symlinks=False):
-                shutil.copy2(entry.path, target)
+                copy_tree(entry.path, target, put)
             else:
-                _link(entry, target)
+                put(entry, target)
     status = os.stat(source)  # noqa: PTH116
     # Last: a read-only folder could not be filled.
     os.chmod(destination, stat.S_IMODE(status.st_mode) | stat.S_IRWXU)  # noqa: PTH101
     os.utime(destination, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-def _link(entry: "os.DirEntry[str]", target: str) -> None:
+def hard_link(source: str, target: str) -> bool:
+    """Make `target` a second link of `source`; tell whether the file systems and the kernel allow it."""
     try:
-        os.link(entry.path, target, follow_symlinks=False)
+        os.link(source, target, follow_symlinks=False)
     except OSError as error:
         if error.errno not in _CANNOT_LINK:
             raise
-        shutil.copy2(entry.path, target, follow_symlinks=False)
+        return False
+    return True

@@ -8,11 +8,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from envdoctor.facts.processes import command_line, processes, strings
 from envdoctor.model.plan import VenvUser
 from envdoctor.swap.store import STORE
-
-# Of a command line that is shown: enough to know the process by, and one line of a report.
-_WIDEST = 120
 
 
 def users(venv: Path, proc: Path, own: int | None = None) -> tuple[VenvUser, ...]:
@@ -35,22 +33,16 @@ def _descends(pid: int, ancestor: int, proc: Path) -> bool:
 
 
 def _users(venv: Path, proc: Path) -> Iterator[VenvUser]:
-    try:
-        names = os.listdir(proc)  # noqa: PTH208 - names alone, hundreds of them
-    except OSError:
-        return
-    for name in sorted((name for name in names if name.isdecimal()), key=int):
-        process = proc / name
-        words = _strings(process / "cmdline")
+    for process in processes(proc):
+        words = strings(process / "cmdline")
         if not words:
             continue  # the kernel's own, or it has ended
-        command = b" ".join(words).decode(errors="replace")
-        command = command if len(command) <= _WIDEST else f"{command[: _WIDEST - 3]}..."
+        command = command_line(words)
         mapped = _mapped(process, venv)
         if mapped or _started_from(process, words[0], venv):
-            yield VenvUser(pid=int(name), command=command, how="runs", mapped=mapped)
+            yield VenvUser(pid=int(process.name), command=command, how="runs", mapped=mapped)
         elif _inside(process, venv):
-            yield VenvUser(pid=int(name), command=command, how="works inside")
+            yield VenvUser(pid=int(process.name), command=command, how="works inside")
 
 
 def _mapped(process: Path, venv: Path) -> int:
@@ -70,7 +62,7 @@ def _mapped(process: Path, venv: Path) -> int:
 
 def _started_from(process: Path, program: bytes, venv: Path) -> bool:
     """Tell whether the program's name, taken as the shell took it, is in the venv's bin and is what runs."""
-    environ = dict(pair.partition(b"=")[::2] for pair in _strings(process / "environ"))
+    environ = dict(pair.partition(b"=")[::2] for pair in strings(process / "environ"))
     try:
         running = (process / "exe").stat()
         here = os.fsencode((process / "cwd").readlink())
@@ -103,11 +95,3 @@ def _inside(process: Path, venv: Path) -> bool:
     except OSError:
         return False
     return here == venv or (venv in here.parents and venv / STORE not in (here, *here.parents))
-
-
-def _strings(file: Path) -> list[bytes]:
-    try:
-        content = file.read_bytes()
-    except OSError:
-        return []
-    return content.rstrip(b"\0").split(b"\0") if content.strip(b"\0") else []

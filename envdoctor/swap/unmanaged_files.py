@@ -1,11 +1,11 @@
 """What a user has put into a venv's folder: a restore must not put it away, a prune must not delete it."""
 
-import csv
 import os
 import stat
 from fnmatch import fnmatch
 from pathlib import Path
 
+from envdoctor.probes.venv.records import parse_rows
 from envdoctor.swap.store import STORE
 
 CACHE_FOLDERS = ("fxgraph", "aotautograd", "torchinductor*", ".triton", "torch_extensions")
@@ -56,25 +56,22 @@ def unrecorded(venv: Path) -> list[str]:
 
 
 def _listed(venv: Path) -> set[str]:
+    """Return the absolute paths that RECORDs list. What a damaged one would list counts as the user's: rather kept."""
     found: set[str] = set()
     for record in venv.glob("lib/python3.*/site-packages/*.dist-info/RECORD"):
-        site = str(record.parent.parent)
         try:
-            with record.open(encoding="utf-8", errors="replace", newline="") as file:
-                found.update(os.path.normpath(f"{site}/{row[0]}") for row in csv.reader(file) if row)
-        except (OSError, csv.Error):
-            continue  # what a torn RECORD would list counts as the user's: rather kept than lost
+            rows, _ = parse_rows(record.read_bytes())
+        except OSError:
+            continue
+        site = str(record.parent.parent)
+        found.update(os.path.normpath(f"{site}/{row[0]}") for row in rows)
     return found
 
 
 def _recorded(venv: Path) -> set[str]:
     """Return the top-level names that wheels' data files brought (rows `../../../LICENSE`)."""
-    found: set[str] = set()
-    for record in venv.glob("lib/python3.*/site-packages/*.dist-info/RECORD"):
-        for line in record.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("../../../"):
-                found.add(line.removeprefix("../../../").split(",")[0].split("/")[0])
-    return found
+    top = f"{venv}/"
+    return {path.removeprefix(top).split("/")[0] for path in _listed(venv) if path.startswith(top)}
 
 
 def _empty(entry: Path) -> bool:

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from envdoctor.app.checks import find_rule
 from envdoctor.checks.former_names import FORMER_NAMES
 from envdoctor.checks.registry import all_checks, judge, refuse_unknown
-from envdoctor.cli.rules import find_rule
 from envdoctor.model.profile import Waiver
 from tests.factories import make_facts as facts
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from envdoctor.app.checks import all_rules
 from envdoctor.cli.app import COMMANDS, build
 from envdoctor.cli.commands import gate, impact, profile
 from envdoctor.cli.commands.cache import SUBCOMMANDS
-from envdoctor.cli.rules import all_rules
 from envdoctor.report.rule_pages import pages
 from tests.factories.run_envdoctor import ROOT, run_envdoctor
 

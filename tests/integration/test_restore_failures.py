@@ -284,11 +284,21 @@ def _caught(pid: int, number: int) -> bool:
     return bool(int(mask, 16) >> (number - 1) & 1)
 
 
+def _has_children(pid: int) -> bool:
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            if path.read_text():
+                return True
+        except OSError:
+            continue  # the thread has ended meanwhile
+    return False
+
+
 def test_a_stop_while_it_plans_says_what_the_venv_is(stack: Stack, index: Index) -> None:
     before = tree_state(stack.venv)
     process = _start(stack)
     # Its first children are the uv and the interpreter that the plan asks.
-    while not any(path.read_text() for path in Path(f"/proc/{process.pid}/task").glob("*/children")):
+    while not _has_children(process.pid):
         time.sleep(0.001)
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=60)

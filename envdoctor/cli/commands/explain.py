@@ -4,11 +4,10 @@ from typing import Annotated
 
 import typer
 
-from envdoctor.app.result import Result
+from envdoctor.app import checks as app
 from envdoctor.cli import completion
 from envdoctor.cli.options import FormatOption, JsonOption
 from envdoctor.cli.output import finish
-from envdoctor.cli.rules import find_rule
 
 
 def explain(
@@ -24,4 +23,4 @@ def explain(
     json: JsonOption = False,
 ) -> int:
     """Say what a check finds, why it matters, with an example and the fix."""
-    return finish(Result(command="explain", data=find_rule(code)), output_format, json=json)
+    return finish(app.explain(code), output_format, json=json)

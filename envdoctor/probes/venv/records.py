@@ -181,12 +181,8 @@ class _Indexer:
             self.memo.learn_contested(self.order, {path: list(claims) for path, claims in made.contested.items()})
 
     def _parsed(self, at: int, path: str, folder: str, data: bytes) -> Parsed:
-        # A name that is not UTF-8 keeps its bytes, so that the file itself is found.
-        text = data.decode("utf-8", "surrogateescape")
-        rows = _plain_rows(text)
-        plain = rows is not None
-        if rows is None:
-            rows = list(self._as_csv(at, path, text))
+        rows, bad = parse_rows(data)
+        self.made.malformed.extend((at, f"{path}:{number}: not a RECORD row") for number in bad or ())
         odd = _odd(rows)
         left_out = set(odd)
         import hashlib  # noqa: PLC0415 - it loads OpenSSL, and few checks hash anything
@@ -197,30 +193,8 @@ class _Indexer:
             digest=hashlib.sha256(_of_wheel(data, folder)).hexdigest(),
             odd=odd,
             folders=list({row[0].rpartition("/")[0]: 0 for at, row in enumerate(rows) if at not in left_out}),
-            plain=plain,
+            plain=bad is None,
         )
-
-    def _as_csv(self, at: int, path: str, text: str) -> Iterator[Fields]:
-        import csv  # noqa: PLC0415 - few RECORDs quote
-        import io  # noqa: PLC0415 - as above
-
-        try:
-            whole = [fields for fields in csv.reader(io.StringIO(text, newline="")) if fields]
-        except csv.Error:
-            whole = [[]]
-        if all(_is_row(fields) for fields in whole):
-            yield from whole
-            return
-        # Line by line: a quotation mark that is never closed must not swallow every row after it.
-        for number, line in enumerate(text.split("\n"), 1):
-            try:
-                fields = next(csv.reader([line.rstrip("\r")]), [])
-            except csv.Error:
-                fields = ["not a row"]
-            if _is_row(fields):
-                yield fields
-            elif fields:
-                self.made.malformed.append((at, f"{path}:{number}: not a RECORD row"))
 
     def _links_of(self, item: Distribution) -> Links:
         base = item.site + os.sep
@@ -265,6 +239,41 @@ class _Indexer:
                     firsts[first] = {os.path.normpath(base + one[0]): one for one in self.made.rows[first]}
                 self.made.contested[path] = [(first, _as_row(firsts[first][path]))]
             self.made.contested[path].append((at, _as_row(row)))
+
+
+def parse_rows(data: bytes) -> tuple[list[Fields], list[int] | None]:
+    """Return the rows of a RECORD and the numbers of the lines that are not rows; None where no judgement was needed.
+
+    A name that is not UTF-8 keeps its bytes (surrogateescape), so that the file itself is found.
+    """
+    text = data.decode("utf-8", "surrogateescape")
+    plain = _plain_rows(text)
+    return _csv_rows(text) if plain is None else (plain, None)
+
+
+def _csv_rows(text: str) -> tuple[list[Fields], list[int]]:
+    import csv  # noqa: PLC0415 - few RECORDs quote
+    import io  # noqa: PLC0415 - as above
+
+    try:
+        whole: list[Fields] = [fields for fields in csv.reader(io.StringIO(text, newline="")) if fields]
+    except csv.Error:
+        whole = [[]]
+    if all(_is_row(fields) for fields in whole):
+        return whole, []
+    # Line by line: a quotation mark that is never closed must not swallow every row after it.
+    rows: list[Fields] = []
+    bad: list[int] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        try:
+            fields = next(csv.reader([line.rstrip("\r")]), [])
+        except csv.Error:
+            fields = ["not a row"]
+        if _is_row(fields):
+            rows.append(fields)
+        elif fields:
+            bad.append(number)
+    return rows, bad
 
 
 def _plain_rows(text: str) -> list[Fields] | None:

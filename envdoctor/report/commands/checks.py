@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from envdoctor.model.codec import encode
-from envdoctor.report.rule_pages import Rule, as_list
+from envdoctor.model.rule import Rule
+from envdoctor.report.rule_pages import as_list
 from envdoctor.report.style import Style
 
 

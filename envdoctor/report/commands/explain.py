@@ -3,7 +3,8 @@
 from typing import Any
 
 from envdoctor.model.codec import encode
-from envdoctor.report.rule_pages import Rule, as_terminal_text
+from envdoctor.model.rule import Rule
+from envdoctor.report.rule_pages import as_terminal_text
 from envdoctor.report.style import Style
 
 

@@ -244,7 +244,8 @@ def test_an_interrupt_leaves_nothing_behind(venv: Venv) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         read(venv.prefix, _host(venv), replace(DEEP, progress=interrupt)).fact(DeepFiles)
-    assert list((venv.prefix.parent / "home").rglob("*.memo")) == []
+    # The rows of RECORDs may be remembered by then; no digest is.
+    assert [path.parent.name for path in (venv.prefix.parent / "home").rglob("*.memo")] in ([], ["records"])
 
 
 def test_a_file_that_changes_while_it_is_read_is_not_compared(venv: Venv) -> None:

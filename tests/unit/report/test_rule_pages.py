@@ -2,7 +2,8 @@
 
 import pytest
 
-from envdoctor.report.rule_pages import GENERATED, Rule, as_index, as_list, as_page, as_terminal_text, pages, parse
+from envdoctor.model.rule import Rule, parse
+from envdoctor.report.rule_pages import GENERATED, as_index, as_list, as_page, as_terminal_text, pages
 
 DOCSTRING = """A file is gone
 although its owner is installed.

@@ -2,10 +2,21 @@
 
 import difflib
 
+from envdoctor.app.result import Result
 from envdoctor.checks.former_names import FORMER_NAMES
 from envdoctor.checks.registry import all_checks
 from envdoctor.errors import UsageError
-from envdoctor.report.rule_pages import Rule, parse
+from envdoctor.model.rule import Rule, parse
+
+
+def checks() -> Result:
+    """Return every check, by code."""
+    return Result(command="checks", data=all_rules())
+
+
+def explain(wanted: str) -> Result:
+    """Return the check of that code or name. Raises UsageError."""
+    return Result(command="explain", data=find_rule(wanted))
 
 
 def all_rules() -> tuple[Rule, ...]:

@@ -1,0 +1,32 @@
+"""The running processes, as far as the kernel lets this user look (proc(5))."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+# Of a command line that is shown: enough to know the process by, and one line of a report.
+_WIDEST = 120
+
+
+def processes(proc: Path) -> Iterator[Path]:
+    """Yield the folder of each process below `proc`, by number."""
+    try:
+        names = os.listdir(proc)  # noqa: PTH208 - names alone, hundreds of them
+    except OSError:
+        return
+    yield from (proc / name for name in sorted((name for name in names if name.isdecimal()), key=int))
+
+
+def strings(file: Path) -> list[bytes]:
+    """Return the parts of a file of strings that end in NUL (cmdline, environ); none for one that cannot be read."""
+    try:
+        content = file.read_bytes()
+    except OSError:
+        return []
+    return content.rstrip(b"\0").split(b"\0") if content.strip(b"\0") else []
+
+
+def command_line(words: list[bytes]) -> str:
+    """Return a command line in at most 120 characters."""
+    command = b" ".join(words).decode(errors="replace")
+    return command if len(command) <= _WIDEST else f"{command[: _WIDEST - 3]}..."

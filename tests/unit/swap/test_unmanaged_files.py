@@ -1,0 +1,63 @@
+"""What a user put into a venv's folder, as against what wheels and tools made there."""
+
+from pathlib import Path
+
+import pytest
+
+from envdoctor.swap.unmanaged_files import unmanaged_files, unrecorded
+
+SITE = "lib/python3.11/site-packages"
+
+
+@pytest.fixture
+def venv(tmp_path: Path) -> Path:
+    record = (
+        "torch/lib.so,,\n"
+        '"torch/a ""quoted"", name.py",,\n'
+        "../../../LICENSE.txt,,\n"
+        "../../../nvvm/bin/cicc,,\n"
+        "../../../bin/tool,,\n"
+        "torch-2.0.dist-info/METADATA,,\n"
+    )
+    for name, text in {
+        f"{SITE}/torch-2.0.dist-info/RECORD": record,
+        f"{SITE}/torch-2.0.dist-info/METADATA": "Name: torch\n",
+        f"{SITE}/torch/lib.so": "x",
+        f'{SITE}/torch/a "quoted", name.py': "x",
+        "LICENSE.txt": "x",
+        "nvvm/bin/cicc": "x",
+        "bin/tool": "x",
+        "bin/python": "x",
+        "pyvenv.cfg": "home = /usr/bin\n",
+        ".envdoctor/venv/journal.json": "{}",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_what_wheels_and_tools_made_is_managed(venv: Path) -> None:
+    (venv / ".installed").touch()
+    (venv / "torchinductor_me").mkdir()
+    assert unmanaged_files(venv) == []
+    assert unrecorded(venv) == []
+
+
+def test_what_a_user_put_there_is_not(venv: Path) -> None:
+    (venv / "data").mkdir()
+    (venv / "notes.md").write_text("x")
+    (venv / SITE / "torch/patched.py").write_text("x")
+    (venv / SITE / "torch/empty.py").touch()
+    (venv / SITE / "torch/link.py").symlink_to("lib.so")
+    assert unmanaged_files(venv) == ["data", "notes.md"]
+    assert unrecorded(venv) == [f"{SITE}/torch/patched.py", "notes.md"]
+
+
+def test_what_a_damaged_record_would_list_counts_as_the_users(venv: Path) -> None:
+    record = venv / SITE / "torch-2.0.dist-info/RECORD"
+    record.write_text('torch/lib.so,,\n"torch/a\n../../../bin/tool,,\nnot a row\n')
+    assert unmanaged_files(venv) == ["LICENSE.txt"]
+    assert unrecorded(venv) == ["LICENSE.txt", f'{SITE}/torch/a "quoted", name.py', "nvvm/bin/cicc"]
+    record.unlink()
+    record.mkdir()
+    assert "bin/tool" in unrecorded(venv)
