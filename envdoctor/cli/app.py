@@ -162,7 +162,7 @@ def _print_version(wanted: bool) -> None:
 
 def _root(
     version: bool = typer.Option(
-        False, "--version", "-V", is_eager=True, callback=_print_version, help="Print the version and leave."
+        False, "--version", "-V", is_eager=True, callback=_print_version, help="Print the version and exit."
     ),
 ) -> None:
     """Find out why a PyTorch environment is broken, without importing it, and rebuild the known-good stack."""

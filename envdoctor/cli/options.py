@@ -39,7 +39,8 @@ WithGateOption = Annotated[
 DeepOption = Annotated[
     bool,
     typer.Option(
-        "--deep", help="Hash every installed file and compare it with RECORD; files that have not changed only once."
+        "--deep",
+        help="Hash every installed file and compare it with RECORD; unchanged files are not hashed again.",
     ),
 ]
 IgnoreOption = Annotated[

@@ -87,4 +87,4 @@ def _finding(line: FindingLine) -> str:
 
 
 def _verdict(impact: Impact) -> str:
-    return "This would do harm." if impact.harmful else "Nothing else would suffer."
+    return "This would do harm." if impact.harmful else "Nothing else would break."

@@ -159,7 +159,7 @@ requirements not met then: none
 would stop loading: nothing
 findings that would be new: none
 findings that would be gone: none
-Nothing else would suffer.
+Nothing else would break.
 help: to do it:
       uv pip install --python [TMP]/venv/bin/python kept==2.0 extra
 """,
@@ -258,7 +258,7 @@ findings that would be new: none
 findings that would be gone: none
 note:
   kept>=1: installed already, with all that it requires; uv would change nothing
-Nothing else would suffer.
+Nothing else would break.
 """
     )
 

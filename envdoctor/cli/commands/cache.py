@@ -7,4 +7,4 @@ SUBCOMMANDS = {
 
 
 def cache() -> None:
-    """Know the compile cache, keep it, move it, warm it. What is deleted was shown first and can be brought back."""
+    """Inspect, save, move and warm the compile cache. What is removed is shown first and can be put back."""

@@ -53,7 +53,7 @@ def gc(
     output_format: FormatOption = "text",
     json: JsonOption = False,
 ) -> int:
-    """Free space in a venv's caches. What goes is shown first, and stays in quarantine until `--purge`.
+    """Free space in a venv's caches. Entries are shown first, and stay in quarantine until `--purge`.
 
     Entries of a profile's newest manifest stay, and so does a cache that a live process uses. Exit codes: 0 done or
     nothing to do, 2 bad input, 130 declined or interrupted.

@@ -18,6 +18,6 @@ def import_(
 ) -> int:
     """Merge torch's own portable cache into inductor's folder, without running torch; nothing is overwritten.
 
-    The file is code that torch will run: import only what you or somebody you trust has made.
+    The file is code that torch will run: import only what you or someone you trust made.
     """
     return finish(app.import_(Workspace.open(profile=profile), file), output_format, json=json)

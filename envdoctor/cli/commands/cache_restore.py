@@ -18,7 +18,7 @@ def restore(
     profile: ProfileOption = "",
     live: LiveOption = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Restore a snapshot of another machine or stack all the same.")
+        bool, typer.Option("--force", help="Restore a snapshot of another machine or stack anyway.")
     ] = False,
     dry_run: DryRunOption = False,
     output_format: FormatOption = "text",
@@ -26,7 +26,7 @@ def restore(
 ) -> int:
     """Merge a snapshot into a venv's caches: all of it is verified first, and no newer entry is overwritten.
 
-    A snapshot is code that torch will run: restore only what you or somebody you trust has made. Exit codes:
+    A snapshot is code that torch will run: restore only what you or someone you trust made. Exit codes:
     0 restored, 1 refused (another machine's, damaged or forged), 2 bad input.
     """
     workspace = Workspace.open(venv, profile)

@@ -18,5 +18,5 @@ def undo(
     output_format: FormatOption = "text",
     json: JsonOption = False,
 ) -> int:
-    """Put back what the last `cache gc` took out, or the one of that stamp; an entry that was made again stays."""
+    """Put back what the last `cache gc` removed, or clean-up STAMP; entries compiled again since then stay."""
     return finish(app.undo(Workspace.open(profile=profile), stamp), output_format, json=json)

@@ -25,8 +25,8 @@ def warm(
 ) -> int:
     """Run the warm-up of the training code in the venv, twice, and prove that the second run compiles nothing.
 
-    Runs the venv's interpreter. The time goes into the profile's history, from which a check tells what a cold start
-    costs. Exit codes: 0 proven warm, 1 not, 2 bad input.
+    Runs the venv's interpreter. The time is kept with the profile, so that a check can say what a cold start costs.
+    Exit codes: 0 proven warm, 1 not, 2 bad input.
     """
     workspace = Workspace.open(one_venv(venv, venv_option), profile)
     done = app.warm(workspace, Terminal(), trust_variables=trust_variables)

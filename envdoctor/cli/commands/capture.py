@@ -44,7 +44,7 @@ def capture(
     ignore: IgnoreOption = [],  # noqa: B006
     summary: Annotated[str, typer.Option("--summary", metavar="TEXT", help="One line about the stack.")] = "",
     offline: Annotated[
-        bool, typer.Option("--offline", help="Ask no index: keep every distribution as a wheel.")
+        bool, typer.Option("--offline", help="Ask no index: save every distribution as a wheel.")
     ] = False,
     with_gate: WithGateOption = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a profile and a lock of that name.")] = False,
@@ -52,7 +52,7 @@ def capture(
 ) -> int:
     """Write the profile and the hashed lock of a working venv, each hash proven to be that of the installed files.
 
-    What no index has is kept as a wheel beside the lock. Exit codes: 0 captured, 1 it cannot be captured and nothing
+    What no index has is saved as a wheel beside the lock. Exit codes: 0 captured, 1 it cannot be captured and nothing
     was written, 2 bad input, 4 uv or a folder it needs failed.
     """
     wishes = app.CaptureOptions(

@@ -10,7 +10,7 @@ from envdoctor.cli.output import finish
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import UsageError
 
-_HELP = "A venv, a fingerprint (.json), a profile (name or .toml), or a former venv: VENV@N."
+_HELP = "A venv, a fingerprint (.json), a profile (name or .toml), or a backup: VENV@N."
 
 
 def diff(

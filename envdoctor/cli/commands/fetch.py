@@ -17,7 +17,7 @@ from envdoctor.report.commands.fetch import missing
 def fetch(
     profile: ProfileOption = "",
     wheelhouse: Annotated[
-        str, typer.Option("--wheelhouse", metavar="DIR", help="Folder that gets the wheels; made when it is not there.")
+        str, typer.Option("--wheelhouse", metavar="DIR", help="Folder for the wheels; created if it is missing.")
     ] = "",
     python: Annotated[
         str,
@@ -31,9 +31,9 @@ def fetch(
 ) -> int:
     """Fetch every wheel of a profile's lock into a folder, each verified by its sha256.
 
-    What is there already is verified and not fetched again; an interrupted fetch goes on where it stopped. Then, where
-    no index is: `envdoctor restore --profile NAME --offline --wheelhouse DIR`. Exit codes: 0 all there, 2 bad input,
-    4 some could not be fetched, 130 interrupted.
+    Wheels that are already there are verified, not fetched again; an interrupted fetch continues where it stopped. To
+    restore from the folder, without an index: `envdoctor restore --profile NAME --offline --wheelhouse DIR`. Exit
+    codes: 0 complete, 2 bad input, 4 some could not be fetched, 130 interrupted.
     """
     wishes = app.FetchOptions(wheelhouse=wheelhouse, python=python, machine=machine)
     done = app.fetch(Workspace.open(profile=profile), wishes, Terminal())

@@ -26,7 +26,7 @@ def fingerprint(
     """Write the facts of a venv as one JSON document, which `check --fingerprint FILE` reads back.
 
     Nothing of the venv is run or imported. A profile names the source files of the training code to hash. `digest` is
-    equal for two venvs exactly when the same code would run in them, wherever they lie.
+    equal for two venvs exactly when the same code would run in them, wherever they are.
     """
     workspace = Workspace.open(one_venv(venv, venv_option), profile)
     done = app.fingerprint(workspace, Terminal(), deep=deep)

@@ -13,7 +13,7 @@ def history(
     output_format: FormatOption = "text",
     json: JsonOption = False,
 ) -> int:
-    """List the venvs that restore, repair and rollback kept, newest first, and what removing each would free.
+    """List the backups of a venv, newest first, and how much space removing each would free.
 
     Exit codes: 0 listed, 2 bad input, 4 the journal of an interrupted command cannot be read.
     """

@@ -4,4 +4,4 @@ SUBCOMMANDS = {name: f"envdoctor.cli.commands.impact_{name}" for name in ("remov
 
 
 def impact() -> None:
-    """Tell what removing or installing something would do to a venv, without doing it."""
+    """Show what removing or installing a package would do to a venv, without doing it."""

@@ -18,18 +18,18 @@ def install(
     ],
     venv: VenvOption = "",
     no_deps: Annotated[bool, typer.Option("--no-deps", help="Leave dependencies out.")] = False,
-    upgrade: Annotated[bool, typer.Option("--upgrade", "-U", help="Upgrade what is there already.")] = False,
+    upgrade: Annotated[bool, typer.Option("--upgrade", "-U", help="Upgrade what is already installed.")] = False,
     offline: Annotated[bool, typer.Option("--offline", help="Use uv's cache and local sources only.")] = False,
     no_build_isolation: Annotated[
         bool,
-        typer.Option("--no-build-isolation", help="Build with what the venv has, as flash-attn needs torch for it."),
+        typer.Option("--no-build-isolation", help="Build against the packages of the venv, as flash-attn needs torch."),
     ] = False,
     output_format: FormatOption = "text",
     json: JsonOption = False,
 ) -> int:
     """Install into a scratch copy of the venv, compare the two, and delete the copy.
 
-    uv starts the copy's interpreter; the venv itself is only read. Exit codes: 0 nothing would suffer, 1 something
+    uv starts the copy's interpreter; the venv itself is only read. Exit codes: 0 nothing would break, 1 something
     would, 2 bad input, 3 uv could not install it.
     """
     wanted = Install(

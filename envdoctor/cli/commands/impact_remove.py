@@ -17,9 +17,9 @@ def remove(
     output_format: FormatOption = "text",
     json: JsonOption = False,
 ) -> int:
-    """Tell which files would go, who else owns them, and what would no longer load.
+    """Show which files would be removed, who else owns them, and what would no longer load.
 
-    Computed from files; nothing is run or changed. Exit codes: 0 nothing else would suffer, 1 something would, 2 bad
+    Computed from files; nothing is run or changed. Exit codes: 0 nothing else would break, 1 something would, 2 bad
     input.
     """
     done = app.impact_of_removal(Workspace.open(venv), distributions, Terminal())

@@ -49,7 +49,7 @@ def lock(
 ) -> int:
     """Resolve requirements with uv and write name==version with the sha256 of every wheel that fits.
 
-    A requirement line may carry --hash options: attested hashes of wheels that cannot be seen from here. With
+    A requirement line may carry --hash options: attested hashes of wheels that no reachable index has. With
     --upgrade the lock that --output names is updated instead of resolved from nothing.
     """
     wishes = app.LockOptions(

@@ -7,5 +7,5 @@ from envdoctor.facts.host import Host
 
 
 def profiles(output_format: FormatOption = "text", json: JsonOption = False) -> int:
-    """List the profiles that can be named here, with what each is for and where it was found."""
+    """List the profiles that can be named here, each with its purpose and where it was found."""
     return finish(app.profiles(Host.current()), output_format, json=json)

@@ -37,7 +37,7 @@ def prune(
     output_format: FormatOption = "text",
     json: JsonOption = False,
 ) -> int:
-    """Remove all but the newest K kept venvs. The venv in place, uv's cache and compile caches are not touched.
+    """Remove all but the newest K backups. The venv in place, uv's cache and compile caches are not touched.
 
     Exit codes: 0 done or nothing to do, 2 bad input, 4 failed, 130 declined or interrupted.
     """

@@ -25,7 +25,10 @@ RehearseOption = Annotated[
     typer.Option("--rehearse", help="Build and verify the copy, from the wheels that are available, and discard it."),
 ]
 SourcesOption = Annotated[
-    bool, typer.Option("--sources", help="Put the profile's source files back too, from git, never over other work.")
+    bool,
+    typer.Option(
+        "--sources", help="Also put the profile's source files back, from git; changed files are never overwritten."
+    ),
 ]
 UnlessInUseOption = Annotated[
     bool, typer.Option("--unless-in-use", help="Refuse to swap while a process runs from the venv.")
@@ -50,7 +53,7 @@ def restore(
     offline: Annotated[bool, typer.Option("--offline", help="Use uv's cache and local sources only.")] = False,
     wheelhouse: Annotated[
         list[str],
-        typer.Option("--wheelhouse", metavar="DIR", help="Folder of wheels, asked first (see `fetch`). Repeatable."),
+        typer.Option("--wheelhouse", metavar="DIR", help="Folder of wheels, searched first (see `fetch`). Repeatable."),
     ] = [],  # noqa: B006 - typer reads the default and never shares it
     yes: YesOption = False,
     sources: SourcesOption = False,

@@ -54,7 +54,7 @@ def run(
         typer.Option(
             "--gate",
             envvar="ENVDOCTOR_GATE",
-            help="What findings do: stop the start, be reported, or not be looked for.",
+            help="What findings do: stop the launch, only be reported, or not be looked for.",
         ),
     ] = "enforce",
     reason: Annotated[

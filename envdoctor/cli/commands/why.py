@@ -18,7 +18,7 @@ def why(
     output_format: FormatOption = "text",
     json: JsonOption = False,
 ) -> int:
-    """Say who provides a library, which file an import takes, whose a path is, or who wants a distribution.
+    """Show which file a library or module is loaded from, who owns a path, and what requires a distribution.
 
     Nothing of the venv is run or imported. Exit codes: 0 answered, 2 nothing has that name.
     """
