@@ -83,3 +83,6 @@ GroupOption = Annotated[
         help="A dependency group of the lock, besides those its tool takes by default. Can be repeated.",
     ),
 ]
+LiveOption = Annotated[
+    bool, typer.Option("--live", help="Ask the venv's own torch for its key: runs the venv's interpreter.")
+]

@@ -4,6 +4,7 @@ The steps are those of torch/__init__.py (`_load_global_deps`, then `from torch.
 preloads is read from that very file. What torch opens later, at first use on a GPU, is in `envdoctor.loader.lazy`.
 """
 
+import fnmatch
 import os
 from collections.abc import Iterator
 from typing import Literal
@@ -18,7 +19,6 @@ from envdoctor.loader.lazy import LazyLibrary
 from envdoctor.loader.loaded import LoadedObject, LoadFailure, LoadResult
 from envdoctor.loader.search import SearchRoots
 from envdoctor.loader.torch_init import ImportPlan, TorchPreload, parse_init
-from envdoctor.loader.wildcard import expand_wildcard
 from envdoctor.model.frozen import frozen
 
 FALLBACK_LIBRARIES = ("libc10.so", "libtorch_cpu.so", "libtorch_cuda.so", "libtorch_python.so")
@@ -213,7 +213,7 @@ class _Run:
         return ()
 
     def _glob(self, folder: str, pattern: str) -> tuple[str, ...]:
-        return expand_wildcard(folder, pattern, self.loader.roots.cwd, self.loader.disk)
+        return _expand_wildcard(folder, pattern, self.loader.roots.cwd, self.loader.disk)
 
     def _extension(self) -> Iterator[ImportFailure]:
         listing = self.loader.disk.names(self.target.torch)
@@ -253,3 +253,17 @@ def _note(item: TorchPreload, candidates: tuple[str, ...], outcome: Outcome, mes
     return PreloadNote(
         pattern=item.pattern, folder=item.folder, candidates=candidates, outcome=outcome, message=message
     )
+
+
+def _expand_wildcard(folder: str, pattern: str, cwd: str, disk: Disk) -> tuple[str, ...]:
+    """Return what `glob.glob(os.path.join(folder, pattern))` would for a process in `cwd`, in directory order.
+
+    A folder name with a bracket or a star in it is a pattern to glob too: such a venv finds nothing, or another folder.
+    """
+    if any(sign in folder for sign in "*?["):  # glob.has_magic
+        import glob  # noqa: PLC0415 - few folders have such a name
+
+        return tuple(glob.glob(os.path.join(folder, pattern), root_dir=cwd))
+    names = disk.names(os.path.join(cwd, folder))
+    matched = fnmatch.filter((name for name in names if not name.startswith(".")), pattern)
+    return tuple(os.path.join(folder, name) for name in matched)

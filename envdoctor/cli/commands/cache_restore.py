@@ -5,9 +5,8 @@ from typing import Annotated
 import typer
 
 from envdoctor.app import cache_restore as app
-from envdoctor.cli.cache_options import LiveOption
 from envdoctor.cli.dialog import Terminal
-from envdoctor.cli.options import DryRunOption, FormatOption, JsonOption, ProfileOption, VenvOption
+from envdoctor.cli.options import DryRunOption, FormatOption, JsonOption, LiveOption, ProfileOption, VenvOption
 from envdoctor.cli.output import finish
 from envdoctor.doctor.workspace import Workspace
 

@@ -6,9 +6,8 @@ import typer
 
 from envdoctor.app import cache_changes as app
 from envdoctor.catalog.cache_kinds import NAMES, PORTABLE
-from envdoctor.cli.cache_options import LiveOption
 from envdoctor.cli.dialog import Terminal
-from envdoctor.cli.options import FormatOption, JsonOption, ProfileOption, VenvOption
+from envdoctor.cli.options import FormatOption, JsonOption, LiveOption, ProfileOption, VenvOption
 from envdoctor.cli.output import finish
 from envdoctor.doctor.workspace import Workspace
 

@@ -1,9 +1,16 @@
 """`envdoctor cache status`: will the caches hit, and if not, because of what."""
 
 from envdoctor.app import caches as app
-from envdoctor.cli.cache_options import LiveOption
 from envdoctor.cli.dialog import Terminal
-from envdoctor.cli.options import FormatOption, JsonOption, OutputOption, ProfileOption, VenvArgument, VenvOption
+from envdoctor.cli.options import (
+    FormatOption,
+    JsonOption,
+    LiveOption,
+    OutputOption,
+    ProfileOption,
+    VenvArgument,
+    VenvOption,
+)
 from envdoctor.cli.output import finish
 from envdoctor.cli.values import one_venv
 from envdoctor.doctor.workspace import Workspace

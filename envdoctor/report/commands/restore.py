@@ -4,10 +4,11 @@ from typing import Any
 
 from envdoctor.app.restore import RestoreResult
 from envdoctor.model.codec import encode
+from envdoctor.model.plan import Plan
 from envdoctor.model.wording import counted, size
 from envdoctor.report.plan_text import outcome_text, plan_text, remembered_lines, source_lines
-from envdoctor.report.rehearsal_text import rehearsed_text
 from envdoctor.report.style import Style
+from envdoctor.stack.rehearse import Rehearsed
 from envdoctor.stack.restore import Restored
 from envdoctor.wheels.urls import shown
 
@@ -18,7 +19,7 @@ def text(data: RestoreResult, style: Style) -> str:
     if data.restored is not None:
         return outcome_text(data.restored) + _put_back(data)
     if data.rehearsed is not None:
-        return rehearsed_text(data.plan, data.rehearsed)
+        return _rehearsed(data.plan, data.rehearsed)
     if data.status == "planned":
         return plan_text(data.plan)
     return _in_place(data) if data.verified else "\n".join(source_lines(data.plan.sources)) + "\n"
@@ -64,3 +65,18 @@ def _done(done: Restored) -> dict[str, Any]:
         "recovered": list(done.recovered),
         "seconds": dict(done.seconds),
     }
+
+
+def _rehearsed(plan: Plan, done: Rehearsed) -> str:
+    """Return what was built and verified, and what a restore still lacks."""
+    verified = done.verified
+    total = len(plan.packages) + len(plan.unavailable)
+    lines = [
+        f"rehearsed {plan.target}: {verified.distributions} of {counted(total, 'package')}, "
+        f"{counted(verified.files, 'file')} ({size(verified.bytes)}) verified by sha256"
+        + (", examined" if done.examined else "")
+        + "; the copy is removed again, nothing else was touched"
+    ]
+    lines += remembered_lines(verified)
+    lines += [f"missing: {one.name} {one.version}\n  hint: {one.hint}" for one in plan.unavailable]
+    return "\n".join(lines) + "\n"
