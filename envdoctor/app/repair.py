@@ -3,7 +3,6 @@
 from typing import Literal
 
 from envdoctor.app.interrupts import Account, accounted
-from envdoctor.app.restore import told_offline
 from envdoctor.app.result import Dialog, Result
 from envdoctor.app.unasked import refuse_found_above
 from envdoctor.doctor.workspace import Workspace
@@ -15,6 +14,7 @@ from envdoctor.stack.repair import PreparedRepair, RepairRequest, prepare
 from envdoctor.stack.repair_copy import Repaired, carry_out
 from envdoctor.swap.store import BackupStore
 from envdoctor.swap.transaction import Exchanged, recover_first
+from envdoctor.wheels import uv
 
 Status = Literal["planned", "nothing to repair", "not repaired", "repaired"]
 
@@ -46,7 +46,7 @@ def repair(workspace: Workspace, wishes: RepairOptions, dialog: Dialog) -> Resul
         target=target,
         file=file,
         lock=file.lock if file else None,
-        offline=wishes.offline or told_offline(host.environ),
+        offline=wishes.offline or uv.told_offline(host.environ),
     )
     with accounted(BackupStore.of(target), "the repaired stack") as account:
         return _repair(request, wishes, host, dialog, account)

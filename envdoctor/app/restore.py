@@ -1,6 +1,5 @@
 """A profile's stack in a venv: planned, shown, agreed to, built, swapped in."""
 
-from collections.abc import Mapping
 from typing import Literal
 
 from envdoctor.app.interrupts import Account, accounted
@@ -21,6 +20,7 @@ from envdoctor.stack.restore_sources import put_back
 from envdoctor.stack.verify import Verified
 from envdoctor.swap.store import BackupStore
 from envdoctor.swap.transaction import recover_first
+from envdoctor.wheels import uv
 from envdoctor.wheels import wheelhouse as wheelhouses
 
 Status = Literal["planned", "rehearsed", "restored", "already in place"]
@@ -66,7 +66,7 @@ def restore(workspace: Workspace, wishes: RestoreOptions, dialog: Dialog) -> Res
         file=file,
         lock=file.lock,
         python=wishes.python,
-        offline=wishes.offline or told_offline(host.environ),
+        offline=wishes.offline or uv.told_offline(host.environ),
         wheelhouses=wheelhouses.chosen(wishes.wheelhouses, file, host.cwd),
         sources=wishes.sources,
         while_in_use=not wishes.unless_in_use,
@@ -103,11 +103,6 @@ def _restore(
     done = replace(done, recovered=(*recovered, *done.recovered))
     back = _put_back(prepared)
     return Result(command="restore", data=replace(planned, status="restored", restored=done, sources_put_back=back))
-
-
-def told_offline(environ: Mapping[str, str]) -> bool:
-    """Tell whether the environment has uv stay off the network."""
-    return environ.get("UV_OFFLINE", "").lower() in {"1", "true", "yes", "on"}
 
 
 def _result(data: RestoreResult, prepared: PreparedRestore) -> Result:

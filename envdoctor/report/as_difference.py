@@ -51,7 +51,7 @@ def _verdict(comparison: Comparison) -> str:
     digests = {
         "equal": "the digests are equal",
         "different": "the digests differ",
-        "unknown": "a digest is not known",
+        "unknown": "the digest of one is not known",
     }[comparison.digests]
     if comparison.differences:
         return f"{counted(len(comparison.differences), 'difference')}; {digests}"

@@ -14,11 +14,11 @@ def render(impact: Impact, style: Style) -> str:
     title = f"envdoctor impact {impact.action} {' '.join(impact.asked)}  {impact.target}   (nothing was changed)"
     blocks = [[style.paint("strong", printable(title))]]
     blocks.append(list(_block("distributions", map(_version, impact.distributions), "none would change")))
-    blocks.append(list(_block("files that would go", _gone(impact), "none")))
+    blocks.append(list(_block("files that would be removed", _gone(impact), "none")))
     blocks.append(list(_block("files that others would lose", map(_loss, impact.losses), "none")))
     blocks.append(list(_block("libraries with another provider", map(_provider, impact.providers), "none")))
     blocks.append([f"`import torch`: {_import(impact)}"])
-    blocks.append(list(_block("requirements not met then", impact.unmet, "none")))
+    blocks.append(list(_block("unmet requirements afterwards", impact.unmet, "none")))
     stops = (f"{item.module} ({item.owner or 'no distribution'}): {item.reason}" for item in impact.stops)
     blocks.append(list(_block("would stop loading", stops, "nothing")))
     if impact.action == "install":

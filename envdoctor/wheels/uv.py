@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -18,9 +17,6 @@ from envdoctor.wheels.uv_config import LINK_MODES, NOTHING, UvConfig, read
 from envdoctor.wheels.uv_errors import explain
 
 LineListener = Callable[[str], None]
-ByteListener = Callable[[int], None]
-_PULSE = 0.5
-_WRITTEN = re.compile(r"^wchar: (\d+)$", re.MULTILINE)
 _PR_SET_PDEATHSIG = 1
 _PRCTL = ctypes.CDLL(None).prctl
 
@@ -67,11 +63,9 @@ class Uv:
         extra: Mapping[str, str] | None = None,
         stdin: str = "",
         listen: LineListener | None = None,
-        written: ByteListener | None = None,
     ) -> Output:
         """Run uv to its end and return its output; `listen` gets each line of stderr as it comes.
 
-        `written` is told twice a second how many bytes uv has written to files and pipes so far, by the kernel's count.
         `extra` adds variables; one with an empty value is removed. Raises UvError when uv fails. When this process is
         interrupted, uv is stopped and waited for before the interrupt goes on.
         """
@@ -94,8 +88,7 @@ class Uv:
             ) as process,
         ):
             try:
-                with _watched(process.pid, written):
-                    output = _talk(process, stdin, listen)
+                output = _talk(process, stdin, listen)
             except BaseException:
                 process.terminate()
                 process.wait()
@@ -104,6 +97,11 @@ class Uv:
             message, hint = explain(output.stderr, process.returncode)
             raise UvError(message, hint, output.stderr)
         return output
+
+
+def told_offline(environ: Mapping[str, str]) -> bool:
+    """Tell whether the environment has uv stay off the network."""
+    return environ.get("UV_OFFLINE", "").lower() in {"1", "true", "yes", "on"}
 
 
 def locate(environment: Mapping[str, str], cwd: Path, keep_open: tuple[int, ...] = ()) -> Uv:
@@ -145,31 +143,6 @@ def _ending_with(parent: int) -> Callable[[], None]:
             os._exit(1)  # it was killed meanwhile
 
     return ask
-
-
-@contextmanager
-def _watched(pid: int, written: ByteListener | None) -> Iterator[None]:
-    if written is None:
-        yield
-        return
-    over = threading.Event()
-
-    def watch() -> None:
-        while not over.wait(_PULSE):
-            try:
-                found = _WRITTEN.search(Path(f"/proc/{pid}/io").read_text())
-            except OSError:
-                return  # it ended, or this kernel does not count
-            if found:
-                written(int(found[1]))
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        over.set()
-        watcher.join()
 
 
 def _own_binary() -> str | None:

@@ -55,7 +55,7 @@ def test_a_profile_and_a_venv_that_lost_a_file(stack: Stack) -> None:
         "A  small  (profile)\nB  other  (venv)\n"
         f"\nfiles (1)\n  ~ some-tool  as recorded -> 1 missing of {files} files\n"
         "\npackages (1)\n  + additional  1.0\n"
-        "\n2 differences; a digest is not known\n",
+        "\n2 differences; the digest of one is not known\n",
     )
 
 
@@ -110,7 +110,7 @@ def test_what_a_file_cannot_say_is_exit_3(stack: Stack) -> None:
         3,
         "A  venv  (venv)\nB  partly.json  (fingerprint)\n"
         "\nfiles  could not be compared: B: Contents: not probed\n"
-        "\nno difference in what could be compared; a digest is not known\n",
+        "\nno difference in what could be compared; the digest of one is not known\n",
     )
 
 

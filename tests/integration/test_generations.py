@@ -42,7 +42,7 @@ def test_history_names_what_is_in_place_and_what_is_kept(stack: Stack) -> None:
         "  1     not made by envdoctor, CPython VERSION, no torch, 1 package, no errors found   kept TIME   "
         "SIZE, SIZE its own\n"
         "\n"
-        "all kept ones take SIZE, hardlinks counted once; removing them all frees SIZE, the rest is shared with the "
+        "all backups take SIZE, hardlinks counted once; removing them all frees SIZE, the rest is shared with the "
         "venv, uv's cache or other venvs\n"
         "with the venv itself: SIZE, of which SIZE shared with uv's cache or other venvs\n"
     )

@@ -150,12 +150,12 @@ envdoctor impact install kept==2.0 extra  [TMP]/venv   (nothing was changed)
 distributions:
   + extra 1.0
   ~ kept 1.0 -> 2.0
-files that would go:
+files that would be removed:
   kept 1.0: 8 files, 1.0 MB
 files that others would lose: none
 libraries with another provider: none
 `import torch`: nothing would change
-requirements not met then: none
+unmet requirements afterwards: none
 would stop loading: nothing
 findings that would be new: none
 findings that would be gone: none
@@ -248,11 +248,11 @@ def test_what_is_installed_already_is_answered_without_a_copy(venv: Venv) -> Non
         == """\
 envdoctor impact install kept>=1  [TMP]/venv   (nothing was changed)
 distributions: none would change
-files that would go: none
+files that would be removed: none
 files that others would lose: none
 libraries with another provider: none
 `import torch`: nothing would change
-requirements not met then: none
+unmet requirements afterwards: none
 would stop loading: nothing
 findings that would be new: none
 findings that would be gone: none

@@ -124,7 +124,7 @@ def test_what_it_says(stack: Stack) -> None:
         "  reinstall  nvidia-nccl-cu12 2.1: libnccl.so.2 is not as recorded; 1 more go with what is removed\n"
         "\n"
         f"  1 of 5 packages installed again, {_sizes(planned.out)}\n"
-        "  on a linked copy, which is verified, examined and swapped in in one step\n"
+        "  on a linked copy, which is verified, examined, and then swapped in\n"
         "  the venv as it is now is kept at FOLDER/.envdoctor/venv/generations/0001\n"
     )
     done = stack.run(*WITH_PROFILE)

@@ -44,7 +44,7 @@ def _unfinished(data: History) -> str:
 def _sum(data: History) -> list[str]:
     together = space(data.trees.values())
     kept = (
-        f"all kept ones take {size(together.bytes)}, hardlinks counted once; removing them all frees "
+        f"all backups take {size(together.bytes)}, hardlinks counted once; removing them all frees "
         f"{size(together.frees)}, the rest is shared with the venv, uv's cache or other venvs"
     )
     shared = f"{size(data.everywhere.shared)} shared with uv's cache or other venvs"

@@ -50,11 +50,18 @@ def _planned(data: Prune) -> str:
     if any(item.unrecorded for item in plan.spared):
         lines.append("move those files to where they belong, or add --with-unrecorded to remove them too")
     if not plan.removed:
-        why = "no backup is known to have had errors" if data.broken else f"no more than {data.keep} kept"
-        lines.append("nothing to remove" + ("" if plan.spared else f": {why}"))
+        lines.append("nothing to remove" + ("" if plan.spared else f": {_why_nothing(data)}"))
         return "\n".join(lines) + "\n"
     lines.append(
         f"removing {counted(len(plan.removed), 'backup')} of {data.target} frees {size(plan.space.frees)}; "
         f"{size(plan.space.shared)} more is shared with the venv, uv's cache or other venvs and stays"
     )
     return "\n".join(lines) + "\n"
+
+
+def _why_nothing(data: Prune) -> str:
+    if data.broken:
+        return "no backup is known to have had errors"
+    if not data.plan.kept:
+        return "there are no backups"
+    return f"only {counted(len(data.plan.kept), 'backup', 'is', 'are')} there"

@@ -56,7 +56,7 @@ def _plan_text(plan: RepairPlan, profile: str) -> str:
     lines += [
         "",
         f"  {counts} installed again, {size(again)} of {size(plan.total_bytes)}",
-        "  on a linked copy, which is verified, examined and swapped in in one step",
+        "  on a linked copy, which is verified, examined, and then swapped in",
         f"  the venv as it is now is kept at {plan.keep}",
     ]
     lines += [f"  in use by {user}" for user in plan.users]

@@ -22,6 +22,13 @@ def test_what_only_half_of_them_hold_is_not(tmp_path: Path) -> None:
     assert architectures(str(make_fat(tmp_path / "libfat.so", [[(SM, 90)], [(SM, 90), (SM, 100)]]))) == ("sm_90",)
 
 
+def test_a_header_that_a_later_toolkit_made_longer_is_read(tmp_path: Path) -> None:
+    longer = WHOLE[:6] + (24).to_bytes(2, "little") + WHOLE[8:16] + b"\0" * 8 + WHOLE[16:]
+    assert architectures(str(make_with_section(tmp_path / "libfat.so", longer))) == architectures(
+        str(make_with_section(tmp_path / "libplain.so", WHOLE))
+    )
+
+
 @pytest.mark.parametrize("content", [None, b"", b"\0" * 64], ids=["no section", "an empty one", "another's"])
 def test_an_object_without_any(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "libplain.so"

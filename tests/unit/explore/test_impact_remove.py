@@ -237,14 +237,14 @@ TEXT = """\
 envdoctor impact remove nvidia-nccl-cu13  [TMP]/venv   (nothing was changed)
 distributions:
   - nvidia-nccl-cu13 2.28.9
-files that would go:
+files that would be removed:
   nvidia-nccl-cu13 2.28.9: [N] files, 0.0 MB
 files that others would lose:
   nvidia-nccl-cu12 12.8: 1 file, to nvidia-nccl-cu13: lib/[PYTHON]/site-packages/nvidia/nccl/lib/libnccl.so.2
 libraries with another provider:
   libnccl.so.2: lib/[PYTHON]/site-packages/nvidia/nccl/lib/libnccl.so.2 (nvidia-nccl-cu13) -> nothing
 `import torch`: would raise ImportError: libnccl.so.2: cannot open shared object file: No such file or directory
-requirements not met then: none
+unmet requirements afterwards: none
 would stop loading:
   lib/[PYTHON]/site-packages/torch/lib/libtorch_cuda.so (torch): needs libnccl.so.2, which nothing would provide
 This would do harm.
