@@ -75,6 +75,8 @@ class TrainConfig:
         return self.optim.accumulate * self.topology.drafters
 
 
+# A type -> what a user is asked for.
+_KINDS: Mapping[type, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
 SECTIONS: Mapping[str, type] = {
     each.name: typing.cast("type", each.type) for each in dataclasses.fields(TrainConfig) if each.name != "profile"
 }
@@ -116,7 +118,7 @@ def _fit(section: str, name: str, value: object) -> object:
 def _scalar(key: str, value: object, kind: type) -> object:
     if kind is float and type(value) is int:
         return float(value)
-    require(type(value) is kind, key, f"{value!r} is not a {kind.__name__}", f"give a value of type {kind.__name__}")
+    require(type(value) is kind, key, f"{value!r} is not {_KINDS[kind]}", f"give {_KINDS[kind]}")
     return value
 
 
