@@ -52,9 +52,10 @@ def fetch(workspace: Workspace, wishes: FetchOptions, dialog: Dialog) -> Result:
     pip = pip_config.read(host.environ, host.home, command="download")
     # What capture kept is beside the lock: copied, the wheelhouse is whole and can be carried elsewhere alone.
     pip = with_wheelhouses(pip, chosen((), file, host.cwd))
-    sources = index_config.configured(uv, pip, host.home, sys.executable)
-    with dialog.listening() as listen:
+    with dialog.waiting(f"planning: looking for the wheels of {file.name}"):
+        sources = index_config.configured(uv, pip, host.home, sys.executable)
         found = search(packages, folder, fit, sources, uv)
+    with dialog.listening() as listen:
         done = fetched_wheels.fetch(found, folder, sources.access, listen)
     code = ExitCode.RESTORE_FAILED if done.missing else ExitCode.OK
     return Result(command="fetch", data=FetchResult(profile=file.name, fetched=done), exit_code=code)

@@ -5,7 +5,9 @@ from typing import Literal
 
 from envdoctor.model.frozen import frozen
 
-Phase = Literal["plan", "copy", "build", "verify", "check", "swap", "recover", "prune", "pin", "keep", "fetch"]
+Phase = Literal[
+    "plan", "copy", "build", "download", "verify", "check", "swap", "recover", "prune", "pin", "keep", "fetch"
+]
 
 
 @frozen

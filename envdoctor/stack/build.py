@@ -10,10 +10,21 @@ from envdoctor.model.wording import counted
 from envdoctor.standards.lock import LockedPackage
 from envdoctor.wheels.index_config import IndexAccess, IndexConfig
 from envdoctor.wheels.preview import requirements
-from envdoctor.wheels.urls import shown
+from envdoctor.wheels.urls import is_local, shown
 from envdoctor.wheels.uv import Uv
 
-_PLAIN = ("+ ", "error:", "cause:", "hint:", "Using Python", "Resolved ", "Prepared ", "Installed ")
+_PLAIN = (
+    "+ ",
+    "error:",
+    "cause:",
+    "hint:",
+    "Using Python",
+    "Resolved ",
+    "Prepared ",
+    "Installed ",
+    "Downloading ",
+    "Downloaded ",
+)
 
 
 @frozen
@@ -73,9 +84,14 @@ def install(
 ) -> None:
     """Install exactly these wheels into the venv `folder`, each from its planned source. Raises UvError."""
     done, total = 0, len(packages)
+    downloads = _Downloads(packages, listen)
     for group in groups(packages, locked):
         event = Event(phase="build", text=_words(group), done=done, total=total)
-        listen(event)
+        fetched = _remote(group.source)
+        if fetched:
+            downloads.begin(group)
+        else:
+            listen(event)
 
         def hear(line: str, event: Event = event) -> None:
             # uv's summary says nothing that the plan did not; its errors are told once, at the end.
@@ -83,10 +99,42 @@ def install(
                 listen(replace(event, text=line.strip()))
 
         arguments, reach = _installing(group, sources, folder, offline=offline)
-        asked = requirements(group.packages)
-        uv.run([*arguments, *reach.arguments], extra=reach.variables, stdin=asked, listen=hear)
+        uv.run(
+            [*arguments, *reach.arguments],
+            extra=reach.variables,
+            stdin=requirements(group.packages),
+            listen=hear,
+            written=downloads.written if fetched else None,
+        )
         done += len(group.packages)
     listen(Event(phase="build", text=f"{counted(done, 'package')} installed", done=done, total=total))
+
+
+def _remote(source: Source) -> bool:
+    """Tell whether uv has to fetch from there over a network."""
+    return not source.cached and (source.kind in ("configured", "backend") or not is_local(source.location))
+
+
+class _Downloads:
+    """What uv fetches, told in bytes: it unpacks as it fetches, so what it has written tells how far it is."""
+
+    def __init__(self, packages: Sequence[PlannedPackage], listen: Listener) -> None:
+        self._listen = listen
+        self._sizes = {item.name: item.source.unpacked_bytes for item in packages}
+        known = [item.source.unpacked_bytes for item in packages if _remote(item.source)]
+        self._total = 0 if None in known else sum(filter(None, known))
+        self._before, self._group, self._text = 0, 0, ""
+
+    def begin(self, group: InstallGroup) -> None:
+        self._before += self._group
+        self._group = sum(self._sizes[package.name] or 0 for package in group.packages)
+        self._text = _words(group)
+        self.written(0)
+
+    def written(self, count: int) -> None:
+        # uv writes a little more than the files, and more than once what it has to fetch again.
+        done = self._before + (min(count, self._group) if self._group else count)
+        self._listen(Event(phase="download", text=self._text, done=done, total=self._total))
 
 
 def _installing(

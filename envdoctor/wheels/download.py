@@ -113,7 +113,7 @@ class Download:
                 reached = self.part.stat().st_size if self.part.exists() else 0
                 failures = 0 if reached > furthest else failures + 1
                 furthest = max(furthest, reached)
-                if failures >= len(PAUSES) - 1 or error.wait > PATIENCE:
+                if failures >= len(PAUSES) or error.wait > PATIENCE:
                     raise DownloadError(str(error)) from error
                 self._pause(max(error.wait, PAUSES[failures]))
             except IndexUnreadableError as error:

@@ -13,6 +13,7 @@ from threading import Lock as Mutex
 from envdoctor.errors import FetchError
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
+from envdoctor.model.wording import counted
 from envdoctor.wheels.download import Download, DownloadError
 from envdoctor.wheels.locked_wheels import Job, Missing, Search
 from envdoctor.wheels.urls import Access
@@ -41,6 +42,8 @@ def fetch(search: Search, folder: Path, access: Access, listen: Listener) -> Fet
     with _alone(folder):
         _refuse_too_full(search.jobs, folder)
         progress = _Progress(listen, sum(job.file.size or 0 for job in search.jobs))
+        if search.jobs:
+            progress.say(counted(len(search.jobs), "wheel"))
         outcomes = _all(search.jobs, folder, access, progress)
         fetched = tuple(one for one in outcomes if isinstance(one, Path))
         missing = [*search.missing, *(one for one in outcomes if isinstance(one, Missing))]
@@ -64,7 +67,6 @@ def _all(jobs: Sequence[Job], folder: Path, access: Access, progress: "_Progress
             made = started.run()
         except DownloadError as error:
             return Missing(name=job.package.name, version=job.package.version, reason=error.reason, hint=error.hint)
-        progress.say(made.name)
         return made
 
     pool = ThreadPoolExecutor(_THREADS)

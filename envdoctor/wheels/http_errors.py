@@ -29,13 +29,15 @@ class TransientError(IndexUnreadableError):
 def explained(url: str, error: BaseException, access: Access) -> IndexUnreadableError:
     """Return the error for one of urllib3's or of the system's."""
     if isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
-        why = re.search(r"certificate verify failed: ([^(\\]]*)", str(error))
+        why = re.search(r"certificate verify failed: ([^()]+)", str(error))
         return IndexUnreadableError(
             f"{bare_host(url)} has a certificate that is not trusted here ({(why[1] if why else str(error)).strip()}); "
             "SSL_CERT_FILE, or pip's `cert`, names the CA that signed it"
         )
     if isinstance(error, ProxyError) and "Tunnel connection failed" in str(error.original_error):
         return IndexUnreadableError(f"{shown(url)}: the proxy refused it ({_plain(error.original_error)})")
+    if "too many redirects" in str(error):
+        return IndexUnreadableError(f"{shown(url)}: it redirects in a circle")
     told = next((told for kind, told in _SENTENCES if isinstance(error, kind)), _broken_off)
     return TransientError(told(url, error, access))
 

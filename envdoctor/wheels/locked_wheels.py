@@ -22,6 +22,8 @@ from envdoctor.wheels.temporary import temporary_folder
 from envdoctor.wheels.urls import THREADS, IndexUnreadableError, shown
 from envdoctor.wheels.uv import Uv, UvError
 
+_AGAIN = "run the same command again: the index did not answer, and may in a moment"
+
 
 @frozen
 class Fit:
@@ -55,6 +57,14 @@ class Missing:
 
 
 @frozen
+class _Absent:
+    """A wheel that was not found, and whether a source that may have it did not answer."""
+
+    reason: str
+    transient: bool = False
+
+
+@frozen
 class Search:
     """Where every wheel of a lock is."""
 
@@ -67,26 +77,26 @@ def search(packages: Sequence[LockedPackage], folder: Path, fit: Fit, sources: I
     """Look into the wheelhouse, then into every configured place, then ask the torch backend's index through uv."""
     order = wheel_tags.places(fit.tags)
     inside = _inside(folder)
-    found: dict[str, Path | Job | str] = {}
+    found: dict[str, Path | Job | _Absent] = {}
     with ThreadPoolExecutor(THREADS) as pool:
         for package, outcome in zip(
             packages, pool.map(lambda one: _find(one, inside, order, sources), packages), strict=True
         ):
             found[package.name] = outcome
-    left = [package for package in packages if isinstance(found[package.name], str)]
+    left = [(package, gone) for package in packages if isinstance(gone := found[package.name], _Absent)]
     if left and fit.torch_backend:
-        offered, refused = _from_backend(left, fit, sources, uv)
-        for package in left:
-            told = f"{found[package.name]}; the {fit.torch_backend} index {refused or 'does not have it'}"
-            found[package.name] = offered.get(package.name, told)
-    jobs = [one for one in found.values() if isinstance(one, Job)]
+        offered, refused = _from_backend([package for package, _ in left], fit, sources, uv)
+        for package, lacking in left:
+            told = f"{lacking.reason}; the {fit.torch_backend} index {refused or 'does not have it'}"
+            found[package.name] = offered.get(package.name, replace(lacking, reason=told))
+    jobs = [job for job in found.values() if isinstance(job, Job)]
     return Search(
         jobs=tuple(jobs),
         present=tuple(one for one in found.values() if isinstance(one, Path)),
         missing=tuple(
-            _missing(package, str(reason), folder, fit)
+            _missing(package, absent, folder, fit)
             for package in packages
-            if isinstance(reason := found[package.name], str)
+            if isinstance(absent := found[package.name], _Absent)
         ),
     )
 
@@ -97,19 +107,21 @@ def _inside(folder: Path) -> list[File]:
 
 def _find(
     package: LockedPackage, inside: Sequence[File], order: Mapping[Tag, int], sources: IndexConfig
-) -> Path | Job | str:
+) -> Path | Job | _Absent:
     """Return the wheel in the wheelhouse, the job to fetch it, or why there is none."""
     for file in _fitting(inside, package, order):
         if file.local is not None and sha256(file.local) in package.hashes:
             return file.local
     seen: list[str] = []
     unread: list[str] = []
+    transient = False
     found: list[tuple[tuple[int, tuple[int, str]], File]] = []
     for place in (*sources.find_links, *sources.indexes):
         try:
             offered = _fitting(files_of(place, package.name, package.version, sources), package, order)
         except IndexUnreadableError as error:
             unread.append(str(error))
+            transient = transient or error.transient
             continue
         for file in offered:
             digest = sha256(file.local) if file.local is not None else file.sha256
@@ -123,8 +135,10 @@ def _find(
     if found:
         # Of several locked wheels the one that fits best, wherever it lies; the order of places decides between equals.
         return Job(package=package, file=_sized(min(found, key=lambda pair: pair[0])[1], sources))
+    if transient and not seen:
+        return _Absent(reason="; ".join(unread), transient=True)
     reasons = seen or [f"no configured place{' that could be read' if unread else ''} has it"]
-    return "; ".join([*reasons, *unread])
+    return _Absent(reason="; ".join([*reasons, *unread]))
 
 
 def _key(file: File, package: LockedPackage, order: Mapping[Tag, int]) -> tuple[int, tuple[int, str]]:
@@ -180,12 +194,14 @@ def jobs_of(pylock: Mapping[str, Any], packages: Sequence[LockedPackage]) -> dic
     return found
 
 
-def _missing(package: LockedPackage, reason: str, folder: Path, fit: Fit) -> Missing:
+def _missing(package: LockedPackage, absent: _Absent, folder: Path, fit: Fit) -> Missing:
+    if absent.transient:
+        return Missing(name=package.name, version=package.version, reason=absent.reason, hint=_AGAIN)
     digests = " or ".join(package.hashes[:3])
     return Missing(
         name=package.name,
         version=package.version,
-        reason=reason,
+        reason=absent.reason,
         hint=f"download its CPython {fit.python} wheel (sha256 {digests}) on a machine with access, "
         f"put it into {folder}, and run the same command again: it verifies the wheel",
     )

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,9 @@ from envdoctor.wheels.uv_config import LINK_MODES, NOTHING, UvConfig, read
 from envdoctor.wheels.uv_errors import explain
 
 LineListener = Callable[[str], None]
+ByteListener = Callable[[int], None]
+_PULSE = 0.5
+_WRITTEN = re.compile(r"^wchar: (\d+)$", re.MULTILINE)
 _PR_SET_PDEATHSIG = 1
 _PRCTL = ctypes.CDLL(None).prctl
 
@@ -63,9 +67,11 @@ class Uv:
         extra: Mapping[str, str] | None = None,
         stdin: str = "",
         listen: LineListener | None = None,
+        written: ByteListener | None = None,
     ) -> Output:
         """Run uv to its end and return its output; `listen` gets each line of stderr as it comes.
 
+        `written` is told twice a second how many bytes uv has written to files and pipes so far, by the kernel's count.
         `extra` adds variables; one with an empty value is removed. Raises UvError when uv fails. When this process is
         interrupted, uv is stopped and waited for before the interrupt goes on.
         """
@@ -88,7 +94,8 @@ class Uv:
             ) as process,
         ):
             try:
-                output = _talk(process, stdin, listen)
+                with _watched(process.pid, written):
+                    output = _talk(process, stdin, listen)
             except BaseException:
                 process.terminate()
                 process.wait()
@@ -143,6 +150,31 @@ def _ending_with(parent: int) -> Callable[[], None]:
             os._exit(1)  # it was killed meanwhile
 
     return ask
+
+
+@contextmanager
+def _watched(pid: int, written: ByteListener | None) -> Iterator[None]:
+    if written is None:
+        yield
+        return
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(_PULSE):
+            try:
+                found = _WRITTEN.search(Path(f"/proc/{pid}/io").read_text())
+            except OSError:
+                return  # it ended, or this kernel does not count
+            if found:
+                written(int(found[1]))
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
 
 
 def _own_binary() -> str | None:

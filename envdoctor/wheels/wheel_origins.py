@@ -22,7 +22,7 @@ from envdoctor.wheels.wheel_file import WheelListing
 from envdoctor.wheels.wheel_names import WheelNames
 from envdoctor.wheels.wheel_safety import look_into
 
-_AGAIN = "run the same command again: the source did not answer, and may in a moment"
+_AGAIN = "run the same command again: the index did not answer, and may in a moment"
 
 
 @frozen
