@@ -8,6 +8,7 @@ restore from a warm cache spends on sources.
 import http.client
 import random
 import time
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from email.utils import mktime_tz, parsedate_tz
@@ -33,7 +34,7 @@ _REDIRECTS = 10
 _PIECE = 256 * 1024
 _MAXIMUM = 64 * 1024 * 1024
 """Bytes of a whole answer."""
-_RETRIES = urllib3.Retry(total=None, connect=0, read=0, status=0, other=0, redirect=_REDIRECTS, raise_on_status=False)
+_RETRIES = urllib3.Retry(total=None, connect=0, read=0, status=0, other=0, redirect=0, raise_on_status=False)
 
 
 @frozen
@@ -78,7 +79,7 @@ def ask(
 @contextmanager
 def opened(url: str, access: Access, headers: Mapping[str, str] | None = None) -> Iterator[urllib3.BaseHTTPResponse]:
     """Give the answer to one try, its body unread; what breaks while it is read is a TransientError too."""
-    with _session(access).opened(url, "GET", headers or {}) as answer:
+    with _session(access).opened(url, "GET", headers or {}) as (answer, _):
         yield answer
 
 
@@ -95,17 +96,12 @@ class _Session:
     """Hosts that never did in three tries, and why: asked once more for every package, nobody could wait for it."""
 
     def once(self, url: str, method: str, headers: Mapping[str, str], limit: int) -> WholeAnswer:
-        with self.opened(url, method, headers) as answer:
+        with self.opened(url, method, headers) as (answer, place):
             pieces: list[bytes] = []
             while limit > 0 and (piece := answer.read(min(limit, _PIECE), decode_content=True)):
                 pieces.append(piece)
                 limit -= len(piece)
-            return WholeAnswer(
-                status=answer.status,
-                headers=answer.headers,
-                body=b"".join(pieces),
-                url=_absolute(url, answer.geturl() or ""),
-            )
+            return WholeAnswer(status=answer.status, headers=answer.headers, body=b"".join(pieces), url=place)
 
     def failed(self, url: str, error: TransientError) -> None:
         host = bare_host(url)
@@ -113,28 +109,45 @@ class _Session:
             self.silent.setdefault(host, str(error))
 
     @contextmanager
-    def opened(self, url: str, method: str, headers: Mapping[str, str]) -> Iterator[urllib3.BaseHTTPResponse]:
-        host = bare_host(url)
+    def opened(
+        self, url: str, method: str, headers: Mapping[str, str]
+    ) -> Iterator[tuple[urllib3.BaseHTTPResponse, str]]:
+        """Give the answer and where it came from; an OSError of the caller's own work stays one."""
+        try:
+            host = bare_host(url)
+        except ValueError as error:
+            raise IndexUnreadableError(f"{shown(url)}: not a URL ({error})") from error
         if host in self.silent:
             raise TransientError(self.silent[host])
+        answer, place = self._followed(url, method, headers)
+        self.spoken.add(host)
         try:
-            answer = self._request(url, method, headers)
-            self.spoken.add(host)
-            try:
-                _refuse(url, answer)
-                yield answer
-            finally:
-                # A connection is kept only when nothing of its answer is left to be read.
-                if answer.closed or not _left(answer):
-                    answer.release_conn()
-                else:
-                    answer.close()
-        except MaxRetryError as error:
-            raise explained(url, error.reason or error, self.access) from error
-        except (HTTPError, http.client.HTTPException, OSError) as error:
-            if isinstance(error, FileNotFoundError):
-                raise
+            _refuse(url, answer)
+            yield answer, place
+        except (HTTPError, http.client.HTTPException) as error:
             raise explained(url, error, self.access) from error
+        finally:
+            _released(answer)
+
+    def _followed(self, url: str, method: str, headers: Mapping[str, str]) -> tuple[urllib3.BaseHTTPResponse, str]:
+        """Follow redirects. Proxy, certificates and login are each host's own, a login in the URL its origin's."""
+        place = url
+        for _ in range(_REDIRECTS + 1):
+            try:
+                answer = self._request(place, method, headers)
+            except MaxRetryError as error:
+                raise explained(place, error.reason or error, self.access) from error
+            except (HTTPError, http.client.HTTPException, OSError) as error:
+                raise explained(place, error, self.access) from error
+            location = answer.get_redirect_location()
+            if not location:
+                return answer, place
+            _released(answer)
+            try:
+                place = _with_login(urljoin(place, location), place)
+            except ValueError as error:
+                raise IndexUnreadableError(f"{shown(url)}: it redirects to what is not a URL ({error})") from error
+        raise IndexUnreadableError(f"{shown(url)}: it redirects in a circle")
 
     def _request(self, url: str, method: str, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
         parts = urlsplit(url)
@@ -143,13 +156,14 @@ class _Session:
         bare = urlunsplit(parts._replace(netloc=bare_host(url), fragment=""))
         sent = {"Accept": "*/*", "Accept-Encoding": "gzip", "User-Agent": "envdoctor", **headers}
         if known := login(url, self.access):
-            sent |= urllib3.make_headers(basic_auth=":".join(known))
+            sent["Authorization"] = _basic(*known)
         manager = self._manager(proxy_for(url, self.access), insecure(url, self.access))
         return manager.request(
             method,
             bare,
             headers=sent,
             preload_content=False,
+            redirect=False,
             retries=_RETRIES,
             timeout=urllib3.Timeout(connect=CONNECT_TIMEOUT, read=read_timeout(self.access)),
         )
@@ -161,8 +175,8 @@ class _Session:
             more: dict[str, Any] = {"maxsize": THREADS, "block": True, "ssl_context": context}
             if proxy:
                 parts = urlsplit(proxy)
-                known = f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else None
-                headers = urllib3.make_headers(proxy_basic_auth=known) if known else None
+                known = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
+                headers = {"Proxy-Authorization": _basic(*known)} if known else None
                 bare = urlunsplit(parts._replace(netloc=bare_host(proxy)))
                 made: urllib3.PoolManager = urllib3.ProxyManager(bare, proxy_headers=headers, **more)
             else:
@@ -209,12 +223,26 @@ def _wait(headers: Mapping[str, str]) -> float:
     return max(mktime_tz(date) - time.time(), 0.0) if date else 0.0
 
 
-def _left(answer: urllib3.BaseHTTPResponse) -> bool:
-    """Tell whether some of an answer's body is still to come, or may be."""
+def _released(answer: urllib3.BaseHTTPResponse) -> None:
+    """Give a connection's place in the pool back: of one that is closed alone, the pool would wait forever.
+
+    It is kept open when its answer was read to the end, or when little of it is left, which is read here.
+    """
     remaining: int | None = getattr(answer, "length_remaining", None)
-    return not answer.closed and remaining != 0
+    if remaining is not None and remaining <= _PIECE:
+        answer.drain_conn()
+    elif not answer.closed:
+        answer.close()
+    answer.release_conn()
 
 
-def _absolute(url: str, told: str) -> str:
-    """Return where an answer came from; after no redirect urllib3 tells the path alone."""
-    return urljoin(url, told) if told else url
+def _with_login(place: str, before: str) -> str:
+    """Return where a redirect leads, with the login of the URL before on the same origin (scheme, host, port) only."""
+    to, of = urlsplit(place), urlsplit(before)
+    same = (to.scheme, to.hostname, to.port) == (of.scheme, of.hostname, of.port)
+    return urlunsplit(to._replace(netloc=of.netloc)) if same and not to.username else place
+
+
+def _basic(user: str, password: str) -> str:
+    """Return the value of an Authorization header (RFC 7617), in UTF-8 as uv sends it."""
+    return "Basic " + b64encode(f"{user}:{password}".encode()).decode("ascii")

@@ -36,8 +36,6 @@ def explained(url: str, error: BaseException, access: Access) -> IndexUnreadable
         )
     if isinstance(error, ProxyError) and "Tunnel connection failed" in str(error.original_error):
         return IndexUnreadableError(f"{shown(url)}: the proxy refused it ({_plain(error.original_error)})")
-    if "too many redirects" in str(error):
-        return IndexUnreadableError(f"{shown(url)}: it redirects in a circle")
     told = next((told for kind, told in _SENTENCES if isinstance(error, kind)), _broken_off)
     return TransientError(told(url, error, access))
 

@@ -120,7 +120,10 @@ def _html(text: str, base: str, wanted: Wanted) -> list[File]:
         filename = unquote(path.partition("?")[0].rsplit("/", 1)[-1])
         if not wanted(filename):
             continue
-        url = urljoin(base, path)
+        try:
+            url = urljoin(base, path)
+        except ValueError:
+            continue  # "http://[": no installer could follow it either
         digest = re.search(r"sha256=([0-9a-f]{64})", fragment)
         files.append(File(filename=filename, url=url, sha256=digest[1] if digest else "", yanked=yanked))
     return files

@@ -62,6 +62,8 @@ def insecure(url: str, access: Access) -> bool:
 
 def certificates(access: Access, *, verify: bool) -> ssl.SSLContext:
     """Return the context of connections. Raises IndexUnreadableError for a certificate file that cannot be read."""
+    if not verify:
+        urllib3.disable_warnings(InsecureRequestWarning)
     # Reading the system's certificates takes 30 ms: once, not for every page.
     return _certificates(access.certificate, access.environment.get("SSL_CLIENT_CERT", ""), verify=verify)
 
@@ -78,7 +80,6 @@ def _certificates(trusted: str, own: str, *, verify: bool) -> ssl.SSLContext:
         ) from error
     if not verify:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        urllib3.disable_warnings(InsecureRequestWarning)
     return context
 
 

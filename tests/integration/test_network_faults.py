@@ -1,11 +1,14 @@
 """An index that misbehaves, asked by uv and by us in the same test: where uv gets through, so do we."""
 
+import errno
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from uv import find_uv_bin
@@ -16,10 +19,14 @@ from envdoctor.stack.interpreters import InterpreterRequest, choose
 from envdoctor.standards.lock import LockedPackage
 from envdoctor.wheels import fetched_wheels, wheel_origins, wheel_tags
 from envdoctor.wheels import uv as uv_tool
+from envdoctor.wheels.download import Download, DownloadError
+from envdoctor.wheels.http import ask
+from envdoctor.wheels.index import File
 from envdoctor.wheels.index_config import IndexConfig, configured
 from envdoctor.wheels.locked_wheels import Fit, search
 from envdoctor.wheels.pip_config import PipSettings
-from envdoctor.wheels.urls import THREADS
+from envdoctor.wheels.urls import THREADS, IndexUnreadableError
+from envdoctor.wheels.wheel_names import WheelNames
 from tests.factories import faulty_index as deeds
 from tests.factories.faulty_index import Deed, FaultyIndex, faulty_index, self_signed
 from tests.factories.make_wheel import make_wheel, sha256
@@ -103,7 +110,7 @@ class Bench:
     def planned(self) -> Unavailable | None:
         """Plan a restore; return why the wheel has no source."""
         uv, sources = self.sources()
-        found = wheel_origins.locate(uv, [self.package], self.interpreter, sources)
+        found = wheel_origins.locate(uv, [self.package], self.interpreter, sources, names=WheelNames())
         return found.unavailable[0] if found.unavailable else None
 
     def scripted(self, path: str, script: Sequence[Deed]) -> None:
@@ -273,10 +280,115 @@ def test_connections_are_kept_and_shared(bench: Bench) -> None:
     packages = [bench.package]
     packages += [LockedPackage(name=f"more-{n}", version="1.0", hashes=(sha256(one),)) for n, one in enumerate(more)]
     uv, sources = bench.sources()
-    found = wheel_origins.locate(uv, packages, bench.interpreter, sources)
+    found = wheel_origins.locate(uv, packages, bench.interpreter, sources, names=WheelNames())
     assert found.unavailable == ()
     assert len(bench.index.requests) == 2 * len(packages)
     assert bench.index.connections <= THREADS
+
+
+@pytest.mark.parametrize(("code", "length"), [(403, 0), (404, 5_000), (404, 1_000_000)])
+def test_answers_that_nobody_reads_to_their_end_give_their_connection_back(
+    bench: Bench, code: int, length: int
+) -> None:
+    def refused(handler: deeds.Handler, content: bytes, kind: str) -> None:
+        handler.head(code, length)
+        handler.body(b"x" * length)
+
+    packages = [
+        LockedPackage(name=f"thing-{number}", version="1.0", hashes=("a" * 64,)) for number in range(2 * THREADS)
+    ]
+    bench.index.scripts = {f"/simple/{package.name}/": [refused] for package in packages}
+    access = bench.sources()[1].access
+    left = [package.name for package in packages]
+
+    def ask_all() -> None:
+        while left:
+            with pytest.raises((FileNotFoundError, IndexUnreadableError)):
+                ask(f"http://{bench.base}/simple/{left[-1]}/", access, method="GET")
+            left.pop()
+
+    asking = threading.Thread(target=ask_all, daemon=True)
+    asking.start()
+    asking.join(60)
+    assert left == []
+    # One request each, and what is short leaves its connection open for the next.
+    assert len(bench.index.requests) == len(packages)
+    assert bench.index.connections == (1 if length < 1_000_000 else len(packages))
+
+
+def test_a_redirect_takes_the_login_along_on_its_own_host_only(bench: Bench) -> None:
+    sent: list[str | None] = []
+
+    def noted(handler: deeds.Handler, content: bytes, kind: str) -> None:
+        sent.append(handler.headers.get("Authorization"))
+        deeds.well(handler, content, kind)
+
+    with faulty_index(bench.folder / "wheels") as other:
+        elsewhere = other.url.replace("/simple/", FILE)
+        bench.more = {"NETRC": str(bench.folder / "none"), "UV_HTTP_RETRIES": "0"}
+        bench.url = bench.index.url.replace("://", "://me:geheim@")
+        known = deeds.login("me", "geheim")
+        other.scripts[FILE] = [noted]
+        bench.index.scripts = {PAGE: [deeds.moved("{path}?moved")], f"{PAGE}?moved": [known], FILE: [known]}
+        assert bench.fetched() == ""
+        (bench.folder / "house" / WHEEL).unlink()
+        bench.index.scripts[FILE] = [deeds.moved(elsewhere)]
+        assert bench.fetched() == ""
+    assert sent == [None]
+
+
+def test_a_redirect_to_a_host_whose_certificate_must_be_valid(wheels: Path) -> None:
+    signed = self_signed(wheels.parent)
+    with faulty_index(wheels, certificate=signed) as index, faulty_index(wheels, certificate=signed) as other:
+        bench = Bench(folder=wheels.parent, index=index, more={"UV_HTTP_RETRIES": "0"})
+        bench.more = {**bench.more, "UV_INSECURE_HOST": bench.base}
+        index.scripts[FILE] = [deeds.moved(other.url.replace("/simple/", FILE))]
+        host = other.url.partition("://")[2].partition("/")[0]
+        assert bench.fetched() == (
+            f"{host} has a certificate that is not trusted here (self-signed certificate); SSL_CERT_FILE, or pip's "
+            f"`cert`, names the CA that signed it\n{AGAIN}"
+        )
+        assert other.requests == []
+
+
+def test_a_login_in_any_script(bench: Bench) -> None:
+    bench.index.scripts = {PAGE: [deeds.login("я", "пароль")], FILE: [deeds.login("я", "пароль")]}
+    bench.url = bench.index.url.replace("://", f"://{quote('я')}:{quote('пароль')}@")
+    assert bench.with_uv()
+    assert bench.fetched() == ""
+
+
+@pytest.mark.parametrize("url", ["http://[::1/simple/", "http://127.0.0.1:99999/simple/"])
+def test_what_is_not_a_url_is_said(bench: Bench, url: str) -> None:
+    with pytest.raises(IndexUnreadableError) as caught:
+        ask(url, bench.sources()[1].access)
+    why = "Invalid IPv6 URL" if "[" in url else "Port out of range 0-65535"
+    assert str(caught.value) == f"{url}: not a URL ({why})"
+
+
+def test_a_full_disk_is_no_broken_connection(bench: Bench) -> None:
+    def full(came: int) -> None:
+        if came:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    house = bench.folder / "house"
+    house.mkdir()
+    file = File(filename=WHEEL, url=f"http://{bench.base}{FILE}")
+    download = Download(
+        file=file,
+        hashes=bench.package.hashes,
+        folder=house,
+        access=bench.sources()[1].access,
+        tick=full,
+        stop=threading.Event(),
+    )
+    with pytest.raises(DownloadError) as caught:
+        download.run()
+    assert (caught.value.reason, caught.value.hint) == (
+        f"the disk that holds {house} is full",
+        f"free some space, then {AGAIN}",
+    )
+    assert len(bench.index.requests) == 1
 
 
 def test_a_host_that_never_answered_is_not_asked_for_every_wheel(bench: Bench) -> None:
@@ -285,7 +397,7 @@ def test_a_host_that_never_answered_is_not_asked_for_every_wheel(bench: Bench) -
     for package in packages:
         bench.index.scripts[f"/simple/{package.name}/"] = [deeds.drop]
     uv, sources = bench.sources()
-    found = wheel_origins.locate(uv, packages, bench.interpreter, sources)
+    found = wheel_origins.locate(uv, packages, bench.interpreter, sources, names=WheelNames())
     assert [one.transient for one in found.unavailable] == [True] * 40
     asked = [line for line in bench.index.requests if "thing-" in line]
     assert len(asked) < 40 * 3
