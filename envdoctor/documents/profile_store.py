@@ -92,7 +92,7 @@ def find(name_or_path: str, start: Path) -> ProfileRef:
 
     A name is looked up as `profiles/NAME.toml` in `start` and its parents, up to the top of the repository or the home
     folder, then among the profiles of the package. Raises ProfileError, naming the file and the key, when there is
-    none, it is malformed, or another user's: it decides what is run, and which findings count.
+    none, it is malformed, or it or its lock is another user's: they decide what is run, and which findings count.
     """
     if "/" in name_or_path or name_or_path.endswith(".toml"):
         path = start / name_or_path
@@ -107,7 +107,14 @@ def find(name_or_path: str, start: Path) -> ProfileRef:
                     f"{path} {stranger}, so it is not taken by its name",
                     f"look at it; to use it all the same, name its path: `--profile {path}`",
                 )
-            return read(path, name_or_path)
+            found = read(path, name_or_path)
+            if stranger := _stranger_of(found.lock_path):
+                raise ProfileError(
+                    f"{found.lock_path}, the lock of profile {found.name}, {stranger}, so the profile is not taken by "
+                    "its name",
+                    f"look at the lock; to use it all the same, name the profile's path: `--profile {path}`",
+                )
+            return found
     raise ProfileError(f"no profile is called `{name_or_path}`", _known(start))
 
 
@@ -215,7 +222,8 @@ def _up_to_the_top(start: Path) -> Iterator[Path]:
 
 def _stranger_of(path: Path) -> str:
     try:
-        trusted = behind_sudo()
+        # The user who owns this package decides what runs here anyway: the administrator of a shared installation.
+        trusted = behind_sudo() | {_PACKAGE.stat().st_uid}
         of_folder = stranger_of(path.parent, trusted)
         return stranger_of(path, trusted) or (f"is in a folder that {of_folder}" if of_folder else "")
     except OSError:

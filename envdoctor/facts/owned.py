@@ -12,10 +12,15 @@ def stranger_of(path: Path, trusted: frozenset[int] = frozenset()) -> str:
     """Say who else than this user and root can have written a file or a folder; empty for nobody.
 
     trusted: further owners. A group may write: projects are shared so. A folder that everybody may write is
-    nobody's, unless each may remove only their own there (the sticky bit of /tmp). Raises OSError as `stat` does.
+    nobody's, unless each may remove only their own there (the sticky bit of /tmp). A link belongs to the user who made
+    it. Raises OSError as `stat` does.
     """
+    owners = {0, os.geteuid(), *trusted}
+    link = path.lstat()
+    if stat.S_ISLNK(link.st_mode) and link.st_uid not in owners:
+        return f"is a link that belongs to user {link.st_uid}"
     status = path.stat()
-    if status.st_uid not in {0, os.geteuid(), *trusted}:
+    if status.st_uid not in owners:
         return f"belongs to user {status.st_uid}"
     sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
     return "can be written by everybody" if status.st_mode & stat.S_IWOTH and not sticky else ""

@@ -125,6 +125,41 @@ def test_a_profile_of_another_user_is_not_taken_by_its_name(tmp_path: Path, monk
     assert profile_store.find("mine", tmp_path).path == path
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_lock_of_another_user_keeps_its_profile_from_being_taken_by_its_name(tmp_path: Path) -> None:
+    path, shared = _project(tmp_path / "own"), tmp_path / "shared"
+    (shared / "lockfiles").mkdir(parents=True)
+    lock = shared / "lockfiles" / "mine.txt"
+    lock.write_text(LOCK.replace("torch", "other"))
+    (shared / "profiles").symlink_to(path.parent)
+    for planted in (lock.parent, lock):
+        os.chown(planted, 12345, -1)
+    with pytest.raises(ProfileError) as refused:
+        profile_store.find("mine", shared)
+    asked = shared / "profiles" / "mine.toml"
+    assert (refused.value.message, refused.value.hint) == (
+        f"{lock}, the lock of profile mine, belongs to user 12345, so the profile is not taken by its name",
+        f"look at the lock; to use it all the same, name the profile's path: `--profile {asked}`",
+    )
+    assert [one.name for one in profile_store.find(str(asked), shared).lock.packages] == ["other"]
+    os.chown(shared / "profiles", 12345, -1, follow_symlinks=False)
+    with pytest.raises(ProfileError) as refused:
+        profile_store.find("mine", shared)
+    assert refused.value.message == (
+        f"{asked} is in a folder that is a link that belongs to user 12345, so it is not taken by its name"
+    )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_the_owner_of_this_package_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "installed" / "envdoctor"
+    path = _project(package / "_data")
+    for shipped in (package, path.parent, path):
+        os.chown(shipped, 12345, -1)
+    monkeypatch.setattr(profile_store, "_PACKAGE", package)
+    assert profile_store.find("mine", tmp_path).path == path
+
+
 def test_the_search_ends_at_the_top_of_the_repository_and_at_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
