@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from trainer.__main__ import main
+from trainer.data import feature_cache
 from trainer.data.feature_cache import CacheSpec, FeatureReader, FeatureWriter, require_room, sweep
 from trainer.errors import ConfigError
 from trainer.runtime import cached
@@ -198,3 +199,21 @@ def test_the_writers_error_ends_the_run(
     assert "a row's features cannot be written: No space left on device" in told
     assert "hint: make room and go on with --resume, or leave cache.path empty" in told
     assert cached._WAITING
+
+
+def test_what_another_run_sweeps_while_a_shard_is_closed_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = spec(tmp_path)
+    made.place.mkdir()
+    writer = FeatureWriter(made)
+    for row, features in rows(3).items():
+        writer.add(row, features)
+    swept = []
+
+    def fsync(descriptor: int) -> None:
+        swept.append(sorted(path.suffix for path in made.place.iterdir()))
+        sweep(made.place)
+
+    monkeypatch.setattr(feature_cache.os, "fsync", fsync)
+    writer.flush()
+    assert swept == [[".partial"], [".features", ".partial"]]
+    assert sorted(FeatureReader(made).entries) == [0, 1, 2]

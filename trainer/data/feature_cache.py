@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import torch
 
@@ -105,7 +106,11 @@ def sweep(place: Path) -> None:
     """Remove shards that nobody writes any more and that have no index: what a killed run left."""
     unfinished = [shard for shard in place.glob(f"*{_FEATURES}") if not shard.with_suffix(_INDEX).is_file()]
     for left in [*place.glob(f"*{_PARTIAL}"), *unfinished]:
-        with left.open("rb") as held:
+        try:
+            held = left.open("rb")
+        except FileNotFoundError:
+            continue  # its writer went on, or another run swept it
+        with held:
             try:
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -113,6 +118,16 @@ def sweep(place: Path) -> None:
             # Its writer may have finished between the two looks.
             if not left.with_suffix(_INDEX).is_file():
                 left.unlink(missing_ok=True)
+
+
+def _new(path: Path) -> BinaryIO:
+    """Open a new file, locked so that no other run sweeps it."""
+    while True:
+        file = path.open("wb")
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if os.fstat(file.fileno()).st_nlink:
+            return file
+        file.close()  # swept before it was locked
 
 
 class FeatureReader:
@@ -233,8 +248,7 @@ class _Shard:
     def __init__(self, folder: Path) -> None:
         self.folder, self.name = folder, uuid.uuid4().hex[:16]
         self._partial = folder / f"{self.name}{_PARTIAL}"
-        self._file = self._partial.open("wb")
-        fcntl.flock(self._file, fcntl.LOCK_EX)
+        self._file = _new(self._partial)
         self.size = 0
         self._rows: list[tuple[int, int, int, str]] = []
 
@@ -254,11 +268,11 @@ class _Shard:
         self._partial.rename(self.folder / f"{self.name}{_FEATURES}")
         told = {"size": self.size, "rows": self._rows, "sha256": rows_digest(self._rows)}
         index = self.folder / f"{self.name}{_INDEX}{_PARTIAL}"
-        with index.open("w", encoding="utf-8") as file:
-            json.dump(told, file)
+        with _new(index) as file:
+            file.write(json.dumps(told).encode())
             file.flush()
             os.fsync(file.fileno())
-        index.rename(self.folder / f"{self.name}{_INDEX}")
+            index.rename(self.folder / f"{self.name}{_INDEX}")
         self._file.close()
 
 
