@@ -258,9 +258,15 @@ def repair_or(case: CheckContext, text: str, commands: Iterable[str]) -> Remedia
 
 
 def _can_repair(case: CheckContext) -> bool:
-    """Tell whether `envdoctor repair` would not refuse: a venv, and no wheel whose own RECORD its files do not fit."""
+    """Tell whether `envdoctor repair` would not refuse.
+
+    It wants a venv, no wheel whose own RECORD its files do not fit, and packages that are not behind a link out of it,
+    which a copy would have too.
+    """
     files, installed = case.facts.get(InstalledFiles), case.facts.get(Distributions)
     if not case.facts[Interpreter].is_venv or files is None or installed is None:
+        return False
+    if any(not owner for owner, _ in files.links_out):
         return False
     return not any(fault.published_at for fault in files.faults)
 

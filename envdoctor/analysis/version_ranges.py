@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from envdoctor.analysis.context import CheckContext
+from envdoctor.analysis.kept_torch import keep_torch
 from envdoctor.analysis.remedies import restore_or
 from envdoctor.analysis.unmet import asked_of
 from envdoctor.model.finding import Remediation
@@ -43,7 +44,11 @@ def ranges_command(
         needed = sorted({*clauses, *(clause for clause in others if not _implied(clause, clauses))})
         wanted = sorted((extras or {}).get(name, ()))
         specs.append(shlex.quote(name + (f"[{','.join(wanted)}]" if wanted else "") + ",".join(needed)))
-    return f"uv pip install --python {case.python} {flags}{' '.join(specs)}"
+    alone, torch = ("", "") if flags else keep_torch(case, asked)
+    if "torch" in asked:
+        # Left alone, uv takes the default index's build, for whatever CUDA is the newest.
+        alone = "--torch-backend auto "
+    return f"uv pip install --python {case.python} {flags}{alone}{' '.join(specs)}{torch}"
 
 
 def another_version(case: CheckContext, name: str, installed: str, clauses: Sequence[str], text: str) -> Remediation:

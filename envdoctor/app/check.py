@@ -1,5 +1,7 @@
 """The facts of a venv or of a fingerprint file, and the verdict over them."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,6 +72,11 @@ def check(workspace: Workspace, wishes: CheckOptions, dialog: Dialog) -> Result:
     verdict = workspace.verdict(facts, wishes.waivers, wishes.required, lock=lock)
     if wishes.root:
         verdict = _not_for_this_machine(verdict, wishes.root)
+    elif wishes.fingerprint:
+        verdict = _each(verdict, lambda finding: _led(finding, "where the fingerprint was taken"))
+    elif hindered := _hindered(workspace):
+        prefix = str(workspace.target.prefix)
+        verdict = _each(verdict, lambda finding: _led(finding, hindered) if _changes(finding, prefix) else finding)
     return Result(
         command="check",
         data=Checked(
@@ -122,10 +129,14 @@ def _not_for_this_machine(verdict: Verdict, root: str) -> Verdict:
         text = f"{remedy.text}. To be run inside {root}, not on this machine: {commands}"
         return replace(finding, remediation=Remediation(text=text))
 
+    return _each(verdict, told)
+
+
+def _each(verdict: Verdict, change: Callable[[Finding], Finding]) -> Verdict:
     return replace(
         verdict,
-        findings=tuple(map(told, verdict.findings)),
-        waived=tuple(replace(item, finding=told(item.finding)) for item in verdict.waived),
+        findings=tuple(map(change, verdict.findings)),
+        waived=tuple(replace(item, finding=change(item.finding)) for item in verdict.waived),
     )
 
 
@@ -138,6 +149,31 @@ def _lock(workspace: Workspace, wishes: CheckOptions, facts: Fingerprint, dialog
     for note in notes:
         dialog.note(f"note: {note}")
     return lock
+
+
+def _led(finding: Finding, where: str) -> Finding:
+    """Return the finding whose remedy begins with where its commands are to be run; one without any as it is."""
+    remedy = finding.remediation
+    if not remedy.commands:
+        return finding
+    return replace(finding, remediation=replace(remedy, text=f"To be run {where}: {remedy.text}"))
+
+
+def _changes(finding: Finding, prefix: str) -> bool:
+    commands = finding.remediation.commands
+    return any(prefix in command and not command.startswith(("export ", "unset ")) for command in commands)
+
+
+def _hindered(workspace: Workspace) -> str:
+    """Return where what changes the environment has to be run, if this user cannot change it here; else empty."""
+    prefix = workspace.target.prefix
+    try:
+        if os.statvfs(prefix).f_flag & os.ST_RDONLY:
+            return f"where {prefix} is writable (here it is mounted read-only)"
+        owner = prefix.stat().st_uid
+    except OSError:
+        return ""
+    return "" if os.access(prefix, os.W_OK) else f"as the owner of {prefix}, uid {owner}"
 
 
 def _refuse_both(workspace: Workspace, wishes: CheckOptions) -> None:

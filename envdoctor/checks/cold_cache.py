@@ -27,6 +27,7 @@ from envdoctor.probes.caches.compile_caches import CompileCache, CompileCaches
 CODE = "ED501"
 NAME = "cold-compile-cache"
 AREA = "Compile cache"
+_LONG = 2
 
 
 def run(case: CheckContext) -> Iterator[Finding]:
@@ -42,7 +43,7 @@ def run(case: CheckContext) -> Iterator[Finding]:
     if (compiled or not expects) and entries >= wanted.cache_minimum_entries and held_bytes >= least:
         return
     minutes, source = _cold_minutes(case)
-    cost = f"; expect about {minutes:.2g} minutes of compilation" if minutes else ""
+    cost = f"; expect about {_duration(minutes)} of compilation" if minutes else ""
     expected = _expected(least, wanted.cache_minimum_entries)
     held = f"smaller than expected: {counted(entries, 'file')}, {size(held_bytes)}"
     yield Finding(
@@ -61,6 +62,11 @@ def run(case: CheckContext) -> Iterator[Finding]:
             safe=True,
         ),
     )
+
+
+def _duration(minutes: float) -> str:
+    """Return "12 minutes", "90 seconds" or "2 seconds"."""
+    return f"{minutes:.2g} minutes" if minutes >= _LONG else counted(max(1, round(minutes * 60)), "second")
 
 
 def _expected(least: int, files: int) -> str:

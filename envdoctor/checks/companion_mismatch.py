@@ -81,7 +81,8 @@ def _finding(
         remediation=restore_or(
             case, f"install the {companion.name} of this torch's release and flavour, from where torch came", commands
         ),
-        causes=(f"companion:{companion.name}:torch",),
+        # What its files cannot load goes with it: the right build asks for other libraries.
+        causes=(f"companion:{companion.name}:torch", f"build-of:{companion.name}"),
         symptom_of=("shadow:torch", "version:torch", "torch-build", f"version:{companion.name}"),
     )
 

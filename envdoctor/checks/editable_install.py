@@ -13,7 +13,8 @@ Example:
     `uv pip install -e ../trainer`.
 
 Fix:
-    For a run that must be repeatable, install a wheel of a commit. Where setuptools found no package,
+    Mount the share that the folder is on, or install from where it is now. For a run that must be repeatable, install a
+    wheel of a commit. Where setuptools found no package,
     `--config-setting editable_mode=compat` puts the project's folder on sys.path; better, name the packages in its
     pyproject.toml.
 """
@@ -62,6 +63,7 @@ def run(case: CheckContext) -> Iterator[Finding]:
 
 def _gone(case: CheckContext, items: Sequence[Distribution]) -> Finding:
     names = ", ".join(item.name for item in items)
+    points = [item.mount_point for item in items]
     which = "a source folder that is gone" if len(items) == 1 else "source folders that are gone"
     return Finding(
         code=CODE,
@@ -70,14 +72,26 @@ def _gone(case: CheckContext, items: Sequence[Distribution]) -> Finding:
         confidence="high",
         title=f"{names} cannot be imported: installed from {which}",
         subject=names,
-        evidence=tuple(f"{item.name} {item.version}: {item.direct_url} does not exist" for item in items),
-        remediation=restore_or(
-            case,
-            "put the folder back, or install from where it is now; if it is not needed any more, uninstall it",
-            [uninstall_command(case, [item.name for item in items])],
+        evidence=(
+            *(f"{item.name} {item.version}: {item.direct_url} does not exist" for item in items),
+            *(f"{point} is all that is there of its path" for point in dict.fromkeys(points) if point),
         ),
+        remediation=_bring_back(case, items, [point for point in dict.fromkeys(points) if point]),
         causes=tuple(f"dist:{item.name}" for item in items),
     )
+
+
+def _bring_back(case: CheckContext, items: Sequence[Distribution], points: Sequence[str]) -> Remediation:
+    remove = uninstall_command(case, [item.name for item in items])
+    if points:
+        # Mounted again it is whole; no command tells from here what to mount.
+        return Remediation(
+            text=f"If it is on a share, mount it (below {' and '.join(points)}), and nothing else is to be done. "
+            f"Otherwise install from where it is now: `uv pip install --python {case.python} --editable FOLDER`; or, "
+            f"if it is not needed any more, `{remove}`"
+        )
+    text = "put the folder back, or install from where it is now; if it is not needed any more, uninstall it"
+    return restore_or(case, text, [remove])
 
 
 def _exposes_nothing(case: CheckContext, item: Editable) -> Finding:

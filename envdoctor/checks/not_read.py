@@ -15,7 +15,6 @@ Fix:
     Let the file or folder be read again (`chmod`), run as the owner of the venv, or force-reinstall the distribution.
 """
 
-import re
 import shlex
 from collections.abc import Iterator, Sequence
 
@@ -24,6 +23,7 @@ from envdoctor.analysis.damage import file_tokens, listed
 from envdoctor.analysis.remedies import reinstall_command, restore_or, unparsable_records
 from envdoctor.checks.altered_contents import deep_files
 from envdoctor.model.finding import Finding, Remediation
+from envdoctor.model.pattern import pattern
 from envdoctor.model.verdict import BREAKS_IMPORT
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.distributions import Distributions
@@ -34,7 +34,7 @@ CODE = "ED208"
 NAME = "unreadable-file"
 AREA = "Installed files"
 _SHOWN = 6
-_CODE_FILE = re.compile(r"\.(?:py|pyc|so)(?:\.\d+)*$")
+_CODE_FILE = pattern(r"\.(?:py|pyc|so)(?:\.\d+)*$")
 
 
 def run(case: CheckContext) -> Iterator[Finding]:

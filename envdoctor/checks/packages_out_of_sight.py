@@ -1,8 +1,9 @@
 """An interpreter that starts and sees none of the venv's packages.
 
 What it finds:
-    bin/python leads to another minor version than the one whose library folder holds the packages; or the folder has
-    lost its pyvenv.cfg, so that Python takes bin/python for its base.
+    bin/python leads to another minor version than the one whose library folder holds the packages; the venv was made
+    for another minor version in place, and the packages stayed in the old library folder; or the folder has lost its
+    pyvenv.cfg, so that Python takes bin/python for its base.
 
 Why it matters:
     Nothing is damaged and every import fails: `ModuleNotFoundError: No module named 'torch'`. What is installed by that
@@ -21,17 +22,21 @@ from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import renew_command, restore_or
 from envdoctor.model.finding import Finding
 from envdoctor.model.verdict import BREAKS_IMPORT
+from envdoctor.model.wording import counted
+from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.interpreter import Interpreter
 
 CODE = "ED105"
 NAME = "packages-not-on-path"
 AREA = "Interpreter"
+# What `python -m venv` and virtualenv put into an empty one.
+_INSTALLERS = frozenset(("pip", "setuptools", "wheel"))
 
 
 def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding when the packages lie where this interpreter does not look."""
     python = case.facts[Interpreter]
-    holds = python.folder.removeprefix("python").rstrip("t")
+    holds, base = python.folder.removeprefix("python").rstrip("t"), ""
     if python.lost_config:
         title = f"this venv has lost its pyvenv.cfg: its interpreter runs as {python.resolved} and sees none of its "
         title += "packages"
@@ -39,6 +44,16 @@ def run(case: CheckContext) -> Iterator[Finding]:
     elif python.is_venv and python.runs and python.runs != holds:
         title = f"bin/python is CPython {python.runs} and sees none of this venv's packages: they are for {holds}"
         evidence = (f"{python.executable} leads to {python.resolved}", f"the packages are in {python.library}")
+    elif (left := _left_behind(case)) is not None:
+        folder, count = left
+        holds = folder.removeprefix("python")
+        title = f"this venv is for CPython {python.minor} and has no packages: {counted(count, 'distribution')} of it "
+        title += f"{'are' if count > 1 else 'is'} for {holds}"
+        evidence = (
+            f"{python.library}/site-packages holds no distribution but installers",
+            f"{case.facts.target}/lib/{folder}/site-packages holds {count}",
+        )
+        base = holds
     else:
         return
     yield Finding(
@@ -52,7 +67,16 @@ def run(case: CheckContext) -> Iterator[Finding]:
         remediation=restore_or(
             case,
             f"link the venv to a Python {holds} again; the packages stay",
-            [renew_command(case)],
+            [renew_command(case, base)],
         ),
         causes=("interpreter", BREAKS_IMPORT),
     )
+
+
+def _left_behind(case: CheckContext) -> tuple[str, int] | None:
+    """Return the library folder with the most packages, where the venv's own has none but what installs others."""
+    others, installed = case.facts[Interpreter].other_libraries, case.facts.get(Distributions)
+    if not others or installed is None:
+        return None
+    own = {item.name for item in installed.items if item.origin == "site-packages"}
+    return max(others, key=lambda item: item[1]) if own <= _INSTALLERS else None

@@ -1,6 +1,7 @@
 """Every check, found by walking the package, and running them over a case."""
 
 import importlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,7 @@ from envdoctor.model.finding import SEVERITY_ORDER, Finding
 from envdoctor.model.fingerprint import MissingFactError
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.verdict import AreaLine, AreaState, Skipped, Verdict, Waived, order_by_cause
+from envdoctor.model.wording import counted
 
 if TYPE_CHECKING:  # as in case.py
     from envdoctor.model.profile import Waiver
@@ -150,7 +152,9 @@ def _areas(
 ) -> tuple[AreaLine, ...]:
     area_of: Mapping[str, str] = {check.code: check.area for check in all_checks()}
     worst: dict[str, str] = {}
+    counts: Counter[str] = Counter()
     for finding in findings:
+        counts[area_of[finding.code]] += 1
         area = area_of[finding.code]
         if area not in worst or SEVERITY_ORDER[finding.severity] < SEVERITY_ORDER[worst[area]]:  # type: ignore[index]
             worst[area] = finding.severity
@@ -160,6 +164,8 @@ def _areas(
     lines = []
     for area in AREAS:
         unfound, summary = summarize(area, case)
+        if unfound == "not-applicable" and counts[area]:
+            summary = f"{counted(counts[area], 'finding')}; {summary}"
         state: AreaState = worst.get(area, "unknown" if area in in_doubt else unfound)  # type: ignore[assignment]
         lines.append(AreaLine(area=area, state=state, summary=summary))
     return tuple(lines)

@@ -19,6 +19,7 @@ import shlex
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext, DoesNotApplyError
+from envdoctor.analysis.kept_torch import keep_torch
 from envdoctor.analysis.remedies import restore_or
 from envdoctor.model.finding import Finding
 from envdoctor.probes.loading.torch_build import TorchBuild
@@ -60,6 +61,7 @@ def _version(case: CheckContext, name: str) -> str:
 
 def _finding(case: CheckContext, line: str, need: Need, title: str) -> Finding:
     backend = "--torch-backend auto " if need.name == "torch" else ""
+    flags, torch = keep_torch(case, [need.name])
     return Finding(
         code=CODE,
         name=NAME,
@@ -71,7 +73,7 @@ def _finding(case: CheckContext, line: str, need: Need, title: str) -> Finding:
         remediation=restore_or(
             case,
             "name the intended environment, or install it",
-            [f"uv pip install --python {case.python} {backend}{shlex.quote(line)}"],
+            [f"uv pip install --python {case.python} {backend}{flags}{shlex.quote(line)}{torch}"],
         ),
         causes=(f"dist:{need.name}",),
     )

@@ -20,6 +20,7 @@ import shlex
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext
+from envdoctor.analysis.kept_torch import keep_torch
 from envdoctor.analysis.remedies import restore_or
 from envdoctor.catalog.companion_versions import RUNTIME_NEEDS, RuntimeNeed
 from envdoctor.model.finding import Finding, Remediation, Severity
@@ -97,8 +98,12 @@ def _finding(
 def _remedy(case: CheckContext, need: RuntimeNeed, requirer: str, specifier: str) -> Remediation:
     wanted = f"{need.name}{specifier}"
     if meets(need.published, specifier):
-        command = f"uv pip install --python {case.python} {shlex.quote(wanted)}"
-        return restore_or(case, f"install {wanted}, and lock it", [command])
+        flags, torch = keep_torch(case, [need.name])
+        command = f"uv pip install --python {case.python} {flags}{shlex.quote(wanted)}{torch}"
+        alone = (
+            ", without dependencies, since torch is not installed and one of another build would come" if flags else ""
+        )
+        return restore_or(case, f"install {wanted}{alone}, and lock it", [command])
     text = (
         f"install {wanted} if it has been published ({need.published} is the newest that this version of envdoctor "
         f"knows), otherwise an older {requirer}, and lock it"

@@ -24,6 +24,7 @@ from envdoctor.analysis.context import CheckContext
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.pattern import pattern
 from envdoctor.model.verdict import BREAKS_IMPORT
+from envdoctor.model.wording import counted
 from envdoctor.probes.venv.search_path import SearchPath
 from envdoctor.probes.venv.startup_hooks import Hook, StartupHooks
 
@@ -33,6 +34,7 @@ AREA = "Environment"
 # virtualenv and older uv write it without a RECORD; old setuptools' easy-install.pth keeps its place on sys.path.
 _KNOWN = pattern(r"^import _virtualenv$|^import sys; (?:sys\.__plen = len\(sys\.path\)|new=sys\.path\[sys\.__plen:\])")
 _HIDDEN = pattern(r"base64|subprocess|urllib|socket|marshal|zlib|b85decode")
+_SHOWN, _WIDTH = 3, 400
 _OF_THE_BASE = "base site-packages"
 # dpkg's packages come without RECORD.
 _DEBIAN = "/lib/python3/dist-packages/"
@@ -83,7 +85,7 @@ def _finding(hook: Hook, *, hidden: bool) -> Finding:
         confidence="high",
         title=f"{name} {runs} at every start of this interpreter; it is {owner}",
         subject=name,
-        evidence=(f"{hook.path} ({hook.origin})", *hook.lines[:3]),
+        evidence=(f"{hook.path} ({hook.origin})", *map(_shown, hook.lines[:_SHOWN]), *_more(hook)),
         remediation=Remediation(
             text="Read it before anything else: it runs in every process. "
             + (
@@ -95,3 +97,13 @@ def _finding(hook: Hook, *, hidden: bool) -> Finding:
             commands=() if hook.owner or base else (f"rm {shlex.quote(hook.path)}",),
         ),
     )
+
+
+def _shown(line: str) -> str:
+    """Return a line of code, or its beginning and how long it is: what it does may be at its end."""
+    return line if len(line) <= _WIDTH else f"{line[:_WIDTH]} … ({len(line)} characters in all)"
+
+
+def _more(hook: Hook) -> tuple[str, ...]:
+    left = len(hook.lines) - _SHOWN
+    return (f"and {counted(left, 'more line')} of code",) if left > 0 else ()

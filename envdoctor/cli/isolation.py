@@ -1,4 +1,4 @@
-"""Starts this program's own Python so that no module of the caller's folder or variables is imported by it."""
+"""Starts this program's own Python so that no module or library of the caller's folder or variables is taken by it."""
 
 import os
 import sys
@@ -6,26 +6,68 @@ from collections.abc import Sequence
 
 # Where an interpreter is told to take modules from; a venv under examination is what they often name.
 _PLACES = ("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE")
+_LIBRARY_PATH = "LD_LIBRARY_PATH"
 _OWN_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120 - pathlib may be what is shadowed
 
 
 def isolate() -> None:
     """Take the current folder out of sys.path; where a variable leads Python elsewhere, start again with `-I`.
 
+    The same where LD_LIBRARY_PATH would serve Python's own extension modules from another environment, or with a
+    library that they cannot be loaded with (another libcrypto.so.3): the loader reads it at the start of a process
+    alone, so one is started without it.
+
     To be called before the first import that is not Python's own. The variables stay in the environment, since they are
     facts that are reported. What Python itself imports at its start (sitecustomize) has run by then.
     """
     current = _current_folder()
     sys.path[:] = [entry for entry in sys.path if entry and entry != current]
-    if sys.flags.isolated or not sys.executable or not any(os.environ.get(name) for name in _PLACES):
+    if sys.flags.isolated or not sys.executable:
+        return
+    libraries = _libraries()
+    if libraries is None and not any(os.environ.get(name) for name in _PLACES):
         return
     named = {os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)}  # noqa: PTH100
     kept = [entry for entry in sys.path if os.path.abspath(entry) not in named]  # noqa: PTH100
+    environ = dict(os.environ)
+    if libraries is not None:
+        environ.pop(_LIBRARY_PATH)
+        environ |= {_LIBRARY_PATH: libraries} if libraries else {}
+    command = [sys.executable, *_options(), "-c", _start([*kept, _OWN_ROOT]), *sys.argv[1:]]
     try:
-        os.execv(sys.executable, [sys.executable, *_options(), "-c", _start([*kept, _OWN_ROOT]), *sys.argv[1:]])  # noqa: S606
+        os.execve(sys.executable, command, environ)  # noqa: S606
     except OSError:
         # No second start (no memory, a policy): the folders named are left out all the same.
         sys.path[:] = [*kept, _OWN_ROOT]
+
+
+def _libraries() -> str | None:
+    """Return the LD_LIBRARY_PATH that this program can be started with; None where it is as it may be."""
+    value = os.environ.get(_LIBRARY_PATH, "")
+    if not value:
+        return None
+    elements = value.split(":")
+    kept = [element for element in elements if not _is_of_an_environment(element)]
+    if len(kept) < len(elements):
+        return ":".join(kept)
+    try:
+        import _hashlib  # noqa: F401 - what nearly every command imports, and what it is linked with
+        import zlib  # noqa: F401 - the same
+    except ImportError:
+        return ""
+    return None
+
+
+def _is_of_an_environment(folder: str) -> bool:
+    """Tell a folder inside a venv or conda environment that is not this program's own."""
+    at = os.path.abspath(folder) if folder else ""  # noqa: PTH100 - as above
+    while at not in ("", os.sep):
+        if at in (sys.prefix, sys.base_prefix):
+            return False
+        if any(os.path.exists(f"{at}/{mark}") for mark in ("pyvenv.cfg", "conda-meta")):  # noqa: PTH110
+            return True
+        at = os.path.dirname(at)  # noqa: PTH120
+    return False
 
 
 def own_folder() -> str:
@@ -49,8 +91,11 @@ def _options() -> Sequence[str]:
 
 def _start(more: Sequence[str]) -> str:
     # Behind the interpreter's own: a json.py beside this package must not stand in front of Python's.
+    value = os.environ.get(_LIBRARY_PATH)
+    # It stays a fact that is reported, and what this program starts gets it as it was.
+    back = f"import os; os.environ[{_LIBRARY_PATH!r}] = {value!r}; " if value is not None else ""
     return (
-        f"import sys; sys.argv[0] = {sys.argv[0]!r}; "
+        f"{back}import sys; sys.argv[0] = {sys.argv[0]!r}; "
         f"sys.path += [entry for entry in {list(more)!r} if entry not in sys.path]; "
         "from envdoctor.__main__ import main; main()"
     )

@@ -181,8 +181,8 @@ def test_a_record_of_another_version_does_not_rename_the_folder(venv: Venv, tmp_
 
 
 def test_an_editable_install_whose_source_is_gone(venv: Venv, tmp_path: Path) -> None:
-    source = tmp_path / "a source"
-    source.mkdir()
+    source = tmp_path / "share/a source"
+    source.mkdir(parents=True)
     url = source.as_uri()
     info = venv.dist_info("thing")
     rewrite(info / "direct_url.json", json.dumps({"url": url, "dir_info": {"editable": True}}))
@@ -191,7 +191,19 @@ def test_an_editable_install_whose_source_is_gone(venv: Venv, tmp_path: Path) ->
     rewrite(info / "RECORD", "".join([*kept, f"{info.name}/direct_url.json,,\n"]))
     note = "note ED412 1 distribution is imported from a source folder: thing"
     assert outline(verdict_of(venv.prefix), tmp_path) == [note]
-    source.rmdir()
+    shutil.rmtree(tmp_path / "share")
+    (tmp_path / "share").mkdir()
+    (finding,) = verdict_of(venv.prefix).findings
+    assert (finding.evidence, finding.remediation.commands) == (
+        (f"thing 1: {url} does not exist", f"{tmp_path}/share is all that is there of its path"),
+        (),
+    )
+    assert finding.remediation.text == (
+        f"If it is on a share, mount it (below {tmp_path}/share), and nothing else is to be done. Otherwise install "
+        f"from where it is now: `uv pip install --python {venv.python} --editable FOLDER`; or, if it is not needed any "
+        f"more, `uv pip uninstall --python {venv.python} thing`"
+    )
+    (tmp_path / "share").rmdir()
     (finding,) = verdict_of(venv.prefix).findings
     assert (finding.severity, finding.title, finding.evidence) == (
         "error",

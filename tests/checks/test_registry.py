@@ -136,9 +136,7 @@ def test_an_unread_section_is_could_not_tell_and_never_ok() -> None:
 )
 def test_a_waiver_takes_a_finding_out_and_shows_its_reason(waiver: Waiver, left: int) -> None:
     other = facts.PROFILE.torch.__class__(version="2.11.0+cu128", cuda="12.8")
-    profile = facts.PROFILE.__class__(
-        **{name: getattr(facts.PROFILE, name) for name in facts.PROFILE.__slots__} | {"torch": other}
-    )
+    profile = replace(facts.PROFILE, torch=other)
     verdict = judge(facts.case(profile=profile, pins=("torch==2.10.0",)), [waiver])
     assert len(verdict.findings) == left
     assert [entry.reason for entry in verdict.waived] == ["measured on this build"] * (1 - left)

@@ -35,7 +35,13 @@ from tests.factories import make_facts as facts
             "Flash_Attn",
             (facts.distributions(facts.distribution("numpy")),),
             "flash-attn is required and not installed",
-            "uv pip install --python /srv/venv/bin/python Flash_Attn",
+            "uv pip install --python /srv/venv/bin/python --no-deps Flash_Attn",
+        ),
+        (
+            "peft>=0.18",
+            (facts.distributions(facts.distribution("torch", "2.10.0+cpu")),),
+            "peft is required and not installed",
+            "uv pip install --python /srv/venv/bin/python 'peft>=0.18' torch===2.10.0+cpu",
         ),
     ],
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from tests.closure.mishaps import MISHAPS
 from tests.closure.scene import Scene
 from tests.closure.stock import CUDNN, NCCL, SUFFIX
 from tests.factories.make_venv import rewrite
@@ -474,3 +475,6 @@ def _mode(path: str, scene: Scene) -> None:
 
 
 _add("mode:cudnn", partial(_mode, CUDNN), "nvidia-cudnn-cu12")
+
+for _name, (_act, _words) in MISHAPS.items():
+    _add(_name, _act, *_words)

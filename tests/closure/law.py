@@ -87,6 +87,9 @@ def _seen(outcome: Outcome, found: list[Finding], imports: Mapping[str, str]) ->
 def _covered(name: str, said: str, found: list[Finding]) -> bool:
     """Tell whether a finding names the module, what it asks for, or the torch that it cannot do without."""
     harmful = [item for item in found if item["severity"] != "note"]
+    # An interpreter that does not see the venv imports nothing of it.
+    if any(item["code"] in ("ED101", "ED105") and item["severity"] == "error" for item in found):
+        return True
     if name == PYTHON:
         return any(item["severity"] == "error" for item in harmful)
     if any(NEEDS.get(name) in _subjects(item) for item in harmful):
@@ -220,6 +223,8 @@ def _agree(scene: Scene, outcome: Outcome, first: list[Finding], *, repairs: boo
     outcome.trace.append(f"repair: {_last_words(done)}")
     if "Traceback" in done.err:
         outcome.failures.append(f"repair: a traceback: {done.err[-600:]}")
+    elif "is a link out of the venv" in done.err:
+        outcome.trace.append("what is behind a link out of the venv is not repaired on a copy, and it says so")
     elif healing and len(healing) == len(errors) and done.code:
         outcome.failures.append(f"repair: refuses what a reinstall heals: {_last_words(done)}")
     elif healing and not done.code:

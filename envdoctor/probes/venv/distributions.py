@@ -17,6 +17,8 @@ from envdoctor.probes.venv.search_path import SearchPath
 
 _MAXIMUM_METADATA = 4 * 1024 * 1024
 _MAXIMUM_SMALL = 256 * 1024
+# "/" and "/mnt".
+_NEAR_ROOT = 2
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _NAME = pattern(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
 _BLANK_LINE = pattern(rb"\r?\n\r?\n")
@@ -53,6 +55,9 @@ class Distribution:
     """There is something else where its metadata folder should be: a file, or a link that leads nowhere."""
     source_gone: bool = False
     """Editable, and the source folder it names does not exist."""
+    mount_point: str = ""
+    """For such a source: the last folder of its path that exists, where that is empty or near the root, as is the mount
+    point of a share that is not mounted."""
     built_from: str = ""
     """Where it can be built again: "file:///srv/project", "git+https://host/x@commit"; empty for wheels and archives."""
     shadowed: bool = False
@@ -139,6 +144,7 @@ def _read(site: str, origin: str, folder: str, unreadable: list[str]) -> Distrib
         headers, version = [], stem_version
     direct_url, editable, built_from = _direct_url(f"{at}/direct_url.json", unreadable)
     has_record = os.path.lexists(f"{at}/RECORD")
+    gone = editable and direct_url.startswith("file://") and not _source(direct_url).is_dir()
     incomplete = not egg and not (has_metadata and has_record)
     refused = incomplete and (_is_refused(f"{at}/RECORD") or _is_refused(f"{at}/METADATA"))
     return Distribution(
@@ -158,7 +164,8 @@ def _read(site: str, origin: str, folder: str, unreadable: list[str]) -> Distrib
         direct_url=direct_url,
         editable=editable,
         built_from=built_from,
-        source_gone=editable and direct_url.startswith("file://") and not _source(direct_url).is_dir(),
+        source_gone=gone,
+        mount_point=_mount_point(_source(direct_url)) if gone else "",
         tags=_tags(f"{at}/WHEEL", unreadable),
     )
 
@@ -236,6 +243,14 @@ def _direct_url(path: str, unreadable: list[str]) -> tuple[str, bool, str]:
 
 def _source(url: str) -> Path:
     return Path(unquote(urlsplit(url).path).replace("\0", ""))
+
+
+def _mount_point(source: Path) -> str:
+    try:
+        left = next(folder for folder in source.parents if folder.exists())
+        return str(left) if len(left.parts) <= _NEAR_ROOT or not any(left.iterdir()) else ""
+    except (OSError, StopIteration, ValueError):
+        return ""
 
 
 def _tags(path: str, unreadable: list[str]) -> tuple[str, ...]:

@@ -105,7 +105,8 @@ class InstalledFiles:
     """(owner, row) of rows that lead out of the environment; never followed."""
     malformed: tuple[str, ...]
     links_out: tuple[tuple[str, str], ...] = ()
-    """(owner, link) of each link, relative to the prefix, through which rows of it lead out."""
+    """(owner, link) of each link, relative to the prefix, through which rows of it lead out; without an owner for one
+    that all packages are behind (lib)."""
     obstacles: tuple[Obstacle, ...] = ()
     """What is in the way of a reinstall, and that an uninstall would not take away, or would delete with its contents."""
     misnamed: tuple[str, ...] = ()
@@ -127,10 +128,22 @@ def probe(reading: Reading) -> InstalledFiles:
         shared_equal=equal,
         outside=tuple((items[at].name, path) for at, path in records.outside),
         malformed=tuple(f"{items[at].name}: {reason}" for at, reason in records.malformed),
-        links_out=tuple((items[at].name, link.removeprefix(prefix)) for at, link in records.links),
+        links_out=(
+            *((items[at].name, link.removeprefix(prefix)) for at, link in records.links),
+            *(("", link.removeprefix(prefix)) for link in _above(items, prefix)),
+        ),
         obstacles=(*obstacles(items, records, prefix), *filled_folders(_not_files(faults), prefix)),
         misnamed=tuple(_misnamed(items, records)),
     )
+
+
+def _above(items: Sequence[Distribution], prefix: str) -> Iterator[str]:
+    """Yield the links between the prefix and its site folders that lead out of it."""
+    root = os.path.realpath(prefix) + os.sep
+    for site in dict.fromkeys(item.site for item in items if item.site.startswith(prefix)):
+        parts = site.removeprefix(prefix).split(os.sep)
+        folders = (prefix + os.sep.join(parts[:count]) for count in range(1, len(parts) + 1))
+        yield from (at for at in folders if os.path.islink(at) and not os.path.realpath(at).startswith(root))  # noqa: PTH114
 
 
 def _not_files(faults: Sequence[FileFault]) -> Iterator[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from envdoctor.model.pattern import pattern
@@ -13,6 +13,7 @@ from envdoctor.facts.context import Reading
 from envdoctor.facts.regular_file import read_regular
 
 _MAXIMUM_CONFIG = 64 * 1024
+_LIBRARY_FOLDER = pattern(r"python3\.\d+t?")
 _PATCHLEVEL = pattern(r'^#define\s+PY_VERSION\s+"([0-9]+\.[0-9]+\.[0-9]+[a-z0-9+]*)"', re.MULTILINE)
 
 
@@ -56,6 +57,8 @@ class Interpreter:
     """What pyvenv.cfg states for the shell; empty for nothing."""
     lost_config: bool = False
     """A venv by its folders, without a pyvenv.cfg: Python takes it for its base."""
+    other_libraries: tuple[tuple[str, int], ...] = ()
+    """Library folders of a venv for other Pythons ("python3.11"), with how many distributions each holds, if any."""
 
     @property
     def module_suffixes(self) -> tuple[str, ...]:
@@ -129,6 +132,7 @@ def probe(reading: Reading) -> Interpreter:
         lacking=tuple(lacking(base, library.name)),
         barred=barred,
         prompt=config.get("prompt", ""),
+        other_libraries=tuple(_others(prefix / "lib", library.name)) if config else (),
         lost_config=not config and _is_bare_venv(prefix, resolved, library),
     )
 
@@ -159,13 +163,27 @@ def _library(prefix: Path, config: Mapping[str, str]) -> Path:
             if (at := prefix / "lib" / name).is_dir():
                 return at
     try:
-        names = [name for name in os.listdir(prefix / "lib") if re.fullmatch(r"python3\.\d+t?", name)]  # noqa: PTH208
+        names = [name for name in os.listdir(prefix / "lib") if _LIBRARY_FOLDER.fullmatch(name)]  # noqa: PTH208
     except OSError:
         names = []
     if not names:
         raise ProbeError(f"{prefix}/lib holds no python3.X folder")
     # A system prefix can hold several Pythons: the one the executable is named after, else the newest.
     return prefix / "lib" / max(names, key=lambda name: int(name.rpartition(".")[2].rstrip("t")))
+
+
+def _others(lib: Path, own: str) -> Iterator[tuple[str, int]]:
+    try:
+        names = [name for name in os.listdir(lib) if name != own and _LIBRARY_FOLDER.fullmatch(name)]  # noqa: PTH208
+    except OSError:
+        return
+    for name in sorted(names):
+        try:
+            inside = os.listdir(lib / name / "site-packages")  # noqa: PTH208 - names only
+        except OSError:
+            continue
+        if count := sum(entry.endswith(".dist-info") for entry in inside):
+            yield name, count
 
 
 def _base_version(base: Path, library: str) -> str:

@@ -9,6 +9,8 @@ from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.records import index
 from envdoctor.probes.venv.search_path import SearchPath, pth_lines
 
+_LONGEST = 20_000
+
 
 @frozen
 class Hook:
@@ -51,7 +53,7 @@ def _code(path: Path) -> tuple[str, ...]:
         lines = pth_lines(path)
     except OSError:
         return ()  # SearchPath says it
-    return tuple(line[:400] for line in lines if line.startswith(("import ", "import\t")))
+    return tuple(line[:_LONGEST] for line in lines if line.startswith(("import ", "import\t")))
 
 
 def _hook(

@@ -41,10 +41,16 @@ def test_br23_accelerate_is_missing(tmp_path: Path) -> None:
     )
     # Many stacks never call it: without a profile that is a note.
     assert (verdict.findings[0].severity, verdict.exit_code()) == ("note", 0)
-    assert commands_of(verdict.findings[0], tmp_path) == [INSTALL]
-    make_wheel(tmp_path / "wheels", "accelerate", "1.12.0")
+    # Without a torch here its own requirement would bring one, of whatever build the index has.
+    assert commands_of(verdict.findings[0], tmp_path) == [INSTALL.replace("python '", "python --no-deps '")]
+    make_wheel(tmp_path / "wheels", "accelerate", "1.12.0", requires=["torch"])
+    make_wheel(tmp_path / "wheels", "torch", "2.15.0")
     mend(verdict.findings[0], wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
-    assert verdict_of(venv.prefix).findings == ()
+    assert first(verdict_of(venv.prefix), tmp_path) == (
+        "ED406",
+        "torch is not installed; accelerate 1.12.0 requires torch",
+    )
+    assert not list(venv.site_packages.glob("torch-*"))
 
 
 def test_br23_accelerate_is_installed_and_too_old(tmp_path: Path) -> None:
