@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -121,6 +122,17 @@ def _no_config(scene: Scene) -> None:
     (scene.venv.prefix / "pyvenv.cfg").unlink()
 
 
+def _bytecode(mode: str, scene: Scene) -> None:
+    """Compile a module with another source, as a packager does whose source is patched afterwards."""
+    source = scene.site / "plain/deep/inner.py"
+    text = source.read_bytes()
+    rewrite(source, b"raise ImportError('of the bytecode')\n")
+    code = f"import py_compile as p; p.compile({str(source)!r}, invalidation_mode=p.PycInvalidationMode.{mode})"
+    subprocess.run([scene.venv.python, "-c", code], check=True)
+    rewrite(source, text)
+    scene.deep = True
+
+
 def _half(name: str, scene: Scene) -> None:
     """Fill the disk while it is unpacked: the second half of its files is empty, and no RECORD was written."""
     files = sorted(path for path in (scene.site / name).rglob("*") if path.is_file())
@@ -152,6 +164,8 @@ MISHAPS: dict[str, Mishap] = {
     "mishap:python-upgraded": (partial(_other_python), ("python", "interpreter")),
     "mishap:venv-upgraded": (partial(_upgraded), ("python", "interpreter")),
     "mishap:no-pyvenv-cfg": (partial(_no_config), ("pyvenv.cfg", "interpreter")),
+    "mishap:bytecode-unchecked": (partial(_bytecode, "UNCHECKED_HASH"), ("plain",)),
+    "mishap:bytecode-checked": (partial(_bytecode, "CHECKED_HASH"), ("plain",)),
     "mishap:disk-full-plain": (partial(_half, "plain"), ("plain",)),
     "mishap:disk-full-torch": (partial(_half, "torch"), ("torch",)),
     "mishap:disk-full-quicknum": (partial(_half, "quicknum"), ("quicknum",)),

@@ -5,6 +5,7 @@ import os
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.loading.comparison import Mismatch, comparison
 from envdoctor.facts.context import Reading
+from envdoctor.probes.venv.bytecode import StaleBytecode, stale_bytecode
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.uv_cache import UvCache
@@ -50,6 +51,8 @@ class DeepFiles:
     unverified: tuple[Unverified, ...]
     notes: tuple[str, ...]
     """What kept digests of earlier runs from being used, or these from being remembered."""
+    stale_bytecode: tuple[StaleBytecode, ...] = ()
+    """What Python runs in place of a source that it was not compiled from."""
 
 
 def probe(reading: Reading) -> DeepFiles:
@@ -63,6 +66,7 @@ def probe(reading: Reading) -> DeepFiles:
         altered=tuple(_Altered(reading).of(item) for item in compared.altered),
         unverified=tuple(_unverified(reading, item) for item in compared.unverified),
         notes=tuple(compared.digests.memo.notes),
+        stale_bytecode=tuple(stale_bytecode(reading)),
     )
 
 

@@ -1,0 +1,76 @@
+"""Bytecode that Python runs without a look at its source, and that is not of that source.
+
+A .pyc with the flags 0b01 (PEP 552, "unchecked hash-based") is never compared with its .py: `compileall
+--invalidation-mode unchecked-hash` writes them, as some packagers do. One with a time or a checked hash is compared at
+each import.
+"""
+
+import _imp
+import os
+from collections.abc import Iterator
+
+from envdoctor.facts.context import Reading
+from envdoctor.facts.regular_file import read_regular
+from envdoctor.model.frozen import frozen
+from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.probes.venv.records import index
+
+_HEADER, _UNCHECKED = 16, 0b01
+_MAXIMUM_SOURCE = 16 * 1024 * 1024
+
+
+@frozen
+class StaleBytecode:
+    """One such file."""
+
+    owner: str
+    source: str
+    """Absolute."""
+    bytecode: str
+    """Absolute."""
+
+
+def stale_bytecode(reading: Reading) -> Iterator[StaleBytecode]:
+    """Look at the bytecode of every module that a RECORD of the environment lists, for its own interpreter."""
+    python = reading.fact(Interpreter)
+    tag = f".cpython-{python.minor.replace('.', '')}{'t' if python.free_threaded else ''}.pyc"
+    items, records = reading.fact(Distributions).items, index(reading)
+    folders: dict[str, frozenset[str]] = {}
+    for at, rows in records.rows.items():
+        if items[at].origin != "site-packages":
+            continue
+        for path, _, _ in rows:
+            if not path.endswith(".py"):
+                continue
+            folder, _, name = f"{items[at].site}/{path}".rpartition("/")
+            if folder not in folders:
+                folders[folder] = _compiled(folder)
+            compiled = name.removesuffix(".py") + tag
+            if compiled in folders[folder] and _is_stale(f"{folder}/{name}", f"{folder}/__pycache__/{compiled}"):
+                yield StaleBytecode(
+                    owner=items[at].name, source=f"{folder}/{name}", bytecode=f"{folder}/__pycache__/{compiled}"
+                )
+
+
+def _compiled(folder: str) -> frozenset[str]:
+    try:
+        return frozenset(os.listdir(f"{folder}/__pycache__"))  # noqa: PTH208 - names only, and fast
+    except OSError:
+        return frozenset()
+
+
+def _is_stale(source: str, bytecode: str) -> bool:
+    try:
+        descriptor = os.open(bytecode, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            header = os.read(descriptor, _HEADER)
+        finally:
+            os.close(descriptor)
+        if len(header) < _HEADER or int.from_bytes(header[4:8], "little") != _UNCHECKED:
+            return False
+        # importlib.util.source_hash with the magic number of the Python that wrote it.
+        found = _imp.source_hash(int.from_bytes(header[:4], "little"), read_regular(source, _MAXIMUM_SOURCE))
+    except OSError:
+        return False
+    return found != header[8:_HEADER]
