@@ -26,6 +26,7 @@ from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.launchers import Launcher, Launchers, StrayScript
 
@@ -85,8 +86,11 @@ def _scripts(case: CheckContext, stray: Sequence[StrayScript], total: int) -> Fi
 
 
 def _without_record(case: CheckContext) -> Iterator[str]:
+    files = case.facts.get(InstalledFiles)
+    empty = {owner.name for owner in files.owners if not owner.files} if files else set()
     for item in case.facts[Distributions].items:
-        if item.origin == "site-packages" and not item.has_record and not item.shadowed:
+        lacking = not item.has_record or item.name in empty
+        if item.origin == "site-packages" and lacking and not item.shadowed:
             yield f"dist:{item.name}"
 
 

@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -84,7 +83,7 @@ def _repair_copy(prepared: PreparedRepair, folder: Path, descriptor: int, listen
     # uv then writes scripts that find their interpreter from where they lie: the copy is about to be renamed.
     config.write_bytes(before.rstrip(b"\n") + b"\nrelocatable = true\n")
     for inner in (inner for found in prepared.torn.values() for inner in found):
-        shutil.rmtree(folder / inner)
+        remove_from_copy(folder / inner)
     old = [item.name for item in changes.removals]
     old += [item.name for item in changes.reinstalls if item.before and item.name not in prepared.torn]
     for inner in prepared.in_the_way:

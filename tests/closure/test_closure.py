@@ -36,6 +36,8 @@ FORMER = (
     "taken:cudnn + dangling:nccl",
     "pythonpath:torch + pythonpath:random",
     "library-path:nvjitlink + truncated:torch-init",
+    "two-owners:nccl + info-file:plain",
+    "moved:venv + info-record-empty:tool",
 )
 STATES = list(dict.fromkeys([HEALTHY, *filter(_every_day, FAULTS), *RECIPES, *FORMER, *pairs(PAIRS, SEED)]))
 
