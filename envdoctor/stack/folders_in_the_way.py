@@ -40,8 +40,17 @@ def misnamed_folders(
     return tuple(os.path.relpath(folder, venv) for folder in folders if folder in misnamed)
 
 
-def remove_from_copy(path: Path) -> None:
-    """Take away what is in the way. Only for a copy: what was in a folder stays in the venv that is kept."""
+def remove_from_copy(copy: Path, inner: str) -> None:
+    """Take away what is in the way. Only in a copy: what was in a folder stays in the venv that is kept.
+
+    Raises RestoreError, with everything as it was, for a path that leads out of the copy.
+    """
+    path = copy / inner
+    if not f"{os.path.realpath(path.parent)}{os.sep}".startswith(os.path.realpath(copy) + os.sep):
+        raise RestoreError(
+            f"{path} is outside of the copy that is repaired, so it is not removed",
+            "replace the link that leads there by a folder, then repair again",
+        )
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     elif os.path.lexists(path):

@@ -83,16 +83,16 @@ def _repair_copy(prepared: PreparedRepair, folder: Path, descriptor: int, listen
     # uv then writes scripts that find their interpreter from where they lie: the copy is about to be renamed.
     config.write_bytes(before.rstrip(b"\n") + b"\nrelocatable = true\n")
     for inner in (inner for found in prepared.torn.values() for inner in found):
-        remove_from_copy(folder / inner)
+        remove_from_copy(folder, inner)
     old = [item.name for item in changes.removals]
     old += [item.name for item in changes.reinstalls if item.before and item.name not in prepared.torn]
     for inner in prepared.in_the_way:
-        remove_from_copy(folder / inner)
+        remove_from_copy(folder, inner)
     if old:
         listen(Event(phase="build", text=f"removing {', '.join(old)} from the copy"))
         uv.run(("pip", "uninstall", "--quiet", "--python", folder / "bin" / "python", *old))
     for inner in prepared.misnamed:
-        remove_from_copy(folder / inner)
+        remove_from_copy(folder, inner)
     for last in (False, True):
         _install(prepared, [item for item in changes.reinstalls if item.last is last], uv, folder, listen)
     carry_appended(prepared.store.target, folder, prepared.bundles)

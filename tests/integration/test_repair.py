@@ -5,11 +5,14 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from envdoctor.errors import RestoreError
+from envdoctor.stack.folders_in_the_way import remove_from_copy
 from tests.factories.make_index import make_index
 from tests.factories.make_scene import Scene, make_scene, state, workers
 from tests.factories.make_stack import Stack, make_stack, make_torch
@@ -339,6 +342,39 @@ def test_a_repair_takes_away_a_package_folder_that_is_a_link_to_nowhere(stack: S
     answer = stack.run(*REPAIR)
     assert answer.code == 0, answer.err
     assert (site / "plain/__init__.py").is_file()
+
+
+def test_a_repair_removes_nothing_outside_of_the_venv(stack: Stack) -> None:
+    venv, home = Venv(prefix=stack.venv), stack.folder / "home"
+    config = stack.venv / "pyvenv.cfg"
+    config.write_text(config.read_text().replace("site-packages = false", "site-packages = true"))
+    user = home / ".local" / "lib" / f"python3.{sys.version_info[1]}" / "site-packages"
+    info = venv.dist_info("nvidia-nccl-cu12")
+    shutil.copytree(info, user / info.name)
+    with (user / info.name / "RECORD").open("a") as record:
+        record.write(f"nvidia/nccl/models.bin,sha256={'A' * 43},5\n")
+    mine = user / "nvidia" / "nccl" / "models.bin" / "mine"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    _altered(stack)
+    answer = stack.run(*WITH_PROFILE, extra={"HOME": str(home)})
+    assert (answer.code, (venv.site_packages / NCCL).read_text()) == (0, "12"), answer.err
+    assert mine.read_text() == "mine"
+
+
+@pytest.mark.parametrize("inner", ["out/mine", "/mine"])
+def test_what_leads_out_of_a_copy_is_not_removed(tmp_path: Path, inner: str) -> None:
+    copy, mine = tmp_path / "copy", tmp_path / "other" / "mine"
+    for folder in (copy, mine):
+        folder.mkdir(parents=True)
+    (copy / "out").symlink_to(mine.parent)
+    named = inner if inner.startswith("out") else str(mine)
+    with pytest.raises(RestoreError) as refused:
+        remove_from_copy(copy, named)
+    assert refused.value.message == f"{copy / named} is outside of the copy that is repaired, so it is not removed"
+    assert mine.is_dir()
+    remove_from_copy(copy, "out")
+    assert (list(copy.iterdir()), mine.is_dir()) == ([], True)
 
 
 def test_of_two_metadata_folders_the_one_that_owns_the_files_remains(stack: Stack) -> None:

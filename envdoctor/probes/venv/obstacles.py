@@ -44,10 +44,13 @@ def obstacles(items: Sequence[Distribution], records: RecordIndex, prefix: str) 
 
 
 def filled_folders(faults: Iterable[tuple[str, str]], prefix: str) -> Iterator[Obstacle]:
-    """Yield those of (owner, path) that are a folder with something in it: an uninstall would delete all of it."""
+    """Yield those of (owner, path) that are a folder with something in it: an uninstall would delete all of it.
+
+    An absolute path is in a folder of another environment or of the user: nothing that is installed here goes there.
+    """
     for owner, path in faults:
-        full = path if path.startswith("/") else f"{prefix}{path}"
-        if os.path.isdir(full) and not os.path.islink(full) and _is_filled(full):  # noqa: PTH112, PTH114
+        full = f"{prefix}{path}"
+        if not path.startswith("/") and os.path.isdir(full) and not os.path.islink(full) and _is_filled(full):  # noqa: PTH112, PTH114
             yield Obstacle(owner=owner, path=path, filled=True)
 
 
