@@ -82,8 +82,12 @@ def same_build(name: str, version: str) -> str:
 
 def _in_the_way(case: CheckContext, names: Collection[str]) -> list[str]:
     files = case.facts.get(InstalledFiles)
-    found = {fault.in_the_way for fault in files.faults if fault.owner in names} - {""} if files else set()
-    return sorted(path if path.startswith("/") else f"{case.facts.target}/{path}" for path in found)
+    return _inside(case, {fault.in_the_way for fault in files.faults if fault.owner in names} if files else ())
+
+
+def _inside(case: CheckContext, paths: Collection[str]) -> list[str]:
+    """Return those below the prefix as absolute paths; a leaked folder's are absolute, and no reinstall changes it."""
+    return sorted(f"{case.facts.target}/{path}" for path in paths if path and not path.startswith("/"))
 
 
 def _version_by_record(case: CheckContext, name: str) -> str:
@@ -152,8 +156,7 @@ def _again(case: CheckContext, name: str, version: str) -> str:
 
 def _links_out(case: CheckContext, names: Collection[str]) -> list[str]:
     files = case.facts.get(InstalledFiles)
-    found = {path for owner, path in files.links_out if owner in names} if files else set()
-    return sorted(path if path.startswith("/") else f"{case.facts.target}/{path}" for path in found)
+    return _inside(case, {path for owner, path in files.links_out if owner in names} if files else ())
 
 
 def _remove(paths: Collection[str]) -> str:

@@ -9,7 +9,11 @@ from envdoctor.probes.venv.installed_files import FileFault
 
 def longer_bundles(faults: Iterable[FileFault], names: Collection[str]) -> tuple[str, ...]:
     """Return the bundles of these distributions that are longer than published, relative to the venv."""
-    return tuple(fault.path for fault in faults if fault.owner in names and is_longer_bundle(fault))
+    return tuple(
+        fault.path
+        for fault in faults
+        if fault.owner in names and not fault.path.startswith("/") and is_longer_bundle(fault)
+    )
 
 
 def carry_appended(venv: Path, copy: Path, paths: Collection[str]) -> None:

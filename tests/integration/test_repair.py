@@ -440,3 +440,19 @@ def test_of_two_required_owners_the_wanted_one_is_written_last(tmp_path: Path) -
     assert venv.dist_info("nixl-cu12").is_dir()
     assert _check(stack) == 0
     assert stack.run(*REPAIR).out.startswith("FOLDER/venv needs no repair: ")
+
+
+def test_a_printed_reinstall_removes_nothing_of_the_users_own(stack: Stack) -> None:
+    venv, home = Venv(prefix=stack.venv), stack.folder / "home"
+    config = stack.venv / "pyvenv.cfg"
+    config.write_text(config.read_text().replace("site-packages = false", "site-packages = true"))
+    user = home / ".local" / "lib" / f"python3.{sys.version_info[1]}" / "site-packages"
+    info = venv.dist_info("nvidia-nccl-cu12")
+    shutil.copytree(info, user / info.name)
+    (user / "nvidia").write_text("mine")
+    (venv.site_packages / NCCL).unlink()
+    answer = stack.run("check", "venv", "--json", extra={"HOME": str(home)})
+    told = [finding["remediation"] for finding in json.loads(answer.out)["findings"]]
+    commands = [command for remedy in told for command in remedy["commands"]]
+    again = "--reinstall-package nvidia-nccl-cu12 nvidia-nccl-cu12==2.1"
+    assert commands == [f"uv pip install --python FOLDER/venv/bin/python --no-deps {again}"]
