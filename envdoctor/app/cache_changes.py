@@ -1,20 +1,29 @@
 """What fills the compile caches, and what is taken from them: saved, carried to another machine, put back."""
 
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from envdoctor.app.caches import subject, warm_hint
+from envdoctor.app.cache_restore import UNVOUCHED
+from envdoctor.app.caches import refuse_unknown_kinds, subject, warm_hint
 from envdoctor.app.result import Dialog, Result
 from envdoctor.cache import blob, quarantine, snapshot
-from envdoctor.cache.layout import roots
+from envdoctor.cache.layout import Root, roots
 from envdoctor.cache.manifest import graph_files
 from envdoctor.cache.snapshot import Purpose
 from envdoctor.cache.store import checked, label
-from envdoctor.catalog.cache_kinds import NAMES, PORTABLE
+from envdoctor.cache.vouched import Vouching, sign, vouched
+from envdoctor.cache.vouched import checked as vouched_as
+from envdoctor.catalog.cache_kinds import PORTABLE
 from envdoctor.doctor.workspace import Workspace
-from envdoctor.errors import UsageError
+from envdoctor.errors import CacheError, UsageError
+from envdoctor.facts.owned import stranger_of
+from envdoctor.facts.regular_file import open_regular
+from envdoctor.facts.whole_file import beside, create
 from envdoctor.model.frozen import frozen
+
+_MAXIMUM_BLOB = 8 << 30
 
 
 @frozen
@@ -31,6 +40,11 @@ class Saved:
     """Kind of entry -> number."""
     key: str
     digest: str
+    """Of the manifest, which names every file by its sha256: `compile.cache_digest` of a profile."""
+    sha256: str
+    """Of the archive's file, as `cache restore --sha256` takes it."""
+    signature: str = ""
+    """The file it is in; empty without a key to sign with."""
 
 
 @frozen
@@ -64,6 +78,8 @@ class Imported:
     folder: str
     outcomes: Mapping[str, int]
     """Outcome -> number of entries."""
+    signer: str = ""
+    """Whose signature it has; empty when none was asked for."""
 
 
 @frozen
@@ -77,15 +93,17 @@ class Exported:
     """Kind of entry -> number."""
 
 
-def save(workspace: Workspace, name: str, include: Sequence[str], dialog: Dialog, *, live: bool, force: bool) -> Result:
-    """Write the caches of the target venv into one archive. Raises UsageError, CacheError."""
-    if unknown := sorted(set(include) - set(NAMES)):
-        raise UsageError(f"`{unknown[0]}` is not a kind of cache", f"known: {', '.join(NAMES)}")
+def save(
+    workspace: Workspace, name: str, include: Sequence[str], dialog: Dialog, *, live: bool, force: bool, key: str = ""
+) -> Result:
+    """Write the caches of the target venv into one archive, signed with an ssh `key`. Raises UsageError, CacheError."""
+    refuse_unknown_kinds(include)
     asked = subject(workspace, dialog.note)
     path = asked.store.archive(name)
     if path.exists() and not force:
         raise UsageError(f"{path} exists", "choose another name, or replace it with `--force`")
     taken = asked.roots((*PORTABLE, *include))
+    _refuse_strangers(taken)
     purpose = Purpose(
         name=checked(name),
         profile=asked.profile.name if asked.profile else "",
@@ -98,6 +116,7 @@ def save(workspace: Workspace, name: str, include: Sequence[str], dialog: Dialog
     for left in manifest.left_out:
         dialog.note(f"warning: left out, damaged: {left}")
     digest = snapshot.save(path, manifest)
+    signature = sign(path, key, asked.host.environ) if key else None
     label(asked.inductor, manifest)
     data = Saved(
         name=name,
@@ -108,8 +127,25 @@ def save(workspace: Workspace, name: str, include: Sequence[str], dialog: Dialog
         entries=dict(manifest.entries),
         key=manifest.key_digest,
         digest=digest,
+        sha256=_sha256(path),
+        signature=str(signature or ""),
     )
     return Result(command="cache save", data=data)
+
+
+def _refuse_strangers(taken: Sequence[Root]) -> None:
+    """Refuse to save what somebody else can have put there: the snapshot would pass it on as this user's."""
+    for root in taken:
+        if root.path.is_dir() and (stranger := stranger_of(root.path)):
+            raise CacheError(
+                f"{root.path} {stranger}, who can have put any code there; no snapshot was written",
+                "save a cache of your own: export TORCHINDUCTOR_CACHE_DIR or TRITON_CACHE_DIR",
+            )
+
+
+def _sha256(path: Path) -> str:
+    with open_regular(path) as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def undo(workspace: Workspace, stamp: str = "") -> Result:
@@ -128,18 +164,29 @@ def undo(workspace: Workspace, stamp: str = "") -> Result:
     return Result(command="cache undo", data=Undone(stamp=wanted, roots=tuple(done)))
 
 
-def import_(workspace: Workspace, file: str) -> Result:
+def import_(workspace: Workspace, file: str, vouching: Vouching, dialog: Dialog) -> Result:
     """Merge a file of torch.compiler.save_cache_artifacts(). Raises UsageError, CacheError."""
     host = workspace.with_variables().host
     inductor = next(root.path for root in roots(host) if root.kind == "inductor")
+    path = Path(host.cwd, file)
+    wanted = vouched_as(vouching, host.environ, host.cwd)
     try:
-        content = Path(host.cwd, file).read_bytes()
+        with open_regular(path) as raw:
+            found = vouched(raw, path, wanted, host.environ)
+            content = raw.read(_MAXIMUM_BLOB + 1)
+        if len(content) > _MAXIMUM_BLOB:
+            raise UsageError(f"{file} is larger than {_MAXIMUM_BLOB >> 30} GB", "load it with torch itself")
     except OSError as error:
         raise UsageError(
             f"cannot read {file}: {error.strerror}", "name the file torch's cache was written to"
         ) from error
+    if not (found.sha256 or found.signer):
+        dialog.note(UNVOUCHED.format(path=path))
     outcomes = blob.merge(blob.read(content, file), inductor)
-    return Result(command="cache import", data=Imported(file=file, folder=str(inductor), outcomes=dict(outcomes)))
+    return Result(
+        command="cache import",
+        data=Imported(file=file, folder=str(inductor), outcomes=dict(outcomes), signer=found.signer),
+    )
 
 
 def export(workspace: Workspace, file: str) -> Result:
@@ -147,9 +194,9 @@ def export(workspace: Workspace, file: str) -> Result:
     host = workspace.with_variables().host
     root = next(root for root in roots(host) if root.kind == "inductor")
     target = Path(host.cwd, file)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temporary = beside(target)
     try:
-        with temporary.open("w+b") as out:
+        with os.fdopen(create(temporary, 0o644), "wb") as out:
             counted = blob.export(root, out)
         if not counted:
             raise UsageError(f"there is no compiled graph in {root.path}", warm_hint(workspace))

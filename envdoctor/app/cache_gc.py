@@ -83,11 +83,13 @@ def _plan(
     asked: CacheSubject, roots: Sequence[Root], wishes: CleanupOptions, users: Sequence[CacheUser]
 ) -> CleanupPlan:
     found, wish = list(files(roots)), wishes.entries
+    known = known_manifests(asked)
+    key = asked.key() if wish.other_keys or wish.damaged else ()
     facts = cleaning.Facts(
         files=found,
-        damaged=damaged_entries(roots, found) if wish.damaged else (),
-        manifests=[*known_manifests(asked), *asked.store.warm_manifests()],
-        key=digest(asked.key()) if wish.other_keys else "",
+        damaged=damaged_entries(roots, found, known, key) if wish.damaged else (),
+        manifests=[*known, *asked.store.warm_manifests()],
+        key=digest(key) if wish.other_keys else "",
         keep_for=frozenset({*wishes.keep_for, *profile_store.names(asked.host.cwd)}),
         used_roots=frozenset(user.root for user in users),
         now=time.time(),

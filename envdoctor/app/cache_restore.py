@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from envdoctor.app.caches import CacheSubject, subject
+from envdoctor.app.caches import CacheSubject, refuse_unknown_kinds, subject
 from envdoctor.app.result import Dialog, Result
 from envdoctor.cache import key_parts, relocate
 from envdoctor.cache.archive import reading
@@ -13,9 +13,16 @@ from envdoctor.cache.manifest import Manifest, fingerprint
 from envdoctor.cache.restore import Merged
 from envdoctor.cache.restore import restore as merge
 from envdoctor.cache.store import label
+from envdoctor.cache.vouched import Vouched, Vouching, checked, vouched
+from envdoctor.catalog.cache_kinds import PORTABLE
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import CacheError
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
+
+UNVOUCHED = (
+    "warning: {path} is code that torch will run, and nothing says who made it\n\n"
+    "hint: `--sha256` pins it, `--signers` asks for a signature"
+)
 
 
 @frozen
@@ -26,6 +33,8 @@ class CacheRestored:
     manifest: Manifest
     warnings: tuple[str, ...]
     """Differences between the machine of the snapshot and this one that do not refuse it."""
+    signer: str = ""
+    """Whose signature it has; empty when none was asked for."""
     merged: Merged | None = None
     kernels: int = 0
     """C++ kernels whose names hold the path of the venv they were made for."""
@@ -33,26 +42,54 @@ class CacheRestored:
     """How many of them have a name for this venv's path now; None when torch was not asked."""
 
 
-def restore(workspace: Workspace, name: str, dialog: Dialog, *, live: bool, force: bool, dry_run: bool) -> Result:
+@frozen
+class CacheRestoreOptions:
+    """How a snapshot is wanted."""
+
+    vouching: Vouching = Vouching()
+    include: tuple[str, ...] = ()
+    """Kinds of cache beside inductor's and Triton's that it may write to."""
+    live: bool = False
+    force: bool = False
+    dry_run: bool = False
+
+
+def restore(workspace: Workspace, name: str, wishes: CacheRestoreOptions, dialog: Dialog) -> Result:
     """Merge a snapshot: all of it is verified first. Raises CacheError for a foreign, damaged or forged one."""
+    live, force = wishes.live, wishes.force
+    refuse_unknown_kinds(wishes.include)
     asked = subject(workspace, dialog.note)
     path = asked.store.find(name, asked.host.cwd)
-    with reading(path) as reader:
+    wanted = checked(wishes.vouching, asked.host.environ, asked.host.cwd)
+    proven: list[Vouched] = []
+    with reading(path, lambda raw: proven.append(vouched(raw, path, wanted, asked.host.environ))) as reader:
         manifest, text = reader.manifest()
-        _require_wanted(asked, manifest, fingerprint(text))
+        pinned = _require_wanted(asked, manifest, fingerprint(text))
+        _refuse_other_roots(manifest, path.name, wishes.include)
+        (found,) = proven
+        if not (found.sha256 or found.signer or pinned or path.parent == asked.store.folder):
+            dialog.note(UNVOUCHED.format(path=path))
         key = asked.key(live=live)
         warnings = _allowed(path.name, key_parts.compare(manifest.key, key), manifest, force=force)
         for warning in warnings:
             dialog.note(f"warning: {warning}")
-        if dry_run:
-            data = CacheRestored(status="planned", manifest=manifest, warnings=warnings)
+        if wishes.dry_run:
+            data = CacheRestored(status="planned", manifest=manifest, warnings=warnings, signer=found.signer)
             return Result(command="cache restore", data=data)
         folders = {root.kind: root.path for root in asked.roots(tuple(manifest.folders))}
         merged = merge(reader, manifest, folders)
     kept, kernels, renamed = _for_this_venv(asked, merged.manifest, key, live=live)
-    label(asked.inductor, kept)
+    # It keeps entries of a profile from a clean-up only where that profile was named: the snapshot says what it likes.
+    own = asked.profile is not None and asked.profile.name == kept.profile
+    label(asked.inductor, kept if own else replace(kept, profile=""))
     data = CacheRestored(
-        status="restored", manifest=manifest, warnings=warnings, merged=merged, kernels=kernels, renamed=renamed
+        status="restored",
+        manifest=manifest,
+        warnings=warnings,
+        merged=merged,
+        kernels=kernels,
+        renamed=renamed,
+        signer=found.signer,
     )
     return Result(command="cache restore", data=data)
 
@@ -74,10 +111,20 @@ def _for_this_venv(
     return done.manifest, done.kernels, done.renamed
 
 
-def _require_wanted(asked: CacheSubject, manifest: Manifest, digest: str) -> None:
-    """Refuse a snapshot that is not the one the profile pins."""
+def _refuse_other_roots(manifest: Manifest, name: str, include: Sequence[str]) -> None:
+    """Refuse a snapshot that would write elsewhere than its user expects: the archive names the kinds of its files."""
+    if more := sorted({file.root for file in manifest.files} - {*PORTABLE, *include}):
+        options = " ".join(f"--include {kind}" for kind in more)
+        raise CacheError(
+            f"{name} has files of {', '.join(more)} too; nothing was taken from it",
+            f"to merge those as well: `{options}`",
+        )
+
+
+def _require_wanted(asked: CacheSubject, manifest: Manifest, digest: str) -> bool:
+    """Refuse a snapshot that is not the one the profile pins; tell whether it pins its content."""
     if asked.profile is None:
-        return
+        return False
     wanted = asked.profile.compile
     for what, found, pinned in (
         ("key", manifest.key_digest, wanted.cache_key),
@@ -89,6 +136,7 @@ def _require_wanted(asked: CacheSubject, manifest: Manifest, digest: str) -> Non
                 "taken from it",
                 "restore the snapshot the profile names, or restore without `--profile`",
             )
+    return bool(wanted.cache_digest)
 
 
 def _allowed(name: str, comparison: KeyComparison, manifest: Manifest, *, force: bool) -> tuple[str, ...]:

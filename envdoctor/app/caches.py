@@ -15,9 +15,9 @@ from envdoctor.cache.manifest import Manifest, fingerprint, load
 from envdoctor.cache.static_key import key_parts
 from envdoctor.cache.status import Status
 from envdoctor.cache.store import SnapshotStore, labels
-from envdoctor.catalog.cache_kinds import PORTABLE
+from envdoctor.catalog.cache_kinds import NAMES, PORTABLE
 from envdoctor.doctor.workspace import Workspace
-from envdoctor.errors import CacheError
+from envdoctor.errors import CacheError, UsageError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
@@ -93,6 +93,12 @@ def subject(workspace: Workspace, note: Callable[[str], None]) -> CacheSubject:
     return CacheSubject(workspace=seen, reading=seen.reading(), store=SnapshotStore.of(seen.host), note=note)
 
 
+def refuse_unknown_kinds(kinds: Sequence[str]) -> None:
+    """Raise UsageError for what is not a kind of cache."""
+    if unknown := sorted(set(kinds) - set(NAMES)):
+        raise UsageError(f"`{unknown[0]}` is not a kind of cache", f"known: {', '.join(NAMES)}")
+
+
 def warm_hint(workspace: Workspace) -> str:
     """Return the sentence that names the command which fills the caches, with the profile as it was named."""
     if workspace.profile:
@@ -155,7 +161,10 @@ def look(asked: CacheSubject, *, live: bool = False) -> Status:
 
 def known_manifests(asked: CacheSubject) -> tuple[Manifest, ...]:
     """Return the manifests that may describe the subject's caches: those inside, and the profile's last warm-up."""
-    inside = labels(asked.inductor)
+    found = labels(asked.inductor)
+    for problem in found.problems:
+        asked.note(f"warning: {problem}")
+    inside = found.manifests
     kept = load(asked.store.warm_manifest(asked.profile.name)) if asked.profile else None
     return (*inside, *((kept,) if kept else ()))
 

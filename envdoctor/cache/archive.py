@@ -11,19 +11,22 @@ import hashlib
 import os
 import tarfile
 from collections.abc import Callable, Iterator
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
 import zstandard
 
-from envdoctor.cache.manifest import NAME, Manifest, StoredFile, dump, parse
+from envdoctor.cache.manifest import MAXIMUM, NAME, Manifest, StoredFile, dump, parse
 from envdoctor.cache.read_ahead import ReadAhead
 from envdoctor.errors import CacheError
+from envdoctor.facts.regular_file import open_regular
+from envdoctor.facts.whole_file import beside, create
 
 _BLOCK = 512
 _CHUNK = 1 << 20
 LEVEL = 3
-_MAXIMUM_MANIFEST = 256 << 20
+_MAXIMUM_MANIFEST = MAXIMUM
 
 
 def write(path: Path, manifest: Manifest, open_file: Callable[[StoredFile], BinaryIO], level: int = LEVEL) -> str:
@@ -32,9 +35,10 @@ def write(path: Path, manifest: Manifest, open_file: Callable[[StoredFile], Bina
     Raises CacheError when a file is not what the manifest says any more.
     """
     text = dump(manifest)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = beside(path)
     try:
-        with temporary.open("xb") as raw:
+        # It is code that somebody will run: never one that others may change, whatever the umask.
+        with os.fdopen(create(temporary, 0o644), "wb") as raw:
             compressor = zstandard.ZstdCompressor(level=level, threads=_threads(), write_checksum=True)
             with compressor.stream_writer(raw, closefd=False) as out:
                 _write_all(out, manifest, text, open_file)
@@ -170,11 +174,17 @@ class Reader:
 
 
 @contextlib.contextmanager
-def reading(path: Path) -> Iterator[Reader]:
-    """Open a snapshot. Raises CacheError when it cannot be opened."""
+def reading(path: Path, accept: Callable[[BufferedReader], object] | None = None) -> Iterator[Reader]:
+    """Open a snapshot. Raises CacheError when it cannot be opened, and what `accept` raises, which sees it first.
+
+    accept: takes the open file, before anything of it is unpacked, and leaves it at its start.
+    """
     try:
-        raw = path.open("rb")
+        raw = open_regular(path)
     except OSError as error:
         raise CacheError(f"{path}: {error.strerror}", "`envdoctor cache list` shows the snapshots there are") from error
-    with raw, contextlib.closing(ReadAhead(raw)) as stream:
-        yield Reader(stream, str(path))
+    with raw:
+        if accept is not None:
+            accept(raw)
+        with contextlib.closing(ReadAhead(raw)) as stream:
+            yield Reader(stream, str(path))

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from envdoctor.cache.layout import CacheFile, Root, files
-from envdoctor.catalog.cache_kinds import IN_BLOB, OWN
+from envdoctor.cache.own_folder import own_folder, require_real
+from envdoctor.catalog.cache_kinds import IN_BLOB
 from envdoctor.errors import CacheError
+from envdoctor.facts.whole_file import beside, create
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.caches.entry_damage import content_name, damage
 
@@ -90,12 +92,17 @@ def merge(artifacts: Iterable[Artifact], inductor: Path) -> Mapping[str, int]:
     Raises CacheError for a key that is not a plain name.
     """
     outcomes: dict[str, int] = {}
-    for artifact in artifacts:
-        path = _path(artifact)
+    # Every name first: a file that is refused leaves nothing.
+    placed = [(artifact, _path(artifact)) for artifact in artifacts]
+    own = own_folder(inductor, make=True)
+    for _, path in placed:
+        if path is not None:
+            require_real(inductor, path)
+    for artifact, path in placed:
         if path is None:
             outcome = f"skipped ({artifact.kind})"
         else:
-            outcome = "added" if _write_new(inductor / path, artifact.content, inductor / OWN) else "present"
+            outcome = "added" if _write_new(inductor / path, artifact.content, own) else "present"
         outcomes[outcome] = outcomes.get(outcome, 0) + 1
     return outcomes
 
@@ -117,11 +124,11 @@ def _path(artifact: Artifact) -> str | None:
 
 
 def _write_new(target: Path, content: bytes, own: Path) -> bool:
-    temporary = own / f".import-{os.getpid()}"
+    temporary = beside(own / "import")
     try:
-        own.mkdir(parents=True, exist_ok=True, mode=0o700)
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
+        with os.fdopen(create(temporary, 0o600), "wb") as file:
+            file.write(content)
         os.link(temporary, target)
     except FileExistsError:
         return False

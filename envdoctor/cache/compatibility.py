@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from envdoctor.cache.key_parts import KeyComparison
-from envdoctor.cache.status import shown
+from envdoctor.cache.will_hit import shown
 
 # A snapshot that differs in one of these can never hit here. A variable of this shell is not a reason to refuse: it can
 # be unset, and the next launch may not have it.

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from envdoctor.cache.layout import CacheFile
 from envdoctor.cache.manifest import Manifest
-from envdoctor.cache.status import Damaged
+from envdoctor.cache.will_hit import Damaged
 from envdoctor.model.frozen import frozen
 
 Entry = tuple[str, str]

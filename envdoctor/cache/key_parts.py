@@ -14,7 +14,10 @@ from envdoctor.model.frozen import frozen
 
 GUESSED = frozenset({"cpu.threads"})
 """Parts that the training code can set itself (torch.set_num_threads): a difference seen from outside is not proof."""
-_FOLDERS = frozenset({"venv.prefix", "python.base", "cache.folder", "triton.folder"})
+COMPILER = "cpp.compiler"
+"""The C++ compiler that inductor takes, by its content; a part of C++ kernels' names through what it says of itself."""
+_FOLDERS = frozenset({"venv.prefix", "python.base", "cache.folder", "triton.folder", COMPILER})
+"""What is of one machine and not of a stack."""
 
 
 @frozen
@@ -58,7 +61,7 @@ class KeyComparison:
 
 def reaches(name: str) -> tuple[str, ...]:
     """Return the kinds of entry that miss when this part differs."""
-    if name.startswith("env."):
+    if name.startswith("env.") and name not in INVALIDATES:
         return TRITON if name.removeprefix("env.") in TRITON_VARIABLES else GRAPHS
     return INVALIDATES.get(name, GRAPHS)
 
@@ -74,6 +77,8 @@ def compare(saved: Iterable[KeyPart], present: Iterable[KeyPart]) -> KeyComparis
     for name in sorted(before.keys() | now.keys()):
         if name.startswith("config.") and not asked_both:
             continue
+        if name == COMPILER and name not in before:
+            continue  # a manifest of before 0.3.0
         old, new = (side.get(name, KeyPart(name=name, value="")) for side in (before, now))
         if not (old.known and new.known):
             unknown.append(new if old.known else old)

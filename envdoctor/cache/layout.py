@@ -1,7 +1,7 @@
 """The files of cache folders as they are there, and the entry each belongs to."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from envdoctor.catalog.cache_kinds import TEMPORARY, entry_of, kind_of
@@ -114,6 +114,17 @@ def _rank(file: CacheFile) -> int:
     if file.kind == "triton kernel":
         return 1 if file.path.rpartition("/")[2].startswith("__grp__") else 0
     return {"fx graph": 3, "autograd graph": 4}.get(file.kind, 0)
+
+
+def entry_files(
+    found: Iterable[CacheFile], wanted: Container[tuple[str, str]]
+) -> Mapping[tuple[str, str], list[CacheFile]]:
+    """Return (root, entry) -> its files, for the wanted entries."""
+    members: dict[tuple[str, str], list[CacheFile]] = {}
+    for file in found:
+        if (file.root, file.entry) in wanted:
+            members.setdefault((file.root, file.entry), []).append(file)
+    return members
 
 
 def count_entries(found: Iterable[CacheFile]) -> Mapping[str, int]:

@@ -13,11 +13,15 @@ from envdoctor.errors import CacheError
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.codec import CodecError, decode, encode
 from envdoctor.model.frozen import field, frozen
+from envdoctor.standards.bounded_json import loads
 
 SCHEMA = 1
 NAME = "manifest.json"
-# One of 100,000 files has 20 MB.
-_MAXIMUM = 64 << 20
+# One of 100,000 files has 20 MB, and 800,000 values.
+MAXIMUM = 32 << 20
+_MAXIMUM_VALUES = 1_000_000
+NAMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
+"""A name that a snapshot, and so a file, can have."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _LONGEST_PATH = 1024
 _LONGEST_NAME = 255
@@ -89,11 +93,13 @@ def fingerprint(text: bytes) -> str:
 def parse(text: bytes, where: str) -> Manifest:
     """Read a manifest and check every path in it. Raises CacheError naming the mistake."""
     try:
-        data: Any = json.loads(text)
+        data: Any = loads(text, _MAXIMUM_VALUES)
         manifest: Manifest = decode(Manifest, data)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         problem = str(error) if isinstance(error, CodecError) else f"no JSON document: {error}"
         raise CacheError(f"{where}: its manifest cannot be read: {problem}", "make the snapshot again") from error
+    if not NAMED.fullmatch(manifest.name):
+        raise CacheError(f"{where}: {manifest.name[:200]!r} is not a name for a snapshot", "make the snapshot again")
     if manifest.schema != SCHEMA:
         raise CacheError(f"{where}: schema {manifest.schema}, this version reads {SCHEMA}", "update envdoctor")
     seen: set[tuple[str, str]] = set()
@@ -101,13 +107,17 @@ def parse(text: bytes, where: str) -> Manifest:
         if problem := _wrong(file) or ("listed twice" if (file.root, file.path) in seen else ""):
             raise CacheError(f"{where}: {file.root}/{file.path[:200]!r}: {problem}; nothing was taken from it", "")
         seen.add((file.root, file.path))
+    for file in manifest.files:
+        if any((file.root, str(parent)) in seen for parent in PurePosixPath(file.path).parents):
+            problem = "a file of that list is where its folder should be"
+            raise CacheError(f"{where}: {file.root}/{file.path[:200]!r}: {problem}; nothing was taken from it", "")
     return manifest
 
 
 def load(path: Path) -> Manifest | None:
     """Read a manifest file; None when there is none."""
     try:
-        return parse(read_regular(path, _MAXIMUM), str(path))
+        return parse(read_regular(path, MAXIMUM), str(path))
     except FileNotFoundError:
         return None
     except OSError as error:

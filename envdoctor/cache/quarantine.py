@@ -12,13 +12,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from envdoctor.cache.layout import Root
-from envdoctor.catalog.cache_kinds import OWN
+from envdoctor.cache.own_folder import own_folder, require_real
 from envdoctor.errors import CacheError
+from envdoctor.facts.owned import stranger_of
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.frozen import frozen
+from envdoctor.standards.bounded_json import loads
 
 _FOLDER = "quarantine"
-_MAXIMUM = 64 << 20
+_MAXIMUM, _MAXIMUM_FILES = 32 << 20, 500_000
 _RECORD = "record.json"
 _STAMP = "%Y%m%dT%H%M%SZ"
 
@@ -48,11 +50,12 @@ class Quarantine:
 def take(root: Root, paths: Sequence[str], reason: str, now: datetime) -> Quarantine | None:
     """Move files of a root into a new quarantine, in the given order; None when all of them are gone already."""
     stamp = f"{now.strftime(_STAMP)}-{os.getpid()}"
-    folder = root.path / OWN / _FOLDER / stamp
+    folder = own_folder(root.path, make=True) / _FOLDER / stamp
     taken: list[str] = []
     size = 0
     try:
-        folder.mkdir(parents=True, mode=0o700)
+        folder.parent.mkdir(exist_ok=True, mode=0o700)
+        folder.mkdir(mode=0o700)
         # Written first: a process killed in the middle leaves a quarantine that undo understands.
         _write_record(folder, root, reason, paths)
         for path in paths:
@@ -80,18 +83,24 @@ def take(root: Root, paths: Sequence[str], reason: str, now: datetime) -> Quaran
 
 def listed(roots: Iterable[Root]) -> tuple[Quarantine, ...]:
     """Return the quarantines there are, the newest first."""
-    found = [
-        quarantine
-        for root in roots
-        for folder in (root.path / OWN / _FOLDER).glob("*")
-        if (quarantine := _read(root, folder))
-    ]
+    found = [quarantine for root in roots for folder in _folder(root).glob("*") if (quarantine := _read(root, folder))]
     return tuple(sorted(found, key=lambda quarantine: quarantine.stamp, reverse=True))
+
+
+def _folder(root: Root) -> Path:
+    folder = own_folder(root.path) / _FOLDER
+    if folder.is_symlink():
+        raise CacheError(f"{folder} is a link, so nothing is taken from it", "move it away")
+    return folder
 
 
 def put_back(quarantine: Quarantine) -> tuple[int, int]:
     """Move its files back; return (put back, left out because the cache has one of that name again)."""
     back = present = 0
+    for path in quarantine.files:
+        # Before the first one moves: a record or a folder of the cache may have been made to lead elsewhere.
+        require_real(quarantine.origin, path)
+        require_real(quarantine.folder, f"files/{path}")
     try:
         # Kernels were taken last and come back first: a graph must not be there before them.
         for path in reversed(quarantine.files):
@@ -125,8 +134,10 @@ def _write_record(folder: Path, root: Root, reason: str, paths: Sequence[str]) -
 
 def _read(root: Root, folder: Path) -> Quarantine | None:
     try:
-        record = json.loads(read_regular(folder / _RECORD, _MAXIMUM))
+        record = loads(read_regular(folder / _RECORD, _MAXIMUM), _MAXIMUM_FILES)
         files = tuple(str(path) for path in record["files"])
+        if folder.is_symlink() or stranger_of(folder):
+            return None
         # A record is in a folder that others may write: only what stays inside the root is believed.
         if any(path.startswith("/") or ".." in path.split("/") for path in files):
             raise CacheError(f"{folder / _RECORD}: it names files outside the cache", "remove that folder by hand")

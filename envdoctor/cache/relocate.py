@@ -18,6 +18,7 @@ from envdoctor.cache.key_parts import KeyPart
 from envdoctor.cache.manifest import Manifest, StoredFile
 from envdoctor.cache.runtime_key import run_script
 from envdoctor.errors import CacheError
+from envdoctor.facts.whole_file import beside, create
 from envdoctor.model.frozen import frozen, replace
 
 _SOURCE = ".main.cpp"
@@ -132,11 +133,13 @@ def _copy(manifest: Manifest, root: Path, old: str, new: str) -> list[StoredFile
 
 
 def _copy_whole(source: Path, target: Path) -> None:
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temporary = beside(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         if not target.exists():
-            shutil.copy2(source, temporary)
+            with os.fdopen(create(temporary, 0o600), "wb") as out, source.open("rb") as content:
+                shutil.copyfileobj(content, out)
+            shutil.copystat(source, temporary)
             temporary.replace(target)
     except OSError as error:
         raise CacheError(f"{target}: {error.strerror}", "restore as the cache's owner") from error

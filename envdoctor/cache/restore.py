@@ -20,14 +20,18 @@ from typing import Literal
 
 from envdoctor.cache.archive import Reader, distinct
 from envdoctor.cache.manifest import Manifest, StoredFile
-from envdoctor.catalog.cache_kinds import OWN, kind_of
+from envdoctor.cache.own_folder import STAGING, own_folder, remove_abandoned
+from envdoctor.catalog.cache_kinds import kind_of
 from envdoctor.errors import CacheError
+from envdoctor.facts.owned import stranger_of
+from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.probes.caches.entry_damage import damage
+from envdoctor.standards.bounded_json import loads
 
 Outcome = Literal["added", "replaced", "present", "newer kept"]
-_STAGING = "staging-"
 # Left free on the filesystem after everything is unpacked, for whoever else writes there.
+_MAXIMUM_GROUP = 4 << 20
 _SPARE_BYTES = 64 << 20
 
 
@@ -54,6 +58,7 @@ def restore(reader: Reader, manifest: Manifest, folders: Mapping[str, Path]) -> 
     absent = {file.root for file in manifest.files} - folders.keys()
     if absent:
         raise CacheError(f"no folder is known for {', '.join(sorted(absent))}", "")
+    _require_owned(manifest, folders)
     _require_room(manifest, folders)
     _require_inside(manifest, folders)
     if all(_is_there(file, manifest, folders) for file in manifest.files):
@@ -63,12 +68,14 @@ def restore(reader: Reader, manifest: Manifest, folders: Mapping[str, Path]) -> 
             relocated=0,
             manifest=_as_it_lies(manifest, [_as_here(file, folders) for file in manifest.files], folders),
         )
-    with _staging(manifest, folders) as staged:
+    with contextlib.ExitStack() as stack:
+        staged = stack.enter_context(_staging(manifest, folders))
         contents = _unpack(reader, manifest, staged)
         uses = Counter(file.sha256 for file in manifest.files)
         relocated: set[str] = set()
         outcomes: dict[Outcome, int] = {}
         here: list[StoredFile] = []
+        undo = stack.enter_context(_all_or_none())
         for number, listed in enumerate(manifest.files):
             spare = staged[listed.root] / f"spare-{number}"
             uses[listed.sha256] -= 1
@@ -81,11 +88,47 @@ def restore(reader: Reader, manifest: Manifest, folders: Mapping[str, Path]) -> 
             elif uses[file.sha256] or source.parent != spare.parent:
                 # Somebody else still needs this content, or it was unpacked on another root's filesystem.
                 source = Path(shutil.copyfile(source, spare))
-            outcome = _install_or_say(source, file, folders[file.root])
+            outcome = _install_or_say(source, file, folders[file.root], undo)
             outcomes[outcome] = outcomes.get(outcome, 0) + 1
             if outcome != "newer kept":
                 here.append(file)
     return Merged(outcomes=outcomes, relocated=len(relocated), manifest=_as_it_lies(manifest, here, folders))
+
+
+@frozen
+class _Change:
+    """One file of the cache that was made, or replaced."""
+
+    target: Path
+    former: Path | None
+    """Where the file that was there is now; None when there was none."""
+
+
+@contextlib.contextmanager
+def _all_or_none() -> Iterator[list[_Change]]:
+    """Give a list of what was changed; an error in the block undoes it, the last change first."""
+    done: list[_Change] = []
+    try:
+        yield done
+    except BaseException:
+        for change in reversed(done):
+            # What another process has taken away or made again meanwhile is its own.
+            with contextlib.suppress(OSError):
+                if change.former is None:
+                    change.target.unlink()
+                else:
+                    change.former.replace(change.target)
+        raise
+
+
+def _require_owned(manifest: Manifest, folders: Mapping[str, Path]) -> None:
+    """Refuse a cache that somebody else can write: the label would vouch for what they put there."""
+    for root in sorted({file.root for file in manifest.files}):
+        if folders[root].is_dir() and (stranger := stranger_of(folders[root])):
+            raise CacheError(
+                f"{folders[root]} {stranger}, who can put any code there; nothing was merged",
+                "export a folder of your own, TORCHINDUCTOR_CACHE_DIR or TRITON_CACHE_DIR",
+            )
 
 
 def _is_there(file: StoredFile, manifest: Manifest, folders: Mapping[str, Path]) -> bool:
@@ -153,17 +196,18 @@ def _staging(manifest: Manifest, folders: Mapping[str, Path]) -> Iterator[Mappin
     staged: dict[str, Path] = {}
     try:
         for root in sorted({file.root for file in manifest.files}):
-            staged[root] = _staging_folder(folders[root] / OWN)
+            staged[root] = _staging_folder(folders[root])
         yield staged
     finally:
         for folder in staged.values():
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _staging_folder(own: Path) -> Path:
+def _staging_folder(root: Path) -> Path:
+    own = own_folder(root, make=True)
+    remove_abandoned(own)
     try:
-        own.mkdir(exist_ok=True, mode=0o700)
-        return Path(tempfile.mkdtemp(prefix=f"{_STAGING}{os.getpid()}-", dir=own))
+        return Path(tempfile.mkdtemp(prefix=f"{STAGING}{os.getpid()}-", dir=own))
     except OSError as error:
         raise CacheError(
             f"{error.filename}: {error.strerror}; nothing was merged", "restore as the cache's owner"
@@ -197,7 +241,7 @@ def _relocated_group(source: Path, file: StoredFile, manifest: Manifest, folders
     if not old or old == new:
         return b""
     try:
-        group = json.loads(source.read_bytes())
+        group = loads(read_regular(source, _MAXIMUM_GROUP))
         children = group["child_paths"]
         group["child_paths"] = {name: _moved(path, old, new) for name, path in children.items()}
     except (ValueError, TypeError, KeyError, AttributeError):
@@ -209,17 +253,17 @@ def _moved(path: str, old: str, new: str) -> str:
     return new + path.removeprefix(old) if path.startswith(old + "/") else path
 
 
-def _install_or_say(source: Path, file: StoredFile, folder: Path) -> Outcome:
+def _install_or_say(source: Path, file: StoredFile, folder: Path, undo: list[_Change]) -> Outcome:
     try:
-        return _install(source, file, folder)
+        return _install(source, file, folder, undo)
     except OSError as error:
         raise CacheError(
-            f"{error.filename or folder / file.path}: {error.strerror}; what came before it was merged",
+            f"{error.filename or folder / file.path}: {error.strerror}; nothing was merged",
             "restore as the cache's owner; entries that are there already are left as they are",
         ) from error
 
 
-def _install(source: Path, file: StoredFile, folder: Path) -> Outcome:
+def _install(source: Path, file: StoredFile, folder: Path, undo: list[_Change]) -> Outcome:
     target = folder / file.path
     before = _present(target, file, source, folder)
     if before in ("present", "newer kept"):
@@ -228,7 +272,14 @@ def _install(source: Path, file: StoredFile, folder: Path) -> Outcome:
     source.chmod(file.mode & 0o755 | 0o600)
     os.utime(source, ns=(file.modified, file.modified))
     if before == "added" and _link_new(source, target):
+        undo.append(_Change(target=target, former=None))
         return "added"
+    former = source.with_name(f"{source.name}.former")
+    # The name always means one whole file, the former one or the new one: it is linked, never moved, first.
+    if before == "replaced" and _link(target, former):
+        undo.append(_Change(target=target, former=former))
+    elif not os.path.lexists(target):
+        undo.append(_Change(target=target, former=None))
     source.replace(target)
     return "replaced" if before == "replaced" else "added"
 
@@ -255,19 +306,29 @@ def _require_inside(manifest: Manifest, folders: Mapping[str, Path]) -> None:
     checked: set[Path] = set()
     for file in manifest.files:
         target = folders[file.root] / file.path
+        if target.is_dir() and not target.is_symlink():
+            raise CacheError(f"{target}: a folder where the snapshot has a file; nothing was merged", "move it away")
         for path in (target, *target.parents):
             if path in checked or path == folders[file.root]:
                 break
             checked.add(path)
+            if path != target and os.path.lexists(path) and not path.is_dir():
+                raise CacheError(f"{path}: a file where the snapshot has a folder; nothing was merged", "move it away")
             if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(inside[file.root]):
                 raise CacheError(f"{path}: a link that leads out of the cache; nothing was merged", "remove the link")
 
 
 def _link_new(source: Path, target: Path) -> bool:
     """Give the file its name only if nobody has it yet; False when somebody was faster or links are not supported."""
-    try:
-        os.link(source, target)
-    except OSError:
+    if not _link(source, target):
         return False
     source.unlink()
+    return True
+
+
+def _link(source: Path, target: Path) -> bool:
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:
+        return False
     return True

@@ -1,22 +1,27 @@
 """The key parts of an environment as it is now, read without running anything of it."""
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from envdoctor.cache import config_variables, source_keys
-from envdoctor.cache.key_parts import TRITON_VARIABLES, KeyPart
+from envdoctor.cache.key_parts import COMPILER, TRITON_VARIABLES, KeyPart
 from envdoctor.cache.layout import roots
+from envdoctor.catalog.variables import may_be_secret
 from envdoctor.errors import ProbeError
 from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
-from envdoctor.facts.regular_file import read_regular
+from envdoctor.facts.regular_file import open_regular, read_regular
 from envdoctor.model.visible_devices import parse_visible
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.machine.gpu import Device, Gpu
+from envdoctor.probes.machine.toolchain import Toolchain
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.search_path import SearchPath
 
+# Read when a C++ kernel is generated, by no configuration module: torch/_inductor/cpu_vec_isa.py.
+_OF_KERNELS = frozenset({"ATEN_CPU_CAPABILITY"})
 _MAXIMUM_SOURCE = 8 << 20
 _VERSION = re.compile(rb"""^__version__\s*=\s*['"]([^'"]+)['"]""", re.MULTILINE)
 # What inductor's cpu_vec_isa.py looks for, widest first.
@@ -44,7 +49,24 @@ def key_parts(reading: Reading) -> tuple[KeyPart, ...]:
     parts.append(KeyPart(name="triton.folder", value=str(folders["triton"].path)))
     if not build.cuda and not build.hip and _threads_count(build):
         parts.append(KeyPart(name="cpu.threads", value=_threads(reading.host)))
+    parts.append(_compiler(reading))
     return (*parts, *_variables(build, reading.host))
+
+
+def _compiler(reading: Reading) -> KeyPart:
+    """Return the compiler by its content; it is not asked for its version, since that would run it.
+
+    Inductor's cpp_builder takes $CXX, else g++, and compiles its tests again when that says another version.
+    """
+    found = reading.fact(Toolchain).cxx
+    if not found:
+        return KeyPart(name=COMPILER, value="")
+    try:
+        with open_regular(found) as content:
+            digest = hashlib.file_digest(content, "sha256").hexdigest()
+    except OSError as error:
+        return KeyPart(name=COMPILER, value=f"{found}: {error.strerror}", known=False)
+    return KeyPart(name=COMPILER, value=f"sha256 {digest[:16]}")
 
 
 def _read(name: str, compute: Callable[[], str]) -> KeyPart:
@@ -163,5 +185,12 @@ def _variables(build: TorchBuild, host: Host) -> Iterator[KeyPart]:
     except ProbeError as error:
         yield KeyPart(name="torch.configuration", value=error.message, known=False)
         known = {}
-    for name in sorted({*known, *TRITON_VARIABLES} & host.environ.keys()):
-        yield KeyPart(name=f"env.{name}", value=host.environ[name], means=known.get(name, ()))
+    for name in sorted({*known, *TRITON_VARIABLES, *_OF_KERNELS} & host.environ.keys()):
+        value = host.environ[name]
+        if name in known and known[name].at_default(value):
+            continue
+        means = known[name].sets if name in known else ()
+        if may_be_secret(name, value):
+            yield KeyPart(name=f"env.{name}", value="it may be a password or an address; not kept", known=False)
+        else:
+            yield KeyPart(name=f"env.{name}", value=value, means=means)

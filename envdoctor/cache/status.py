@@ -4,43 +4,21 @@ import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
-from envdoctor.cache.key_parts import GUESSED, KeyComparison, KeyDifference, KeyPart, compare, digest
+from envdoctor.cache.key_parts import KeyPart, digest
 from envdoctor.cache.layout import CacheFile, Root, count_entries, files
 from envdoctor.cache.manifest import Manifest
-from envdoctor.catalog.cache_kinds import CPP, GRAPHS, PORTABLE
+from envdoctor.cache.will_hit import Damaged, Match, State, altered, best_match, decide, entries, switched_off
+from envdoctor.catalog.cache_kinds import PORTABLE
 from envdoctor.model.frozen import frozen
 from envdoctor.model.profile import CompileWanted
 from envdoctor.probes.caches.compile_caches import CompileCache
 from envdoctor.probes.caches.entry_damage import damage
 from envdoctor.probes.machine.mounts import NETWORK
 
-State = Literal["hit", "partial", "miss", "cold", "unknown"]
 _VOLATILE = frozenset({"tmpfs", "ramfs"})
 _NEARLY_FULL_BYTES = 256 << 20
-# Variables that keep a cache from being asked at all; they are a part of no key: torch/_inductor/config.py,
-# torch/_functorch/config.py, torch/compiler/config.py, triton/knobs.py.
-_SWITCHES = (
-    ("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1", "every cache of inductor"),
-    ("TORCH_COMPILE_FORCE_DISABLE_CACHES", "1", "every cache of inductor"),
-    ("TORCHINDUCTOR_FX_GRAPH_CACHE", "0", "the cache of FX graphs"),
-    ("TORCHINDUCTOR_AUTOGRAD_CACHE", "0", "the cache of autograd graphs"),
-    ("TRITON_ALWAYS_COMPILE", "1", "the cache of Triton kernels"),
-)
 _SEVERAL_RANKS = ("NNODES", "SLURM_NNODES", "WORLD_SIZE")
-
-
-@frozen
-class Damaged:
-    """One entry that cannot be used, and must go whole."""
-
-    root: str
-    entry: str
-    """Path below the root."""
-    files: tuple[str, ...]
-    """All of its files."""
-    reason: str
 
 
 @frozen
@@ -61,18 +39,6 @@ class RootStatus:
     """Seconds since the epoch; 0 when empty."""
     newest: int
     warnings: tuple[str, ...]
-
-
-@frozen
-class Match:
-    """How a manifest compares with the present environment and the files that are there."""
-
-    manifest: Manifest
-    comparison: KeyComparison
-    gone: int
-    """Files it lists that are not there any more."""
-    resized: int
-    """Files it lists that have another size now."""
 
 
 @frozen
@@ -107,9 +73,15 @@ def examine(
     """Look at every cache folder and compare it with the manifests that describe it."""
     roots = [Root(kind=cache.kind, path=Path(cache.path), found_via=cache.found_via) for cache in caches]
     found = list(files(roots))
-    broken = damaged_entries(roots, found)
-    match = _best(manifests, key, found)
-    state, reasons = _switched_off(environ) or _decide(found, broken, match)
+    match = best_match(manifests, key, found)
+    broken, unhashed = _broken(roots, found, match.manifest if match else None)
+    held = {file.root for file in found}
+    strangers = [
+        f"{cache.path} {who}: torch runs the code that is in it"
+        for cache in caches
+        if cache.kind in held and (who := _stranger(cache, uid))
+    ]
+    state, reasons = switched_off(environ) or decide(found, broken, match, strangers, unhashed)
     statuses = tuple(_root_status(cache, found, uid, environ) for cache in caches)
     return Status(
         state=state,
@@ -124,94 +96,39 @@ def examine(
     )
 
 
-def damaged_entries(roots: Iterable[Root], found: Sequence[CacheFile]) -> tuple[Damaged, ...]:
-    """Return every entry of a listing that has a damaged file."""
+def damaged_entries(
+    roots: Iterable[Root], found: Sequence[CacheFile], manifests: Iterable[Manifest] = (), key: Sequence[KeyPart] = ()
+) -> tuple[Damaged, ...]:
+    """Return every entry of a listing that has a damaged file, by itself or by the manifest that fits best."""
+    match = best_match(manifests, key, found)
+    return _broken(list(roots), found, match.manifest if match else None)[0]
+
+
+def _broken(
+    roots: Sequence[Root], found: Sequence[CacheFile], manifest: Manifest | None
+) -> tuple[tuple[Damaged, ...], int]:
+    """Return the damaged entries, and the bytes of what the manifest lists that were compared by size only."""
     folders = {root.kind: root.path for root in roots}
+    broken = _damaged(folders, found)
+    if manifest is None:
+        return broken, 0
+    known = {(item.root, item.entry) for item in broken}
+    changed, unhashed = altered(manifest, folders, found)
+    return (*broken, *(item for item in changed if (item.root, item.entry) not in known)), unhashed
+
+
+def _damaged(folders: Mapping[str, Path], found: Sequence[CacheFile]) -> tuple[Damaged, ...]:
     reasons: dict[tuple[str, str], str] = {}
     for file in found:
         if problem := damage(folders[file.root] / file.path, file.kind):
             reasons.setdefault((file.root, file.entry), f"{file.path.rpartition('/')[2]}: {problem}")
-    members: dict[tuple[str, str], list[str]] = {entry: [] for entry in reasons}
-    for file in found:
-        if (file.root, file.entry) in members:
-            members[file.root, file.entry].append(file.path)
-    return tuple(
-        Damaged(root=root, entry=entry, files=tuple(members[root, entry]), reason=reason)
-        for (root, entry), reason in reasons.items()
-    )
+    return entries(reasons, found)
 
 
-def _best(manifests: Iterable[Manifest], key: Sequence[KeyPart], found: Sequence[CacheFile]) -> Match | None:
-    sizes = {(file.root, file.path): file.size for file in found}
-    matches = [_match(manifest, key, sizes) for manifest in manifests]
-    # Of several, the one that loses least; of those, the newest.
-    matches.sort(key=lambda match: match.manifest.made_at, reverse=True)
-    return min(matches, key=lambda match: (len(match.comparison.missing), match.gone), default=None)
-
-
-def _match(manifest: Manifest, key: Sequence[KeyPart], sizes: Mapping[tuple[str, str], int]) -> Match:
-    now = [(sizes.get((file.root, file.path)), file.size) for file in manifest.files]
-    return Match(
-        manifest=manifest,
-        comparison=compare(manifest.key, key),
-        gone=sum(size is None for size, _ in now),
-        resized=sum(size is not None and size != then for size, then in now),
-    )
-
-
-def _switched_off(environ: Mapping[str, str]) -> tuple[State, tuple[str, ...]] | None:
-    off = [
-        f"{name}={environ[name]} switches {what} off" for name, value, what in _SWITCHES if environ.get(name) == value
-    ]
-    return ("miss", tuple(off)) if off else None
-
-
-def _decide(
-    found: Sequence[CacheFile], broken: Sequence[Damaged], match: Match | None
-) -> tuple[State, tuple[str, ...]]:
-    if not any(file.kind.endswith("graph") for file in found):
-        held = "no file" if not found else "no compiled graph"
-        return "cold", (f"{held} is in any cache folder: everything will be compiled",)
-    damaged = [f"{len(broken)} damaged entries will be compiled again"] if broken else []
-    if match is None:
-        return "unknown", ("nothing here says which environment filled the cache", *damaged)
-    relevant = [found for found in match.comparison.differences if _matters(found, match.manifest)]
-    differing = [_sentence(difference) for difference in relevant]
-    if any(kind in GRAPHS for difference in relevant for kind in difference.reaches):
-        return "miss", (*differing, *damaged)
-    guessed = [found for found in match.comparison.differences if found.name in GUESSED]
-    then = match.manifest.made_at
-    lost = [f"{match.gone} of {len(match.manifest.files)} files are gone since {then}"] if match.gone else []
-    unknown = [f"{part.name} could not be determined: {part.value}" for part in match.comparison.unknown]
-    unknown += [f"{_sentence(found)}, unless the training code sets it itself" for found in guessed]
-    if differing or lost or damaged:
-        return "partial", (*differing, *lost, *damaged, *unknown)
-    if unknown:
-        return "unknown", tuple(unknown)
-    return "hit", (f"every part of the key is what it was on {then}, and so is every file",)
-
-
-def _matters(difference: KeyDifference, manifest: Manifest) -> bool:
-    """Say whether the difference is certain, and the manifest lists entries that it reaches."""
-    if difference.name in GUESSED:
-        return False
-    kinds = difference.reaches or CPP
-    return any(manifest.entries.get(kind) for kind in kinds)
-
-
-def _sentence(found: KeyDifference) -> str:
-    sets = f" (sets {', '.join(found.means)})" if found.means else ""
-    effect = (
-        f"{' and '.join(found.reaches)} entries miss" if found.reaches else "C++ kernels hit, but were built for it"
-    )
-    return f"{found.name}{sets}: was {shown(found.saved)}, is {shown(found.present)}; {effect}"
-
-
-def shown(value: str) -> str:
-    """Return a key part's value for a line of text."""
-    if not value:
-        return "not set"
-    return f"`{value}`" if len(value) <= 40 else f"`{value[:16]}…`"
+def _stranger(cache: CompileCache, uid: int) -> str:
+    if cache.present and cache.owner_uid not in (uid, 0):
+        return f"belongs to user {cache.owner_uid}"
+    return "can be written by everybody" if cache.world_writable else ""
 
 
 def _root_status(cache: CompileCache, found: Sequence[CacheFile], uid: int, environ: Mapping[str, str]) -> RootStatus:
@@ -236,8 +153,8 @@ def _root_status(cache: CompileCache, found: Sequence[CacheFile], uid: int, envi
 def _warnings(cache: CompileCache, uid: int, environ: Mapping[str, str]) -> Iterable[str]:
     if not cache.writable:
         yield "not writable: nothing compiled will be kept"
-    if cache.present and cache.owner_uid not in (uid, 0):
-        yield f"belongs to user {cache.owner_uid}: torch runs the code that is in it"
+    if stranger := _stranger(cache, uid):
+        yield f"{stranger}: torch runs the code that is in it"
     if cache.filesystem in _VOLATILE:
         yield f"on {cache.filesystem}: lost at the next reboot"
     if cache.filesystem in NETWORK:

@@ -5,20 +5,19 @@ it describes (`.envdoctor/NAME.json` in inductor's folder), so that it goes when
 """
 
 import json
-import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from envdoctor.cache.manifest import Manifest, dump, load
-from envdoctor.catalog.cache_kinds import OWN
+from envdoctor.cache.manifest import NAMED, Manifest, dump, load
+from envdoctor.cache.own_folder import own_folder
 from envdoctor.errors import CacheError, UsageError
+from envdoctor.facts import whole_file
 from envdoctor.facts.host import Host
+from envdoctor.facts.owned import stranger_of
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.caches.compile_caches import history_file, store_folder
 
 SUFFIX = ".tar.zst"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 
 @frozen
@@ -84,31 +83,50 @@ class SnapshotStore:
 
 def checked(name: str) -> str:
     """Return the name if it can be a file name. Raises UsageError otherwise."""
-    if not _NAME.fullmatch(name):
+    if not NAMED.fullmatch(name):
         raise UsageError(f"`{name}` is not a name for a snapshot", "use letters, digits, dots, dashes and underscores")
     return name
 
 
 def label(root: Path, manifest: Manifest) -> Path:
     """Write the manifest into the cache it describes and return where."""
-    path = root / OWN / f"{checked(manifest.name)}.json"
+    path = own_folder(root, make=True) / f"{checked(manifest.name)}.json"
     write_whole(path, dump(manifest))
     return path
 
 
-def labels(root: Path) -> tuple[Manifest, ...]:
-    """Return the manifests that are in a cache. Raises CacheError for one that cannot be read."""
-    folder = root / OWN
-    paths = sorted(folder.glob("*.json")) if folder.is_dir() else []
-    return tuple(found for path in paths if (found := load(path)))
+@frozen
+class Labels:
+    """What is in a cache about itself."""
+
+    manifests: tuple[Manifest, ...]
+    problems: tuple[str, ...] = ()
+    """Those that cannot be read or are another user's: they count for nothing, and one of them hinders nothing."""
+
+
+def labels(root: Path) -> Labels:
+    """Return the manifests that are in a cache, and what is wrong with the others."""
+    manifests: list[Manifest] = []
+    problems: list[str] = []
+    try:
+        paths = sorted(own_folder(root).glob("*.json"))
+    except CacheError as error:
+        return Labels(manifests=(), problems=(error.message,))
+    for path in paths:
+        try:
+            if stranger := stranger_of(path):
+                problems.append(f"{path} {stranger}; it counts for nothing")
+            elif found := load(path):
+                manifests.append(found)
+        except (CacheError, OSError) as error:
+            problems.append(f"{error.message if isinstance(error, CacheError) else error}; remove it")
+    return Labels(manifests=tuple(manifests), problems=tuple(problems))
 
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that a reader sees all of it or none. Raises CacheError when it cannot be written."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
-        temporary.replace(path)
+        whole_file.write_whole(path, content, 0o644)
     except OSError as error:
         raise CacheError(f"{path}: {error.strerror}", "make its folder writable") from error

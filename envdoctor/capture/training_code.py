@@ -17,7 +17,20 @@ def git_state(root: Path, environment: Mapping[str, str]) -> GitState:
     commit = _git(root, environment, "rev-parse", "--verify", "HEAD")
     if commit is None:
         return GitState()
-    status = _git(root, environment, "status", "--porcelain=v1", "-z", "--untracked-files=no", "--", ".") or ""
+    status = (
+        _git(
+            root,
+            environment,
+            "status",
+            "--porcelain=v1",
+            "-z",
+            "--untracked-files=no",
+            "--ignore-submodules=all",
+            "--",
+            ".",
+        )
+        or ""
+    )
     prefix = (_git(root, environment, "rev-parse", "--show-prefix") or "").strip()
     return GitState(commit=commit.strip(), changed=tuple(sorted(_changed(status, prefix))))
 

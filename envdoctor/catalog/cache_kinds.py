@@ -17,6 +17,8 @@ CUDA = ("cuda binary",)
 HEADER = "precompiled header"
 """Of torch's own headers, 150 MB each: it saves seconds and says nothing about what is compiled."""
 KERNELS = (*TRITON, *CPP)
+LOADED = (*CPP, "compiler test")
+"""Objects that inductor finds by their names and maps as they are: damaged, they end the process."""
 
 
 @frozen
@@ -104,6 +106,8 @@ INVALIDATES: dict[str, tuple[str, ...]] = {
     "cpu.threads": GRAPHS,
     "venv.prefix": CPP,
     "python.base": CPP,
+    "cpp.compiler": CPP,
+    "env.ATEN_CPU_CAPABILITY": CPP,
     "cache.folder": TRITON,
     "triton.folder": TRITON,
 }

@@ -1,6 +1,5 @@
 """A fingerprint as one JSON document, and back."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,9 +8,10 @@ from envdoctor.errors import FingerprintError
 from envdoctor.model.codec import CodecError, decode, encode
 from envdoctor.model.fingerprint import SCHEMA_VERSION, Fingerprint, Unread
 from envdoctor.probes.registry import ON_REQUEST, PROBES
+from envdoctor.standards.bounded_json import loads
 
 # A stack of 100 distributions makes 100 KB, one with 10,000 damaged files 2 MB.
-_MAXIMUM = 64 * 1024 * 1024
+_MAXIMUM, _MAXIMUM_VALUES = 32 << 20, 1_000_000
 _SECTIONS: dict[str, type] = {kind.__name__: kind for kind in (*PROBES, *ON_REQUEST)}
 
 
@@ -39,7 +39,7 @@ def read(file: str) -> Fingerprint:
             content = stream.read(_MAXIMUM + 1)
         if len(content) > _MAXIMUM:
             raise FingerprintError(f"{file} is larger than any fingerprint ({_MAXIMUM} bytes)", hint)
-        return parse(json.loads(content))
+        return parse(loads(content, _MAXIMUM_VALUES))
     except OSError as error:
         raise FingerprintError(f"cannot read {file}: {error.strerror}", hint) from error
     except CodecError as error:

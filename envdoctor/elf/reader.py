@@ -11,6 +11,10 @@ from envdoctor.elf.versions import VersionNeed, version_definitions, version_nee
 from envdoctor.errors import ElfError
 from envdoctor.model.frozen import frozen
 
+# torch's own objects ask for 20 libraries and some 50 versions; the names of all have 2 KB.
+_MOST_NEEDED = 2000
+_MOST_NAMES = 1 << 20
+
 DT_NEEDED, DT_STRTAB, DT_STRSZ, DT_SONAME, DT_RPATH, DT_RUNPATH, DT_FLAGS = 1, 5, 10, 14, 15, 29, 30
 DT_VERDEF, DT_VERNEED, DT_FLAGS_1 = 0x6FFFFFFC, 0x6FFFFFFE, 0x6FFFFFFB
 DF_1_NODEFLIB, DF_1_PIE = 0x800, 0x8000000
@@ -75,6 +79,8 @@ def _parse(image: Image, identity: tuple[int, int]) -> ElfObject:
     for tag, value in dynamic_entries(image, header):
         if tag == DT_NEEDED:
             needed.append(value)
+            if len(needed) > _MOST_NEEDED:
+                image.refuse(f"it asks for more than {_MOST_NEEDED} libraries, which is not plausible")
         else:
             single[tag] = value
     strings = _Strings(image, single) if single or needed else None
@@ -114,7 +120,7 @@ def _elements(value: str | None) -> tuple[str, ...] | None:
 class _Strings:
     """The string table, read through one window: the strings a dynamic section names lie close together."""
 
-    __slots__ = ("base", "image", "size", "start", "window")
+    __slots__ = ("base", "image", "left", "read", "size", "start", "window")
 
     def __init__(self, image: Image, single: dict[int, int]) -> None:
         if DT_STRTAB not in single:
@@ -124,8 +130,20 @@ class _Strings:
         self.size = single.get(DT_STRSZ, 0)
         self.start = 0
         self.window = b""
+        self.read: dict[int, str] = {}
+        self.left = _MOST_NAMES
 
     def at(self, offset: int) -> str:
+        found = self.read.get(offset)
+        if found is None:
+            found = self.read[offset] = self._at(offset)
+            # Each of many offsets may begin another tail of one long name.
+            self.left -= len(found)
+            if self.left < 0:
+                self.image.refuse(f"its names have more than {_MOST_NAMES} bytes, which is not plausible")
+        return found
+
+    def _at(self, offset: int) -> str:
         if offset >= self.size:
             self.image.refuse(f"string {offset:#x} is outside the string table of {self.size} bytes")
         if not self.start <= offset < self.start + len(self.window):

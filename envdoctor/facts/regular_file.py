@@ -4,6 +4,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable
+from io import BufferedReader
 from pathlib import Path
 
 
@@ -46,6 +47,11 @@ def _read(descriptor: int, size: int, maximum: int) -> bytes:
     while size < len(data) < maximum and (more := os.read(descriptor, maximum - len(data))):
         data, size = data + more, len(data)
     return data[:maximum]
+
+
+def open_regular(path: Path | str) -> BufferedReader:
+    """Return a regular file, open for reading. Raises as `read_regular` does, but for no length."""
+    return os.fdopen(_open(path)[0], "rb")
 
 
 def read_prefix(path: Path | str, size: int) -> bytes:

@@ -86,7 +86,9 @@ def merged_text(manifest: Manifest, merged: Merged) -> str:
         f"{kept} left as they were ({merged.count('newer kept')} of them newer), {megabytes(manifest.bytes)}\n"
     )
     moved = f"{merged.relocated} Triton group files name the folder of this machine now\n" if merged.relocated else ""
-    return done + moved
+    roots = sorted({file.root for file in manifest.files})
+    where = "".join(f"  {root}: {merged.manifest.folders[root]}\n" for root in roots if root in merged.manifest.folders)
+    return done + where + moved
 
 
 def entries(kinds: Mapping[str, int]) -> str:

@@ -11,6 +11,7 @@ from envdoctor.analysis.damage import site_relative
 from envdoctor.analysis.remedies import same_build
 from envdoctor.doctor.examine import written_down
 from envdoctor.errors import RestoreError
+from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.finding import Finding
 from envdoctor.model.frozen import frozen, replace
@@ -22,6 +23,7 @@ from envdoctor.stack.record_audit import RecordAudit, audit
 from envdoctor.stack.repair import PreparedRepair, counts
 from envdoctor.stack.repair_plan import Reinstall
 from envdoctor.stack.verify import Discrepancy, Verified, equal, refuse
+from envdoctor.standards.bounded_json import loads
 from envdoctor.swap.generations import NOTE
 from envdoctor.swap.hardlinks import linked_copy
 from envdoctor.swap.permissions import carry_over
@@ -29,6 +31,8 @@ from envdoctor.swap.swap import sync_file_system
 from envdoctor.swap.transaction import Copying, Exchanged, exchange
 from envdoctor.wheels import uv as uv_tool
 from envdoctor.wheels.uv import Uv
+
+_MAXIMUM_NOTE = 1 << 20
 
 
 @frozen
@@ -152,7 +156,7 @@ def _against(prepared: PreparedRepair, read: RecordAudit) -> Verified:
 
 def _sign(prepared: PreparedRepair, folder: Path) -> None:
     try:
-        note = json.loads((folder / NOTE).read_text(encoding="utf-8"))
+        note = loads(read_regular(folder / NOTE, _MAXIMUM_NOTE))
     except (OSError, ValueError):
         note = {}
     if prepared.plan.profile:

@@ -1,6 +1,5 @@
 """The venvs that were kept: what each is, going back to one, removing old ones."""
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +11,7 @@ from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.caches.compile_caches import locate
 from envdoctor.probes.venv.own_packages import read_venv
+from envdoctor.standards.bounded_json import loads
 from envdoctor.swap import durable, journal, verdicts
 from envdoctor.swap.journal import JournalEntry
 from envdoctor.swap.space import Space, Tree, scan, space
@@ -115,7 +115,7 @@ def describe(venv: Path, number: int, verdict: KeptVerdict | None = None) -> Gen
 
 def _note(venv: Path) -> dict[str, str]:
     try:
-        told = json.loads(read_regular(venv / NOTE, _MAXIMUM))
+        told = loads(read_regular(venv / NOTE, _MAXIMUM))
         return {str(key): str(value) for key, value in told.items()}
     except (OSError, ValueError, AttributeError, RecursionError):
         return {}

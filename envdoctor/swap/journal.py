@@ -10,6 +10,7 @@ from envdoctor.facts.owned import read_of
 from envdoctor.facts.whole_file import write_whole
 from envdoctor.model.codec import CodecError, decode, encode
 from envdoctor.model.frozen import frozen
+from envdoctor.standards.bounded_json import loads
 from envdoctor.swap.durable import inode, move, sync_folder
 from envdoctor.swap.in_place import move_all, remove_empty
 from envdoctor.swap.store import PRUNED, BackupStore, remove_tree
@@ -50,7 +51,7 @@ def write(store: BackupStore, entry: JournalEntry) -> None:
 def read(store: BackupStore) -> JournalEntry | None:
     """Return the transaction under way, or None. Raises RestoreError for a journal that is none."""
     try:
-        entry: JournalEntry = decode(JournalEntry, json.loads(read_of(store.journal, store.owners, _MAXIMUM)))
+        entry: JournalEntry = decode(JournalEntry, loads(read_of(store.journal, store.owners, _MAXIMUM)))
     except FileNotFoundError:
         return None
     except (ValueError, CodecError, OSError, RecursionError) as error:

@@ -8,6 +8,7 @@ from envdoctor.facts.owned import read_of
 from envdoctor.facts.whole_file import write_whole
 from envdoctor.model.codec import CodecError, decode, encode
 from envdoctor.model.frozen import frozen
+from envdoctor.standards.bounded_json import loads
 from envdoctor.swap.durable import inode
 from envdoctor.swap.store import BackupStore
 
@@ -65,7 +66,7 @@ def write(store: BackupStore, kept: Path | None = None, verdict: KeptVerdict | N
 
 def _entries(store: BackupStore) -> dict[int, _Entry]:
     try:
-        told = json.loads(read_of(store.verdicts, store.owners, _MAXIMUM))
+        told = loads(read_of(store.verdicts, store.owners, _MAXIMUM))
         entries: dict[int, _Entry] = {int(number): decode(_Entry, entry) for number, entry in told.items()}
     except (OSError, ValueError, AttributeError, CodecError, RecursionError):
         return {}

@@ -1,6 +1,5 @@
 """The simple API of a package index (PEP 503 and 691), asked for one project: its files, their hashes and sizes."""
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from html.parser import HTMLParser
@@ -11,7 +10,11 @@ from urllib.parse import unquote, urljoin
 from packaging.utils import canonicalize_name
 
 from envdoctor.model.frozen import frozen, replace
+from envdoctor.standards.bounded_json import loads
 from envdoctor.wheels.urls import Access, IndexUnreadableError, local_path, shown
+
+# The page of a project with 10,000 releases has some 500,000.
+_MAXIMUM_VALUES = 3_000_000
 
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 
@@ -95,7 +98,11 @@ def _remote(page: str, access: Access, wanted: Wanted) -> tuple[File, ...]:
     if not kind.endswith("json"):
         return tuple(_html(answer.body.decode("utf-8", "replace"), answer.url, wanted))
     try:
-        return tuple(_entry(item, answer.url) for item in json.loads(answer.body)["files"] if wanted(item["filename"]))
+        return tuple(
+            _entry(item, answer.url)
+            for item in loads(answer.body, _MAXIMUM_VALUES)["files"]
+            if wanted(item["filename"])
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise IndexUnreadableError(f"{shown(page)}: not a simple API page ({type(error).__name__})") from error
 

@@ -69,7 +69,8 @@ def test_cold_saved_restored(tmp_path: Path, venv: Path) -> None:
     restored = cache(tmp_path, "restore", "mine", venv=venv)
     assert (restored.code, restored.out, restored.err) == (
         0,
-        "Restored mine: 10 files added, 0 replaced, 0 left as they were (0 of them newer), 0.0 MB\n",
+        "Restored mine: 10 files added, 0 replaced, 0 left as they were (0 of them newer), 0.0 MB\n"
+        "  inductor: [TMP]/cache\n",
         "",
     )
     hit = cache(tmp_path, "status", venv=venv)
@@ -77,7 +78,7 @@ def test_cold_saved_restored(tmp_path: Path, venv: Path) -> None:
         0,
         [
             f"The compile cache of {venv} will hit",
-            "  - every part of the key is what it was on [TIME], and so is every file",
+            "  - every part of the key is what it was on [TIME], and so is every file, by its hash",
         ],
     )
     listed = cache(tmp_path, "list")

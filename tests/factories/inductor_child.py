@@ -1,7 +1,7 @@
 """A process that has torch loaded and forks one child a run: real inductor, at the price of one import.
 
-Reads one JSON request a line: {"cache": folder, "functions": [names], "config": {...}, "torch_key": hex, "gpu": name,
-"processes": n}. Answers with one JSON list, one object of counters for each process.
+Reads one JSON request a line: {"cache": folder, "functions": [names], "config": {...}, "environ": {...},
+"torch_key": hex, "gpu": name, "processes": n}. Answers with one JSON list, one object of counters for each process.
 """
 
 import json
@@ -37,6 +37,7 @@ FUNCTIONS = {"double": double, "shift": shift}
 def compile_and_report(request: dict[str, Any], out: int) -> None:
     """Compile and run the functions in a forked child, then write torch's counters to `out`."""
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = request["cache"]
+    os.environ |= request.get("environ", {})
     for name, value in request.get("config", {}).items():
         setattr(config, name, value)
     if key := request.get("torch_key"):

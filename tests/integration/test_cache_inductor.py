@@ -84,7 +84,11 @@ def graph_of_double(folder: Path) -> Path:
 
 
 def test_a_second_process_hits_and_status_says_so(compiler: Inductor, copy: Path) -> None:
-    assert status(copy) == (0, "hit", ["every part of the key is what it was on [TIME], and so is every file"])
+    assert status(copy) == (
+        0,
+        "hit",
+        ["every part of the key is what it was on [TIME], and so is every file, by its hash"],
+    )
     before = files(copy)
     assert compiler.run(copy / "cache", "double", "shift") == dict.fromkeys(HIT, 2)
     assert files(copy) == before
@@ -163,6 +167,63 @@ def test_a_cut_kernel_is_removed_with_its_source(compiler: Inductor, copy: Path)
     assert cache_command("gc", "--damaged", "--yes", folder=copy).code == 0
     assert not kernel.with_suffix(".cpp").exists()
     assert compiler.run(copy / "cache", "double", "shift") == dict.fromkeys(HIT, 2)
+
+
+@pytest.mark.parametrize("damage", ["zeros inside", "no header", "cut", "empty"])
+def test_a_kernel_that_would_end_the_launch_is_no_hit(compiler: Inductor, copy: Path, damage: str) -> None:
+    kernel = next((copy / "cache").glob("*/*.main.so"))
+    content = kernel.read_bytes()
+    changed = {
+        "zeros inside": content[:1000] + bytes(len(content) - 2000) + content[-1000:],
+        "no header": bytes(200) + content[200:],
+        "cut": content[:3000],
+        "empty": b"",
+    }[damage]
+    kernel.unlink()
+    kernel.write_bytes(changed)
+    assert "error" in compiler.run(copy / "cache", "double", "shift")
+    code, state, reasons = status(copy)
+    assert (code, state) == (1, "miss")
+    assert reasons[0].startswith("1 damaged kernel would be loaded as found, and end the launch: ")
+    assert cache_command("gc", "--damaged", "--yes", folder=copy).code == 0
+    assert compiler.run(copy / "cache", "double", "shift") == dict.fromkeys(HIT, 2)
+
+
+def test_without_a_compiler_the_launch_ends_and_status_says_so(compiler: Inductor, copy: Path) -> None:
+    kernel = next((copy / "cache").glob("*/*.main.so"))
+    for path in kernel.parent.glob(f"{kernel.name.partition('.')[0]}.*"):
+        path.unlink()
+    (copy / "bin").mkdir()
+    environ = {"PATH": str(copy / "bin"), "CXX": ""}
+    assert "error" in compiler.run(copy / "cache", "double", "shift", environ=environ)
+    code, state, reasons = status(copy, **environ)
+    assert (code, state) == (1, "miss")
+    assert reasons[0].startswith("no C++ compiler is on PATH")
+
+
+def test_another_level_of_provenance_misses(compiler: Inductor, copy: Path) -> None:
+    assert compiler.run(copy / "cache", "double", config={"trace.provenance_tracking_level": 1}) == MISS
+    code, state, reasons = status(copy, TORCH_COMPILE_DEBUG="1")
+    assert (code, state) == (1, "miss")
+    assert reasons[0].startswith("env.TORCH_COMPILE_DEBUG (sets trace.provenance_tracking_level): was not set, is `1`;")
+
+
+def test_a_variable_at_its_default_changes_nothing(compiler: Inductor, copy: Path) -> None:
+    assert status(copy, TORCHINDUCTOR_MAX_AUTOTUNE="0", TORCH_COMPILE_DEBUG="0")[:2] == (0, "hit")
+    assert compiler.run(copy / "cache", "double", config={"max_autotune": False}) == HIT
+
+
+def test_another_instruction_set_is_no_hit(compiler: Inductor, copy: Path) -> None:
+    assert status(copy, ATEN_CPU_CAPABILITY="default")[:2] == (1, "partial")
+
+
+def test_without_its_graphs_nothing_hits(compiler: Inductor, copy: Path) -> None:
+    shutil.rmtree(copy / "cache/fxgraph")
+    code, state, reasons = status(copy)
+    assert (code, state, reasons[0]) == (1, "miss", "none of the FX graphs of [TIME] is there any more")
+    counted = compiler.run(copy / "cache", "double")
+    assert "fxgraph_cache_hit" not in counted
+    assert counted["fxgraph_cache_miss"] > 0
 
 
 def test_a_restored_snapshot_hits(compiler: Inductor, copy: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from envdoctor.app import cache_changes as app
-from envdoctor.catalog.cache_kinds import NAMES, PORTABLE
+from envdoctor.cli.cache_options import IncludeOption
 from envdoctor.cli.dialog import Terminal
 from envdoctor.cli.options import FormatOption, JsonOption, LiveOption, ProfileOption, VenvOption
 from envdoctor.cli.output import finish
@@ -17,14 +17,10 @@ def save(
     venv: VenvOption = "",
     profile: ProfileOption = "",
     live: LiveOption = False,
-    include: Annotated[
-        list[str],
-        typer.Option(
-            "--include",
-            metavar="KIND",
-            help=f"Take this cache too: {', '.join(name for name in NAMES if name not in PORTABLE)}. Can be repeated.",
-        ),
-    ] = [],  # noqa: B006 - typer reads the default and never shares it
+    include: IncludeOption = [],  # noqa: B006 - typer reads the default and never shares it
+    sign: Annotated[
+        str, typer.Option("--sign", metavar="KEY", help="Sign the archive with this ssh key: NAME.tar.zst.sig.")
+    ] = "",
     force: Annotated[bool, typer.Option("--force", help="Replace a snapshot of that name.")] = False,
     output_format: FormatOption = "text",
     json: JsonOption = False,
@@ -34,7 +30,7 @@ def save(
     Save right after a run of this environment: the manifest says that this environment filled the cache.
     """
     return finish(
-        app.save(Workspace.open(venv, profile), name, include, Terminal(), live=live, force=force),
+        app.save(Workspace.open(venv, profile), name, include, Terminal(), live=live, force=force, key=sign),
         output_format,
         json=json,
     )

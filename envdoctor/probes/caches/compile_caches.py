@@ -4,7 +4,6 @@ What a cold start cost is read from the history of warm-ups. Triton kernels that
 folder; the folder of kind "triton" holds those of hand-written kernels.
 """
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -23,11 +22,13 @@ from envdoctor.catalog.cache_kinds import (
 )
 from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
+from envdoctor.facts.owned import stranger_of
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.frozen import field, frozen, mutable
 from envdoctor.model.wording import counted, size
 from envdoctor.probes.caches.entry_damage import damage, may_be_empty
 from envdoctor.probes.machine.mounts import NETWORK, Mount, mount_of
+from envdoctor.standards.bounded_json import loads
 
 # A cache of a training run holds some thousand files; past this many the size is a lower bound, and says so.
 _MAXIMUM_ENTRIES = 20_000
@@ -60,6 +61,8 @@ class CompileCache:
     writable: bool
     owner_uid: int
     """-1 when absent."""
+    world_writable: bool = False
+    """Everybody may write there, and remove what is not theirs."""
     graphs: int = 0
     """Compiled graphs."""
     kernels: int = 0
@@ -137,7 +140,7 @@ def history_file(store: Path, profile: str) -> Path:
 def _cold_starts(store: Path) -> Iterator[ColdStart]:
     for path in sorted(store.glob("warm/*/history.jsonl")):
         try:
-            lines = [json.loads(line) for line in read_regular(path, _MAXIMUM_HISTORY).splitlines() if line.strip()]
+            lines = [loads(line, 100) for line in read_regular(path, _MAXIMUM_HISTORY).splitlines() if line.strip()]
             yield ColdStart(profile=path.parent.name, seconds=float(lines[-1]["seconds"]), at=str(lines[-1]["at"]))
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
             # A history is a convenience: one that cannot be read tells nothing, and stops nothing.
@@ -187,6 +190,7 @@ def _measure(kind: str, path: Path, via: str, host: Host, *, deep: bool) -> Comp
         filesystem=mount.type,
         writable=os.access(nearest, os.W_OK),
         owner_uid=path.stat().st_uid if present else -1,
+        world_writable=present and stranger_of(path) == "can be written by everybody",
         graphs=counted.graphs,
         kernels=len(counted.kernels),
         header_bytes=counted.header_bytes,

@@ -5,21 +5,23 @@ a Python wrapper (code_hash, "c" before it). Shared objects and cubins are ELF f
 must be. Everything else that a compiler writes atomically can still be empty after a crash or a full disk.
 """
 
-import json
 import struct
 from pathlib import Path
 
 from envdoctor.catalog.cache_kinds import GRAPHS
 from envdoctor.facts.regular_file import read_prefix, read_regular
+from envdoctor.standards.bounded_json import loads
 
 _ELF_MAGIC = b"\x7fELF"
 # A graph bundles its kernels and constants, some 100 MB at most; sources and groups are small. What is larger is no
 # work of a compiler's, and is not read.
 _MAXIMUM_GRAPH = 4 << 30
-_MAXIMUM_TEXT = 64 << 20
+_MAXIMUM_TEXT, _MAXIMUM_VALUES = 64 << 20, 500_000
+# A parsed source takes 500 times its size. A larger one whose name is not the hash of it is not judged.
+_MAXIMUM_PARSED = 512 << 10
 _CHUNK = 1 << 20
-# Files of Triton's and inductor's caches that may be empty by design.
-_MAY_BE_EMPTY = (".lock", "__init__.py")
+# Files of the caches that may be empty by design; FlashInfer makes its log before it has something to say.
+_MAY_BE_EMPTY = (".lock", ".log", "__init__.py")
 
 
 def damage(path: Path, kind: str) -> str:
@@ -82,7 +84,7 @@ def _by_suffix(path: Path) -> str:
 
 def _not_json(path: Path) -> str:
     try:
-        json.loads(read_regular(path, _MAXIMUM_TEXT))
+        loads(read_regular(path, _MAXIMUM_TEXT), _MAXIMUM_VALUES)
     except ValueError as error:
         return f"no JSON document: {error}"
     except RecursionError:
@@ -94,6 +96,8 @@ def _not_python(path: Path) -> str:
     source = read_regular(path, _MAXIMUM_TEXT)
     # The common case costs one hash; only a name that says nothing needs the parser.
     if path.stem == "c" + content_name(source.strip()):
+        return ""
+    if len(source) > _MAXIMUM_PARSED:
         return ""
     try:
         import ast  # noqa: PLC0415 - few entries are Python

@@ -1,6 +1,5 @@
 """A failed load as a fact: what is missing, who asked, which file lacks it and which other file has it."""
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 
@@ -18,6 +17,7 @@ from envdoctor.probes.loading.own_code import Opening, OwnCode
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.owners import Owners
 from envdoctor.probes.venv.records import index
+from envdoctor.standards.bounded_json import loads
 
 UNLOADABLE = ("cannot be loaded", "wrong ELF class", "wrong machine")
 """Kinds of failures of which the file itself is the reason."""
@@ -295,7 +295,7 @@ class FaultMaker:
 def _stated_build(path: str) -> str:
     """Return what xformers' cpp_lib.json, written by its setup.py beside the extension, says of the build's torch."""
     try:
-        document = json.loads(read_prefix(f"{path.rpartition('/')[0]}/cpp_lib.json", _MAXIMUM_STATED))
+        document = loads(read_prefix(f"{path.rpartition('/')[0]}/cpp_lib.json", _MAXIMUM_STATED))
         version = document["version"]["torch"]
     except (OSError, ValueError, TypeError, KeyError):
         return ""

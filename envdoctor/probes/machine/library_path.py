@@ -1,6 +1,5 @@
 """What LD_LIBRARY_PATH, LD_PRELOAD and CUDA_HOME put in the way of the environment's own libraries."""
 
-import json
 import os
 import re
 import shutil
@@ -12,6 +11,7 @@ from envdoctor.facts.regular_file import read_prefix, read_regular
 from envdoctor.model.frozen import frozen
 from envdoctor.model.pattern import pattern
 from envdoctor.probes.venv.records import index
+from envdoctor.standards.bounded_json import loads
 
 _CUDA_VERSION = pattern(r"^#define\s+CUDA_VERSION\s+(\d+)", re.MULTILINE)
 _LIBRARY = pattern(r"\.so(\.|$)")
@@ -130,7 +130,7 @@ def _cuda_home(environ: Mapping[str, str]) -> tuple[str, str]:
 def _cuda_version(home: Path) -> str:
     """Return "13.0" from the toolkit's version.json, else from cuda.h."""
     try:
-        stated = json.loads(read_regular(home / "version.json", _MAXIMUM_HEADER))["cuda"]["version"]
+        stated = loads(read_regular(home / "version.json", _MAXIMUM_HEADER))["cuda"]["version"]
         return ".".join(str(stated).split(".")[:2])
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         pass  # older toolkits and distributions' packages have none

@@ -14,6 +14,7 @@ from envdoctor.standards.redaction import bare_url
 from envdoctor.facts.context import Reading
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.probes.venv.search_path import SearchPath
+from envdoctor.standards.bounded_json import loads
 
 _MAXIMUM_METADATA = 4 * 1024 * 1024
 _MAXIMUM_SMALL = 256 * 1024
@@ -230,7 +231,7 @@ def _direct_url(path: str, unreadable: list[str]) -> tuple[str, bool, str]:
     if not text:
         return "", False, ""
     try:
-        data = json.loads(text)
+        data = loads(text)
         url = bare_url(str(data["url"]))
         editable = bool(data.get("dir_info", {}).get("editable", False))
         vcs = data.get("vcs_info") or {}

@@ -17,6 +17,9 @@ from envdoctor.probes.venv.record_memo import Fields, Parsed, RecordMemo, load
 _MAXIMUM_RECORD = 32 * 1024 * 1024
 # A stack of 90 distributions has 26,000 rows. A RECORD may claim any number; memory is not for it to decide.
 _MAXIMUM_ROWS = 500_000
+# A path as long as Linux takes one (4096), each of its letters quoted, with a hash and a size.
+_LONGEST_ROW = 4 * 4096
+_MOST_MALFORMED = 200
 _DIGITS = 20
 _OF_PREFIX = pattern(r"(/.*/)lib(?:64)?/python3(?:\.\d+t?)?/(?:site|dist)-packages/\Z")
 _NOTES = (b"INSTALLER,", b"RECORD,", b"REQUESTED,", b"direct_url.json,", b"uv_cache.json,")
@@ -141,8 +144,11 @@ class _Indexer:
         except OSError as error:
             self.made.malformed.append((at, f"{path}: {error.strerror or error}"))
             return
-        if (self.memo.recall(path).lines if data is None else data.count(b"\n")) >= self.left:
+        if (self.memo.recall(path).lines if data is None else _most_rows(data)) >= self.left:
             self.made.malformed.append((at, f"{path}: not read, there are more than {_MAXIMUM_ROWS} rows in all"))
+            return
+        if data is not None and (longest := max(map(len, data.split(b"\n")))) > _LONGEST_ROW:
+            self.made.malformed.append((at, f"{path}: not read, it has a row of {longest} bytes"))
             return
         if data is None:
             parsed = self.memo.recall(path)
@@ -182,14 +188,18 @@ class _Indexer:
 
     def _parsed(self, at: int, path: str, folder: str, data: bytes) -> Parsed:
         rows, bad = parse_rows(data)
-        self.made.malformed.extend((at, f"{path}:{number}: not a RECORD row") for number in bad or ())
+        wrong = bad or []
+        self.made.malformed.extend((at, f"{path}:{number}: not a RECORD row") for number in wrong[:_MOST_MALFORMED])
+        if len(wrong) > _MOST_MALFORMED:
+            more = len(wrong) - _MOST_MALFORMED
+            self.made.malformed.append((at, f"{path}: {more} more rows are not RECORD rows"))
         odd = _odd(rows)
         left_out = set(odd)
         import hashlib  # noqa: PLC0415 - it loads OpenSSL, and few checks hash anything
 
         return Parsed(
             rows=rows,
-            lines=data.count(b"\n"),
+            lines=_most_rows(data),
             digest=hashlib.sha256(_of_wheel(data, folder)).hexdigest(),
             odd=odd,
             folders=list({row[0].rpartition("/")[0]: 0 for at, row in enumerate(rows) if at not in left_out}),
@@ -274,6 +284,11 @@ def _csv_rows(text: str) -> tuple[list[Fields], list[int]]:
         elif fields:
             bad.append(number)
     return rows, bad
+
+
+def _most_rows(data: bytes) -> int:
+    """Return how many rows there can be; csv ends one at a lone carriage return too."""
+    return max(data.count(b"\n"), data.count(b"\r"))
 
 
 def _plain_rows(text: str) -> list[Fields] | None:

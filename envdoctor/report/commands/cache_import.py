@@ -11,7 +11,9 @@ def text(data: Imported, style: Style) -> str:
     """Return what was done."""
     del style
     counted = ", ".join(f"{number} {outcome}" for outcome, number in data.outcomes.items()) or "nothing in it"
-    return f"Imported {data.file} into {data.folder}: {counted}\n"
+    return f"Imported {data.file} into {data.folder}: {counted}\n" + (
+        f"Signed by {data.signer}\n" if data.signer else ""
+    )
 
 
 def document(data: Imported) -> dict[str, Any]:

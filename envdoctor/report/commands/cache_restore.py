@@ -18,6 +18,8 @@ def text(data: CacheRestored, style: Style) -> str:
             f"{entries(manifest.entries)}\n"
         )
     done = merged_text(manifest, data.merged)
+    if data.signer:
+        done += f"Signed by {data.signer}\n"
     if data.renamed is not None:
         done += f"{data.renamed} of {data.kernels} C++ kernels have a name for this venv's path now\n"
     return done
@@ -35,6 +37,7 @@ def document(data: CacheRestored) -> dict[str, Any]:
         "bytes": manifest.bytes,
         "entries": dict(manifest.entries),
         "warnings": list(data.warnings),
+        "signer": data.signer or None,
         "result": _result(data.merged, data) if data.merged else None,
     }
 

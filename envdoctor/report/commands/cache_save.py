@@ -15,6 +15,7 @@ def text(data: Saved, style: Style) -> str:
         f"Saved {data.name}: {data.files} files, {megabytes(data.unpacked_bytes)}, {entries(data.entries)}\n"
         f"{data.path} ({megabytes(data.bytes)})\n"
         f"key {data.key}, digest {data.digest}\n"
+        f"sha256 {data.sha256}" + (f", signature {data.signature}" if data.signature else "") + "\n"
     )
 
 

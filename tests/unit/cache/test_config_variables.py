@@ -42,7 +42,7 @@ _cache_config_ignore_prefix: list[str] = ["trace", "compile_threads"]
 def test_every_way_of_reading_a_variable_is_seen(tmp_path: Path) -> None:
     write(tmp_path / "_inductor/config.py", INDUCTOR.encode())
     write(tmp_path / "_functorch/config.py", b'import os\nstrict = bool(os.getenv("CI"))\n')
-    assert variables(tmp_path) == {
+    assert {name: setting.sets for name, setting in variables(tmp_path).items()} == {
         "CI": ("strict",),
         "CXX": ("cpp.cxx",),
         "TORCHINDUCTOR_BRANCH": ("branch",),
@@ -52,6 +52,42 @@ def test_every_way_of_reading_a_variable_is_seen(tmp_path: Path) -> None:
         "TORCHINDUCTOR_MAX_AUTOTUNE": ("max_autotune",),
         "TORCHINDUCTOR_PROLOGUE": ("prologue_fusion",),
     }
+
+
+def test_what_the_key_reads_by_its_name_counts_whatever_its_prefix(tmp_path: Path) -> None:
+    write(tmp_path / "_inductor/config.py", INDUCTOR.encode())
+    source = (
+        b"x = config.trace.other\n\nclass FxGraphHashDetails:\n    level = config.trace.enabled\n\nclass Next: ...\n"
+    )
+    write(tmp_path / "_inductor/codecache.py", source)
+    assert variables(tmp_path)["TORCH_COMPILE_DEBUG"].sets == ("trace.enabled",)
+
+
+@pytest.mark.parametrize(
+    ("expression", "default", "another"),
+    [
+        ('os.environ.get("X") == "1"', ("0", "", "true"), ("1",)),
+        ('os.environ.get("X", "1") == "1"', ("1",), ("0", "")),
+        ('os.getenv("X", "0") != "0"', ("0",), ("1", "x")),
+        ('int(os.getenv("X", "4"))', ("4", "04"), ("5",)),
+        ('int(os.getenv("X", "4"))', (), ("x",)),
+        ('int(os.getenv("Y", os.environ.get("X", "0")))', ("0",), ("1",)),
+        ('not os.environ.get("X") and True', ("",), ("1",)),
+        ('os.environ.get("X", "a") in ("a", "b")', ("a", "b"), ("c",)),
+        ('(None, os.environ.get("X", "g++"))', ("g++",), ("clang++",)),
+        ('4 if os.environ.get("X", "").lower() == "big" else 3', ("", "small"), ("BIG",)),
+        ('os.environ["X"]', (), ("1",)),
+        ('own(os.environ.get("X"))', (), ("", "1")),
+        ("not " * 200 + 'os.environ.get("X")', (), ("", "1")),
+    ],
+)
+def test_a_value_that_is_the_default_changes_nothing(
+    tmp_path: Path, expression: str, default: tuple[str, ...], another: tuple[str, ...]
+) -> None:
+    write(tmp_path / "_inductor/config.py", f"import os\nvalue = {expression}\n".encode())
+    setting = variables(tmp_path)["X"]
+    assert [setting.at_default(value) for value in default] == [True] * len(default)
+    assert [setting.at_default(value) for value in another] == [False] * len(another)
 
 
 def test_a_torch_without_one_of_the_modules(tmp_path: Path) -> None:

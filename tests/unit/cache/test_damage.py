@@ -70,6 +70,11 @@ def test_an_object_that_is_none(tmp_path: Path) -> None:
     assert problems(tmp_path) == {"ab/cab.main.so": "no ELF file"}
 
 
+def test_an_empty_log_is_no_damage(tmp_path: Path) -> None:
+    assert damage(write(tmp_path / "flashinfer_jit.log", b""), "extension") == ""
+    assert damage(write(tmp_path / "kernel.so", b""), "extension") == "empty"
+
+
 def test_a_file_that_vanished_is_not_damaged(tmp_path: Path) -> None:
     path = graph(tmp_path)
     (file,) = files([Root(kind="inductor", path=tmp_path, found_via="default")])
@@ -81,14 +86,18 @@ def test_a_file_that_vanished_is_not_damaged(tmp_path: Path) -> None:
     ("name", "content", "problem"),
     [
         ("k.json", b"[" * 100_000, "no JSON document: nested too deeply"),
-        ("cx.py", b"-" * 2_000_000, "no Python module: nested too deeply"),
-        ("cx.py", b"a+" * 400_000 + b"a", "no Python module: nested too deeply"),
+        ("cx.py", b"-" * 500_000, "no Python module: nested too deeply"),
+        ("cx.py", b"a+" * 250_000 + b"a", "no Python module: nested too deeply"),
     ],
 )
 def test_what_is_nested_too_deeply_is_damaged_and_ends_nothing(
     tmp_path: Path, name: str, content: bytes, problem: str
 ) -> None:
     assert damage(write(tmp_path / name, content), "other") == problem
+
+
+def test_a_source_that_takes_all_memory_to_parse_is_not_judged(tmp_path: Path) -> None:
+    assert damage(write(tmp_path / "cx.py", b"a;" * 400_000), "python wrapper") == ""
 
 
 @pytest.mark.parametrize(("name", "kind"), [("cx.py", "python wrapper"), ("k.json", "other"), ("abc", "fx graph")])

@@ -211,6 +211,41 @@ def test_a_record_that_leads_out_of_the_cache_is_not_believed(root: Root) -> Non
     assert caught.value.message == f"{folder}/record.json: it names files outside the cache"
 
 
+@pytest.mark.parametrize("place", ["out", "files/out"])
+def test_nothing_is_put_back_through_a_link(root: Root, tmp_path: Path, place: str) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    folder = root.path / ".envdoctor/quarantine/20261129T101500Z-1"
+    write(folder / "record.json", b'{"reason": "x", "files": ["plain", "out/authorized_keys"]}')
+    write(folder / "files/plain", b"x")
+    if place == "out":
+        write(folder / "files/out/authorized_keys", b"evil")
+        (root.path / "out").symlink_to(victim)
+    else:
+        write(victim / "authorized_keys", b"mine")
+        (folder / "files/out").symlink_to(victim)
+    before = tree_state(victim)
+    (listed,) = quarantine.listed([root])
+    with pytest.raises(CacheError, match="a link, and nothing is written through one"):
+        quarantine.put_back(listed)
+    assert tree_state(victim) == before
+    assert (folder / "files/plain").exists()
+
+
+@pytest.mark.parametrize("place", [".envdoctor", ".envdoctor/quarantine", ".envdoctor/quarantine/20261129T101500Z-1"])
+def test_a_quarantine_that_is_elsewhere_is_not_taken_for_ours(root: Root, tmp_path: Path, place: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    inner = ".envdoctor/quarantine/20261129T101500Z-1".removeprefix(place).lstrip("/")
+    write(elsewhere / inner / "record.json", b'{"reason": "x", "files": ["a"]}')
+    (root.path / place).parent.mkdir(parents=True, exist_ok=True)
+    (root.path / place).symlink_to(elsewhere)
+    if place.endswith("-1"):
+        assert quarantine.listed([root]) == ()
+        return
+    with pytest.raises(CacheError, match="is not a real folder|is a link"):
+        quarantine.listed([root])
+
+
 def test_a_process_that_maps_a_kernel_uses_the_cache(tmp_path: Path) -> None:
     root = Root(kind="inductor", path=tmp_path / "cache", found_via="TORCHINDUCTOR_CACHE_DIR")
     mapped = write(root.path / "xy/cx.main.so", shared_object())

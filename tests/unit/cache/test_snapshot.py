@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -16,6 +17,7 @@ import pytest
 import zstandard
 
 from envdoctor.cache import archive, snapshot
+from envdoctor.cache import restore as merging
 from envdoctor.cache.archive import reading
 from envdoctor.cache.layout import Root
 from envdoctor.cache.manifest import Manifest, dump, fingerprint, parse
@@ -245,6 +247,16 @@ def flipped(found: Members) -> Members:
             lambda found: with_manifest(found, lambda document: document["files"].append(document["files"][0])),
             "listed twice",
         ),
+        (
+            lambda found: with_manifest(found, lambda document: document.update(name="../../../x")),
+            "'../../../x' is not a name for a snapshot",
+        ),
+        (
+            lambda found: with_manifest(
+                found, lambda document: document["files"][1].update(path=document["files"][0]["path"] + "/c")
+            ),
+            "a file of that list is where its folder should be",
+        ),
         (renamed(0, name="other.json"), "manifest.json should follow, found 'other.json' of"),
         (renamed(1, type=tarfile.SYMTYPE, linkname="/etc/passwd", size=0), "(type b'2') of 0 bytes"),
         (renamed(1, type=tarfile.LNKTYPE, linkname="manifest.json", size=0), "(type b'1') of 0 bytes"),
@@ -359,6 +371,76 @@ def test_a_link_inside_the_cache_is_not_followed_out_of_it(tmp_path: Path, sourc
         merge(path, there)
     assert caught.value.message.endswith("a link that leads out of the cache; nothing was merged")
     assert list(outside.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["fxgraph", "xy/csome.best_config/folder"])
+def test_what_is_in_the_way_is_said_before_anything_is_merged(tmp_path: Path, source: Root, place: str) -> None:
+    path, _ = saved(tmp_path, source)
+    there = tmp_path / "there"
+    write(there / place, b"in the way")
+    with pytest.raises(CacheError) as caught:
+        merge(path, there)
+    assert re.search(
+        r"a (file|folder) where the snapshot has a (file|folder); nothing was merged$", caught.value.message
+    )
+    assert list(contents(there)) == [place]
+
+
+def test_a_merge_that_fails_in_the_middle_is_undone(
+    tmp_path: Path, source: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, manifest = saved(tmp_path, source)
+    there = tmp_path / "there"
+    old = write(there / manifest.files[0].path, b"older than the snapshot's")
+    os.utime(old, (1, 1))
+    before = contents(there)
+    installed, install = [], merging._install
+
+    def failing(*given: Any) -> Any:
+        if len(installed) == 5:
+            raise OSError(28, "No space left on device")
+        installed.append(install(*given))
+        return installed[-1]
+
+    monkeypatch.setattr(merging, "_install", failing)
+    with pytest.raises(CacheError) as caught:
+        merge(path, there)
+    assert caught.value.message.endswith("No space left on device; nothing was merged")
+    assert installed == ["replaced", "added", "added", "added", "added"]
+    assert contents(there) == before
+
+
+def test_what_a_killed_restore_left_unpacked_is_removed_by_the_next(tmp_path: Path, source: Root) -> None:
+    path, _ = saved(tmp_path, source)
+    own = tmp_path / "there/.envdoctor"
+    left, young = own / "staging-4000000000-abc", own / "staging-4000000001-abc"
+    write(left / "0", b"x")
+    write(young / "0", b"x")
+    os.utime(left, (1, 1))
+    merge(path, tmp_path / "there")
+    assert sorted(own.iterdir()) == [young]
+
+
+def test_a_cache_that_everybody_can_write_is_not_filled(tmp_path: Path, source: Root) -> None:
+    path, _ = saved(tmp_path, source)
+    there = tmp_path / "there"
+    there.mkdir()
+    there.chmod(0o777)
+    with pytest.raises(CacheError) as caught:
+        merge(path, there)
+    assert caught.value.message == (
+        f"{there} can be written by everybody, who can put any code there; nothing was merged"
+    )
+    assert list(there.iterdir()) == []
+
+
+def test_an_archive_is_not_for_everybody_to_write(tmp_path: Path, source: Root) -> None:
+    former = os.umask(0)
+    try:
+        path, _ = saved(tmp_path, source)
+    finally:
+        os.umask(former)
+    assert path.stat().st_mode & 0o777 == 0o644
 
 
 def test_the_cache_folder_itself_may_be_a_link(tmp_path: Path, source: Root) -> None:

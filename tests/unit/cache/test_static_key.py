@@ -1,5 +1,7 @@
 """The key of an environment, read from files: a venv with a torch of a few files, and a machine that is made up."""
 
+import hashlib
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,11 +62,14 @@ def test_every_part_of_a_cpu_build(tmp_path: Path, venv: Venv) -> None:
         "python.base": parts["python.base"].value,
         "cache.folder": f"{tmp_path}/home/tmp/torchinductor_me",
         "triton.folder": f"{tmp_path}/home/.triton/cache",
+        "cpp.compiler": parts["cpp.compiler"].value,
         "env.TORCHINDUCTOR_MAX_AUTOTUNE": "1",
         "env.DISABLE_LLVM_OPT": "1",
     }
     assert parts["env.TORCHINDUCTOR_MAX_AUTOTUNE"].means == ("max_autotune",)
     assert Path(parts["python.base"].value, "bin").is_dir()
+    gcc = Path(shutil.which("g++") or "").read_bytes()
+    assert parts["cpp.compiler"].value == f"sha256 {hashlib.sha256(gcc).hexdigest()[:16]}"
     # This torch's key is not one that can be computed from files, and that is said.
     assert not parts["torch.sources"].known
     assert "are not the functions this version knows" in parts["torch.sources"].value

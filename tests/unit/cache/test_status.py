@@ -1,5 +1,6 @@
 """Whether a cache will hit, and the words for why not."""
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from envdoctor.cache import will_hit
 from envdoctor.cache.key_parts import KeyPart
 from envdoctor.cache.manifest import Manifest
 from envdoctor.cache.status import Status, examine
@@ -65,7 +67,7 @@ def test_hit(tmp_path: Path) -> None:
     found = look(tmp_path, [manifest])
     assert (found.state, found.reasons) == (
         "hit",
-        (f"every part of the key is what it was on {manifest.made_at}, and so is every file",),
+        (f"every part of the key is what it was on {manifest.made_at}, and so is every file, by its hash",),
     )
     assert found.match is not None
     assert found.match.manifest is manifest
@@ -158,6 +160,72 @@ def test_files_that_are_gone_and_broken(tmp_path: Path) -> None:
     )
     (damaged,) = found.damaged
     assert (damaged.entry, damaged.reason, len(damaged.files)) == ("triton/0/KERNELHASH", "sum.ttir: empty", 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "reason"),
+    [
+        ("xy/cxyz0.main.so", "miss", "1 damaged kernel would be loaded as found, and end the launch: "),
+        ("triton/0/KERNELHASH/sum.ttir", "partial", "1 damaged entries will be compiled again"),
+    ],
+)
+def test_a_file_that_was_changed_at_the_same_size(tmp_path: Path, name: str, state: str, reason: str) -> None:
+    manifest = manifest_of(filled(tmp_path))
+    path = tmp_path / name
+    content = path.read_bytes()
+    path.write_bytes(content[:-4] + bytes(byte ^ 1 for byte in content[-4:]))
+    found = look(tmp_path, [manifest])
+    assert found.state == state
+    assert found.reasons[0].startswith(reason)
+    (damaged,) = found.damaged
+    assert damaged.reason == f"{path.name}: not the content that made lists"
+
+
+def test_more_than_is_hashed_is_told_by_size_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = manifest_of(filled(tmp_path))
+    monkeypatch.setattr(will_hit, "_MOST_HASHED", 1000)
+    (reason,) = look(tmp_path, [manifest]).reasons
+    assert reason.startswith(
+        f"every part of the key is what it was on {manifest.made_at}, and so is every file, by its "
+    )
+    assert reason.endswith("by its hash, but for 0 MB by size only")
+
+
+@pytest.mark.parametrize(
+    ("changes", "who"),
+    [({"owner_uid": 7}, "belongs to user 7"), ({"world_writable": True}, "can be written by everybody")],
+)
+def test_a_cache_that_somebody_else_can_fill_is_no_hit(tmp_path: Path, changes: dict[str, Any], who: str) -> None:
+    manifest = manifest_of(filled(tmp_path))
+    found = look(tmp_path, [manifest], **changes)
+    assert (found.state, found.reasons) == ("unknown", (f"{tmp_path} {who}: torch runs the code that is in it",))
+    assert found.roots[0].warnings == (f"{who}: torch runs the code that is in it",)
+
+
+def test_without_a_compiler_no_kernel_is_loaded(tmp_path: Path) -> None:
+    manifest = manifest_of(filled(tmp_path))
+    manifest = replace(manifest, key=(*KEY, KeyPart(name="cpp.compiler", value="sha256 aa")))
+    found = look(tmp_path, [manifest], (*KEY, KeyPart(name="cpp.compiler", value="")))
+    assert (found.state, found.reasons) == (
+        "miss",
+        ("no C++ compiler is on PATH ($CXX, g++): torch asks for one before it loads a C++ kernel, and ends",),
+    )
+    found = look(tmp_path, [manifest], (*KEY, KeyPart(name="cpp.compiler", value="sha256 bb")))
+    assert (found.state, found.reasons) == (
+        "partial",
+        ("cpp.compiler: was `sha256 aa`, is `sha256 bb`; c++ kernel entries miss",),
+    )
+    # A manifest of before 0.3.0 says nothing of it.
+    assert (
+        look(tmp_path, [manifest_of(filled(tmp_path))], (*KEY, KeyPart(name="cpp.compiler", value="x"))).state == "hit"
+    )
+
+
+def test_without_its_graphs_nothing_hits(tmp_path: Path) -> None:
+    manifest = manifest_of(filled(tmp_path))
+    shutil.rmtree(tmp_path / "fxgraph")
+    found = look(tmp_path, [manifest])
+    assert (found.state, found.reasons[0]) == ("miss", f"none of the FX graphs of {manifest.made_at} is there any more")
 
 
 def test_of_several_manifests_the_one_that_fits_is_compared(tmp_path: Path) -> None:

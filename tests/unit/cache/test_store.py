@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envdoctor.cache import blob
 from envdoctor.cache.manifest import StoredFile, _wrong
-from envdoctor.cache.store import SnapshotStore, label, labels
+from envdoctor.cache.store import Labels, SnapshotStore, label, labels
 from envdoctor.errors import CacheError, UsageError
 from envdoctor.probes.caches.compile_caches import ColdStart, CompileCaches, probe
 from tests.factories.make_cache import filled, manifest_of, write
@@ -33,13 +34,53 @@ def test_where_the_store_lies(tmp_path: Path, environ: dict[str, str], folder: s
 def test_a_label_goes_with_its_cache(tmp_path: Path) -> None:
     root = filled(tmp_path / "cache")
     manifest = manifest_of(root, name="mine")
-    assert labels(root.path) == ()
+    assert labels(root.path) == Labels(manifests=())
     assert label(root.path, manifest) == root.path / ".envdoctor/mine.json"
-    assert labels(root.path) == (manifest,)
-    write(root.path / ".envdoctor/mine.json", b"{")
-    with pytest.raises(CacheError) as caught:
-        labels(root.path)
-    assert caught.value.message.startswith(f"{root.path}/.envdoctor/mine.json: its manifest cannot be read: ")
+    assert labels(root.path) == Labels(manifests=(manifest,))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[" * 100_000, b"{}," * 5_000_000, b"pipe", b"a world's"])
+def test_a_label_that_cannot_be_read_hinders_no_other(tmp_path: Path, content: bytes) -> None:
+    root = filled(tmp_path / "cache")
+    manifest = manifest_of(root, name="mine")
+    label(root.path, manifest)
+    broken = root.path / ".envdoctor/zz.json"
+    if content == b"pipe":
+        os.mkfifo(broken)
+    elif content == b"a world's":
+        broken.write_bytes((root.path / ".envdoctor/mine.json").read_bytes())
+        broken.chmod(0o666)
+    else:
+        broken.write_bytes(content)
+    found = labels(root.path)
+    assert found.manifests == (manifest,)
+    (problem,) = found.problems
+    assert problem.startswith(str(broken))
+
+
+def test_a_link_in_the_place_of_our_folder_is_not_followed(tmp_path: Path) -> None:
+    root = filled(tmp_path / "cache")
+    (tmp_path / "elsewhere").mkdir()
+    (root.path / ".envdoctor").symlink_to(tmp_path / "elsewhere")
+    problem = f"{root.path}/.envdoctor is not a real folder, so nothing is read from it or put there"
+    assert labels(root.path) == Labels(manifests=(), problems=(problem,))
+    with pytest.raises(CacheError) as refused:
+        label(root.path, manifest_of(root, name="mine"))
+    assert (refused.value.message, refused.value.hint) == (problem, "move it away")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_links_that_wait_for_a_temporary_file_are_not_written_through(tmp_path: Path) -> None:
+    root = filled(tmp_path / "cache")
+    own = root.path / ".envdoctor"
+    own.mkdir()
+    victim = write(tmp_path / "precious", b"precious")
+    for name in (f".mine.json.{os.getpid()}.tmp", f".import-{os.getpid()}", "mine.json"):
+        (own / name).symlink_to(victim)
+    label(root.path, manifest_of(root, name="mine"))
+    blob.merge((blob.Artifact(kind="inductor", key="fabc", content=b"graph"),), root.path)
+    assert victim.read_bytes() == b"precious"
+    assert len(labels(root.path).manifests) == 1
 
 
 @pytest.mark.parametrize("name", ["", ".hidden", "a/b", "../x", "a b", "x" * 101, "a\n"])
