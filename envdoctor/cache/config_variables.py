@@ -25,7 +25,7 @@ _NOT_IN_THE_KEY = frozenset({"TORCHINDUCTOR_CACHE_DIR"})
 
 
 @frozen
-class Setting:
+class VariableSetting:
     """What one variable sets."""
 
     variable: str
@@ -42,7 +42,7 @@ class Setting:
         )
 
 
-def variables(torch: Path) -> Mapping[str, Setting]:
+def variables(torch: Path) -> Mapping[str, VariableSetting]:
     """Return variable -> what it sets, for those that enter a key.
 
     Raises ProbeError when a module is there and cannot be read or parsed; a module this torch does not have is skipped.
@@ -61,7 +61,7 @@ def variables(torch: Path) -> Mapping[str, Setting]:
             if (name in hashed or not name.startswith(ignored)) and variable not in _NOT_IN_THE_KEY:
                 found.setdefault(variable, []).append((name, expression))
     return {
-        variable: Setting(
+        variable: VariableSetting(
             variable=variable,
             sets=tuple(sorted({name for name, _ in settings})),
             expressions=tuple(expression for _, expression in settings),
