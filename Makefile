@@ -6,6 +6,7 @@
 #   make lint        ruff and mypy alone
 #   make properties  the property tests with other examples in each run
 #   make test-giants hostile inputs of a size that takes long to make, alone
+#   make fuzz        mutated files for every reader, others in each run; FUZZ_ARGUMENTS="--each 50000 --keep" for more
 #   make test-stack  the incident on the real CUDA stack, healthy ones (downloads about 9 GB), and launchers that take long
 #   make bench       envdoctor beside pip, uv and collect_env; VENV=path names another venv, PROFILE=name adds the gate
 #   make docs        write docs/checks from the checks themselves
@@ -35,11 +36,12 @@ FAST := .venv-fast
 SMOKE := profiles/cpu-smoke.toml lockfiles/cpu-smoke.txt
 VENV ?= $(TRAIN)
 RUN_ARGUMENTS ?=
+FUZZ_ARGUMENTS ?=
 
 # One worker a core; the tests of a file stay together, since they share fixtures.
 PARALLEL := --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: help run check-fast test lint properties test-giants test-stack bench docs release clean toolchain
+.PHONY: help run check-fast test lint properties test-giants fuzz test-stack bench docs release clean toolchain
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -106,6 +108,9 @@ properties: $(TEST)/.made
 
 test-giants: $(TEST)/.made
 	$(TEST)/bin/python -m pytest -m giant
+
+fuzz: $(TEST)/.made
+	$(TEST)/bin/python -m tests.hostile.fuzz $(FUZZ_ARGUMENTS)
 
 test-stack: $(TEST)/.made
 	$(TEST)/bin/python -m pytest -m stack tests/stack tests/launchers

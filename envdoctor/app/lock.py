@@ -9,6 +9,7 @@ from envdoctor.app.result import Dialog, Result
 from envdoctor.documents.profile_store import read_lock
 from envdoctor.errors import UsageError
 from envdoctor.facts.host import Host
+from envdoctor.facts.regular_file import read_text
 from envdoctor.gate_package.into_lock import document_with, keep_wheel, locked
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.standards.lock import Lock, LockedPackage
@@ -17,6 +18,8 @@ from envdoctor.wheels import index_config, locking, pip_config, pylock_text
 from envdoctor.wheels import uv as uv_tool
 from envdoctor.wheels.pylock_text import Form, LockedWheel
 from envdoctor.wheels.wheelhouse import beside
+
+_MAXIMUM = 8 << 20
 
 
 @frozen
@@ -90,7 +93,7 @@ def _resolved(wanted: locking.LockRequest, host: Host, dialog: Dialog) -> dict[s
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_text(path, _MAXIMUM)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}", "name a file of direct requirements") from error
 

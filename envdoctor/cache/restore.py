@@ -24,7 +24,7 @@ from envdoctor.cache.own_folder import STAGING, own_folder, remove_abandoned
 from envdoctor.catalog.cache_kinds import kind_of
 from envdoctor.errors import CacheError
 from envdoctor.facts.owned import stranger_of
-from envdoctor.facts.regular_file import read_regular
+from envdoctor.facts.regular_file import open_regular, read_regular
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.probes.caches.entry_damage import damage
 from envdoctor.standards.bounded_json import loads
@@ -153,7 +153,7 @@ def _as_here(file: StoredFile, folders: Mapping[str, Path]) -> StoredFile:
 
 
 def _sha256(path: Path) -> str:
-    with path.open("rb") as content:
+    with open_regular(path) as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 

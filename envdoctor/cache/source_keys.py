@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from envdoctor.errors import ProbeError
-from envdoctor.facts.regular_file import read_regular
+from envdoctor.facts.regular_file import open_regular, read_regular
 from envdoctor.model.frozen import frozen
 
 _MAXIMUM_SOURCE = 64 << 20
@@ -134,7 +134,7 @@ def _read(path: Path) -> bytes:
 
 def _sha256(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise ProbeError(f"{path}: {error.strerror}") from error

@@ -14,7 +14,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from envdoctor.errors import CacheError, UsageError
-from envdoctor.facts.regular_file import read_regular
+from envdoctor.facts.regular_file import open_regular, read_regular
 from envdoctor.facts.whole_file import write_whole
 from envdoctor.model.frozen import frozen
 
@@ -85,7 +85,7 @@ def sign(path: Path, key: str, environ: Mapping[str, str]) -> Path:
 
     Raises CacheError when it cannot be signed.
     """
-    with path.open("rb") as content:
+    with open_regular(path) as content:
         done = _ssh_keygen(("-Y", "sign", "-n", NAMESPACE, "-f", key), content, environ)
     if done.returncode:
         raise CacheError(

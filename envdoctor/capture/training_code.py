@@ -5,8 +5,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from envdoctor.errors import UsageError
+from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.profile import GitState
 from envdoctor.stack.git import ask_git
+
+_MAXIMUM_SOURCE = 64 << 20
 
 # More source files than that make a profile nobody reads; they are then to be named.
 _MOST_TRACKED = 200
@@ -47,7 +50,9 @@ def source_hashes(root: Path, patterns: Iterable[str], environment: Mapping[str,
         names = [name for name in _tracked(root, environment) if (root / name).is_file()]
         if len(names) > _MOST_TRACKED:
             return {}, f"git tracks {len(names)} Python files here: name those of the training code with --source"
-    return {name: hashlib.sha256((root / name).read_bytes()).hexdigest() for name in sorted(set(names))}, ""
+    return {
+        name: hashlib.sha256(read_regular(root / name, _MAXIMUM_SOURCE)).hexdigest() for name in sorted(set(names))
+    }, ""
 
 
 def _matching(root: Path, pattern: str) -> list[str]:

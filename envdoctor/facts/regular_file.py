@@ -17,6 +17,11 @@ def read_regular(path: Path | str, maximum: int) -> bytes:
     return read_with_status(path, maximum)[1]
 
 
+def read_text(path: Path | str, maximum: int, errors: str = "strict") -> str:
+    """Return the UTF-8 text of a regular file. Raises UnicodeDecodeError, and as `read_regular` does."""
+    return read_regular(path, maximum).decode("utf-8", errors)
+
+
 def read_with_status(path: Path | str, maximum: int) -> tuple[os.stat_result, bytes]:
     """Return a regular file's status, taken before its contents, and these. Raises as `read_regular` does."""
     status, data = read_unless(path, maximum, lambda _: False)

@@ -8,8 +8,11 @@ from pathlib import Path
 
 from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.errors import RestoreError
+from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.plan import SourceChange
 from envdoctor.stack.git import ask_git
+
+_MAXIMUM_SOURCE = 64 << 20
 
 # A file with more versions than that is looked for in the newest ones only.
 _MOST_COMMITS = 1000
@@ -28,7 +31,7 @@ def plan_sources(file: ProfileRef, environment: Mapping[str, str]) -> tuple[Sour
         if path.is_symlink() or not path.resolve().is_relative_to(root.resolve()):
             refused.append(f"{name} is a link, or leads out of {root}")
             continue
-        present = path.read_bytes() if path.is_file() else None
+        present = read_regular(path, _MAXIMUM_SOURCE) if path.is_file() else None
         before = hashlib.sha256(present).hexdigest() if present is not None else ""
         if before == digest:
             continue
@@ -53,7 +56,7 @@ def put_back(file: ProfileRef, changes: tuple[SourceChange, ...], environment: M
     for change in changes:
         path = root / change.path
         content = ask_git(root, environment, "show", f"{change.commit}:./{change.path}") or b""
-        present = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+        present = hashlib.sha256(read_regular(path, _MAXIMUM_SOURCE)).hexdigest() if path.is_file() else ""
         if hashlib.sha256(content).hexdigest() != change.sha256 or present != change.before:
             raise RestoreError(
                 f"{path} is not what it was when it was shown, and is left alone", "look at it, then run this again"

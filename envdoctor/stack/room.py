@@ -8,8 +8,11 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from envdoctor.errors import RestoreError
+from envdoctor.facts.regular_file import read_text
 from envdoctor.model.plan import Plan, PlannedPackage, Room
 from envdoctor.model.wording import size
+
+_MAXIMUM_RECORD = 32 << 20
 
 
 def rooms(beside: Path, cache: Path, packages: Sequence[PlannedPackage], *, copies: bool) -> tuple[Room, ...]:
@@ -82,5 +85,5 @@ def _in_cache(cache: Path, wanted: Mapping[str, str]) -> list[int | None]:
 
 
 def _recorded(record: Path) -> int:
-    with record.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
-        return sum(int(row[2]) for row in csv.reader(file) if len(row) == 3 and row[2].isdecimal())
+    rows = read_text(record, _MAXIMUM_RECORD, "surrogateescape").splitlines()
+    return sum(int(row[2]) for row in csv.reader(rows) if len(row) == 3 and row[2].isdecimal() and len(row[2]) < 20)

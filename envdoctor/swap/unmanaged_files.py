@@ -5,8 +5,11 @@ import stat
 from fnmatch import fnmatch
 from pathlib import Path
 
+from envdoctor.facts.regular_file import read_regular
 from envdoctor.probes.venv.records import parse_rows
 from envdoctor.swap.store import STORE
+
+_MAXIMUM_RECORD = 32 << 20
 
 CACHE_FOLDERS = ("fxgraph", "aotautograd", "torchinductor*", ".triton", "torch_extensions")
 """Folders a compiler's cache has (torch/_inductor/codecache.py, triton/runtime/cache.py), wherever it lies."""
@@ -60,7 +63,7 @@ def _listed(venv: Path) -> set[str]:
     found: set[str] = set()
     for record in venv.glob("lib/python3.*/site-packages/*.dist-info/RECORD"):
         try:
-            rows, _ = parse_rows(record.read_bytes())
+            rows, _ = parse_rows(read_regular(record, _MAXIMUM_RECORD))
         except OSError:
             continue
         site = str(record.parent.parent)

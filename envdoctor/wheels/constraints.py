@@ -6,8 +6,11 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from envdoctor.facts.regular_file import read_text
 from envdoctor.standards.lock import LockedPackage
 from envdoctor.standards.names import normalized
+
+_MAXIMUM = 8 << 20
 
 _DEPTH = 8
 _NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*?)\s*(?:[\[(<>=!~;@]|$)")
@@ -29,7 +32,7 @@ def contradictions(
 
 def _of_file(path: Path, locked: Mapping[str, LockedPackage], markers: Mapping[str, str], depth: int) -> Iterator[str]:
     try:
-        lines = path.read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
+        lines = read_text(path, _MAXIMUM).replace("\\\n", " ").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         yield f"the constraints in {path} could not be read: {error}"
         return

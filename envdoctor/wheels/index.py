@@ -9,9 +9,12 @@ from urllib.parse import unquote, urljoin
 
 from packaging.utils import canonicalize_name
 
+from envdoctor.facts.regular_file import read_text
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.standards.bounded_json import loads
 from envdoctor.wheels.urls import Access, IndexUnreadableError, local_path, shown
+
+_MAXIMUM_PAGE = 128 << 20
 
 # The page of a project with 10,000 releases has some 500,000.
 _MAXIMUM_VALUES = 3_000_000
@@ -73,7 +76,7 @@ def size_of(file: File, access: Access) -> int | None:
 def _local(page: str, wanted: Wanted) -> tuple[File, ...]:
     folder = local_path(page)
     try:
-        text = ((folder / "index.html") if folder.is_dir() else folder).read_text(encoding="utf-8")
+        text = read_text((folder / "index.html") if folder.is_dir() else folder, _MAXIMUM_PAGE)
     except FileNotFoundError:
         return ()
     except (OSError, UnicodeDecodeError) as error:

@@ -11,6 +11,7 @@ from packaging.tags import Tag
 from packaging.utils import BuildTag, canonicalize_name, parse_wheel_filename
 
 from envdoctor.errors import LockError
+from envdoctor.facts.regular_file import read_text
 from envdoctor.model.frozen import frozen
 from envdoctor.standards import lock as lock_model
 from envdoctor.standards.lock import Lock, LockedPackage
@@ -18,6 +19,8 @@ from envdoctor.wheels import pylock_text, wheel_tags
 from envdoctor.wheels.index_config import IndexAccess
 from envdoctor.wheels.temporary import temporary_folder
 from envdoctor.wheels.uv import Uv
+
+_MAXIMUM = 32 << 20
 
 # Newer than any glibc in use: a wheel built for a later one must not be missing from the lock on a later machine.
 NEWEST_GLIBC = 50
@@ -149,7 +152,7 @@ def head_of(lock_file: Path | None) -> str:
     if lock_file is None or not lock_file.exists():
         return ""
     try:
-        lines = lock_file.read_text(encoding="utf-8").splitlines()
+        lines = read_text(lock_file, _MAXIMUM).splitlines()
     except UnicodeDecodeError as error:
         raise LockError(f"{lock_file} is not UTF-8 text: {error}", "name another output") from error
     comment = [line for at, line in enumerate(lines) if all(one.startswith("#") for one in lines[: at + 1])]

@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Literal
 
 from envdoctor.errors import UsageError
+from envdoctor.facts.regular_file import read_text
 from envdoctor.model.frozen import frozen
+
+_MAXIMUM = 8 << 20
 
 Command = Literal["install", "download"]
 _LISTS = ("extra-index-url", "find-links", "constraint", "trusted-host")
@@ -101,7 +104,7 @@ def _option(name: str) -> str:
 def _read_file(path: Path) -> dict[str, tuple[str, str]]:
     parser = configparser.RawConfigParser()
     try:
-        parser.read_string(path.read_text(encoding="utf-8"), source=str(path))
+        parser.read_string(read_text(path, _MAXIMUM), source=str(path))
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, UnicodeDecodeError, configparser.Error) as error:

@@ -14,7 +14,10 @@ from typing import Any
 import tomli
 
 from envdoctor.errors import UsageError
+from envdoctor.facts.regular_file import read_text
 from envdoctor.model.frozen import frozen
+
+_MAXIMUM = 8 << 20
 
 _PLACES = ("index-url", "extra-index-url", "find-links", "no-index", "index")
 _KEPT = {
@@ -86,12 +89,13 @@ def _project(folder: Path) -> Path | None:
     if (path := folder / "uv.toml").is_file():
         return path
     path = folder / "pyproject.toml"
-    return path if path.is_file() and _load(path, whole=True).get("tool", {}).get("uv") else None
+    tool = _load(path, whole=True).get("tool") if path.is_file() else None
+    return path if isinstance(tool, dict) and tool.get("uv") else None
 
 
 def _load(path: Path, *, whole: bool = False) -> dict[str, Any]:
     try:
-        found = tomli.loads(path.read_text(encoding="utf-8"))
+        found = tomli.loads(read_text(path, _MAXIMUM))
     except (OSError, ValueError, RecursionError) as error:
         if whole:
             return {}  # a project's own file is for its tools to complain about
@@ -101,7 +105,8 @@ def _load(path: Path, *, whole: bool = False) -> dict[str, Any]:
         ) from error
     if path.name == "pyproject.toml" and not whole:
         tool = found.get("tool", {})
-        return dict(tool.get("uv", {})) if isinstance(tool, dict) else {}
+        ours = tool.get("uv", {}) if isinstance(tool, dict) else {}
+        return dict(ours) if isinstance(ours, dict) else {}
     return found
 
 

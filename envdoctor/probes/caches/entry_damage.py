@@ -9,7 +9,7 @@ import struct
 from pathlib import Path
 
 from envdoctor.catalog.cache_kinds import GRAPHS
-from envdoctor.facts.regular_file import read_prefix, read_regular
+from envdoctor.facts.regular_file import open_regular, read_prefix, read_regular
 from envdoctor.standards.bounded_json import loads
 
 _ELF_MAGIC = b"\x7fELF"
@@ -61,11 +61,10 @@ def _named(digest: bytes) -> str:
 def _hash_differs(path: Path, size: int) -> str:
     if size > _MAXIMUM_GRAPH:
         return f"{size} bytes, more than a graph can have"
-    read_prefix(path, 1)  # raises for what is not a regular file, which must not be waited for
     import hashlib  # noqa: PLC0415 - it loads OpenSSL, and few checks hash anything
 
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
     return "" if _named(digest.digest()) == path.name else "its content is not what its name says"

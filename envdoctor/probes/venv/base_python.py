@@ -8,6 +8,7 @@ from pathlib import Path
 from envdoctor.model.pattern import pattern
 from envdoctor.elf import reader
 from envdoctor.errors import ElfError
+from envdoctor.facts.regular_file import read_prefix
 
 _NAMED = pattern(r"python(3\.\d+)t?\Z")
 _SONAME = pattern(r"libpython(3\.\d+)t?\.so(?:\.|\Z)")
@@ -45,8 +46,7 @@ def problem_of(executable: Path) -> str:
             return "is not a regular file"
         if not status.st_mode & 0o111:
             return "may not be executed by anybody (chmod +x)"
-        with executable.open("rb") as file:
-            start = file.read(4)
+        start = read_prefix(executable, 4)
     except OSError:
         return ""  # a dangling link is reported separately, and what may not be read may still be started
     return "" if start.startswith(_STARTS) else "is neither a program (ELF) nor a script (#!)"
