@@ -120,11 +120,15 @@ def _evaluate(marker: str, environment: Mapping[str, str], extra: str) -> bool:
         atoms = [[_atom(atom, environment, extra) for atom in _AND.split(way)] for way in ways]
         if all(decided is not None for way in atoms for decided in way):
             return any(all(way) for way in atoms)
-    from packaging.markers import InvalidMarker, UndefinedEnvironmentName  # noqa: PLC0415 - see the docstring
+    from packaging.markers import (  # noqa: PLC0415 - see the docstring
+        InvalidMarker,
+        UndefinedComparison,
+        UndefinedEnvironmentName,
+    )
 
     try:
         return _parsed_marker(marker).evaluate({**environment, "extra": extra})
-    except (InvalidMarker, UndefinedEnvironmentName):
+    except (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName):
         return False
 
 

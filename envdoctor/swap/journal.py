@@ -76,6 +76,8 @@ def _is_ours(path: Path, store: BackupStore) -> bool:
         status = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return True
+    except ValueError:
+        return False  # no name that a file can have
     within = path.parent in (store.builds, store.generations) and path.name not in ("", ".", "..")
     return within and stat.S_ISDIR(status.st_mode) and status.st_uid in store.owners
 
