@@ -27,6 +27,9 @@ _SHORTEST = 8
 # the text may be anybody's, and must not decide how long this takes.
 _VALUE = r"(?:[^\s\"'\\&,;#<>)\]}`]|\\[^nrt\"'])+"
 _OPEN = r"(?:\\?[\"'])?"
+# Where a word begins: JSON writes a line break in front of one as `\n`, and its letters are no part of the word.
+_ESCAPED = r"(?<=\\[nrtbf])|(?<=\\u[0-9a-f]{4})"
+_BEGINS = rf"(?:(?<![A-Za-z0-9])|{_ESCAPED})"
 _LOGIN = r"(?:[^\s\"'\\<>/?#]|\\u[0-9a-f]{4}){0,512}"
 _WORDS = (
     r"pass(?:wd|word|phrase)?|pw|pwd|secret|api[_-]?key|access[_-]?key(?:[_-]?id)?|secret[_-]?key|private[_-]?key|"
@@ -50,28 +53,31 @@ _RULES: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (("private key-----",), (r"(?s)-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----"
      r".*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|(?=\")|\Z)"), ""),
     # user:password@, :password@ and token@ of a URL, taken for a path or not. Of ssh the user (git) is no secret.
-    (("@",), rf"(?<![\w+.-])((?!(?:git\+)?ssh:)[A-Za-z][\w+.-]{{0,30}}:/{{1,2}})(?!\*\*\*\*@){_LOGIN}(?=@)", r"\1"),
+    (("@",), (rf"(?<![A-Za-z0-9_+.-])((?!(?:git\+)?ssh:)[A-Za-z][\w+.-]{{0,30}}:/{{1,2}})(?!\*\*\*\*@)"
+     rf"{_LOGIN}(?=@)"), r"\1"),
     (("ssh:/",), rf"(ssh:/{{1,2}}[^\s\"'\\<>/?#:@]{{0,99}}:){_LOGIN}(?=@)", r"\1"),
     # The same without a scheme, as proxies are named; `image:tag@sha256:…` names a content.
-    (("@",), r"(?<![\w/@.:*+~%$-])[\w.%+~$-]{0,99}:[^\s\"'\\<>/?#@:]{1,512}(?=@(?!sha(?:256|512)\b)[\w\[])", ""),
+    (("@",), (rf"(?:(?<![\w/@.:*+~%$\\-])|{_ESCAPED})"
+     r"[\w.%+~$-]{0,99}:[^\s\"'\\<>/?#@:]{1,512}(?=@(?!sha(?:256|512)\b)[\w\[])"), ""),
     # A login or a signature in a query.
     (("?", "&", "#", ";"), (rf"(?i)([?&#;](?:[\w%~.-]{{0,99}}[_.-])?"
      rf"(?:{_WORDS}|key|auth|authorization|sig|signature|code|jwt)=)(?:[^\s\"'\\&#<>;]|\\u[0-9a-f]{{4}})+"), r"\1"),
     # A token that is a folder of a URL: /t/TOKEN/
     (("/t/",), r"(https?:/{1,2}[^\s\"'\\<>]{1,200}?/t/)[\w-]{6,}(?=/)", r"\1"),
-    (("authorization",), (rf"(?i)\b((?:proxy-)?authorization\\?[\"']?\s{{0,9}}[:=]\s{{0,9}}{_OPEN}"
+    (("authorization",), (rf"(?i)(?:\b|{_ESCAPED})((?:proxy-)?authorization\\?[\"']?\s{{0,9}}[:=]\s{{0,9}}{_OPEN}"
      rf"(?:(?:basic|bearer|token|digest|negotiate)\s{{1,9}})?){_VALUE}"), r"\1"),
-    (("bearer ", "basic "), r"(?i)\b((?:bearer|basic)\s{1,9})(?=[A-Za-z+/.=~_-]{0,99}\d)[\w+/.=~-]{12,}", r"\1"),
-    (("login",), rf"\b(login\s{{1,9}}\S{{1,99}}\s{{1,9}}password\s{{1,9}}){_VALUE}", r"\1"),
+    (("bearer ", "basic "), (rf"(?i)(?:\b|{_ESCAPED})((?:bearer|basic)\s{{1,9}})"
+     r"(?=[A-Za-z+/.=~_-]{0,99}\d)[\w+/.=~-]{12,}"), r"\1"),
+    (("login",), rf"(?:\b|{_ESCAPED})(login\s{{1,9}}\S{{1,99}}\s{{1,9}}password\s{{1,9}}){_VALUE}", r"\1"),
     # --wandb-key=V, --hf-token V
-    ((*_HINTS, "auth", "pat", "cred"), (rf"(?i)(?<![\w-])(--?(?:[a-z0-9]{{1,30}}[_.-]){{0,6}}"
+    ((*_HINTS, "auth", "pat", "cred"), (rf"(?i)(?:(?<![A-Za-z0-9_-])|{_ESCAPED})(--?(?:[a-z0-9]{{1,30}}[_.-]){{0,6}}"
      rf"(?:{_WORDS}|key|auth|pat|cred)(?:=|\s{{1,9}}(?!-)){_OPEN}){_VALUE}"), r"\1"),
     # password = V, "api_key": "V", os.environ["X_TOKEN"] = "V"
-    (_HINTS, (rf"(?i)(?<![A-Za-z0-9])((?:{_WORDS})\\?[\"']?\]?\s{{0,9}}(?:=(?!=)|:(?!:))\s{{0,9}}{_OPEN})"
+    (_HINTS, (rf"(?i){_BEGINS}((?:{_WORDS})\\?[\"']?\]?\s{{0,9}}(?:=(?!=)|:(?!:))\s{{0,9}}{_OPEN})"
      rf"(?!\*\*\*\*)(?![\[{{(]){_VALUE}"), r"\1"),
     # WANDB_API_KEY=V as a shell has it.
-    (("=",), rf"(?<![A-Za-z0-9])((?:{_UPPER})(?:_[A-Z0-9]{{1,30}}){{0,6}}\s{{0,9}}=\s{{0,9}}{_OPEN}){_VALUE}", r"\1"),
-    (tuple(_PREFIXES), rf"(?<![A-Za-z0-9])(?:{'|'.join(_PREFIXES.values())})", ""),
+    (("=",), rf"{_BEGINS}((?:{_UPPER})(?:_[A-Z0-9]{{1,30}}){{0,6}}\s{{0,9}}=\s{{0,9}}{_OPEN}){_VALUE}", r"\1"),
+    (tuple(_PREFIXES), rf"{_BEGINS}(?:{'|'.join(_PREFIXES.values())})", ""),
 )  # fmt: skip
 
 _OF_THE_FIELD = frozenset(
