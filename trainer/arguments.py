@@ -93,6 +93,15 @@ def _new_folder(profile: str) -> Path:
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `python -m trainer`."""
     made = argparse.ArgumentParser(prog="python -m trainer", description="Train a DFlash drafter for a frozen target.")
+    add_common(made)
+    made.add_argument("--output", type=Path, help="folder of the run (default: runs/PROFILE-TIME)")
+    made.add_argument("--resume", action="store_true", help="go on from the last checkpoint under --output")
+    made.add_argument("--quiet", action="store_true", help="no progress")
+    return made
+
+
+def add_common(made: argparse.ArgumentParser) -> None:
+    """Add the flags that choose the stack and the settings."""
     made.add_argument("--profile", required=True, help="known-good stack: a name, or the path of a profile's file")
     made.add_argument(
         "--preset", choices=tuple(PRESETS), help=f"settings to start from (default: the profile's own, else {PLAIN})"
@@ -103,15 +112,15 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--set", action="append", default=[], metavar="SECTION.NAME=VALUE", help="set any key")
     for flag, (key, kind, told) in _SHORTCUTS.items():
         made.add_argument(flag, type=kind, action="append" if flag in _REPEATED else "store", help=f"{told} ({key})")
-    made.add_argument("--output", type=Path, help="folder of the run (default: runs/PROFILE-TIME)")
-    made.add_argument("--resume", action="store_true", help="go on from the last checkpoint under --output")
-    made.add_argument("--quiet", action="store_true", help="no progress")
-    return made
 
 
 def parse(argv: Sequence[str]) -> CommandLine:
     """Return the command line; raises ConfigError for a setting that cannot be read, exits 2 for a bad flag."""
-    found = parser().parse_args(argv)
+    return parse_common(parser().parse_args(argv), argv)
+
+
+def parse_common(found: argparse.Namespace, argv: Sequence[str]) -> CommandLine:
+    """Return the command line of parsed flags; raises ConfigError for a setting that cannot be read."""
     layers = [read_file(found.config)] if found.config is not None else []
     layers += [parse_setting(text) for text in found.set]
     for flag, (key, _, _) in _SHORTCUTS.items():
@@ -120,8 +129,9 @@ def parse(argv: Sequence[str]) -> CommandLine:
             section, name = key.split(".")
             layers.append({section: {name: value}})
     return CommandLine(
-        profile=found.profile, preset=found.preset, layers=tuple(layers), argv=tuple(argv), output=found.output,
-        resume=found.resume, quiet=found.quiet, gate=found.gate, gate_reason=found.gate_reason,
+        profile=found.profile, preset=found.preset, layers=tuple(layers), argv=tuple(argv),
+        output=getattr(found, "output", None), resume=getattr(found, "resume", False),
+        quiet=getattr(found, "quiet", False), gate=found.gate, gate_reason=found.gate_reason,
     )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """From a config to the parts of a run: target, tokenizer, rows, plan, drafter sizes, identity."""
 
 import dataclasses
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ import torch
 from transformers import AutoTokenizer
 
 from trainer import toy
+from trainer.ancestry import Ancestry
 from trainer.config import TrainConfig
 from trainer.data.buckets import Plan
 from trainer.data.chat import Encoder, template_arguments
@@ -22,6 +24,8 @@ from trainer.errors import ConfigError, DataError, TargetModelError, not_utf8
 from trainer.flops import drafter_step, target_cost
 from trainer.model.drafter import Drafter, DrafterShape
 from trainer.model.published import load_weights, weights_digest
+from trainer.objectives import Objective, choose_vocabulary
+from trainer.sections import LossConfig
 from trainer.shared_weights import load_shared, weights_index
 from trainer.target import SharedWeights, Target, choose_layer_ids, decoder_layers, read_config
 from trainer.target_files import target_digest
@@ -43,6 +47,16 @@ class Parts:
     shape: DrafterShape
     mask_token: int
     pad_token: int
+    kept: torch.Tensor | None = None
+    """int64: the tokens that a drafter with a reduced vocabulary can say; None for all."""
+
+    ancestry: Ancestry = ()
+    """The stages before, where this run extends another."""
+
+    @property
+    def objective(self) -> Objective:
+        """What the drafter is asked for."""
+        return Objective.of(self.config.loss, self.config.drafter, self.kept, self.target_config.vocab_size)
 
     def prompts(self) -> list[list[int]]:
         """Return the prompts of the closing evaluation: of held-out rows, or where none are spared of the first."""
@@ -51,12 +65,14 @@ class Parts:
 
     def maker(self, *, pin: bool, cache: FeatureReader | None = None) -> BatchMaker:
         """Return a maker of this run's batches, with features where `cache` has them."""
-        return BatchMaker(self.rows, self.plan, self.config.drafter, self.pad_token, pin=pin, cache=cache)
+        return BatchMaker(self.rows, self.plan, self.config.drafter, self.pad_token, pin=pin, cache=cache,
+            objective=self.objective,
+        )  # fmt: skip
 
     @property
     def width(self) -> int:
         """W, channels of a token's features."""
-        return self.shape.features * self.shape.hidden
+        return (self.shape.features + int(self.objective.teacher)) * self.shape.hidden
 
     def cache_spec(self, device: torch.device) -> CacheSpec | None:
         """Return what the feature cache of this run holds; None where none is asked for."""
@@ -87,7 +103,12 @@ class Parts:
     def load_target(self, device: torch.device) -> Target:
         """Return the target on `device`."""
         target = Target.load(
-            self.target_path, self.layer_ids, device, working_dtype(device), fp8=self.config.target.fp8
+            self.target_path,
+            self.layer_ids,
+            device,
+            working_dtype(device),
+            fp8=self.config.target.fp8,
+            last=self.objective.teacher,
         )
         if self.config.data.pack:
             target.require_packable()
@@ -99,7 +120,14 @@ class Parts:
 
     def _unlike_default(self) -> dict[str, object]:
         """Return the identity's newer keys where they say something, so that earlier runs resume as they are."""
-        return {"fp8": True} if self.config.target.fp8 else {}
+        told: dict[str, object] = {"fp8": True} if self.config.target.fp8 else {}
+        if self.config.loss != LossConfig():
+            told["loss"] = dataclasses.asdict(self.config.loss)
+        if self.kept is not None:
+            told["vocabulary"] = hashlib.sha256(str(self.kept.tolist()).encode()).hexdigest()[:16]
+        if self.ancestry:
+            told["ancestry"] = list(self.ancestry)
+        return told
 
     def identity(self) -> dict[str, object]:
         """Return what must be the same for a checkpoint to be this run's."""
@@ -137,7 +165,7 @@ def assemble(config: TrainConfig) -> Parts:
     path = toy.folder(toy.cache_folder()) if builtin else Path(config.target.path)
     target_config = read_config(path)
     weights_index(path)
-    tokenizer = _tokenizer(path, config.target.chat_template)
+    tokenizer = load_tokenizer(path, config.target.chat_template)
     rows = _rows(config, tokenizer, target_config.vocab_size)
     held_out = _held_out(config, rows)
     kept = len(rows.lengths) - len(held_out)
@@ -149,7 +177,12 @@ def assemble(config: TrainConfig) -> Parts:
         held_out=held_out,
         shape=drafter_shape(config, target_config, len(layers)),
         mask_token=mask_token(config.drafter.mask_token, tokenizer, target_config.vocab_size), pad_token=int(pad or 0),
+        kept=_vocabulary(config, rows, target_config),
     )  # fmt: skip
+    if config.run.epochs:
+        batches = config.run.epochs * parts.plan.batches_per_epoch
+        run = dataclasses.replace(config.run, steps=-(-batches // config.micro_batches))
+        parts = dataclasses.replace(parts, config=dataclasses.replace(config, run=run))
     require_learnable(rows, parts.plan)
     if config.run.evaluate and not parts.prompts():
         raise DataError(
@@ -189,11 +222,32 @@ def mask_token(configured: int, tokenizer: Any, vocabulary: int) -> int:
         # Rows past the tokenizer's last token exist in the embedding and are never text (Qwen3-8B: 151669).
         token = len(tokenizer)
     if token is None or token >= vocabulary:
+        unused = unused_tokens(tokenizer)
+        named = ", ".join(f"{place} ({content})" for place, content in unused[:5])
         raise ConfigError(
             f"drafter.mask_token: {token if token is not None else 'none'} in a vocabulary of {vocabulary}",
-            "set drafter.mask_token to a reserved token of the target",
+            f"set drafter.mask_token to a token that no text has; the tokenizer has {named}"
+            if unused
+            else "set drafter.mask_token to a reserved token of the target",
         )
     return int(token)
+
+
+def unused_tokens(tokenizer: Any) -> list[tuple[int, str]]:
+    """Return the special tokens that neither the chat template nor the tokenizer uses, reserved ones first."""
+    template = tokenizer.chat_template or ""
+    template = template if isinstance(template, str) else str(template)
+    used = {
+        tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id, tokenizer.unk_token_id,
+        tokenizer.sep_token_id, tokenizer.cls_token_id,
+    }  # fmt: skip
+    found = [
+        (int(place), str(token.content))
+        for place, token in tokenizer.added_tokens_decoder.items()
+        if token.special and place not in used and token.content not in template
+    ]
+    spare = ("reserved", "unused", "extra", "placeholder", "dummy")
+    return sorted(found, key=lambda item: (not any(word in item[1].lower() for word in spare), item[0]))
 
 
 def flops_of(parts: Parts, target: Target | None) -> Callable[[Batch], float]:
@@ -203,20 +257,23 @@ def flops_of(parts: Parts, target: Target | None) -> Callable[[Batch], float]:
 
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(parts.target_config)
-        layers = decoder_layers(model.get_decoder())[: max(parts.layer_ids) + 1]
+        depth = None if parts.objective.teacher else max(parts.layer_ids) + 1
+        layers = decoder_layers(model.get_decoder())[:depth]
     else:
         layers = target.layers
     cost = target_cost(layers, parts.target_config)
-    vocabulary = parts.target_config.vocab_size
+    objective = parts.objective
+    vocabulary = parts.target_config.vocab_size if objective.kept is None else len(objective.kept)
 
     def count(batch: Batch) -> float:
         made = 0.0 if batch.cached else cost.forward(batch.work.lengths)
-        return made + drafter_step(parts.shape, batch.work, vocabulary)
+        return made + drafter_step(parts.shape, batch.work, vocabulary, teacher=objective.teacher)
 
     return count
 
 
-def _tokenizer(path: Path, template: str) -> Any:
+def load_tokenizer(path: Path, template: str) -> Any:
+    """Return the fast tokenizer of a model folder, with the template of a file where one is named."""
     # Without files of one, transformers makes an empty tokenizer of the model's type and says nothing.
     names = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
     if not any((path / name).is_file() for name in names):
@@ -255,6 +312,25 @@ def _rows(config: TrainConfig, tokenizer: Any, vocabulary: int) -> Rows:
 
     encoder = Encoder(tokenizer, template_arguments(config.target.template_arguments))
     return read_rows(paths, encoder, vocabulary, skip=config.data.bad_rows == "skip")
+
+
+def _vocabulary(config: TrainConfig, rows: Rows, target: Any) -> torch.Tensor | None:
+    size, all_of_them = config.drafter.vocabulary, target.vocab_size
+    if not size:
+        return None
+    if size >= all_of_them:
+        raise ConfigError(
+            f"drafter.vocabulary: {size} of the {all_of_them} tokens of the target", "use 0 for all of them"
+        )
+    return choose_vocabulary(rows.counts(all_of_them), size, stop_tokens(target))
+
+
+def stop_tokens(target: Any) -> tuple[int, ...]:
+    """Return the tokens that end the text of a target with this config."""
+    ends = target.eos_token_id
+    if ends is None:
+        return ()
+    return tuple(ends) if isinstance(ends, list | tuple) else (int(ends),)
 
 
 def _held_out(config: TrainConfig, rows: Rows) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from trainer.sections import (
     CacheConfig,
     DataConfig,
     DrafterConfig,
+    LossConfig,
     OptimConfig,
     RunConfig,
     TargetConfig,
@@ -32,6 +33,7 @@ class TrainConfig:
     target: TargetConfig = field(default_factory=TargetConfig)
     drafter: DrafterConfig = field(default_factory=DrafterConfig)
     data: DataConfig = field(default_factory=DataConfig)
+    loss: LossConfig = field(default_factory=LossConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     run: RunConfig = field(default_factory=RunConfig)
@@ -44,6 +46,24 @@ class TrainConfig:
             "cache.path",
             "the processes runtime sends features from process to process and caches none",
             "use --runtime data-parallel, inline or threads, or leave cache.path empty",
+        )
+        require(
+            not self.run.evaluate_every or self.runtime in {"inline", "data-parallel"},
+            "run.evaluate_every",
+            f"in the {self.runtime} runtime no worker holds a drafter and a target",
+            "use --runtime data-parallel or inline, or set run.evaluate_every=0",
+        )
+        require(
+            not (self.run.evaluate_every and not self.run.evaluate),
+            "run.evaluate_every",
+            "run.evaluate is 0, so there are no prompts",
+            "set run.evaluate to the number of prompts",
+        )
+        require(
+            not (self.run.extends and self.drafter.weights),
+            "run.extends",
+            "its weights come from the earlier run, and drafter.weights names others",
+            "give one of the two",
         )
 
     @property

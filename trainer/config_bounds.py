@@ -45,6 +45,7 @@ RANGES: Mapping[str, _Range] = {
     ),
     "drafter.intermediate": _least(0, _OWN),
     "drafter.gamma": _least(0, "use 0 for the published value", "{} is negative"),
+    "drafter.vocabulary": _least(0, "use 0 for all of the target's tokens", "{} tokens"),
     "drafter.mask_token": _least(-1, "use -1 to let it be chosen"),
     "data.buckets": (
         lambda value: list(value) == sorted(set(value)) and min(value, default=0) >= 8,
@@ -56,6 +57,7 @@ RANGES: Mapping[str, _Range] = {
     "data.tokens": _least(1, "use at least the shortest bucket", "{} positions"),
     "data.together": _least(0, "use 0 for as many as there are drafters", "{} batches"),
     "data.prefetch": _least(1, problem="{} batches"),
+    "loss.alpha": (lambda value: 0 <= value <= 1, "{}", "use 0 to 1 (0.5)"),
     "cache.size_gb": (lambda value: 0 <= value < math.inf, "{}", "use a size in GB, such as 200"),
     "optim.learning_rate": (lambda value: 0 < value < math.inf, "{}", "use a positive rate"),
     "optim.warmup": (lambda value: 0 <= value < 1, "{} is not a share of the steps", "use 0 to 0.99"),
@@ -66,6 +68,12 @@ RANGES: Mapping[str, _Range] = {
     "optim.clip": (lambda value: value > 0, "{}", "use a positive norm (1.0)"),
     "optim.accumulate": _least(1),
     "run.steps": _least(1),
+    "run.epochs": _least(0, "use 0 to give run.steps"),
+    "run.evaluate_every": _least(0, "use 0 for no evaluation while it trains"),
+    "run.profile": (
+        lambda value: not value or (len(value) == 2 and 1 <= value[0] <= value[1]),
+        "{} is not a first and a last step", "give two steps such as [20, 22], or none",
+    ),
     "run.seed": (lambda value: 0 <= value < 2**63, "{}", "use 0 to 2**63 - 1"),
     "run.log_every": _least(1),
     "run.save_every": _least(0, "use 0 for no checkpoints at all"),

@@ -1,7 +1,8 @@
 """What a person sees: a progress bar or plain lines on stderr while it runs, a summary on stdout at the end."""
 
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -50,16 +51,20 @@ class Display:
 
 
 def summary(
-    outcome: Outcome, evaluation: Evaluation | None, judged: list[Judgement], facts: list[tuple[str, str]]
+    outcome: Outcome,
+    evaluations: tuple[Evaluation | None, Evaluation | None],
+    judged: list[Judgement],
+    facts: list[tuple[str, str]],
 ) -> None:
-    """Print the closing table and the verdict on stdout."""
+    """Print the closing table and the verdict on stdout; the evaluations are those at temperature 0 and 1."""
+    evaluation, sampled = evaluations
     console = Console()
     if not console.is_terminal:
         console = Console(width=140)
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold")
     table.add_column()
-    for name, text in [*_facts(outcome, evaluation), *facts]:
+    for name, text in [*_facts(outcome, evaluation, sampled), *facts]:
         table.add_row(name, text)
     for line in judged:
         table.add_row("", f"{'✔' if line.met else '✘'} {line.name}: {line.text}")
@@ -68,7 +73,7 @@ def summary(
         console.print(acceptance_table(evaluation), highlight=False)
 
 
-def _facts(outcome: Outcome, evaluation: Evaluation | None) -> list[tuple[str, str]]:
+def _facts(outcome: Outcome, evaluation: Evaluation | None, sampled: Evaluation | None) -> list[tuple[str, str]]:
     first, last = outcome.first, outcome.last
     found = [("steps", f"{outcome.step}{' (interrupted, saved)' if outcome.interrupted else ''}")]
     if first is not None and last is not None:
@@ -80,7 +85,20 @@ def _facts(outcome: Outcome, evaluation: Evaluation | None) -> list[tuple[str, s
     if evaluation is not None:
         same = f"{evaluation.identical} of {evaluation.prompts} texts identical to the target's own"
         found.append(("acceptance", f"{evaluation.acceptance_length:.2f} tokens a target pass; {same}"))
+        found.append(("speed-up", f"{evaluation.speedup:.2f} x plain decoding in wall-clock, greedy"))
+    if sampled is not None:
+        told = f"{sampled.acceptance_length:.2f} tokens a target pass, {sampled.speedup:.2f} x"
+        found.append(("temperature 1", f"{told}; {sampled.identical} of {sampled.prompts} texts identical"))
     return found
+
+
+def judged_line(values: Mapping[str, Any]) -> str:
+    """Return an evaluation made while it trains as one line."""
+    sampled = values["sampled"]
+    return (
+        f"step {values['step']:>6}  acceptance length {values['acceptance_length']:.2f} ({values['speedup']:.2f} x),"
+        f" at temperature 1 {sampled['acceptance_length']:.2f} ({sampled['speedup']:.2f} x)"
+    )
 
 
 def acceptance_table(evaluation: Evaluation) -> Table:

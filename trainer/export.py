@@ -26,8 +26,10 @@ def published_config(
     layer_ids: tuple[int, ...],
     target: object,
     dtype: torch.dtype,
+    kept: torch.Tensor | None = None,
 ) -> dict[str, object]:
-    """Return config.json's content for a drafter of a target with this config."""
+    """Return config.json's content for a drafter of a target with this config; `kept` is its reduced vocabulary."""
+    reduced = {} if kept is None else {"draft_vocab_size": len(kept)}
     return {
         "architectures": ["DFlashDraftModel"],
         "auto_map": {"AutoModel": "modeling_dflash.DFlashDraftModel"},
@@ -61,7 +63,22 @@ def published_config(
         "use_cache": True,
         "use_sliding_window": bool(shape.sliding),
         "vocab_size": getattr(target, "vocab_size", None),
+        **reduced,
     }
+
+
+def vocabulary_tensors(kept: torch.Tensor | None, head: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Return what the folder of a drafter with a reduced vocabulary holds besides, as engines read it.
+
+    lm_head.weight [V', H] are the kept rows of the target's head [V, H]; d2t int64 [V'] is the target's token minus the
+    drafter's; t2d bool [V] says which tokens are kept (the form of EAGLE-3, speculators and vLLM).
+    """
+    if kept is None:
+        return {}
+    known = torch.zeros(len(head), dtype=torch.bool)
+    known[kept] = True
+    rows = head.detach()[kept.to(head.device)].cpu()
+    return {"lm_head.weight": rows, "d2t": kept - torch.arange(len(kept)), "t2d": known}
 
 
 def export(place: Path, weights: dict[str, torch.Tensor], config: dict[str, object], dtype: torch.dtype) -> None:
@@ -70,7 +87,10 @@ def export(place: Path, weights: dict[str, torch.Tensor], config: dict[str, obje
     The weights come first, so that a config.json whose weights are missing is never there either.
     """
     place.mkdir(parents=True, exist_ok=True)
-    plain = {name: tensor.detach().to("cpu", dtype, copy=True).contiguous() for name, tensor in weights.items()}
+    plain = {
+        name: tensor.detach().to("cpu", dtype if tensor.is_floating_point() else tensor.dtype, copy=True).contiguous()
+        for name, tensor in weights.items()
+    }
     described = json.dumps(config, indent=2, sort_keys=True) + "\n"
     with _whole(place / "model.safetensors") as partial:
         save_file(plain, partial, metadata={"format": "pt"})

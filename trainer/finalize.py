@@ -1,64 +1,109 @@
-"""What follows training: the export, then decoding held-out prompts with it, as table and JSON."""
+"""Evaluation while a run trains and after it, and the export: what a run leaves besides its checkpoints.
+
+OUTPUT/drafter/           the export of the last step
+OUTPUT/evaluation.json    how it does on held-out prompts, at temperature 0 and 1
+OUTPUT/best/              the export with the greatest acceptance length (temperature 0) while it trained, best.json
+"""
 
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from trainer.assemble import Parts
+from trainer.assemble import Parts, stop_tokens
 from trainer.device import working_dtype
+from trainer.errors import CheckpointError
 from trainer.evaluate import Evaluation, SpeculativeDecoder, evaluate
-from trainer.export import export, published_config
+from trainer.export import export, published_config, vocabulary_tensors
+from trainer.model.drafter import Drafter
 from trainer.target import Target
+
+TEMPERATURES = (0.0, 1.0)
 
 
 @dataclass(slots=True, kw_only=True)
 class Finalizer:
-    """The last part of a run."""
+    """The parts of a run that look at its drafter."""
 
     parts: Parts
     output: Path
     stop: Callable[[], bool]
-    """Asked before each prompt of the evaluation."""
+    """Asked before each prompt of an evaluation."""
+    report: Callable[[str, Mapping[str, object]], None] = lambda _event, _values: None
+    """Gets "evaluation" events while it trains."""
     evaluation: Evaluation | None = None
+    sampled: Evaluation | None = None
+    """The same at temperature 1."""
     cut: bool = False
     """Whether a stop request left the evaluation out."""
+
+    def during(self, step: int, drafter: Drafter, target: Target) -> None:
+        """Evaluate the drafter as it is after `step`, and keep it if it is the best so far."""
+        found = self._evaluate(drafter, target)
+        if found is None:
+            return
+        greedy, sampled = found
+        told = {"step": step, **_told(greedy), "sampled": _told(sampled)}
+        self.report("evaluation", told)
+        best = self.output / "best"
+        if greedy.acceptance_length > _best(best / "best.json"):
+            weights = {name: parameter.detach() for name, parameter in drafter.named_parameters()}
+            self._export(best, weights, target)
+            (best / "best.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 
     def trained(self, masters: dict[str, torch.Tensor], target: Target) -> None:
         """Export these weights and, where asked for, evaluate them with `target`."""
         parts = self.parts
-        dtype = working_dtype(target.device)
-        described = published_config(
-            parts.shape, block=parts.config.drafter.block, mask_token=parts.mask_token, layer_ids=parts.layer_ids,
-            target=parts.target_config, dtype=dtype,
-        )  # fmt: skip
-        export(self.output / "drafter", masters, described, dtype)
+        self._export(self.output / "drafter", masters, target)
         if parts.config.run.evaluate == 0:
             return
         drafter = parts.drafter(target.device)
         drafter.load_state_dict(masters)
-        decoder = SpeculativeDecoder(
-            target,
-            drafter.eval(),
-            block=parts.config.drafter.block,
-            mask_token=parts.mask_token,
-            stop=stop_tokens(parts),
-        )
-        found = evaluate(decoder, parts.prompts(), parts.config.run.evaluate_tokens, self.stop)
+        found = self._evaluate(drafter.eval(), target)
         if found is None:
             self.cut = True
             return
-        self.evaluation = found
-        told = json.dumps(dataclasses.asdict(self.evaluation), indent=1) + "\n"
+        self.evaluation, self.sampled = found
+        told = json.dumps({**_told(found[0]), "sampled": _told(found[1])}, indent=1) + "\n"
         (self.output / "evaluation.json").write_text(told, encoding="utf-8")
 
+    def _evaluate(self, drafter: Drafter, target: Target) -> tuple[Evaluation, Evaluation] | None:
+        parts = self.parts
+        decoder = SpeculativeDecoder(
+            target, drafter, block=parts.config.drafter.block, mask_token=parts.mask_token,
+            stop=stop_tokens(parts.target_config), kept=parts.kept,
+        )  # fmt: skip
+        found = []
+        for temperature in TEMPERATURES:
+            made = evaluate(
+                decoder, parts.prompts(), parts.config.run.evaluate_tokens, self.stop, temperature=temperature
+            )
+            if made is None:
+                return None
+            found.append(made)
+        return found[0], found[1]
 
-def stop_tokens(parts: Parts) -> tuple[int, ...]:
-    """Return the tokens that end the target's text."""
-    ends = parts.target_config.eos_token_id
-    if ends is None:
-        return ()
-    return tuple(ends) if isinstance(ends, list | tuple) else (int(ends),)
+    def _export(self, place: Path, weights: dict[str, torch.Tensor], target: Target) -> None:
+        parts, dtype = self.parts, working_dtype(target.device)
+        described = published_config(
+            parts.shape, block=parts.config.drafter.block, mask_token=parts.mask_token, layer_ids=parts.layer_ids,
+            target=parts.target_config, dtype=dtype, kept=parts.kept,
+        )  # fmt: skip
+        export(place, {**weights, **vocabulary_tensors(parts.kept, target.shared.head)}, described, dtype)
+
+
+def _told(evaluation: Evaluation) -> dict[str, object]:
+    return {**dataclasses.asdict(evaluation), "speedup": evaluation.speedup}
+
+
+def _best(place: Path) -> float:
+    """Return the acceptance length of the best drafter so far; 0 where there is none."""
+    try:
+        return float(json.loads(place.read_text(encoding="utf-8"))["acceptance_length"])
+    except FileNotFoundError:
+        return 0.0
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{place}: {error}", f"remove {place.parent}: another one is kept there") from error

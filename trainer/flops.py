@@ -57,8 +57,11 @@ class BatchWork:
     """Visible pairs of a sliding layer."""
 
 
-def drafter_step(shape: DrafterShape, work: BatchWork, vocabulary: int) -> float:
-    """Return the FLOPs of one forward and backward of the drafter, the frozen head included."""
+def drafter_step(shape: DrafterShape, work: BatchWork, vocabulary: int, *, teacher: bool = False) -> float:
+    """Return the FLOPs of one forward and backward of the drafter, the frozen head included.
+
+    `teacher` is for a loss that needs the target's own logits: one more product with the head.
+    """
     wide, narrow = shape.heads * shape.head_dim, shape.key_value_heads * shape.head_dim
     context, queries = sum(work.lengths), work.blocks * work.width
     # Forward, gradient of the input, gradient of the weight: 6 a weight and token; features are frozen: 4.
@@ -70,5 +73,5 @@ def drafter_step(shape: DrafterShape, work: BatchWork, vocabulary: int) -> float
     # Two products forward, four backward, each 2 a visible pair and channel; the fifth is the scores once more.
     sliding = len(shape.sliding)
     attention = 12.0 * wide * (work.visible * (shape.layers - sliding) + work.sliding * sliding)
-    head = 4.0 * work.blocks * (work.width - 1) * shape.hidden * vocabulary
+    head = (6.0 if teacher else 4.0) * work.blocks * (work.width - 1) * shape.hidden * vocabulary
     return project + layers + attention + head

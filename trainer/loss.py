@@ -21,6 +21,7 @@ from torch.nn.functional import pad
 from trainer.model.mask import BlockShape
 
 ChunkResult = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+ChunkKernel = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None], ChunkResult]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,10 +68,12 @@ def targets(
     gamma: float,
     *,
     ends: torch.Tensor | None = None,
+    index: torch.Tensor | None = None,
 ) -> Targets:
     """Return labels and weights for ids and loss_mask [B, S] and anchors [B, N].
 
-    Of packed rows `ends` [B, N] is where the document of each anchor ends: nothing is predicted past it.
+    Of packed rows `ends` [B, N] is where the document of each anchor ends: nothing is predicted past it. `index` [V]
+    says which place a token has among those that the drafter can say; one with -1 is not a label and has no weight.
     """
     offset = torch.arange(1, shape.width, device=ids.device)
     place = anchors.clamp(min=0)[:, :, None] + offset
@@ -78,10 +81,18 @@ def targets(
     flat = place.clamp(max=shape.context - 1).flatten(1)
     labels = ids.gather(1, flat).view_as(place)
     wanted = loss_mask.gather(1, flat).view_as(place).to(torch.float32) * inside
+    if index is not None:
+        labels = index[labels]
+        wanted, labels = wanted * (labels >= 0), labels.clamp(min=0)
     return Targets(labels=labels, weights=wanted * decay(shape.width, gamma, ids.device))
 
 
-def chunk_loss(logits: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor) -> ChunkResult:
+def chunk_loss(
+    logits: torch.Tensor,
+    labels: torch.Tensor,
+    weights: torch.Tensor,
+    teacher: torch.Tensor | None = None,  # noqa: ARG001 - other objectives need it
+) -> ChunkResult:
     """Return (weighted CE sum, its gradient by the logits, the argmax) for logits [R, V].
 
     Written so that a compiler makes one pass for the reductions and one for the gradient.
@@ -106,9 +117,10 @@ class _FrozenHeadLoss(torch.autograd.Function):
         head: torch.Tensor,
         labels: torch.Tensor,
         weights: torch.Tensor,
-        chunk: int,
-        kernel: Callable[..., ChunkResult],
+        how: tuple[int, ChunkKernel],
+        teacher: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
+        chunk, kernel = how
         wide = torch.promote_types(hidden.dtype, torch.float32)
         total = torch.zeros((), dtype=wide, device=hidden.device)
         gradient = torch.empty_like(hidden)
@@ -116,7 +128,8 @@ class _FrozenHeadLoss(torch.autograd.Function):
         for start in range(0, hidden.shape[0], chunk):
             part = slice(start, start + chunk)
             logits = hidden[part] @ head.t()
-            loss, by_logits, best = kernel(logits, labels[part], weights[part])
+            told = None if teacher is None else teacher[part] @ head.t()
+            loss, by_logits, best = kernel(logits, labels[part], weights[part], told)
             total += loss
             predicted[part] = best
             torch.matmul(by_logits, head, out=gradient[part])
@@ -148,20 +161,23 @@ def block_loss(
     wanted: Targets,
     *,
     chunk: int = 2048,
-    kernel: Callable[..., ChunkResult] = chunk_loss,
+    kernel: ChunkKernel = chunk_loss,
+    teacher: torch.Tensor | None = None,
 ) -> LossParts:
     """Return the loss parts for drafter output [B, Q, H] and the head's weight [V, H].
 
-    `chunk` bounds the rows of logits that exist at a time; `kernel` is chunk_loss or its compiled form.
+    `chunk` bounds the rows of logits that exist at a time: whole blocks, at least one. `kernel` is chunk_loss, another
+    objective's, or a compiled form. `teacher` [B * N * (K-1), H] are the target's states for these positions.
     """
     rows, blocks, predicted_width = wanted.labels.shape
     states = hidden.unflatten(1, (blocks, predicted_width + 1))[:, :, 1:].reshape(-1, hidden.shape[-1])
-    size = chunk_rows(states.shape[0], chunk)
+    size = chunk_rows(rows * blocks, max(1, chunk // predicted_width)) * predicted_width
     extra = -states.shape[0] % size
     labels, weights = wanted.labels.flatten(), wanted.weights.flatten()
     if extra:
         states, labels, weights = pad(states, (0, 0, 0, extra)), pad(labels, (0, extra)), pad(weights, (0, extra))
-    total, predicted = _FrozenHeadLoss.apply(states, head, labels, weights, size, kernel)
+        teacher = None if teacher is None else pad(teacher, (0, 0, 0, extra))
+    total, predicted = _FrozenHeadLoss.apply(states, head, labels, weights, (size, kernel), teacher)
     count = rows * blocks * predicted_width
     right = (predicted[:count] == labels[:count]).view(-1, predicted_width)
     return _parts(total, right, wanted.weights.view(-1, predicted_width) > 0)

@@ -79,6 +79,10 @@ class Sums:
         self.shapes.add(tuple(batch.ids.shape))
         self.flops += flops
 
+    def restart(self) -> None:
+        """Count the time from now on."""
+        self.started = time.perf_counter()
+
     def require_finite(self, step: int) -> None:
         """Raise NonFiniteError naming the first batch since the last reset whose loss is NaN or infinite."""
         if not self._recent:

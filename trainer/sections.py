@@ -9,6 +9,8 @@ Device = Literal["auto", "cpu", "cuda"]
 RuntimeName = Literal["auto", "inline", "threads", "processes", "data-parallel"]
 Overlong = Literal["truncate", "drop", "error"]
 BadRows = Literal["stop", "skip"]
+LossKind = Literal["ce", "kl"]
+PositionWeights = Literal["decay", "dpace"]
 Switch = Literal["auto", "on", "off"]
 
 
@@ -70,6 +72,8 @@ class DrafterConfig:
     """Positions a sliding layer's query sees, itself included."""
     weights: str = ""
     """A folder with a published drafter (model.safetensors) to start from; empty draws the weights from the seed."""
+    vocabulary: int = 0
+    """Tokens the drafter can say: the most frequent of what the assistant says in the rows; 0 for all the target's."""
     recompute: bool = False
     """Recompute each layer's activations in the backward: less memory, a third more drafter compute."""
 
@@ -133,6 +137,22 @@ class DataConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LossConfig:
+    """What the drafter is asked for (trainer/objectives.py)."""
+
+    kind: LossKind = "ce"
+    """ce: the text's token. kl: the target's distribution; the target then runs all its layers."""
+    positions: PositionWeights = "decay"
+    """decay: fixed weights that fall over a block (drafter.gamma). dpace: weights from the drafter's confidence."""
+    alpha: float = 0.5
+    """Smoothing of dpace's confidence: 0 for none, 1 for weights that ignore it."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        require_ranges("loss", self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CacheConfig:
     """The target's features on disk, for epochs 2 and later."""
 
@@ -178,6 +198,10 @@ class RunConfig:
     """Length, place and manner of the run."""
 
     steps: int = 1000
+    epochs: int = 0
+    """Passes over the rows, instead of `steps`; 0 takes `steps`."""
+    extends: str = ""
+    """The folder of an earlier run that this one goes on from, with a schedule of its own."""
     seed: int = 0
     device: Device = "auto"
     compile: Switch = "auto"
@@ -193,6 +217,10 @@ class RunConfig:
     """Prompts for the closing evaluation; 0 for none."""
     evaluate_tokens: int = 48
     """New tokens a prompt."""
+    evaluate_every: int = 0
+    """Steps between evaluations while it trains, at temperature 0 and 1; the best drafter is kept. 0 for none."""
+    profile: tuple[int, ...] = ()
+    """First and last step to record with torch's profiler; empty for none."""
     loss_rows: int = 2048
     """Rows of logits that exist at a time."""
     dense_limit_gb: float = 4.0
@@ -203,6 +231,8 @@ class RunConfig:
     """CPU threads of a tensor operation in each worker; 0 leaves torch's choice. Tiny models are faster with 1."""
     wandb: str = ""
     """A Weights & Biases project; empty for none."""
+    tensorboard: bool = False
+    """Write TensorBoard event files to tensorboard/ in the run's folder."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""

@@ -116,14 +116,19 @@ def require_plain_embedding(model: nn.Module) -> None:
 class Target:
     """A frozen causal LM on one device, with a trunk that stops at the last selected layer."""
 
-    def __init__(self, model: nn.Module, layer_ids: tuple[int, ...], *, fp8: bool = False) -> None:
-        """Wrap a loaded model; its own modules stay untouched and eager, for evaluation. `fp8` is the trunk's."""
+    def __init__(self, model: nn.Module, layer_ids: tuple[int, ...], *, fp8: bool = False, last: bool = False) -> None:
+        """Wrap a loaded model; its own modules stay untouched and eager, for evaluation. `fp8` is the trunk's.
+
+        With `last` the features end with the state that the head takes: the last layer's output, normed.
+        """
         require_plain_embedding(model)
         self.model = model.eval().requires_grad_(requires_grad=False)
         self.layer_ids = layer_ids
         self.config = model.config.get_text_config()
         self._sink: torch.Tensor | None = None
-        self.trunk, self.layers = _trunk(_decoder(model), max(layer_ids) + 1)
+        depth = self.config.num_hidden_layers if last else max(layer_ids) + 1
+        self.trunk, self.layers = _trunk(_decoder(model), depth)
+        self.last = last
         self.fp8 = fp8
         if fp8:
             require_fp8(self.device)
@@ -138,13 +143,20 @@ class Target:
 
     @classmethod
     def load(
-        cls, path: Path, layer_ids: tuple[int, ...], device: torch.device, dtype: torch.dtype, *, fp8: bool = False
+        cls,
+        path: Path,
+        layer_ids: tuple[int, ...],
+        device: torch.device,
+        dtype: torch.dtype,
+        *,
+        fp8: bool = False,
+        last: bool = False,
     ) -> "Target":
         """Load a local folder (safetensors) onto `device`."""
         model = AutoModelForCausalLM.from_pretrained(
             path, dtype=dtype, local_files_only=True, attn_implementation="sdpa", use_safetensors=True
         )
-        return cls(model.to(device), layer_ids, fp8=fp8)
+        return cls(model.to(device), layer_ids, fp8=fp8, last=last)
 
     @property
     def shared(self) -> SharedWeights:
@@ -175,8 +187,11 @@ class Target:
             table = causal_within(packed.documents)
             mask = table if self._mask is None else {"full_attention": table}
             more = {"position_ids": packed.places}
-        with torch.no_grad(), self.recording(ids.shape) as sink:
-            self.trunk(input_ids=ids, attention_mask=mask, use_cache=False, **more)
+        with torch.no_grad(), self.recording(ids.shape, last=self.last) as sink:
+            output = self.trunk(input_ids=ids, attention_mask=mask, use_cache=False, **more)
+            if self.last:
+                hidden = output[0]
+                sink[..., -hidden.shape[-1] :].copy_(hidden)
         return sink
 
     def require_packable(self) -> None:
@@ -189,10 +204,10 @@ class Target:
                 "set data.pack=false",
             )
 
-    def recording(self, shape: torch.Size | tuple[int, int]) -> "_Recording":
-        """Return a context that collects the features of one forward over [B, S] tokens."""
+    def recording(self, shape: torch.Size | tuple[int, int], *, last: bool = False) -> "_Recording":
+        """Return a context that collects the features of one forward over [B, S] tokens; `last` leaves room for it."""
         weight = self.shared.embedding
-        wide = len(self.layer_ids) * weight.shape[1]
+        wide = (len(self.layer_ids) + int(last)) * weight.shape[1]
         return _Recording(self, torch.empty(*shape, wide, dtype=weight.dtype, device=weight.device))
 
     def _recorder(self, place: int) -> Callable[..., None]:

@@ -1,6 +1,7 @@
-"""Weights & Biases, when a run asks for it; the package is needed only then."""
+"""Weights & Biases and TensorBoard, when a run asks for them; their packages are needed only then."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -11,20 +12,12 @@ from trainer.metrics import Progress
 
 
 class Tracker:
-    """Sends each log line to a project, or does nothing."""
+    """Sends each log line to a project, to event files, to both, or nowhere."""
 
     def __init__(self, config: TrainConfig, output: Path | None) -> None:
-        """Open the project of `run.wandb`; without `output` (a worker that does not lead) nothing is sent."""
-        self._run: Any = None
-        if not config.run.wandb or output is None:
-            return
-        try:
-            import wandb  # noqa: PLC0415 - optional
-        except ImportError as error:
-            raise ConfigError(
-                f"run.wandb: {config.run.wandb}, but wandb is not installed", "install wandb, or leave run.wandb empty"
-            ) from error
-        self._run = wandb.init(project=config.run.wandb, dir=str(output), config=dataclasses.asdict(config))
+        """Open what is asked for; without `output` (a worker that does not lead) nothing is sent."""
+        self._run = _project(config, output) if config.run.wandb and output is not None else None
+        self._board = _board(output) if config.run.tensorboard and output is not None else None
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -33,11 +26,58 @@ class Tracker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Finish the project's run."""
+        """Finish the project's run and the event files."""
         if self._run is not None:
             self._run.finish(exit_code=0 if error is None else 1)
+        if self._board is not None:
+            self._board.close()
 
     def log(self, progress: Progress) -> None:
         """Send one line."""
+        self.send("train", progress.step, progress.line())
+
+    def evaluation(self, values: Mapping[str, object]) -> None:
+        """Send an evaluation that was made while it trains."""
+        self.send("evaluation", int(str(values["step"])), values)
+
+    def send(self, group: str, step: int, values: Mapping[str, object]) -> None:
+        """Send the values of a step: to the project as they are, to the event files each number under its name."""
         if self._run is not None:
-            self._run.log(progress.line(), step=progress.step)
+            self._run.log(dict(values) if group == "train" else {group: dict(values)}, step=step)
+        if self._board is not None:
+            for name, value in _numbers(group, values):
+                self._board.add_scalar(name, value, step)
+            self._board.flush()
+
+
+def _numbers(name: str, value: object) -> list[tuple[str, float]]:
+    """Return the numbers in nested values, named by their path; positions of a block count from 1."""
+    if isinstance(value, int | float):
+        return [(name, float(value))]
+    if isinstance(value, Mapping):
+        items = [(str(key), each) for key, each in value.items()]
+    elif isinstance(value, list | tuple):
+        items = [(str(place), each) for place, each in enumerate(value, start=1)]
+    else:
+        return []
+    return [found for key, each in items for found in _numbers(f"{name}/{key}", each)]
+
+
+def _project(config: TrainConfig, output: Path) -> Any:
+    try:
+        import wandb  # noqa: PLC0415 - optional
+    except ImportError as error:
+        raise ConfigError(
+            f"run.wandb: {config.run.wandb}, but wandb is not installed", "install wandb, or leave run.wandb empty"
+        ) from error
+    return wandb.init(project=config.run.wandb, dir=str(output), config=dataclasses.asdict(config))
+
+
+def _board(output: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - needs an optional package
+    except ImportError as error:
+        raise ConfigError(
+            "run.tensorboard: tensorboard is not installed", "install tensorboard, or set run.tensorboard=false"
+        ) from error
+    return SummaryWriter(str(output / "tensorboard"))

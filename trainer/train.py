@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -10,12 +10,13 @@ from transformers.utils import logging as transformers_logging
 
 from envdoctor.gate import Expected
 from trainer import checkpoint, provenance
+from trainer.ancestry import lineage, parent_of, require_extendable
 from trainer.arguments import Arguments
 from trainer.assemble import Parts, assemble
 from trainer.baseline import judge
 from trainer.data.feature_cache import require_room
 from trainer.device import choose
-from trainer.display import Display, summary
+from trainer.display import Display, judged_line, summary
 from trainer.errors import ConfigError
 from trainer.finalize import Finalizer
 from trainer.launch import orphaned
@@ -43,7 +44,8 @@ def train(arguments: Arguments) -> int:
     output = arguments.output
     rank = int(os.environ.get("RANK", "0")) if config.launched else 0
     parts = assemble(config)
-    saved = _resume(arguments, output, parts)
+    config = parts.config
+    saved, parent, parts = _start(arguments, output, parts)
     cache = parts.cache_spec(choose(config.run.device))
     planned = require_room(cache) if cache is not None else ""
     start = saved.step if saved else 0
@@ -52,6 +54,7 @@ def train(arguments: Arguments) -> int:
         StopRequest() as stop,
     ):
         ending = Finalizer(parts=parts, output=output, stop=stop)
+        evaluates = bool(config.run.evaluate_every)
         cut = {"truncated": parts.plan.truncated, "dropped": parts.plan.dropped}
         journal.write("start", {"step": start, "config": dataclasses.asdict(config), **cut})
         with (
@@ -66,11 +69,18 @@ def train(arguments: Arguments) -> int:
                 display.progress(progress)
                 tracker.log(progress)
 
+            def told(event: str, values: Mapping[str, object]) -> None:
+                journal.write(event, values)
+                tracker.evaluation(values)
+                display.say(judged_line(values))
+
+            ending.report = told
             if rank == 0:
                 provenance.write(output, arguments.argv, parts.identity())
             session = Session(
-                parts=parts, output=output, saved=saved, stop=lambda: stop() or orphaned(), report=report,
-                after=ending.trained, journal=journal.write, lead=rank == 0,
+                parts=parts, output=output, saved=saved, parent=parent, stop=lambda: stop() or orphaned(),
+                report=report, after=ending.trained, journal=journal.write, lead=rank == 0,
+                quality=ending.during if evaluates else None,
             )  # fmt: skip
             outcome = RUNNERS[config.runtime](parts, session)
         if outcome is not None:
@@ -83,21 +93,32 @@ def _conclude(
 ) -> None:
     judged = judge(outcome, expected)
     if ending.evaluation is not None:
-        journal.write("evaluation", dataclasses.asdict(ending.evaluation))
+        sampled = dataclasses.asdict(ending.sampled) if ending.sampled is not None else None
+        journal.write("evaluation", {**dataclasses.asdict(ending.evaluation), "sampled": sampled})
     journal.write("end", {"step": outcome.step, "interrupted": outcome.interrupted, "verdict": [
         {"name": line.name, "met": line.met, "text": line.text} for line in judged
     ]})  # fmt: skip
-    summary(outcome, ending.evaluation, judged, [*session.notes, ("output", str(output))])
+    summary(outcome, (ending.evaluation, ending.sampled), judged, [*session.notes, ("output", str(output))])
 
 
-def _resume(arguments: Arguments, output: Path, parts: Parts) -> checkpoint.Saved | None:
+def _start(
+    arguments: Arguments, output: Path, parts: Parts
+) -> tuple[checkpoint.Saved | None, checkpoint.Saved | None, Parts]:
+    """Return the checkpoint to resume, or the one to extend, and the parts with the stages before."""
     root = output / "checkpoints"
     if arguments.resume:
         saved = checkpoint.find(root)
+        # The earlier run may have gone on or away since: what came before is in this one's own checkpoints.
+        parts = dataclasses.replace(parts, ancestry=tuple(saved.state["identity"].get("ancestry", ())))
         checkpoint.require_same(saved.state["identity"], parts.identity(), root)
-        return saved
+        return saved, None, parts
     if checkpoint.steps(root):
         raise ConfigError(
             f"--output {output}: holds checkpoints of an earlier run", "go on with --resume, or give another folder"
         )
-    return None
+    if not arguments.config.run.extends:
+        return None, None, parts
+    folder = Path(arguments.config.run.extends)
+    parent = parent_of(folder)
+    require_extendable(parent, parts.identity(), folder)
+    return None, parent, dataclasses.replace(parts, ancestry=lineage(parent, folder))

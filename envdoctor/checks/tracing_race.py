@@ -50,7 +50,8 @@ def run(case: CheckContext) -> Iterator[Finding]:
         subject="torch",
         evidence=(build.fx_evidence, f"profile {case.wanted().name}: compile.threads = {threads}"),
         remediation=Remediation(
-            text="Run one process a drafter, or admit whole steps through the trainer's compile gate. Deleting or "
-            "warming the cache is not a cure"
+            text="Run one process a drafter, or admit whole steps through a compile gate: trainer.runtime.compile_gate "
+            "of envdoctor's repository works with any compiled code (example: trainer/README.md). Deleting or warming "
+            "the cache is not a cure"
         ),
     )

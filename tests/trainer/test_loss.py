@@ -8,7 +8,9 @@ from hypothesis import given, settings
 
 from tests.trainer import reference
 from tests.trainer.cases import EDGES, VOCABULARY, Problem, drawn, problems
-from trainer.loss import block_loss, chunk_rows, decay, default_gamma, targets
+from trainer.loss import block_loss, chunk_loss, chunk_rows, decay, default_gamma, targets
+from trainer.objectives import Objective, choose_vocabulary, dpace
+from trainer.sections import DrafterConfig, LossConfig
 
 GAMMA = 3.0
 
@@ -77,3 +79,99 @@ def test_counts_of_right_positions_and_leading_runs() -> None:
     # The last anchor has nothing to predict, so its hit counts nowhere.
     assert (parts.correct.tolist(), parts.counted.tolist()) == ([2.0], [3.0])
     assert (float(parts.run_length), float(parts.blocks)) == (2.0, 3.0)
+
+
+def loss_of(problem: Problem, objective: Objective, teacher: torch.Tensor | None, chunk: int) -> list[torch.Tensor]:
+    """Return (loss, gradient of the hidden states, weights before the objective's own) of a problem."""
+    shape, (ids, loss_mask, anchors) = problem.shape, problem.tensors
+    hidden = drawn(problem.seed, 1, shape.queries, 6).requires_grad_()
+    head = drawn(problem.seed + 1, VOCABULARY, 6)
+    wanted = targets(ids, loss_mask, anchors, shape, objective.gamma)
+    parts = block_loss(hidden, head, wanted, chunk=chunk, kernel=objective.kernel(), teacher=teacher)
+    parts.loss_sum.backward()
+    assert hidden.grad is not None
+    return [parts.loss_sum.detach(), hidden.grad, wanted.weights]
+
+
+def plain_loss(problem: Problem, loss: LossConfig, gamma: float, teacher: torch.Tensor | None) -> list[torch.Tensor]:
+    """Return (loss, gradient) summed position by position, with autograd's gradient."""
+    shape, (ids, loss_mask, anchors) = problem.shape, problem.tensors
+    hidden = drawn(problem.seed, 1, shape.queries, 6).requires_grad_()
+    head = drawn(problem.seed + 1, VOCABULARY, 6)
+    wanted = targets(ids, loss_mask, anchors, shape, gamma)
+    total = torch.zeros((), dtype=torch.float64)
+    predicted = shape.width - 1
+    for block in range(shape.blocks):
+        logs = [torch.log_softmax(head @ hidden[0, block * shape.width + k], 0) for k in range(1, shape.width)]
+        labels, counted = wanted.labels[0, block], wanted.weights[0, block].double()
+        shares = [float(share) for share in counted]
+        if loss.positions == "dpace":
+            chain, prefix = 1.0, []
+            for k in range(predicted):
+                smooth = (1 - loss.alpha) * float(logs[k][labels[k]].detach().exp()) + loss.alpha
+                chain *= smooth if counted[k] else 1.0
+                prefix.append(chain if counted[k] else 0.0)
+            shares = [sum(prefix[k:]) if counted[k] else 0.0 for k in range(predicted)]
+        for k in range(predicted):
+            if loss.kind == "kl":
+                assert teacher is not None
+                told = torch.log_softmax(head @ teacher[block * predicted + k], 0)
+                term = (told.exp() * (told - logs[k])).sum()
+            else:
+                term = -logs[k][labels[k]]
+            total = total + shares[k] * term
+    if total.requires_grad:
+        total.backward()
+    return [total.detach(), torch.zeros_like(hidden) if hidden.grad is None else hidden.grad]
+
+
+@pytest.mark.parametrize("name", EDGES)
+@pytest.mark.parametrize(
+    "loss",
+    [
+        LossConfig(positions="dpace"), LossConfig(positions="dpace", alpha=0.0), LossConfig(kind="kl"),
+        LossConfig(kind="kl", positions="dpace", alpha=0.25),
+    ],
+    ids=["dpace", "dpace unsmoothed", "kl", "kl with dpace"],
+)  # fmt: skip
+@pytest.mark.parametrize("chunk", [1, 1000])
+def test_objectives_equal_their_plain_sums(name: str, loss: LossConfig, chunk: int) -> None:
+    problem = EDGES[name]
+    objective = Objective.of(loss, DrafterConfig(block=problem.shape.width, gamma=GAMMA))
+    teacher = drawn(5, problem.shape.blocks * (problem.shape.width - 1), 6) if objective.teacher else None
+    found, gradient, _ = loss_of(problem, objective, teacher, chunk)
+    wanted, by_autograd = plain_loss(problem, loss, objective.gamma, teacher)
+    torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(gradient, by_autograd, rtol=1e-6, atol=1e-9)
+
+
+def test_the_default_objective_is_the_published_one() -> None:
+    objective = Objective.of(LossConfig(), DrafterConfig())
+    assert (objective.kernel(), objective.gamma, objective.teacher) == (chunk_loss, 7.0, False)
+    assert Objective.of(LossConfig(positions="dpace"), DrafterConfig()).gamma == math.inf
+
+
+def test_dpace_weights_add_up_what_a_block_still_yields() -> None:
+    found = dpace(torch.tensor([0.5, 0.5, 0.5, 0.2]), torch.tensor([1.0, 1.0, 1.0, 0.0]), 4, 0.0)
+    assert found.tolist() == pytest.approx([0.5 + 0.25 + 0.125, 0.25 + 0.125, 0.125, 0.0])
+    # Confidence of 1 everywhere: each position is worth those that are left.
+    assert dpace(torch.ones(4), torch.ones(4), 4, 0.5).tolist() == [4.0, 3.0, 2.0, 1.0]
+
+
+def test_a_token_outside_the_vocabulary_is_no_label() -> None:
+    problem = EDGES["every position an anchor"]
+    ids, loss_mask, anchors = problem.tensors
+    kept = torch.tensor([1, 4, 10])
+    objective = Objective.of(LossConfig(), DrafterConfig(block=2, gamma=GAMMA), kept, VOCABULARY)
+    index = objective.index()
+    assert index is not None
+    found = targets(ids, loss_mask, anchors, problem.shape, GAMMA, index=index)
+    # The row says 1, 4, 7, 10: anchor 0 predicts 4, anchor 1 the 7 that is not kept, anchor 2 the 10.
+    assert problem.ids == [1, 4, 7, 10]
+    assert found.labels[0, :, 0].tolist()[:3] == [1, 0, 2]
+    assert found.weights[0, :, 0].tolist() == [1.0, 0.0, 1.0, 0.0]
+
+
+def test_the_vocabulary_is_of_the_most_frequent_tokens_and_those_that_end_a_text() -> None:
+    assert choose_vocabulary([5, 0, 9, 9, 0, 1], 3, always=(4,)).tolist() == [2, 3, 4]
+    assert choose_vocabulary([1, 1, 1, 1], 2, always=()).tolist() == [0, 1]

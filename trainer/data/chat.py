@@ -60,6 +60,16 @@ class Encoder:
             raise DataError(f"{origin}: no turn of the assistant, so nothing to learn", "remove the row")
         return [self._row(text, spans, origin, turn) for turn, text, spans in rendered]
 
+    def prompt(self, talk: Conversation, origin: str) -> list[int]:
+        """Return the tokens after which the assistant's next turn begins; raises as `encode` does."""
+        if not self.tokenizer.chat_template:
+            raise ConfigError(
+                "target.chat_template: the target's tokenizer has no chat template", f"give one: {_TEMPLATE_CURE}"
+            )
+        with _rendering(origin):
+            text = self._render(talk, len(talk.messages), prompt=True)
+        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
     def _by_prefixes(self, talk: Conversation, origin: str) -> list[tuple[int, str, list[Span]]]:
         if talk.messages[0]["role"] == "assistant":
             raise DataError(

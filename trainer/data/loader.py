@@ -18,9 +18,10 @@ from trainer.data.feature_cache import FeatureReader
 from trainer.data.packing import Packed, layout, packed
 from trainer.data.rows import Rows
 from trainer.flops import BatchWork
-from trainer.loss import default_gamma, targets
+from trainer.loss import targets
 from trainer.model.mask import BlockShape, visible_pairs
-from trainer.sections import DrafterConfig
+from trainer.objectives import Objective
+from trainer.sections import DrafterConfig, LossConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,11 +113,16 @@ class BatchMaker:
         *,
         pin: bool,
         cache: FeatureReader | None = None,
+        objective: Objective | None = None,
     ) -> None:
-        """Bind the data; `pad` is the token for padding, `pin` is for CUDA, `cache` has features of some rows."""
+        """Bind the data; `pad` is the token for padding, `pin` is for CUDA, `cache` has features of some rows.
+
+        `objective` says what is learnt (default: DFlash's).
+        """
         self.rows, self.plan, self.drafter, self.pad, self.pin = rows, plan, drafter, pad, pin
         self.cache = cache
-        self.gamma = drafter.gamma or default_gamma(drafter.block)
+        self.objective = objective or Objective.of(LossConfig(), drafter)
+        self._index = self.objective.index()
 
     def make(self, planned: PlannedBatch) -> Batch:
         """Return the batch; the same number gives the same batch in every worker."""
@@ -173,7 +179,8 @@ class BatchMaker:
         held = None if documents is None or places is None else packed(documents, places, anchors)
         starts, ends = (None, None) if held is None else (held.starts, held.ends)
         shape = BlockShape(context=ids.shape[1], blocks=anchors.shape[1], width=self.drafter.block)
-        weight = float(targets(ids, loss_mask, anchors, shape, self.gamma, ends=ends).weights.sum())
+        wanted = targets(ids, loss_mask, anchors, shape, self.objective.gamma, ends=ends, index=self._index)
+        weight = float(wanted.weights.sum())
         window = self.drafter.sliding_window if self.drafter.sliding_layers else 0
         work = BatchWork(
             lengths=tuple(chain.from_iterable(lengths)), blocks=int((anchors >= 0).sum()), width=shape.width,

@@ -1,5 +1,6 @@
 """What the loader needs of a data set, wherever its rows come from."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -37,6 +38,9 @@ class Rows(Protocol):
     def skipped(self) -> str:
         """What was left out, in words; empty when nothing was."""
 
+    def counts(self, vocabulary: int) -> Sequence[int]:
+        """Return how often an assistant says each token below `vocabulary`."""
+
     def __getitem__(self, index: int) -> Row:
         """Return one row."""
 
@@ -58,6 +62,11 @@ class RowList:
     def groups(self) -> tuple[int, ...]:
         """One source."""
         return (len(self.rows),)
+
+    def counts(self, vocabulary: int) -> Sequence[int]:
+        """Return how often an assistant says each token below `vocabulary`."""
+        found = Counter(token for row in self.rows for token, wanted in zip(row.ids, row.wanted, strict=True) if wanted)
+        return [found[token] for token in range(vocabulary)]
 
     def __getitem__(self, index: int) -> Row:
         """Return one row."""

@@ -1,7 +1,8 @@
 """DFlash drafter for `AutoModel.from_pretrained(FOLDER, trust_remote_code=True)`; exported beside the weights.
 
 It needs torch and transformers alone. The embedding and the LM head are the target's: embed the block's tokens with the
-target's embedding, and multiply what this returns by the target's head.
+target's embedding, and multiply what this returns by the target's head. A drafter with a reduced vocabulary has its own
+head, `lm_head`, whose token t is the target's t + d2t[t].
 Shapes: B rows, S context positions, K block positions, H hidden, F selected target layers.
 """
 
@@ -114,6 +115,11 @@ class DFlashDraftModel(PreTrainedModel):
         windows = [config.sliding_window if kind == "sliding_attention" else 0 for kind in config.layer_types]
         self.layers = nn.ModuleList(DFlashLayer(config, window) for window in windows)
         self.norm = DFlashNorm(config.hidden_size, config.rms_norm_eps)
+        reduced = getattr(config, "draft_vocab_size", None)
+        if reduced:
+            self.lm_head = nn.Linear(config.hidden_size, reduced, bias=False)
+            self.register_buffer("d2t", torch.zeros(reduced, dtype=torch.int64))
+            self.register_buffer("t2d", torch.zeros(config.vocab_size, dtype=torch.bool))
         self.post_init()
 
     def forward(

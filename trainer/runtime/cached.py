@@ -14,9 +14,9 @@ import torch
 from trainer.assemble import Parts
 from trainer.data.feature_cache import CacheSpec, FeatureReader, FeatureWriter
 from trainer.data.loader import Batch, Document
-from trainer.runtime.steps import Admission, TargetStep
+from trainer.runtime.steps import Admission, DrafterStep, TargetStep
 from trainer.sections import RunConfig
-from trainer.target import Target
+from trainer.target import SharedWeights, Target
 
 _WAITING = 3
 """Batches of features that may wait for the disk."""
@@ -29,6 +29,14 @@ def target_step_of(parts: Parts, target: Target, gate: Admission) -> TargetStep:
     if spec is None:
         return TargetStep(target, parts.config.run, gate)
     return CachedTargetStep(target, parts.config.run, gate, spec, parts.plan.batches_per_epoch)
+
+
+def drafter_step_of(parts: Parts, device: torch.device, shared: SharedWeights, gate: Admission) -> DrafterStep:
+    """Return the drafter's step, as this run starts it."""
+    config = parts.config
+    return DrafterStep(
+        parts.drafter(device), shared, config.drafter, parts.mask_token, config.run, gate, parts.objective
+    )
 
 
 class CachedTargetStep(TargetStep):

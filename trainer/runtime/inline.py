@@ -8,11 +8,11 @@ import torch
 from trainer.assemble import Parts, flops_of
 from trainer.data.loader import Batch, Loader
 from trainer.device import Stall, choose, compiles
-from trainer.runtime.cached import target_step_of
+from trainer.runtime.cached import drafter_step_of, target_step_of
 from trainer.runtime.compile_state import prepare_thread
 from trainer.runtime.loop import Alone, DrafterLoop, Exchange, Outcome
 from trainer.runtime.session import Session
-from trainer.runtime.steps import DrafterStep, OpenDoor, TargetStep
+from trainer.runtime.steps import OpenDoor, TargetStep
 from trainer.runtime.warmup_steps import warm_drafter, warm_target
 from trainer.target import Target
 
@@ -67,7 +67,7 @@ def learn(
     target = parts.load_target(device)
     gate = OpenDoor()
     target_step = target_step_of(parts, target, gate)
-    step = DrafterStep(parts.drafter(device), target.shared, config.drafter, parts.mask_token, config.run, gate)
+    step = drafter_step_of(parts, device, target.shared, gate)
     maker = parts.maker(pin=device.type == "cuda", cache=target_step.reader)
     if config.run.warm and compiles(config.run.compile, device):
         warm_target(target_step, maker, config.data.buckets)
@@ -75,8 +75,9 @@ def learn(
     settings = session.settings(device, flops_of(parts, target), devices=devices, lead=session.lead)
     with closing(target_step), Loader(maker, iter(numbers), config.data.prefetch) as loader:
         source = InlineSource(loader, target_step)
-        loop = DrafterLoop(settings, step, source, exchange, stop=session.stop, report=session.report)
-        if session.saved is not None:
-            loop.restore(session.saved.load())
+        judge = session.quality if session.lead else None
+        quality = None if judge is None else (lambda done: judge(done, step.model, target))
+        loop = DrafterLoop(settings, step, source, exchange, stop=session.stop, report=session.report, quality=quality)
+        session.restore(loop)
         outcome = loop.run(session.start)
     return outcome, step.parameters.masters(), target

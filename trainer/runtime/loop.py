@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -15,6 +16,7 @@ from trainer.device import Memory, Stall, read_memory, wait_for
 from trainer.errors import NonFiniteError
 from trainer.metrics import Flatness, Progress, Sums
 from trainer.optim import Optimizer, learning_rate
+from trainer.profiler import ProfilerWindow
 from trainer.runtime.compile_state import compile_counts, require_sound
 from trainer.runtime.steps import DrafterStep
 
@@ -103,6 +105,8 @@ class LoopSettings:
     """Measured matmul FLOP/s of one device."""
     flops: Callable[[Batch], float]
     """Useful FLOPs of a batch, target and drafter."""
+    offset: int = 0
+    """The number of the run's first batch."""
 
 
 class DrafterLoop:
@@ -117,11 +121,16 @@ class DrafterLoop:
         *,
         stop: Callable[[], bool],
         report: Callable[[Progress], None],
+        quality: Callable[[int], None] | None = None,
     ) -> None:
-        """Bind the parts; `stop` is asked once a step, `report` gets each log line of the lead."""
+        """Bind the parts; `stop` is asked once a step, `report` gets each log line of the lead.
+
+        `quality` is called with the steps done every run.evaluate_every steps.
+        """
         self.settings, self.step, self.source, self.exchange = settings, step, source, exchange
         self.config = settings.config
-        self._stop, self._report = stop, report
+        self._stop, self._report, self._quality = stop, report, quality
+        self._profiler = ProfilerWindow(self.config.run.profile, settings.output) if settings.lead else None
         self.optimizer = Optimizer(step.parameters, self.config.optim, self.config.run.steps)
         self._exchange_stall = Stall(step.device)
         self._flat = Flatness()
@@ -143,17 +152,25 @@ class DrafterLoop:
         read_memory(self.step.device)
         done, interrupted = start, False
         while done < self.config.run.steps and not interrupted:
-            interrupted = self._one_step(done, sums)
+            with self._profiler.step(done + 1) if self._profiler else nullcontext():
+                interrupted = self._one_step(done, sums)
             done += 1
             last = done == self.config.run.steps or interrupted
             every = self.config.run.save_every
             saves = bool(every) and (last or done % every == 0)
+            judged = bool(self.config.run.evaluate_every) and done % self.config.run.evaluate_every == 0
             # A log line looks for NaN: a checkpoint never replaces a good one with weights nobody has looked at.
-            if last or saves or done % self.config.run.log_every == 0:
+            if last or saves or judged or done % self.config.run.log_every == 0:
                 sums = self._log(done, sums)
             if saves:
                 self._save(done)
+            if judged and self._quality is not None and not interrupted:
+                self._quality(done)
+                # The time was not spent on training.
+                sums.restart()
         self.source.stop()
+        if self._profiler is not None:
+            self._profiler.close()
         return self._outcome(done, interrupted=interrupted)
 
     def _one_step(self, index: int, sums: Sums) -> bool:
@@ -223,7 +240,7 @@ class DrafterLoop:
             return
         moments, taken = self.optimizer.state()
         saved = checkpoint.Checkpoint(
-            step=done, batches=done * self.config.micro_batches, optimizer_steps=taken,
+            step=done, batches=self.settings.offset + done * self.config.micro_batches, optimizer_steps=taken,
             identity=self.settings.identity, masters=self.step.parameters.masters(), moments=moments,
         )  # fmt: skip
         checkpoint.save(self.settings.output / "checkpoints", saved, self.config.run.keep)

@@ -23,10 +23,11 @@ from trainer.data.buckets import Plan
 from trainer.data.loader import Batch, Loader
 from trainer.device import Stall, choose, compiles, wait_for, working_dtype
 from trainer.errors import WorkerFailedError
+from trainer.runtime.cached import drafter_step_of
 from trainer.runtime.compile_state import prepare_thread
 from trainer.runtime.loop import DrafterLoop, Outcome
 from trainer.runtime.session import Session
-from trainer.runtime.steps import DrafterStep, OpenDoor, TargetStep
+from trainer.runtime.steps import OpenDoor, TargetStep
 from trainer.runtime.warmup_steps import warm_drafter, warm_target
 from trainer.topology import Role, Topology, topology
 
@@ -260,20 +261,18 @@ def _granted(rank: int, number: int) -> bool:
 
 def _drafter(parts: Parts, session: Session, world: World) -> tuple[Outcome, dict[str, torch.Tensor]]:
     config, shape, index = parts.config, world.shape, world.role.index
-    shared = parts.load_shared(world.device)
-    step = DrafterStep(parts.drafter(world.device), shared, config.drafter, parts.mask_token, config.run, OpenDoor())
+    step = drafter_step_of(parts, world.device, parts.load_shared(world.device), OpenDoor())
     maker = parts.maker(pin=world.device.type == "cuda")
     if config.run.warm and step.compiled:
         warm_drafter(step, maker, config.data.buckets)
     settings = session.settings(world.device, flops_of(parts, None), devices=_devices(world), lead=session.lead)
     mine = [number for number in session.numbers() if shape.drafter_of(number) == index]
-    wide = parts.shape.features * parts.shape.hidden
+    wide = parts.width
     with Loader(maker, iter(mine), config.data.prefetch) as loader:
         source = RemoteSource(world, loader, parts.plan, iter(mine), wide, config.topology.queue)
         exchange = GroupExchange(world.drafters)
         loop = DrafterLoop(settings, step, source, exchange, stop=session.stop, report=session.report)
-        if session.saved is not None:
-            loop.restore(session.saved.load())
+        session.restore(loop)
         outcome = loop.run(session.start)
     return outcome, step.parameters.masters()
 

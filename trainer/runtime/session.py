@@ -11,7 +11,8 @@ from trainer.checkpoint import Saved
 from trainer.data.loader import Batch
 from trainer.device import matmul_rate, working_dtype
 from trainer.metrics import Progress
-from trainer.runtime.loop import LoopSettings
+from trainer.model.drafter import Drafter
+from trainer.runtime.loop import DrafterLoop, LoopSettings
 from trainer.target import Target
 
 
@@ -28,6 +29,10 @@ class Session:
     after: Callable[[dict[str, torch.Tensor], Target], None]
     """Called in the lead when training is over, with the masters: export and evaluation."""
     journal: Callable[[str, Mapping[str, object]], None]
+    parent: Saved | None = None
+    """The checkpoint that this run extends, at its own start."""
+    quality: Callable[[int, Drafter, Target], None] | None = None
+    """Called in the lead between two steps with the steps done: evaluation while it trains."""
     lead: bool = True
     notes: list[tuple[str, str]] = field(default_factory=list)
     """Lines for the closing summary."""
@@ -41,7 +46,25 @@ class Session:
     def numbers(self) -> range:
         """Return the numbers of the batches from the optimizer step to start from to the end."""
         config = self.parts.config
-        return range(self.start * config.micro_batches, config.run.steps * config.micro_batches)
+        return range(
+            self.offset + self.start * config.micro_batches, self.offset + config.run.steps * config.micro_batches
+        )
+
+    @property
+    def offset(self) -> int:
+        """The number of this run's first batch: the stages before have read what comes before it."""
+        ancestry, config = self.parts.ancestry, self.parts.config
+        if not ancestry:
+            return 0
+        # Whole rounds, so that the drafters of a step get batches of one bucket.
+        unit = config.micro_batches * config.together
+        return -(-int(str(ancestry[-1]["batches"])) // unit) * unit
+
+    def restore(self, loop: DrafterLoop) -> None:
+        """Give a drafter's loop the weights and moments it starts from, where they are not new."""
+        held = self.saved or self.parent
+        if held is not None:
+            loop.restore(held.load())
 
     def settings(
         self, device: torch.device, flops: Callable[[Batch], float], *, devices: int, lead: bool = True
@@ -51,7 +74,7 @@ class Session:
             self._rate = matmul_rate(device, working_dtype(device))
         return LoopSettings(
             config=self.parts.config, identity=self.parts.identity(), output=self.output, lead=lead, devices=devices,
-            rate=self._rate, flops=flops,
+            rate=self._rate, flops=flops, offset=self.offset,
         )  # fmt: skip
 
     def note(self, name: str, text: str) -> None:

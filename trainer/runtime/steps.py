@@ -13,13 +13,14 @@ from torch.nn.functional import embedding
 from trainer.data.feature_cache import FeatureReader
 from trainer.data.loader import Batch
 from trainer.device import compiles, free_bytes
-from trainer.loss import LossParts, block_loss, chunk_loss, default_gamma, targets
+from trainer.loss import LossParts, Targets, block_loss, targets
 from trainer.model.attention import AttentionMask, needs_small_tiles, require_dense_fits
 from trainer.model.drafter import Drafter, Masks
 from trainer.model.mask import block_mask, dense_mask, noise_tokens, positions
+from trainer.objectives import Objective
 from trainer.optim import FlatParameters
 from trainer.runtime.private_code import private
-from trainer.sections import DrafterConfig, RunConfig
+from trainer.sections import DrafterConfig, LossConfig, RunConfig
 from trainer.target import SharedWeights, Target
 
 _workers = itertools.count()
@@ -81,23 +82,28 @@ class DrafterStep:
         mask_token: int,
         run: RunConfig,
         gate: Admission,
+        objective: Objective | None = None,
     ) -> None:
-        """Move nothing: `model` and `shared` are on the drafter's device already."""
+        """Move nothing: `model` and `shared` are on the drafter's device already. The default objective is DFlash's."""
         self.model, self.shared, self.gate, self.mask_token = model, shared, gate, mask_token
         self._worker = next(_workers)
         self.device = shared.embedding.device
-        self.gamma = drafter.gamma or default_gamma(drafter.block)
+        self.objective = objective = objective or Objective.of(LossConfig(), drafter)
+        kept = None if objective.kept is None else objective.kept.to(self.device)
+        self._head = shared.head if kept is None else shared.head[kept]
+        index = objective.index()
+        self._index = None if index is None else index.to(self.device)
         self.chunk = run.loss_rows
         self.dense_limit = int(run.dense_limit_gb * 1e9)
         self.compiled = compiles(run.compile, self.device)
         self.flex = self.compiled and self.device.type == "cuda"
-        self.kernel = chunk_loss
+        self.kernel = objective.kernel()
         model.recompute = drafter.recompute
         model.small_tiles = needs_small_tiles(self.device)
         self.parameters = FlatParameters(model)
         if self.compiled:
             model.compile_layers(run.backend)
-            (kernel,) = private([chunk_loss])
+            (kernel,) = private([self.kernel])
             self.kernel = torch.compile(kernel, fullgraph=True, dynamic=False, backend=run.backend)
 
     def run(self, batch: Batch, features: torch.Tensor) -> LossParts:
@@ -121,9 +127,25 @@ class DrafterStep:
         packed = batch.packed
         starts, ends, places = (packed.starts, packed.ends, packed.places) if packed is not None else (None, None, None)
         where = positions(batch.anchors, batch.shape, starts, places)
-        hidden = self.model(features, block, where, self._masks(batch, starts))
-        wanted = targets(batch.ids, batch.loss_mask, batch.anchors, batch.shape, self.gamma, ends=ends)
-        return block_loss(hidden, self.shared.head, wanted, chunk=self.chunk, kernel=self.kernel)
+        own = self.model.shape.features * self.model.shape.hidden
+        hidden = self.model(features[..., :own], block, where, self._masks(batch, starts))
+        wanted = targets(
+            batch.ids, batch.loss_mask, batch.anchors, batch.shape, self.objective.gamma, ends=ends, index=self._index
+        )
+        teacher = self._teacher(batch, features[..., own:], wanted) if self.objective.teacher else None
+        return block_loss(hidden, self._head, wanted, chunk=self.chunk, kernel=self.kernel, teacher=teacher)
+
+    def _teacher(self, batch: Batch, last: torch.Tensor, wanted: Targets) -> torch.Tensor:
+        """Return the target's last states [B * N * (K-1), H] that predict each block position: those one before it."""
+        offset = torch.arange(wanted.labels.shape[-1], device=self.device)
+        place = (batch.anchors.clamp(min=0)[:, :, None] + offset).clamp(max=batch.shape.context - 1).flatten(1)
+        return last.gather(1, place[..., None].expand(-1, -1, last.shape[-1])).flatten(0, 1)
+
+    @property
+    def width(self) -> int:
+        """W, channels of the features that it takes."""
+        shape = self.model.shape
+        return (shape.features + int(self.objective.teacher)) * shape.hidden
 
     def _masks(self, batch: Batch, starts: torch.Tensor | None) -> Masks:
         shape = self.model.shape

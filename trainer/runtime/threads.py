@@ -15,13 +15,13 @@ from trainer.assemble import Parts, flops_of
 from trainer.data.loader import Batch, Loader
 from trainer.device import Stall, choose, compiles
 from trainer.errors import ConfigError
-from trainer.runtime.cached import target_step_of
+from trainer.runtime.cached import drafter_step_of, target_step_of
 from trainer.runtime.channels import Channel, Crew, ExchangeTable, Meeting, ThreadExchange
 from trainer.runtime.compile_gate import CompileGate
 from trainer.runtime.compile_state import prepare_thread, traces_beside_eager_code
 from trainer.runtime.loop import DrafterLoop, LoopSettings, Outcome
 from trainer.runtime.session import Session
-from trainer.runtime.steps import DrafterStep
+from trainer.runtime.steps import DrafterStep  # noqa: TC001 - as the other types here
 from trainer.runtime.warmup_steps import warm_drafter, warm_target
 from trainer.target import SharedWeights, Target
 from trainer.topology import Topology, topology
@@ -86,7 +86,7 @@ class ThreadedRun:
             models.setdefault(device, parts.load_target(device))
         # Threads on one device share its weights, but each has its own hooks and trunk.
         self.targets = [
-            Target(models[device].model, parts.layer_ids, fp8=self.config.target.fp8)
+            Target(models[device].model, parts.layer_ids, fp8=self.config.target.fp8, last=parts.objective.teacher)
             for device in self.devices[: self.shape.targets]
         ]
         self.outcomes: list[Outcome | None] = [None] * self.shape.drafters
@@ -117,10 +117,7 @@ class ThreadedRun:
     def drafter(self, index: int) -> None:
         """Be drafter `index`."""
         device = self.devices[self.shape.targets + index]
-        shared = self._shared(device)
-        step = DrafterStep(
-            self.parts.drafter(device), shared, self.config.drafter, self.parts.mask_token, self.config.run, self.gate
-        )
+        step = drafter_step_of(self.parts, device, self._shared(device), self.gate)
         self.steps[index] = step
         if self.config.run.warm and step.compiled:
             warm_drafter(step, self.parts.maker(pin=False), self.config.data.buckets)
@@ -132,8 +129,7 @@ class ThreadedRun:
             self._settings(device, index), step, source, ThreadExchange(index, self.table), stop=self.session.stop,
             report=self.session.report,
         )  # fmt: skip
-        if self.session.saved is not None:
-            loop.restore(self.session.saved.load())
+        self.session.restore(loop)
         # All of them, targets too: what is compiled from here on is counted against the run.
         self.warmed.wait()
         self.outcomes[index] = loop.run(self.session.start)

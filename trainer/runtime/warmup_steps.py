@@ -14,9 +14,8 @@ def warm_target(step: TargetStep, maker: BatchMaker, buckets: tuple[int, ...]) -
 
 def warm_drafter(step: DrafterStep, maker: BatchMaker, buckets: tuple[int, ...]) -> None:
     """Run the drafter forward and backward over every bucket, on zero features, and forget the gradients."""
-    wide = step.model.shape.features * step.model.shape.hidden
     for length in buckets:
         batch = maker.blank(length).to(step.device)
-        features = torch.zeros(*batch.ids.shape, wide, dtype=step.shared.embedding.dtype, device=step.device)
+        features = torch.zeros(*batch.ids.shape, step.width, dtype=step.shared.embedding.dtype, device=step.device)
         step.run(batch, features)
     step.parameters.discard()

@@ -1,0 +1,195 @@
+"""What a run does besides its steps: stages, evaluation while it trains, profiler, trackers, epochs, two nodes."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModel, AutoTokenizer
+
+from tests.trainer.test_run import lines, same, state
+from trainer import tracking
+from trainer.__main__ import main
+from trainer.assemble import assemble, mask_token
+from trainer.config import build
+from trainer.errors import ConfigError
+from trainer.presets import preset
+from trainer.tracking import Tracker
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = [
+    "--profile", "cpu-smoke", "--quiet", "--set", "drafter.anchors=4", "--set", "data.tokens=256", "--set",
+    "drafter.layers=1", "--set", "run.evaluate=0", "--set", "run.log_every=2",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def first(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the output of a run of four steps."""
+    output = tmp_path_factory.mktemp("first") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(cache))
+        patch.setenv("ENVDOCTOR_GATE", "off")
+        patch.setenv("ENVDOCTOR_GATE_REASON", "trainer tests")
+        patch.setenv("ENVDOCTOR_GATE_LOG", str(output.parent / "gate.log"))
+        assert main([*TINY, "--steps", "4", "--output", str(output)]) == 0
+    return output
+
+
+def test_a_finished_run_goes_on_as_a_new_stage(first: Path, cache: Path, tmp_path: Path) -> None:
+    # A rate of almost nothing: what the stage starts with is what it ends with.
+    still = ["--set", "optim.learning_rate=1e-30", "--set", "optim.accumulate=2", "--steps", "2"]
+    second = tmp_path / "second"
+    assert main([*TINY, *still, "--set", f"run.extends={first}", "--output", str(second)]) == 0
+    before, after = state(first, 4), state(second, 2)
+    assert all(torch.equal(before[name], after[name]) for name in before if "exp_avg" not in name)
+    assert any(not torch.equal(before[name], after[name]) for name in before if "exp_avg" in name)
+    told = json.loads((second / "checkpoints" / "step-000002" / "state.json").read_text())
+    (stage,) = told["identity"]["ancestry"]
+    assert (stage["run"], stage["step"], stage["batches"]) == ("run", 4, 4)
+    # Four batches were read before, two a step since; the moments go on.
+    assert (told["step"], told["batches"], told["optimizer_steps"]) == (2, 8, 6)
+    # It resumes as itself wherever its parent is, and a third stage knows both.
+    assert main([*TINY, *still, "--set", "run.extends=gone", "--output", str(second), "--resume"]) == 0
+    third = tmp_path / "third"
+    assert main([*TINY, "--steps", "1", "--set", f"run.extends={second}", "--output", str(third)]) == 0
+    told = json.loads((third / "checkpoints" / "step-000001" / "state.json").read_text())
+    assert [stage["run"] for stage in told["identity"]["ancestry"]] == ["run", "second"]
+    assert json.loads((third / "provenance.jsonl").read_text())["identity"]["ancestry"] == told["identity"]["ancestry"]
+
+
+def test_a_stage_of_another_drafter_is_refused(
+    first: Path, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [*TINY, "--steps", "1", "--output", str(tmp_path / "run")]
+    assert main([*command, "--set", f"run.extends={first}", "--set", "drafter.block=4"]) == 2
+    told = capsys.readouterr().err
+    assert f"error: run.extends: {first} has another drafter or target: block: there 8, now 4" in told
+    assert "hint: give these settings as they were there; steps, optim.*, loss.*, rows and workers may differ" in told
+    assert main([*command, "--set", f"run.extends={tmp_path}"]) == 2
+    told = capsys.readouterr().err
+    assert f"error: run.extends: {tmp_path}/checkpoints: no checkpoint" in told
+    assert "hint: give the --output folder of a run that has saved a checkpoint" in told
+
+
+def test_epochs_are_as_many_steps_as_it_takes(cache: Path) -> None:
+    told = {"data": {"tokens": 6144, "buckets": [48]}, "run": {"epochs": 2, "evaluate": 0}, "optim": {"accumulate": 2}}
+    # 384 rows in batches of 128 rows: three batches an epoch, six in all, two a step.
+    assert assemble(build("cpu-smoke", [preset("cpu-smoke"), told])).config.run.steps == 3
+
+
+def test_the_best_drafter_so_far_is_kept_and_resuming_knows_it(cache: Path, tmp_path: Path) -> None:
+    command = [
+        *TINY, "--steps", "4", "--output", str(tmp_path), "--set", "run.evaluate=2", "--set", "run.evaluate_tokens=6",
+        "--set", "run.evaluate_every=2", "--set", "run.profile=[2, 3]", "--set", "drafter.vocabulary=40",
+        "--set", "loss.kind=kl", "--set", "loss.positions=dpace",
+    ]  # fmt: skip
+    assert main(command) == 0
+    during = [line for line in lines(tmp_path, "evaluation") if "step" in line]
+    assert [line["step"] for line in during] == [2, 4]
+    for line in during:
+        # Sampling with the same noise gives the target's own text too.
+        assert (line["identical"], line["sampled"]["identical"], line["sampled"]["temperature"]) == (2, 2, 1.0)  # type: ignore[index]
+        assert float(line["speedup"]) > 0  # type: ignore[arg-type]
+    best = json.loads((tmp_path / "best" / "best.json").read_text())
+    assert best["acceptance_length"] == max(line["acceptance_length"] for line in during)  # type: ignore[type-var]
+    # The export has the mapping that engines read, and loads with its own code.
+    held = load_file(tmp_path / "best" / "model.safetensors")
+    config = json.loads((tmp_path / "best" / "config.json").read_text())
+    assert config["draft_vocab_size"] == len(held["d2t"]) == len(held["lm_head.weight"]) == 40
+    kept = torch.arange(40) + held["d2t"]
+    assert torch.equal(kept, held["t2d"].nonzero().flatten())
+    model = AutoModel.from_pretrained(tmp_path / "best", trust_remote_code=True)
+    assert torch.equal(model.lm_head.weight, held["lm_head.weight"])
+    assert torch.equal(model.d2t, held["d2t"])
+    assert "aten::mm" in (tmp_path / "profile" / "steps-2-3.txt").read_text()
+    assert (tmp_path / "profile" / "steps-2-3.json.gz").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (
+            {"run": {"evaluate_every": 2, "evaluate": 0}},
+            "run.evaluate_every: run.evaluate is 0, so there are no prompts",
+        ),
+        (
+            {"run": {"evaluate_every": 2}, "topology": {"runtime": "threads"}},
+            "run.evaluate_every: in the threads runtime no worker holds a drafter and a target",
+        ),
+        ({"run": {"profile": [3]}}, "run.profile: [3] is not a first and a last step"),
+        ({"loss": {"kind": "mse"}}, "loss.kind: 'mse' is none of ce, kl"),
+        (
+            {"run": {"extends": "one"}, "drafter": {"weights": "other"}},
+            "run.extends: its weights come from the earlier run, and drafter.weights names others",
+        ),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings: dict[str, dict[str, object]], told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        build("cpu-smoke", [settings])
+    assert caught.value.message == told
+
+
+def test_a_vocabulary_larger_than_the_targets_is_refused(cache: Path) -> None:
+    with pytest.raises(ConfigError, match=r"drafter.vocabulary: 100000 of the \d+ tokens of the target"):
+        assemble(build("cpu-smoke", [preset("cpu-smoke"), {"drafter": {"vocabulary": 100_000}}]))
+
+
+def test_event_files_need_their_package_and_take_every_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = build("cpu-smoke", [{"run": {"tensorboard": True}}])
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(ConfigError, match=r"run.tensorboard: tensorboard is not installed"):
+        Tracker(config, tmp_path)
+    assert tracking._numbers("train", {"loss": 2.5, "by_position": [0.5, 1], "waits": {"features": 0.1}, "x": "y"}) == [
+        ("train/loss", 2.5), ("train/by_position/1", 0.5), ("train/by_position/2", 1.0), ("train/waits/features", 0.1),
+    ]  # fmt: skip
+
+
+def test_two_nodes_under_torchrun_train_the_bits_of_one(cache: Path, tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [*TINY, "--steps", "2", "--runtime", "data-parallel", "--drafters", "2"]
+    nodes = [
+        subprocess.Popen(
+            [
+                sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(node),
+                "--nproc-per-node", "1", "--master-addr", "127.0.0.1", "--master-port", str(port), "-m", "trainer",
+                *command, "--output", str(tmp_path / "two"),
+            ],
+            cwd=ROOT, env={**os.environ, "XDG_CACHE_HOME": str(cache)}, text=True, stderr=subprocess.PIPE,
+        )
+        for node in range(2)
+    ]  # fmt: skip
+    told = [node.communicate(timeout=400)[1] for node in nodes]
+    assert [node.returncode for node in nodes] == [0, 0], told
+    one = ["--runtime", "inline", "--drafters", "1", "--set", "optim.accumulate=2", "--set", "data.together=2"]
+    assert main([*TINY, "--steps", "2", *one, "--output", str(tmp_path / "one")]) == 0
+    assert same(state(tmp_path / "one", 2), state(tmp_path / "two", 2))
+
+
+def test_a_tokenizer_without_a_spare_row_is_told_which_tokens_no_text_has(target_folder: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(target_folder)
+    tokenizer.mask_token = None
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|file_sep|>", "<|reserved_1|>"]})
+    size = len(tokenizer)
+    with pytest.raises(ConfigError) as caught:
+        mask_token(-1, tokenizer, size)
+    assert caught.value.message == f"drafter.mask_token: none in a vocabulary of {size}"
+    wanted = f"set drafter.mask_token to a token that no text has; the tokenizer has {size - 1} (<|reserved_1|>)"
+    assert caught.value.hint.startswith(wanted)
+    assert f"{size - 2} (<|file_sep|>)" in caught.value.hint
+
+
+def test_the_readmes_gate_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "trainer" / "README.md").read_text()
+    code = text.split("```python\n")[1].split("```")[0].replace('"inductor"', '"aot_eager"')
+    exec(compile(code, "README.md", "exec"), {})  # noqa: S102 - the documented example
+    # Two models and two shapes each: four steps alone, the repeated ones together.
+    assert "alone=4, together=4" in capsys.readouterr().out

@@ -1,0 +1,126 @@
+"""The commands beside the run: the planner's arithmetic and figures, and responses by the target."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from trainer import plan, regenerate
+from trainer.data.corpus import conversation
+from trainer.generate import Generator
+from trainer.plan import Measured, layouts
+
+SMOKE = ["--profile", "cpu-smoke"]
+
+
+def measured(target: float, drafter: float, both: float = 50.0, alone: float = 16.0) -> Measured:
+    return Measured(
+        tokens=8192, target_seconds=target, drafter_seconds=drafter, target_gb=alone, both_gb=both, device_gb=140.0
+    )
+
+
+def test_the_planner_prefers_both_halves_on_each_device() -> None:
+    # The measured halves of two H200s at Qwen3-8B's size: 17.4 ktok/s on one, 28.8 split 1 + 1, 33.8 data parallel.
+    ranked = layouts(measured(0.187, 0.284), 2)
+    assert [each.flags for each in ranked] == [
+        "--runtime data-parallel --drafters 2", "--runtime processes --targets 1 --drafters 1", "--runtime inline",
+    ]  # fmt: skip
+    assert [round(each.tokens_per_second, -2) for each in ranked] == [33700, 28800, 17400]
+
+
+def test_a_target_that_fits_only_alone_is_split_in_the_halves_proportion() -> None:
+    ranked = layouts(measured(0.2, 0.3, both=150.0), 5)
+    assert ranked[0].flags == "--runtime processes --targets 2 --drafters 3"
+    assert ranked[0].tokens_per_second == pytest.approx(8192 * 10)
+    assert [each.fits for each in ranked] == [True] * 4 + [False] * 2
+    assert not any(each.fits for each in layouts(measured(0.2, 0.3, both=300.0, alone=200.0), 4))
+
+
+def test_the_plan_command_measures_and_names_a_layout(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = [*SMOKE, "--set", "drafter.anchors=4", "--set", "data.tokens=128", "--set", "run.evaluate=0"]
+    assert plan.main([*command, "--drafters", "2", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["devices"], told["measured"]["tokens"]) == (2, 128)
+    assert told["layouts"][0]["flags"] in {
+        "--runtime data-parallel --drafters 2", "--runtime processes --targets 1 --drafters 1",
+    }  # fmt: skip
+    assert all(each["tokens_per_second"] > 0 for each in told["layouts"])
+
+
+def talks(place: Path, count: int) -> Path:
+    rows = [
+        {"conversations": [
+            {"from": "human", "value": conversation(["river", "clock"])[0]["content"]},
+            {"from": "gpt", "value": "what another model said"},
+            {"from": "human", "value": conversation(["stone", "lantern", "river"][: 2 + line % 2])[0]["content"]},
+            {"from": "gpt", "value": "and said again"},
+        ]}
+        for line in range(count)
+    ]  # fmt: skip
+    place.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return place
+
+
+def test_responses_are_the_targets_own_and_a_stopped_run_goes_on(
+    cache: Path,
+    target_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    data, out = talks(tmp_path / "talks.jsonl", 4), tmp_path / "made" / "own.jsonl"
+    command = [
+        *SMOKE, "--target", str(target_folder), "--data", str(data), "--out", str(out), "--max-tokens", "64",
+        "--batch", "2",
+    ]  # fmt: skip
+    assert regenerate.main(command) == 0
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    # A row a turn: the second one's prompt holds what the target said in the first.
+    assert [(row["origin"], row["last"]) for row in rows] == [
+        (f"talks.jsonl:{line}", last) for line in range(1, 5) for last in (False, True)
+    ]
+    for one, two in zip(rows[::2], rows[1::2], strict=True):
+        assert two["conversation"][:2] == one["conversation"]
+        assert "what another model said" not in json.dumps(two)
+        said = [token for token, wanted in zip(one["input_ids"], one["loss_mask"], strict=True) if wanted]
+        assert one["input_ids"][-len(said) :] == said
+    whole = out.read_text()
+    # A kill in the middle of a write: half a conversation and half a line.
+    out.write_text(whole[: whole.index('"talks.jsonl:3"') + 400])
+    assert regenerate.main(command) == 0
+    assert out.read_text() == whole
+    assert regenerate.main(command) == 0
+    assert out.read_text() == whole
+    capsys.readouterr()
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Generator, "respond", interrupted)
+    out.unlink()
+    assert regenerate.main(command) == 130
+    assert capsys.readouterr().err.splitlines()[-1] == "interrupted; whole rows were kept: the same command goes on"
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--max-tokens", "0"], "error: --max-tokens: 0"),
+        (["--temperature", "-1"], "error: --temperature: -1.0"),
+        ([], "error: --target and --data: both are needed"),
+    ],
+)
+def test_regenerate_refuses_what_it_cannot_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], told: str
+) -> None:
+    assert regenerate.main([*SMOKE, "--out", str(tmp_path / "own.jsonl"), *flags]) == 2
+    assert told in capsys.readouterr().err.splitlines()
+
+
+def test_a_file_of_something_else_is_not_appended_to(
+    target_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = talks(tmp_path / "talks.jsonl", 1)
+    assert regenerate.main([*SMOKE, "--target", str(target_folder), "--data", str(data), "--out", str(data)]) == 2
+    told = capsys.readouterr().err
+    assert f"error: --out {data}: line 1 is not a row of this command: 'last'" in told

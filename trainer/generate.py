@@ -1,0 +1,64 @@
+"""Responses of the target to many conversations at a time, by transformers' own generate."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM
+from transformers.utils import logging as transformers_logging
+
+from trainer.assemble import load_tokenizer, stop_tokens
+from trainer.config import TrainConfig
+from trainer.data.chat import Encoder, template_arguments
+from trainer.data.conversation import Conversation, Message
+from trainer.device import choose, working_dtype
+
+Response = tuple[list[int], list[int], str, bool]
+"""The prompt's tokens, the response's, its text, and whether it ended by itself."""
+
+
+class Generator:
+    """A target on one device."""
+
+    def __init__(self, config: TrainConfig, temperature: float, most: int) -> None:
+        """Load the target; `most` is the largest number of new tokens."""
+        transformers_logging.disable_progress_bar()
+        path = Path(config.target.path)
+        self.device = choose(config.run.device)
+        self.tokenizer = load_tokenizer(path, config.target.chat_template)
+        self.encoder = Encoder(self.tokenizer, template_arguments(config.target.template_arguments))
+        self.model = AutoModelForCausalLM.from_pretrained(
+            path, dtype=working_dtype(self.device), local_files_only=True, use_safetensors=True
+        ).to(self.device)
+        self.temperature, self.most = temperature, most
+        self.stop = stop_tokens(self.model.config.get_text_config())
+        self.pad = self.tokenizer.pad_token_id if self.tokenizer.pad_token_id is not None else (self.stop or (0,))[0]
+        torch.manual_seed(config.run.seed)
+
+    @torch.no_grad()
+    def respond(self, asked: Sequence[tuple[str, list[Message], list[Any] | None]]) -> list[Response]:
+        """Return a response to each (origin, messages, tools), in order; raises DataError naming one that fails."""
+        prompts = [
+            self.encoder.prompt(Conversation(messages=messages, tools=tools), origin)
+            for origin, messages, tools in asked
+        ]
+        longest = max(len(prompt) for prompt in prompts)
+        ids = torch.full((len(prompts), longest), self.pad)
+        there = torch.zeros_like(ids)
+        for line, prompt in enumerate(prompts):
+            # Padding on the left, so that all responses begin at the same place.
+            ids[line, longest - len(prompt) :] = torch.tensor(prompt)
+            there[line, longest - len(prompt) :] = 1
+        sampling = {"do_sample": True, "temperature": self.temperature, "top_k": 0, "top_p": 1.0}
+        made = self.model.generate(
+            input_ids=ids.to(self.device), attention_mask=there.to(self.device), max_new_tokens=self.most,
+            pad_token_id=self.pad, **(sampling if self.temperature else {"do_sample": False}),
+        )  # fmt: skip
+        return [self._response(prompt, new) for prompt, new in zip(prompts, made[:, longest:].tolist(), strict=True)]
+
+    def _response(self, prompt: list[int], new: list[int]) -> Response:
+        end = next((place for place, token in enumerate(new) if token in self.stop), None)
+        said = new if end is None else new[: end + 1]
+        text = self.tokenizer.decode(said if end is None else said[:-1], skip_special_tokens=True)
+        return prompt, said, text.strip(), end is not None

@@ -1,0 +1,117 @@
+"""`python -m trainer.plan --profile NAME ..`: measure a target's and a drafter's step, name the layout to use.
+
+Takes the trainer's own flags. Both halves run a few times at the longest bucket on one device; what each layout would
+reach with the devices of this host follows by arithmetic: a layout is as fast as its slower half.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from trainer.arguments import parse
+from trainer.errors import TrainerError
+
+EXCHANGE = 0.97
+"""Share of N times one device that N data-parallel ones reach: 34.5 of 35.4 ktok/s on two H200s (docs/figures.md)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One micro-batch on one device."""
+
+    tokens: int
+    target_seconds: float
+    drafter_seconds: float
+    """Forward, backward and optimizer."""
+    target_gb: float
+    """Memory of the target alone."""
+    both_gb: float
+    """High-water with both on the device."""
+    device_gb: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """A way to use the devices."""
+
+    flags: str
+    tokens_per_second: float
+    fits: bool
+
+
+def layouts(found: Measured, devices: int) -> list[Layout]:
+    """Return the layouts for so many devices, the fastest that fits first.
+
+    T targets and D drafters on devices of their own make min(T / target, D / drafter) micro-batches a second.
+    """
+    target, drafter = found.target_seconds, found.drafter_seconds
+    together = found.both_gb <= found.device_gb
+    alone = found.tokens / (target + drafter)
+    made = [Layout(flags="--runtime inline", tokens_per_second=alone, fits=together)]
+    if devices > 1:
+        made.append(
+            Layout(
+                flags=f"--runtime data-parallel --drafters {devices}",
+                tokens_per_second=alone * devices * EXCHANGE,
+                fits=together,
+            )
+        )
+    made += [
+        Layout(
+            flags=f"--runtime processes --targets {targets} --drafters {devices - targets}",
+            tokens_per_second=found.tokens * min(targets / target, (devices - targets) / drafter),
+            fits=found.target_gb <= found.device_gb,
+        )
+        for targets in range(1, devices)
+    ]
+    return sorted(made, key=lambda each: (not each.fits, -each.tokens_per_second))
+
+
+def main(argv: Sequence[str]) -> int:
+    """Measure and print; returns the exit code."""
+    as_json = "--json" in argv
+    try:
+        arguments = parse([word for word in argv if word != "--json"]).admitted()
+        print("loading the target, then a few steps of each half", file=sys.stderr, flush=True)  # noqa: T201
+        from trainer.measure import device_count, measure  # noqa: PLC0415 - torch is imported behind the gate
+
+        found, devices = measure(arguments.config), device_count(arguments.config)
+    except TrainerError as error:
+        print(f"error: {error.message}", file=sys.stderr)  # noqa: T201
+        if error.hint:
+            print(f"hint: {error.hint}", file=sys.stderr)  # noqa: T201
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("interrupted; nothing was written", file=sys.stderr)  # noqa: T201
+        return 130
+    ranked = layouts(found, devices)
+    if as_json:
+        told = {"measured": asdict(found), "devices": devices, "layouts": [asdict(each) for each in ranked]}
+        print(json.dumps(told, indent=1))  # noqa: T201 - the result
+    else:
+        print("\n".join(_told(found, devices, ranked)))  # noqa: T201 - the result
+    return 0 if ranked[0].fits else 2
+
+
+def _told(found: Measured, devices: int, ranked: Sequence[Layout]) -> list[str]:
+    cached = found.tokens / found.drafter_seconds
+    lines = [
+        f"micro-batch: {found.tokens:,} positions",
+        f"target: {found.target_seconds * 1e3:,.1f} ms, {found.target_gb:,.1f} GB",
+        f"drafter: {found.drafter_seconds * 1e3:,.1f} ms; with the target {found.both_gb:,.1f} GB",
+        f"free on a device: {found.device_gb:,.1f} GB",
+        f"{devices} device{'s' if devices > 1 else ''}:",
+    ]
+    for place, each in enumerate(ranked):
+        note = "" if each.fits else "  (does not fit)"
+        mark = "->" if place == 0 and each.fits else "  "
+        lines.append(f"{mark} {each.tokens_per_second:>10,.0f} tok/s  {each.flags}{note}")
+    lines.append(f"from cached features (cache.path), epochs 2 and later: {cached:,.0f} tok/s a device")
+    if not ranked[0].fits:
+        lines.append("no layout fits: the target needs more than one device, which this trainer does not split it over")
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,180 @@
+"""`python -m trainer.regenerate --profile NAME --target MODEL --data FILE --out FILE`: responses by the target itself.
+
+A drafter learns what its target would say, so a data set's own responses are replaced: every turn of the assistant is
+generated again, after the turns that were generated before it. Each becomes a row of tokens, {"input_ids", "loss_mask",
+"conversation"}, exactly as the target saw and said it, so no template has to render it again. Rows are appended as they
+are made; a run that was stopped goes on with the same command.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trainer.arguments import add_common, parse_common
+from trainer.config import TrainConfig
+from trainer.data.conversation import Conversation, Message, conversation_of
+from trainer.data.files import files_of, raw_rows
+from trainer.errors import ConfigError, DataError, TrainerError
+
+_INTERRUPTED = 130
+_QUIET_SECONDS = 2.0
+
+
+@dataclass(slots=True)
+class _Talk:
+    """A conversation that is being regenerated."""
+
+    origin: str
+    conversation: Conversation
+    done: list[Message] = field(default_factory=list)
+    at: int = 0
+
+    def prompt(self) -> list[Message] | None:
+        """Take the turns up to the assistant's next one, which is to be generated; None when there is none."""
+        messages = self.conversation.messages
+        while self.at < len(messages):
+            message = messages[self.at]
+            self.at += 1
+            if message["role"] == "assistant":
+                return self.done
+            self.done.append(message)
+        # A data set of prompts alone ends with the user: the response is what is asked for.
+        if self.done and self.done[-1]["role"] in {"user", "tool"}:
+            return self.done
+        return None
+
+
+def main(argv: Sequence[str]) -> int:
+    """Regenerate; returns the exit code."""
+    try:
+        options = _parser().parse_args(argv)
+        arguments = parse_common(options, argv).admitted()
+        return _run(arguments.config, options)
+    except TrainerError as error:
+        print(f"error: {error.message}", file=sys.stderr)  # noqa: T201 - the process's last words
+        if error.hint:
+            print(f"hint: {error.hint}", file=sys.stderr)  # noqa: T201
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("interrupted; whole rows were kept: the same command goes on", file=sys.stderr)  # noqa: T201
+        return _INTERRUPTED
+
+
+def _parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="python -m trainer.regenerate", description="Replace a data set's responses by the target's own."
+    )
+    add_common(made)
+    made.add_argument("--out", type=Path, required=True, help=".jsonl file that rows are appended to")
+    made.add_argument("--temperature", type=float, default=0.0, help="0 for greedy (default)")
+    made.add_argument("--max-tokens", type=int, default=1024, help="most new tokens a response (default: 1024)")
+    made.add_argument("--batch", type=int, default=64, help="responses that are generated side by side (default: 64)")
+    return made
+
+
+def _run(config: TrainConfig, options: argparse.Namespace) -> int:
+    for name, value, low in (
+        ("--temperature", options.temperature, 0), ("--max-tokens", options.max_tokens, 1),
+        ("--batch", options.batch, 1),
+    ):  # fmt: skip
+        if not value >= low:
+            raise ConfigError(f"{name}: {value}", f"use at least {low}")
+    if not config.target.path or not config.data.path:
+        raise ConfigError("--target and --data: both are needed", "name the target's folder and the conversations")
+    done = _done(options.out)
+    talks = list(_talks(config, done))
+    _say(f"{len(talks):,} conversations to regenerate, {len(done):,} there already")
+    from trainer.generate import Generator  # noqa: PLC0415 - torch is imported behind the gate
+
+    generator = Generator(config, options.temperature, options.max_tokens)
+    with options.out.open("a", encoding="utf-8") as file:
+        started, tokens = time.monotonic(), 0
+        for finished, (talk, rows) in enumerate(_regenerated(talks, generator, options.batch), start=1):
+            file.write("".join(json.dumps(row) + "\n" for row in rows))
+            file.flush()
+            tokens += sum(sum(row["loss_mask"]) for row in rows)
+            seconds = time.monotonic() - started
+            if finished == len(talks) or finished % options.batch == 0:
+                _say(f"{finished:,} of {len(talks):,} ({talk.origin}), {tokens / seconds:,.0f} tok/s")
+    return 0
+
+
+def _regenerated(talks: Sequence[_Talk], generator: Any, batch: int) -> Iterator[tuple[_Talk, list[Mapping[str, Any]]]]:
+    """Yield each conversation with its rows, as soon as its last turn is there; `batch` are under way at a time."""
+    for start in range(0, len(talks), batch):
+        group = talks[start : start + batch]
+        rows: dict[str, list[Mapping[str, Any]]] = {talk.origin: [] for talk in group}
+        asked = [(talk, prompt) for talk in group if (prompt := talk.prompt()) is not None]
+        while asked:
+            made = generator.respond([(talk.origin, prompt, talk.conversation.tools) for talk, prompt in asked])
+            for (talk, _), (ids, response, text, whole) in zip(asked, made, strict=True):
+                talk.done.append({"role": "assistant", "content": text})
+                rows[talk.origin].append({
+                    "origin": talk.origin, "input_ids": [*ids, *response],
+                    "loss_mask": [0] * len(ids) + [1] * len(response), "conversation": list(talk.done),
+                    "last": False,
+                })  # fmt: skip
+                if not whole:
+                    # A response that was cut is not a history that the target would have made.
+                    talk.at = len(talk.conversation.messages)
+            asked = [(talk, prompt) for talk, _ in asked if (prompt := talk.prompt()) is not None]
+        for talk in group:
+            if made := rows[talk.origin]:
+                made[-1] = {**made[-1], "last": True}
+                yield talk, made
+
+
+def _talks(config: TrainConfig, done: set[str]) -> Iterator[_Talk]:
+    skip = config.data.bad_rows == "skip"
+    for path in config.data.path:
+        for file in files_of(Path(path)):
+            for origin, raw in raw_rows(file):
+                if origin in done:
+                    continue
+                try:
+                    if isinstance(raw, DataError):
+                        raise raw
+                    yield _Talk(origin, conversation_of(raw, origin))
+                except DataError:
+                    if not skip:
+                        raise
+
+
+def _done(out: Path) -> set[str]:
+    """Return the origins that a file already has, and cut off a last conversation that was not finished."""
+    if not out.exists():
+        out.parent.mkdir(parents=True, exist_ok=True)
+        return set()
+    found: set[str] = set()
+    held = whole = 0
+    with out.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n"):
+                break
+            held += len(line)
+            try:
+                row = json.loads(line)
+                if row["last"]:
+                    found.add(row["origin"])
+                    whole = held
+            except (ValueError, KeyError, TypeError) as error:
+                raise DataError(
+                    f"--out {out}: line {number} is not a row of this command: {error}", "give another file"
+                ) from error
+    if whole != out.stat().st_size:
+        os.truncate(out, whole)
+    return found
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)  # noqa: T201 - progress
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
