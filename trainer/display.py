@@ -88,7 +88,7 @@ def _facts(outcome: Outcome, evaluation: Evaluation | None, sampled: Evaluation 
         found.append(("speed-up", f"{evaluation.speedup:.2f} x plain decoding in wall-clock, greedy"))
     if sampled is not None:
         told = f"{sampled.acceptance_length:.2f} tokens a target pass, {sampled.speedup:.2f} x"
-        found.append(("temperature 1", f"{told}; {sampled.identical} of {sampled.prompts} texts identical"))
+        found.append(("sampled", f"{told} at temperature 1; {sampled.identical} of {sampled.prompts} texts identical"))
     return found
 
 
