@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from envdoctor.api import EnvdoctorError, Verdict, check, diff, why
 
 __all__ = ["EnvdoctorError", "Verdict", "__version__", "check", "diff", "why"]
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 
 def __getattr__(name: str) -> object:
