@@ -127,7 +127,15 @@ def _initializer(cls: type) -> Callable[..., None]:
             values = _completed(cls, declared, values)
         self.__dict__.update(values)
 
-    return init
+    after = getattr(cls, "__post_init__", None)
+    if after is None:
+        return init
+
+    def init_and_more(self: object, /, **values: Any) -> None:
+        init(self, **values)
+        after(self)
+
+    return init_and_more
 
 
 def _completed(cls: type, declared: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -165,3 +165,16 @@ def test_the_standard_field_is_refused() -> None:
     with pytest.raises(TypeError) as caught:
         wrong(name="a")
     assert str(caught.value) == "Part.notes needs the `field` of envdoctor.model.frozen"
+
+
+def test_what_a_class_does_after_its_start_is_done() -> None:
+    @mutable
+    class Doubled:
+        size: int
+        twice: int = 0
+
+        def __post_init__(self) -> None:
+            self.twice = 2 * self.size
+
+    assert Doubled(size=2) == Doubled(size=2, twice=7)
+    assert Doubled(size=2).twice == 4
