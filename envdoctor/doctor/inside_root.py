@@ -28,8 +28,23 @@ from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.probes.loading.demangle import demangle
 
 _ROOMS = ("analysis", "catalog", "compare", "elf", "facts", "loader", "model", "probes", "standards")
-# Loaded only where a rare line asks for it.
-_RARE = ("packaging.markers", "packaging.specifiers", "packaging.version")
+# Imported in functions of these rooms, when they are needed. NVML's module is not: a root folder has no GPU of its own.
+_LATE = (
+    *(
+        "ast",
+        "base64",
+        "concurrent.futures.thread",
+        "csv",
+        "ctypes",
+        "dataclasses",
+        "glob",
+        "hashlib",
+        "importlib.util",
+        "io",
+    ),
+    *("packaging.markers", "packaging.pylock", "packaging.requirements", "packaging.specifiers", "packaging.version"),
+    *("pwd", "subprocess", "tempfile", "threading"),
+)
 _CODECS = ("ascii", "latin-1", "utf-8", "utf-8-sig", "utf-16", "utf-32", "idna")
 _CLONE_NEWUSER = 0x10000000
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -65,7 +80,7 @@ def _load_everything() -> None:
         package = importlib.import_module(f"envdoctor.{room}")
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(found.name)
-    for name in _RARE:
+    for name in _LATE:
         importlib.import_module(name)
     for name in _CODECS:
         codecs.lookup(name)

@@ -45,16 +45,38 @@ def remove_from_copy(copy: Path, inner: str) -> None:
 
     Raises RestoreError, with everything as it was, for a path that leads out of the copy.
     """
+    path = _within(copy, inner)
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        path.unlink()
+
+
+def clear_the_way(copy: Path, inner: str) -> None:
+    """Do the same, but keep a folder with something in it beside its place, as the printed reinstall does.
+
+    Raises RestoreError as `remove_from_copy` does.
+    """
+    path = _within(copy, inner)
+    if path.is_symlink() or not path.is_dir() or not any(path.iterdir()):
+        remove_from_copy(copy, inner)
+        return
+    aside = path.with_name(f"{path.name}.aside")
+    number = 1
+    while os.path.lexists(aside):
+        number += 1
+        aside = path.with_name(f"{path.name}.aside{number}")
+    path.rename(aside)
+
+
+def _within(copy: Path, inner: str) -> Path:
     path = copy / inner
     if not f"{os.path.realpath(path.parent)}{os.sep}".startswith(os.path.realpath(copy) + os.sep):
         raise RestoreError(
             f"{path} is outside of the copy that is repaired, so it is not removed",
             "replace the link that leads there by a folder, then repair again",
         )
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    elif os.path.lexists(path):
-        path.unlink()
+    return path
 
 
 def _in_the_way(folder: Path, root: str) -> bool:

@@ -18,7 +18,7 @@ from envdoctor.model.frozen import frozen, replace
 from envdoctor.stack.build import install
 from envdoctor.stack.bundles import carry_appended
 from envdoctor.stack.examination import added, blocking_findings, line, reading_of_copy
-from envdoctor.stack.folders_in_the_way import remove_from_copy
+from envdoctor.stack.folders_in_the_way import clear_the_way, remove_from_copy
 from envdoctor.stack.record_audit import RecordAudit, audit
 from envdoctor.stack.repair import PreparedRepair, counts
 from envdoctor.stack.repair_plan import Reinstall
@@ -91,7 +91,7 @@ def _repair_copy(prepared: PreparedRepair, folder: Path, descriptor: int, listen
     old = [item.name for item in changes.removals]
     old += [item.name for item in changes.reinstalls if item.before and item.name not in prepared.torn]
     for inner in prepared.in_the_way:
-        remove_from_copy(folder, inner)
+        clear_the_way(folder, inner)
     if old:
         listen(Event(phase="build", text=f"removing {', '.join(old)} from the copy"))
         uv.run(("pip", "uninstall", "--quiet", "--python", folder / "bin" / "python", *old))

@@ -249,7 +249,7 @@ def test_ctrl_c_while_it_is_still_importing_says_one_line(folder: Path, name: st
     assert outcome == Outcome(code=130, out="", err="error: interrupted\n")
 
 
-@pytest.mark.parametrize("name", ["typing", "random"])
+@pytest.mark.parametrize("name", ["typing", "json"])
 def test_a_file_in_front_of_pythons_own_is_named_and_is_no_bug_of_ours(folder: Path, name: str) -> None:
     front = folder / f"front-{name}"
     front.mkdir()

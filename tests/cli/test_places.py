@@ -1,5 +1,6 @@
 """Environments of every kind that people have, as `envdoctor check` meets them; whole reports compared."""
 
+import ast
 import json
 import re
 import shutil
@@ -16,6 +17,7 @@ from envdoctor.errors import ProbeError
 from envdoctor.probes.loading.demangle import demangle
 from tests.factories.run_envdoctor import COMMAND, Outcome, environment, run_envdoctor
 
+PACKAGE = Path(inside_root.__file__).parents[1]
 EMPTY = """\
 envdoctor check  [TMP]/e   no profile   torch not installed
 
@@ -159,6 +161,19 @@ def test_a_venv_inside_a_root_folder_is_seen_as_that_root_sees_it(image: Path, t
     system = run_envdoctor("check", "--root", "image", "/usr", folder=tmp_path)
     assert system.out.splitlines()[3] == "[✓] Distributions       1 distribution, no lock to compare with"
     assert {str(path): path.lstat().st_mtime_ns for path in image.rglob("*")} == before
+
+
+def test_what_a_function_imports_is_loaded_before_the_root_is_another() -> None:
+    late: set[str] = set()
+    for path in (path for room in inside_root._ROOMS for path in (PACKAGE / room).rglob("*.py")):
+        functions = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef))
+        for node in (node for function in functions for node in ast.walk(function)):
+            if isinstance(node, ast.Import):
+                late.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                late.add(node.module or "")
+    outside = {name for name in late if not name.startswith("envdoctor")}
+    assert outside - set(inside_root._LATE) == {"concurrent.futures", "pynvml"}
 
 
 def test_no_command_for_a_root_folder_can_be_pasted_on_this_machine(image: Path, tmp_path: Path) -> None:

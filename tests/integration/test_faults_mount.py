@@ -140,9 +140,12 @@ def test_killed_at_every_point(scene: Scene, tmp_path: Path, command: tuple[str,
         assert code == 0
         made.settled()
         new = made.venv()
-    journaled = [number for number, event in enumerate(events, 1) if "open" in event and "journal.new" in event]
+    journaled = [
+        number for number, event in enumerate(events, 1) if "rename" in event and event.endswith("journal.json")
+    ]
     # Before the swap nothing differs from an ordinary venv's restore, and is killed there.
-    first = journaled[-2] if command in (RESTORE, REPAIR) else 1
+    # The journal's new file is opened just before it takes its place.
+    first = journaled[-2] - 1 if command in (RESTORE, REPAIR) else 1
     points = range(first, len(events) + 1)
     assert len(points) >= 8
     POINTS[command[0]] = len(points)
