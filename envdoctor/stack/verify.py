@@ -217,7 +217,7 @@ def _stray(venv: Path, site: Path, claimed: Container[str] | None, *, self_conta
                     yield from _leading_out(path, venv, inside)
                 elif not linked and entry.is_dir():
                     if entry.name != STORE:
-                        # Bytecode is written by whoever imports.
+                        # Bytecode is written by each process that imports.
                         pending.append((path, installed and entry.name != "__pycache__"))
                     continue
                 stray = installed and claimed is not None and path not in claimed

@@ -132,7 +132,7 @@ def locate(
         return [search for search in searches if search.package.name not in found]
 
     if again := [search for search in known if search.package.name not in found]:
-        # The best wheel by its name is not in uv's cache: which is the best that is to be had, the places tell.
+        # The best wheel by its name is not in uv's cache: the places tell which is the best they have.
         for search in again:
             search.chosen = ""
         _prefer(again, sources, names, offline=offline)
