@@ -83,7 +83,8 @@ def _needed() -> dict[str, Path]:
             continue
         needed[name] = available[name]
         waiting.append(name.rpartition(".")[0])
-        waiting += _imports(name, available[name])
+        # The package's own `__init__` offers the Python interface, and is not packed.
+        waiting += () if name == _OWN else _imports(name, available[name])
     return needed
 
 
