@@ -393,8 +393,8 @@ def test_what_a_crash_left_is_never_the_only_copy(stack: Stack) -> None:
 
 def test_a_restore_beside_a_rollback_refuses(stack: Stack) -> None:
     hold = (
-        "import sys, time; from pathlib import Path; from envdoctor.swap.store import Store, locked\n"
-        f"with locked(Store.of(Path({str(stack.venv)!r})), print): print('held', flush=True); time.sleep(60)"
+        "import sys, time; from pathlib import Path; from envdoctor.swap.store import BackupStore, locked\n"
+        f"with locked(BackupStore.of(Path({str(stack.venv)!r})), print): print('held', flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE, env=stack.environment) as process:
         assert process.stdout
