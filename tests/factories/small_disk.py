@@ -33,9 +33,19 @@ def used_pages(disk: Path) -> int:
 
 
 def leave(disk: Path, pages: int) -> None:
-    """Shrink or grow the file system so that so many pages are free."""
-    size = (used_pages(disk) + pages) * PAGE
-    subprocess.run(["mount", "-o", f"remount,size={size}", disk], check=True)
+    """Shrink or grow the file system so that so many pages are free.
+
+    A size that is below what is in use is refused by the kernel. That happens when somebody writes between the look and the
+    change, so it is tried again. Raises OSError when it never succeeds.
+    """
+    for _ in range(100):
+        size = (used_pages(disk) + pages) * PAGE
+        done = subprocess.run(
+            ["mount", "-o", f"remount,size={size}", disk], capture_output=True, text=True, check=False
+        )
+        if done.returncode == 0:
+            return
+    raise OSError(f"{disk} cannot be made {size} bytes large: {done.stderr.strip()}")
 
 
 def roomy(disk: Path) -> None:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -41,17 +42,21 @@ def index(stack: Stack) -> Iterator[Index]:
         yield made
 
 
-def _downloading(stack: Stack, index: Index) -> "subprocess.Popen[str]":
-    """Start a restore and return once it downloads."""
+@contextmanager
+def _downloading(stack: Stack, index: Index) -> "Iterator[subprocess.Popen[str]]":
+    """Start a restore and go on once it downloads; it does not outlive the block."""
     command = stack.command("restore", "-p", "small", "--venv", "venv", "--yes")
-    started = subprocess.Popen(
+    with subprocess.Popen(
         command, cwd=stack.folder, env=stack.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    deadline = time.monotonic() + 60
-    while LARGE not in index.downloads():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    return started
+    ) as started:
+        try:
+            deadline = time.monotonic() + 60
+            while LARGE not in index.downloads():
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            yield started
+        finally:
+            started.kill()
 
 
 def _in_cache(cache: Path) -> list[str]:
@@ -68,9 +73,9 @@ def _in_cache(cache: Path) -> list[str]:
 def test_killed_while_it_downloads_the_venv_is_as_it_was_and_the_next_run_is_whole(stack: Stack, index: Index) -> None:
     make_venv(stack.venv, stack.wheels[1], cache=stack.cache)
     before = tree_state(stack.venv)
-    started = _downloading(stack, index)
-    started.send_signal(signal.SIGKILL)
-    started.communicate()
+    with _downloading(stack, index) as started:
+        started.send_signal(signal.SIGKILL)
+        started.communicate()
     deadline = time.monotonic() + 30
     while _in_cache(stack.cache) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -87,9 +92,9 @@ def test_a_disk_that_fills_up_while_it_downloads(stack: Stack, index: Index, tmp
         pytest.skip("a tmpfs cannot be mounted here")
     with small_disk(tmp_path / "disk") as disk:
         stack.environment["UV_CACHE_DIR"] = str(disk / "cache")
-        started = _downloading(stack, index)
-        leave(disk, 4)
-        out, err = started.communicate(timeout=60)
+        with _downloading(stack, index) as started:
+            leave(disk, 4)
+            out, err = started.communicate(timeout=60)
         assert (started.returncode, out) == (4, "")
         error = stack.plain(err)[stack.plain(err).index("error: ") :]
         assert error == (
