@@ -35,8 +35,8 @@ def used_pages(disk: Path) -> int:
 def leave(disk: Path, pages: int) -> None:
     """Shrink or grow the file system so that so many pages are free.
 
-    A size that is below what is in use is refused by the kernel. That happens when somebody writes between the look and the
-    change, so it is tried again. Raises OSError when it never succeeds.
+    A size that is below what is in use is refused by the kernel. That happens when somebody writes between the look and
+    the change, so it is tried again. Raises OSError when it never succeeds.
     """
     for _ in range(100):
         size = (used_pages(disk) + pages) * PAGE

@@ -1,6 +1,10 @@
 """CONTRIBUTING.md is true: its codes, its commands, its files."""
 
 import re
+import subprocess
+import sys
+
+import pytest
 
 from envdoctor.checks.registry import all_checks
 from tests.factories.run_envdoctor import ROOT
@@ -39,3 +43,18 @@ def test_every_file_that_it_names_exists() -> None:
 def test_every_program_that_ci_installs_has_a_row_of_three_parts() -> None:
     rows = [line for line in (ROOT / ".ci/packages").read_text().splitlines() if not line.startswith("#")]
     assert [row for row in rows if len(row.split(maxsplit=2)) != 3] == []
+
+
+def test_ruff_leaves_out_no_module() -> None:
+    """The list of folders that ruff leaves out by default has names that a room here can bear, as `venv`."""
+    pytest.importorskip("ruff", reason="ruff is not installed in the venv of the tests")
+    listed = subprocess.run(
+        [sys.executable, "-m", "ruff", "check", "--no-cache", "--show-files", "."],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    folders = ("benchmarks", "envdoctor", "tests", "tools", "trainer")
+    modules = {str(path) for folder in folders for path in (ROOT / folder).rglob("*.py")}
+    assert modules - set(listed.stdout.splitlines()) == set()

@@ -1,4 +1,4 @@
-"""What keeps this user from reading a file: the first folder on its way that may not be searched, or the file itself."""
+"""What keeps this user from reading a file: a folder on its way that may not be searched, or the file."""
 
 import os
 import stat

@@ -5,10 +5,10 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from envdoctor.model.pattern import pattern
 from envdoctor.elf import reader
 from envdoctor.errors import ElfError
 from envdoctor.facts.regular_file import read_prefix
+from envdoctor.model.pattern import pattern
 
 _NAMED = pattern(r"python(3\.\d+)t?\Z")
 _SONAME = pattern(r"libpython(3\.\d+)t?\.so(?:\.|\Z)")
@@ -79,19 +79,15 @@ def base_of(home: str, resolved: str, prefix: Path, library: str) -> Path:
     """
     candidates = [Path(at).parent for at in (home, resolved and os.path.dirname(resolved)) if at]  # noqa: PTH120 - str
     for base in candidates:
-        if any(os.path.isdir(base / lib / library) for lib in ("lib", "lib64")):
+        if any((base / lib / library).is_dir() for lib in ("lib", "lib64")):
             return base
-    return next((base for base in candidates if os.path.isdir(base)), prefix)  # noqa: PTH112 - as above
+    return next((base for base in candidates if base.is_dir()), prefix)
 
 
 def platform_library(base: Path, library: str) -> Path:
     """Return the standard library's folder: below lib64 where that is the build's sys.platlibdir, as on Fedora."""
-    other = base / "lib64" / library
-    return (
-        other
-        if os.path.isfile(other / "os.py") and not os.path.isfile(base / "lib" / library / "os.py")
-        else (base / "lib" / library)
-    )
+    usual, other = base / "lib" / library, base / "lib64" / library
+    return other if (other / "os.py").is_file() and not (usual / "os.py").is_file() else usual
 
 
 def lacking(base: Path, library: str) -> Iterator[str]:
@@ -99,7 +95,7 @@ def lacking(base: Path, library: str) -> Iterator[str]:
     standard = platform_library(base, library)
     zipped = base / "lib" / f"{library.rstrip('t').replace('.', '')}.zip"
     # A folder that is not there at all can be built in elsewhere, which is not known from outside.
-    if not os.path.isdir(standard) or os.path.isfile(zipped):
+    if not standard.is_dir() or zipped.is_file():
         return
     for module in ("os", "encodings/__init__"):
         if not any((standard / f"{module}{suffix}").is_file() for suffix in (".py", ".pyc")):

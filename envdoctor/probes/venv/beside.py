@@ -33,7 +33,7 @@ class Beside:
 
 
 def besides(reading: Reading) -> Iterator[Beside]:
-    """Look at the top level of the environment's own site folders, and with `deep` at every folder of their packages."""
+    """Look at the top level of the environment's site folders, and with `deep` at every folder of their packages."""
     suffixes = reading.fact(Interpreter).module_suffixes
     sites = [entry.path for entry in reading.fact(SearchPath).site_dirs if entry.origin == "site-packages"]
     for site in sites:

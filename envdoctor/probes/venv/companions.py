@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from envdoctor.model.pattern import pattern
 from envdoctor.errors import ProbeError
-from envdoctor.model.frozen import frozen
 from envdoctor.facts.context import Reading
 from envdoctor.facts.regular_file import read_regular
+from envdoctor.model.frozen import frozen
+from envdoctor.model.pattern import pattern
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.enforced import Enforced, enforced
 from envdoctor.probes.venv.search_path import SearchPath

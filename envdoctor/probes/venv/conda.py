@@ -3,11 +3,11 @@
 import os
 from pathlib import Path
 
-from envdoctor.model.pattern import pattern
-from envdoctor.model.frozen import frozen
-from envdoctor.standards.names import normalized
 from envdoctor.facts.context import Reading
+from envdoctor.model.frozen import frozen
+from envdoctor.model.pattern import pattern
 from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.standards.names import normalized
 
 # NAME-VERSION-BUILD.json; names may hold dashes, versions and builds may not (conda's package naming rules).
 _RECORD = pattern(r"^(?P<name>.+)-(?P<version>[^-]+)-(?P<build>[^-]+)\.json$")

@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Sequence
-from envdoctor.model.frozen import mutable
 from typing import Literal
 
+from envdoctor.model.frozen import mutable
 from envdoctor.probes.venv.digest_memo import key_of
-from envdoctor.probes.venv.file_digests import FileDigests, Hashing, FileToHash, usable
+from envdoctor.probes.venv.file_digests import FileDigests, FileToHash, Hashing, usable
 from envdoctor.probes.venv.records import Row
 
 ToldBy = Literal["size", "hash", "missing", "not told"]

@@ -2,9 +2,9 @@
 
 import os
 
+from envdoctor.facts.context import Reading
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.loading.comparison import Mismatch, comparison
-from envdoctor.facts.context import Reading
 from envdoctor.probes.venv.bytecode import StaleBytecode, stale_bytecode
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.installed_files import InstalledFiles

@@ -9,11 +9,11 @@ import os
 import struct
 import zlib
 from collections.abc import Mapping
-from envdoctor.model.frozen import field, mutable
 from pathlib import Path
 
 from envdoctor.facts.host import Host
 from envdoctor.facts.memo_file import memo_path, read_own, write_memo
+from envdoctor.model.frozen import field, mutable
 
 _MAGIC = b"envdoctor digests 1\n"
 _KEY = struct.Struct("<QQqqq")

@@ -3,13 +3,13 @@
 import os
 from collections.abc import Iterator, Sequence
 
-from envdoctor.model.frozen import frozen
-from envdoctor.standards.recorded import SCRIPTS, generated_scripts, hash_field, lasting, without_interpreter
 from envdoctor.facts.context import Reading
+from envdoctor.facts.regular_file import read_regular
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.record_memo import Fields
 from envdoctor.probes.venv.records import index
-from envdoctor.facts.regular_file import read_regular
+from envdoctor.standards.recorded import SCRIPTS, generated_scripts, hash_field, lasting, without_interpreter
 
 _MAXIMUM_SCRIPT = 1024 * 1024
 _MAXIMUM_ENTRY_POINTS = 256 * 1024

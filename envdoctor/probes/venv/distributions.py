@@ -1,20 +1,19 @@
 """Installed distributions, from the headers of their dist-info folders."""
 
 import errno
-import json
 import os
 import stat
-from envdoctor.model.pattern import pattern
-from envdoctor.model.frozen import frozen, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from envdoctor.standards.names import normalized
-from envdoctor.standards.redaction import bare_url
 from envdoctor.facts.context import Reading
 from envdoctor.facts.regular_file import read_regular
+from envdoctor.model.frozen import frozen, replace
+from envdoctor.model.pattern import pattern
 from envdoctor.probes.venv.search_path import SearchPath
 from envdoctor.standards.bounded_json import loads
+from envdoctor.standards.names import normalized
+from envdoctor.standards.redaction import bare_url
 
 _MAXIMUM_METADATA = 4 * 1024 * 1024
 _MAXIMUM_SMALL = 256 * 1024
@@ -60,7 +59,7 @@ class Distribution:
     """For such a source: the last folder of its path that exists, where that is empty or near the root, as is the mount
     point of a share that is not mounted."""
     built_from: str = ""
-    """Where it can be built again: "file:///srv/project", "git+https://host/x@commit"; empty for wheels and archives."""
+    """Where it can be built again: "file:///srv/project", "git+https://host/x@commit"; empty for archives."""
     shadowed: bool = False
     """An earlier sys.path folder holds a distribution of the same name."""
 

@@ -94,7 +94,9 @@ def _mapped(path: str) -> list[str] | None:
         return None
     found: dict[str, object] = {}
     for node in tree.body:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
         for target in targets:
             if isinstance(target, ast.Name) and target.id in ("MAPPING", "NAMESPACES") and node.value is not None:  # type: ignore[attr-defined]
                 try:

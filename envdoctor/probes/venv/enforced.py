@@ -11,16 +11,18 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from envdoctor.model.pattern import pattern
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.frozen import frozen
+from envdoctor.model.pattern import pattern
 from envdoctor.probes.venv.distributions import Distribution
 from envdoctor.standards.names import normalized
 from envdoctor.standards.need import parse_need
 
 _MAXIMUM = 1024 * 1024
 _ROW = pattern(r'^\s*"(?P<name>[A-Za-z0-9._-]+)":\s*"(?P<requirement>[^"]+)",?\s*$', re.MULTILINE)
-_CHECKED = pattern(r"^pkgs_to_check_at_runtime\s*=\s*(?:\[(?P<list>[^\]]*)\]|\"(?P<words>[^\"]*)\"\.split\(\))", re.M)
+_CHECKED = pattern(
+    r"^pkgs_to_check_at_runtime\s*=\s*(?:\[(?P<list>[^\]]*)\]|\"(?P<words>[^\"]*)\"\.split\(\))", re.MULTILINE
+)
 _CORE = pattern(r"""^_COMPATIBLE_PYDANTIC_CORE_VERSION\s*(?::\s*\w+\s*)?=\s*['"]([^'"]+)['"]""", re.MULTILINE)
 _NUMPY_BOUND = pattern(r"^    if numpy_version (?P<sign><|>) \((?P<major>\d+), (?P<minor>\d+)\):", re.MULTILINE)
 _MATPLOTLIB = pattern(r"^def _check_versions\(\):.*?(?=^\S)", re.MULTILINE | re.DOTALL)

@@ -7,11 +7,11 @@ import stat
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from envdoctor.model.frozen import field, mutable
 from functools import cache
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from envdoctor.model.frozen import field, mutable
 from envdoctor.probes.venv import digest_memo
 from envdoctor.probes.venv.digest_memo import DigestMemo, content_key, key_of
 

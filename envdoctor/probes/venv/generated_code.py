@@ -8,10 +8,10 @@ top of each *_pb2.py; google/protobuf/runtime_version.py compares them), grpcio-
 import re
 from collections.abc import Iterator
 
-from envdoctor.model.pattern import pattern
 from envdoctor.facts.context import Reading
 from envdoctor.facts.regular_file import read_prefix, read_regular
 from envdoctor.model.frozen import frozen
+from envdoctor.model.pattern import pattern
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.records import index
 from envdoctor.probes.venv.source_memo import remembered
@@ -55,21 +55,21 @@ class GeneratedCode:
 
 
 def probe(reading: Reading) -> GeneratedCode:
-    """Read the head of each generated file; of folders for one runtime's major each (`proto/v6`) that of the one here."""
+    """Read the head of each generated file; of folders for one major each (`proto/v6`) that of the one here."""
     return remembered(reading, "generated", GeneratedCode, lambda: _read(reading))
 
 
 def _read(reading: Reading) -> GeneratedCode:
     items = reading.fact(Distributions).items
     groups: dict[tuple[int, str, str], list[str]] = {}
-    for runtime, suffix, pattern in _RUNTIMES:
+    for runtime, suffix, statement in _RUNTIMES:
         installed = reading.fact(Distributions).active(runtime)
         major = installed.version.partition(".")[0] if installed else ""
         for at, item in enumerate(items) if installed else ():
             if item.shadowed or not _requires(item, runtime):
                 continue
             paths = [row[0] for row in index(reading).rows.get(at, ()) if row[0].endswith(suffix)]
-            for path, version in _stated(item.site, paths, pattern, major):
+            for path, version in _stated(item.site, paths, statement, major):
                 groups.setdefault((at, runtime, version), []).append(path)
     return GeneratedCode(
         groups=tuple(

@@ -1,18 +1,19 @@
 """Which files of a package an import of it certainly runs: unguarded imports at the top of its modules, followed.
 
 Only statements at the beginning of a line count: what stands in `try`, `if` or a function is indented, and may never
-run. So the closure is a part of what is imported, never more. Nothing is run; the text is searched, and only what is to be reported is parsed as well.
+run. So the closure is a part of what is imported, never more. Nothing is run; the text is searched, and only what is to
+be reported is parsed as well.
 """
 
 import os
 import re
 from collections import deque
 from collections.abc import Iterator
-from envdoctor.model.pattern import pattern
-from envdoctor.model.frozen import field, mutable
 from typing import NamedTuple
 
 from envdoctor.facts.regular_file import read_prefix
+from envdoctor.model.frozen import field, mutable
+from envdoctor.model.pattern import pattern
 
 _MAXIMUM_SOURCE = 1024 * 1024
 _MAXIMUM_FILES = 3000
@@ -100,7 +101,10 @@ class Closure:
         except OSError:
             return
         base = module if inside else module.rpartition(".")[0]
-        found = tuple(one._replace(module=_absolute(one.module, base)) for one in (parsed_imports if self.exact else imports_of)(text))
+        found = tuple(
+            one._replace(module=_absolute(one.module, base))
+            for one in (parsed_imports if self.exact else imports_of)(text)
+        )
         self.reached[path] = found
         for one in found:
             if one.module.partition(".")[0] == self.package:

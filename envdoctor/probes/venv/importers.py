@@ -4,9 +4,9 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 
+from envdoctor.facts.regular_file import read_prefix
 from envdoctor.probes.venv.distributions import Distribution
 from envdoctor.probes.venv.records import RecordIndex
-from envdoctor.facts.regular_file import read_prefix
 
 _MAXIMUM_SOURCE = 1024 * 1024
 _MAXIMUM_SOURCES = 20_000

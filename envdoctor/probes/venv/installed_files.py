@@ -5,14 +5,15 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from envdoctor.model.frozen import frozen, replace
 from typing import Literal
 
 from envdoctor.elf import reader
 from envdoctor.errors import ElfError
-from envdoctor.probes.loading.comparison import comparison, link_roots
 from envdoctor.facts.context import Reading
+from envdoctor.model.frozen import frozen, replace
+from envdoctor.probes.loading.comparison import comparison, link_roots
 from envdoctor.probes.venv.barriers import Barrier, barrier_of
+from envdoctor.probes.venv.content_owner import ToldBy, WhoseBytes
 from envdoctor.probes.venv.digest_memo import DigestMemo, key_of
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.file_digests import FileDigests, Hashing
@@ -23,7 +24,6 @@ from envdoctor.probes.venv.record_memo import Fields
 from envdoctor.probes.venv.records import RecordIndex, index, recorded_size
 from envdoctor.probes.venv.script_options import only_options_added
 from envdoctor.probes.venv.uv_cache import UvCache
-from envdoctor.probes.venv.content_owner import ToldBy, WhoseBytes
 
 BYTECODE = (".pyc", "/__pycache__")
 """Ends of paths that say nothing about a distribution: bytecode, and the folders that virtualenv lists for it."""
@@ -108,7 +108,7 @@ class InstalledFiles:
     """(owner, link) of each link, relative to the prefix, through which rows of it lead out; without an owner for one
     that all packages are behind (lib)."""
     obstacles: tuple[Obstacle, ...] = ()
-    """What is in the way of a reinstall, and that an uninstall would not take away, or would delete with its contents."""
+    """What is in the way of a reinstall, and that an uninstall would not take away, or would delete filled."""
     misnamed: tuple[str, ...] = ()
     """Metadata folders, absolute, whose RECORD lists none of their own files: it is of another version."""
 
@@ -141,8 +141,8 @@ def _above(items: Sequence[Distribution], prefix: str) -> Iterator[str]:
     """Yield the links between the prefix and its site folders that lead out of it."""
     root = os.path.realpath(prefix) + os.sep
     for site in dict.fromkeys(item.site for item in items if item.site.startswith(prefix)):
-        parts = site.removeprefix(prefix).split(os.sep)
-        folders = (prefix + os.sep.join(parts[:count]) for count in range(1, len(parts) + 1))
+        parts = site.removeprefix(prefix).split("/")
+        folders = (prefix + "/".join(parts[:count]) for count in range(1, len(parts) + 1))
         yield from (at for at in folders if os.path.islink(at) and not os.path.realpath(at).startswith(root))  # noqa: PTH114
 
 
@@ -254,16 +254,14 @@ def _owner(
     return owner, faults
 
 
-def _by_mode(
-    item: Distribution, path: str, prefix: str, status: os.stat_result, recorded: str
-) -> Iterator[FileFault]:
+def _by_mode(item: Distribution, path: str, prefix: str, status: os.stat_result, recorded: str) -> Iterator[FileFault]:
     if not os.access(f"{item.site}/{path}", os.R_OK):
         yield _fault(item, path, prefix, "unreadable", recorded_size(recorded), status.st_size)
     elif "/bin/" in path and not status.st_mode & _ANYBODY and _is_program(item.site, path):
         yield _fault(item, path, prefix, "not executable", recorded_size(recorded), status.st_size)
 
 
-def _of_another_size(  # noqa: PLR0913 - what there is to know of one row
+def _of_another_size(
     item: Distribution, path: str, prefix: str, status: os.stat_result, stated: str, recorded: str
 ) -> FileFault | None:
     if stat.S_ISDIR(status.st_mode):
@@ -284,7 +282,7 @@ def _in_the_way(site: str, path: str, prefix: str, known: dict[str, str]) -> str
         for part in folder.split("/"):
             at = os.path.normpath(f"{at}/{part}")
             if not os.path.isdir(at):  # noqa: PTH112 - a string path
-                known[folder] = at.removeprefix(prefix) if os.path.lexists(at) else ""  # noqa: PTH110 - the same
+                known[folder] = at.removeprefix(prefix) if os.path.lexists(at) else ""
                 break
     return known[folder]
 

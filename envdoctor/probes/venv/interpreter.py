@@ -5,12 +5,12 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from envdoctor.model.pattern import pattern
 from envdoctor.errors import ProbeError
-from envdoctor.model.frozen import frozen
-from envdoctor.probes.venv.base_python import barred_by, base_of, lacking, minor_of, problem_of
 from envdoctor.facts.context import Reading
 from envdoctor.facts.regular_file import read_regular
+from envdoctor.model.frozen import frozen
+from envdoctor.model.pattern import pattern
+from envdoctor.probes.venv.base_python import barred_by, base_of, lacking, minor_of, problem_of
 
 _MAXIMUM_CONFIG = 64 * 1024
 _LIBRARY_FOLDER = pattern(r"python3\.\d+t?")

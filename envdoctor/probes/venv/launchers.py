@@ -6,13 +6,13 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from envdoctor.model.pattern import pattern
-from envdoctor.model.frozen import frozen
 from envdoctor.facts.context import Reading
+from envdoctor.facts.regular_file import read_prefix
+from envdoctor.model.frozen import frozen
+from envdoctor.model.pattern import pattern
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.records import index
-from envdoctor.facts.regular_file import read_prefix
 
 COMMANDS = ("python", "python3", "torchrun", "accelerate", "deepspeed")
 """Commands whose worker processes inherit the interpreter of the one that was typed."""
@@ -50,7 +50,7 @@ class StrayScript:
 
 @frozen
 class Launchers:
-    """Commands and scripts. An environment that is not a venv shares its bin folder with the system: nothing is read."""
+    """Commands and scripts. Without a venv the bin folder is shared with the system: nothing is read."""
 
     on_path: bool
     """The environment's bin folder is on PATH, and no other environment is the activated one."""

@@ -70,4 +70,4 @@ class Links:
         # holds is inside. A link to nowhere leads to nobody's files: what should be behind it is missing.
         real, site = os.path.realpath(link) + os.sep, os.path.realpath(self.site) + os.sep
         inside = real.startswith((os.path.realpath(self.root) + os.sep, site)) or site.startswith(real)
-        return os.path.exists(real) and not inside
+        return os.path.exists(real) and not inside  # noqa: PTH110 - a string path

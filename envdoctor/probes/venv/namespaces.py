@@ -3,9 +3,9 @@
 import os
 from collections.abc import Sequence
 
-from envdoctor.model.pattern import pattern
 from envdoctor.catalog.shared_paths import NAMESPACES
 from envdoctor.facts.regular_file import read_regular
+from envdoctor.model.pattern import pattern
 
 _MAXIMUM = 64 * 1024
 _STRING = pattern(rb"(\"\"\"|''')(?:.|\n)*?\1")

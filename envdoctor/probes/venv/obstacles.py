@@ -8,8 +8,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from envdoctor.model.pattern import pattern
 from envdoctor.model.frozen import frozen
+from envdoctor.model.pattern import pattern
 from envdoctor.probes.venv.distributions import Distribution
 from envdoctor.probes.venv.records import RecordIndex
 
@@ -58,9 +58,7 @@ def _is_anothers(owners: Mapping[str, int], at: int, path: str) -> bool:
     return owners.get(path, at) != at
 
 
-def _of(
-    item: Distribution, roots: Iterable[str], others: Callable[[str], bool], prefix: str
-) -> Iterator[Obstacle]:
+def _of(item: Distribution, roots: Iterable[str], others: Callable[[str], bool], prefix: str) -> Iterator[Obstacle]:
     for root in roots:
         for path, filled in _under(f"{item.site}/{root}", prefix, others):
             yield Obstacle(owner=item.name, path=path.removeprefix(prefix), filled=filled)
@@ -86,9 +84,13 @@ def _under(root: str, prefix: str, others: Callable[[str], bool]) -> Iterator[tu
         inside = os.path.isdir(root) and (os.path.realpath(root) + os.sep).startswith(os.path.realpath(prefix) + os.sep)  # noqa: PTH112
         if not inside:
             yield root, False
-        return
-    if os.path.isfile(root):  # noqa: PTH113
+    elif os.path.isfile(root):  # noqa: PTH113
         yield root, False
+    else:
+        yield from _below(root, others)
+
+
+def _below(root: str, others: Callable[[str], bool]) -> Iterator[tuple[str, bool]]:
     left = _MAXIMUM_ENTRIES
     for folder, inner, names in os.walk(root):
         left -= len(inner) + len(names)

@@ -1,12 +1,12 @@
 """What a venv itself holds: the distributions of its own site-packages, each name once."""
 
-from envdoctor.model.frozen import frozen, replace
 from pathlib import Path
 
 from envdoctor.errors import ProbeError, TargetError
 from envdoctor.facts.context import Options, Reading
 from envdoctor.facts.host import Host
 from envdoctor.facts.target import resolve
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.probes.venv import distributions, interpreter, search_path
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.interpreter import Interpreter

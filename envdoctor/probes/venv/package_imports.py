@@ -1,4 +1,4 @@
-"""What installed packages import from each other and no longer find: modules that were dropped, names that are not there.
+"""What installed packages import from each other and no longer find: dropped modules, missing names.
 
 Read from source text, never run, and remembered for as long as the RECORDs of the packages stay as they are.
 """
@@ -6,12 +6,12 @@ Read from source text, never run, and remembered for as long as the RECORDs of t
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from envdoctor.model.pattern import pattern
-from envdoctor.model.frozen import field, frozen, mutable
 
 from envdoctor.catalog.removed_modules import LINKED_BY_NAME, REMOVED, Removed
 from envdoctor.facts.context import Reading
 from envdoctor.facts.regular_file import read_prefix
+from envdoctor.model.frozen import field, frozen, mutable
+from envdoctor.model.pattern import pattern
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.import_closure import Closure, Import, module_file, parsed_imports
 from envdoctor.probes.venv.interpreter import Interpreter
@@ -23,7 +23,9 @@ from envdoctor.standards.need import parse_need
 _MAXIMUM_SOURCE = 1024 * 1024
 _SMALL_FILES, _SMALL_BYTES = 40, 400_000
 _MANY_FILES = 3000
-_ASIDE = pattern(r"(?:^|/)(?:tests?|testing|examples?|benchmarks?|docs?|_?vendor(?:ed)?)/|(?:^|/)(?:test_|conftest|setup\.py)")
+_ASIDE = pattern(
+    r"(?:^|/)(?:tests?|testing|examples?|benchmarks?|docs?|_?vendor(?:ed)?)/|(?:^|/)(?:test_|conftest|setup\.py)"
+)
 _DYNAMIC = (b"__getattr__", b"import *", b"globals()", b"sys.modules", b"setattr(", b"exec(", b"locals()", b"vars()")
 """Signs that a module may have more names than its text says."""
 

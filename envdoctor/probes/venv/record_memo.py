@@ -1,7 +1,7 @@
 """The parsed rows of each RECORD remembered between runs: a stack of 90 distributions has 26,000 rows.
 
 A RECORD is known by its path and by its device, inode, size, and times of last change of contents and of inode, taken
-from the file opened for reading. Only rows that need no judgement are remembered (no quotation mark, nothing malformed);
+from the file opened for reading. Only rows that need no judgement are remembered (no quotation mark, not malformed);
 whether a row leads out of the environment is looked up on disk in every run. The memo is text in columns: nothing in it
 can be more than a list of strings.
 """
@@ -9,14 +9,15 @@ can be more than a list of strings.
 import json
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence, Set
-from envdoctor.model.frozen import field, mutable
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from envdoctor.facts.context import Reading
 from envdoctor.facts.memo_file import memo_path, read_own, write_memo
+from envdoctor.model.frozen import field, mutable
 
 _MAGIC = b"envdoctor records 2\n"
 """Raised whenever a field or what it means changes: what was remembered before then counts for nothing."""
@@ -94,9 +95,7 @@ class RecordMemo:
 
     def save(self) -> None:
         """Write the memo where anything is new or gone. A memo that cannot be written costs the next run its time."""
-        same = self.seen.keys() == self.known.keys() and all(
-            one is self.known[path] for path, one in self.seen.items()
-        )
+        same = self.seen.keys() == self.known.keys() and all(one is self.known[path] for path, one in self.seen.items())
         if self.path is None or (same and not self.learned):
             return
         try:
@@ -153,7 +152,7 @@ def _parse(data: bytes) -> tuple[Compared | None, Iterator[tuple[str, tuple[Key,
     return compared, _records(data, at, lengths, entries)
 
 
-def _claims(contested: Mapping[str, Sequence[Any]], known: Set[int]) -> Contested:
+def _claims(contested: Mapping[str, Sequence[Any]], known: AbstractSet[int]) -> Contested:
     found = {
         path: [(owner, (claim, digest, size)) for owner, (claim, digest, size) in claims]
         for path, claims in contested.items()
@@ -190,5 +189,9 @@ def _records(
             ),
         )
         row, folder = end, last
-    if at != len(data) or not all(len(column) == row or not row for column in columns[:3]) or len(folders) != max(folder, 1):
+    if (
+        at != len(data)
+        or not all(len(column) == row or not row for column in columns[:3])
+        or len(folders) != max(folder, 1)
+    ):
         raise ValueError("its lengths do not fit")

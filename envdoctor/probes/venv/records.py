@@ -2,15 +2,15 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from envdoctor.model.pattern import pattern
-from envdoctor.model.frozen import field, frozen, mutable, replace
 from typing import NamedTuple
 
 from envdoctor.facts.context import Reading
-from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.facts.regular_file import read_unless
+from envdoctor.model.frozen import field, frozen, mutable, replace
+from envdoctor.model.pattern import pattern
+from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.links_out import Links
 from envdoctor.probes.venv.record_memo import Fields, Parsed, RecordMemo, load
 
@@ -23,7 +23,6 @@ _MOST_MALFORMED = 200
 _DIGITS = 20
 _OF_PREFIX = pattern(r"(/.*/)lib(?:64)?/python3(?:\.\d+t?)?/(?:site|dist)-packages/\Z")
 _NOTES = (b"INSTALLER,", b"RECORD,", b"REQUESTED,", b"direct_url.json,", b"uv_cache.json,")
-
 
 
 class Row(NamedTuple):

@@ -1,6 +1,5 @@
 """A script whose first line was rewritten after the installation, and nothing else of it."""
 
-
 from envdoctor.facts.regular_file import read_regular
 
 _MAXIMUM = 1024 * 1024

@@ -3,14 +3,14 @@
 import os
 import stat
 from collections.abc import Callable
-from envdoctor.model.frozen import field, frozen, mutable
 from pathlib import Path
 
-from envdoctor.probes.venv.base_python import platform_library
 from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
-from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.facts.regular_file import read_regular
+from envdoctor.model.frozen import field, frozen, mutable
+from envdoctor.probes.venv.base_python import platform_library
+from envdoctor.probes.venv.interpreter import Interpreter
 
 _MAXIMUM_PTH = 256 * 1024
 

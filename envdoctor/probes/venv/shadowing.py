@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from envdoctor.model.frozen import frozen
 from envdoctor.facts.context import Reading
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.venv.beside import Beside, besides
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.search_path import PathEntry, SearchPath
@@ -45,8 +45,11 @@ class Shadow:
 
 @frozen
 class Shadowing:
-    """All of them. A venv in front of its own base or the user site is as it should be and not listed, and so is a
-    user site in front of what Debian's own packages installed."""
+    """Every module that another one of its name hides.
+
+    A venv in front of its own base or the user site is as it should be and not listed, and so is a user site in front
+    of what Debian's own packages installed.
+    """
 
     shadows: tuple[Shadow, ...]
     beside: tuple[Beside, ...] = ()
@@ -84,7 +87,12 @@ def _by_entries(reading: Reading, entries: tuple[PathEntry, ...]) -> Iterator[Sh
             holder = next((other for other, held in behind if name in held), None)
             if holder is not None and _wins(front, name):
                 yield _shadow(name, front, holder)
-            elif front.origin == "PYTHONPATH" and name in standard and _wins(front, name) and not _is_standard_library(front):
+            elif (
+                front.origin == "PYTHONPATH"
+                and name in standard
+                and _wins(front, name)
+                and not _is_standard_library(front)
+            ):
                 yield _shadow(name, front, _STANDARD)
     # lib and lib64 of one venv: a package in both is split, and the part in the second is never imported. Debian's
     # dist-packages are no such pair: what the administrator installs stands before what dpkg does.

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from envdoctor.model.frozen import frozen
 from envdoctor.facts.context import Reading
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.records import index
 from envdoctor.probes.venv.search_path import SearchPath, pth_lines

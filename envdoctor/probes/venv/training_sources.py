@@ -1,9 +1,8 @@
 """Hashes of the training code's own files."""
 
-
-from envdoctor.model.frozen import frozen
 from envdoctor.facts.context import Reading
 from envdoctor.facts.regular_file import read_regular
+from envdoctor.model.frozen import frozen
 
 _MAXIMUM_SOURCE = 16 * 1024 * 1024
 

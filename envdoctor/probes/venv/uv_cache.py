@@ -7,11 +7,11 @@ file edited in place is edited in the cache too, and in every venv linked from i
 
 import os
 from collections.abc import Iterator
-from envdoctor.model.frozen import field, mutable
 from pathlib import Path
 
 from envdoctor.facts.host import Host
 from envdoctor.facts.regular_file import read_regular
+from envdoctor.model.frozen import field, mutable
 
 # A cache holds one archive for each wheel ever unpacked, and a wheel some thousand files.
 _MAXIMUM_ARCHIVES = 50_000
