@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from envdoctor.app.cache_restore import UNVOUCHED
-from envdoctor.app.caches import refuse_unknown_kinds, subject, warm_hint
+from envdoctor.app.caches import CacheSubject, refuse_unknown_kinds, subject, warm_hint
 from envdoctor.app.result import Dialog, Result
 from envdoctor.cache import blob, quarantine, snapshot
-from envdoctor.cache.layout import Root, roots
+from envdoctor.cache.layout import Root, files, others_file, roots
 from envdoctor.cache.manifest import graph_files
 from envdoctor.cache.snapshot import Purpose
 from envdoctor.cache.store import checked, label
@@ -18,10 +18,11 @@ from envdoctor.cache.vouched import checked as vouched_as
 from envdoctor.catalog.cache_kinds import PORTABLE
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import CacheError, UsageError
-from envdoctor.facts.owned import stranger_of
+from envdoctor.facts.owned import trusted_with
 from envdoctor.facts.regular_file import open_regular
 from envdoctor.facts.whole_file import beside, create
 from envdoctor.model.frozen import frozen
+from envdoctor.probes.caches.compile_caches import CompileCaches
 
 _MAXIMUM_BLOB = 8 << 30
 
@@ -103,7 +104,7 @@ def save(
     if path.exists() and not force:
         raise UsageError(f"{path} exists", "choose another name, or replace it with `--force`")
     taken = asked.roots((*PORTABLE, *include))
-    _refuse_strangers(taken)
+    _refuse_strangers(asked, taken)
     purpose = Purpose(
         name=checked(name),
         profile=asked.profile.name if asked.profile else "",
@@ -133,10 +134,13 @@ def save(
     return Result(command="cache save", data=data)
 
 
-def _refuse_strangers(taken: Sequence[Root]) -> None:
+def _refuse_strangers(asked: CacheSubject, taken: Sequence[Root]) -> None:
     """Refuse to save what somebody else can have put there: the snapshot would pass it on as this user's."""
+    caches = asked.reading.fact(CompileCaches)
+    trusted = trusted_with(asked.reading.target.prefix, asked.host.uid)
     for root in taken:
-        if root.path.is_dir() and (stranger := stranger_of(root.path)):
+        cache = caches.of(root.kind)
+        if stranger := (cache.others if cache else "") or others_file(files([root]), root.kind, trusted):
             raise CacheError(
                 f"{root.path} {stranger}, who can have put any code there; no snapshot was written",
                 "save a cache of your own: export TORCHINDUCTOR_CACHE_DIR or TRITON_CACHE_DIR",

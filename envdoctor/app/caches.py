@@ -21,6 +21,7 @@ from envdoctor.errors import CacheError, UsageError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
+from envdoctor.facts.owned import trusted_with
 from envdoctor.model.frozen import frozen
 from envdoctor.model.profile import Profile
 from envdoctor.probes.caches.compile_caches import CompileCaches
@@ -152,7 +153,7 @@ def look(asked: CacheSubject, *, live: bool = False) -> Status:
         asked.reading.fact(CompileCaches).caches,
         known_manifests(asked),
         asked.key(live=live),
-        uid=asked.host.uid,
+        trusted=trusted_with(asked.reading.target.prefix, asked.host.uid),
         environ=asked.host.environ,
         wanted=asked.profile.compile if asked.profile else None,
         live=live,

@@ -7,6 +7,7 @@ from pathlib import Path
 from envdoctor.catalog.cache_kinds import TEMPORARY, entry_of, kind_of
 from envdoctor.errors import CacheError
 from envdoctor.facts.host import Host
+from envdoctor.facts.owned import maker_of
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.caches.compile_caches import locate
 
@@ -33,6 +34,8 @@ class CacheFile:
     modified: int
     """Nanoseconds since the epoch."""
     mode: int
+    owner: int = 0
+    """User id."""
 
     @property
     def kind(self) -> str:
@@ -98,7 +101,16 @@ def _describe(root: Root, folder: str, entry: os.DirEntry[str]) -> CacheFile | N
         size=status.st_size,
         modified=status.st_mtime_ns,
         mode=status.st_mode & 0o777,
+        owner=status.st_uid,
     )
+
+
+def others_file(found: Iterable[CacheFile], kind: str, trusted: frozenset[int]) -> str:
+    """Say which file of a root somebody else than the trusted users can have written; empty for none."""
+    for file in found:
+        if file.root == kind and (who := maker_of(file.owner, file.mode, trusted)):
+            return f"holds {file.path}, which {who}"
+    return ""
 
 
 def install_order(found: Iterable[CacheFile]) -> list[CacheFile]:

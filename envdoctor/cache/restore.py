@@ -23,7 +23,7 @@ from envdoctor.cache.manifest import Manifest, StoredFile
 from envdoctor.cache.own_folder import STAGING, own_folder, remove_abandoned
 from envdoctor.catalog.cache_kinds import kind_of
 from envdoctor.errors import CacheError
-from envdoctor.facts.owned import stranger_of
+from envdoctor.facts.owned import adder_of
 from envdoctor.facts.regular_file import open_regular, read_regular
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.probes.caches.entry_damage import damage
@@ -124,7 +124,7 @@ def _all_or_none() -> Iterator[list[_Change]]:
 def _require_owned(manifest: Manifest, folders: Mapping[str, Path]) -> None:
     """Refuse a cache that somebody else can write: the label would vouch for what they put there."""
     for root in sorted({file.root for file in manifest.files}):
-        if folders[root].is_dir() and (stranger := stranger_of(folders[root])):
+        if folders[root].is_dir() and (stranger := adder_of(folders[root])):
             raise CacheError(
                 f"{folders[root]} {stranger}, who can put any code there; nothing was merged",
                 "export a folder of your own, TORCHINDUCTOR_CACHE_DIR or TRITON_CACHE_DIR",

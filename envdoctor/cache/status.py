@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from envdoctor.cache.key_parts import KeyPart, digest
-from envdoctor.cache.layout import CacheFile, Root, count_entries, files
+from envdoctor.cache.layout import CacheFile, Root, count_entries, files, others_file
 from envdoctor.cache.manifest import Manifest
 from envdoctor.cache.will_hit import Damaged, Match, State, altered, best_match, decide, entries, switched_off
 from envdoctor.catalog.cache_kinds import PORTABLE
@@ -65,12 +65,15 @@ def examine(
     manifests: Iterable[Manifest],
     key: Sequence[KeyPart],
     *,
-    uid: int,
+    trusted: frozenset[int],
     environ: Mapping[str, str],
     wanted: CompileWanted | None = None,
     live: bool = False,
 ) -> Status:
-    """Look at every cache folder and compare it with the manifests that describe it."""
+    """Look at every cache folder and compare it with the manifests that describe it.
+
+    trusted: the users whose files count.
+    """
     roots = [Root(kind=cache.kind, path=Path(cache.path), found_via=cache.found_via) for cache in caches]
     found = list(files(roots))
     match = best_match(manifests, key, found)
@@ -79,10 +82,10 @@ def examine(
     strangers = [
         f"{cache.path} {who}: torch runs the code that is in it"
         for cache in caches
-        if cache.kind in held and (who := _stranger(cache, uid))
+        if cache.kind in held and (who := cache.others or others_file(found, cache.kind, trusted))
     ]
     state, reasons = switched_off(environ) or decide(found, broken, match, strangers, unhashed)
-    statuses = tuple(_root_status(cache, found, uid, environ) for cache in caches)
+    statuses = tuple(_root_status(cache, found, environ) for cache in caches)
     return Status(
         state=state,
         reasons=reasons,
@@ -125,13 +128,7 @@ def _damaged(folders: Mapping[str, Path], found: Sequence[CacheFile]) -> tuple[D
     return entries(reasons, found)
 
 
-def _stranger(cache: CompileCache, uid: int) -> str:
-    if cache.present and cache.owner_uid not in (uid, 0):
-        return f"belongs to user {cache.owner_uid}"
-    return "can be written by everybody" if cache.world_writable else ""
-
-
-def _root_status(cache: CompileCache, found: Sequence[CacheFile], uid: int, environ: Mapping[str, str]) -> RootStatus:
+def _root_status(cache: CompileCache, found: Sequence[CacheFile], environ: Mapping[str, str]) -> RootStatus:
     here = [file for file in found if file.root == cache.kind]
     times = [file.modified // 1_000_000_000 for file in here]
     return RootStatus(
@@ -146,15 +143,15 @@ def _root_status(cache: CompileCache, found: Sequence[CacheFile], uid: int, envi
         entries=count_entries(here),
         oldest=min(times, default=0),
         newest=max(times, default=0),
-        warnings=tuple(_warnings(cache, uid, environ)) if here or cache.kind in PORTABLE else (),
+        warnings=tuple(_warnings(cache, environ)) if here or cache.kind in PORTABLE else (),
     )
 
 
-def _warnings(cache: CompileCache, uid: int, environ: Mapping[str, str]) -> Iterable[str]:
+def _warnings(cache: CompileCache, environ: Mapping[str, str]) -> Iterable[str]:
     if not cache.writable:
         yield "not writable: nothing compiled will be kept"
-    if stranger := _stranger(cache, uid):
-        yield f"{stranger}: torch runs the code that is in it"
+    if cache.others:
+        yield f"{cache.others}: torch runs the code that is in it"
     if cache.filesystem in _VOLATILE:
         yield f"on {cache.filesystem}: lost at the next reboot"
     if cache.filesystem in NETWORK:

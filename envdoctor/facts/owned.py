@@ -26,6 +26,32 @@ def stranger_of(path: Path, trusted: frozenset[int] = frozenset()) -> str:
     return "can be written by everybody" if status.st_mode & stat.S_IWOTH and not sticky else ""
 
 
+def adder_of(folder: Path, trusted: frozenset[int] = frozenset()) -> str:
+    """Say who else can put a file into a folder whose files are run, as `stranger_of` says who can write one.
+
+    The sticky bit keeps others from removing files, not from adding one under a name that is looked for. Raises OSError
+    as `stat` does.
+    """
+    if found := stranger_of(folder, trusted):
+        return found
+    return "can be written by everybody" if folder.stat().st_mode & stat.S_IWOTH else ""
+
+
+def maker_of(owner: int, mode: int, trusted: frozenset[int]) -> str:
+    """Say who else than the trusted users can have written what has that owner and mode; empty for nobody."""
+    if owner not in trusted:
+        return f"belongs to user {owner}"
+    return "can be written by everybody" if mode & stat.S_IWOTH else ""
+
+
+def trusted_with(prefix: Path, uid: int) -> frozenset[int]:
+    """Return whose code a launch of that environment runs anyway: root's, the user's, and the environment's owner's."""
+    try:
+        return frozenset({0, uid, prefix.stat().st_uid})
+    except OSError:
+        return frozenset({0, uid})
+
+
 def behind_sudo() -> frozenset[int]:
     """Return the user whom root stands for under sudo, as git does for safe.directory."""
     told = os.environ.get("SUDO_UID", "")

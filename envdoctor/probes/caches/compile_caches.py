@@ -6,7 +6,7 @@ folder; the folder of kind "triton" holds those of hand-written kernels.
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from envdoctor.catalog.cache_kinds import (
@@ -22,7 +22,7 @@ from envdoctor.catalog.cache_kinds import (
 )
 from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
-from envdoctor.facts.owned import stranger_of
+from envdoctor.facts.owned import adder_of, maker_of, trusted_with
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.frozen import field, frozen, mutable
 from envdoctor.model.wording import counted, size
@@ -62,7 +62,9 @@ class CompileCache:
     owner_uid: int
     """-1 when absent."""
     world_writable: bool = False
-    """Everybody may write there, and remove what is not theirs."""
+    """Everybody may write there."""
+    others: str = ""
+    """Who else than this user and root can put code there: "belongs to user 7", "holds a/b.so, which …"; or empty."""
     graphs: int = 0
     """Compiled graphs."""
     kernels: int = 0
@@ -117,10 +119,7 @@ class CompileCaches:
 def probe(reading: Reading) -> CompileCaches:
     """Locate and measure each cache. A folder that cannot be listed counts as empty and not counted in full."""
     return CompileCaches(
-        caches=tuple(
-            _measure(kind, path, via, reading.host, deep=reading.options.deep)
-            for kind, path, via in locate(reading.host)
-        ),
+        caches=tuple(_measure(kind, path, via, reading) for kind, path, via in locate(reading.host)),
         cold_starts=tuple(_cold_starts(store_folder(reading.host))),
         fit_folder=_fit_folder(reading.host),
     )
@@ -166,9 +165,11 @@ def _named(environ: Mapping[str, str], variable: str, default: Path) -> tuple[Pa
     return (Path(value), variable) if value else (default, "default")
 
 
-def _measure(kind: str, path: Path, via: str, host: Host, *, deep: bool) -> CompileCache:
-    counted = _Count(kind=kind, deep=deep)
-    for name, status in _files(path):
+def _measure(kind: str, path: Path, via: str, reading: Reading) -> CompileCache:
+    host = reading.host
+    trusted = trusted_with(reading.target.prefix, host.uid)
+    counted = _Count(kind=kind, deep=reading.options.deep, trusted=trusted)
+    for name, status in _files(path, counted.folder):
         if status is None or counted.files >= _MAXIMUM_ENTRIES:
             counted.all = False
             if counted.files >= _MAXIMUM_ENTRIES:
@@ -176,6 +177,7 @@ def _measure(kind: str, path: Path, via: str, host: Host, *, deep: bool) -> Comp
             continue
         counted.add(path, name, status)
     present = path.is_dir()
+    adder = adder_of(path, trusted) if present else ""
     mount, nearest = mount_of(path, host), _nearest(path)
     return CompileCache(
         kind=kind,
@@ -190,7 +192,8 @@ def _measure(kind: str, path: Path, via: str, host: Host, *, deep: bool) -> Comp
         filesystem=mount.type,
         writable=os.access(nearest, os.W_OK),
         owner_uid=path.stat().st_uid if present else -1,
-        world_writable=present and stranger_of(path) == "can be written by everybody",
+        world_writable=adder == "can be written by everybody",
+        others=adder or counted.others,
         graphs=counted.graphs,
         kernels=len(counted.kernels),
         header_bytes=counted.header_bytes,
@@ -206,6 +209,8 @@ class _Count:
 
     kind: str
     deep: bool
+    trusted: frozenset[int]
+    others: str = ""
     files: int = 0
     bytes: int = 0
     graphs: int = 0
@@ -218,6 +223,7 @@ class _Count:
 
     def add(self, folder: Path, name: str, status: os.stat_result) -> None:
         """Count one file; `name` is its path below `folder`."""
+        self.folder(name, status)
         modified = int(status.st_mtime)
         self.newest = max(self.newest, modified)
         self.oldest = modified if not self.oldest else min(self.oldest, modified)
@@ -231,6 +237,11 @@ class _Count:
         if kind in KERNELS:
             self.kernels.add(entry_of(self.kind, name))
         self._look(folder, name, kind, empty=not status.st_size)
+
+    def folder(self, name: str, status: os.stat_result) -> None:
+        """Note the first file or folder that somebody else can have made."""
+        if not self.others and (who := maker_of(status.st_uid, status.st_mode, self.trusted)):
+            self.others = f"holds {name}, which {who}"
 
     def _look(self, folder: Path, name: str, kind: str, *, empty: bool) -> None:
         # The size is known from the walk; only contents need the file to be opened.
@@ -269,8 +280,11 @@ def _nearest(path: Path) -> Path:
     return path if path.exists() or path == path.parent else _nearest(path.parent)
 
 
-def _files(folder: Path) -> Iterator[tuple[str, os.stat_result | None]]:
-    """Yield (path below `folder`, lstat) of each regular file, and ("", None) where something could not be read."""
+def _files(folder: Path, seen: Callable[[str, os.stat_result], None]) -> Iterator[tuple[str, os.stat_result | None]]:
+    """Yield (path below `folder`, lstat) of each regular file, and ("", None) where something could not be read.
+
+    seen: told of each folder below, in the same form.
+    """
     pending = [""]
     while pending:
         below = pending.pop()
@@ -281,6 +295,7 @@ def _files(folder: Path) -> Iterator[tuple[str, os.stat_result | None]]:
                     if TEMPORARY.match(entry.name) or (not below and entry.name == "locks"):
                         continue
                     if entry.is_dir(follow_symlinks=False):
+                        seen(below + entry.name, entry.stat(follow_symlinks=False))
                         pending.append(f"{below}{entry.name}/")
                     elif entry.is_file(follow_symlinks=False):
                         yield below + entry.name, entry.stat(follow_symlinks=False)

@@ -1,5 +1,6 @@
 """Whether a cache will hit, and the words for why not."""
 
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,6 +16,8 @@ from envdoctor.cache.status import Status, examine
 from envdoctor.model.profile import CompileWanted
 from envdoctor.probes.caches.compile_caches import CompileCache
 from tests.factories.make_cache import KEY, cpp_kernel, filled, graph, manifest_of, write
+
+TRUSTED = frozenset({0, os.geteuid()})
 
 
 def cache(path: Path, **changes: Any) -> CompileCache:
@@ -38,7 +41,7 @@ def cache(path: Path, **changes: Any) -> CompileCache:
 def look(path: Path, manifests: Sequence[Manifest] = (), key: Sequence[KeyPart] = KEY, **changes: Any) -> Status:
     environ = changes.pop("environ", {})
     wanted = changes.pop("wanted", None)
-    return examine([cache(path, **changes)], manifests, key, uid=1000, environ=environ, wanted=wanted)
+    return examine([cache(path, **changes)], manifests, key, trusted=TRUSTED, environ=environ, wanted=wanted)
 
 
 def changed(name: str, value: str, *, known: bool = True) -> tuple[KeyPart, ...]:
@@ -193,13 +196,19 @@ def test_more_than_is_hashed_is_told_by_size_only(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize(
     ("changes", "who"),
-    [({"owner_uid": 7}, "belongs to user 7"), ({"world_writable": True}, "can be written by everybody")],
+    [
+        ({"others": "belongs to user 7"}, "belongs to user 7"),
+        ({}, "holds xy/cxyz0.main.so, which can be written by everybody"),
+    ],
 )
 def test_a_cache_that_somebody_else_can_fill_is_no_hit(tmp_path: Path, changes: dict[str, Any], who: str) -> None:
     manifest = manifest_of(filled(tmp_path))
+    if not changes:
+        # Beyond the files that the probe looks at, too: each of those that would be loaded is.
+        (tmp_path / "xy/cxyz0.main.so").chmod(0o666)
     found = look(tmp_path, [manifest], **changes)
     assert (found.state, found.reasons) == ("unknown", (f"{tmp_path} {who}: torch runs the code that is in it",))
-    assert found.roots[0].warnings == (f"{who}: torch runs the code that is in it",)
+    assert found.roots[0].warnings == ((f"{who}: torch runs the code that is in it",) if changes else ())
 
 
 def test_without_a_compiler_no_kernel_is_loaded(tmp_path: Path) -> None:
@@ -240,7 +249,7 @@ def test_of_several_manifests_the_one_that_fits_is_compared(tmp_path: Path) -> N
     ("changes", "warning"),
     [
         ({"writable": False}, "not writable: nothing compiled will be kept"),
-        ({"owner_uid": 7}, "belongs to user 7: torch runs the code that is in it"),
+        ({"others": "belongs to user 7"}, "belongs to user 7: torch runs the code that is in it"),
         ({"filesystem": "tmpfs"}, "on tmpfs: lost at the next reboot"),
         ({"filesystem": "nfs4"}, "on nfs4: do not share it between nodes while they compile"),
         (
