@@ -12,10 +12,10 @@ from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.plan import Plan
 from envdoctor.model.wording import counted
-from envdoctor.stack import restore as restoring
 from envdoctor.stack.plan import Extent
 from envdoctor.stack.rehearse import Rehearsed, rehearse
-from envdoctor.stack.restore import PreparedRestore, Restored
+from envdoctor.stack.restore import PreparedRestore, RestoreRequest, prepare
+from envdoctor.stack.restore_copy import Restored, already_in_place, carry_out
 from envdoctor.stack.restore_sources import put_back
 from envdoctor.stack.verify import Verified
 from envdoctor.swap.store import BackupStore
@@ -61,7 +61,7 @@ def restore(workspace: Workspace, wishes: RestoreOptions, dialog: Dialog) -> Res
     file, host = workspace.needs_profile("restore", "envdoctor restore --profile NAME"), workspace.host
     if wishes.yes and not (wishes.dry_run or wishes.rehearse):
         refuse_found_above(workspace, new=True)
-    request = restoring.RestoreRequest(
+    request = RestoreRequest(
         target=workspace.folder,
         file=file,
         lock=file.lock,
@@ -77,16 +77,14 @@ def restore(workspace: Workspace, wishes: RestoreOptions, dialog: Dialog) -> Res
         return _restore(request, wishes, host, dialog, account)
 
 
-def _restore(
-    request: restoring.RestoreRequest, wishes: RestoreOptions, host: Host, dialog: Dialog, account: Account
-) -> Result:
+def _restore(request: RestoreRequest, wishes: RestoreOptions, host: Host, dialog: Dialog, account: Account) -> Result:
     recovered: tuple[str, ...] = ()
     if not wishes.dry_run:
         with dialog.listening() as listen:
             recovered = recover_first(BackupStore.of(request.target), listen)
         account.begin()
     with dialog.waiting(f"planning: looking for the wheels of {request.file.name}"):
-        prepared = restoring.prepare(request, host)
+        prepared = prepare(request, host)
     planned = RestoreResult(status="planned", plan=prepared.plan)
     if wishes.dry_run:
         return _result(planned, prepared)
@@ -112,7 +110,7 @@ def _result(data: RestoreResult, prepared: PreparedRestore) -> Result:
 
 def _in_place(prepared: PreparedRestore, dialog: Dialog) -> Verified | None:
     with dialog.listening() as listen:
-        return restoring.already_in_place(prepared, listen)
+        return already_in_place(prepared, listen)
 
 
 def _only_sources(data: RestoreResult, prepared: PreparedRestore, wishes: RestoreOptions, dialog: Dialog) -> Result:
@@ -133,6 +131,6 @@ def _put_back(prepared: PreparedRestore) -> int:
 def _carry_out(prepared: PreparedRestore, dialog: Dialog, account: Account) -> Restored:
     try:
         with dialog.listening() as listen:
-            return restoring.carry_out(prepared, listen)
+            return carry_out(prepared, listen)
     except RestoreError as error:
         raise RestoreError(f"{error.message}\n{account.state}", error.hint) from error

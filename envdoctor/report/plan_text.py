@@ -11,7 +11,7 @@ from envdoctor.model.wording import counted, size
 from envdoctor.wheels.urls import shown
 
 if TYPE_CHECKING:  # prune and rollback use this too, and restore nothing
-    from envdoctor.stack.restore import Restored
+    from envdoctor.stack.restore_copy import Restored
     from envdoctor.stack.verify import Verified
 
 _LISTED = 12

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
 from envdoctor.stack.build import build
-from envdoctor.stack.restore import PreparedRestore, failed_checks, refuse_failed
+from envdoctor.stack.restore import PreparedRestore
 from envdoctor.stack.room import refuse_too_little
 from envdoctor.stack.verify import Verified, refuse
-from envdoctor.stack.verify_copy import verify_copy
+from envdoctor.stack.verify_copy import failed_checks, refuse_failed, verify_copy
 from envdoctor.swap.store import remove_tree
 from envdoctor.swap.transaction import opened, system_errors
 from envdoctor.wheels import uv as uv_tool
@@ -30,7 +30,7 @@ def rehearse(prepared: PreparedRestore, listen: Listener) -> Rehearsed:
 
     Raises RestoreError for what would have stopped a restore, but not for packages that were not found.
     """
-    plan, store, host = prepared.plan, prepared.store, prepared.host
+    plan, store, host, request = prepared.plan, prepared.store, prepared.host, prepared.request
     refuse_too_little(plan)
     had = {package.name: prepared.locked[package.name] for package in plan.packages}
     started = time.monotonic()
@@ -40,11 +40,11 @@ def rehearse(prepared: PreparedRestore, listen: Listener) -> Rehearsed:
         try:
             uv = uv_tool.locate(host.environ, host.cwd, keep_open=(held.descriptor,))
             build(plan, had, prepared.sources, uv, folder, listen)
-            verified, reading = verify_copy(folder, store.target, had, host, listen, prepared.request.verify)
+            verified, reading = verify_copy(folder, store.target, had, host, listen, request.verify)
             refuse(verified, "the new venv")
             if not plan.unavailable:
                 listen(Event(phase="check", text="examining the copy"))
-                refuse_failed(failed_checks(prepared, reading))
+                refuse_failed(failed_checks(reading, request.file.profile, request.lock, store.target))
         finally:
             remove_tree(folder)
     return Rehearsed(verified=verified, examined=not plan.unavailable, seconds=time.monotonic() - started)

@@ -1,42 +1,25 @@
-"""A restore: plan, build beside, verify, examine, swap. The old venv is touched by the last step only."""
+"""The plan of a restore: what the venv has, what the lock wants, and where it comes from (see restore_copy)."""
 
-import json
-import os
 import sys
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 
-from envdoctor import __version__
 from envdoctor.documents.profile_store import ProfileRef
-from envdoctor.errors import RestoreError, TargetError
-from envdoctor.facts.context import Reading
+from envdoctor.errors import TargetError
 from envdoctor.facts.host import Host
-from envdoctor.model.events import Event, Listener
-from envdoctor.model.frozen import field, frozen, replace
-from envdoctor.model.plan import Plan, VenvUser
+from envdoctor.model.frozen import frozen, replace
+from envdoctor.model.plan import Plan
 from envdoctor.probes.venv.own_packages import read_venv
 from envdoctor.stack import interpreters
 from envdoctor.stack import plan as planning
-from envdoctor.stack.build import build
 from envdoctor.stack.replaceable import missing_folders, refuse_no_venv, refuse_unmanaged_files
 from envdoctor.stack.restore_sources import plan_sources
-from envdoctor.stack.restore_warnings import ignored, ownership
-from envdoctor.stack.room import refuse_too_little, rooms
-from envdoctor.stack.unavailable import why_not
-from envdoctor.stack.verify import Verified, refuse
-from envdoctor.stack.verify_copy import verify_copy, verify_in_place
+from envdoctor.stack.room import rooms
 from envdoctor.standards.lock import Lock, LockedPackage
-from envdoctor.swap import durable
-from envdoctor.swap.generations import NOTE
+from envdoctor.swap.generations import compile_cache_in
 from envdoctor.swap.in_use import users
-from envdoctor.swap.permissions import carry_over
 from envdoctor.swap.store import STORE, BackupStore
-from envdoctor.swap.swap import sync_file_system
-from envdoctor.swap.transaction import Copying, exchange
-from envdoctor.swap.verdicts import KeptVerdict
 from envdoctor.wheels import constraints, index_config, pip_config, wheel_origins
 from envdoctor.wheels import uv as uv_tool
 from envdoctor.wheels.impatient import impatient
@@ -83,22 +66,6 @@ class PreparedRestore:
     """Of the lock's file as it was when the plan was made."""
 
 
-@frozen
-class Restored:
-    """What a restore did."""
-
-    target: Path
-    kept: Path | None
-    """Where the old venv is now; None when there was none."""
-    users: tuple[VenvUser, ...]
-    """Processes that were running from the old venv."""
-    verified: Verified
-    recovered: tuple[str, ...]
-    """What was done first about an earlier, interrupted restore."""
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    """Wall seconds of build, verify (checks and writing out beside it), check (what they took longer), sync, swap."""
-
-
 def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
     """Make the plan. Reads the venv, the configuration and the sources; writes nothing outside uv's own cache."""
     store = BackupStore.of(request.target)
@@ -131,8 +98,8 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
         )
     warnings = (
         *configured.warnings,
-        *ignored(request.lock),
-        *ownership(store.target, host),
+        *_ignored(request.lock),
+        *_ownership(store.target, host),
         *constraints.contradictions(pip.constraints, chosen, interpreter.markers, host.cwd),
     )
     plan = planning.assemble(
@@ -172,118 +139,22 @@ def _interpreter_wanted(
     )
 
 
-def already_in_place(prepared: PreparedRestore, listen: Listener) -> Verified | None:
-    """Return the verification when the venv holds exactly the lock and the checks agree; None when it does not."""
-    plan = prepared.plan
-    if not plan.exists or plan.changes or not planning.same(plan.old_interpreter, plan.interpreter.version):
-        return None
-    request, host = prepared.request, prepared.host
-    verified, reading = verify_in_place(prepared.store.target, prepared.locked, host, listen, request.verify)
-    return None if verified.faults or failed_checks(prepared, reading) else verified
+def _ignored(lock: Lock) -> tuple[str, ...]:
+    """Return a warning for the options in the lock that are not used."""
+    if not lock.ignored:
+        return ()
+    names = ", ".join(f"`{option}`" for option in lock.ignored)
+    return (f"{names} in the lock: not used, since pip's and uv's configuration says where wheels come from",)
 
 
-def carry_out(prepared: PreparedRestore, listen: Listener) -> Restored:
-    """Build, verify, examine, swap. On any failure or interrupt the copy is removed and the old venv is as it was."""
-    plan, store = prepared.plan, prepared.store
-    if plan.unavailable:
-        raise RestoreError(*why_not(plan))
-    refuse_too_little(plan)
-    using = plan.users
-    old: KeptVerdict | None = None
-    _refuse_in_use(prepared, using)
-
-    def make(copying: Copying) -> Verified:
-        nonlocal using, old
-        verified, old = _make_copy(prepared, copying, listen)
-        # The build took its time: who uses the venv now?
-        using = users(store.target, prepared.host.proc)
-        _refuse_in_use(prepared, using)
-        return verified
-
-    done = exchange(store, "restore", plan.profile, make, listen, verdict=lambda: old)
-    return Restored(
-        target=store.target,
-        kept=done.kept,
-        users=using,
-        verified=done.made,
-        recovered=done.recovered,
-        seconds=done.seconds,
-    )
-
-
-def _refuse_in_use(prepared: PreparedRestore, using: tuple[VenvUser, ...]) -> None:
-    running = [user for user in using if user.how == "runs"]
-    if running and not prepared.request.while_in_use:
-        raise RestoreError(
-            f"{prepared.store.target} is in use, and is not swapped under {'; '.join(map(str, running))}",
-            "wait until it has ended; `run --yes-while-in-use`, or a restore without `--unless-in-use`, swaps all the "
-            "same: what it has open stays, what it imports or opens by path later is the new venv's",
-        )
-
-
-def _make_copy(prepared: PreparedRestore, copying: Copying, listen: Listener) -> tuple[Verified, KeptVerdict | None]:
-    host, folder, clock = prepared.host, copying.folder, copying.clock
-    uv = uv_tool.locate(host.environ, host.cwd, keep_open=(copying.descriptor,))
-    build(prepared.plan, prepared.locked, prepared.sources, uv, folder, listen)
-    if prepared.plan.exists:
-        carry_over(prepared.store.target, folder)
-    clock.lap("build")
-    with ThreadPoolExecutor(2) as beside:
-        # Hashing leaves the interpreter free: the writing out that the swap needs goes on beside it.
-        writing = beside.submit(sync_file_system, folder)
-        old = beside.submit(_verdict_on_old, prepared)
-        final = prepared.store.target
-        verified, reading = verify_copy(folder, final, prepared.locked, host, listen, prepared.request.verify)
-        refuse(verified, "the new venv")
-        clock.lap("verify")
-        listen(Event(phase="check", text="examining the copy"))
-        refuse_failed(failed_checks(prepared, reading))
-        writing.result()
-    clock.lap("check")
-    _sign(prepared, folder)
-    clock.lap("sync")
-    return verified, old.result()
-
-
-def _verdict_on_old(prepared: PreparedRestore) -> KeptVerdict | None:
-    from envdoctor.stack.examination import verdict_on  # noqa: PLC0415 - as below
-
-    return verdict_on(prepared.store.target, prepared.host) if prepared.plan.exists else None
-
-
-def failed_checks(prepared: PreparedRestore, reading: Reading) -> tuple[str, ...]:
-    """Return one line for each error that the checks find in the venv itself, with the venv at its final path."""
-    from envdoctor.doctor.examine import written_down  # noqa: PLC0415 - every check comes with it
-    from envdoctor.stack.examination import blocking_findings, line  # noqa: PLC0415 - as above
-
-    request = prepared.request
-    facts = written_down(reading)
-    return tuple(map(line, blocking_findings(facts, request.file.profile, request.lock, prepared.store.target)))
-
-
-def refuse_failed(failed: tuple[str, ...]) -> None:
-    """Raise RestoreError when there are any of those lines."""
-    if failed:
-        raise RestoreError(
-            f"the rebuilt venv fails these checks: {'; '.join(failed)}",
-            "correct the profile or its lock: the wheels are as locked, so another build gives the same result",
-        )
-
-
-def _sign(prepared: PreparedRestore, folder: Path) -> None:
-    note = {
-        "profile": prepared.plan.profile,
-        "lock_sha256": prepared.lock_sha256,
-        "restored_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "envdoctor": __version__,
-    }
-    # The one file since the copy was written out.
-    with (folder / NOTE).open("w", encoding="utf-8") as file:
-        file.write(json.dumps(note, indent=1) + "\n")
-        file.flush()
-        os.fchmod(file.fileno(), (folder / "pyvenv.cfg").stat().st_mode & 0o777)
-        os.fsync(file.fileno())
-    durable.sync_folder(folder)
+def _ownership(target: Path, host: Host) -> tuple[str, ...]:
+    """Return warnings for a venv of another user and for a compile cache inside the venv."""
+    told = []
+    if target.exists() and target.stat().st_uid != host.uid:
+        told.append(f"{target} belongs to another user; the new venv will belong to {host.user}")
+    if target.is_dir() and (cache := compile_cache_in(target, target, host)):
+        told.append(f"the compile cache {cache} is inside the venv and will be in the old one only; nothing deletes it")
+    return tuple(told)
 
 
 def _present(store: BackupStore) -> planning.Present:

@@ -1,18 +1,20 @@
-"""Verifying the venv that a restore built or found: what an earlier one read and nobody changed is not read again."""
+"""A venv that a restore built or found, verified and examined; what an earlier one read unchanged is not read again."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from envdoctor.errors import RestoreError
 from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
 from envdoctor.model.events import Listener
+from envdoctor.model.profile import Profile
 from envdoctor.probes.loading.comparison import RecordComparison, comparison
 from envdoctor.probes.venv import verified_contents
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.verified_contents import Read
 from envdoctor.stack.plan import Extent
 from envdoctor.stack.verify import Verified, verify
-from envdoctor.standards.lock import LockedPackage
+from envdoctor.standards.lock import Lock, LockedPackage
 
 
 def verify_copy(
@@ -41,6 +43,23 @@ def verify_in_place(
     if not verified.faults:
         _remember(reading, known, host)
     return verified, reading
+
+
+def failed_checks(reading: Reading, profile: Profile, lock: Lock, final: Path) -> tuple[str, ...]:
+    """Return one line for each error that the checks find in the venv itself, with the venv at its final path."""
+    from envdoctor.doctor.examine import written_down  # noqa: PLC0415 - as above
+    from envdoctor.stack.examination import blocking_findings, line  # noqa: PLC0415 - as above
+
+    return tuple(map(line, blocking_findings(written_down(reading), profile, lock, final)))
+
+
+def refuse_failed(failed: tuple[str, ...]) -> None:
+    """Raise RestoreError when there are any of those lines."""
+    if failed:
+        raise RestoreError(
+            f"the rebuilt venv fails these checks: {'; '.join(failed)}",
+            "correct the profile or its lock: the wheels are as locked, so another build gives the same result",
+        )
 
 
 def _remember(reading: Reading, known: verified_contents.Contents, host: Host) -> None:

@@ -9,7 +9,7 @@ from envdoctor.model.wording import counted, size
 from envdoctor.report.plan_text import outcome_text, plan_text, remembered_lines, source_lines
 from envdoctor.report.style import Style
 from envdoctor.stack.rehearse import Rehearsed
-from envdoctor.stack.restore import Restored
+from envdoctor.stack.restore_copy import Restored
 from envdoctor.wheels.urls import shown
 
 

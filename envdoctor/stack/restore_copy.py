@@ -1,0 +1,163 @@
+"""A restore carried out: build beside, verify, examine, swap. The old venv is touched by the last step only."""
+
+import json
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+
+from envdoctor import __version__
+from envdoctor.errors import RestoreError
+from envdoctor.facts.context import Reading
+from envdoctor.model.events import Event, Listener
+from envdoctor.model.frozen import field, frozen
+from envdoctor.model.plan import Plan, VenvUser
+from envdoctor.model.wording import counted
+from envdoctor.stack.build import build
+from envdoctor.stack.plan import same
+from envdoctor.stack.restore import PreparedRestore
+from envdoctor.stack.room import refuse_too_little
+from envdoctor.stack.verify import Verified, refuse
+from envdoctor.stack.verify_copy import failed_checks, refuse_failed, verify_copy, verify_in_place
+from envdoctor.swap import durable
+from envdoctor.swap.generations import NOTE
+from envdoctor.swap.in_use import users
+from envdoctor.swap.permissions import carry_over
+from envdoctor.swap.swap import sync_file_system
+from envdoctor.swap.transaction import Copying, exchange
+from envdoctor.swap.verdicts import KeptVerdict
+from envdoctor.wheels import uv as uv_tool
+
+_AGAIN = "run the same command again; if it stays so, look at the network and the proxy"
+
+
+@frozen
+class Restored:
+    """What a restore did."""
+
+    target: Path
+    kept: Path | None
+    """Where the old venv is now; None when there was none."""
+    users: tuple[VenvUser, ...]
+    """Processes that were running from the old venv."""
+    verified: Verified
+    recovered: tuple[str, ...]
+    """What was done first about an earlier, interrupted restore."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Wall seconds of build, verify (checks and writing out beside it), check (what they took longer), sync, swap."""
+
+
+def already_in_place(prepared: PreparedRestore, listen: Listener) -> Verified | None:
+    """Return the verification when the venv holds exactly the lock and the checks agree; None when it does not."""
+    plan = prepared.plan
+    if not plan.exists or plan.changes or not same(plan.old_interpreter, plan.interpreter.version):
+        return None
+    request, host = prepared.request, prepared.host
+    verified, reading = verify_in_place(prepared.store.target, prepared.locked, host, listen, request.verify)
+    return None if verified.faults or _failed_checks(prepared, reading) else verified
+
+
+def carry_out(prepared: PreparedRestore, listen: Listener) -> Restored:
+    """Build, verify, examine, swap. On any failure or interrupt the copy is removed and the old venv is as it was."""
+    plan, store = prepared.plan, prepared.store
+    if plan.unavailable:
+        raise RestoreError(*_why_not(plan))
+    refuse_too_little(plan)
+    using = plan.users
+    old: KeptVerdict | None = None
+    _refuse_in_use(prepared, using)
+
+    def make(copying: Copying) -> Verified:
+        nonlocal using, old
+        verified, old = _make_copy(prepared, copying, listen)
+        # The build took its time: who uses the venv now?
+        using = users(store.target, prepared.host.proc)
+        _refuse_in_use(prepared, using)
+        return verified
+
+    done = exchange(store, "restore", plan.profile, make, listen, verdict=lambda: old)
+    return Restored(
+        target=store.target,
+        kept=done.kept,
+        users=using,
+        verified=done.made,
+        recovered=done.recovered,
+        seconds=done.seconds,
+    )
+
+
+def _refuse_in_use(prepared: PreparedRestore, using: tuple[VenvUser, ...]) -> None:
+    running = [user for user in using if user.how == "runs"]
+    if running and not prepared.request.while_in_use:
+        raise RestoreError(
+            f"{prepared.store.target} is in use, and is not swapped under {'; '.join(map(str, running))}",
+            "wait until it has ended; `run --yes-while-in-use`, or a restore without `--unless-in-use`, swaps all the "
+            "same: what it has open stays, what it imports or opens by path later is the new venv's",
+        )
+
+
+def _make_copy(prepared: PreparedRestore, copying: Copying, listen: Listener) -> tuple[Verified, KeptVerdict | None]:
+    host, folder, clock = prepared.host, copying.folder, copying.clock
+    uv = uv_tool.locate(host.environ, host.cwd, keep_open=(copying.descriptor,))
+    build(prepared.plan, prepared.locked, prepared.sources, uv, folder, listen)
+    if prepared.plan.exists:
+        carry_over(prepared.store.target, folder)
+    clock.lap("build")
+    with ThreadPoolExecutor(2) as beside:
+        # Hashing leaves the interpreter free: the writing out that the swap needs goes on beside it.
+        writing = beside.submit(sync_file_system, folder)
+        old = beside.submit(_verdict_on_old, prepared)
+        final = prepared.store.target
+        verified, reading = verify_copy(folder, final, prepared.locked, host, listen, prepared.request.verify)
+        refuse(verified, "the new venv")
+        clock.lap("verify")
+        listen(Event(phase="check", text="examining the copy"))
+        refuse_failed(_failed_checks(prepared, reading))
+        writing.result()
+    clock.lap("check")
+    _sign(prepared, folder)
+    clock.lap("sync")
+    return verified, old.result()
+
+
+def _verdict_on_old(prepared: PreparedRestore) -> KeptVerdict | None:
+    from envdoctor.stack.examination import verdict_on  # noqa: PLC0415 - every check comes with it
+
+    return verdict_on(prepared.store.target, prepared.host) if prepared.plan.exists else None
+
+
+def _failed_checks(prepared: PreparedRestore, reading: Reading) -> tuple[str, ...]:
+    request = prepared.request
+    return failed_checks(reading, request.file.profile, request.lock, prepared.store.target)
+
+
+def _why_not(plan: Plan) -> tuple[str, str]:
+    """Return (message, hint) of the error. A source that did not answer is no reason to fetch a wheel by hand."""
+    gone = [one for one in plan.unavailable if not one.transient]
+    if not gone:
+        first, total = plan.unavailable[0], len(plan.packages) + len(plan.unavailable)
+        others = ", ..." if len(plan.unavailable) > 1 else ""
+        of = f"{len(plan.unavailable)} of {counted(total, 'wheel')} ({first.name} {first.version}{others})"
+        return f"no answer for {of}: {first.reason}", _AGAIN
+    first, more = gone[0], len(gone) - 1
+    return (
+        f"{first.name} {first.version} was not found: {first.reason}" + (f"; and {more} more" if more else ""),
+        first.hint,
+    )
+
+
+def _sign(prepared: PreparedRestore, folder: Path) -> None:
+    note = {
+        "profile": prepared.plan.profile,
+        "lock_sha256": prepared.lock_sha256,
+        "restored_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "envdoctor": __version__,
+    }
+    # The one file since the copy was written out.
+    with (folder / NOTE).open("w", encoding="utf-8") as file:
+        file.write(json.dumps(note, indent=1) + "\n")
+        file.flush()
+        os.fchmod(file.fileno(), (folder / "pyvenv.cfg").stat().st_mode & 0o777)
+        os.fsync(file.fileno())
+    durable.sync_folder(folder)
