@@ -93,13 +93,30 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "tomli_w",
     ),
     "envdoctor.explore": (*_up_to("doctor", without="checks"), *_CHANGE, "envdoctor.explore"),
+    "envdoctor.trial": (
+        *_up_to("doctor", without="checks"),
+        *_CHANGE,
+        "envdoctor.stack",
+        "envdoctor.explore",
+        "envdoctor.trial",
+    ),
     # One function a command: it calls every room of the house and prints nothing.
     "envdoctor.app": (
         *_up_to("doctor"),
         *_CHANGE,
         *(
             f"envdoctor.{room}"
-            for room in ("cache", "stack", "capture", "explore", "app", "gate", "gate_package", "foreign_locks")
+            for room in (
+                "cache",
+                "stack",
+                "capture",
+                "explore",
+                "trial",
+                "app",
+                "gate",
+                "gate_package",
+                "foreign_locks",
+            )
         ),
         "packaging",
     ),
