@@ -64,199 +64,78 @@ def _library(
     name: str,
     folder: str,
     distribution: str,
-    sonames: dict[str, str | tuple[str, ...]],
+    versions: tuple[str, str, str],
     *,
     preload: bool = False,
     separate: bool = False,
     family: str = "",
 ) -> CudaLibrary:
-    """Build one row. `separate` libraries are released apart from the toolkit and keep suffix and folder in CUDA 13."""
+    """Build one row. `separate` libraries are released apart from the toolkit and keep suffix and folder in CUDA 13.
+
+    versions: of the soname in CUDA 11, 12 and 13, where releases within the major differ the newest first; empty where
+    there is none. A file that is not called libNAME.so.VERSION is named in full.
+    """
     builds = tuple(
         Build(
             major=major,
             owner=distribution if major == "13" and not separate else f"{distribution}-cu{major}",
             folder="nvidia/cu13/lib" if major == "13" and not separate else f"nvidia/{folder}/lib",
-            sonames=(found,) if isinstance(found, str) else found,
+            sonames=tuple(part if ".so" in part else f"lib{name}.so.{part}" for part in parts.split()),
         )
-        for major, found in sonames.items()
+        for major, parts in zip(MAJORS, versions, strict=True)
+        if parts
     )
     return CudaLibrary(name=name, builds=builds, preload_folder=folder if preload else None, family=family)
 
 
-def _same(soname: str, *majors: str) -> dict[str, str | tuple[str, ...]]:
-    return dict.fromkeys(majors, soname)
-
-
-def _cudnn(part: str, *majors: str) -> CudaLibrary:
-    return _library(
-        f"cudnn_{part}", "cudnn", "nvidia-cudnn", _same(f"libcudnn_{part}.so.9", *majors), separate=True, family="cudnn"
-    )
+def _cudnn(part: str, in_cuda_11: str = "9") -> CudaLibrary:
+    return _library(f"cudnn_{part}", "cudnn", "nvidia-cudnn", (in_cuda_11, "9", "9"), separate=True, family="cudnn")
 
 
 def _npp(part: str) -> CudaLibrary:
-    numbered: dict[str, str | tuple[str, ...]] = {major: f"libnpp{part}.so.{major}" for major in MAJORS}
-    return _library(f"npp{part}", "npp", "nvidia-npp", numbered, family="" if part == "c" else "nppc")
+    return _library(f"npp{part}", "npp", "nvidia-npp", MAJORS, family="" if part == "c" else "nppc")
 
+
+def _minors(major: str, newest: int) -> str:
+    return " ".join(f"{major}.{minor}" for minor in range(newest, -1, -1))
+
+
+_BUILTINS = ("11.8 11.7", _minors("12", 9), _minors("13", 5))
+_NVTX = ("libnvToolsExt.so.1", "libnvToolsExt.so.1", "libnvtx3interop.so.1")
 
 # In the order in which torch 2.10 and later preload them; then the parts, then what torch does not preload.
 LIBRARIES: tuple[CudaLibrary, ...] = (
-    _library(
-        "cublasLt",
-        "cublas",
-        "nvidia-cublas",
-        {"11": "libcublasLt.so.11", "12": "libcublasLt.so.12", "13": "libcublasLt.so.13"},
-        preload=True,
-    ),
-    _library(
-        "cublas",
-        "cublas",
-        "nvidia-cublas",
-        {"11": "libcublas.so.11", "12": "libcublas.so.12", "13": "libcublas.so.13"},
-        preload=True,
-    ),
-    _library(
-        "cudnn",
-        "cudnn",
-        "nvidia-cudnn",
-        {"11": ("libcudnn.so.9", "libcudnn.so.8"), "12": ("libcudnn.so.9", "libcudnn.so.8"), "13": "libcudnn.so.9"},
-        preload=True,
-        separate=True,
-    ),
-    _library(
-        "nvrtc",
-        "cuda_nvrtc",
-        "nvidia-cuda-nvrtc",
-        {"11": "libnvrtc.so.11.2", "12": "libnvrtc.so.12", "13": "libnvrtc.so.13"},
-        preload=True,
-    ),
-    _library(
-        "nvrtc-builtins",
-        "cuda_nvrtc",
-        "nvidia-cuda-nvrtc",
-        {
-            "11": ("libnvrtc-builtins.so.11.8", "libnvrtc-builtins.so.11.7"),
-            "12": tuple(f"libnvrtc-builtins.so.12.{minor}" for minor in range(9, -1, -1)),
-            "13": tuple(f"libnvrtc-builtins.so.13.{minor}" for minor in range(5, -1, -1)),
-        },
-        preload=True,
-        family="nvrtc",
-    ),
-    _library(
-        "cudart",
-        "cuda_runtime",
-        "nvidia-cuda-runtime",
-        {"11": "libcudart.so.11.0", "12": "libcudart.so.12", "13": "libcudart.so.13"},
-        preload=True,
-    ),
-    _library(
-        "cupti",
-        "cuda_cupti",
-        "nvidia-cuda-cupti",
-        {"11": ("libcupti.so.11.8", "libcupti.so.11.7"), "12": "libcupti.so.12", "13": "libcupti.so.13"},
-        preload=True,
-    ),
-    _library(
-        "cufft",
-        "cufft",
-        "nvidia-cufft",
-        {"11": "libcufft.so.10", "12": "libcufft.so.11", "13": "libcufft.so.12"},
-        preload=True,
-    ),
-    _library(
-        "curand",
-        "curand",
-        "nvidia-curand",
-        {"11": "libcurand.so.10", "12": "libcurand.so.10", "13": ("libcurand.so.10", "libcurand.so.11")},
-        preload=True,
-    ),
-    _library(
-        "nvJitLink",
-        "nvjitlink",
-        "nvidia-nvjitlink",
-        {"12": "libnvJitLink.so.12", "13": "libnvJitLink.so.13"},
-        preload=True,
-    ),
-    _library(
-        "cusparse",
-        "cusparse",
-        "nvidia-cusparse",
-        {"11": "libcusparse.so.11", "12": "libcusparse.so.12", "13": "libcusparse.so.12"},
-        preload=True,
-    ),
-    _library(
-        "cusparseLt",
-        "cusparselt",
-        "nvidia-cusparselt",
-        _same("libcusparseLt.so.0", "12", "13"),
-        preload=True,
-        separate=True,
-    ),
-    _library(
-        "cusolver",
-        "cusolver",
-        "nvidia-cusolver",
-        {"11": "libcusolver.so.11", "12": "libcusolver.so.11", "13": "libcusolver.so.12"},
-        preload=True,
-    ),
-    _library("nccl", "nccl", "nvidia-nccl", _same("libnccl.so.2", *MAJORS), preload=True, separate=True),
-    _library(
-        "nvshmem_host",
-        "nvshmem",
-        "nvidia-nvshmem",
-        _same("libnvshmem_host.so.3", *MAJORS),
-        preload=True,
-        separate=True,
-    ),
-    _library("cufile", "cufile", "nvidia-cufile", _same("libcufile.so.0", "12", "13"), preload=True),
-    _library(
-        "nvtx",
-        "nvtx",
-        "nvidia-nvtx",
-        {"11": "libnvToolsExt.so.1", "12": "libnvToolsExt.so.1", "13": "libnvtx3interop.so.1"},
-        preload=True,
-    ),
-    _cudnn("graph", *MAJORS),
-    _cudnn("ops", *MAJORS),
-    _cudnn("cnn", *MAJORS),
-    _cudnn("adv", *MAJORS),
-    _cudnn("heuristic", *MAJORS),
-    _cudnn("engines_precompiled", *MAJORS),
-    _cudnn("engines_runtime_compiled", *MAJORS),
-    _cudnn("engines_tensor_ir", "12", "13"),  # since 9.21 (pytorch issue 188892)
-    _library(
-        "cufftw",
-        "cufft",
-        "nvidia-cufft",
-        {"11": "libcufftw.so.10", "12": "libcufftw.so.11", "13": "libcufftw.so.12"},
-        family="cufft",
-    ),
-    _library("cufile_rdma", "cufile", "nvidia-cufile", _same("libcufile_rdma.so.1", "12", "13"), family="cufile"),
-    _library(
-        "cusolverMg",
-        "cusolver",
-        "nvidia-cusolver",
-        {"11": "libcusolverMg.so.11", "12": "libcusolverMg.so.11", "13": "libcusolverMg.so.12"},
-        family="cusolver",
-    ),
-    _library(
-        "nvblas",
-        "cublas",
-        "nvidia-cublas",
-        {"11": "libnvblas.so.11", "12": "libnvblas.so.12", "13": "libnvblas.so.13"},
-        family="cublas",
-    ),
-    _library(
-        "nvfatbin",
-        "nvfatbin",
-        "nvidia-nvfatbin",
-        {"12": "libnvfatbin.so.12", "13": "libnvfatbin.so.13"},
-    ),
-    _library(
-        "nvjpeg",
-        "nvjpeg",
-        "nvidia-nvjpeg",
-        {"11": "libnvjpeg.so.11", "12": "libnvjpeg.so.12", "13": "libnvjpeg.so.13"},
-    ),
+    _library("cublasLt", "cublas", "nvidia-cublas", ("11", "12", "13"), preload=True),
+    _library("cublas", "cublas", "nvidia-cublas", ("11", "12", "13"), preload=True),
+    _library("cudnn", "cudnn", "nvidia-cudnn", ("9 8", "9 8", "9"), preload=True, separate=True),
+    _library("nvrtc", "cuda_nvrtc", "nvidia-cuda-nvrtc", ("11.2", "12", "13"), preload=True),
+    _library("nvrtc-builtins", "cuda_nvrtc", "nvidia-cuda-nvrtc", _BUILTINS, preload=True, family="nvrtc"),
+    _library("cudart", "cuda_runtime", "nvidia-cuda-runtime", ("11.0", "12", "13"), preload=True),
+    _library("cupti", "cuda_cupti", "nvidia-cuda-cupti", ("11.8 11.7", "12", "13"), preload=True),
+    _library("cufft", "cufft", "nvidia-cufft", ("10", "11", "12"), preload=True),
+    _library("curand", "curand", "nvidia-curand", ("10", "10", "10 11"), preload=True),
+    _library("nvJitLink", "nvjitlink", "nvidia-nvjitlink", ("", "12", "13"), preload=True),
+    _library("cusparse", "cusparse", "nvidia-cusparse", ("11", "12", "12"), preload=True),
+    _library("cusparseLt", "cusparselt", "nvidia-cusparselt", ("", "0", "0"), preload=True, separate=True),
+    _library("cusolver", "cusolver", "nvidia-cusolver", ("11", "11", "12"), preload=True),
+    _library("nccl", "nccl", "nvidia-nccl", ("2", "2", "2"), preload=True, separate=True),
+    _library("nvshmem_host", "nvshmem", "nvidia-nvshmem", ("3", "3", "3"), preload=True, separate=True),
+    _library("cufile", "cufile", "nvidia-cufile", ("", "0", "0"), preload=True),
+    _library("nvtx", "nvtx", "nvidia-nvtx", _NVTX, preload=True),
+    _cudnn("graph"),
+    _cudnn("ops"),
+    _cudnn("cnn"),
+    _cudnn("adv"),
+    _cudnn("heuristic"),
+    _cudnn("engines_precompiled"),
+    _cudnn("engines_runtime_compiled"),
+    _cudnn("engines_tensor_ir", ""),  # since 9.21 (pytorch issue 188892)
+    _library("cufftw", "cufft", "nvidia-cufft", ("10", "11", "12"), family="cufft"),
+    _library("cufile_rdma", "cufile", "nvidia-cufile", ("", "1", "1"), family="cufile"),
+    _library("cusolverMg", "cusolver", "nvidia-cusolver", ("11", "11", "12"), family="cusolver"),
+    _library("nvblas", "cublas", "nvidia-cublas", ("11", "12", "13"), family="cublas"),
+    _library("nvfatbin", "nvfatbin", "nvidia-nvfatbin", ("", "12", "13")),
+    _library("nvjpeg", "nvjpeg", "nvidia-nvjpeg", ("11", "12", "13")),
     *(_npp(part) for part in ("c", "ial", "icc", "idei", "if", "ig", "im", "ist", "isu", "itc", "s")),
     CudaLibrary(
         name="nvvm",
