@@ -99,13 +99,9 @@ def asked_of(case: CheckContext, names: Collection[str]) -> dict[str, list[tuple
     """Return name -> (requirer, specifier) of every distribution that always requires it, in their order."""
     environment = case.facts[Interpreter].markers()
     found: dict[str, list[tuple[Distribution, str]]] = {name: [] for name in names}
-    for item in case.facts[Distributions].items:
-        if item.shadowed or item.origin in _FOREIGN:
-            continue
-        for line in item.requires:
-            need = _parsed(line) if "extra ==" not in line else None
-            if need is not None and need.name in found and holds(need.marker, environment):
-                found[need.name].append((item, need.specifier))
+    for item, need in _asking(case, names, of_extras=False):
+        if holds(need.marker, environment):
+            found[need.name].append((item, need.specifier))
     return found
 
 
@@ -116,31 +112,31 @@ def wanted_by_extras(case: CheckContext, names: Collection[str]) -> dict[str, st
     """
     environment = case.facts[Interpreter].markers()
     found: dict[str, str] = {}
-    for item in case.facts[Distributions].items:
-        if item.shadowed or item.name in names or item.origin in _FOREIGN:
+    for item, need in _asking(case, names, of_extras=True):
+        if item.name in names or need.name in found:
             continue
-        for line in item.requires:
-            need = _parsed(line) if "extra ==" in line else None
-            if need is None or need.name not in names or need.name in found:
-                continue
-            extra = next((one for one in extras_of(need.marker) if holds(need.marker, environment, [one])), "")
-            if extra:
-                found[need.name] = f"{item.name}[{extra}]"
+        extra = next((one for one in extras_of(need.marker) if holds(need.marker, environment, [one])), "")
+        if extra:
+            found[need.name] = f"{item.name}[{extra}]"
     return found
 
 
 def required_by_others(case: CheckContext, names: Collection[str]) -> dict[str, str]:
     """Return name -> the first distribution, itself not among `names`, that requires it without any extra."""
-    environment = case.facts[Interpreter].markers()
-    found: dict[str, str] = {}
+    asked = asked_of(case, names)
+    first = {name: next((item for item, _ in found if item.name not in names), None) for name, found in asked.items()}
+    return {name: item.name for name, item in first.items() if item is not None}
+
+
+def _asking(case: CheckContext, names: Collection[str], *, of_extras: bool) -> Iterator[tuple[Distribution, Need]]:
+    """Yield each line that asks for one of these, with or without an extra, and whose it is; markers not looked at."""
     for item in case.facts[Distributions].items:
-        if item.shadowed or item.name in names or item.origin in _FOREIGN:
+        if item.shadowed or item.origin in _FOREIGN:
             continue
         for line in item.requires:
-            need = _parsed(line) if "extra ==" not in line else None
-            if need is not None and need.name in names and holds(need.marker, environment):
-                found.setdefault(need.name, item.name)
-    return found
+            need = _parsed(line) if ("extra ==" in line) == of_extras else None
+            if need is not None and need.name in names:
+                yield item, need
 
 
 def _applicable(line: str, environment: Mapping[str, str], extras: set[str], plain: dict[str, bool]) -> Need | None:

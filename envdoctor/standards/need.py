@@ -33,6 +33,24 @@ _VERSION = pattern(r"^(?P<release>\d+(?:\.\d+)*)(?P<rest>(?:[.-]?(?:a|b|rc|post|
 _NUMBERS = frozenset({"python_version", "python_full_version", "implementation_version"})
 
 
+def linux_markers(version: str, machine: str) -> dict[str, str]:
+    """Return the PEP 508 environment of a CPython ("3.12" or "3.12.4") on Linux on such a machine ("x86_64")."""
+    full = version if version.count(".") > 1 else f"{version}.0"
+    return {
+        "implementation_name": "cpython",
+        "implementation_version": full,
+        "os_name": "posix",
+        "platform_machine": machine,
+        "platform_python_implementation": "CPython",
+        "platform_release": "",
+        "platform_system": "Linux",
+        "platform_version": "",
+        "python_full_version": full,
+        "python_version": ".".join(version.split(".")[:2]),
+        "sys_platform": "linux",
+    }
+
+
 @frozen
 class Need:
     """One requirement."""

@@ -15,6 +15,7 @@ from envdoctor.facts.regular_file import read_text
 from envdoctor.model.frozen import frozen
 from envdoctor.standards import lock as lock_model
 from envdoctor.standards.lock import Lock, LockedPackage
+from envdoctor.standards.need import linux_markers
 from envdoctor.wheels import pylock_text, wheel_tags
 from envdoctor.wheels.index_config import IndexAccess
 from envdoctor.wheels.temporary import temporary_folder
@@ -37,19 +38,7 @@ class LockPlatform:
 
     def markers(self) -> dict[str, str]:
         """Return its PEP 508 environment."""
-        return {
-            "implementation_name": "cpython",
-            "implementation_version": f"{self.python}.0",
-            "os_name": "posix",
-            "platform_machine": self.machine,
-            "platform_python_implementation": "CPython",
-            "platform_release": "",
-            "platform_system": "Linux",
-            "platform_version": "",
-            "python_full_version": f"{self.python}.0",
-            "python_version": self.python,
-            "sys_platform": "linux",
-        }
+        return linux_markers(self.python, self.machine)
 
     def tags(self) -> Mapping[Tag, int]:
         """Return the wheel tags it supports and their order, best first."""

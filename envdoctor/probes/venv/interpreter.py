@@ -11,6 +11,7 @@ from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.frozen import frozen
 from envdoctor.model.pattern import pattern
 from envdoctor.probes.venv.base_python import barred_by, base_of, lacking, minor_of, problem_of
+from envdoctor.standards.need import linux_markers
 
 _MAXIMUM_CONFIG = 64 * 1024
 _LIBRARY_FOLDER = pattern(r"python3\.\d+t?")
@@ -83,20 +84,7 @@ class Interpreter:
 
     def markers(self) -> Mapping[str, str]:
         """Return the PEP 508 environment of this interpreter on Linux."""
-        return {
-            "implementation_name": "cpython",
-            "implementation_version": self.version,
-            "os_name": "posix",
-            "platform_machine": self.machine,
-            "platform_python_implementation": "CPython",
-            "platform_release": "",
-            "platform_system": "Linux",
-            "platform_version": "",
-            "python_full_version": self.version if self.version.count(".") > 1 else f"{self.version}.0",
-            "python_version": self.minor,
-            "sys_platform": "linux",
-            "extra": "",
-        }
+        return linux_markers(self.version, self.machine) | {"extra": ""}
 
 
 def probe(reading: Reading) -> Interpreter:
