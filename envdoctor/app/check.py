@@ -1,10 +1,11 @@
 """The facts of a venv or of a fingerprint file, and the verdict over them."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from envdoctor.app.places import Place, places
 from envdoctor.app.result import Dialog, Result
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.documents import fingerprint_file
@@ -16,7 +17,7 @@ from envdoctor.facts.locate import Located
 from envdoctor.facts.target import Target
 from envdoctor.model.finding import Finding, Remediation, Severity
 from envdoctor.model.fingerprint import Fingerprint, Unread
-from envdoctor.model.frozen import frozen, replace
+from envdoctor.model.frozen import field, frozen, replace
 from envdoctor.model.header import Header
 from envdoctor.model.verdict import Verdict
 from envdoctor.probes.venv.deep_files import DeepFiles
@@ -55,6 +56,10 @@ class Checked:
     header: Header
     verdict: Verdict
     fail_on: Severity = "error"
+    facts: Fingerprint | None = None
+    """What the verdict is about, for reports that show the stack itself."""
+    places: Mapping[int, Place] = field(default_factory=dict)
+    """Index of a finding -> the line of the profile or the lock that is about it."""
 
 
 def check(workspace: Workspace, wishes: CheckOptions, dialog: Dialog) -> Result:
@@ -83,6 +88,8 @@ def check(workspace: Workspace, wishes: CheckOptions, dialog: Dialog) -> Result:
             header=replace(workspace.header(facts), lock=lock.name if lock else ""),
             verdict=verdict,
             fail_on=wishes.fail_on,
+            facts=facts,
+            places=places(verdict.findings, workspace.profile, lock.name if lock else "", workspace.host.cwd),
         ),
         exit_code=ExitCode.OK if wishes.exit_zero else verdict.exit_code(wishes.fail_on),
     )

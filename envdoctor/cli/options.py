@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from envdoctor.cli import completion
-from envdoctor.cli.values import Format
+from envdoctor.cli.values import Format, ReportFormat
 
 _VENV_HELP = (
     "A venv, its interpreter or a project with a .venv. Default: $VIRTUAL_ENV, $CONDA_PREFIX, or the nearest .venv."
@@ -25,6 +25,14 @@ ProfileOption = Annotated[
 ]
 FormatOption = Annotated[
     Format, typer.Option("--format", envvar="ENVDOCTOR_FORMAT", help="How the result is written to stdout.")
+]
+ReportFormatOption = Annotated[
+    ReportFormat,
+    typer.Option(
+        "--format",
+        envvar="ENVDOCTOR_FORMAT",
+        help="How the result is written: markdown for an issue, sarif and junit for CI, github for a workflow.",
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="The same as `--format json`.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would happen and change nothing.")]

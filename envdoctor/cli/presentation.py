@@ -27,8 +27,11 @@ VerboseOption = Annotated[
 
 
 RedactOption = Annotated[
-    bool,
-    typer.Option("--redact", help="For sharing: hide the names of users, homes and this host. Secrets always are."),
+    bool | None,
+    typer.Option(
+        "--redact/--no-redact",
+        help="For sharing: hide the names of users, homes and this host. Markdown and GitHub do. Secrets always are.",
+    ),
 ]
 
 
@@ -36,7 +39,7 @@ def _options(
     color: ColorOption = "auto",
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
-    redact: RedactOption = False,
+    redact: RedactOption = None,
 ) -> None:
     """Name the options as typer reads them."""
 

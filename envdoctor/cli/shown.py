@@ -5,12 +5,13 @@ from envdoctor.model.frozen import frozen
 
 @frozen
 class Shown:
-    """What `--color`, `-q`, `-v` and `--redact` say."""
+    """What `--color`, `-q`, `-v` and `--redact` or `--no-redact` say."""
 
     color: str = "auto"
     quiet: bool = False
     verbose: bool = False
-    redact: bool = False
+    redact: bool | None = None
+    """None where the command line does not say: what is written for others is redacted then."""
 
 
 _CHOSEN = [Shown()]

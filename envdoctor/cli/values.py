@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from envdoctor.model.profile import Waiver
 
 Format = Literal["text", "json"]
+ReportFormat = Literal["text", "json", "markdown", "sarif", "junit", "github"]
 Color = Literal["auto", "always", "never"]
 
 

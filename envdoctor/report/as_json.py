@@ -1,7 +1,9 @@
 """The report a program reads: one JSON document whose shape is fixed by schema/check-1.json."""
 
+from collections.abc import Mapping
 from typing import Any
 
+from envdoctor.app.places import Place
 from envdoctor.model.codec import encode
 from envdoctor.model.finding import Finding, Severity
 from envdoctor.model.header import Header
@@ -9,9 +11,20 @@ from envdoctor.model.verdict import Skipped, Verdict
 from envdoctor.report.groups import CauseGroup, by_cause, shared
 
 
-def document(header: Header, verdict: Verdict, *, fail_on: Severity = "error") -> dict[str, Any]:
-    """Return the document without its head: each cause before its consequences, which point back by `caused_by`."""
+def document(
+    header: Header,
+    verdict: Verdict,
+    *,
+    fail_on: Severity = "error",
+    places: Mapping[int, Place] | None = None,
+    stack: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the document without its head: each cause before its consequences, which point back by `caused_by`.
+
+    places: index in the verdict's findings -> the line that is about it. stack: see `stack_document.py`.
+    """
     groups = by_cause(verdict)
+    lines = {id(verdict.findings[at]): place for at, place in (places or {}).items()}
     return {
         "target": {
             "prefix": header.target,
@@ -23,9 +36,10 @@ def document(header: Header, verdict: Verdict, *, fail_on: Severity = "error") -
         **({"lock": header.lock} if header.lock else {}),
         "summary": _summary(verdict, groups, fail_on),
         "areas": encode(verdict.areas),
-        "findings": _findings(groups),
+        "findings": _findings(groups, lines),
         "could_not_tell": [_gap(skip) for skip in verdict.skipped if skip.matters],
         "waived": [{"finding": _finding(item.finding, None), "reason": item.reason} for item in verdict.waived],
+        **({"stack": dict(stack)} if stack is not None else {}),
     }
 
 
@@ -46,15 +60,15 @@ def _summary(verdict: Verdict, groups: tuple[CauseGroup, ...], fail_on: Severity
     }
 
 
-def _findings(groups: tuple[CauseGroup, ...]) -> list[dict[str, Any]]:
+def _findings(groups: tuple[CauseGroup, ...], lines: Mapping[int, Place]) -> list[dict[str, Any]]:
     listed: list[dict[str, Any]] = []
     first: dict[tuple[str, ...], int] = {}
     for group in groups:
         cause = len(listed)
         commands = group.cause.remediation.commands
-        listed.append(_finding(group.cause, None, first.get(commands) if commands else None))
+        listed.append(_finding(group.cause, None, first.get(commands) if commands else None, lines))
         first.setdefault(commands, cause)
-        listed += [_finding(finding, cause) for finding in group.consequences]
+        listed += [_finding(finding, cause, None, lines) for finding in group.consequences]
     return listed
 
 
@@ -63,7 +77,13 @@ def _gap(skip: Skipped) -> dict[str, str]:
     return {"code": skip.code, "name": skip.name, "reason": skip.reason, **crash}
 
 
-def _finding(finding: Finding, caused_by: int | None, same_remedy_as: int | None = None) -> dict[str, Any]:
+def _finding(
+    finding: Finding,
+    caused_by: int | None,
+    same_remedy_as: int | None = None,
+    lines: Mapping[int, Place] | None = None,
+) -> dict[str, Any]:
+    place = (lines or {}).get(id(finding))
     return {
         "code": finding.code,
         "name": finding.name,
@@ -71,6 +91,7 @@ def _finding(finding: Finding, caused_by: int | None, same_remedy_as: int | None
         "confidence": finding.confidence,
         "title": finding.title,
         "subject": finding.subject,
+        **({"location": encode(place)} if place else {}),
         "evidence": list(finding.evidence),
         "explains": list(finding.explains),
         "caused_by": caused_by,

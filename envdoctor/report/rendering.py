@@ -1,11 +1,25 @@
-"""A command's result as text or as JSON: finds the renderer of the command, and loads no other."""
+"""A command's result in the shape that was asked for: finds the renderer of the command, and loads no other."""
 
 import importlib
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from envdoctor.app.result import Result
+from envdoctor.errors import UsageError
 from envdoctor.report.envelope import dump, envelope
 from envdoctor.report.style import Style
+
+# Command -> the module of `report/formats` that outlines its document. Each of these has every format.
+OUTLINES: Mapping[str, str] = {
+    "check": "of_check",
+    "diff": "of_diff",
+    "impact": "of_impact",
+    "cache status": "of_cache",
+}
+FORMATS = ("markdown", "sarif", "junit", "github")
+"""Beside text and json."""
+SHARED = ("markdown", "github")
+"""Meant for the eyes of others: the names of users, homes and this host are hidden unless they are wanted."""
 
 
 def as_text(result: Result, style: Style) -> str:
@@ -15,7 +29,36 @@ def as_text(result: Result, style: Style) -> str:
 
 def as_json(result: Result) -> str:
     """Return the command's JSON document, ending in a newline."""
-    return dump(envelope(_renderer(result.command).document(result.data)))
+    return dump(document_of(result))
+
+
+def as_format(result: Result, name: str, clean: Callable[[str], str]) -> str:
+    """Return the result as one of FORMATS. Raises UsageError where the command does not have it.
+
+    clean: what every text of the document passes first, before it is escaped for the format.
+    """
+    module = OUTLINES.get(result.command)
+    if module is None or name not in FORMATS:
+        commands = ", ".join(f"`{command}`" for command in OUTLINES)
+        raise UsageError(
+            f"`envdoctor {result.command}` has no format {name}", f"it writes text and json; {name} is for {commands}"
+        )
+    document = _cleaned(document_of(result), clean)
+    outline = importlib.import_module(f"envdoctor.report.formats.{module}").outline(document)
+    return str(importlib.import_module(f"envdoctor.report.formats.{name}").render(outline))
+
+
+def document_of(result: Result) -> dict[str, Any]:
+    """Return the command's JSON document as plain values."""
+    return envelope(_renderer(result.command).document(result.data))
+
+
+def _cleaned(value: Any, clean: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {clean(key): _cleaned(item, clean) for key, item in value.items()}
+    return [_cleaned(item, clean) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _renderer(command: str) -> Any:

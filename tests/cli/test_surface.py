@@ -165,7 +165,7 @@ GATE_SURFACE = {
     "write": ["PATH", "--force", "--format (ENVDOCTOR_FORMAT)", "--json"],
 }
 IMPACT_SURFACE = {
-    "remove": ["DISTRIBUTIONS", "--venv", "--format (ENVDOCTOR_FORMAT)", "--json"],
+    "remove": ["DISTRIBUTIONS", "--venv", "--format (ENVDOCTOR_FORMAT)", "--json", "--output/-o"],
     "install": [
         "SPECS",
         "--venv",
@@ -175,6 +175,7 @@ IMPACT_SURFACE = {
         "--no-build-isolation",
         "--format (ENVDOCTOR_FORMAT)",
         "--json",
+        "--output/-o",
     ],
 }
 CACHE_SURFACE = {
@@ -249,7 +250,7 @@ CACHE_SURFACE = {
 
 
 # What every command takes, behind its own.
-PRESENTATION = ["--color (ENVDOCTOR_COLOR)", "--quiet/-q", "--verbose/-v", "--redact"]
+PRESENTATION = ["--color (ENVDOCTOR_COLOR)", "--quiet/-q", "--verbose/-v", "--redact/--no-redact"]
 
 
 def described(parameter: Any) -> str:

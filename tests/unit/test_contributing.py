@@ -34,6 +34,7 @@ def test_every_file_that_it_names_exists() -> None:
         "envdoctor/cli/commands/NAME.py",
         "envdoctor/app/NAME.py",
         "envdoctor/report/commands/NAME.py",
+        "envdoctor/report/formats/NAME.py",
         "dist/",
         ".venv-fast",
     }

@@ -3,11 +3,11 @@
 from envdoctor.app import caches as app
 from envdoctor.cli.dialog import Terminal
 from envdoctor.cli.options import (
-    FormatOption,
     JsonOption,
     LiveOption,
     OutputOption,
     ProfileOption,
+    ReportFormatOption,
     VenvArgument,
     VenvOption,
 )
@@ -21,7 +21,7 @@ def status(
     venv_option: VenvOption = "",
     profile: ProfileOption = "",
     live: LiveOption = False,
-    output_format: FormatOption = "text",
+    output_format: ReportFormatOption = "text",
     json: JsonOption = False,
     output: OutputOption = "",
 ) -> int:

@@ -10,13 +10,13 @@ from envdoctor.cli.dialog import Terminal
 from envdoctor.cli.options import (
     DeepOption,
     ExtraOption,
-    FormatOption,
     GroupOption,
     IgnoreOption,
     JsonOption,
     LockOption,
     OutputOption,
     ProfileOption,
+    ReportFormatOption,
     RequireOption,
     VenvArgument,
     VenvOption,
@@ -62,7 +62,7 @@ def check(
     exit_zero: Annotated[
         bool, typer.Option("--exit-zero", help="Exit 0 whatever was found; bad input still exits 2.")
     ] = False,
-    output_format: FormatOption = "text",
+    output_format: ReportFormatOption = "text",
     json: JsonOption = False,
     output: OutputOption = "",
 ) -> int:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from envdoctor.app import diff as app
-from envdoctor.cli.options import FormatOption, JsonOption, OutputOption, VenvOption
+from envdoctor.cli.options import JsonOption, OutputOption, ReportFormatOption, VenvOption
 from envdoctor.cli.output import finish
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import UsageError
@@ -17,7 +17,7 @@ def diff(
     a: Annotated[str, typer.Argument(metavar="A", help=_HELP)],
     b: Annotated[str, typer.Argument(metavar="B", help="The same. Default: the venv of `--venv`.")] = "",
     venv: VenvOption = "",
-    output_format: FormatOption = "text",
+    output_format: ReportFormatOption = "text",
     json: JsonOption = False,
     output: OutputOption = "",
 ) -> int:

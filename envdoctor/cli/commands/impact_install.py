@@ -6,7 +6,7 @@ import typer
 
 from envdoctor.app import explore as app
 from envdoctor.cli.dialog import Terminal
-from envdoctor.cli.options import FormatOption, JsonOption, VenvOption
+from envdoctor.cli.options import JsonOption, OutputOption, ReportFormatOption, VenvOption
 from envdoctor.cli.output import finish
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.explore.addition import Install
@@ -24,8 +24,9 @@ def install(
         bool,
         typer.Option("--no-build-isolation", help="Build against the packages of the venv, as flash-attn needs torch."),
     ] = False,
-    output_format: FormatOption = "text",
+    output_format: ReportFormatOption = "text",
     json: JsonOption = False,
+    output: OutputOption = "",
 ) -> int:
     """Install into a scratch copy of the venv, compare the two, and delete the copy.
 
@@ -40,4 +41,4 @@ def install(
         no_build_isolation=no_build_isolation,
     )
     done = app.impact_of_install(Workspace.open(venv), wanted, Terminal())
-    return finish(done, output_format, json=json)
+    return finish(done, output_format, json=json, output=output)

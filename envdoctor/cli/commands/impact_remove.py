@@ -6,7 +6,7 @@ import typer
 
 from envdoctor.app import explore as app
 from envdoctor.cli.dialog import Terminal
-from envdoctor.cli.options import FormatOption, JsonOption, VenvOption
+from envdoctor.cli.options import JsonOption, OutputOption, ReportFormatOption, VenvOption
 from envdoctor.cli.output import finish
 from envdoctor.doctor.workspace import Workspace
 
@@ -14,8 +14,9 @@ from envdoctor.doctor.workspace import Workspace
 def remove(
     distributions: Annotated[list[str], typer.Argument(metavar="DIST...", help="Distributions of the venv.")],
     venv: VenvOption = "",
-    output_format: FormatOption = "text",
+    output_format: ReportFormatOption = "text",
     json: JsonOption = False,
+    output: OutputOption = "",
 ) -> int:
     """Show which files would be removed, who else owns them, and what would no longer load.
 
@@ -23,4 +24,4 @@ def remove(
     input.
     """
     done = app.impact_of_removal(Workspace.open(venv), distributions, Terminal())
-    return finish(done, output_format, json=json)
+    return finish(done, output_format, json=json, output=output)

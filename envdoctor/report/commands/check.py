@@ -14,4 +14,9 @@ def text(data: Checked, style: Style) -> str:
 
 def document(data: Checked) -> dict[str, Any]:
     """Return the report that a program reads."""
-    return as_json.document(data.header, data.verdict, fail_on=data.fail_on)
+    stack = None
+    if data.facts is not None:
+        from envdoctor.report.stack_document import stack_document  # noqa: PLC0415 - a text needs no type of a probe
+
+        stack = stack_document(data.facts)
+    return as_json.document(data.header, data.verdict, fail_on=data.fail_on, places=data.places, stack=stack)

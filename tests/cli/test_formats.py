@@ -1,0 +1,52 @@
+"""`--format` and `-o` of every command: what is not there is said, and the exit code stays what it was."""
+
+import json
+
+import pytest
+
+from tests.factories.run_envdoctor import Outcome, run_envdoctor
+from tests.formats.scene import COMMANDS, Scene, make_scene
+
+FORMATS = ("json", "markdown", "sarif", "junit", "github")
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    return make_scene(tmp_path_factory.mktemp("formats"))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_format_changes_no_exit_code(scene: Scene, command: str) -> None:
+    words = COMMANDS[command]
+    codes = {name: run_envdoctor(*words, "--format", name, folder=scene.root).code for name in ("text", *FORMATS)}
+    assert codes == dict.fromkeys(codes, codes["text"])
+
+
+@pytest.mark.parametrize("name", ["text", *FORMATS])
+def test_a_file_gets_what_stdout_would(scene: Scene, name: str) -> None:
+    words = ("diff", "small", ".venv", "--format", name)
+    printed = run_envdoctor(*words, folder=scene.root)
+    written = run_envdoctor(*words, "-o", "report", folder=scene.root)
+    assert (written.code, written.out, written.err) == (printed.code, "", "")
+    assert (scene.root / "report").read_text().replace(str(scene.root), "[TMP]") == printed.out
+
+
+def test_a_format_that_a_command_does_not_have(scene: Scene) -> None:
+    assert run_envdoctor("why", "torch", "--format", "sarif", folder=scene.root) == Outcome(
+        code=2,
+        out="",
+        err="error: invalid value for '--format' (env var: 'ENVDOCTOR_FORMAT'): 'sarif' is not one of 'text', 'json'\n\n"
+        "hint: `envdoctor why --help` lists what it takes\n",
+    )
+
+
+def test_json_is_an_alias_and_contradicts_only_what_was_typed(scene: Scene) -> None:
+    done = run_envdoctor("check", "--json", "--format", "sarif", folder=scene.root)
+    assert (done.code, done.err) == (
+        2,
+        "error: both --json and --format sarif were given\n\nhint: give only one of them\n",
+    )
+    done = run_envdoctor("check", "--json", folder=scene.root, extra={"ENVDOCTOR_FORMAT": "sarif"})
+    assert json.loads(done.out)["tool"]["name"] == "envdoctor"
+    done = run_envdoctor("check", folder=scene.root, extra={"ENVDOCTOR_FORMAT": "sarif"})
+    assert json.loads(done.out)["version"] == "2.1.0"
