@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envdoctor.app.places import Place, places
+from envdoctor.app.places import SaidAt, places
 from envdoctor.app.result import Dialog, Result
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.documents import fingerprint_file
@@ -58,7 +58,7 @@ class Checked:
     fail_on: Severity = "error"
     facts: Fingerprint | None = None
     """What the verdict is about, for reports that show the stack itself."""
-    places: Mapping[int, Place] = field(default_factory=dict)
+    places: Mapping[int, SaidAt] = field(default_factory=dict)
     """Index of a finding -> the line of the profile or the lock that is about it."""
 
 

@@ -30,7 +30,7 @@ _BETWEEN = re.compile(r", | / ")
 
 
 @frozen
-class Place:
+class SaidAt:
     """One line of a file."""
 
     file: str
@@ -39,7 +39,7 @@ class Place:
     """From 1."""
 
 
-def places(findings: Sequence[Finding], profile: "ProfileRef | None", lock: str, cwd: Path) -> Mapping[int, Place]:
+def places(findings: Sequence[Finding], profile: "ProfileRef | None", lock: str, cwd: Path) -> Mapping[int, SaidAt]:
     """Return index of a finding -> the line that is about it; one about which no file says anything is left out.
 
     lock: path of a lock that is compared in place of a profile's; empty without one.
@@ -51,12 +51,12 @@ def places(findings: Sequence[Finding], profile: "ProfileRef | None", lock: str,
     pins = pinned_lines(_text(profile.lock_path if profile else Path(lock)))
     keys = key_lines(_text(profile.path)) if profile else {}
     lock_shown = _shown(profile.lock_path if profile else Path(lock), cwd)
-    found: dict[int, Place] = {}
+    found: dict[int, SaidAt] = {}
     for at, finding in enumerate(findings):
         if profile and (line := _key_line(finding, keys)):
-            found[at] = Place(file=_shown(profile.path, cwd), line=line)
+            found[at] = SaidAt(file=_shown(profile.path, cwd), line=line)
         elif line := next((pins[name] for name in _distributions(finding) if name in pins), 0):
-            found[at] = Place(file=lock_shown, line=line)
+            found[at] = SaidAt(file=lock_shown, line=line)
     return found
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from envdoctor.app.places import Place
+from envdoctor.app.places import SaidAt
 from envdoctor.model.codec import encode
 from envdoctor.model.finding import Finding, Severity
 from envdoctor.model.header import Header
@@ -16,7 +16,7 @@ def document(
     verdict: Verdict,
     *,
     fail_on: Severity = "error",
-    places: Mapping[int, Place] | None = None,
+    places: Mapping[int, SaidAt] | None = None,
     stack: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the document without its head: each cause before its consequences, which point back by `caused_by`.
@@ -60,7 +60,7 @@ def _summary(verdict: Verdict, groups: tuple[CauseGroup, ...], fail_on: Severity
     }
 
 
-def _findings(groups: tuple[CauseGroup, ...], lines: Mapping[int, Place]) -> list[dict[str, Any]]:
+def _findings(groups: tuple[CauseGroup, ...], lines: Mapping[int, SaidAt]) -> list[dict[str, Any]]:
     listed: list[dict[str, Any]] = []
     first: dict[tuple[str, ...], int] = {}
     for group in groups:
@@ -81,7 +81,7 @@ def _finding(
     finding: Finding,
     caused_by: int | None,
     same_remedy_as: int | None = None,
-    lines: Mapping[int, Place] | None = None,
+    lines: Mapping[int, SaidAt] | None = None,
 ) -> dict[str, Any]:
     place = (lines or {}).get(id(finding))
     return {

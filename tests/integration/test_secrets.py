@@ -151,6 +151,8 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("check", "-v", "--profile", "small", ".venv"),
     ("check", "--json", "--deep", "--profile", "small", ".venv"),
     ("check", "-v", "-o", "report.txt", ".venv"),
+    ("check", "--format", "sarif", "--profile", "small", ".venv"),
+    ("check", "--format", "github", "--no-redact", ".venv"),
     ("fingerprint", ".venv", "-o", "facts.json"),
     ("fingerprint", ".venv"),
     ("check", "--fingerprint", "facts.json", "--json"),
