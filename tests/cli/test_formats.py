@@ -35,7 +35,8 @@ def test_a_format_that_a_command_does_not_have(scene: Scene) -> None:
     assert run_envdoctor("why", "torch", "--format", "sarif", folder=scene.root) == Outcome(
         code=2,
         out="",
-        err="error: invalid value for '--format' (env var: 'ENVDOCTOR_FORMAT'): 'sarif' is not one of 'text', 'json'\n\n"
+        err="error: invalid value for '--format' (env var: 'ENVDOCTOR_FORMAT'): 'sarif' is not one of 'text', "
+        "'json'\n\n"
         "hint: `envdoctor why --help` lists what it takes\n",
     )
 
