@@ -10,7 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from tests.factories.make_incident import Incident, make_incident
+from tests.factories.make_incident import Incident, make_broken_incident, make_incident
 from tests.factories.run_envdoctor import COMMAND, Outcome, environment, filtered, run_envdoctor
 from tests.unit.report.test_as_json import SCHEMA, closed
 
@@ -71,9 +71,7 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Incident:
 
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> Incident:
-    incident = make_incident(tmp_path_factory.mktemp("broken"))
-    incident.lose()
-    return incident
+    return make_broken_incident(tmp_path_factory.mktemp("broken"))
 
 
 def test_a_healthy_venv(healthy: Incident) -> None:

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,7 @@ import pytest
 
 from envdoctor.cli.app import COMMANDS, main
 from tests.factories.make_profile import make_profile
-from tests.factories.run_envdoctor import ROOT, Outcome, environment, filtered, run_envdoctor
+from tests.factories.run_envdoctor import Outcome, run_behind, run_envdoctor
 
 VENV_HINT = "name a venv folder or its interpreter: `envdoctor check path/to/.venv`"
 CASES: dict[str, tuple[list[str], str, str]] = {
@@ -227,17 +225,7 @@ def test_a_bug_of_ours_is_not_a_finding(
 
 def _run_behind(front: Path, folder: Path, *options: str) -> Outcome:
     """Run `envdoctor check` by a Python whose own search path begins with `front`."""
-    code = f"import sys; sys.path[0] = {str(ROOT)!r}; sys.path.insert(0, {str(front)!r})\n"
-    code += "from envdoctor.__main__ import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "check", folder, *options],
-        cwd=folder,
-        env=environment(folder),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return Outcome(code=done.returncode, out=filtered(done.stdout, folder), err=filtered(done.stderr, folder))
+    return run_behind(f"sys.path.insert(0, {str(front)!r})", "check", folder, *options, folder=folder)
 
 
 @pytest.mark.parametrize(("name", "options"), [("json", ()), ("typer", ("--deep",))])

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +14,7 @@ from envdoctor.facts.context import Reading
 from envdoctor.model.fingerprint import MissingFactError
 from tests.factories.make_reading import read
 from tests.factories.make_venv import make_venv
-from tests.factories.run_envdoctor import ROOT, Outcome, environment, filtered
+from tests.factories.run_envdoctor import ROOT, run_behind
 from tests.factories.schemas import closed
 
 SCHEMA = json.loads((ROOT / "envdoctor/report/schema/check-1.json").read_text())
@@ -36,20 +34,6 @@ def run(case):
 PROBE = "from envdoctor.probes.machine.gpu import Gpu\ndef crash(reading): return {}[1]\nPROBES[Gpu] = crash\n"
 
 
-def run_with(planted: str, *arguments: str, folder: Path) -> Outcome:
-    """Run the command line after `planted`, code that breaks one part of envdoctor."""
-    start = f"import sys; sys.path[0] = {str(ROOT)!r}\n{planted}from envdoctor.__main__ import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", start, *arguments],
-        cwd=folder,
-        env=environment(folder),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return Outcome(code=done.returncode, out=filtered(done.stdout, folder), err=filtered(done.stderr, folder))
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     make_venv(tmp_path / ".venv")
@@ -63,7 +47,7 @@ def rule(folder: Path) -> str:
 
 
 def test_a_rule_that_crashes_is_could_not_tell_and_the_others_answer(folder: Path) -> None:
-    outcome = run_with(rule(folder), "check", folder=folder)
+    outcome = run_behind(rule(folder), "check", folder=folder)
     assert (outcome.code, outcome.err) == (3, "")
     assert outcome.out.endswith(
         "could not tell:\n"
@@ -75,7 +59,7 @@ def test_a_rule_that_crashes_is_could_not_tell_and_the_others_answer(folder: Pat
 
 
 def test_its_traceback_stands_under_verbose_and_in_json(folder: Path) -> None:
-    shown = run_with(rule(folder), "check", "-v", folder=folder).out.partition("could not tell:\n")[2]
+    shown = run_behind(rule(folder), "check", "-v", folder=folder).out.partition("could not tell:\n")[2]
     head, ours, planted = shown.partition("does not apply:")[0].partition('      File "[TMP]/')
     assert head.startswith(
         "  ED999 crashing-rule: internal error: KeyError: 'gone', raised in rules/crashing.py:9\n"
@@ -84,7 +68,7 @@ def test_its_traceback_stands_under_verbose_and_in_json(folder: Path) -> None:
     assert ours + planted == (
         '      File "[TMP]/rules/crashing.py", line 9, in run\n        raise KeyError("gone")\n    KeyError: \'gone\'\n'
     )
-    document = json.loads(run_with(rule(folder), "check", "--json", folder=folder).out)
+    document = json.loads(run_behind(rule(folder), "check", "--json", folder=folder).out)
     jsonschema.validate(document, closed(SCHEMA))
     (gap,) = document["could_not_tell"]
     assert gap["traceback"].splitlines()[-1] == "KeyError: 'gone'"
@@ -92,7 +76,7 @@ def test_its_traceback_stands_under_verbose_and_in_json(folder: Path) -> None:
 
 def test_a_probe_that_crashes_costs_its_own_facts_only(folder: Path) -> None:
     planted = f"from envdoctor.probes.registry import PROBES\n{PROBE}"
-    outcome = run_with(planted, "check", "-v", folder=folder)
+    outcome = run_behind(planted, "check", "-v", folder=folder)
     assert (outcome.code, outcome.err) == (3, "")
     said = "internal error: KeyError: 1, raised in <string>:4"
     assert f"[?] Driver / GPU        could not tell: {said}\n" in outcome.out

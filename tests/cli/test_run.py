@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_check import UNSEEN
-from tests.factories.make_incident import Incident, make_incident
+from tests.factories.make_incident import Incident, make_broken_incident, make_incident
 from tests.factories.run_envdoctor import COMMAND, Outcome, environment, run_envdoctor
 
 REPORT_ENDS = """\
@@ -27,9 +27,7 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Incident:
 
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> Incident:
-    incident = make_incident(tmp_path_factory.mktemp("broken"))
-    incident.lose()
-    return incident
+    return make_broken_incident(tmp_path_factory.mktemp("broken"))
 
 
 def test_the_command_gets_the_venv_and_the_profiles_environment(healthy: Incident) -> None:

@@ -1,16 +1,14 @@
 """Every JSON document of a real command, held to the schema that is shipped for it, without room for unknown keys."""
 
 import json
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
 from envdoctor.report import schemas
-from tests.factories.make_incident import Incident, make_incident
+from tests.factories.make_incident import Incident, make_incident, sources_of
 from tests.factories.run_envdoctor import Outcome, run_envdoctor
 from tests.factories.schemas import closed
 
@@ -66,16 +64,6 @@ OF_A_FILLED_CACHE = (
 )
 
 
-def closed_off(root: Path) -> dict[str, str]:
-    return {
-        "PIP_FIND_LINKS": str(root / "wheels"),
-        "PIP_NO_INDEX": "1",
-        "PIP_CONFIG_FILE": os.devnull,
-        "UV_CACHE_DIR": str(root / "cache"),
-        "UV_OFFLINE": "1",
-    }
-
-
 @pytest.fixture(scope="module")
 def incident(tmp_path_factory: pytest.TempPathFactory) -> Incident:
     made = make_incident(tmp_path_factory.mktemp("schemas"))
@@ -93,7 +81,7 @@ def printed(incident: Incident) -> Callable[[int], Outcome]:
     def printed(number: int) -> Outcome:
         while len(outcomes) <= number:
             words = DOCUMENTS[len(outcomes)][1].split()
-            outcomes.append(run_envdoctor(*words, folder=incident.root, extra=closed_off(incident.root)))
+            outcomes.append(run_envdoctor(*words, folder=incident.root, extra=sources_of(incident.root)))
         return outcomes[number]
 
     return printed
@@ -150,7 +138,7 @@ def test_a_document_that_is_not_there(incident: Incident) -> None:
     ],
 )
 def test_an_error_is_a_document_too(incident: Incident, words: str, code: int) -> None:
-    outcome = run_envdoctor(*words.split(), folder=incident.root, extra=closed_off(incident.root))
+    outcome = run_envdoctor(*words.split(), folder=incident.root, extra=sources_of(incident.root))
     document = json.loads(outcome.out)
     jsonschema.validate(document, closed(json.loads(schemas.read("error"))))
     found = document["error"]

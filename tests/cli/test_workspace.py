@@ -1,6 +1,5 @@
 """One workspace a command: each file is read once, every spelling of a venv means the same, commands can be pasted."""
 
-import os
 import shlex
 from collections import Counter
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.factories.audited import audited
-from tests.factories.make_incident import Incident, make_incident
+from tests.factories.make_incident import Incident, make_incident, sources_of
 from tests.factories.run_envdoctor import Outcome, run_envdoctor
 
 READ_ONCE = ("METADATA", "RECORD", "profiles/small.toml", "lockfiles/small.txt")
@@ -39,16 +38,6 @@ def incident(tmp_path_factory: pytest.TempPathFactory) -> Incident:
     return made
 
 
-def closed(root: Path) -> dict[str, str]:
-    return {
-        "PIP_FIND_LINKS": str(root / "wheels"),
-        "PIP_NO_INDEX": "1",
-        "PIP_CONFIG_FILE": os.devnull,
-        "UV_CACHE_DIR": str(root / "cache"),
-        "UV_OFFLINE": "1",
-    }
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -75,8 +64,8 @@ def closed(root: Path) -> dict[str, str]:
 )
 def test_no_document_and_no_metadata_is_opened_twice(incident: Incident, words: str) -> None:
     if words.startswith("repair"):  # it hashes every file, METADATA too, that an earlier reading has not
-        audited("check", "--deep", folder=incident.root, extra=closed(incident.root))
-    seen = audited(*words.split(), folder=incident.root, extra=closed(incident.root))
+        audited("check", "--deep", folder=incident.root, extra=sources_of(incident.root))
+    seen = audited(*words.split(), folder=incident.root, extra=sources_of(incident.root))
     opened = Counter(str(arguments[0]) for arguments in seen.of("open"))
     ours = {path: times for path, times in opened.items() if path.startswith(f"{incident.root}/")}
     assert [path for path, times in ours.items() if times > 1 and path.endswith(READ_ONCE)] == []
@@ -95,7 +84,7 @@ def plain(outcome: Outcome) -> tuple[int, str, str]:
 def test_a_venv_is_a_folder_an_interpreter_or_a_link(incident: Incident, name: str, spelling: str) -> None:
     after = ["--", "sh", "-c", "echo $VIRTUAL_ENV"] if name == "run" else []
     told = [
-        run_envdoctor(*BY_OPTION[name], "--venv", venv, *after, folder=incident.root, extra=closed(incident.root))
+        run_envdoctor(*BY_OPTION[name], "--venv", venv, *after, folder=incident.root, extra=sources_of(incident.root))
         for venv in (".venv", spelling)
     ]
     if name == "diff":  # it shows each side as it was named
@@ -107,7 +96,7 @@ def test_a_venv_is_a_folder_an_interpreter_or_a_link(incident: Incident, name: s
 
 @pytest.mark.parametrize("name", BY_ARGUMENT)
 def test_both_spellings_of_the_venv(incident: Incident, name: str) -> None:
-    words, where = BY_OPTION[name], {"folder": incident.root, "extra": closed(incident.root)}
+    words, where = BY_OPTION[name], {"folder": incident.root, "extra": sources_of(incident.root)}
     option = run_envdoctor(*words, "--venv", ".venv", **where)  # type: ignore[arg-type]
     assert run_envdoctor(*words, ".venv", **where) == option  # type: ignore[arg-type]
     assert run_envdoctor(*words, ".venv", "--venv", ".venv", **where) == option  # type: ignore[arg-type]
@@ -136,13 +125,13 @@ def test_remedies_name_the_profile_as_it_was_asked_for(tmp_path: Path) -> None:
     (tmp_path / "profiles").rename(tmp_path / "my stacks")
     incident.lose()
     asked = "./my stacks/small.toml"
-    checked = run_envdoctor("check", "-p", asked, folder=tmp_path, extra=closed(tmp_path))
+    checked = run_envdoctor("check", "-p", asked, folder=tmp_path, extra=sources_of(tmp_path))
     lines = [line.strip() for line in checked.out.splitlines() if line.strip().startswith("envdoctor restore")]
     assert lines == ["envdoctor restore --profile './my stacks/small.toml' --venv [TMP]/.venv"]
     command = shlex.split(lines[0].replace("[TMP]", str(tmp_path)))
-    done = run_envdoctor(*command[1:], "--yes", folder=tmp_path, extra=closed(tmp_path))
+    done = run_envdoctor(*command[1:], "--yes", folder=tmp_path, extra=sources_of(tmp_path))
     assert done.code == 0, done.err
-    again = run_envdoctor("check", "-q", "-p", asked, folder=tmp_path, extra=closed(tmp_path))
+    again = run_envdoctor("check", "-q", "-p", asked, folder=tmp_path, extra=sources_of(tmp_path))
     unseen = "not checked: the GPU driver (none here), the compile cache (cold)"
     assert again == Outcome(code=0, out=f"Nothing found; {unseen}.   exit 0\n", err="")
 

@@ -3,7 +3,7 @@
 import sysconfig
 from pathlib import Path
 
-from tests.factories.make_cuda import INIT, object_bytes
+from tests.factories.make_cuda import PLAIN_INIT, object_bytes
 from tests.factories.make_cuda_stack import VERSION, distribution_of
 from tests.factories.make_elf import make_shared, make_stub
 from tests.factories.make_torch_loader import LIBRARIES, make_nvidia, make_torch, rpath
@@ -65,7 +65,7 @@ def _torches(wheels: Path, site: Path) -> None:
     older = _files(site, "torch") | {"torch/version.py": "__version__ = '2.9.0'\ncuda = '12.8'\n"}
     make_wheel(wheels, "torch", "2.9.0", files=older, requires=[*needs, "triton==3.5.0"], scripts=_TORCHRUN)
     plain = {
-        "torch/__init__.py": INIT,
+        "torch/__init__.py": PLAIN_INIT,
         "torch/version.py": "__version__ = '2.10.0+cpu'\ncuda = None\nhip = None\n",
         "torch/lib/libc10.so": object_bytes("libc10.so", exports=["c10_error", "c10_guard"]),
         "torch/lib/libtorch_cpu.so": object_bytes("libtorch_cpu.so"),

@@ -18,7 +18,7 @@ LOADER = "/lib64/ld-linux-x86-64.so.2"
 CU13_FOLDERS = "cudnn nvshmem nccl cusparselt cu13"
 CU12_LIB = "nvidia/{}/lib"
 # torch before 2.1 and every build without CUDA open their libraries in this plain way.
-INIT = """
+PLAIN_INIT = """
 import ctypes, os
 from .version import __version__, cuda
 for name in ("libc10.so", "libtorch_cpu.so", "libtorch_cuda.so"):
@@ -80,7 +80,7 @@ def make_linked_torch(
         cuda,
         requires=requires,
         files={
-            "torch/__init__.py": INIT,
+            "torch/__init__.py": PLAIN_INIT,
             "torch/lib/libc10.so": object_bytes("libc10.so", exports=list(c10)),
             "torch/lib/libtorch_cuda.so": object_bytes("libtorch_cuda.so", stubs=needs, rpath=rpath),
         },

@@ -1,8 +1,11 @@
 """The incident in miniature: two CUDA majors write one path, and the second one's uninstall deletes it."""
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+import packaging
 
 from tests.factories.make_profile import make_profile
 from tests.factories.make_venv import Venv, install, make_venv, uninstall
@@ -29,6 +32,34 @@ class Incident:
         """Contaminate, then uninstall: the shared file is gone and all metadata looks well."""
         self.contaminate()
         uninstall(self.venv, "nvidia-cudnn-cu13")
+
+
+def sources_of(root: Path) -> dict[str, str]:
+    """Return variables that make the wheels of an incident the one source of uv and pip, without a network."""
+    return {
+        "PIP_FIND_LINKS": str(root / "wheels"),
+        "PIP_NO_INDEX": "1",
+        "PIP_CONFIG_FILE": os.devnull,
+        "UV_CACHE_DIR": str(root / "cache"),
+        "UV_OFFLINE": "1",
+    }
+
+
+def make_broken_incident(root: Path) -> Incident:
+    """Make the incident as it ends: the shared file is gone."""
+    incident = make_incident(root)
+    incident.lose()
+    return incident
+
+
+def make_gated_incident(root: Path, *, lost: bool = False) -> Incident:
+    """Make an incident, or how it ends, whose venv can run the gate: that reads versions with packaging."""
+    source = Path(packaging.__file__).parent
+    files = {f"packaging/{path.relative_to(source)}": path.read_bytes() for path in source.rglob("*.py")}
+    incident = make_incident(root, more=[make_wheel(root / "wheels", "packaging", packaging.__version__, files=files)])
+    if lost:
+        incident.lose()
+    return incident
 
 
 def make_incident(root: Path, *, environment: dict[str, str] | None = None, more: Iterable[Path] = ()) -> Incident:

@@ -11,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 # Not PYTHONPATH: that is a fact of the environment under examination.
 _START = f"import sys; sys.path[0] = {str(ROOT)!r}; from envdoctor.__main__ import main; main()"
+_BEHIND = "import sys; sys.path[0] = {root!r}\n{code}\nfrom envdoctor.__main__ import main; main()"
 COMMAND = (sys.executable, "-c", _START)
 
 
@@ -39,13 +40,18 @@ def environment(folder: Path, extra: Mapping[str, str] | None = None) -> dict[st
 
 def run_envdoctor(*arguments: str | Path, folder: Path, extra: Mapping[str, str] | None = None) -> Outcome:
     """Run the `envdoctor` command in `folder` and return what it left."""
+    return _outcome([*COMMAND, *map(str, arguments)], folder, extra)
+
+
+def run_behind(code: str, *arguments: str | Path, folder: Path) -> Outcome:
+    """Run the `envdoctor` command behind some code in its process, which breaks a part of it or of Python."""
+    start = _BEHIND.format(root=str(ROOT), code=code)
+    return _outcome([sys.executable, "-c", start, *map(str, arguments)], folder, None)
+
+
+def _outcome(command: list[str], folder: Path, extra: Mapping[str, str] | None) -> Outcome:
     done = subprocess.run(
-        [*COMMAND, *map(str, arguments)],
-        cwd=folder,
-        env=environment(folder, extra),
-        capture_output=True,
-        text=True,
-        check=False,
+        command, cwd=folder, env=environment(folder, extra), capture_output=True, text=True, check=False
     )
     return Outcome(code=done.returncode, out=filtered(done.stdout, folder), err=filtered(done.stderr, folder))
 

@@ -7,13 +7,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import packaging
 import pytest
 
 from envdoctor.errors import UsageError
 from envdoctor.gate import Admitted, Expected, choose
-from tests.factories.make_incident import Incident, make_incident
-from tests.factories.make_wheel import make_wheel
+from tests.factories.make_incident import Incident, make_gated_incident
 from tests.factories.run_envdoctor import ROOT, Outcome, environment, filtered, run_envdoctor
 
 HEAVY = ("torch", "typer", "rich", "pydantic", "numpy")
@@ -29,23 +27,14 @@ REFUSED = "error: envdoctor gate: {who} does not start on [TMP]/.venv (profile s
 ALONE = REFUSED.format(who="this process")
 
 
-def make_incident_venv(root: Path) -> Incident:
-    # The gate runs in the trainer's venv and reads versions with the packaging that every such venv has.
-    source = Path(packaging.__file__).parent
-    files = {f"packaging/{path.relative_to(source)}": path.read_bytes() for path in source.rglob("*.py")}
-    return make_incident(root, more=[make_wheel(root / "wheels", "packaging", packaging.__version__, files=files)])
-
-
 @pytest.fixture(scope="module")
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> Incident:
-    return make_incident_venv(tmp_path_factory.mktemp("healthy"))
+    return make_gated_incident(tmp_path_factory.mktemp("healthy"))
 
 
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> Incident:
-    incident = make_incident_venv(tmp_path_factory.mktemp("broken"))
-    incident.lose()
-    return incident
+    return make_gated_incident(tmp_path_factory.mktemp("broken"), lost=True)
 
 
 def start(incident: Incident, arguments: str = '"small"', extra: Mapping[str, str] | None = None) -> Outcome:

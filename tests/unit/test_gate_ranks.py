@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.factories.make_incident import Incident
+from tests.factories.make_incident import Incident, make_gated_incident
 from tests.factories.run_envdoctor import ROOT, environment, filtered
-from tests.unit.test_gate import REFUSED, make_incident_venv, report
+from tests.unit.test_gate import REFUSED, report
 
 # The gate as it is; each examination is written down, and the first may end its process in its midst.
 SCRIPT = f"""\
@@ -36,14 +36,12 @@ print("started")
 
 @pytest.fixture(scope="module")
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> Incident:
-    return make_incident_venv(tmp_path_factory.mktemp("healthy"))
+    return make_gated_incident(tmp_path_factory.mktemp("healthy"))
 
 
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> Incident:
-    incident = make_incident_venv(tmp_path_factory.mktemp("broken"))
-    incident.lose()
-    return incident
+    return make_gated_incident(tmp_path_factory.mktemp("broken"), lost=True)
 
 
 class Node:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.factories.examine_venv import commands_of, mend, outline, verdict_of
-from tests.factories.make_cuda import INIT, host_without_cache, object_bytes, real_error
+from tests.factories.make_cuda import PLAIN_INIT, host_without_cache, object_bytes, real_error
 from tests.factories.make_torch import make_torch
 from tests.factories.make_venv import Venv, make_venv
 from tests.factories.make_wheel import make_wheel
@@ -25,7 +25,7 @@ def _cuda_torch(wheels: Path) -> Path:
         "2.2.0+cu121",
         "12.1",
         files={
-            "torch/__init__.py": INIT,
+            "torch/__init__.py": PLAIN_INIT,
             "torch/lib/libc10.so": object_bytes("libc10.so"),
             "torch/lib/libc10_cuda.so": object_bytes("libc10_cuda.so"),
             "torch/lib/libtorch_cuda.so": object_bytes("libtorch_cuda.so", stubs=stubs, rpath="$ORIGIN"),

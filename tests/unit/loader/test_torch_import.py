@@ -16,6 +16,7 @@ from envdoctor.errors import ElfError
 from envdoctor.loader.binding import Binder
 from envdoctor.loader.disk import Disk
 from envdoctor.loader.torch_import import TorchImport, TorchTarget, simulate_import
+from tests.factories.make_cuda import PLAIN_INIT
 from tests.factories.make_elf import make_shared, make_stub, patched
 from tests.factories.make_torch_loader import init_text, make_nvidia, make_torch
 from tests.unit.loader.real_loader import host_roots
@@ -249,18 +250,6 @@ def a_torch_without_global_deps_opens_its_libraries_in_order(site: Path) -> Scen
     make_shared(lib / "libtorch_cuda.so", needed=[make_stub(site.parent, "libcudnn.so.9")])
     (site / "torch/__init__.py").write_text(PLAIN_INIT)
     return Scene(("ImportError", f"libcudnn.so.9: {NOT_FOUND}"))
-
-
-PLAIN_INIT = """
-import ctypes, os
-for name in ("libc10.so", "libtorch_cpu.so", "libtorch_cuda.so"):
-    path = os.path.join(os.path.dirname(__file__), "lib", name)
-    if os.path.exists(path):
-        try:
-            ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
-        except OSError as error:
-            raise ImportError(str(error)) from None
-"""
 
 
 @pytest.mark.parametrize("build", CASES, ids=lambda build: build.__name__)
