@@ -62,6 +62,9 @@ STACKS: dict[str, tuple[str, str]] = {
     "vector": ("3.12", "faiss-cpu sentence-transformers chromadb"),
     "kornia": ("3.12", "kornia segmentation-models-pytorch torchvision"),
     "pyg-dgl": ("3.12", "torch-geometric torch-scatter pyg-lib torch"),
+    # Beside the 33: what each of these resolves to without its companion above.
+    "vllm": ("3.12", "vllm"),
+    "pyg": ("3.12", "torch-geometric pyg-lib torch"),
 }
 """Name -> Python, and what is asked of the index."""
 

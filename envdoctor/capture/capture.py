@@ -22,7 +22,7 @@ from envdoctor.probes.caches.compile_caches import CompileCaches
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.machine.environment import Environment
 from envdoctor.probes.venv.interpreter import Interpreter
-from envdoctor.stack.examination import OF_THE_VENV
+from envdoctor.stack.examination import of_the_venv
 from envdoctor.standards.lock import Lock, LockedPackage
 from envdoctor.wheels.index_config import IndexConfig
 from envdoctor.wheels.pylock_text import LockedWheel
@@ -150,9 +150,7 @@ def _refuse_ill(facts: Fingerprint, found: InstalledWheels, profile: Profile, wa
     against = [
         finding
         for finding in judge(facts, profile, lock, wanted.waivers).findings
-        if finding.severity == "error"
-        and finding.code.startswith(OF_THE_VENV)
-        and finding.subject not in wanted.without
+        if finding.severity == "error" and of_the_venv(finding) and finding.subject not in wanted.without
     ]
     if against:
         lines = "".join(f"\n  {finding.code} {finding.title} ({finding.subject})" for finding in against)

@@ -24,7 +24,7 @@ from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import reinstall_python, renew_command, restore_or
 from envdoctor.model.finding import Finding
 from envdoctor.model.fingerprint import MissingFactError
-from envdoctor.model.verdict import BREAKS_IMPORT
+from envdoctor.model.verdict import BREAKS_IMPORT, STOPS_PYTHON
 from envdoctor.probes.venv.conda import Conda
 from envdoctor.probes.venv.interpreter import Interpreter
 
@@ -52,7 +52,7 @@ def run(case: CheckContext) -> Iterator[Finding]:
             subject=python.executable,
             evidence=tuple(dict.fromkeys((*broken, *stale))),
             remediation=restore_or(case, *_remedy(case)),
-            causes=("interpreter", BREAKS_IMPORT),
+            causes=(STOPS_PYTHON, BREAKS_IMPORT),
         )
     elif stale:
         yield Finding(

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import renew_command, restore_or
 from envdoctor.model.finding import Finding
-from envdoctor.model.verdict import BREAKS_IMPORT
+from envdoctor.model.verdict import BREAKS_IMPORT, STOPS_PYTHON
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.interpreter import Interpreter
@@ -69,7 +69,7 @@ def run(case: CheckContext) -> Iterator[Finding]:
             f"link the venv to a Python {holds} again; the packages stay",
             [renew_command(case, base)],
         ),
-        causes=("interpreter", BREAKS_IMPORT),
+        causes=(STOPS_PYTHON, BREAKS_IMPORT),
     )
 
 

@@ -2,6 +2,8 @@
 
 What it finds:
     .pth files that are not text in UTF-8: Python reads them when it starts, and stops.
+    Import lines of .pth files, and sitecustomize or usercustomize modules, that certainly end every start: they raise
+    SystemExit or what else site.py does not catch, or leave through os._exit. Read from the syntax tree, never run.
     Import lines of .pth files, and sitecustomize or usercustomize modules, that no distribution owns; and owned ones
     that decode or fetch what they run. In a venv with --system-site-packages the base's are
     part of each start too. The standard library's own and virtualenv's are left out.
@@ -21,11 +23,14 @@ import shlex
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext
+from envdoctor.analysis.remedies import leave_out_command, reinstall_command, uninstall_command
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.pattern import pattern
-from envdoctor.model.verdict import BREAKS_IMPORT
+from envdoctor.model.verdict import BREAKS_IMPORT, STOPS_PYTHON
 from envdoctor.model.wording import counted
+from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.search_path import SearchPath
+from envdoctor.probes.venv.startup_ends import End
 from envdoctor.probes.venv.startup_hooks import Hook, StartupHooks
 
 CODE = "ED604"
@@ -34,6 +39,7 @@ AREA = "Environment"
 # virtualenv and older uv write it without a RECORD; old setuptools' easy-install.pth keeps its place on sys.path.
 _KNOWN = pattern(r"^import _virtualenv$|^import sys; (?:sys\.__plen = len\(sys\.path\)|new=sys\.path\[sys\.__plen:\])")
 _HIDDEN = pattern(r"base64|subprocess|urllib|socket|marshal|zlib|b85decode")
+_AT_ONCE = pattern(r"_exit|abort")
 _SHOWN, _WIDTH = 3, 400
 _OF_THE_BASE = "base site-packages"
 # dpkg's packages come without RECORD.
@@ -44,6 +50,9 @@ def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each file at which Python stops, and one for each unaccounted hook."""
     yield from (_fatal(path) for path in case.facts[SearchPath].fatal)
     for hook in case.facts[StartupHooks].hooks:
+        if hook.end is not None:
+            yield _ending(case, hook, hook.end)
+            continue
         known = bool(hook.lines) and all(_KNOWN.match(line) for line in hook.lines)
         if known or hook.origin == "standard library" or _DEBIAN in hook.path:
             continue
@@ -69,13 +78,68 @@ def _fatal(path: str) -> Finding:
             text="Set it aside, under a name that site.py does not read, and write it again in UTF-8",
             commands=(f"mv {shlex.quote(path)} {shlex.quote(path + '.aside')}",),
         ),
-        causes=("interpreter", BREAKS_IMPORT),
+        causes=(STOPS_PYTHON, BREAKS_IMPORT),
     )
 
 
+def _ending(case: CheckContext, hook: Hook, end: End) -> Finding:
+    name = _name(hook)
+    inside = f", which {name} imports" if end.path != hook.path else ""
+    kind = "leaves Python at once" if _AT_ONCE.search(end.text) else "raises what site.py does not catch"
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="error",
+        confidence="high",
+        title=f"{name} ends every start of this interpreter",
+        subject=name,
+        evidence=(
+            f"{end.path}{f' line {end.line}' if end.line else ''}: {_shown(end.text)}",
+            f"it {kind}, whatever is to be run{inside}",
+            f"{hook.path} ({hook.origin}) is {_owned(hook)}",
+        ),
+        remediation=_without(case, hook),
+        causes=(STOPS_PYTHON, BREAKS_IMPORT),
+    )
+
+
+def _without(case: CheckContext, hook: Hook) -> Remediation:
+    """Return how Python starts without the hook. Nothing but a rename comes first: uv and pip start this Python too."""
+    if hook.origin in ("PYTHONPATH", "user site"):
+        folder = hook.path.removesuffix("/__init__.py").rpartition("/")[0]
+        return Remediation(
+            text="Keep its folder out of this environment, or correct the file",
+            commands=(leave_out_command(case, hook.origin, folder),),
+            safe=True,
+        )
+    if hook.origin == _OF_THE_BASE:
+        text = "Correct or remove it in the base interpreter, or make the venv without --system-site-packages"
+        return Remediation(text=text)
+    if hook.origin not in ("site-packages", "") and not hook.owner:
+        return Remediation(text=f"Correct the file, or take its folder out of {hook.origin}")
+    aside = f"mv {shlex.quote(hook.path)} {shlex.quote(hook.path + '.aside')}"
+    if not hook.owner:
+        return Remediation(
+            text="Set it aside, under a name that Python does not look for, and read it", commands=(aside,)
+        )
+    version = next(item.version for item in case.facts[Distributions].items if item.name == hook.owner)
+    if hook.published:
+        text = f"Set it aside so that Python starts, and uninstall {hook.owner} {version}, which was published so"
+        return Remediation(text=text, commands=(aside, uninstall_command(case, [hook.owner])))
+    text = f"Set it aside so that Python starts, and install {hook.owner} {version} again, which has changed here"
+    return Remediation(text=text, commands=(aside, reinstall_command(case, [(hook.owner, version)])))
+
+
+def _name(hook: Hook) -> str:
+    return hook.path if hook.path.endswith("/__init__.py") else hook.path.rpartition("/")[2]
+
+
+def _owned(hook: Hook) -> str:
+    return f"owned by {hook.owner}" if hook.owner else "owned by no distribution"
+
+
 def _finding(hook: Hook, *, hidden: bool) -> Finding:
-    name = hook.path.rpartition("/")[2] if not hook.path.endswith("/__init__.py") else hook.path
-    owner = f"owned by {hook.owner}" if hook.owner else "owned by no distribution"
+    name = _name(hook)
     base = hook.origin == _OF_THE_BASE
     runs = "decodes or fetches code and runs it" if hidden else "runs code"
     return Finding(
@@ -83,7 +147,7 @@ def _finding(hook: Hook, *, hidden: bool) -> Finding:
         name=NAME,
         severity="warning",
         confidence="high",
-        title=f"{name} {runs} at every start of this interpreter; it is {owner}",
+        title=f"{name} {runs} at every start of this interpreter; it is {_owned(hook)}",
         subject=name,
         evidence=(f"{hook.path} ({hook.origin})", *map(_shown, hook.lines[:_SHOWN]), *_more(hook)),
         remediation=Remediation(

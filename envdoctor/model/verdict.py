@@ -9,6 +9,9 @@ from envdoctor.model.frozen import frozen, replace
 
 BREAKS_IMPORT = "import:torch"
 """Cause token of a finding without which `import torch` would fail."""
+STOPS_PYTHON = "interpreter"
+"""Cause token of a finding with which this interpreter does not start, or not as the environment's: uv and pip, which
+start it too, can do nothing before that is fixed."""
 AreaState = Literal["ok", "note", "warning", "error", "unknown", "not-applicable"]
 """`not-applicable`: there was nothing to look at, which is not the same as "looked at and found well"."""
 
@@ -69,7 +72,8 @@ def order_by_cause(findings: Iterable[Finding]) -> tuple[tuple[Finding, ...], di
     """Return the findings with each consequence behind its cause, and the map consequence -> cause (indices).
 
     A finding with several possible causes hangs under the most severe one, the first of them by code and subject. Among
-    equally severe causes the one that keeps torch from being imported comes first, then the one that explains most.
+    equally severe causes the one with which Python does not start comes first, then the one that keeps torch from being
+    imported, then the one that explains most.
     """
     ranked = sorted(findings, key=lambda item: (SEVERITY_ORDER[item.severity], item.code, item.subject))
     parent = {
@@ -88,10 +92,10 @@ def order_by_cause(findings: Iterable[Finding]) -> tuple[tuple[Finding, ...], di
     return placed, {position[index]: position[root] for index, root in roots.items() if root != index}
 
 
-def _weight(group: list[int], ranked: list[Finding]) -> tuple[int, bool, int]:
-    stops = any(BREAKS_IMPORT in ranked[index].causes for index in group)
+def _weight(group: list[int], ranked: list[Finding]) -> tuple[int, bool, bool, int]:
+    causes = {cause for index in group for cause in ranked[index].causes}
     worst = min(SEVERITY_ORDER[ranked[index].severity] for index in group)
-    return (worst, not stops, -len(group))
+    return (worst, STOPS_PYTHON not in causes, BREAKS_IMPORT not in causes, -len(group))
 
 
 def _cause_of(index: int, finding: Finding, ranked: list[Finding]) -> int | None:

@@ -13,6 +13,7 @@ from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.model.frozen import replace
 from envdoctor.model.profile import Profile
+from envdoctor.model.verdict import STOPS_PYTHON
 from envdoctor.probes.loading.comparison import compare_with
 from envdoctor.probes.registry import chosen
 from envdoctor.standards.lock import Lock
@@ -44,7 +45,7 @@ def verdict_on(venv: Path, host: Host) -> KeptVerdict | None:
 def verdict_of(facts: Fingerprint) -> KeptVerdict:
     """Return the errors of those facts that are the venv's own, without a profile: another stack is not an error."""
     verdict = judge(facts)
-    errors = (item for item in verdict.findings if item.severity == "error" and item.code.startswith(OF_THE_VENV))
+    errors = (item for item in verdict.findings if item.severity == "error" and of_the_venv(item))
     untold = {item.code for item in verdict.skipped if item.matters and item.code.startswith(OF_THE_VENV)}
     return KeptVerdict(
         errors=tuple(KeptError(code=item.code, title=item.title) for item in errors),
@@ -100,7 +101,7 @@ def blocking_findings(
     found = tuple(
         finding
         for finding in judge(facts, profile, lock).findings
-        if finding.severity == "error" and finding.code.startswith(OF_THE_VENV)
+        if finding.severity == "error" and of_the_venv(finding)
     )
     if final is None:
         return found
@@ -114,6 +115,11 @@ def added(after: Sequence[Finding], before: Sequence[Finding]) -> tuple[Finding,
     """
     known = {(finding.code, name) for finding in before for name in _subjects(finding)}
     return tuple(finding for finding in after if not all((finding.code, name) in known for name in _subjects(finding)))
+
+
+def of_the_venv(finding: Finding) -> bool:
+    """Tell whether it is about the venv; what keeps its Python from starting is, whatever its code."""
+    return finding.code.startswith(OF_THE_VENV) or STOPS_PYTHON in finding.causes
 
 
 def line(finding: Finding) -> str:

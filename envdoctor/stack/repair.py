@@ -13,9 +13,11 @@ from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
 from envdoctor.model.events import Listener
 from envdoctor.model.finding import Finding
+from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.model.frozen import frozen
 from envdoctor.model.plan import BaseInterpreter
 from envdoctor.model.profile import Profile
+from envdoctor.model.verdict import STOPS_PYTHON
 from envdoctor.probes.venv.distributions import Distribution
 from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
@@ -111,8 +113,8 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
     pip = with_wheelhouses(pip, chosen((), request.file, host.cwd) if request.file else ())
     configured = index_config.configured(uv, pip, host.home, interpreter.path)
     found = read.graph
-    before = blocking_findings(facts, request.profile, request.lock)
     changes = plan_changes(found, conflicts(case), present, pins, _in_doubt(read, twice))
+    before = _blocking(facts, request, changes)
     asked = [pins[item.name] for item in changes.reinstalls if item.name in pins]
     backend = request.profile.lock.torch_backend if request.profile else ""
     packages = located(asked, uv, interpreter, configured, WheelNames.of(host), backend, offline=request.offline)
@@ -151,6 +153,16 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
         verified=counts(read),
         verdict=verdict_of(facts),
     )
+
+
+def _blocking(facts: Fingerprint, request: RepairRequest, changes: Changes) -> tuple[Finding, ...]:
+    """Return the errors of the venv. Raises RestoreError where its Python does not start: uv asks it first."""
+    found = blocking_findings(facts, request.profile, request.lock)
+    stops = next((item for item in found if STOPS_PYTHON in item.causes), None)
+    if stops is not None and changes.needed:
+        first = "; ".join(stops.remediation.commands) or stops.remediation.text
+        raise RestoreError(f"{stops.title}, so that nothing can be installed into it ({stops.code})", f"first: {first}")
+    return found
 
 
 def _expected(present: Mapping[str, Distribution], changes: Changes) -> dict[str, str]:

@@ -154,6 +154,8 @@ MISHAPS: dict[str, Mishap] = {
         partial(_customized, "import sys\nsys.path.insert(0, 'ROOT/gone')\n"),
         ("sitecustomize",),
     ),
+    "mishap:sitecustomize-ends": (partial(_customized, "import sys\nsys.exit('moved')\n"), ("sitecustomize",)),
+    "mishap:pth-ends": (partial(_stray, "stop.pth", b"import os; os._exit(3)\n"), ("stop.pth",)),
     "mishap:lib64": (partial(_lib64), ("plain", "lib64")),
     "mishap:stray-garbage": (partial(_stray, "torch/lib/libcudnn.so.9", b"garbage\n"), ("libcudnn",)),
     "mishap:stray-empty": (partial(_stray, "torch/lib/libnccl.so.2", b""), ("libnccl",)),

@@ -1,15 +1,22 @@
 """Code that runs at every start of the interpreter: .pth imports, sitecustomize, usercustomize. Read, never run."""
 
+import base64
 import os
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from envdoctor.facts.context import Reading
-from envdoctor.model.frozen import frozen
-from envdoctor.probes.venv.distributions import Distribution, Distributions
+from envdoctor.facts.regular_file import read_regular
+from envdoctor.model.frozen import frozen, mutable
+from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.records import index
-from envdoctor.probes.venv.search_path import SearchPath, pth_lines
+from envdoctor.probes.venv.search_path import PathEntry, SearchPath, pth_lines
+from envdoctor.probes.venv.startup_ends import End, end_of_line, end_of_module
 
 _LONGEST = 20_000
+_MAXIMUM = 1024 * 1024
 
 
 @frozen
@@ -23,6 +30,10 @@ class Hook:
     """Owning distribution, or empty."""
     origin: str
     """Why its folder is on sys.path."""
+    end: End | None = None
+    """Where it certainly ends every start, if it does."""
+    published: bool = False
+    """The file of that statement is as its owner's RECORD has it."""
 
 
 @frozen
@@ -33,31 +44,74 @@ class StartupHooks:
 
 
 def probe(reading: Reading) -> StartupHooks:
-    """List .pth files with import lines in site folders, and customize modules anywhere on sys.path."""
-    owners, items = index(reading).owners, reading.fact(Distributions).items
-    hooks: list[Hook] = []
-    for entry in reading.fact(SearchPath).entries:
-        folder = Path(entry.path)
-        if entry.origin not in ("standard library", "PYTHONPATH"):
-            names = sorted(name for name in os.listdir(folder) if name.endswith(".pth"))  # noqa: PTH208 - names only
-            with_code = ((folder / name, _code(folder / name)) for name in names)
-            hooks += [_hook(path, code, entry.origin, owners, items) for path, code in with_code if code]
-        for module in ("sitecustomize", "usercustomize"):
-            places = (folder / f"{module}.py", folder / module / "__init__.py")
-            hooks += [_hook(at, (), entry.origin, owners, items) for at in places if at.is_file()]
-    return StartupHooks(hooks=tuple(hooks))
+    """List .pth files with import lines in site folders, and the customize modules that a start finds."""
+    return StartupHooks(hooks=tuple(_Looking(reading=reading, entries=reading.fact(SearchPath).entries).hooks()))
 
 
-def _code(path: Path) -> tuple[str, ...]:
-    try:
-        lines = pth_lines(path)
-    except OSError:
-        return ()  # SearchPath says it
-    return tuple(line[:_LONGEST] for line in lines if line.startswith(("import ", "import\t")))
+@mutable
+class _Looking:
+    reading: Reading
+    entries: Sequence[PathEntry]
+
+    def hooks(self) -> Iterator[Hook]:
+        for entry in self.entries:
+            if entry.origin not in ("standard library", "PYTHONPATH"):
+                names = sorted(name for name in os.listdir(entry.path) if name.endswith(".pth"))  # noqa: PTH208 - names
+                yield from filter(None, (self._pth(Path(entry.path, name), entry.origin) for name in names))
+        for module in ("sitecustomize", *(["usercustomize"] if user_site(self.reading) else [])):
+            yield from self._customize(module)
+
+    def _pth(self, path: Path, origin: str) -> Hook | None:
+        try:
+            lines = pth_lines(path)
+        except OSError:
+            return None  # SearchPath says it
+        code = tuple(line for line in lines if line.startswith(("import ", "import\t")))
+        ends = (end_of_line(line, str(path), self._folders(), self._standard) for line in code)
+        # At an exception site.py leaves the rest of the file out.
+        end = next((end for end in ends if end is not None), None)
+        return self._hook(path, tuple(line[:_LONGEST] for line in code), origin, end) if code else None
+
+    def _customize(self, module: str) -> Iterator[Hook]:
+        """Yield the first of sys.path, which is the one that an import finds."""
+        for entry in self.entries:
+            for path in (Path(entry.path, module, "__init__.py"), Path(entry.path, f"{module}.py")):
+                if path.is_file():
+                    end = end_of_module(str(path), self._folders(), self._standard)
+                    yield self._hook(path, (), entry.origin, end)
+                    return
+
+    def _hook(self, path: Path, lines: tuple[str, ...], origin: str, end: object) -> Hook:
+        at = index(self.reading).owners.get(str(path))
+        stops = end if isinstance(end, End) else None
+        return Hook(
+            path=str(path),
+            lines=lines,
+            owner="" if at is None else self.reading.fact(Distributions).items[at].name,
+            origin=origin,
+            end=stops,
+            published=stops is not None and self._published(stops.path),
+        )
+
+    def _folders(self) -> list[str]:
+        return [entry.path for entry in self.entries if entry.origin != "standard library"]
+
+    def _standard(self, name: str) -> bool:
+        if name in sys.stdlib_module_names:
+            return True
+        folders = (entry.path for entry in self.entries if entry.origin == "standard library")
+        return any(os.path.exists(f"{folder}/{name}{end}") for folder in folders for end in ("", ".py"))  # noqa: PTH110
+
+    def _published(self, path: str) -> bool:
+        import hashlib  # noqa: PLC0415 - it loads OpenSSL, and few start-up hooks end a start
+
+        found, items = index(self.reading), self.reading.fact(Distributions).items
+        at = found.owners.get(path, -1)
+        recorded = [row[1] for row in found.rows.get(at, ()) if f"{items[at].site}/{row[0]}" == path]
+        digest = hashlib.sha256(read_regular(path, _MAXIMUM)).digest()
+        return recorded == ["sha256=" + base64.urlsafe_b64encode(digest).decode().rstrip("=")]
 
 
-def _hook(
-    path: Path, lines: tuple[str, ...], origin: str, owners: dict[str, int], items: tuple[Distribution, ...]
-) -> Hook:
-    at = owners.get(str(path))
-    return Hook(path=str(path), lines=lines, owner="" if at is None else items[at].name, origin=origin)
+def user_site(reading: Reading) -> bool:
+    """Tell whether Python looks into the user site, and for usercustomize: site.ENABLE_USER_SITE."""
+    return reading.fact(Interpreter).system_site_packages and not reading.host.environ.get("PYTHONNOUSERSITE")

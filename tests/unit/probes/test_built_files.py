@@ -242,16 +242,17 @@ def test_start_up_hooks_are_listed_with_their_owner(tmp_path: Path) -> None:
     (site / "tab.pth").write_text("import\tos\nimportant\n")
     (site / "sitecustomize.py").write_text("raise SystemExit('must never run')\n")
     leak = tmp_path / "leak"
-    (leak / "usercustomize").mkdir(parents=True)
-    (leak / "usercustomize/__init__.py").touch()
+    # The first of two runs, and usercustomize only where the user site is on.
+    (leak / "sitecustomize").mkdir(parents=True)
+    (leak / "sitecustomize/__init__.py").touch()
+    (leak / "usercustomize.py").touch()
     (leak / "ignored.pth").write_text("import os\n")  # site.py reads .pth files of site folders alone
     own = ("_virtualenv.pth",)
     found = read(venv.prefix, bare_host(tmp_path / "home", PYTHONPATH=str(leak))).fact(StartupHooks)
     assert tuple(hook for hook in found.hooks if not hook.path.endswith(own)) == (
-        Hook(path=f"{leak}/usercustomize/__init__.py", lines=(), owner="", origin="PYTHONPATH"),
         Hook(path=f"{site}/owned.pth", lines=("import owned",), owner="owned", origin="site-packages"),
         Hook(path=f"{site}/tab.pth", lines=("import\tos",), owner="", origin="site-packages"),
-        Hook(path=f"{site}/sitecustomize.py", lines=(), owner="", origin="site-packages"),
+        Hook(path=f"{leak}/sitecustomize/__init__.py", lines=(), owner="", origin="PYTHONPATH"),
     )
 
 
