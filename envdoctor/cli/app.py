@@ -40,6 +40,7 @@ COMMANDS = {
         "capture",
         "fetch",
         "diff",
+        "bisect",
         "cache",
         "gate",
         "config",
@@ -47,7 +48,7 @@ COMMANDS = {
     )
 }
 SECTIONS = {
-    "Find out": ("check", "why", "impact", "diff", "fingerprint", "sbom", "explain", "checks", "schema"),
+    "Find out": ("check", "why", "impact", "diff", "bisect", "fingerprint", "sbom", "explain", "checks", "schema"),
     "Rebuild, and go back": ("restore", "repair", "history", "rollback", "prune"),
     "Launch": ("run", "gate"),
     "Known-good stacks": ("profiles", "profile", "capture", "fetch", "lock"),

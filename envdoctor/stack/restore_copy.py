@@ -62,7 +62,7 @@ def carry_out(prepared: PreparedRestore, listen: Listener) -> Restored:
     """Build, verify, examine, swap. On any failure or interrupt the copy is removed and the old venv is as it was."""
     plan, store = prepared.plan, prepared.store
     if plan.unavailable:
-        raise RestoreError(*_why_not(plan))
+        raise RestoreError(*why_not(plan))
     refuse_too_little(plan)
     using = plan.users
     old: KeptVerdict | None = None
@@ -132,7 +132,7 @@ def _failed_checks(prepared: PreparedRestore, reading: Reading) -> tuple[str, ..
     return failed_checks(reading, request.file.profile, request.lock, prepared.store.target)
 
 
-def _why_not(plan: Plan) -> tuple[str, str]:
+def why_not(plan: Plan) -> tuple[str, str]:
     """Return (message, hint) of the error. A source that did not answer is no reason to fetch a wheel by hand."""
     gone = [one for one in plan.unavailable if not one.transient]
     if not gone:

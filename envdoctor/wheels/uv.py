@@ -90,7 +90,7 @@ class Uv:
                 text=True,
                 encoding="utf-8",
                 errors="replace",
-                preexec_fn=_ending_with(os.getpid()),  # noqa: PLW1509 - two system calls, looked up before the fork
+                preexec_fn=ending_with(os.getpid()),  # noqa: PLW1509 - two system calls, looked up before the fork
             ) as process,
         ):
             try:
@@ -141,11 +141,11 @@ def _config_file(config: UvConfig) -> Iterator[tuple[dict[str, str], tuple[int, 
         os.close(descriptor)
 
 
-def _ending_with(parent: int) -> Callable[[], None]:
-    """Return what a child does first: have the kernel end it when `parent` is killed, prctl(2)."""
+def ending_with(parent: int, number: int = signal.SIGTERM) -> Callable[[], None]:
+    """Return what a child does first: have the kernel send it a signal when `parent` is killed, prctl(2)."""
 
     def ask() -> None:
-        _PRCTL(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        _PRCTL(_PR_SET_PDEATHSIG, number)
         if os.getppid() != parent:
             os._exit(1)  # it was killed meanwhile
 

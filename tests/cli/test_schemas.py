@@ -9,6 +9,7 @@ import pytest
 
 from envdoctor.report import schemas
 from tests.factories.make_incident import Incident, make_incident, sources_of
+from tests.factories.make_venv import make_venv, rewrite
 from tests.factories.run_envdoctor import Outcome, run_envdoctor
 from tests.factories.schemas import closed
 
@@ -49,6 +50,9 @@ DOCUMENTS = [
     ("check", "check --lock hashed.txt --json"),
     ("lock", "lock direct.in --json"),
     ("lock", "lock direct.in -o direct.txt --json"),
+    ("bisect", "bisect small edited --json -- python job.py"),
+    ("bisect-log", "bisect --log --venv edited --json"),
+    ("bisect-undo", "bisect --undo --venv edited --yes --json"),
 ]
 
 
@@ -71,6 +75,9 @@ def incident(tmp_path_factory: pytest.TempPathFactory) -> Incident:
     # The incident's lock as another tool's: torch as it calls itself.
     lock = (made.root / "lockfiles" / "small.txt").read_text()
     (made.root / "hashed.txt").write_text(lock)
+    edited = make_venv(made.root / "edited", *made.own)
+    rewrite(edited.site_packages / "torch/version.py", "cuda = 'edited'\n")
+    (made.root / "job.py").write_text("import sys, torch.version\nsys.exit(torch.version.cuda == 'edited')\n")
     return made
 
 

@@ -21,6 +21,8 @@ class Incident:
 
     root: Path
     venv: Venv
+    own: tuple[Path, ...]
+    """Its wheels."""
     foreign: Path
     """The wheel of the other CUDA major."""
 
@@ -77,4 +79,4 @@ def make_incident(root: Path, *, environment: dict[str, str] | None = None, more
     ]
     foreign = make_wheel(wheels, "nvidia-cudnn-cu13", "9.19.0.56", files={CUDNN: b"thirteen"})
     make_profile(root, "small", own, torch="2.11.0+cu128", cuda="12.8", environment=environment)
-    return Incident(root=root, venv=make_venv(root / ".venv", *own), foreign=foreign)
+    return Incident(root=root, venv=make_venv(root / ".venv", *own), own=tuple(own), foreign=foreign)

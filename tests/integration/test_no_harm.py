@@ -29,6 +29,7 @@ RUN_CODE = {
     "impact install",
     "cache",
     "profile",
+    "bisect",
 }
 
 

@@ -1,0 +1,29 @@
+"""`envdoctor bisect --undo`: what is undone, and the way back."""
+
+from pathlib import Path
+from typing import Any
+
+from envdoctor.app.bisect import BisectUndo
+from envdoctor.report.commands.bisect import plain
+from envdoctor.report.plan_text import kept_lines
+from envdoctor.report.style import Style
+
+
+def text(data: BisectUndo, style: Style) -> str:
+    """Return the plan, or what was done."""
+    del style
+    if data.status == "planned":
+        lines = [f"undone in {data.venv}, in a copy that was found good and is swapped in:"]
+        lines += [f"  {change}" for change in data.undone]
+        lines.append(f"the venv as it is now is kept at {data.keep}")
+        lines += [f"it is in use by {user}" for user in data.users]
+    else:
+        lines = [f"{data.venv} is the copy without the causes"]
+        lines += kept_lines(Path(data.venv), Path(data.kept), data.users)
+    return "\n".join(lines) + "\n"
+
+
+def document(data: BisectUndo) -> dict[str, Any]:
+    """Return the same as plain values."""
+    shown = {"venv": data.venv, "status": data.status, "undone": [plain(change) for change in data.undone]}
+    return shown | ({"kept": data.kept} if data.kept else {})

@@ -1,0 +1,51 @@
+"""What a word of the command line names: a venv, a fingerprint, a profile, or a backup of a venv."""
+
+from pathlib import Path
+from typing import Literal
+
+from envdoctor.documents import profile_store
+from envdoctor.errors import UsageError
+from envdoctor.facts.host import Host
+from envdoctor.model.frozen import frozen
+from envdoctor.swap.store import BackupStore
+
+
+@frozen
+class NamedStack:
+    """What one argument names."""
+
+    kind: Literal["venv", "fingerprint", "generation", "profile"]
+    label: str
+    path: str
+    """Of a venv, a fingerprint or a profile; a profile's name stays a name."""
+
+
+def named_stack(text: str, host: Host) -> NamedStack:
+    """Tell what an argument names: a path that exists first, then a generation, then a profile."""
+    path = Path(host.cwd, text)
+    if path.is_dir() or (path.is_file() and path.suffix not in {".json", ".toml"}):
+        return NamedStack(kind="venv", label=text, path=str(path))
+    if path.is_file() and path.suffix == ".json":
+        return NamedStack(kind="fingerprint", label=text, path=str(path))
+    venv, found, number = text.rpartition("@")
+    if found and number.isdecimal():
+        return NamedStack(
+            kind="generation", label=text, path=str(_generation(Path(host.cwd, venv or ".venv"), int(number)))
+        )
+    if text.endswith(".json") or ("/" in text and not text.endswith(".toml")):
+        raise UsageError(f"there is no {text}", "name a venv's folder, a fingerprint (.json), a profile, or VENV@N")
+    if not text.endswith(".toml") and text not in profile_store.names(host.cwd):
+        raise UsageError(
+            f"`{text}` is not a folder, a fingerprint or a profile",
+            "`envdoctor profiles` lists the profiles; name a venv by its folder, a fingerprint by its file (.json)",
+        )
+    return NamedStack(kind="profile", label=text, path=text)
+
+
+def _generation(venv: Path, number: int) -> Path:
+    store = BackupStore.of(venv)
+    kept = store.numbers()
+    if number not in kept:
+        known = ", ".join(map(str, kept)) or "none"
+        raise UsageError(f"{venv} has no backup {number}", f"kept are: {known}")
+    return next(path for path in store.generations.iterdir() if path.name.isdecimal() and int(path.name) == number)

@@ -1,0 +1,284 @@
+"""Which change broke it: copies between a good end and a bad one, each built, judged and written down."""
+
+import hashlib
+import time
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from envdoctor.catalog.variables import may_be_secret
+from envdoctor.errors import RestoreError, UsageError
+from envdoctor.facts.host import Host
+from envdoctor.model.events import Event, Listener
+from envdoctor.model.frozen import frozen, replace
+from envdoctor.model.wording import counted
+from envdoctor.stack.named import NamedStack
+from envdoctor.swap.store import remove_tree
+from envdoctor.trial.changes import Change, cut
+from envdoctor.trial.command import Criterion, Judged, as_typed, judge, launch_environment, placed
+from envdoctor.trial.contested import Contested
+from envdoctor.trial.delta import Outcome, explain
+from envdoctor.trial.ends import End, open_end
+from envdoctor.trial.foreseen import error_of
+from envdoctor.trial.journal import Asked, Caches, TrialJournal, Verdict
+from envdoctor.trial.mixture import Mixture, shown
+from envdoctor.trial.own_caches import as_launched, own_caches
+from envdoctor.trial.tree import VenvTree, differing
+from envdoctor.trial.work_folder import WorkFolder
+
+_CACHE = Change(kind="cache", name="compile cache", before="cold", after="as it is now", rank=9)
+
+
+@frozen
+class BisectRequest:
+    """What is asked."""
+
+    good: NamedStack
+    bad: NamedStack
+    command: tuple[str, ...]
+    criterion: Criterion = Criterion()
+    caches: Caches = "warm"
+    offline: bool = False
+
+
+@frozen
+class Bisected:
+    """What a bisection found."""
+
+    good: str
+    bad: str
+    command: tuple[str, ...]
+    changes: tuple[Change, ...]
+    """All in which the ends differ."""
+    verdicts: tuple[Verdict, ...]
+    """Of every copy, in the order in which they were built; those of an earlier, interrupted run come first."""
+    resumed: int
+    """How many of them were known from an earlier run."""
+    causes: tuple[tuple[Change, ...], ...]
+    """Independent causes; the changes of one are bad only together."""
+    undone: tuple[Change, ...]
+    """What is to be undone: the causes, and what requires one of them."""
+    verified: bool
+    """A copy of the bad end without them was tested, and is good."""
+    log: str
+    """The file with the output of every run."""
+    notes: tuple[str, ...] = ()
+
+
+class Bisection:
+    """One bisection in its folder."""
+
+    def __init__(self, request: BisectRequest, work: WorkFolder, host: Host, listen: Listener) -> None:
+        """Open both ends and cut their difference into changes. Raises UsageError, RestoreError."""
+        self.request, self.work, self.host, self.listen = request, work, host, listen
+        ends = [
+            open_end(named, host, work.ends, listen, offline=request.offline) for named in (request.good, request.bad)
+        ]
+        self.good, self.bad = ends
+        self.mixture = _mixture(self.good, self.bad, host, request, listen)
+        self.journal = TrialJournal(work.folder)
+        self.notes: list[str] = []
+        self.resumed = 0
+        self._compiled: list[VenvTree] = []
+        self._reference: float | None = None
+        self.left: frozenset[int] = frozenset()
+        """Once it is done: the changes that need not be undone."""
+
+    def find(self) -> Bisected:
+        """Verify both ends, find the causes, and remove the copies. Raises UsageError where an end is not as said."""
+        changes = self.mixture.changes
+        self._open_journal()
+        whole = frozenset(range(changes.forces.count))
+        self._verify(frozenset(), "good", self.request.good.label, "GOOD")
+        self._verify(whole, "bad", self.request.bad.label, "BAD")
+        found = explain(changes.forces, self.test)
+        self.left = whole - found.undone
+        return Bisected(
+            good=self.request.good.label,
+            bad=self.request.bad.label,
+            command=self.request.command,
+            changes=changes.items,
+            verdicts=tuple(self.journal.verdicts),
+            resumed=self.resumed,
+            causes=tuple(tuple(changes.items[at] for at in sorted(cause)) for cause in found.causes),
+            undone=tuple(changes.items[at] for at in sorted(found.undone)),
+            verified=found.verified,
+            log=str(self.work.log),
+            notes=tuple(self.notes),
+        )
+
+    def test(self, chosen: Collection[int]) -> Outcome:
+        """Return what a copy with those changes is: from the journal, else built and judged."""
+        names = tuple(self.mixture.changes.named(chosen))
+        known = next((one for one in self.journal.verdicts if one.changes == names), None)
+        if known is None:
+            known = self._probe(chosen, names)
+            self.journal.add(known)
+        if not names and known.number is not None:
+            self._reference = known.number
+        return known.outcome
+
+    def _probe(self, chosen: Collection[int], names: tuple[str, ...]) -> Verdict:
+        whole = len(chosen) == self.mixture.changes.forces.count
+        folder = self.work.copy("bad" if chosen and whole else "probe" if chosen else "good")
+        what = f"with {len(chosen)} of {counted(len(self.mixture.changes.items), 'change')}, to run the command in it"
+        self.listen(Event(phase="build", text=f"copy {len(self.journal.verdicts) + 1} {what}"))
+        started = time.monotonic()
+        remove_tree(folder)
+        self.mixture.build(chosen, folder, folder, self._compiled)
+        variables = self._variables(chosen)
+        warm = self.request.caches == "warm" or any(self.mixture.changes.items[at].kind == "cache" for at in chosen)
+        launched = replace(self.host, environ=as_launched(self.host, variables))
+        caches = own_caches(launched, self.work.caches, warm=warm)
+        built = time.monotonic() - started
+        if chosen and whole:
+            self._compare_with_bad(folder)
+        judged, ran = self._judged(folder, {**variables, **caches})
+        self._refuse_written()
+        if folder.name != "probe":
+            self._compiled.append(VenvTree(folder))
+        seconds = time.monotonic() - started
+        self.listen(
+            Event(phase="check", text=f"copy {len(self.journal.verdicts) + 1} is {judged.outcome}: {judged.why}")
+        )
+        return Verdict(
+            changes=names,
+            outcome=judged.outcome,
+            why=judged.why,
+            seconds=round(seconds, 3),
+            build_seconds=round(built, 3),
+            ran=ran,
+            number=judged.number,
+        )
+
+    def _judged(self, folder: Path, variables: Mapping[str, str | None]) -> tuple[Judged, bool]:
+        environment = launch_environment(self.host.environ, folder, variables)
+        ends = (self.good.side.tree.root, self.bad.side.tree.root)
+        command = placed(self.request.command, ends, folder, self.host.cwd)
+        wanted = self.request.criterion
+        if not wanted.pattern and (error := error_of(command, folder, self.host, environment)):
+            return Judged(outcome="bad", why=f"{error} (from its files; not run)", runs=()), False
+        judged = judge(command, environment, self.host.cwd, self.work.log, wanted, self._reference)
+        return judged, True
+
+    def _verify(self, chosen: Collection[int], wanted: Outcome, label: str, name: str) -> None:
+        if self.test(chosen) == wanted:
+            return
+        names = tuple(self.mixture.changes.named(chosen))
+        verdict = next(one for one in self.journal.verdicts if one.changes == names)
+        command = as_typed(self.request.command)
+        if wanted == "good":
+            hint = "name an end where it works; one that fails sometimes: `--runs 10 --fails 3`"
+        else:
+            hint = "name an end where it fails; one that fails sometimes: `--runs 10`; a number: `--measure`"
+        raise UsageError(
+            f"{label} is not {name}: `{command}` in a copy of it: {verdict.why} (output in {self.work.log})", hint
+        )
+
+    def _variables(self, chosen: Collection[int]) -> dict[str, str | None]:
+        moved = {
+            self.mixture.changes.items[at].name for at in chosen if self.mixture.changes.items[at].kind == "variable"
+        }
+        return {
+            name: _value(self.bad if name in moved else self.good, name, self.host)
+            for name in self.good.variables.keys() | self.bad.variables.keys()
+        }
+
+    def _compare_with_bad(self, folder: Path) -> None:
+        if unlike := self.mixture.unlike(VenvTree(folder)):
+            self.notes.append(
+                f"a copy with every change is not as {self.request.bad.label} in {counted(len(unlike), 'file')}: "
+                f"{shown(unlike)}"
+            )
+
+    def _refuse_written(self) -> None:
+        """Stop where the command wrote into a file that a copy shares with an end."""
+        for end in (self.good, self.bad):
+            tree = VenvTree(Path(end.side.tree.root))
+            changed = sorted(
+                path
+                for path, entry in end.side.tree.entries.items()
+                if path not in tree.entries or tree.entries[path][:5] != entry[:5]
+            )
+            if changed:
+                raise RestoreError(
+                    f"{counted(len(changed), 'file')} of {end.side.tree.root} changed while the command ran: "
+                    f"{shown(changed)}",
+                    "the command writes into installed files, which its copies share, or something else changes that "
+                    f"venv: `envdoctor check --deep {end.side.tree.root}`",
+                )
+
+    def _open_journal(self) -> None:
+        request, changes = self.request, self.mixture.changes
+        key = _key(self.good, self.bad, request, [change.key for change in changes.items], self.host)
+        if self.journal.read() and self.journal.asked and self.journal.asked.key == key:
+            self.resumed = len(self.journal.verdicts)
+            if self.resumed:
+                text = f"copies judged in an earlier run, which are not built again: {self.resumed}"
+                self.listen(Event(phase="recover", text=text))
+            return
+        self.work.log.unlink(missing_ok=True)
+        self.journal.begin(
+            Asked(
+                key=key,
+                good=request.good.label,
+                bad=request.bad.label,
+                command=request.command,
+                criterion=request.criterion,
+                caches=request.caches,
+                offline=request.offline,
+                changes=tuple(change.key for change in changes.items),
+                started=datetime.now(UTC).isoformat(timespec="seconds"),
+            )
+        )
+
+
+def _mixture(good: End, bad: End, host: Host, request: BisectRequest, listen: Listener) -> Mixture:
+    if good.side.python != bad.side.python:
+        raise UsageError(
+            f"{good.side.label} is a venv of Python {good.side.python}, {bad.side.label} one of {bad.side.python}: "
+            "no distribution of one can be put into the other",
+            "name two ends of one Python version",
+        )
+    listen(Event(phase="copy", text="comparing both ends"))
+    different = differing(good.side.tree, bad.side.tree, listen)
+    more = [*_variable_changes(good, bad, host), *([_CACHE] if request.caches == "bisect" else [])]
+    changes = cut(good.side, bad.side, different, more)
+    if not changes.items:
+        raise UsageError(
+            f"{good.side.label} and {bad.side.label} do not differ in anything that a copy can have",
+            "name two ends that differ: `envdoctor diff` compares them; a compile cache: `--cache bisect`",
+        )
+    return Mixture(good=good.side, bad=bad.side, changes=changes, contested=Contested(good.side, bad.side))
+
+
+def _variable_changes(good: End, bad: End, host: Host) -> list[Change]:
+    made = []
+    for name in sorted(good.variables.keys() | bad.variables.keys()):
+        before, after = _value(good, name, host), _value(bad, name, host)
+        if before != after:
+            made.append(
+                Change(kind="variable", name=name, before=_told(name, before), after=_told(name, after), rank=7)
+            )
+    return made
+
+
+def _value(end: End, name: str, host: Host) -> str | None:
+    return end.variables[name] if name in end.variables else host.environ.get(name)
+
+
+def _told(name: str, value: str | None) -> str:
+    if value is None:
+        return "not set"
+    return "a value that is not shown" if may_be_secret(name, value) else value or "empty"
+
+
+def _key(good: End, bad: End, request: BisectRequest, changes: Sequence[str], host: Host) -> str:
+    digest = hashlib.sha256()
+    for end in (good, bad):
+        for line in [end.built_from] if end.built_from else end.side.tree.signature():
+            digest.update(line.encode("utf-8", "surrogateescape"))
+    values = [f"{name}={_value(end, name, host)}" for end in (good, bad) for name in sorted(end.variables)]
+    for part in (*request.command, str(request.criterion), request.caches, str(host.cwd), *values, *changes):
+        digest.update(b"\0" + part.encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()

@@ -1,0 +1,223 @@
+"""The user's command, run in a copy: with a time limit, a group of its own, and its output in a file."""
+
+import contextlib
+import os
+import re
+import shlex
+import signal
+import statistics
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from envdoctor.errors import UsageError
+from envdoctor.model.frozen import frozen
+from envdoctor.model.wording import counted
+from envdoctor.trial.delta import Outcome
+from envdoctor.wheels.uv import ending_with
+
+SKIP = 125
+"""As for `git bisect run`: it cannot be judged."""
+_LAST_LINES = 4096
+_GRACE = 5.0
+
+
+@frozen
+class Criterion:
+    """What makes a run bad."""
+
+    runs: int = 1
+    fails: int = 1
+    """This many failing runs make a copy bad."""
+    timeout: float = 600.0
+    """Seconds; a run that takes longer fails."""
+    pattern: str = ""
+    """A regular expression whose first group is a number in the output; empty where the exit code decides."""
+    drop: float = 0.0
+    """The share of the good end's number by which a bad one is smaller; negative for larger."""
+
+
+@frozen
+class Run:
+    """One run of the command."""
+
+    code: int
+    """Exit code; -N for signal N."""
+    seconds: float
+    timed_out: bool = False
+    number: float | None = None
+    """The last one that the pattern found."""
+    said: str = ""
+    """The last line of its output."""
+
+    @property
+    def ending(self) -> str:
+        """Return how it ended, in words."""
+        if self.timed_out:
+            return f"did not end within {self.seconds:.0f} s"
+        if self.code < 0:
+            return f"was ended by {_signal_name(-self.code)}"
+        return f"exit code {self.code}"
+
+
+@frozen
+class Judged:
+    """What the runs in one copy say."""
+
+    outcome: Outcome
+    why: str
+    runs: tuple[Run, ...]
+    number: float | None = None
+    """Median of the runs' numbers."""
+
+
+def launch_environment(environ: Mapping[str, str], venv: Path, more: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the variables of a command that is started in a venv; those of `more` are set, or unset where None."""
+    made = {name: value for name, value in environ.items() if name != "PYTHONHOME"}
+    for name, value in more.items():
+        made.pop(name, None)
+        if value is not None:
+            made[name] = value
+    path = made.get("PATH", os.defpath)
+    return made | {"VIRTUAL_ENV": str(venv), "PATH": os.pathsep.join((f"{venv}/bin", path))}
+
+
+def placed(command: Sequence[str], venvs: Sequence[str], copy: Path, cwd: Path) -> list[str]:
+    """Return the command with its program in the copy, where it names one by its path in a venv that is copied."""
+    program = os.path.normpath(cwd / command[0]) if "/" in command[0] else ""  # links are left as they are
+    for venv in venvs:
+        if program.startswith(f"{venv}/"):
+            return [f"{copy}{program[len(venv) :]}", *command[1:]]
+    return list(command)
+
+
+def judge(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    cwd: Path,
+    log: Path,
+    wanted: Criterion,
+    reference: float | None,
+) -> Judged:
+    """Run the command as often as it takes to judge it. `reference` is the good end's number, None to measure it."""
+    runs: list[Run] = []
+    while len(runs) < wanted.runs:
+        runs.append(run(command, environment, cwd, log, wanted))
+        if runs[-1].code == SKIP:
+            return Judged(outcome="skip", why=f"exit code {SKIP}: it cannot be judged", runs=tuple(runs))
+        failed = sum(one.code != 0 for one in runs)
+        settled = failed >= wanted.fails or len(runs) - failed > wanted.runs - wanted.fails
+        if not wanted.pattern and settled:
+            break
+    return _measured(tuple(runs), wanted, reference) if wanted.pattern else _counted(tuple(runs), wanted)
+
+
+def _counted(runs: tuple[Run, ...], wanted: Criterion) -> Judged:
+    failed = [one for one in runs if one.code != 0]
+    bad = len(failed) >= wanted.fails
+    why = failed[-1].ending + (f": {failed[-1].said}" if failed[-1].said else "") if failed else "exit code 0"
+    if wanted.runs > 1:
+        why = f"{len(failed)} of {counted(len(runs), 'run')} failed" + (f", {why}" if failed else "")
+    return Judged(outcome="bad" if bad else "good", why=why, runs=runs)
+
+
+def _measured(runs: tuple[Run, ...], wanted: Criterion, reference: float | None) -> Judged:
+    numbers = [one.number for one in runs if one.number is not None and one.code == 0]
+    if not numbers:
+        last = runs[-1]
+        why = last.ending if last.code else f"its output has nothing that fits {wanted.pattern}"
+        return Judged(outcome="skip", why=f"no number: {why}{f': {last.said}' if last.said else ''}", runs=runs)
+    number = statistics.median(numbers)
+    if reference is None:
+        return Judged(outcome="good", why=f"{number:g}", runs=runs, number=number)
+    limit = reference * (1 - wanted.drop)
+    bad = number <= limit if wanted.drop >= 0 else number >= limit
+    sign = "at most" if wanted.drop >= 0 else "at least"
+    return Judged(
+        outcome="bad" if bad else "good", why=f"{number:g}; bad is {sign} {limit:g}", runs=runs, number=number
+    )
+
+
+def run(command: Sequence[str], environment: Mapping[str, str], cwd: Path, log: Path, wanted: Criterion) -> Run:
+    """Run it once; what it says is appended to `log`. It and its children are ended after the time limit."""
+    started = time.monotonic()
+    with log.open("ab") as output:
+        at = output.seek(0, os.SEEK_END)
+        try:
+            process = subprocess.Popen(
+                command,
+                env=dict(environment),
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=ending_with(os.getpid(), signal.SIGKILL),  # noqa: PLW1509 - two system calls
+            )
+        except OSError as error:
+            said = f"{command[0]} cannot be started: {error.strerror}"
+            output.write(f"{said}\n".encode())
+            return Run(code=127, seconds=0.0, said=said)
+        timed_out = False
+        try:
+            process.wait(wanted.timeout)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+        finally:
+            _end(process)
+    seconds = time.monotonic() - started
+    said, number = _read(log, at, wanted.pattern)
+    code = process.returncode
+    return Run(code=code or (1 if timed_out else 0), seconds=seconds, timed_out=timed_out, number=number, said=said)
+
+
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Return the user's pattern. Raises UsageError for one without a group, or that is none."""
+    try:
+        made = re.compile(pattern)
+    except re.error as error:
+        raise UsageError(
+            f"--measure {pattern}: {error}", "give a regular expression: `--measure 'tok/s=([0-9.]+)'`"
+        ) from error
+    if made.groups != 1:
+        raise UsageError(
+            f"--measure {pattern} has {counted(made.groups, 'group')}, not one",
+            "put the number into one pair of parentheses: `--measure 'tok/s=([0-9.]+)'`",
+        )
+    return made
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """End what is left of the command's group."""
+    for number, patience in ((signal.SIGTERM, _GRACE), (signal.SIGKILL, None)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(patience)
+            if number == signal.SIGTERM and process.returncode is not None:
+                continue
+
+
+def _read(log: Path, start: int, pattern: str) -> tuple[str, float | None]:
+    with log.open("rb") as file:
+        file.seek(start)
+        text = file.read().decode("utf-8", "replace")
+    lines = [line.strip() for line in text[-_LAST_LINES:].splitlines() if line.strip()]
+    number = None
+    for match in re.finditer(pattern, text) if pattern else ():
+        with contextlib.suppress(ValueError):
+            number = float(match[1].replace(",", "").replace("_", ""))
+    return (lines[-1][:300] if lines else ""), number
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def as_typed(command: Sequence[str]) -> str:
+    """Return a command as a shell takes it."""
+    return shlex.join(command)

@@ -1,0 +1,123 @@
+"""A venv with some of the changes made: which file it gets from which end, built of second links in a moment."""
+
+import os
+import shutil
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+
+from envdoctor.model.frozen import frozen
+from envdoctor.swap.hardlinks import hard_link
+from envdoctor.trial.changes import Changes
+from envdoctor.trial.contested import Contested
+from envdoctor.trial.side import Side, owners
+from envdoctor.trial.tree import VenvTree, of_the_installer, same
+
+_SHOWN = 3
+
+
+@frozen
+class Mixture:
+    """Both ends and the changes between them."""
+
+    good: Side
+    bad: Side
+    changes: Changes
+    contested: Contested
+
+    def source(self, path: str, chosen: Collection[int]) -> Side | None:
+        """Return the end that a path at which they differ comes from when those changes are made; None for no file."""
+        concerned = self.changes.paths[path]
+        made = concerned.intersection(chosen)
+        if made == concerned or not made:
+            side = self.bad if made else self.good
+            return side if path in side.tree.entries else None
+        moved = {name for at in made for name in self.changes.items[at].members}
+        claiming = owners((self.good, self.bad), path)
+        return self.contested.mixed(path, {name: self.bad if name in moved else self.good for name in claiming})
+
+    def files(self, chosen: Collection[int]) -> Iterable[tuple[str, Side]]:
+        """Yield every path and the end that it comes from; what both have alike, from the bad one."""
+        home = self._home(chosen)
+        for path in self.good.tree.entries.keys() | self.bad.tree.entries.keys():
+            if path in self.changes.paths:
+                side = self.source(path, chosen)
+            else:
+                side = home if self.good.tree.of_the_venv(path) else self.bad
+            if side is not None and path in side.tree.entries:
+                yield path, side
+
+    def _home(self, chosen: Collection[int]) -> Side:
+        bases = [at for at, change in enumerate(self.changes.items) if change.kind == "interpreter"]
+        return self.good if bases and bases[0] not in chosen else self.bad
+
+    def build(self, chosen: Collection[int], folder: Path, final: Path, compiled: Sequence[VenvTree] = ()) -> None:
+        """Make `folder`, which does not exist, that venv. Its scripts name `final`, where it is or will be.
+
+        compiled: copies in which Python has run, and whose bytecode is taken too. Raises OSError.
+        """
+        folder.mkdir()
+        made = {""}
+        root = str(folder)
+        for path, side in self.files(chosen):
+            _put(path, side.tree, root, str(final), made)
+            for tree in (side.tree, *compiled):
+                if path in tree.bytecode and _is_same(tree, side.tree, path):
+                    for compiled_path in tree.bytecode[path]:
+                        _link(f"{tree.root}/{compiled_path}", compiled_path, root, made)
+                    break
+
+    def unlike(self, copy: VenvTree) -> list[str]:
+        """Return the paths at which a copy with every change made is not as the bad end."""
+        bad, good = self.bad.tree, self.good.tree
+        found = []
+        for path in sorted(bad.entries.keys() | copy.entries.keys()):
+            if bad.of_the_venv(path) or (path not in self.changes.paths and of_the_installer(path)):
+                continue
+            linked = _is_same(copy, bad, path) or (path not in self.changes.paths and _is_same(copy, good, path))
+            if not linked and not same(bad, copy, path):
+                found.append(path)
+        return found
+
+
+def shown(paths: Sequence[str]) -> str:
+    """Return the first of many paths, and how many more there are."""
+    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    return f"{', '.join(paths[:_SHOWN])}{more}"
+
+
+def _is_same(tree: VenvTree, other: VenvTree, path: str) -> bool:
+    here, there = tree.entries.get(path), other.entries.get(path)
+    return here is not None and there is not None and (here.device, here.inode) == (there.device, there.inode)
+
+
+def _put(path: str, tree: VenvTree, root: str, final: str, made: set[str]) -> None:
+    _make_folder(path.rpartition("/")[0], root, made)
+    target, entry = f"{root}/{path}", tree.entries[path]
+    if entry.is_link:
+        os.symlink(_leading(entry.leads_to, tree.root, final), target)
+        return
+    content = tree.text(path, final)
+    if content is None:
+        _link(f"{tree.root}/{path}", path, root, made)
+        return
+    # It may be rewritten in place, and may name the folder: a file of its own.
+    Path(target).write_bytes(content)
+    shutil.copystat(f"{tree.root}/{path}", target)
+
+
+def _leading(leads_to: str, old: str, new: str) -> str:
+    inside = leads_to == old or leads_to.startswith(f"{old}/")
+    return new + leads_to[len(old) :] if inside else leads_to
+
+
+def _link(source: str, path: str, root: str, made: set[str]) -> None:
+    _make_folder(path.rpartition("/")[0], root, made)
+    target = f"{root}/{path}"
+    if not os.path.lexists(target) and not hard_link(source, target):
+        shutil.copy2(source, target, follow_symlinks=False)
+
+
+def _make_folder(folder: str, root: str, made: set[str]) -> None:
+    if folder not in made:
+        os.makedirs(f"{root}/{folder}", exist_ok=True)
+        made.add(folder)

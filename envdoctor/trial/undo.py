@@ -1,0 +1,97 @@
+"""How what a bisection found is undone in the user's venv."""
+
+import shlex
+import shutil
+from collections.abc import Collection
+from os import DirEntry
+
+from envdoctor.analysis.remedies import same_build
+from envdoctor.facts.host import Host
+from envdoctor.model.events import Event, Listener
+from envdoctor.model.frozen import frozen
+from envdoctor.stack.named import NamedStack
+from envdoctor.swap.hardlinks import copy_tree, hard_link
+from envdoctor.swap.permissions import carry_over
+from envdoctor.swap.store import BackupStore
+from envdoctor.swap.swap import sync_file_system
+from envdoctor.swap.transaction import Copying, Exchanged, exchange
+from envdoctor.trial.bisection import Bisected, Bisection
+from envdoctor.trial.mixture import Mixture
+from envdoctor.trial.tree import is_cache
+
+
+@frozen
+class UndoCommands:
+    """What to type. Both are empty where the bad end is no venv that is in use."""
+
+    command: str = ""
+    """Swaps in the copy that was found good."""
+    by_hand: tuple[str, ...] = ()
+    """The same with uv; empty where uv alone cannot do it."""
+
+
+def undo_commands(found: Bisected, bad: NamedStack, mixture: Mixture) -> UndoCommands:
+    """Return the commands that undo the changes in the bad end; a profile or a backup is not changed."""
+    if bad.kind != "venv":
+        return UndoCommands()
+    root = mixture.bad.tree.root
+    files = any(change.kind not in ("variable", "cache") for change in found.undone)
+    command = f"envdoctor bisect --undo --venv {shlex.quote(root)}" if files and found.verified else ""
+    return UndoCommands(command=command, by_hand=_by_hand(found, mixture))
+
+
+def swap_in(bisection: Bisection, store: BackupStore, host: Host, listen: Listener) -> Exchanged[None]:
+    """Build the bad end without the causes once more, for good, and exchange the venv with it. Raises RestoreError."""
+
+    def make(copying: Copying) -> None:
+        listen(Event(phase="copy", text="building the copy that was found good"))
+        bisection.mixture.build(bisection.left, copying.folder, store.target)
+        for entry in store.target.iterdir():
+            if entry.is_dir() and not entry.is_symlink() and is_cache(entry.name):
+                copy_tree(str(entry), str(copying.folder / entry.name), _link)
+        carry_over(store.target, copying.folder)
+        sync_file_system(copying.folder)
+
+    from envdoctor.stack.examination import verdict_on  # noqa: PLC0415 - every check comes with it
+
+    return exchange(store, "bisect", "", make, listen, verdict=lambda: verdict_on(store.target, host))
+
+
+def _link(entry: DirEntry[str], target: str) -> None:
+    if not hard_link(entry.path, target):
+        shutil.copy2(entry.path, target, follow_symlinks=False)
+
+
+def _by_hand(found: Bisected, mixture: Mixture) -> tuple[str, ...]:
+    python = f"{mixture.bad.tree.root}/bin/python"
+    variables = tuple(
+        f"unset {change.name}" if change.before == "not set" else f"export {change.name}={shlex.quote(change.before)}"
+        for change in found.undone
+        if change.kind == "variable"
+    )
+    if any(change.kind in ("file", "interpreter", "commit") for change in found.undone):
+        return variables
+    good, bad = mixture.good.installed, mixture.bad.installed
+    names = sorted({name for change in found.undone for name in change.members})
+    gone = [name for name in names if name not in good]
+    again = {name for name in names if name in good} | _victims(gone, mixture)
+    if any(good[name].origin for name in again if name in good) or not again <= good.keys():
+        return variables
+    lines = []
+    if gone:
+        lines.append(f"uv pip uninstall --python {shlex.quote(python)} {' '.join(gone)}")
+    if again:
+        wanted = " ".join(shlex.quote(same_build(name, good[name].version)) for name in sorted(again))
+        flags = " ".join(f"--reinstall-package {name}" for name in sorted(again & bad.keys()))
+        flags = f" {flags}" if flags else ""
+        lines.append(f"uv pip install --python {shlex.quote(python)} --no-deps{flags} {wanted}")
+    return (*variables, *lines)
+
+
+def _victims(gone: Collection[str], mixture: Mixture) -> set[str]:
+    """Return whose files an uninstall would delete too: they share a path with what goes."""
+    found: set[str] = set()
+    for claiming in mixture.bad.claims.values():
+        if len(claiming) > 1 and not claiming.keys().isdisjoint(gone):
+            found |= claiming.keys() - set(gone)
+    return found

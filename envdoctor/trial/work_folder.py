@@ -1,0 +1,85 @@
+"""Where a bisection works: a folder in the store of the venv, which one bisection has for itself."""
+
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from envdoctor.errors import RestoreError
+from envdoctor.model.frozen import frozen
+from envdoctor.swap.store import BackupStore, locked, remove_tree
+
+_NAME = "bisect"
+
+
+@frozen
+class WorkFolder:
+    """`.envdoctor/<venv name>/bisect`: the journal and the output stay, everything else goes."""
+
+    folder: Path
+
+    @property
+    def ends(self) -> Path:
+        """Ends that had to be built: a profile's venv."""
+        return self.folder / "ends"
+
+    @property
+    def caches(self) -> Path:
+        """The compile caches of the copy that is being judged."""
+        return self.folder / "caches"
+
+    @property
+    def log(self) -> Path:
+        """What the command printed, run after run."""
+        return self.folder / "output.log"
+
+    def copy(self, name: str) -> Path:
+        """Return the folder of a copy."""
+        return self.folder / "copies" / name
+
+    def sweep(self, *, ends: bool) -> None:
+        """Remove the copies, and the ends that were built."""
+        remove_tree(self.folder / "copies")
+        remove_tree(self.caches)
+        if ends:
+            remove_tree(self.ends)
+
+
+def place_of(store: BackupStore) -> WorkFolder:
+    """Return the folder of a store, which need not exist."""
+    return WorkFolder(folder=store.root / _NAME)
+
+
+@contextmanager
+def work_folder(store: BackupStore) -> Iterator[WorkFolder]:
+    """Hold the folder of a store alone, without what a killed run left in it. Raises RestoreError.
+
+    In the end the copies are removed; the ends that were built only when all went well.
+    """
+    work = place_of(store)
+    with locked(store, lambda _: None):
+        work.folder.mkdir(exist_ok=True)
+    status = work.folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid not in store.owners:
+        raise RestoreError(f"{work.folder} is not a real folder of yours", "look at what it is and move it away")
+    descriptor = os.open(work.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RestoreError(
+                f"another bisect is at work on {store.target}", "wait until it is done, then run this again"
+            ) from None
+        work.sweep(ends=False)
+        work.ends.mkdir(exist_ok=True)
+        (work.folder / "copies").mkdir()
+        try:
+            yield work
+        except BaseException:
+            work.sweep(ends=False)
+            raise
+        work.sweep(ends=True)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,270 @@
+"""`bisect`: the change at fault is named, in few copies, whatever kind it is; both ends stay as they are."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.factories.bisected import Ends, make_ends, names
+from tests.factories.make_cuda_stack import CudaWheels, make_cuda_wheels
+from tests.factories.make_profile import make_profile
+from tests.factories.make_venv import install, rewrite, tree_state, uninstall
+from tests.factories.make_wheel import make_wheel
+
+IMPORT = ("--", "python", "-c", "import torch")
+CUDNN = "nvidia/cudnn/lib/libcudnn.so.9"
+# Fails in a venv in which a module says so.
+CHECK = """\
+import importlib, pkgutil, sys
+found = {info.name for info in pkgutil.iter_modules() if info.name.startswith("part")}
+state = {name: importlib.import_module(name).VERSION for name in sorted(found)}
+"""
+
+
+@pytest.fixture(scope="module")
+def cuda(tmp_path_factory: pytest.TempPathFactory) -> CudaWheels:
+    return make_cuda_wheels(tmp_path_factory.mktemp("wheels"))
+
+
+def _parts(root: Path, numbers: range, version: str, requires: dict[int, list[str]] | None = None) -> list[Path]:
+    return [
+        make_wheel(
+            root / "wheels",
+            f"part{number:02}",
+            version,
+            files={f"part{number:02}.py": f"VERSION = {version!r}\n"},
+            requires=(requires or {}).get(number, ()),
+        )
+        for number in numbers
+    ]
+
+
+def _many(root: Path, count: int = 12, requires: dict[int, list[str]] | None = None) -> Ends:
+    """Make two ends of that many distributions, each of another version."""
+    numbers = range(count)
+    return make_ends(root, _parts(root, numbers, "1.0"), _parts(root, numbers, "2.0", requires))
+
+
+def _script(root: Path, condition: str, more: str = "") -> str:
+    (root / "job.py").write_text(f"{CHECK}{more}sys.exit({condition})\n")
+    return "job.py"
+
+
+def test_the_incident(tmp_path: Path, cuda: CudaWheels) -> None:
+    ends = make_ends(tmp_path, cuda.all(), cuda.all())
+    install(ends.bad, cuda.foreign)
+    uninstall(ends.bad, "nvidia-nccl-cu13")
+    before = tree_state(ends.good.prefix), tree_state(ends.bad.prefix)
+    outcome = ends.run("good", "bad", *IMPORT)
+    assert (outcome.code, _timeless(outcome.out)) == (
+        0,
+        """\
+envdoctor bisect  good good  bad bad   `python -c 'import torch'`
+
+cause: files of nvidia-nccl-cu12 12.8; 1 missing: libnccl.so.2
+
+1 change between the ends
+    1  good  none of the changes: exit code 0   [SECONDS]
+    2  bad   nvidia-nccl-cu12: ImportError: libnccl.so.2: cannot open shared object file: No such file or directory \
+(from its files; not run)   [SECONDS]
+a copy of the bad end without the causes is good
+output of every run: [TMP]/.envdoctor/bad/bisect/output.log
+help: to undo it, with the copy that was found good:
+      envdoctor bisect --undo --venv [TMP]/bad
+""",
+    )
+    assert (tree_state(ends.good.prefix), tree_state(ends.bad.prefix)) == before
+    assert sorted(path.name for path in ends.work.iterdir()) == ["journal.jsonl", "lock", "output.log"]
+    undone = ends.run("--undo", "--venv", ends.bad.prefix, "--yes")
+    assert (undone.code, undone.err) == (0, undone.err)
+    assert ends.run("bad", "good", *IMPORT).code == 2, "both ends are good now"
+
+
+def _timeless(text: str) -> str:
+    return "\n".join(
+        f"{line.rpartition('   ')[0]}   [SECONDS]" if line.endswith(" s") else line for line in text.split("\n")
+    )
+
+
+def test_files_that_another_wheel_overwrote(tmp_path: Path) -> None:
+    wheels = tmp_path / "wheels"
+    own = make_wheel(wheels, "nvidia-cudnn-cu12", "9.10", files={CUDNN: b"twelve"})
+    foreign = make_wheel(wheels, "nvidia-cudnn-cu13", "9.19", files={CUDNN: b"thirteen"})
+    ends = make_ends(tmp_path, [own, *_parts(tmp_path, range(4), "1.0")], [own, *_parts(tmp_path, range(4), "2.0")])
+    install(ends.bad, foreign)
+    (tmp_path / "job.py").write_text(
+        "import pathlib, sys, sysconfig\n"
+        f"sys.exit((pathlib.Path(sysconfig.get_path('purelib')) / {CUDNN!r}).read_bytes() != b'twelve')\n"
+    )
+    found = ends.answer("good", "bad", "--", "python", "job.py")
+    assert names(found) == [["nvidia-cudnn-cu13"]]
+    assert found["causes"][0][0]["note"] == "it writes files of nvidia-cudnn-cu12"
+    assert ends.run("--undo", "--venv", ends.bad.prefix, "--yes").code == 0
+    assert (ends.bad.site_packages / CUDNN).read_bytes() == b"twelve"
+    assert not list(ends.bad.site_packages.glob("nvidia_cudnn_cu13*"))
+    assert "VERSION = '2.0'" in (ends.bad.site_packages / "part03.py").read_text(), "only the cause is undone"
+
+
+def test_one_of_sixty_that_is_slow(tmp_path: Path) -> None:
+    numbers = range(60)
+    good, bad = _parts(tmp_path, numbers, "1.0"), _parts(tmp_path, numbers, "2.0")
+    body = "import time\nVERSION = '2.0'\ntime.sleep(1.5)\n"
+    bad[37] = make_wheel(tmp_path / "wheels", "part37", "2.0", files={"part37.py": body})
+    ends = make_ends(tmp_path, good, bad)
+    # By the slowest import alone, beside a quarter of a second: a busy machine makes none of them as slow as that.
+    (tmp_path / "job.py").write_text(
+        "import importlib, pkgutil, time\nslowest = 0\n"
+        "for info in [info for info in pkgutil.iter_modules() if info.name.startswith('part')]:\n"
+        "    start = time.monotonic()\n    importlib.import_module(info.name)\n"
+        "    slowest = max(slowest, time.monotonic() - start)\n"
+        "print(f'steps/s={1 / (0.25 + slowest):.3f}')\n"
+    )
+    found = ends.answer("good", "bad", "--measure", r"steps/s=([\d.]+)", "--drop", "70%", "--", "python", "job.py")
+    assert names(found) == [["part37"]]
+    assert found["verified"] is True
+    assert len(found["copies"]) <= 10
+    assert all(copy["number"] for copy in found["copies"])
+
+
+def test_two_that_fail_only_together(tmp_path: Path) -> None:
+    ends = _many(tmp_path)
+    job = _script(tmp_path, "state['part03'] == state['part09'] == '2.0'")
+    found = ends.answer("good", "bad", "--", "python", job)
+    assert names(found) == [["part03", "part09"]]
+    assert [change["name"] for change in found["undone"]] == ["part03", "part09"]
+
+
+def test_two_that_each_break_it(tmp_path: Path) -> None:
+    ends = _many(tmp_path)
+    job = _script(tmp_path, "state['part03'] == '2.0' or state['part09'] == '2.0'")
+    found = ends.answer("good", "bad", "--", "python", job)
+    assert sorted(names(found)) == [["part03"], ["part09"]]
+    assert found["verified"] is True
+
+
+def test_one_that_fails_three_times_in_ten(tmp_path: Path) -> None:
+    ends = _many(tmp_path, 4)
+    (tmp_path / "count").write_text("0")
+    draw = (
+        "import pathlib, random\ncount = pathlib.Path('count')\nnumber = int(count.read_text())\n"
+        "count.write_text(str(number + 1))\nunlucky = random.Random(number).random() < 0.3\n"
+    )
+    job = _script(tmp_path, "state['part02'] == '2.0' and unlucky", draw)
+    found = ends.answer("good", "bad", "--runs", "12", "--", "python", job)
+    assert names(found) == [["part02"]]
+
+
+def test_what_requires_another_release_brings_it_along(tmp_path: Path) -> None:
+    ends = _many(tmp_path, 4, {0: ["part02==2.0"]})
+    job = _script(tmp_path, "state['part02'] == '2.0' or (state['part00'], state['part02']) == ('2.0', '1.0')")
+    found = ends.answer("good", "bad", "--", "python", job)
+    assert names(found) == [["part02"]]
+    assert [change["name"] for change in found["undone"]] == ["part00", "part02"]
+    for copy in found["copies"]:
+        assert ("distribution part00" not in copy["changes"]) or "distribution part02" in copy["changes"]
+
+
+def test_what_requires_each_other_is_one_change(tmp_path: Path) -> None:
+    numbers = range(3)
+    old = _parts(tmp_path, numbers, "1.0", {0: ["part01==1.0"]})
+    ends = make_ends(tmp_path, old, _parts(tmp_path, numbers, "2.0", {0: ["part01==2.0"]}))
+    found = ends.answer("good", "bad", "--", "python", _script(tmp_path, "state['part01'] == '2.0'"))
+    assert [cause[0]["distributions"] for cause in found["causes"]] == [["part00", "part01"]]
+    assert found["causes"][0][0]["note"] == "with part01 1.0 -> 2.0, which it needs or which need it"
+
+
+def test_a_copy_that_cannot_be_judged_is_skipped(tmp_path: Path) -> None:
+    ends = _many(tmp_path, 8)
+    job = _script(
+        tmp_path, "125 if (state['part03'] == '2.0') != (state['part04'] == '2.0') else state['part06'] == '2.0'"
+    )
+    found = ends.answer("good", "bad", "--", "python", job)
+    assert names(found) == [["part06"]]
+    assert "skip" in {copy["outcome"] for copy in found["copies"]}
+
+
+def test_a_file_that_nobody_owns_and_one_that_was_edited(tmp_path: Path) -> None:
+    ends = _many(tmp_path, 2)
+    rewrite(ends.bad.site_packages / "extra.pth", "import sys; sys.flag = 1\n")
+    found = ends.answer("good", "bad", "--", "python", _script(tmp_path, "hasattr(sys, 'flag')"))
+    assert [change["key"] for change in found["causes"][0]] == [
+        f"file lib/{ends.bad.site_packages.parent.name}/site-packages/extra.pth"
+    ]
+    (ends.bad.site_packages / "extra.pth").unlink()
+    install(ends.bad, *_parts(tmp_path, range(2), "1.0"))
+    rewrite(ends.bad.site_packages / "part01.py", "VERSION = 'odd'\n")
+    found = ends.answer("good", "bad", "--", "python", _script(tmp_path, "state['part01'] == 'odd'"))
+    assert [change["key"] for change in found["causes"][0]] == ["files part01"]
+
+
+def test_profiles_are_built_and_their_variables_are_changes(tmp_path: Path) -> None:
+    ends = _many(tmp_path, 4)
+    make_profile(tmp_path, "old", _parts(tmp_path, range(4), "1.0"), environment={"MODE": "slow", "SAME": "1"})
+    make_profile(tmp_path, "new", _parts(tmp_path, range(4), "2.0"), environment={"MODE": "fast", "SAME": "1"})
+    job = _script(tmp_path, "os.environ['MODE'] == 'fast' or os.environ['SAME'] != '1'", "import os\n")
+    found = ends.answer("old", "new", "--venv", "bad", "--", "python", job)
+    assert [change["key"] for change in found["causes"][0]] == ["variable MODE"]
+    assert (found["commands"], found["by_hand"]) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("0", "bad is not BAD: `python job.py` in a copy of it: exit code 0"),
+        ("3", "good is not GOOD: `python job.py` in a copy of it: exit code 3"),
+    ],
+)
+def test_an_end_that_is_not_as_said(tmp_path: Path, condition: str, message: str) -> None:
+    ends = _many(tmp_path, 2)
+    outcome = ends.run("good", "bad", "--", "python", _script(tmp_path, condition))
+    assert (outcome.code, outcome.out) == (2, "")
+    assert f"error: {message} (output in [TMP]/.envdoctor/bad/bisect/output.log)\n" in outcome.err
+
+
+def test_ends_that_do_not_differ(tmp_path: Path) -> None:
+    wheels = _parts(tmp_path, range(2), "1.0")
+    ends = make_ends(tmp_path, wheels, wheels)
+    outcome = ends.run("good", "bad", *IMPORT)
+    assert outcome.code == 2
+    assert "error: good and bad do not differ in anything that a copy can have\n" in outcome.err
+
+
+def test_a_command_that_names_the_venvs_own_python_is_run_in_the_copy(tmp_path: Path) -> None:
+    ends = _many(tmp_path, 2)
+    found = ends.answer("good", "bad", "--", "bad/bin/python", _script(tmp_path, "state['part01'] == '2.0'"))
+    assert names(found) == [["part01"]]
+
+
+def test_a_command_that_hangs_is_ended(tmp_path: Path) -> None:
+    ends = _many(tmp_path, 2)
+    job = _script(tmp_path, "0", "import time\ntime.sleep(60 * (state['part00'] == '2.0'))\n")
+    found = ends.answer("good", "bad", "--timeout", "1.5", "--", "python", job)
+    assert names(found) == [["part00"]]
+    assert "did not end within 2 s" in [copy["why"] for copy in found["copies"]]
+
+
+def test_a_command_that_writes_into_installed_files_is_stopped(tmp_path: Path) -> None:
+    ends = _many(tmp_path, 2)
+    job = _script(tmp_path, "0", "import part00\nopen(part00.__file__, 'a').write('#')\n")
+    outcome = ends.run("good", "bad", "--", "python", job)
+    assert outcome.code == 4
+    assert "changed while the command ran: lib/" in outcome.err
+
+
+def test_killed_after_every_copy_it_goes_on_there(tmp_path: Path) -> None:
+    ends = _many(tmp_path, 6)
+    job = _script(tmp_path, "state['part01'] == state['part04'] == '2.0'")
+    before = tree_state(ends.good.prefix), tree_state(ends.bad.prefix)
+    words = ("good", "bad", "--", "python", job)
+    lines = 1
+    while ends.killed_after(lines, *words) != 0:
+        lines += 1
+        assert (tree_state(ends.good.prefix), tree_state(ends.bad.prefix)) == before
+    assert lines > 5
+    document = json.loads(ends.run("--log", "--venv", "bad", "--json").out)
+    kept = [tuple(copy["changes"]) for copy in document["copies"]]
+    assert len(set(kept)) == len(kept), "no copy was judged twice"
+    found = json.loads(ends.run("--resume", "--venv", "bad", "--json").out)
+    assert names(found) == [["part01", "part04"]]
+    assert found["resumed"] == len(found["copies"]) == len(kept)
+    assert (tree_state(ends.good.prefix), tree_state(ends.bad.prefix)) == before
