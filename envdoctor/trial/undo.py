@@ -22,7 +22,7 @@ from envdoctor.trial.tree import is_cache
 
 @frozen
 class UndoCommands:
-    """What to type. Both are empty where the bad end is no venv that is in use."""
+    """What to type. Both are empty where the bad end is not a venv in use."""
 
     command: str = ""
     """Swaps in the copy that was found good."""
