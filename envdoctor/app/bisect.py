@@ -17,9 +17,9 @@ from envdoctor.stack.named import NamedStack, named_stack
 from envdoctor.swap.in_use import users
 from envdoctor.swap.store import BackupStore
 from envdoctor.trial.bisection import Bisected, Bisection, BisectRequest
-from envdoctor.trial.changes import Change
+from envdoctor.trial.changes import StackChange
 from envdoctor.trial.command import Criterion, compiled
-from envdoctor.trial.journal import Asked, Caches, TrialJournal, Verdict
+from envdoctor.trial.journal import Asked, Caches, CopyVerdict, TrialJournal
 from envdoctor.trial.undo import UndoCommands, swap_in, undo_commands
 from envdoctor.trial.work_folder import place_of, work_folder
 from envdoctor.wheels import uv
@@ -50,7 +50,7 @@ class BisectUndo:
     """A venv without the causes, before or after it was swapped in."""
 
     venv: str
-    undone: tuple[Change, ...]
+    undone: tuple[StackChange, ...]
     keep: str
     """Where the venv as it is now goes."""
     users: tuple[VenvUser, ...]
@@ -65,7 +65,7 @@ class BisectLog:
 
     venv: str
     asked: Asked
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[CopyVerdict, ...]
     output: str
     """The file with the output of every run."""
 

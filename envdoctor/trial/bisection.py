@@ -14,19 +14,19 @@ from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.wording import counted
 from envdoctor.stack.named import NamedStack
 from envdoctor.swap.store import remove_tree
-from envdoctor.trial.changes import Change, cut
+from envdoctor.trial.changes import StackChange, cut
 from envdoctor.trial.command import Criterion, Judged, as_typed, judge, launch_environment, placed
-from envdoctor.trial.contested import Contested
+from envdoctor.trial.contested import ContestedPaths
 from envdoctor.trial.delta import Outcome, explain
-from envdoctor.trial.ends import End, open_end
+from envdoctor.trial.ends import BisectEnd, open_end
 from envdoctor.trial.foreseen import error_of
-from envdoctor.trial.journal import Asked, Caches, TrialJournal, Verdict
+from envdoctor.trial.journal import Asked, Caches, CopyVerdict, TrialJournal
 from envdoctor.trial.mixture import Mixture, shown
 from envdoctor.trial.own_caches import as_launched, own_caches
 from envdoctor.trial.tree import VenvTree, differing
 from envdoctor.trial.work_folder import WorkFolder
 
-_CACHE = Change(kind="cache", name="compile cache", before="cold", after="as it is now", rank=9)
+_CACHE = StackChange(kind="cache", name="compile cache", before="cold", after="as it is now", rank=9)
 
 
 @frozen
@@ -48,15 +48,15 @@ class Bisected:
     good: str
     bad: str
     command: tuple[str, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[StackChange, ...]
     """All in which the ends differ."""
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[CopyVerdict, ...]
     """Of every copy, in the order in which they were built; those of an earlier, interrupted run come first."""
     resumed: int
     """How many of them were known from an earlier run."""
-    causes: tuple[tuple[Change, ...], ...]
+    causes: tuple[tuple[StackChange, ...], ...]
     """Independent causes; the changes of one are bad only together."""
-    undone: tuple[Change, ...]
+    undone: tuple[StackChange, ...]
     """What is to be undone: the causes, and what requires one of them."""
     verified: bool
     """A copy of the bad end without them was tested, and is good."""
@@ -118,7 +118,7 @@ class Bisection:
             self._reference = known.number
         return known.outcome
 
-    def _probe(self, chosen: Collection[int], names: tuple[str, ...]) -> Verdict:
+    def _probe(self, chosen: Collection[int], names: tuple[str, ...]) -> CopyVerdict:
         whole = len(chosen) == self.mixture.changes.forces.count
         folder = self.work.copy("bad" if chosen and whole else "probe" if chosen else "good")
         what = f"with {len(chosen)} of {counted(len(self.mixture.changes.items), 'change')}, to run the command in it"
@@ -141,7 +141,7 @@ class Bisection:
         self.listen(
             Event(phase="check", text=f"copy {len(self.journal.verdicts) + 1} is {judged.outcome}: {judged.why}")
         )
-        return Verdict(
+        return CopyVerdict(
             changes=names,
             outcome=judged.outcome,
             why=judged.why,
@@ -233,7 +233,7 @@ class Bisection:
         )
 
 
-def _mixture(good: End, bad: End, host: Host, request: BisectRequest, listen: Listener) -> Mixture:
+def _mixture(good: BisectEnd, bad: BisectEnd, host: Host, request: BisectRequest, listen: Listener) -> Mixture:
     if good.side.python != bad.side.python:
         raise UsageError(
             f"{good.side.label} is a venv of Python {good.side.python}, {bad.side.label} one of {bad.side.python}: "
@@ -249,21 +249,21 @@ def _mixture(good: End, bad: End, host: Host, request: BisectRequest, listen: Li
             f"{good.side.label} and {bad.side.label} do not differ in anything that a copy can have",
             "name two ends that differ: `envdoctor diff` compares them; a compile cache: `--cache bisect`",
         )
-    return Mixture(good=good.side, bad=bad.side, changes=changes, contested=Contested(good.side, bad.side))
+    return Mixture(good=good.side, bad=bad.side, changes=changes, contested=ContestedPaths(good.side, bad.side))
 
 
-def _variable_changes(good: End, bad: End, host: Host) -> list[Change]:
+def _variable_changes(good: BisectEnd, bad: BisectEnd, host: Host) -> list[StackChange]:
     made = []
     for name in sorted(good.variables.keys() | bad.variables.keys()):
         before, after = _value(good, name, host), _value(bad, name, host)
         if before != after:
             made.append(
-                Change(kind="variable", name=name, before=_told(name, before), after=_told(name, after), rank=7)
+                StackChange(kind="variable", name=name, before=_told(name, before), after=_told(name, after), rank=7)
             )
     return made
 
 
-def _value(end: End, name: str, host: Host) -> str | None:
+def _value(end: BisectEnd, name: str, host: Host) -> str | None:
     return end.variables[name] if name in end.variables else host.environ.get(name)
 
 
@@ -273,7 +273,7 @@ def _told(name: str, value: str | None) -> str:
     return "a value that is not shown" if may_be_secret(name, value) else value or "empty"
 
 
-def _key(good: End, bad: End, request: BisectRequest, changes: Sequence[str], host: Host) -> str:
+def _key(good: BisectEnd, bad: BisectEnd, request: BisectRequest, changes: Sequence[str], host: Host) -> str:
     digest = hashlib.sha256()
     for end in (good, bad):
         for line in [end.built_from] if end.built_from else end.side.tree.signature():

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from envdoctor.model.frozen import frozen
 from envdoctor.standards.names import normalized
 from envdoctor.standards.need import holds, meets, parse_need
-from envdoctor.trial.contested import Contested
+from envdoctor.trial.contested import ContestedPaths
 from envdoctor.trial.delta import Forces
 from envdoctor.trial.side import Installed, Side, owners
 
@@ -25,7 +25,7 @@ _SHOWN = 3
 
 
 @frozen
-class Change:
+class StackChange:
     """One change from the good end to the bad one."""
 
     kind: ChangeKind
@@ -60,10 +60,10 @@ class Change:
 
 
 @frozen
-class Changes:
+class StackChanges:
     """All of them, in the order in which they decide, and what each path of the venv depends on."""
 
-    items: tuple[Change, ...]
+    items: tuple[StackChange, ...]
     forces: Forces
     paths: Mapping[str, frozenset[int]]
     """Path at which the ends differ -> the changes it belongs to."""
@@ -73,19 +73,19 @@ class Changes:
         return sorted(self.items[at].key for at in chosen)
 
 
-def cut(good: Side, bad: Side, different: Sequence[str], more: Sequence[Change] = ()) -> Changes:
+def cut(good: Side, bad: Side, different: Sequence[str], more: Sequence[StackChange] = ()) -> StackChanges:
     """Return the changes between two ends whose files differ at those paths; `more` are those that are no files."""
     changed = {
         name
         for name in good.installed.keys() | bad.installed.keys()
         if not _same(good.installed.get(name), bad.installed.get(name))
     }
-    contested = Contested(good, bad)
+    contested = ContestedPaths(good, bad)
     homes = {path: home for path in different if (home := _homes(good, bad, path, changed, contested))}
     unclear = [home for path, home in homes.items() if len(home) > 1 and not contested.clear(path)]
     groups = _merged(good, bad, changed, unclear)
     home_of = {member: group for group in groups for member in group}
-    made: dict[str, Change] = {}
+    made: dict[str, StackChange] = {}
     at_path: dict[str, set[str]] = {}
     for group in groups:
         made[f"distribution {group[0]}"] = _distributions(good, bad, group)
@@ -97,13 +97,13 @@ def cut(good: Side, bad: Side, different: Sequence[str], more: Sequence[Change] 
             if key not in made:
                 made[key] = _loose(good, bad, kind, subject, [at for at, names in homes.items() if name in names])
     if good.base != bad.base:
-        made["interpreter"] = Change(
+        made["interpreter"] = StackChange(
             kind="interpreter", name="base interpreter", before=good.base, after=bad.base, rank=0
         )
     ordered = sorted([*made.values(), *more], key=lambda change: (change.rank, change.key))
     number = {change.key: at for at, change in enumerate(ordered)}
     along = _along(good, bad, changed, {name: number[f"distribution {home_of[name][0]}"] for name in changed})
-    return Changes(
+    return StackChanges(
         items=tuple(ordered),
         forces=Forces(count=len(ordered), along=along | _commits(ordered)),
         paths={path: frozenset(number[made[key].key] for key in keys) for path, keys in at_path.items()},
@@ -114,7 +114,7 @@ def _same(one: Installed | None, other: Installed | None) -> bool:
     return one is not None and other is not None and (one.version, one.content) == (other.version, other.content)
 
 
-def _homes(good: Side, bad: Side, path: str, changed: Collection[str], contested: Contested) -> tuple[str, ...]:
+def _homes(good: Side, bad: Side, path: str, changed: Collection[str], contested: ContestedPaths) -> tuple[str, ...]:
     """Return the keys of what a path changes with; nothing for an installer's note on what has not changed."""
     claiming = owners((good, bad), path)
     if moving := [name for name in claiming if name in changed]:
@@ -201,13 +201,13 @@ def _met(side: Side, name: str, specifier: str) -> bool:
     return item is not None and meets(item.version, specifier)
 
 
-def _commits(ordered: Sequence[Change]) -> dict[int, frozenset[int]]:
+def _commits(ordered: Sequence[StackChange]) -> dict[int, frozenset[int]]:
     """Return what each commit brings along: the ones before it."""
     commits = [at for at, change in enumerate(ordered) if change.kind == "commit"]
     return {at: frozenset(commits[:place]) for place, at in enumerate(commits) if place}
 
 
-def _distributions(good: Side, bad: Side, group: Sequence[str]) -> Change:
+def _distributions(good: Side, bad: Side, group: Sequence[str]) -> StackChange:
     first = group[0]
     before, after = _both(good, bad, first)
     notes = []
@@ -217,7 +217,7 @@ def _distributions(good: Side, bad: Side, group: Sequence[str]) -> Change:
         notes.append(f"with {', '.join(others[:_SHOWN])}{more}, which it needs or which need it")
     if over := _replaced(good, bad, group):
         notes.append(f"it writes files of {', '.join(over)}")
-    return Change(
+    return StackChange(
         kind="distribution",
         name=first,
         before=before,
@@ -262,7 +262,7 @@ def _rank(name: str) -> int:
     return 4 if name in _STACK else 6
 
 
-def _loose(good: Side, bad: Side, kind: str, subject: str, paths: Sequence[str]) -> Change:
+def _loose(good: Side, bad: Side, kind: str, subject: str, paths: Sequence[str]) -> StackChange:
     gone = [path for path in paths if path not in bad.tree.entries]
     new = [path for path in paths if path not in good.tree.entries]
     parts = [f"{len(found)} {word}" for found, word in ((gone, "missing"), (new, "added")) if found]
@@ -270,7 +270,7 @@ def _loose(good: Side, bad: Side, kind: str, subject: str, paths: Sequence[str])
         parts.append(f"{altered} changed")
     if kind == "files":
         item = bad.installed[subject]
-        return Change(
+        return StackChange(
             kind="files",
             name=subject,
             before=f"{item.version} whole",
@@ -280,7 +280,7 @@ def _loose(good: Side, bad: Side, kind: str, subject: str, paths: Sequence[str])
             rank=min(_rank(subject), 3),
         )
     start_up = subject.endswith(_START_UP)
-    return Change(
+    return StackChange(
         kind="file",
         name=subject,
         before="" if len(new) == len(paths) else "there",

@@ -7,7 +7,7 @@ from envdoctor.standards.recorded import hash_field
 from envdoctor.trial.side import Side, owners
 
 
-class Contested:
+class ContestedPaths:
     """Tells by the sha256 of the files at both ends; each is read once, and only if it is asked for."""
 
     def __init__(self, good: Side, bad: Side) -> None:

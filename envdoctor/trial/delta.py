@@ -21,7 +21,7 @@ class Forces:
     """What each change brings along: a new release may require a new release of something else."""
 
     count: int
-    """Changes are the numbers below it."""
+    """StackChanges are the numbers below it."""
     along: Mapping[int, frozenset[int]]
     """Change -> what cannot stay as it was when it is made."""
 

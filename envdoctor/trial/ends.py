@@ -34,7 +34,7 @@ _DONE = ".complete"
 
 
 @frozen
-class End:
+class BisectEnd:
     """One end: its venv, and the variables that it brings."""
 
     side: Side
@@ -44,19 +44,19 @@ class End:
     """Digest of what it was built from; empty for a venv that was there."""
 
 
-def open_end(named: NamedStack, host: Host, folder: Path, listen: Listener, *, offline: bool) -> End:
+def open_end(named: NamedStack, host: Host, folder: Path, listen: Listener, *, offline: bool) -> BisectEnd:
     """Return an end; one that is not a venv is built in `folder`, once. Raises UsageError, RestoreError."""
     if named.kind == "profile":
         return _of_profile(named, profile_store.find(named.path, host.cwd), host, folder, listen, offline=offline)
     if named.kind == "fingerprint":
         return _of_fingerprint(named, fingerprint_file.read(named.path), host, folder, listen, offline=offline)
     prefix = resolve(named.path).prefix
-    return End(side=read_side(prefix, named.label, host))
+    return BisectEnd(side=read_side(prefix, named.label, host))
 
 
 def _of_profile(
     named: NamedStack, file: ProfileRef, host: Host, folder: Path, listen: Listener, *, offline: bool
-) -> End:
+) -> BisectEnd:
     wanted = file.profile.environment
     venv = folder / f"profile-{file.digest[:16]}"
     if not (folder / f"{venv.name}{_DONE}").exists():
@@ -77,7 +77,7 @@ def _of_profile(
         verified, _ = verify_copy(venv, venv, prepared.locked, host, listen, "changed")
         refuse(verified, f"the venv of profile {file.name}")
         (folder / f"{venv.name}{_DONE}").touch()
-    return End(
+    return BisectEnd(
         side=read_side(venv, named.label, host),
         variables={**dict.fromkeys(wanted.forbidden), **wanted.set},
         built_from=file.digest,
@@ -86,7 +86,7 @@ def _of_profile(
 
 def _of_fingerprint(
     named: NamedStack, facts: Fingerprint, host: Host, folder: Path, listen: Listener, *, offline: bool
-) -> End:
+) -> BisectEnd:
     pins = _pins(named, facts)
     digest = hashlib.sha256("\n".join([facts.target, facts.taken_at, *pins]).encode()).hexdigest()
     venv = folder / f"fingerprint-{digest[:16]}"
@@ -102,7 +102,7 @@ def _of_fingerprint(
         for item in facts[Environment].variables
         if (row := known(item.name)) is not None and row.scope == "stack"
     }
-    return End(side=side, variables=variables, built_from=digest)
+    return BisectEnd(side=side, variables=variables, built_from=digest)
 
 
 def _pins(named: NamedStack, facts: Fingerprint) -> list[str]:

@@ -38,7 +38,7 @@ class Asked:
 
 
 @frozen
-class Verdict:
+class CopyVerdict:
     """What one copy was found to be."""
 
     changes: tuple[str, ...]
@@ -60,7 +60,7 @@ class TrialJournal:
         """Keep the place; nothing is read yet."""
         self.path = folder / _NAME
         self.asked: Asked | None = None
-        self.verdicts: list[Verdict] = []
+        self.verdicts: list[CopyVerdict] = []
 
     def read(self) -> bool:
         """Read what is there; tell whether there was a bisection. A line cut off by a kill is taken back."""
@@ -75,7 +75,7 @@ class TrialJournal:
                     break
                 entry = loads(line)
                 if number:
-                    self.verdicts.append(decode(Verdict, entry))
+                    self.verdicts.append(decode(CopyVerdict, entry))
                 else:
                     self.asked = decode(Asked, entry)
             except (ValueError, CodecError, RecursionError):
@@ -91,7 +91,7 @@ class TrialJournal:
         self.path.unlink(missing_ok=True)
         self._append(encode(asked))
 
-    def add(self, verdict: Verdict) -> None:
+    def add(self, verdict: CopyVerdict) -> None:
         """Put a verdict on disk, durably."""
         self.verdicts.append(verdict)
         self._append(encode(verdict))

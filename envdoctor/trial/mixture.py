@@ -7,8 +7,8 @@ from pathlib import Path
 
 from envdoctor.model.frozen import frozen
 from envdoctor.swap.hardlinks import hard_link
-from envdoctor.trial.changes import Changes
-from envdoctor.trial.contested import Contested
+from envdoctor.trial.changes import StackChanges
+from envdoctor.trial.contested import ContestedPaths
 from envdoctor.trial.side import Side, owners
 from envdoctor.trial.tree import VenvTree, of_the_installer, same
 
@@ -21,8 +21,8 @@ class Mixture:
 
     good: Side
     bad: Side
-    changes: Changes
-    contested: Contested
+    changes: StackChanges
+    contested: ContestedPaths
 
     def source(self, path: str, chosen: Collection[int]) -> Side | None:
         """Return the end that a path at which they differ comes from when those changes are made; None for no file."""

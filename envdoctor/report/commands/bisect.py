@@ -7,9 +7,9 @@ from envdoctor.app.bisect import BisectResult
 from envdoctor.model.codec import encode
 from envdoctor.model.wording import counted
 from envdoctor.report.style import Style
-from envdoctor.trial.changes import Change
+from envdoctor.trial.changes import StackChange
 from envdoctor.trial.command import as_typed
-from envdoctor.trial.journal import Verdict
+from envdoctor.trial.journal import CopyVerdict
 
 _SHOWN = 3
 
@@ -41,7 +41,7 @@ def text(data: BisectResult, style: Style) -> str:
     return "\n".join(lines) + "\n"
 
 
-def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:
+def verdict_lines(verdicts: Sequence[CopyVerdict]) -> list[str]:
     """Return one line a copy."""
     return [
         f"  {number:>3}  {verdict.outcome:4}  {_with(verdict)}: {verdict.why}   {verdict.seconds:.1f} s"
@@ -49,7 +49,7 @@ def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:
     ]
 
 
-def _with(verdict: Verdict) -> str:
+def _with(verdict: CopyVerdict) -> str:
     if not verdict.changes:
         return "none of the changes"
     if len(verdict.changes) > _SHOWN:
@@ -88,7 +88,7 @@ def document(data: BisectResult) -> dict[str, Any]:
     }
 
 
-def plain(change: Change) -> dict[str, Any]:
+def plain(change: StackChange) -> dict[str, Any]:
     """Return a change as plain values."""
     return {
         "key": change.key,
