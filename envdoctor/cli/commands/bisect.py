@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from envdoctor.app import bisect as app
+from envdoctor.app.result import Result
 from envdoctor.cli.dialog import Terminal
 from envdoctor.cli.options import FormatOption, JsonOption, TrustVariablesOption, VenvOption, YesOption
 from envdoctor.cli.output import finish
@@ -13,49 +14,60 @@ from envdoctor.errors import UsageError
 from envdoctor.trial.command import Criterion
 from envdoctor.trial.journal import Caches
 
+Words = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="GOOD BAD -- CMD",
+        help="Two stacks, each a venv, a profile, a fingerprint (.json) or a backup (VENV@N); a command that fails in "
+        "the bad one.",
+    ),
+]
+RunsOption = Annotated[
+    int, typer.Option("--runs", metavar="N", help="Run the command up to N times in each copy, for one that is flaky.")
+]
+FailsOption = Annotated[int, typer.Option("--fails", metavar="K", help="K failing runs of N make a copy bad.")]
+TimeoutOption = Annotated[
+    float, typer.Option("--timeout", metavar="SECONDS", help="A run that takes longer than this fails.")
+]
+MeasureOption = Annotated[
+    str,
+    typer.Option("--measure", metavar="REGEX", help="Judge by a number in the output: the group of 'tok/s=([0-9.]+)'."),
+]
+DropOption = Annotated[
+    str, typer.Option("--drop", metavar="PERCENT", help="With `--measure`: bad is this much less than the good end.")
+]
+RiseOption = Annotated[
+    str, typer.Option("--rise", metavar="PERCENT", help="With `--measure`: bad is this much more than the good end.")
+]
+CacheOption = Annotated[
+    Caches,
+    typer.Option(
+        "--cache", help="Compile caches of the copies: your entries by links, none, or that is one of the changes."
+    ),
+]
+OfflineOption = Annotated[bool, typer.Option("--offline", help="Use uv's cache and local sources only.")]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with the last bisection of the venv.")]
+LogOption = Annotated[bool, typer.Option("--log", help="Show the copies of the last bisection of the venv.")]
+UndoOption = Annotated[
+    bool, typer.Option("--undo", help="Swap in the copy without the causes that the last bisection found good.")
+]
+
 
 def bisect(
-    words: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="GOOD BAD -- CMD",
-            help="Two stacks, each a venv, a profile, a fingerprint (.json) or a backup (VENV@N); a command that fails "
-            "in the bad one.",
-        ),
-    ] = [],  # noqa: B006 - typer reads the default and never shares it
+    words: Words = [],  # noqa: B006 - typer reads the default and never shares it
     venv: VenvOption = "",
-    runs: Annotated[int, typer.Option("--runs", metavar="N", help="Run the command up to N times in each copy.")] = 1,
-    fails: Annotated[int, typer.Option("--fails", metavar="K", help="K failing runs of N make a copy bad.")] = 1,
-    timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", help="A run that takes longer fails.")
-    ] = 600.0,
-    measure: Annotated[
-        str,
-        typer.Option(
-            "--measure", metavar="REGEX", help="Judge by a number in the output, the group of 'tok/s=([0-9.]+)'."
-        ),
-    ] = "",
-    drop: Annotated[
-        str,
-        typer.Option("--drop", metavar="PERCENT", help="With `--measure`: bad is this much less than the good end."),
-    ] = "",
-    rise: Annotated[
-        str,
-        typer.Option("--rise", metavar="PERCENT", help="With `--measure`: bad is this much more than the good end."),
-    ] = "",
-    cache: Annotated[
-        Caches,
-        typer.Option(
-            "--cache", help="Compile caches of the copies: your entries by links, none, or that is one of the changes."
-        ),
-    ] = "warm",
-    offline: Annotated[bool, typer.Option("--offline", help="Use uv's cache and local sources only.")] = False,
+    runs: RunsOption = 1,
+    fails: FailsOption = 1,
+    timeout: TimeoutOption = 600.0,
+    measure: MeasureOption = "",
+    drop: DropOption = "",
+    rise: RiseOption = "",
+    cache: CacheOption = "warm",
+    offline: OfflineOption = False,
     trust_variables: TrustVariablesOption = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the last bisection of the venv.")] = False,
-    log: Annotated[bool, typer.Option("--log", help="Show the copies of the last bisection of the venv.")] = False,
-    undo: Annotated[
-        bool, typer.Option("--undo", help="Swap in the copy without the causes that the last bisection found good.")
-    ] = False,
+    resume: ResumeOption = False,
+    log: LogOption = False,
+    undo: UndoOption = False,
     yes: YesOption = False,
     output_format: FormatOption = "text",
     json: JsonOption = False,
@@ -71,24 +83,26 @@ def bisect(
             raise UsageError(
                 "`--resume`, `--log` and `--undo` take the last bisection as it is", "give one of them alone"
             )
-        done = (
-            app.log(workspace)
-            if log
-            else app.undo(workspace, Terminal(), yes=yes)
-            if undo
-            else app.resume(workspace, Terminal(), trust_variables=trust_variables)
-        )
+        wanted = "resume" if resume else "log" if log else "undo"
+        done = _last(workspace, wanted, trust_variables=trust_variables, yes=yes)
         return finish(done, output_format, json=json)
     if len(words) < 3:
         raise UsageError(
             "two stacks and a command are needed", 'as in `envdoctor bisect GOOD BAD -- python -c "import torch"`'
         )
-    criterion = Criterion(
-        runs=runs, fails=fails, timeout=timeout, pattern=measure, drop=_share(drop, rise, measured=bool(measure))
-    )
+    share = _share(drop, rise, measured=bool(measure))
+    criterion = Criterion(runs=runs, fails=fails, timeout=timeout, pattern=measure, drop=share)
     wishes = app.BisectOptions(criterion=criterion, caches=cache, offline=offline, trust_variables=trust_variables)
     good, bad, *command = words
     return finish(app.bisect(workspace, good, bad, tuple(command), wishes, Terminal()), output_format, json=json)
+
+
+def _last(workspace: Workspace, wanted: str, *, trust_variables: bool, yes: bool) -> Result:
+    if wanted == "log":
+        return app.log(workspace)
+    if wanted == "undo":
+        return app.undo(workspace, Terminal(), yes=yes)
+    return app.resume(workspace, Terminal(), trust_variables=trust_variables)
 
 
 def _share(drop: str, rise: str, *, measured: bool) -> float:
