@@ -25,8 +25,8 @@ _SHORTEST = 8
 
 # In JSON `\"` and `\n` end a value, `\u00e9` and `\\` do not. What stands before a sign that must follow is bounded:
 # the text may be anybody's, and must not decide how long this takes.
-_VALUE = r"(?:[^\s\"'\\&,;#<>)\]}`]|\\[^nrt\"'])+"
-_OPEN = r"(?:\\?[\"'])?"
+_VALUE = r"(?:[^\s\"'\\&,;#<>)\]}`]|\\(?!\\{0,9}[\"'])(?:[^nrt\\]|\\(?!\\{0,9}[\"'])))+"
+_OPEN = r"(?:\\{0,9}[\"'])?"
 # Where a word begins: JSON writes a line break in front of one as `\n`, and its letters are no part of the word.
 _ESCAPED = r"(?<=\\[nrtbf])|(?<=\\u[0-9a-f]{4})"
 _BEGINS = rf"(?:(?<![A-Za-z0-9])|{_ESCAPED})"
@@ -35,6 +35,25 @@ _WORDS = (
     r"pass(?:wd|word|phrase)?|pw|pwd|secret|api[_-]?key|access[_-]?key(?:[_-]?id)?|secret[_-]?key|private[_-]?key|"
     r"(?:access|auth)?token|credentials?|auth[_-]?key|client[_-]?secret"
 )
+# What is said of a secret instead of one: `X_AUTH=required`, `pass: 3`, `token: none`, `password: str`. It must be all
+# of the value: `no-Xy7…` is none of them.
+_SAID = ("none|null|nil|true|false|yes|no|on|off|ok|unset|empty|missing|required|optional|enabled|disabled|auto|basic|"
+         "bearer|digest|value|str|int|bool|float|bytes")  # fmt: skip
+_PLAIN = (rf"(?!(?i:{_SAID}|\d{{1,3}}(?:/\d{{1,3}})?)"
+          r"(?:[\s\"',;)\]}&<>]|\\[nrt\"']|[.:](?:[\s\"',;)]|\Z)|\Z))")  # fmt: skip
+# Tokens of a tokenizer; and files of such a name: `/etc/passwd: leads out`.
+_NO_KEY = "".join(
+    rf"(?!(?<=(?i:{word}[_-]))(?i:token))"
+    for word in ("mask", "pad", "eos", "bos", "unk", "sep", "cls", "image", "stop")
+)
+_NO_FILE = rf"(?!(?<=/)(?:{_WORDS})\s{{0,9}}:\s)"
+# `libc.so.6:memcpy@GLIBC_2.14` names a version of a symbol, and no host is called so; nor is one a number.
+_ENDS = r"(?![\w/-]|:\d|\.\w)"
+_HOST = rf"(?=@(?!sha(?:256|512)\b)(?!\d+(?:\.\d+){{0,2}}{_ENDS})(?![A-Z][A-Z0-9]*_[\w.]+{_ENDS})[\w\[])"
+_OBJECT = (r"(?![\w.+-]{0,99}\.so(?:\.[\w.]{0,30})?:[^\s@]{1,512}"
+           rf"@(?:\w{{1,99}}|[A-Za-z]\w*_[\w.]{{1,99}}|lib[\w.-]{{1,99}}){_ENDS})")  # fmt: skip
+# A path may hold the one slash that a URL keeps when it was taken for a path: `/a:/b@2` is none.
+_KNOWN = r"(?i:https?|ftps?|socks\w{0,3}|git\+\w{2,8}|s3|gs|az|wss?|redis|postgres\w{0,4}|mysql|mongodb|amqps?|hf)"
 _HINTS = ("pass", "pw", "secret", "key", "token", "credential")
 _UPPER = "|".join(sorted(_CERTAIN, key=len, reverse=True))
 _PREFIXES = {
@@ -53,12 +72,12 @@ _RULES: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (("private key-----",), (r"(?s)-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----"
      r".*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|(?=\")|\Z)"), ""),
     # user:password@, :password@ and token@ of a URL, taken for a path or not. Of ssh the user (git) is no secret.
-    (("@",), (rf"(?<![A-Za-z0-9_+.-])((?!(?:git\+)?ssh:)[A-Za-z][\w+.-]{{0,30}}:/{{1,2}})(?!\*\*\*\*@)"
-     rf"{_LOGIN}(?=@)"), r"\1"),
+    (("@",), (rf"(?:(?<![A-Za-z0-9_+.-])|{_ESCAPED})((?!(?:git\+)?ssh:)(?:[A-Za-z][\w+.-]{{0,30}}:/|{_KNOWN}:)/)"
+     rf"(?!\*\*\*\*@){_LOGIN}(?=@)"), r"\1"),
     (("ssh:/",), rf"(ssh:/{{1,2}}[^\s\"'\\<>/?#:@]{{0,99}}:){_LOGIN}(?=@)", r"\1"),
     # The same without a scheme, as proxies are named; `image:tag@sha256:…` names a content.
     (("@",), (rf"(?:(?<![\w/@.:*+~%$\\-])|{_ESCAPED})"
-     r"[\w.%+~$-]{0,99}:[^\s\"'\\<>/?#@:]{1,512}(?=@(?!sha(?:256|512)\b)[\w\[])"), ""),
+     rf"{_OBJECT}[\w.%+~$-]{{0,99}}:[^\s\"'\\<>/?#@:]{{1,512}}{_HOST}"), ""),
     # A login or a signature in a query.
     (("?", "&", "#", ";"), (rf"(?i)([?&#;](?:[\w%~.-]{{0,99}}[_.-])?"
      rf"(?:{_WORDS}|key|auth|authorization|sig|signature|code|jwt)=)(?:[^\s\"'\\&#<>;]|\\u[0-9a-f]{{4}})+"), r"\1"),
@@ -71,12 +90,13 @@ _RULES: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (("login",), rf"(?:\b|{_ESCAPED})(login\s{{1,9}}\S{{1,99}}\s{{1,9}}password\s{{1,9}}){_VALUE}", r"\1"),
     # --wandb-key=V, --hf-token V
     ((*_HINTS, "auth", "pat", "cred"), (rf"(?i)(?:(?<![A-Za-z0-9_-])|{_ESCAPED})(--?(?:[a-z0-9]{{1,30}}[_.-]){{0,6}}"
-     rf"(?:{_WORDS}|key|auth|pat|cred)(?:=|\s{{1,9}}(?!-)){_OPEN}){_VALUE}"), r"\1"),
+     rf"{_NO_KEY}(?:{_WORDS}|key|auth|pat|cred)(?:=|\s{{1,9}}(?!-)){_OPEN}){_PLAIN}{_VALUE}"), r"\1"),
     # password = V, "api_key": "V", os.environ["X_TOKEN"] = "V"
-    (_HINTS, (rf"(?i){_BEGINS}((?:{_WORDS})\\?[\"']?\]?\s{{0,9}}(?:=(?!=)|:(?!:))\s{{0,9}}{_OPEN})"
-     rf"(?!\*\*\*\*)(?![\[{{(]){_VALUE}"), r"\1"),
+    (_HINTS, (rf"(?i){_BEGINS}{_NO_KEY}{_NO_FILE}((?:{_WORDS})\\{{0,9}}[\"']?\]?\s{{0,9}}(?:=(?!=)|:(?!:))"
+     rf"\s{{0,9}}{_OPEN})(?!\*\*\*\*)(?![\[{{(]){_PLAIN}{_VALUE}"), r"\1"),
     # WANDB_API_KEY=V as a shell has it.
-    (("=",), rf"{_BEGINS}((?:{_UPPER})(?:_[A-Z0-9]{{1,30}}){{0,6}}\s{{0,9}}=\s{{0,9}}{_OPEN}){_VALUE}", r"\1"),
+    (("=",), (rf"{_BEGINS}{_NO_KEY}((?:{_UPPER})(?:_[A-Z0-9]{{1,30}}){{0,6}}\s{{0,9}}=\s{{0,9}}{_OPEN})"
+     rf"{_PLAIN}{_VALUE}"), r"\1"),
     (tuple(_PREFIXES), rf"{_BEGINS}(?:{'|'.join(_PREFIXES.values())})", ""),
 )  # fmt: skip
 
@@ -105,6 +125,7 @@ def secrets_of(environ: Mapping[str, str]) -> tuple[str, ...]:
         if len(value) >= _SHORTEST
         and not value.startswith(("/", "~", "."))
         and not _CERTAIN.isdisjoint(name.upper().split("_"))
+        and not _compiled(rf"(?i:{_SAID})\Z").match(value)
     }
     return tuple(sorted(found, key=lambda value: (-len(value), value)))
 

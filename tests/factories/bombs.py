@@ -111,6 +111,29 @@ def _requirements(venv: Venv) -> None:
     _replace(_info(venv) / "METADATA", f"Metadata-Version: 2.1\nName: thing\nVersion: 1.0\n{lines}".encode())
 
 
+def _each(venv: Venv, times: int, name: str, content: Callable[[int], bytes]) -> None:
+    """Put one file into so many metadata folders: a limit for each of them is none."""
+    for at in range(times):
+        info = venv.site_packages / f"many{at}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Name: many{at}\nVersion: 1.0\n")
+        (info / "RECORD").touch()
+        (info / name).write_bytes(content(at))
+
+
+def _deep_paths(at: int) -> bytes:
+    return b"".join(b"%d-%d/%sx.py,sha256=%s,1\n" % (at, row, b"x/" * 1500, b"a" * 43) for row in range(4000))
+
+
+def _long_rows(at: int) -> bytes:
+    return b"".join(b"%d-%d/%s.py,sha256=%s,1\n" % (at, row, b"x" * 60, b"a" * 43) for row in range(95_000))
+
+
+def _path_files(venv: Venv) -> None:
+    for at in range(256):
+        (venv.site_packages / f"many{at}.pth").write_bytes(b"import a\n" * 28_000)
+
+
 BOMBS: dict[str, Callable[[Venv], None]] = {
     "one needed name 60,000 times": _objects(lambda: many_needed(same=True)),
     "60,000 tails of one needed name": _objects(lambda: many_needed(same=False)),
@@ -131,6 +154,17 @@ BOMBS: dict[str, Callable[[Venv], None]] = {
     "entry_points of sections": lambda venv: _replace(
         _info(venv) / "entry_points.txt", b"[console_scripts]\n" + b"a=b\n" * 8_000_000
     ),
+    "16 METADATAs of headers": lambda venv: _each(venv, 16, "METADATA", lambda _: b"a:\n" * 1_300_000),
+    "126 METADATAs of requirements": lambda venv: _each(
+        venv, 126, "METADATA", lambda _: b"Name: x\n" + b"Requires-Dist: a>=1\n" * 25_000
+    ),
+    "5 RECORDs of deep paths": lambda venv: _each(venv, 5, "RECORD", _deep_paths),
+    "2 RECORDs of 12 MB": lambda venv: _each(venv, 2, "RECORD", _long_rows),
+    "256 WHEELs of tags": lambda venv: _each(venv, 256, "WHEEL", lambda _: b"Tag: a\n" * 37_000),
+    "256 direct_urls of one URL": lambda venv: _each(
+        venv, 256, "direct_url.json", lambda _: b'{"url": "https://h/' + b"a" * 250_000 + b'"}'
+    ),
+    "256 .pth of imports": _path_files,
     "pyvenv.cfg of keys": lambda venv: _replace(venv.prefix / "pyvenv.cfg", b"a = b\n" * 10_000_000),
     "torch/version.py of lines": lambda venv: _replace(
         venv.site_packages / "torch/version.py", b"cuda = '12.8'\n" * 4_000_000

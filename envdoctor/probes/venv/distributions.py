@@ -10,6 +10,7 @@ from envdoctor.facts.context import Reading
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.pattern import pattern
+from envdoctor.model.wording import counted
 from envdoctor.probes.venv.search_path import SearchPath
 from envdoctor.standards.bounded_json import loads
 from envdoctor.standards.names import normalized
@@ -17,6 +18,11 @@ from envdoctor.standards.redaction import bare_url
 
 _MAXIMUM_METADATA = 4 * 1024 * 1024
 _MAXIMUM_SMALL = 256 * 1024
+_MOST_FOLDERS = 20_000
+"""Of metadata, on the whole search path: some thousand are more than anybody installs."""
+_LONGEST_HEAD, _LONGEST_HEADS = 512 * 1024, 8 * 1024 * 1024
+"""Bytes of one METADATA before its text, and of all: the largest published ones have 100 KB."""
+_LONGEST_URL = 16 * 1024
 # "/" and "/mnt".
 _NEAR_ROOT = 2
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
@@ -89,25 +95,32 @@ class Distributions:
         return next((item for item in self.items if item.name == name and not item.shadowed), None)
 
 
+class _Unreadable(list[str]):
+    """What could not be read, with its reason, and how much of METADATA may still be."""
+
+    left = _LONGEST_HEADS
+
+
 def probe(reading: Reading) -> Distributions:
     """Scan every site folder of sys.path."""
     found: list[Distribution] = []
     leftovers: list[Leftover] = []
-    unreadable: list[str] = []
+    unreadable = _Unreadable()
     for entry in reading.fact(SearchPath).site_dirs:
         # Paths are strings here: of five small files for each distribution, making the Paths cost as much as reading.
         site = str(Path(entry.path))
         names = sorted(os.listdir(site))  # noqa: PTH208 - names only, and fast
         leftovers += [_leftover(Path(site, name), unreadable) for name in names if name.startswith("~")]
-        found += [
-            _read(site, entry.origin, name, unreadable)
-            for name in names
-            if name.endswith((".dist-info", ".egg-info")) and not name.startswith("~")
-        ]
+        folders = [name for name in names if name.endswith((".dist-info", ".egg-info")) and not name.startswith("~")]
+        taken = folders[: _MOST_FOLDERS - len(found)]
+        if len(taken) < len(folders):
+            more = counted(len(folders) - len(taken), "metadata folder")
+            unreadable.append(f"{site}: {more} not read, there are more than {_MOST_FOLDERS} in all")
+        found += [_read(site, entry.origin, name, unreadable) for name in taken]
     return Distributions(items=_mark_shadowed(found), leftovers=tuple(leftovers), unreadable=tuple(unreadable))
 
 
-def _leftover(path: Path, unreadable: list[str]) -> Leftover:
+def _leftover(path: Path, unreadable: _Unreadable) -> Leftover:
     headers, _ = _headers(f"{path}/METADATA", unreadable) if path.suffix == ".dist-info" else ([], False)
     name = _first(headers, "name")
     return Leftover(path=str(path), name=normalized(name) if name else "", version=_first(headers, "version"))
@@ -127,7 +140,7 @@ def _rank(item: Distribution) -> tuple[bool, bool]:
     return (item.has_metadata, item.has_record)
 
 
-def _read(site: str, origin: str, folder: str, unreadable: list[str]) -> Distribution:
+def _read(site: str, origin: str, folder: str, unreadable: _Unreadable) -> Distribution:
     at = f"{site}/{folder}"
     egg = folder.endswith(".egg-info")
     headers, has_metadata = _headers(
@@ -178,7 +191,7 @@ def _is_refused(path: str) -> bool:
         return error.errno not in _NOT_THERE
 
 
-def _name(stated: str, stem: str, at: str, unreadable: list[str]) -> str:
+def _name(stated: str, stem: str, at: str, unreadable: _Unreadable) -> str:
     folder = normalized(stem) if _NAME.match(stem) and at.endswith(".dist-info") else ""
     if folder and _NAME.match(stated) and normalized(stated) != folder:
         # Installers write the wheel's name into both; a reinstall of the other name may bring somebody else's package.
@@ -196,7 +209,7 @@ def _first(headers: list[tuple[str, str]], wanted: str) -> str:
     return next((value for key, value in headers if key == wanted), "")
 
 
-def _headers(path: str, unreadable: list[str]) -> tuple[list[tuple[str, str]], bool]:
+def _headers(path: str, unreadable: _Unreadable) -> tuple[list[tuple[str, str]], bool]:
     try:
         data = read_regular(path, _MAXIMUM_METADATA)
     except FileNotFoundError:
@@ -207,6 +220,10 @@ def _headers(path: str, unreadable: list[str]) -> tuple[list[tuple[str, str]], b
     headers: list[tuple[str, str]] = []
     # What follows the first blank line is the project's README, often a hundred times as long.
     head = _BLANK_LINE.split(data, 1)[0].replace(b"\r\n", b"\n")
+    if len(head) > min(_LONGEST_HEAD, unreadable.left):
+        unreadable.append(f"{path}: not read, its headers have {len(head)} bytes")
+        return [], False
+    unreadable.left -= len(head)
     for line in head.decode("utf-8-sig", "replace").split("\n"):
         if line and line[0] not in " \t":
             key, _, value = line.partition(":")
@@ -214,7 +231,7 @@ def _headers(path: str, unreadable: list[str]) -> tuple[list[tuple[str, str]], b
     return headers, any(key == "name" for key, _ in headers)
 
 
-def _small(path: str, unreadable: list[str]) -> str:
+def _small(path: str, unreadable: _Unreadable) -> str:
     try:
         return read_regular(path, _MAXIMUM_SMALL).decode("utf-8", "replace")
     except (FileNotFoundError, NotADirectoryError):
@@ -224,13 +241,16 @@ def _small(path: str, unreadable: list[str]) -> str:
         return ""
 
 
-def _direct_url(path: str, unreadable: list[str]) -> tuple[str, bool, str]:
+def _direct_url(path: str, unreadable: _Unreadable) -> tuple[str, bool, str]:
     """Return (URL, whether it is editable, what it can be built from) of a direct_url.json (PEP 610)."""
     text = _small(path, unreadable)
     if not text:
         return "", False, ""
     try:
         data = loads(text)
+        if len(str(data["url"])) > _LONGEST_URL:
+            unreadable.append(f"{path}: its URL has {len(str(data['url']))} letters")
+            return "", False, ""
         url = bare_url(str(data["url"]))
         editable = bool(data.get("dir_info", {}).get("editable", False))
         vcs = data.get("vcs_info") or {}
@@ -253,6 +273,6 @@ def _mount_point(source: Path) -> str:
         return ""
 
 
-def _tags(path: str, unreadable: list[str]) -> tuple[str, ...]:
+def _tags(path: str, unreadable: _Unreadable) -> tuple[str, ...]:
     lines = _small(path, unreadable).splitlines()
     return tuple(line.partition(":")[2].strip() for line in lines if line.lower().startswith("tag:"))

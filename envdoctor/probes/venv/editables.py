@@ -115,7 +115,7 @@ def _lines(site: str, names: list[str]) -> list[str] | None:
     found = []
     for name in names:
         try:
-            lines = pth_lines(Path(site, name))
+            lines, _ = pth_lines(Path(site, name))
         except OSError:
             return None
         if any(line.startswith(("import ", "import\t")) for line in lines):

@@ -17,6 +17,8 @@ class Links:
     site: str
     known: dict[str, bool] = field(default_factory=dict)
     """Folder -> whether it, or one above it, is such a link."""
+    missing: set[str] = field(default_factory=set)
+    """Folders that are not there, in one that is."""
     links: dict[str, str] = field(default_factory=dict)
     """Folder that leads out -> the link that does it."""
     straight: dict[int, bool] = field(default_factory=dict)
@@ -48,21 +50,27 @@ class Links:
         if len(folder) > _MAXIMUM_PATH:
             return False  # no such folder can exist, and its parts are not worth their memory
         above: list[str] = []
-        leads = self.known.get(folder)
-        while leads is None:
-            above.append(folder)
-            folder = folder.rpartition("/")[0]
-            leads = self.known.get(folder, False if len(folder) < len(self.root) else None)
+        at = folder
+        while at not in self.known and at not in self.missing and len(at) >= len(self.root):
+            above.append(at)
+            at = at.rpartition("/")[0]
+        if at in self.missing:
+            return False
+        leads = self.known.get(at, False)
         for below in reversed(above):
-            if not leads:
-                try:
-                    leads = stat.S_ISLNK(os.lstat(below).st_mode) and self._out(below)
-                except (OSError, ValueError):
-                    leads = False  # what does not exist leads nowhere
             if leads:
-                self.links[below] = self.links.get(folder, below)
+                break
+            try:
+                leads = stat.S_ISLNK(os.lstat(below).st_mode) and self._out(below)
+            except (OSError, ValueError):
+                # What does not exist leads nowhere; nor does what would be below it, however deep that is.
+                self.missing.add(below)
+                return False
             self.known[below] = leads
-            folder = below
+            at = below
+        if leads:
+            self.known[folder] = leads
+            self.links[folder] = self.links.setdefault(at, at)
         return leads
 
     def _out(self, link: str) -> bool:

@@ -14,9 +14,10 @@ from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.links_out import Links
 from envdoctor.probes.venv.record_memo import Fields, Parsed, RecordMemo, load
 
-_MAXIMUM_RECORD = 32 * 1024 * 1024
-# A stack of 90 distributions has 26,000 rows. A RECORD may claim any number; memory is not for it to decide.
-_MAXIMUM_ROWS = 500_000
+# A stack of 90 distributions has 26,000 rows of 3 MB. A RECORD may claim any number; memory is not for it to decide.
+_MAXIMUM_BYTES = 24 * 1024 * 1024
+_MAXIMUM_ROWS = 200_000
+"""Of all RECORDs together."""
 # A path as long as Linux takes one (4096), each of its letters quoted, with a hash and a size.
 _LONGEST_ROW = 4 * 4096
 _MOST_MALFORMED = 200
@@ -125,6 +126,7 @@ class _Indexer:
     """With a final slash."""
     memo: RecordMemo
     left: int = _MAXIMUM_ROWS
+    left_bytes: int = _MAXIMUM_BYTES
     links: dict[tuple[str, str], Links] = field(default_factory=dict)
     made: RecordIndex = field(
         default_factory=lambda: RecordIndex(
@@ -139,12 +141,15 @@ class _Indexer:
         path = f"{item.site}/{item.folder}/RECORD"
         read_ns = time.time_ns()
         try:
-            status, data = read_unless(path, _MAXIMUM_RECORD, lambda status: self.memo.knows(path, status))
+            status, data = read_unless(path, _MAXIMUM_BYTES, lambda status: self.memo.knows(path, status))
         except OSError as error:
             self.made.malformed.append((at, f"{path}: {error.strerror or error}"))
             return
         if (self.memo.recall(path).lines if data is None else _most_rows(data)) >= self.left:
             self.made.malformed.append((at, f"{path}: not read, there are more than {_MAXIMUM_ROWS} rows in all"))
+            return
+        if status.st_size > self.left_bytes:
+            self.made.malformed.append((at, f"{path}: not read, there are more than {_MAXIMUM_BYTES} bytes in all"))
             return
         if data is not None and (longest := max(map(len, data.split(b"\n")))) > _LONGEST_ROW:
             self.made.malformed.append((at, f"{path}: not read, it has a row of {longest} bytes"))
@@ -155,6 +160,7 @@ class _Indexer:
             parsed = self._parsed(at, path, item.folder, data)
             self.memo.learn(path, status, read_ns, parsed)
         self.left -= len(parsed.rows)
+        self.left_bytes -= status.st_size
         self.made.digests[at] = parsed.digest
         self.made.rows[at] = self._inside(at, item, parsed)
         self.order.append((at, path))

@@ -13,6 +13,8 @@ from envdoctor.probes.venv.base_python import platform_library
 from envdoctor.probes.venv.interpreter import Interpreter
 
 _MAXIMUM_PTH = 256 * 1024
+MAXIMUM_PTHS = 1024 * 1024
+"""Bytes of all .pth files together."""
 
 
 @frozen
@@ -92,6 +94,7 @@ class _Path:
     fatal: list[str] = field(default_factory=list)
     seen: set[tuple[int, int]] = field(default_factory=set)
     """Device and inode of each entry."""
+    left: int = MAXIMUM_PTHS
 
     def add(self, folder: Path, origin: str) -> bool:
         """Add a folder that exists and is not there yet; tell whether it was added."""
@@ -121,7 +124,11 @@ class _Path:
 
     def _add_lines(self, folder: Path, name: str) -> None:
         try:
-            lines = pth_lines(folder / name)
+            lines, size = pth_lines(folder / name)
+            if size > self.left:
+                self.unreadable.append(f"{folder / name}: not read, the .pth files have more than {MAXIMUM_PTHS} bytes")
+                return
+            self.left -= size
             if any("\udc80" <= sign <= "\udcff" for line in lines for sign in line):
                 self.fatal.append(str(folder / name))
         except OSError as error:
@@ -133,7 +140,11 @@ class _Path:
                 self.add(self.here(Path(os.path.abspath(folder / line))), name)  # noqa: PTH100
 
 
-def pth_lines(path: Path) -> list[str]:
-    """Return the non-empty lines of a .pth file, as text. Raises OSError for what is no regular file or unreadable."""
-    text = read_regular(path, _MAXIMUM_PTH).decode("utf-8", "surrogateescape")
-    return [line.rstrip() for line in text.splitlines() if line.strip() and "\0" not in line]
+def pth_lines(path: Path) -> tuple[list[str], int]:
+    """Return the non-empty lines of a .pth file, as text, and its bytes.
+
+    Raises OSError for what is no regular file or unreadable.
+    """
+    data = read_regular(path, _MAXIMUM_PTH)
+    text = data.decode("utf-8", "surrogateescape")
+    return [line.rstrip() for line in text.splitlines() if line.strip() and "\0" not in line], len(data)

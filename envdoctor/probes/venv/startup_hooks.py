@@ -12,7 +12,7 @@ from envdoctor.model.frozen import frozen, mutable
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.records import index
-from envdoctor.probes.venv.search_path import PathEntry, SearchPath, pth_lines
+from envdoctor.probes.venv.search_path import MAXIMUM_PTHS, PathEntry, SearchPath, pth_lines
 from envdoctor.probes.venv.startup_ends import End, end_of_line, end_of_module
 
 _LONGEST = 20_000
@@ -52,6 +52,8 @@ def probe(reading: Reading) -> StartupHooks:
 class _Looking:
     reading: Reading
     entries: Sequence[PathEntry]
+    left: int = MAXIMUM_PTHS
+    """Bytes of .pth files that are still read."""
 
     def hooks(self) -> Iterator[Hook]:
         for entry in self.entries:
@@ -63,9 +65,12 @@ class _Looking:
 
     def _pth(self, path: Path, origin: str) -> Hook | None:
         try:
-            lines = pth_lines(path)
+            lines, size = pth_lines(path)
         except OSError:
             return None  # SearchPath says it
+        if size > self.left:
+            return None  # as above
+        self.left -= size
         code = tuple(line for line in lines if line.startswith(("import ", "import\t")))
         ends = (end_of_line(line, str(path), self._folders(), self._standard) for line in code)
         # At an exception site.py leaves the rest of the file out.
