@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from envdoctor import __version__
 from envdoctor.analysis.context import CheckContext
+from envdoctor.checks.registry import all_checks
 from envdoctor.checks.registry import judge as judge_case
 from envdoctor.errors import ProbeError
 from envdoctor.facts.context import Options, Reading
@@ -87,6 +88,11 @@ def written_down(reading: Reading) -> Fingerprint:
         sections=tuple(sections),
         unread=tuple(unread),
     )
+
+
+def every_check() -> None:
+    """Import every check, as the first judgement would; the probes came with this module."""
+    all_checks()
 
 
 def judge(

@@ -37,8 +37,8 @@ from envdoctor.swap.store import BackupStore
 from envdoctor.swap.verdicts import KeptVerdict
 from envdoctor.wheels import index_config, pip_config
 from envdoctor.wheels import uv as uv_tool
+from envdoctor.wheels.cached_answers import Question, Remembered
 from envdoctor.wheels.index_config import IndexConfig
-from envdoctor.wheels.wheel_names import WheelNames
 from envdoctor.wheels.wheelhouse import chosen, with_wheelhouses
 
 
@@ -116,8 +116,7 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
     changes = plan_changes(found, conflicts(case), present, pins, _in_doubt(read, twice))
     before = _blocking(facts, request, changes)
     asked = [pins[item.name] for item in changes.reinstalls if item.name in pins]
-    backend = request.profile.lock.torch_backend if request.profile else ""
-    packages = located(asked, uv, interpreter, configured, WheelNames.of(host), backend, offline=request.offline)
+    packages = located(asked, _question(request, uv, interpreter, configured), Remembered.of(host))
     expected = _expected(present, changes)
     touched = {item.name for item in changes.removals} | {item.name for item in changes.reinstalls}
     in_the_way = folders_in_the_way(read, store.target, touched, reading.fact(InstalledFiles).obstacles)
@@ -176,6 +175,11 @@ def _in_doubt(read: RecordAudit, twice: Collection[str]) -> dict[str, str]:
     """Return the distributions whose metadata cannot stay as it is, and why."""
     several = {name: f"has {len(read.folders[name])} metadata folders" for name in twice}
     return {**several, **read.torn}
+
+
+def _question(request: RepairRequest, uv: uv_tool.Uv, interpreter: BaseInterpreter, sources: IndexConfig) -> Question:
+    backend = request.profile.lock.torch_backend if request.profile else ""
+    return Question(uv=uv, interpreter=interpreter, sources=sources, torch_backend=backend, offline=request.offline)
 
 
 def _interpreter(request: RepairRequest, target: Path, reading: Reading, host: Host) -> BaseInterpreter:

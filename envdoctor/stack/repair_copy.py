@@ -30,6 +30,7 @@ from envdoctor.swap.permissions import carry_over
 from envdoctor.swap.swap import sync_file_system
 from envdoctor.swap.transaction import Copying, Exchanged, exchange
 from envdoctor.wheels import uv as uv_tool
+from envdoctor.wheels.cached_answers import CachedAnswers
 from envdoctor.wheels.uv import Uv
 
 _MAXIMUM_NOTE = 1 << 20
@@ -108,7 +109,11 @@ def _install(prepared: PreparedRepair, items: Sequence[Reinstall], uv: Uv, folde
     packages = [package for package in prepared.plan.packages if package.name in names]
     offline = prepared.request.offline
     if packages:
-        install(packages, prepared.pins, prepared.sources, uv, folder, listen, offline=offline)
+        try:
+            install(packages, prepared.pins, prepared.sources, uv, folder, listen, offline=offline)
+        except uv_tool.UvError:
+            CachedAnswers.of(prepared.host).forget()
+            raise
     loose = [
         f"{item.name} @ {item.wheel}" if item.wheel else same_build(item.name, item.version)
         for item in items

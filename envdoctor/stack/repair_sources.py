@@ -3,30 +3,17 @@
 from collections.abc import Sequence
 
 from envdoctor.errors import RestoreError
-from envdoctor.model.plan import BaseInterpreter, PlannedPackage
+from envdoctor.model.plan import PlannedPackage
 from envdoctor.standards.lock import LockedPackage
 from envdoctor.wheels import wheel_origins
-from envdoctor.wheels.index_config import IndexConfig
-from envdoctor.wheels.uv import Uv
-from envdoctor.wheels.wheel_names import WheelNames
+from envdoctor.wheels.cached_answers import Question, Remembered
 
 
-def located(
-    wanted: Sequence[LockedPackage],
-    uv: Uv,
-    interpreter: BaseInterpreter,
-    configured: IndexConfig,
-    names: WheelNames,
-    torch_backend: str,
-    *,
-    offline: bool,
-) -> tuple[PlannedPackage, ...]:
+def located(wanted: Sequence[LockedPackage], question: Question, memos: Remembered) -> tuple[PlannedPackage, ...]:
     """Return a source for each pinned package. Raises RestoreError for one that is not found."""
     if not wanted:
         return ()
-    found = wheel_origins.locate(
-        uv, wanted, interpreter, configured, names=names, torch_backend=torch_backend, offline=offline
-    )
+    found = wheel_origins.locate(question, wanted, memos)
     if found.unavailable:
         first = found.unavailable[0]
         raise RestoreError(f"{first.name} {first.version} was not found: {first.reason}", first.hint)

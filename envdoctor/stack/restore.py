@@ -22,11 +22,10 @@ from envdoctor.swap.in_use import users
 from envdoctor.swap.store import STORE, BackupStore
 from envdoctor.wheels import constraints, index_config, pip_config, wheel_origins
 from envdoctor.wheels import uv as uv_tool
+from envdoctor.wheels.cached_answers import Question, Remembered
 from envdoctor.wheels.impatient import impatient
 from envdoctor.wheels.index_config import IndexConfig
 from envdoctor.wheels.uv import Uv
-from envdoctor.wheels.uv_cache import cache_folder
-from envdoctor.wheels.wheel_names import WheelNames
 from envdoctor.wheels.wheelhouse import with_wheelhouses
 
 _OWN = "torch-envdoctor"
@@ -76,26 +75,24 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
     uv = uv_tool.locate(host.environ, host.cwd)
     pip = with_wheelhouses(pip_config.read(host.environ, host.home, venv=store.target), request.wheelhouses)
     wanted = _interpreter_wanted(request, store, host, uv)
-    with impatient(4) as beside:
+    with impatient(5) as beside:
         # uv and the interpreter answer as processes of their own; what is read here is read while they do.
         asking = beside.submit(index_config.configured, uv, pip, host.home, sys.executable)
         reading = beside.submit(_present, store)
         looking = beside.submit(users, store.target, host.proc)
-        caching = beside.submit(cache_folder, uv)
-        beside.submit(import_module, "envdoctor.stack.examination")  # every check and probe: a fifth of a second
+        beside.submit(_every_check)  # a fifth of a second
         interpreter = interpreters.choose(wanted, host.environ, host.home)
         chosen = request.lock.select(interpreter.markers)
         _refuse_own(store.target, reading.result(), chosen)
         configured = asking.result()
-        found = wheel_origins.locate(
-            uv,
-            list(chosen.values()),
-            interpreter,
-            configured,
-            names=WheelNames.of(host),
+        question = Question(
+            uv=uv,
+            interpreter=interpreter,
+            sources=configured,
             torch_backend=request.file.profile.lock.torch_backend,
             offline=request.offline,
         )
+        found = wheel_origins.locate(question, list(chosen.values()), Remembered.of(host))
     warnings = (
         *configured.warnings,
         *_ignored(request.lock),
@@ -120,11 +117,16 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
         request=request,
         host=host,
         store=store,
-        plan=replace(plan, rooms=rooms(store.beside, caching.result(), plan.packages, copies=uv.copies)),
+        plan=replace(plan, rooms=rooms(store.beside, configured.cache, plan.packages, copies=uv.copies)),
         locked=found.packages,
         sources=configured,
         lock_sha256=lock_sha256,
     )
+
+
+def _every_check() -> None:
+    import_module("envdoctor.stack.examination")
+    import_module("envdoctor.doctor.examine").every_check()
 
 
 def _interpreter_wanted(

@@ -28,6 +28,7 @@ from envdoctor.swap.swap import sync_file_system
 from envdoctor.swap.transaction import Copying, exchange
 from envdoctor.swap.verdicts import KeptVerdict
 from envdoctor.wheels import uv as uv_tool
+from envdoctor.wheels.cached_answers import CachedAnswers
 
 _AGAIN = "run the same command again; if it stays so, look at the network and the proxy"
 
@@ -100,7 +101,11 @@ def _refuse_in_use(prepared: PreparedRestore, using: tuple[VenvUser, ...]) -> No
 def _make_copy(prepared: PreparedRestore, copying: Copying, listen: Listener) -> tuple[Verified, KeptVerdict | None]:
     host, folder, clock = prepared.host, copying.folder, copying.clock
     uv = uv_tool.locate(host.environ, host.cwd, keep_open=(copying.descriptor,))
-    build(prepared.plan, prepared.locked, prepared.sources, uv, folder, listen)
+    try:
+        build(prepared.plan, prepared.locked, prepared.sources, uv, folder, listen)
+    except uv_tool.UvError:
+        CachedAnswers.of(host).forget()
+        raise
     if prepared.plan.exists:
         carry_over(prepared.store.target, folder)
     clock.lap("build")

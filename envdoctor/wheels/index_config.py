@@ -5,9 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from envdoctor.model.frozen import frozen, replace
+from envdoctor.wheels.impatient import impatient
 from envdoctor.wheels.pip_config import PipSettings
 from envdoctor.wheels.urls import Access, is_local, local_path
 from envdoctor.wheels.uv import Uv
+from envdoctor.wheels.uv_cache import cache_folder
 
 _TRANSPORT = ("UV_INSECURE_HOST", "SSL_CERT_FILE", "ALL_PROXY")
 _PLACES = ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_INDEX_URL", "UV_FIND_LINKS")
@@ -31,6 +33,8 @@ class IndexConfig:
     everywhere: IndexAccess
     """All of them, as uv and pip are configured."""
     access: Access
+    cache: Path
+    """The folder in which uv keeps what it fetched and unpacked."""
     warnings: tuple[str, ...] = ()
     """Configured places that are passed over, and why."""
 
@@ -67,7 +71,10 @@ def configured(uv: Uv, pip: PipSettings, home: Path, python: str) -> IndexConfig
         "--python",
         python,
     )
-    told = [line.split(maxsplit=1) for line in uv.run(asked, extra=variables).stdout.splitlines() if line.strip()]
+    with impatient(1) as beside:
+        caching = beside.submit(cache_folder, uv)
+        answer = uv.run(asked, extra=variables).stdout
+    told = [line.split(maxsplit=1) for line in answer.splitlines() if line.strip()]
     everywhere = IndexAccess(variables=variables, arguments=("--no-index",) if pip.no_index else ())
 
     def of(*options: str) -> tuple[str, ...]:
@@ -91,6 +98,7 @@ def configured(uv: Uv, pip: PipSettings, home: Path, python: str) -> IndexConfig
         find_links=of("--find-links"),
         everywhere=everywhere,
         access=access,
+        cache=caching.result(),
         warnings=(
             *(f"pip's find-links place {place} does not exist and is passed over" for place in gone),
             *(f"uv's setting {name} is not followed: it would change what is built" for name in uv.config.ignored),

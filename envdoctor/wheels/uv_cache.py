@@ -11,13 +11,12 @@ def cache_folder(uv: Uv) -> Path:
     return Path(uv.run(("cache", "dir")).stdout.strip())
 
 
-def perhaps_cached(uv: Uv, names: Collection[str]) -> frozenset[str]:
+def perhaps_cached(cache: Path, names: Collection[str]) -> frozenset[str]:
     """Return those of the normalized names that the cache may have a wheel of: never one too few.
 
     uv keeps a folder `wheels-vN/SOURCE/NAME` or `wheels-vN/KIND/SOURCE/NAME` for each distribution that it ever
-    fetched. A cache that is laid out in another way may have everything. Raises UvError.
+    fetched. A cache that is laid out in another way may have everything.
     """
-    cache = cache_folder(uv)
     kinds = list(cache.glob("wheels-v*/*"))
     if not kinds and any(cache.glob("archive-v*")):
         return frozenset(names)

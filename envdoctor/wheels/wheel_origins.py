@@ -1,26 +1,23 @@
 """Where each locked wheel will come from."""
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 
-from packaging.tags import Tag
-
-from envdoctor.model.frozen import field, frozen, mutable, replace
+from envdoctor.model.frozen import field, frozen
 from envdoctor.model.plan import BaseInterpreter, Source, SourceKind, Unavailable
 from envdoctor.standards.lock import LockedPackage
 from envdoctor.wheels import wheel_tags
+from envdoctor.wheels.cached_answers import CachedAnswer, CachedAnswers, Question, Remembered
 from envdoctor.wheels.impatient import impatient
 from envdoctor.wheels.index import File, size_of
 from envdoctor.wheels.index_config import IndexConfig
 from envdoctor.wheels.offers import files_of
 from envdoctor.wheels.preview import cached, preview
 from envdoctor.wheels.temporary import sweep
-from envdoctor.wheels.urls import THREADS, Access, IndexUnreadableError, is_local, shown
+from envdoctor.wheels.urls import THREADS, IndexUnreadableError, is_local, shown
 from envdoctor.wheels.uv import Uv, UvError
 from envdoctor.wheels.uv_cache import perhaps_cached
-from envdoctor.wheels.wheel_file import WheelListing
 from envdoctor.wheels.wheel_names import WheelNames
-from envdoctor.wheels.wheel_safety import look_into
+from envdoctor.wheels.wheel_search import WheelSearch
 
 _AGAIN = "run the same command again: the index did not answer, and may in a moment"
 
@@ -35,100 +32,63 @@ class WheelOrigins:
     """Each package with the hash of the wheel that was found; with all its hashes where uv is to choose."""
 
 
-@mutable
-class _Search:
-    """One package's search: what was seen on the way that did not fit."""
-
-    package: LockedPackage
-    order: Mapping[Tag, int]
-    seen: list[str] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)
-    refused: bool = False
-    """Some index answered, but not with its files."""
-    silent: bool = False
-    """Some index did not answer, or could not do so now."""
-    offered: dict[str, tuple[File, ...]] = field(default_factory=dict)
-    """What each place that was asked has of it."""
-    unknown: bool = False
-    """uv can have it from some source, but did not say whether its cache does."""
-    unsafe: bool = False
-    """A wheel with a locked hash holds what must not be installed."""
-    preferred: str = ""
-    """The place with the best wheel, where several have a locked one; empty where the first that has one is taken."""
-    chosen: str = ""
-    """The hash of the best wheel, where several are locked; empty where that is not known."""
-
-    @property
-    def asked(self) -> LockedPackage:
-        """The package with the one hash that is to be installed, where it is known."""
-        return replace(self.package, hashes=(self.chosen,)) if self.chosen else self.package
-
-    def places(self, sources: IndexConfig) -> tuple[str, ...]:
-        """Return the places to look into, in order."""
-        every = (*sources.find_links, *sources.indexes)
-        return tuple(sorted(every, key=lambda place: place != self.preferred)) if self.preferred else every
-
-    def best(self, files: Iterable[File], names: WheelNames) -> tuple[tuple[int, tuple[int, str]], str] | None:
-        """Return the sort key of the best file with a locked hash (smaller is better), and that hash; None for none."""
-        keys = []
-        for file in files:
-            key = self._rank(file)
-            digest = (file.sha256 or _digest(file)) if key is not None or file.sha256 in self.package.hashes else ""
-            if digest in self.package.hashes:
-                names.learn(digest, file.filename)
-                keys += [(key, digest)] if key is not None else []
-        return min(keys, default=None)
-
-    def fits(self, files: Iterable[File]) -> bool:
-        """Tell whether a file of the locked version that fits the interpreter is among them, whatever its hash."""
-        return any(self._rank(file) is not None for file in files)
-
-    def _rank(self, file: File) -> tuple[int, tuple[int, str]] | None:
-        return wheel_tags.rank(file.filename, self.package.name, self.package.version, self.order)
-
-    def fitting(self, files: Iterable[File], place: str, access: Access) -> tuple[File, WheelListing] | None:
-        """Return the best file with a locked hash, and what is in it; note files of the version that have another."""
-        ranked = [(key, file) for file in files if (key := self._rank(file)) is not None]
-        for _, file in sorted(ranked, key=lambda pair: pair[0]):
-            digest = file.sha256 or _digest(file)
-            if digest not in self.package.hashes:
-                self.seen.append(f"{place} has {file.filename}, but with sha256 {digest or 'unknown'}")
-                continue
-            inside = look_into(file, access)
-            if not inside.problem:
-                self.chosen = digest if len(self.package.hashes) > 1 else ""
-                return file, inside
-            self.unsafe = True
-            self.seen.append(f"{place} has {file.filename} with a locked hash, but {inside.problem}")
-        return None
-
-
-def locate(
-    uv: Uv,
-    packages: Sequence[LockedPackage],
-    interpreter: BaseInterpreter,
-    sources: IndexConfig,
-    *,
-    names: WheelNames,
-    torch_backend: str = "",
-    offline: bool = False,
-) -> WheelOrigins:
+def locate(question: Question, packages: Sequence[LockedPackage], memos: Remembered) -> WheelOrigins:
     """Find each package: uv's cache, find-links places, indexes in uv's order, else the torch backend's index.
 
     Nothing is downloaded; local candidates are hashed and compared with the lock.
     """
     sweep()
-    order = wheel_tags.places(wheel_tags.tags_of(interpreter))
-    searches = [_Search(package=package, order=order) for package in packages]
+    memos.answers.about(question)
+    order = wheel_tags.places(wheel_tags.tags_of(question.interpreter))
+    searches = [WheelSearch(package=package, order=order) for package in packages]
+    found = _remembered(searches, memos.answers)
+    gone: tuple[Unavailable, ...] = ()
+    if new := [search for search in searches if search.package.name not in found]:
+        taken, gone = _sought(question, new, memos.names)
+        found |= taken
+        _learn(new, found, memos.answers)
+    return WheelOrigins(
+        sources=found, packages={search.package.name: search.asked for search in searches}, unavailable=gone
+    )
+
+
+def _remembered(searches: Sequence[WheelSearch], answers: CachedAnswers) -> dict[str, Source]:
+    found = {}
+    for search in searches:
+        if answer := answers.of_package(search.package):
+            search.chosen, found[search.package.name] = answer.chosen, answer.source
+    return found
+
+
+def _learn(searches: Sequence[WheelSearch], found: Mapping[str, Source], answers: CachedAnswers) -> None:
+    for search in searches:
+        source = found.get(search.package.name)
+        if source is None or not source.cached or search.unread:
+            continue
+        if len(search.package.hashes) > 1 and not search.chosen:
+            continue  # which of them uv's cache has is not known
+        files = [file for offered in search.offered.values() for file in offered if search.fits((file,))]
+        wheels = [file.local for file in files if file.local is not None]
+        answers.learn(search.package, CachedAnswer(source=source, chosen=search.chosen), wheels)
+    answers.save()
+
+
+def _sought(
+    question: Question, searches: Sequence[WheelSearch], names: WheelNames
+) -> tuple[dict[str, Source], tuple[Unavailable, ...]]:
+    """Ask for each package what uv's cache and every source have; return what was found, and what was not."""
+    uv, interpreter, sources = question.uv, question.interpreter, question.sources
+    torch_backend, offline = question.torch_backend, question.offline
+    order = searches[0].order
     several = [search for search in searches if len(search.package.hashes) > 1]
     for search in several:
         search.chosen = names.best(search.package, order)
     known = [search for search in several if search.chosen]
     _prefer([search for search in several if not search.chosen], sources, names, offline=offline)
-    there = perhaps_cached(uv, [package.name for package in packages])
+    there = perhaps_cached(sources.cache, [search.package.name for search in searches])
     found = _cached(uv, [one for one in searches if one.package.name in there], interpreter, sources, offline=offline)
 
-    def left() -> list[_Search]:
+    def left() -> list[WheelSearch]:
         return [search for search in searches if search.package.name not in found]
 
     if again := [search for search in known if search.package.name not in found]:
@@ -151,12 +111,10 @@ def locate(
     gone = tuple(
         _unavailable(search, interpreter, offline=offline, backend=torch_backend, refused=refused) for search in left()
     )
-    return WheelOrigins(
-        sources=found, packages={search.package.name: search.asked for search in searches}, unavailable=gone
-    )
+    return found, gone
 
 
-def _prefer(several: Sequence[_Search], sources: IndexConfig, names: WheelNames, *, offline: bool) -> None:
+def _prefer(several: Sequence[WheelSearch], sources: IndexConfig, names: WheelNames, *, offline: bool) -> None:
     """Find the best wheel, and its place, for each package of which the lock allows several.
 
     A lock that allows `py310` and `py312` wheels of one version means the one that fits the interpreter best, as pip
@@ -164,7 +122,7 @@ def _prefer(several: Sequence[_Search], sources: IndexConfig, names: WheelNames,
     """
     places = [place for place in (*sources.find_links, *sources.indexes) if not offline or is_local(place)]
 
-    def prefer(search: _Search) -> None:
+    def prefer(search: WheelSearch) -> None:
         bests = [(search.best(_files(place, search, sources), names), place) for place in places]
         there = [(best[0], best[1], place) for best, place in bests if best is not None]
         # Of what could not be asked, uv's cache may have the better one.
@@ -178,7 +136,7 @@ def _prefer(several: Sequence[_Search], sources: IndexConfig, names: WheelNames,
 
 
 def _cached(
-    uv: Uv, searches: Sequence[_Search], interpreter: BaseInterpreter, sources: IndexConfig, *, offline: bool
+    uv: Uv, searches: Sequence[WheelSearch], interpreter: BaseInterpreter, sources: IndexConfig, *, offline: bool
 ) -> dict[str, Source]:
     """Ask source by source: uv keeps a cache for each, and asked for all at once it looks only into the first's."""
     found: dict[str, Source] = {}
@@ -198,7 +156,7 @@ def _cached(
     return found
 
 
-def _files(place: str, search: _Search, sources: IndexConfig) -> Iterable[File]:
+def _files(place: str, search: WheelSearch, sources: IndexConfig) -> Iterable[File]:
     """Return the files a place offers for one package, asked once; none when it cannot be read."""
     if place not in search.offered:
         search.offered[place] = ()
@@ -212,7 +170,7 @@ def _files(place: str, search: _Search, sources: IndexConfig) -> Iterable[File]:
 
 
 def _through_uv(
-    uv: Uv, searches: Sequence[_Search], interpreter: BaseInterpreter, sources: IndexConfig
+    uv: Uv, searches: Sequence[WheelSearch], interpreter: BaseInterpreter, sources: IndexConfig
 ) -> dict[str, Source]:
     """Leave to uv what no answer came for: it tries again, in ways of its own."""
     if not searches:
@@ -225,7 +183,7 @@ def _through_uv(
     return dict.fromkeys(seen.uncached | seen.unknown | seen.cached, Source(kind="configured"))
 
 
-def _search(search: _Search, sources: IndexConfig, offline: bool) -> Source | None:  # noqa: FBT001 - mapped over a pool
+def _search(search: WheelSearch, sources: IndexConfig, offline: bool) -> Source | None:  # noqa: FBT001 - mapped over a pool
     for place in search.places(sources):
         if offline and not is_local(place):
             continue
@@ -237,13 +195,6 @@ def _search(search: _Search, sources: IndexConfig, offline: bool) -> Source | No
             return Source(kind=kind, location=place, filename=file.filename, bytes=size, unpacked_bytes=inside.unpacked)
     # An index that would not talk to us may talk to uv, which knows more ways to log in.
     return Source(kind="configured") if search.unknown or (search.refused and not offline) else None
-
-
-def _digest(file: File) -> str:
-    if file.local is None:
-        return ""
-    with file.local.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def _from_backend(
@@ -269,7 +220,7 @@ def _from_backend(
 
 
 def _unavailable(
-    search: _Search, interpreter: BaseInterpreter, *, offline: bool, backend: str, refused: str
+    search: WheelSearch, interpreter: BaseInterpreter, *, offline: bool, backend: str, refused: str
 ) -> Unavailable:
     package = search.package
     reasons = list(search.seen)

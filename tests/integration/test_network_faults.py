@@ -19,6 +19,7 @@ from envdoctor.stack.interpreters import InterpreterRequest, choose
 from envdoctor.standards.lock import LockedPackage
 from envdoctor.wheels import fetched_wheels, wheel_origins, wheel_tags
 from envdoctor.wheels import uv as uv_tool
+from envdoctor.wheels.cached_answers import Question, Remembered
 from envdoctor.wheels.download import Download, DownloadError
 from envdoctor.wheels.http import ask
 from envdoctor.wheels.index import File
@@ -26,7 +27,6 @@ from envdoctor.wheels.index_config import IndexConfig, configured
 from envdoctor.wheels.locked_wheels import Fit, search
 from envdoctor.wheels.pip_config import PipSettings
 from envdoctor.wheels.urls import THREADS, IndexUnreadableError
-from envdoctor.wheels.wheel_names import WheelNames
 from tests.factories import faulty_index as deeds
 from tests.factories.faulty_index import Deed, FaultyIndex, faulty_index, self_signed
 from tests.factories.make_wheel import make_wheel, sha256
@@ -110,7 +110,8 @@ class Bench:
     def planned(self) -> Unavailable | None:
         """Plan a restore; return why the wheel has no source."""
         uv, sources = self.sources()
-        found = wheel_origins.locate(uv, [self.package], self.interpreter, sources, names=WheelNames())
+        question = Question(uv=uv, interpreter=self.interpreter, sources=sources)
+        found = wheel_origins.locate(question, [self.package], Remembered())
         return found.unavailable[0] if found.unavailable else None
 
     def scripted(self, path: str, script: Sequence[Deed]) -> None:
@@ -280,7 +281,9 @@ def test_connections_are_kept_and_shared(bench: Bench) -> None:
     packages = [bench.package]
     packages += [LockedPackage(name=f"more-{n}", version="1.0", hashes=(sha256(one),)) for n, one in enumerate(more)]
     uv, sources = bench.sources()
-    found = wheel_origins.locate(uv, packages, bench.interpreter, sources, names=WheelNames())
+    found = wheel_origins.locate(
+        Question(uv=uv, interpreter=bench.interpreter, sources=sources), packages, Remembered()
+    )
     assert found.unavailable == ()
     assert len(bench.index.requests) == 2 * len(packages)
     assert bench.index.connections <= THREADS
@@ -397,7 +400,9 @@ def test_a_host_that_never_answered_is_not_asked_for_every_wheel(bench: Bench) -
     for package in packages:
         bench.index.scripts[f"/simple/{package.name}/"] = [deeds.drop]
     uv, sources = bench.sources()
-    found = wheel_origins.locate(uv, packages, bench.interpreter, sources, names=WheelNames())
+    found = wheel_origins.locate(
+        Question(uv=uv, interpreter=bench.interpreter, sources=sources), packages, Remembered()
+    )
     assert [one.transient for one in found.unavailable] == [True] * 40
     asked = [line for line in bench.index.requests if "thing-" in line]
     assert len(asked) < 40 * 3

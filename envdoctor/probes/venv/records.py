@@ -188,6 +188,8 @@ class _Indexer:
                 owners.update(mine)
             else:
                 self._contest(at, paths, owners)
+        # The property that would be made of the same rows again.
+        vars(self.made)["owners"] = owners
         if whole:
             self.memo.learn_contested(self.order, {path: list(claims) for path, claims in made.contested.items()})
 

@@ -29,6 +29,8 @@ _MAXIMUM_ENTRIES = 400_000
 """A stack of 90 distributions has 26,000 files; each takes 75 bytes."""
 _MAXIMUM = len(_MAGIC) + 8 + _MAXIMUM_ENTRIES * _ENTRY.size
 _SECOND = 1_000_000_000
+_WORTH_WRITING = 50
+"""One new file in so many known ones is worth writing."""
 
 Contents = Mapping[bytes, bytes]
 """Content key of a file (digest_memo) -> its sha256 in base64, as RECORD writes it."""
@@ -54,7 +56,9 @@ def load(host: Host) -> dict[bytes, bytes]:
 def save(known: Contents, read: Iterable[Read], started_ns: int, host: Host) -> None:
     """Add what was read since `started_ns` and write it down; the longest known give way. A full disk is no matter."""
     new = {content_key(item.key): item.sha256 for item in read if _lasting(item, started_ns)}
-    if not new:
+    # The notes and scripts that uv writes for each venv, which no other venv links: reading those of this one again
+    # takes less than to write everything down for them.
+    if len(new) * _WORTH_WRITING <= len(known):
         return
     kept = {key: digest for key, digest in known.items() if key not in new} | new
     entries = list(kept.items())[-_MAXIMUM_ENTRIES:]
