@@ -19,7 +19,8 @@ from envdoctor.exitcodes import ExitCode
 
 # Command -> its module; the function has the command's name. Nothing here is imported before it is asked for.
 COMMANDS = {
-    name: f"envdoctor.cli.commands.{name}"
+    # `try` is a keyword of Python.
+    name: f"envdoctor.cli.commands.{'try_' if name == 'try' else name}"
     for name in (
         "check",
         "restore",
@@ -41,6 +42,7 @@ COMMANDS = {
         "fetch",
         "diff",
         "bisect",
+        "try",
         "cache",
         "gate",
         "config",
@@ -48,7 +50,19 @@ COMMANDS = {
     )
 }
 SECTIONS = {
-    "Find out": ("check", "why", "impact", "diff", "bisect", "fingerprint", "sbom", "explain", "checks", "schema"),
+    "Find out": (
+        "check",
+        "why",
+        "impact",
+        "diff",
+        "bisect",
+        "try",
+        "fingerprint",
+        "sbom",
+        "explain",
+        "checks",
+        "schema",
+    ),
     "Rebuild, and go back": ("restore", "repair", "history", "rollback", "prune"),
     "Launch": ("run", "gate"),
     "Known-good stacks": ("profiles", "profile", "capture", "fetch", "lock"),

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from envdoctor.catalog.variables import given_to_uv
 from envdoctor.doctor.examine import judge, take_fingerprint
@@ -18,7 +19,7 @@ from envdoctor.facts.host import Host
 from envdoctor.facts.target import Target, resolve
 from envdoctor.model.finding import Finding
 from envdoctor.model.frozen import frozen, replace
-from envdoctor.model.impact import FindingLine, Gone, Impact, Loss, ProviderChange, Stopped, VersionChange
+from envdoctor.model.impact import Action, FindingLine, Gone, Impact, Loss, ProviderChange, Stopped, VersionChange
 from envdoctor.probes.venv.distributions import Distribution
 from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
@@ -26,6 +27,9 @@ from envdoctor.standards.need import meets, parse_need
 from envdoctor.wheels import index_config, pip_config, uv_config
 from envdoctor.wheels import uv as uv_tool
 from envdoctor.wheels.uv import UvError
+
+if TYPE_CHECKING:  # an install is tried without a profile
+    from envdoctor.documents.profile_store import ProfileRef
 
 Stage = Callable[[str], AbstractContextManager[None]]
 """Says what is begun now, until its block ends."""
@@ -149,28 +153,39 @@ def _refuse_dangling(scratch: Scratch) -> None:
             )
 
 
-def _compare(before: ExploredEnvironment, after: ExploredEnvironment, scratch: Scratch, wanted: Install) -> Impact:
+def compared(
+    before: ExploredEnvironment,
+    after: ExploredEnvironment,
+    scratch: Scratch,
+    asked: tuple[str, ...],
+    *,
+    action: Action = "install",
+    profile: "ProfileRef | None" = None,
+) -> Impact:
+    """Return what a change in the scratch copy does; with a profile, its findings are compared too."""
     providers = tuple(_providers(before, after))
-    versions = tuple(_versions(before, after))
     known = set(unmet_texts(before))
-    raised = import_error(after.played).replace(scratch.copy, scratch.source)
-    appear, disappear = _findings(before, after, scratch)
-    impact = Impact(
+    appear, disappear = _findings(before, after, scratch, profile)
+    return Impact(
         target=scratch.source,
-        action="install",
-        asked=wanted.specs,
-        distributions=versions,
+        action=action,
+        asked=asked,
+        distributions=tuple(_versions(before, after)),
         gone=tuple(_gone(before, after)),
         losses=tuple(_losses(before, after)),
         providers=providers,
         import_before=import_error(before.played),
-        import_after=raised,
+        import_after=import_error(after.played).replace(scratch.copy, scratch.source),
         unmet=tuple(text for text in unmet_texts(after) if text not in known),
         stops=tuple(_stops(after, providers)),
         appear=appear,
         disappear=disappear,
         notes=tuple(f"{path} is not a file and was not copied" for path in scratch.left_out),
     )
+
+
+def _compare(before: ExploredEnvironment, after: ExploredEnvironment, scratch: Scratch, wanted: Install) -> Impact:
+    impact = compared(before, after, scratch, wanted.specs)
     if impact.harmful:
         return impact
     python = shlex.quote(str(before.reading.target.interpreter))
@@ -252,13 +267,14 @@ def _stops(after: ExploredEnvironment, providers: Sequence[ProviderChange]) -> I
 
 
 def _findings(
-    before: ExploredEnvironment, after: ExploredEnvironment, scratch: Scratch
+    before: ExploredEnvironment, after: ExploredEnvironment, scratch: Scratch, profile: "ProfileRef | None"
 ) -> tuple[tuple[FindingLine, ...], tuple[FindingLine, ...]]:
     lines = []
     for environment in (before, after):
         reading = environment.reading
         facts = take_fingerprint(reading.target, reading.host, Options(ask_nvml=False))
-        found = (finding for finding in judge(facts).findings if finding.code not in _OF_THE_COPY)
+        verdict = judge(facts, profile.profile, profile.lock) if profile else judge(facts)
+        found = (finding for finding in verdict.findings if finding.code not in _OF_THE_COPY)
         lines.append([_line(finding, scratch) for finding in found])
     old, new = lines
     return tuple(line for line in new if line not in old), tuple(line for line in old if line not in new)

@@ -4,7 +4,7 @@ from typing import Literal
 
 from envdoctor.model.frozen import frozen
 
-Action = Literal["remove", "install"]
+Action = Literal["remove", "install", "try"]
 
 
 @frozen

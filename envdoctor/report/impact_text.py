@@ -11,7 +11,8 @@ _SHOWN = 8
 
 def render(impact: Impact, style: Style) -> str:
     """Return the answer, ending in a newline: what would change, what would suffer, what to do instead."""
-    title = f"envdoctor impact {impact.action} {' '.join(impact.asked)}  {impact.target}   (nothing was changed)"
+    command = "try --" if impact.action == "try" else f"impact {impact.action}"
+    title = f"envdoctor {command} {' '.join(impact.asked)}  {impact.target}   (nothing was changed)"
     blocks = [[style.paint("strong", printable(title))]]
     blocks.append(list(_block("distributions", map(_version, impact.distributions), "none would change")))
     blocks.append(list(_block("files that would be removed", _gone(impact), "none")))
@@ -21,7 +22,7 @@ def render(impact: Impact, style: Style) -> str:
     blocks.append(list(_block("unmet requirements afterwards", impact.unmet, "none")))
     stops = (f"{item.module} ({item.owner or 'no distribution'}): {item.reason}" for item in impact.stops)
     blocks.append(list(_block("would stop loading", stops, "nothing")))
-    if impact.action == "install":
+    if impact.action != "remove":
         blocks.append(list(_block("findings that would be new", map(_finding, impact.appear), "none")))
         blocks.append(list(_block("findings that would be gone", map(_finding, impact.disappear), "none")))
     if impact.notes:

@@ -53,6 +53,7 @@ DOCUMENTS = [
     ("bisect", "bisect small edited --json -- python job.py"),
     ("bisect-log", "bisect --log --venv edited --json"),
     ("bisect-undo", "bisect --undo --venv edited --yes --json"),
+    ("try-result", "try --with nvidia-cudnn-cu13 --venv edited --test true --json --discard"),
 ]
 
 

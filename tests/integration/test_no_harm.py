@@ -30,6 +30,7 @@ RUN_CODE = {
     "cache",
     "profile",
     "bisect",
+    "try",
 }
 
 

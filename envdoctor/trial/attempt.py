@@ -1,0 +1,206 @@
+"""A change that is tried: the user's own installer, or a shell, in a copy of the venv, compared, and kept or not."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from envdoctor.documents.profile_store import ProfileRef
+from envdoctor.errors import RestoreError, UsageError
+from envdoctor.explore.addition import compared
+from envdoctor.explore.environment import ExploredEnvironment, explore
+from envdoctor.explore.scratch import Scratch
+from envdoctor.facts.host import Host
+from envdoctor.facts.target import resolve
+from envdoctor.model.frozen import frozen
+from envdoctor.model.impact import Impact
+from envdoctor.model.wording import counted
+from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.swap.permissions import carry_over
+from envdoctor.swap.store import remove_tree
+from envdoctor.swap.swap import sync_file_system
+from envdoctor.trial.command import Criterion, Run, as_typed, launch_environment, run
+from envdoctor.trial.mixture import shown
+from envdoctor.trial.own_caches import own_caches
+from envdoctor.trial.relocation import relocate
+from envdoctor.trial.tree import VenvTree
+from envdoctor.wheels.uv import ending_with
+
+Stage = Callable[[str], AbstractContextManager[None]]
+SHELL = ("shell",)
+# Options with which pip and uv install somewhere else.
+_ELSEWHERE = (
+    "--python",
+    "-p",
+    "--system",
+    "--target",
+    "-t",
+    "--prefix",
+    "--root",
+    "--user",
+    "--project",
+    "--directory",
+)
+_UV_COMMANDS = ("pip", "sync", "add", "remove")
+
+
+@frozen
+class TryRequest:
+    """What is to be tried on which venv."""
+
+    target: Path
+    command: tuple[str, ...]
+    """The installer's command line, or SHELL."""
+    profile: ProfileRef | None = None
+    test: tuple[str, ...] = ()
+    timeout: float = 600.0
+
+    @property
+    def shell(self) -> bool:
+        """Tell whether the user makes the change in a shell."""
+        return self.command == SHELL
+
+
+@frozen
+class Tried:
+    """What became of the copy."""
+
+    impact: Impact
+    changed: bool
+    """False where the copy's files are still those of the venv."""
+    test: Run | None = None
+    test_output: str = ""
+    """The last lines that the test printed, where it failed."""
+
+    @property
+    def harmful(self) -> bool:
+        """Tell whether something would break, or the test failed."""
+        return self.impact.harmful or (self.test is not None and self.test.code != 0)
+
+
+def refuse_elsewhere(request: TryRequest, host: Host) -> None:
+    """Raise UsageError for a command that would change something else than the copy."""
+    words = request.command
+    if request.shell:
+        return
+    program = words[0].rpartition("/")[2]
+    elsewhere = next((word for word in words if word.split("=")[0] in _ELSEWHERE), None)
+    installs = program.startswith(("pip", "uv")) or words[1:3] == ("-m", "pip")
+    if installs and elsewhere:
+        raise UsageError(
+            f"`{elsewhere}` leads the installer elsewhere, and the copy is what it must change",
+            f"omit it: `envdoctor try --venv {shlex.quote(str(request.target))} -- …` says which venv is meant",
+        )
+    if program == "uv" and (len(words) < 2 or words[1] not in _UV_COMMANDS):
+        raise UsageError(
+            f"`{as_typed(words)}` does not change a venv", "as in `envdoctor try -- uv pip install numpy==2.4.4`"
+        )
+    if "/" in words[0] and program.startswith(("pip", "python")):
+        raise UsageError(
+            f"`{words[0]}` is not the copy's", f"name it without its folder: `envdoctor try -- {program} …`"
+        )
+    if program.startswith("pip") and not (request.target / "bin" / program).exists():
+        raise UsageError(
+            f"{request.target} has no {program}, and another one would install somewhere else",
+            "use `uv pip`: `envdoctor try -- uv pip install …`",
+        )
+    if not program.startswith(("pip", "python")) and shutil.which(words[0], path=host.environ.get("PATH")) is None:
+        raise UsageError(f"`{words[0]}` is not on PATH", "name a program that is: `envdoctor try -- uv pip install …`")
+
+
+def attempt(request: TryRequest, host: Host, folder: Path, stage: Stage) -> tuple[Scratch, Tried]:
+    """Make the copy in `folder`, which does not exist, and the change in it; compare and test it.
+
+    Raises UsageError, RestoreError. The copy's scripts name the copy then: `finish` puts the venv's name back.
+    """
+    before = explore(resolve(request.target), host)
+    if not before.reading.fact(Interpreter).is_venv:
+        raise UsageError(f"{request.target} is not a venv, and only a venv can be copied", "name one: `--venv PATH`")
+    scratch = Scratch(source=str(request.target), copy=str(folder))
+    with stage(f"copying {request.target}"):
+        scratch.fill()
+        relocate(folder, request.target, folder)
+        as_made, as_it_was = VenvTree(folder), VenvTree(request.target)
+    caches = own_caches(host, _caches(folder), warm=True)
+    environment = launch_environment(host.environ, folder, {**caches, "UV_PROJECT_ENVIRONMENT": str(folder)})
+    _change(request, environment, host)
+    _refuse_changed(request, as_it_was)
+    scratch.refuse_changes()
+    if VenvTree(folder).entries == as_made.entries:
+        impact = _compared(request, before, before, scratch)
+        return scratch, Tried(impact=impact, changed=False)
+    with stage("comparing the copy with the venv"):
+        impact = _compared(request, before, explore(resolve(folder), host), scratch)
+    return scratch, _tested(request, Tried(impact=impact, changed=True), environment, host, folder)
+
+
+def finish(request: TryRequest, folder: Path) -> None:
+    """Make the copy ready to be swapped in."""
+    remove_tree(_caches(folder))
+    relocate(folder, folder, request.target)
+    carry_over(request.target, folder)
+    sync_file_system(folder)
+
+
+def _caches(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}-caches")
+
+
+def _compared(request: TryRequest, before: ExploredEnvironment, after: ExploredEnvironment, scratch: Scratch) -> Impact:
+    return compared(before, after, scratch, request.command, action="try", profile=request.profile)
+
+
+def _change(request: TryRequest, environment: Mapping[str, str], host: Host) -> None:
+    command = [environment.get("SHELL") or "/bin/sh"] if request.shell else list(request.command)
+    # stdout belongs to the result.
+    try:
+        done = subprocess.run(
+            command,
+            env=dict(environment),
+            cwd=host.cwd,
+            stdout=sys.stderr,
+            check=False,
+            preexec_fn=ending_with(os.getpid()),
+        )
+    except OSError as error:
+        raise UsageError(f"cannot start `{command[0]}`: {error.strerror}", "name a program on PATH") from error
+    if done.returncode and not request.shell:
+        raise RestoreError(
+            f"`{as_typed(command)}` ended with exit code {done.returncode} in the copy, which was removed; "
+            f"{request.target} is as it was",
+            "what it printed above says why",
+        )
+
+
+def _refuse_changed(request: TryRequest, before: VenvTree) -> None:
+    now = VenvTree(request.target)
+    changed = sorted(
+        path for path in before.entries.keys() | now.entries.keys() if before.entries.get(path) != now.entries.get(path)
+    )
+    if changed:
+        raise RestoreError(
+            f"{counted(len(changed), 'file')} of {request.target} itself changed meanwhile: {shown(changed)}",
+            "the command did not keep to $VIRTUAL_ENV, or something else changes that venv: `envdoctor check` it",
+        )
+
+
+def _tested(request: TryRequest, tried: Tried, environment: Mapping[str, str], host: Host, folder: Path) -> Tried:
+    if not request.test:
+        return tried
+    log = _caches(folder) / "test.log"
+    done = run(request.test, environment, host.cwd, log, Criterion(timeout=request.timeout))
+    text = log.read_text(encoding="utf-8", errors="replace")
+    last = "\n".join(text.splitlines()[-20:]) if done.code else ""
+    return Tried(impact=tried.impact, changed=True, test=done, test_output=last)
+
+
+def from_text(test: str) -> Sequence[str]:
+    """Return the words of a command that was given as one text. Raises UsageError."""
+    try:
+        return shlex.split(test)
+    except ValueError as error:
+        raise UsageError(f"--test {test}: {error}", "as in `--test 'python -c \"import torch\"'`") from error

@@ -1,0 +1,188 @@
+"""`try`: the user's own installer works on a copy, which is compared, tested, and swapped in or thrown away."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.factories.make_profile import make_profile
+from tests.factories.make_venv import Venv, install, make_venv, rewrite, tree_state
+from tests.factories.make_wheel import make_wheel
+from tests.factories.run_envdoctor import COMMAND, Outcome, environment, run_envdoctor
+
+LARGE = bytes(range(256)) * 512
+
+
+@pytest.fixture
+def venv(tmp_path: Path) -> Venv:
+    """Distributions that later wheels replace, overwrite, or leave alone."""
+    wheels = tmp_path / "wheels"
+    own = [
+        make_wheel(wheels, "one", "1.0", files={"one.py": "def main(): print(1)\n"}, scripts={"one": "one:main"}),
+        make_wheel(wheels, "shared", "1.0", files={"shared/lib.so": LARGE}),
+    ]
+    make_wheel(wheels, "one", "2.0", files={"one.py": "def main(): print(2)\n"}, scripts={"one": "one:main"})
+    make_wheel(wheels, "thief", "1.0", files={"shared/lib.so": LARGE[::-1]})
+    make_profile(tmp_path, "small", own)
+    return make_venv(tmp_path / "venv", *own)
+
+
+def _settings(venv: Venv, **more: str) -> dict[str, str]:
+    folder = venv.prefix.parent
+    return {
+        "UV_CACHE_DIR": str(folder / ".uv-cache"),
+        "UV_FIND_LINKS": str(folder / "wheels"),
+        "UV_OFFLINE": "1",
+        "UV_NO_CONFIG": "1",
+        "PIP_CONFIG_FILE": os.devnull,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        **more,
+    }
+
+
+def _try(venv: Venv, *words: str | Path, **more: str) -> Outcome:
+    return run_envdoctor("try", "--venv", venv.prefix, *words, folder=venv.prefix.parent, extra=_settings(venv, **more))
+
+
+def _document(venv: Venv, *words: str | Path, **more: str) -> tuple[int, dict[str, Any]]:
+    outcome = _try(venv, "--json", *words, **more)
+    assert outcome.out, outcome.err
+    return outcome.code, json.loads(outcome.out)
+
+
+def test_what_is_kept_is_the_venv_with_the_change_and_the_way_back(venv: Venv) -> None:
+    before = tree_state(venv.prefix)
+    code, told = _document(venv, "--yes", "--test", "one", "--", "uv", "pip", "install", "one==2.0")
+    assert (code, told["status"]) == (0, "kept")
+    assert told["impact"]["distributions"] == [{"name": "one", "before": "1.0", "after": "2.0"}]
+    assert told["test"]["exit_code"] == 0
+    # Its scripts name it and not the copy, and its RECORDs say so.
+    assert (venv.prefix / "bin/one").read_text().startswith(f"#!{venv.prefix}/bin/python")
+    checked = run_envdoctor("check", "--deep", venv.prefix, "--json", folder=venv.prefix.parent)
+    assert json.loads(checked.out)["findings"] == []
+    back = run_envdoctor("rollback", "--venv", venv.prefix, "--yes", folder=venv.prefix.parent)
+    assert (back.code, tree_state(venv.prefix)) == (0, before)
+
+
+def test_what_harms_another_is_thrown_away(venv: Venv) -> None:
+    before = tree_state(venv.prefix)
+    code, told = _document(venv, "--yes", "--with", "thief")
+    assert (code, told["status"]) == (1, "thrown away")
+    assert [(loss["owner"], loss["taken_by"]) for loss in told["impact"]["losses"]] == [("shared", "thief")]
+    assert tree_state(venv.prefix) == before
+    assert list((venv.prefix.parent / ".envdoctor/venv/builds").iterdir()) == []
+
+
+def test_a_test_that_fails_throws_it_away(venv: Venv) -> None:
+    before = tree_state(venv.prefix)
+    test = "python -c 'import one; print(one.__file__); raise SystemExit(7)'"
+    code, told = _document(venv, "--yes", "--test", test, "--with", "one==2.0")
+    assert (code, told["status"], told["test"]["exit_code"]) == (1, "thrown away", 7)
+    assert "/.envdoctor/venv/builds/" in told["test"]["output"], "it ran in the copy"
+    assert tree_state(venv.prefix) == before
+
+
+def test_a_venv_drifts_from_its_profile(venv: Venv) -> None:
+    code, told = _document(venv, "--discard", "-p", "small", "--with", "one==2.0")
+    assert (code, told["status"]) == (1, "thrown away")
+    assert "ED401" in {line["code"] for line in told["impact"]["appear"]}
+
+
+def test_a_question_needs_a_terminal(venv: Venv) -> None:
+    before = tree_state(venv.prefix)
+    outcome = _try(venv, "--with", "one==2.0")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "  ~ one 1.0 -> 2.0\n" in outcome.err
+    assert outcome.err.endswith(
+        "error: confirmation needed, but stdin is not a terminal\n\nhint: check the plan, then add `--yes`\n"
+    )
+    assert tree_state(venv.prefix) == before
+
+
+def test_pip_of_the_copy_works_on_the_copy(venv: Venv) -> None:
+    wheel = Path(__import__("ensurepip").__file__).parent / "_bundled"
+    install(venv, next(wheel.glob("pip-*.whl")))
+    before = tree_state(venv.prefix)
+    extra = {"PIP_FIND_LINKS": str(venv.prefix.parent / "wheels"), "PIP_NO_INDEX": "1"}
+    code, told = _document(venv, "--yes", "--", "pip", "install", "-q", "one==2.0", **extra)
+    assert (code, told["status"]) == (0, "kept")
+    assert (venv.prefix / "bin/one").read_text().startswith(f"#!{venv.prefix}/bin/python")
+    assert tree_state(Path(told["kept"].replace("[TMP]", str(venv.prefix.parent)))) == before
+    checked = run_envdoctor("check", "--deep", venv.prefix, "--json", folder=venv.prefix.parent)
+    assert json.loads(checked.out)["findings"] == []
+
+
+def test_a_shell_in_the_copy(venv: Venv) -> None:
+    shell = venv.prefix.parent / "shell"
+    rewrite(shell, "#!/bin/sh\nuv pip install -q one==2.0\nwhich python\n")
+    shell.chmod(0o755)
+    code, told = _document(venv, "--discard", "shell", SHELL=str(shell))
+    assert (code, told["status"]) == (0, "thrown away")
+    assert told["impact"]["distributions"] == [{"name": "one", "before": "1.0", "after": "2.0"}]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ("uv", "pip", "install", "--python", "/usr/bin/python3", "one"),
+            "`--python` leads the installer elsewhere, and the copy is what it must change",
+        ),
+        (("uv", "venv"), "`uv venv` does not change a venv"),
+        (("pip", "install", "one"), "[TMP]/venv has no pip, and another one would install somewhere else"),
+        (("nosuch", "install"), "`nosuch` is not on PATH"),
+    ],
+)
+def test_what_would_change_something_else_is_refused(venv: Venv, words: tuple[str, ...], message: str) -> None:
+    outcome = _try(venv, "--yes", "--", *words)
+    assert (outcome.code, outcome.err.partition("\n")[0]) == (2, f"error: {message}")
+
+
+def test_an_installer_that_fails(venv: Venv) -> None:
+    before = tree_state(venv.prefix)
+    outcome = _try(venv, "--yes", "--with", "one==9")
+    assert outcome.code == 4
+    assert "error: `uv pip install one==9` ended with exit code 1 in the copy, which was removed" in outcome.err
+    assert tree_state(venv.prefix) == before
+
+
+def test_nothing_changes(venv: Venv) -> None:
+    outcome = _try(venv, "--yes", "--with", "one")
+    assert (outcome.code, outcome.out) == (
+        0,
+        "nothing changed in the copy of [TMP]/venv, which was thrown away\n",
+    )
+
+
+def test_a_command_that_changes_the_venv_itself_is_told(venv: Venv) -> None:
+    script = venv.prefix.parent / "evil.sh"
+    script.write_text(f"rm {venv.site_packages}/one.py\n")
+    outcome = _try(venv, "--yes", "--", "sh", script)
+    assert outcome.code == 4
+    python = venv.site_packages.parent.name
+    assert f"error: 1 file of [TMP]/venv itself changed meanwhile: lib/{python}/site-packages/one.py" in outcome.err
+
+
+def test_killed_it_leaves_the_venv_and_the_next_command_tidies_up(venv: Venv) -> None:
+    before = tree_state(venv.prefix)
+    ready = venv.prefix.parent / "ready"
+    command = f"touch {ready}; sleep 60"
+    with subprocess.Popen(
+        [*COMMAND, "try", "--venv", venv.prefix, "--yes", "--", "sh", "-c", command],
+        cwd=venv.prefix.parent,
+        env=environment(venv.prefix.parent, _settings(venv)),
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        while not ready.exists():
+            assert process.poll() is None
+        process.kill()
+    assert tree_state(venv.prefix) == before
+    tidied = run_envdoctor("prune", "--keep", "9", "--yes", "--venv", venv.prefix, folder=venv.prefix.parent)
+    assert tidied.err.startswith("an earlier try was stopped while it built its copy; nothing had been changed\n"), (
+        tidied.err
+    )
+    assert list((venv.prefix.parent / ".envdoctor/venv/builds").iterdir()) == []
