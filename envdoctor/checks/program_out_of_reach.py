@@ -40,8 +40,7 @@ _OVERRIDE = {"flashinfer-python": "FLASHINFER_NINJA_PATH"}
 def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding when ninja is out of reach of what starts it."""
     tools = case.facts[Toolchain]
-    users = list(_users(case))
-    if tools.ninja or not tools.own_ninja or not users:
+    if tools.ninja or not tools.own_ninja or not (users := list(_users(case))):
         return
     names, known = ", ".join(users), case.launch_is_known
     other = (

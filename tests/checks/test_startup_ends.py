@@ -80,6 +80,7 @@ def test_passes_ed604_over_a_customize_module_that_python_survives(venv: Venv, t
     [
         ("import sys; sys.exit(3)\n", True),
         ("import stopper\n", True),
+        ("import sys; import stopper\n", True),
         ("# comment\n\nimport os; raise SystemExit\n", True),
         ("import sys; __import__('os')._exit(1)\n", True),
         # exit() is made after the .pth files are read.

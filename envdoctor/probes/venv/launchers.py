@@ -134,7 +134,7 @@ def _interpreter(path: Path) -> str:
 
 
 def _stray(reading: Reading, folder: Path, scripts: list[tuple[str, str]]) -> Iterator[StrayScript]:
-    owners, items = index(reading).owners, reading.fact(Distributions).items
+    items = reading.fact(Distributions).items
     # The scripts of a copy start the interpreter of the place the copy is made for.
     homes = [folder] if reading.target.final is None else [folder, reading.target.final / "bin"]
     home: dict[Path, bool] = {}
@@ -143,7 +143,7 @@ def _stray(reading: Reading, folder: Path, scripts: list[tuple[str, str]]) -> It
         if parent not in home:
             home[parent] = any(_same(parent, place) for place in homes)
         if not home[parent]:
-            at = owners.get(str(folder / name))
+            at = index(reading).owners.get(str(folder / name))
             owner = "" if at is None else items[at].name
             yield StrayScript(name=name, interpreter=interpreter, exists=Path(interpreter).exists(), owner=owner)
 

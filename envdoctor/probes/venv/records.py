@@ -64,6 +64,12 @@ class RecordIndex:
             found.update((path, at) for path in self.paths(at, rows) if path not in found)
         return found
 
+    def owner_of(self, path: str) -> int | None:
+        """Return the same for one path, without making the map of all of them."""
+        last = path.rpartition("/")[2]
+        named = ((at, [row for row in rows if row[0].endswith(last)]) for at, rows in self.rows.items())
+        return next((at for at, rows in named if path in self.paths(at, rows)), None)
+
     @cached_property
     def shared_objects(self) -> dict[str, int]:
         """The same for files with ".so" in their name."""

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 from envdoctor.facts.regular_file import read_prefix
 from envdoctor.model.frozen import field, frozen, mutable
 from envdoctor.model.pattern import pattern
-from envdoctor.probes.venv.import_closure import module_file
+from envdoctor.probes.venv.import_closure import imports_of, module_file
 
 if TYPE_CHECKING:
     import ast
 
 _MAXIMUM, _DEEPEST = 1024 * 1024, 8
 _SIGN = pattern(rb"SystemExit|KeyboardInterrupt|GeneratorExit|BaseException|exit|quit|abort")
+_SEVERAL = pattern(rb";[ \t]*")
 _LEAVES = frozenset({"SystemExit", "KeyboardInterrupt", "GeneratorExit", "BaseException"})
 _CALLS = frozenset({"sys.exit", "os._exit", "os.abort", "exit", "quit"})
 _MISSING = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
@@ -87,9 +88,13 @@ class _Walk:
         return self.source(text)
 
     def source(self, text: bytes, first: int = 1) -> Outcome:
-        # Nothing in it can end a start, but what it imports can.
-        if not _SIGN.search(text) and b"import" not in text:
-            return None
+        if not _SIGN.search(text):
+            # Nothing of its own can end a start, but what it imports can: told without the syntax tree, for speed.
+            for one in imports_of(_SEVERAL.sub(b"\n", text)):
+                if not one.module.startswith(".") and self._enter(one.module) is not None:
+                    break
+            else:
+                return None
         import ast  # noqa: PLC0415 - it takes longer than most probes, and few files are parsed
 
         try:

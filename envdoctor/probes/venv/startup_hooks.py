@@ -87,7 +87,7 @@ class _Looking:
                     return
 
     def _hook(self, path: Path, lines: tuple[str, ...], origin: str, end: object) -> Hook:
-        at = index(self.reading).owners.get(str(path))
+        at = index(self.reading).owner_of(str(path))
         stops = end if isinstance(end, End) else None
         return Hook(
             path=str(path),
@@ -110,9 +110,11 @@ class _Looking:
     def _published(self, path: str) -> bool:
         import hashlib  # noqa: PLC0415 - it loads OpenSSL, and few start-up hooks end a start
 
-        found, items = index(self.reading), self.reading.fact(Distributions).items
-        at = found.owners.get(path, -1)
-        recorded = [row[1] for row in found.rows.get(at, ()) if f"{items[at].site}/{row[0]}" == path]
+        at = index(self.reading).owner_of(path)
+        if at is None:
+            return False
+        site = self.reading.fact(Distributions).items[at].site
+        recorded = [row[1] for row in index(self.reading).rows[at] if f"{site}/{row[0]}" == path]
         digest = hashlib.sha256(read_regular(path, _MAXIMUM)).digest()
         return recorded == ["sha256=" + base64.urlsafe_b64encode(digest).decode().rstrip("=")]
 
