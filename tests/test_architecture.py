@@ -122,7 +122,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "envdoctor.api": (*_up_to("doctor"), "envdoctor.app"),
     # Renderers read results: the types of any room, never a function that looks or changes.
-    "envdoctor.report": ("envdoctor", "rich", "cyclonedx", "packageurl"),
+    "envdoctor.report": ("envdoctor", "rich", "cyclonedx", "packageurl", "igraph"),
     "envdoctor.cli": ("envdoctor", "typer", "rich", "packaging"),
     "trainer": (
         "trainer",

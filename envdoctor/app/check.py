@@ -47,6 +47,10 @@ class CheckOptions:
     """Requirements that must be met by what is installed."""
     fail_on: Severity = "error"
     exit_zero: bool = False
+    baseline: str = ""
+    """A file of findings that do not count."""
+    write_baseline: str = ""
+    """Where to write the findings as a baseline, which is then what they are compared with."""
 
 
 @frozen
@@ -82,6 +86,7 @@ def check(workspace: Workspace, wishes: CheckOptions, dialog: Dialog) -> Result:
     elif hindered := _hindered(workspace):
         prefix = str(workspace.target.prefix)
         verdict = _each(verdict, lambda finding: _led(finding, hindered) if _changes(finding, prefix) else finding)
+    verdict = _against_baseline(verdict, workspace, wishes)
     return Result(
         command="check",
         data=Checked(
@@ -93,6 +98,18 @@ def check(workspace: Workspace, wishes: CheckOptions, dialog: Dialog) -> Result:
         ),
         exit_code=ExitCode.OK if wishes.exit_zero else verdict.exit_code(wishes.fail_on),
     )
+
+
+def _against_baseline(verdict: Verdict, workspace: Workspace, wishes: CheckOptions) -> Verdict:
+    named = wishes.write_baseline or wishes.baseline
+    if not named:
+        return verdict
+    from envdoctor.app import baseline  # noqa: PLC0415 - most checks have none
+
+    path = Path(workspace.host.cwd, named)
+    if wishes.write_baseline:
+        baseline.write(path, verdict)
+    return baseline.without(verdict, baseline.read(path), named)
 
 
 def fingerprint(workspace: Workspace, dialog: Dialog, *, deep: bool = False) -> Result:
@@ -188,6 +205,8 @@ def _refuse_both(workspace: Workspace, wishes: CheckOptions) -> None:
         raise UsageError(f"both a profile ({workspace.profile.name}) and --lock were given", "give only one of them")
     if (wishes.extras or wishes.groups) and not wishes.lock:
         raise UsageError("--extra and --group choose parts of a lock", "name it: `--lock FILE`")
+    if wishes.baseline and wishes.write_baseline:
+        raise UsageError("both --baseline and --write-baseline were given", "give only one of them")
     if wishes.fingerprint and wishes.root:
         raise UsageError("both --root and --fingerprint were given", "give only one of them")
     if wishes.fingerprint and workspace.typed:

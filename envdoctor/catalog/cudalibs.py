@@ -16,6 +16,8 @@ from envdoctor.model.frozen import frozen
 from envdoctor.model.pattern import pattern
 
 MAJORS = ("11", "12", "13")
+DRIVER_LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
+"""They come with the driver, never with a wheel; a machine without a GPU has none."""
 
 
 @frozen

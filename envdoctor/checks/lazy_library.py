@@ -18,6 +18,7 @@ Fix:
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext
+from envdoctor.catalog.cudalibs import DRIVER_LIBRARIES
 from envdoctor.checks.unresolved_library import evidence, remedy
 from envdoctor.model.finding import Finding
 from envdoctor.probes.loading.libraries import Libraries
@@ -26,15 +27,13 @@ from envdoctor.probes.machine.gpu import Gpu
 CODE = "ED303"
 NAME = "unresolved-lazy-library"
 AREA = "Shared libraries"
-# The driver's own libraries come with the driver, never with a wheel; a machine without a GPU has none.
-_DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
 
 
 def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each missing lazily opened soname."""
     gpu = case.facts.get(Gpu)
     for item in case.facts[Libraries].unresolved:
-        if item.stage != "lazy" or (item.soname in _DRIVER and (gpu is None or gpu.state == "absent")):
+        if item.stage != "lazy" or (item.soname in DRIVER_LIBRARIES and (gpu is None or gpu.state == "absent")):
             continue
         yield Finding(
             code=CODE,

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from envdoctor.cli import completion
-from envdoctor.cli.values import Format, ReportFormat
+from envdoctor.cli.values import DrawnFormat, Format, ReportFormat
 
 _VENV_HELP = (
     "A venv, its interpreter or a project with a .venv. Default: $VIRTUAL_ENV, $CONDA_PREFIX, or the nearest .venv."
@@ -31,7 +31,13 @@ ReportFormatOption = Annotated[
     typer.Option(
         "--format",
         envvar="ENVDOCTOR_FORMAT",
-        help="How the result is written: markdown for an issue, sarif and junit for CI, github for a workflow.",
+        help="How the result is written: html is a page, svg a picture, markdown for an issue, the others for CI.",
+    ),
+]
+DrawnFormatOption = Annotated[
+    DrawnFormat,
+    typer.Option(
+        "--format", envvar="ENVDOCTOR_FORMAT", help="How the result is written: html is a page, svg a picture."
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="The same as `--format json`.")]

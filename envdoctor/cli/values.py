@@ -8,7 +8,8 @@ if TYPE_CHECKING:
     from envdoctor.model.profile import Waiver
 
 Format = Literal["text", "json"]
-ReportFormat = Literal["text", "json", "markdown", "sarif", "junit", "github"]
+ReportFormat = Literal["text", "json", "html", "svg", "markdown", "sarif", "junit", "github"]
+DrawnFormat = Literal["text", "json", "html", "svg"]
 Color = Literal["auto", "always", "never"]
 
 

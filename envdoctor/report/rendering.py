@@ -9,15 +9,20 @@ from envdoctor.errors import UsageError
 from envdoctor.report.envelope import dump, envelope
 from envdoctor.report.style import Style
 
-# Command -> the module of `report/formats` that outlines its document. Each of these has every format.
-OUTLINES: Mapping[str, str] = {
+# Command -> the module of `report/formats` that outlines its document.
+_OUTLINES: Mapping[str, str] = {
     "check": "of_check",
     "diff": "of_diff",
     "impact": "of_impact",
     "cache status": "of_cache",
+    "history": "of_history",
 }
-FORMATS = ("markdown", "sarif", "junit", "github")
-"""Beside text and json."""
+_DRAWN = ("html", "svg")
+FORMATS: Mapping[str, tuple[str, ...]] = {
+    "history": _DRAWN,
+    **dict.fromkeys(("check", "diff", "impact", "cache status"), (*_DRAWN, "markdown", "sarif", "junit", "github")),
+}
+"""Command -> what it has beside text and json."""
 SHARED = ("markdown", "github")
 """Meant for the eyes of others: the names of users, homes and this host are hidden unless they are wanted."""
 
@@ -33,19 +38,18 @@ def as_json(result: Result) -> str:
 
 
 def as_format(result: Result, name: str, clean: Callable[[str], str]) -> str:
-    """Return the result as one of FORMATS. Raises UsageError where the command does not have it.
+    """Return the result in one of its FORMATS. Raises UsageError where the command does not have it.
 
     clean: what every text of the document passes first, before it is escaped for the format.
     """
-    module = OUTLINES.get(result.command)
-    if module is None or name not in FORMATS:
-        commands = ", ".join(f"`{command}`" for command in OUTLINES)
-        raise UsageError(
-            f"`envdoctor {result.command}` has no format {name}", f"it writes text and json; {name} is for {commands}"
-        )
+    having = [command for command, names in FORMATS.items() if name in names]
+    if result.command not in having:
+        commands = ", ".join(f"`{command}`" for command in having)
+        raise UsageError(f"`envdoctor {result.command}` has no format {name}", f"{name} is for {commands}")
     document = _cleaned(document_of(result), clean)
-    outline = importlib.import_module(f"envdoctor.report.formats.{module}").outline(document)
-    return str(importlib.import_module(f"envdoctor.report.formats.{name}").render(outline))
+    outline = importlib.import_module(f"envdoctor.report.formats.{_OUTLINES[result.command]}").outline(document)
+    renderer = importlib.import_module(f"envdoctor.report.formats.{name}")
+    return str(renderer.render(outline, document) if name in _DRAWN else renderer.render(outline))
 
 
 def document_of(result: Result) -> dict[str, Any]:

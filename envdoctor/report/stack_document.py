@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from envdoctor.catalog.cudalibs import DRIVER_LIBRARIES
 from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.model.wording import size
 from envdoctor.probes.loading.libraries import Libraries, Provider, Unresolved
@@ -65,7 +66,7 @@ def _libraries(facts: Fingerprint) -> Iterator[dict[str, Any]]:
     for item in libraries.providers if libraries else ():
         yield _loaded(item, claims.get(item.path, []))
     for gap in libraries.unresolved if libraries else ():
-        yield _missing(gap, lost.get(gap.soname, ""))
+        yield _missing(gap, lost.get(gap.soname, ""), facts.get(Gpu))
 
 
 def _loaded(item: Provider, claims: list[str]) -> dict[str, Any]:
@@ -78,19 +79,22 @@ def _loaded(item: Provider, claims: list[str]) -> dict[str, Any]:
         "cuda_major": item.cuda_major or None,
         "claimed_by": claims,
         "needed_by": item.needed_by or None,
+        "asked_by": item.asked_by or None,
         "stage": item.stage,
     }
 
 
-def _missing(gap: Unresolved, owner: str) -> dict[str, Any]:
+def _missing(gap: Unresolved, owner: str, gpu: Gpu | None) -> dict[str, Any]:
+    no_driver = gap.soname in DRIVER_LIBRARIES and (gpu is None or gpu.state == "absent")
     return {
         "soname": gap.soname,
-        "state": "missing",
+        "state": "no driver" if no_driver else "missing",
         "path": gap.lies_at or None,
         "owner": owner or None,
         "version": None,
         "cuda_major": None,
         "claimed_by": [],
         "needed_by": gap.needed_by or None,
+        "asked_by": None,
         "stage": gap.stage,
     }

@@ -18,7 +18,7 @@ from envdoctor.swap.store import PRUNED, BackupStore, remove_tree
 Phase = Literal["building", "swapping", "emptying", "filling"]
 """building: the copy; swapping: two folders change places; emptying, filling: their contents do (stack/contents.py)."""
 _MAXIMUM = 1 << 20
-Command = Literal["restore", "repair", "rollback", "bisect", "try"]
+Command = Literal["restore", "repair", "rollback", "bisect", "try", "fix"]
 
 
 @frozen

@@ -9,6 +9,7 @@ from envdoctor.app import check as app
 from envdoctor.cli.dialog import Terminal
 from envdoctor.cli.options import (
     DeepOption,
+    DryRunOption,
     ExtraOption,
     GroupOption,
     IgnoreOption,
@@ -20,11 +21,13 @@ from envdoctor.cli.options import (
     RequireOption,
     VenvArgument,
     VenvOption,
+    YesOption,
 )
 from envdoctor.cli.output import finish
 from envdoctor.cli.values import one_venv, requirements, waivers
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.documents.project_config import load
+from envdoctor.errors import UsageError
 from envdoctor.facts.host import Host
 from envdoctor.model.finding import Severity
 
@@ -62,6 +65,17 @@ def check(
     exit_zero: Annotated[
         bool, typer.Option("--exit-zero", help="Exit 0 whatever was found; bad input still exits 2.")
     ] = False,
+    baseline: Annotated[
+        str, typer.Option("--baseline", metavar="FILE", help="Let only findings count that are not in FILE.")
+    ] = "",
+    write_baseline: Annotated[
+        str, typer.Option("--write-baseline", metavar="FILE", help="Write what is found to FILE, for --baseline.")
+    ] = "",
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Fix what counts: one plan, one question, on copies; rollback undoes it.")
+    ] = False,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
     output_format: ReportFormatOption = "text",
     json: JsonOption = False,
     output: OutputOption = "",
@@ -83,6 +97,17 @@ def check(
         required=requirements(require),
         fail_on=fail_on,
         exit_zero=exit_zero,
+        baseline=baseline,
+        write_baseline=write_baseline,
     )
-    done = app.check(Workspace.open(one_venv(venv, venv_option), profile), wishes, Terminal())
+    if (dry_run or yes) and not fix:
+        raise UsageError(f"{'--dry-run' if dry_run else '--yes'} is for --fix", "a check alone changes nothing")
+    workspace = Workspace.open(one_venv(venv, venv_option), profile)
+    if fix:
+        from envdoctor.app.fix import FixOptions
+        from envdoctor.app.fix import fix as carry_out
+
+        fixed = carry_out(workspace, wishes, FixOptions(dry_run=dry_run, yes=yes), Terminal())
+        return finish(fixed, output_format, json=json, output=output)
+    done = app.check(workspace, wishes, Terminal())
     return finish(done, output_format, json=json, output=output)

@@ -1,7 +1,7 @@
 """`envdoctor history`: the venv in place and the ones that were kept, and the room they take."""
 
 from envdoctor.app import generations as app
-from envdoctor.cli.options import FormatOption, JsonOption, VenvArgument, VenvOption
+from envdoctor.cli.options import DrawnFormatOption, JsonOption, OutputOption, VenvArgument, VenvOption
 from envdoctor.cli.output import finish
 from envdoctor.cli.values import one_venv
 from envdoctor.doctor.workspace import Workspace
@@ -10,11 +10,12 @@ from envdoctor.doctor.workspace import Workspace
 def history(
     venv: VenvArgument = "",
     venv_option: VenvOption = "",
-    output_format: FormatOption = "text",
+    output_format: DrawnFormatOption = "text",
     json: JsonOption = False,
+    output: OutputOption = "",
 ) -> int:
     """List the backups of a venv, newest first, and how much space removing each would free.
 
     Exit codes: 0 listed, 2 bad input, 4 the journal of an interrupted command cannot be read.
     """
-    return finish(app.history(Workspace.open(one_venv(venv, venv_option))), output_format, json=json)
+    return finish(app.history(Workspace.open(one_venv(venv, venv_option))), output_format, json=json, output=output)

@@ -4,14 +4,11 @@ A test case is one area that was looked at, or one cause that was found. What co
 what does not apply is skipped: nothing is green that was not looked at.
 """
 
-import re
 from collections.abc import Iterator
 from xml.etree import ElementTree as ET
 
+from envdoctor.report.formats.legal import legal
 from envdoctor.report.formats.outline import LEVELS, Outline, OutlineEntry, OutlineRow
-
-# What XML 1.0 cannot hold, not even as a reference.
-_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def render(outline: Outline) -> str:
@@ -19,7 +16,7 @@ def render(outline: Outline) -> str:
     suite = ET.Element("testsuite", name=f"envdoctor {outline.command}", time="0")
     properties = ET.SubElement(suite, "properties")
     for name, value in (("subject", outline.subject), *outline.context, ("conclusion", outline.conclusion)):
-        ET.SubElement(properties, "property", name=name, value=_legal(value))
+        ET.SubElement(properties, "property", name=name, value=legal(value))
     suite.extend(_cases(outline))
     for name, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         suite.set(name, str(sum(1 for _ in suite.iter(tag))))
@@ -38,41 +35,37 @@ def _cases(outline: Outline) -> Iterator[ET.Element]:
     for entry, others in outline.causes:
         yield _finding(entry, others, outline, kind)
     for gap in outline.gaps:
-        case = ET.Element("testcase", classname=kind, name=_legal(f"{gap.code} {gap.name}"), time="0")
-        ET.SubElement(case, "error", type="could not tell", message=_legal(gap.reason)).text = _legal(gap.reason)
+        case = ET.Element("testcase", classname=kind, name=legal(f"{gap.code} {gap.name}"), time="0")
+        ET.SubElement(case, "error", type="could not tell", message=legal(gap.reason)).text = legal(gap.reason)
         yield case
     for item in outline.waived:
         name = f"{item.entry.code} {item.entry.name}: {item.entry.subject}"
-        case = ET.Element("testcase", classname=kind, name=_legal(name), time="0")
-        ET.SubElement(case, "skipped", message=_legal(f"waived, because: {item.reason}"))
+        case = ET.Element("testcase", classname=kind, name=legal(name), time="0")
+        ET.SubElement(case, "skipped", message=legal(f"waived, because: {item.reason}"))
         yield case
 
 
 def _area(row: OutlineRow, kind: str) -> ET.Element:
-    case = ET.Element("testcase", classname=kind, name=_legal(row.area), time="0")
+    case = ET.Element("testcase", classname=kind, name=legal(row.area), time="0")
     if row.state == "not-applicable":
-        ET.SubElement(case, "skipped", message=_legal(row.summary))
+        ET.SubElement(case, "skipped", message=legal(row.summary))
     else:
-        ET.SubElement(case, "system-out").text = _legal(row.summary)
+        ET.SubElement(case, "system-out").text = legal(row.summary)
     return case
 
 
 def _finding(entry: OutlineEntry, others: tuple[OutlineEntry, ...], outline: Outline, kind: str) -> ET.Element:
     name = f"{entry.code} {entry.name}: {entry.subject}"
-    case = ET.Element("testcase", classname=kind, name=_legal(name), time="0")
+    case = ET.Element("testcase", classname=kind, name=legal(name), time="0")
     if entry.place:
-        case.set("file", _legal(entry.place.file))
+        case.set("file", legal(entry.place.file))
         case.set("line", str(entry.place.line))
     lines = [f"{entry.level}: {entry.title}", *entry.evidence]
     lines += [f"explains {other.code} {other.name}: {other.subject}" for other in others]
     lines += [f"fix: {entry.remedy}"] if entry.remedy else []
-    text = _legal("\n".join([*lines, *entry.commands]))
+    text = legal("\n".join([*lines, *entry.commands]))
     if min(LEVELS[item.level] for item in (entry, *others)) <= LEVELS[outline.fail_on]:
-        ET.SubElement(case, "failure", type=entry.code, message=_legal(entry.title)).text = text
+        ET.SubElement(case, "failure", type=entry.code, message=legal(entry.title)).text = text
     else:
         ET.SubElement(case, "system-out").text = text
     return case
-
-
-def _legal(text: str) -> str:
-    return _FORBIDDEN.sub("\ufffd", text)

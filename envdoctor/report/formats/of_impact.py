@@ -33,6 +33,7 @@ def _entries(document: Mapping[str, Any]) -> Iterator[OutlineEntry]:
     if broken and broken != document["import_before"]:
         level: Level = "note" if "torch" in leaving else "error"
         yield _entry("import", "import-fails", level, "`import torch` would fail", "torch", (broken,), commands)
+        commands = ()  # said once
     for item in document["losses"]:
         paths = counted(len(item["paths"]), "file")
         title = f"{item['owner']} {item['version']} would lose {paths} to the removal of {item['taken_by']}"

@@ -1,0 +1,81 @@
+"""Printed commands, carried out on a linked copy of the venv that is examined and then swapped in."""
+
+import os
+import subprocess
+from collections.abc import Sequence
+
+from envdoctor.doctor.examine import written_down
+from envdoctor.errors import RestoreError
+from envdoctor.facts.host import Host
+from envdoctor.model.events import Event, Listener
+from envdoctor.model.profile import Profile
+from envdoctor.stack.examination import added, blocking_findings, line, read_deep, reading_of_copy, verdict_on
+from envdoctor.stack.fix_commands import on_a_copy
+from envdoctor.stack.record_audit import audit
+from envdoctor.standards.lock import Lock
+from envdoctor.swap.hardlinks import linked_copy
+from envdoctor.swap.permissions import carry_over
+from envdoctor.swap.store import BackupStore
+from envdoctor.swap.swap import sync_file_system
+from envdoctor.swap.transaction import Copying, Exchanged, exchange
+from envdoctor.wheels import uv as uv_tool
+
+
+def carry_out(
+    store: BackupStore,
+    commands: Sequence[str],
+    host: Host,
+    wanted: tuple[Profile | None, Lock | None],
+    listen: Listener,
+) -> Exchanged[None]:
+    """Copy the venv, run the commands there in order, examine, swap. A failure leaves the venv as it was.
+
+    wanted: profile and lock that the environment is compared with. Raises RestoreError: a command failed, or the copy
+    has an error that the venv does not have.
+    """
+
+    def make(copying: Copying) -> None:
+        target, folder = store.target, copying.folder
+        there, facts = read_deep(target, host, listen)
+        before, proven = blocking_findings(facts, *wanted), audit(there).proven
+        listen(Event(phase="copy", text="linking every file of the venv into a copy"))
+        linked_copy(target, folder)
+        config = folder / "pyvenv.cfg"
+        kept = config.read_bytes()
+        # uv then writes scripts that find their interpreter from where they are: the copy is about to be renamed.
+        config.write_bytes(kept.rstrip(b"\n") + b"\nrelocatable = true\n")
+        for command in commands:
+            listen(Event(phase="build", text=command))
+            for words in on_a_copy(command, str(target), str(folder)):
+                _run(words, host, copying.descriptor)
+        config.write_bytes(kept)
+        carry_over(target, folder)
+        listen(Event(phase="check", text="examining the copy"))
+        reading = reading_of_copy(folder, host, listen, target, proven)
+        new = added(blocking_findings(written_down(reading), *wanted, target), before)
+        if new:
+            raise RestoreError(
+                f"the copy has an error that the venv does not have: {'; '.join(map(line, new))}",
+                "nothing was changed; run the commands one by one, and check after each",
+            )
+        sync_file_system(folder)
+
+    return exchange(store, "fix", "", make, listen, verdict=lambda: verdict_on(store.target, host))
+
+
+def _run(words: Sequence[str], host: Host, descriptor: int) -> None:
+    if words[0] == "uv":
+        uv_tool.locate(host.environ, host.cwd, keep_open=(descriptor,)).run(words[1:])
+        return
+    done = subprocess.run(
+        list(words),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        pass_fds=(descriptor,),
+        env={"PATH": host.environ.get("PATH", os.defpath), "LC_ALL": "C"},
+    )
+    if done.returncode:
+        raise RestoreError(f"{' '.join(words)}: {done.stderr.strip()}", "nothing was changed")

@@ -1,0 +1,218 @@
+"""Pages and pictures as a reader has them: in a browser, by keyboard, in light and dark, without a network."""
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from envdoctor.report.formats import html
+from tests.factories.make_cuda_stack import make_cuda_wheels
+from tests.factories.make_venv import install, make_venv, uninstall
+from tests.factories.run_envdoctor import run_envdoctor
+from tests.formats.browser import SEEN_AT, Viewed, started
+from tests.formats.make_outline import HOSTILE, make_outline
+
+PAGES = {
+    "lost": ("check", ".venv"),
+    "contested": ("check", "contested"),
+    "well": ("check", "well"),
+    "diff": ("diff", "well", "contested"),
+    "impact": ("impact", "remove", "nvidia-nccl-cu12", "--venv", "contested"),
+    "cache": ("cache", "status", "well"),
+    "history": ("history", "well"),
+}
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make the incident on a small CUDA stack: well, with two owners of one path, and with that path lost."""
+    root = tmp_path_factory.mktemp("pages")
+    wheels = make_cuda_wheels(root / "wheels")
+    venv = make_venv(root / ".venv", *wheels.all())
+    shutil.copytree(venv.prefix, root / "well", symlinks=True)
+    install(venv, wheels.foreign)
+    shutil.copytree(venv.prefix, root / "contested", symlinks=True)
+    uninstall(venv, "nvidia-nccl-cu13")
+    for name, words in PAGES.items():
+        done = run_envdoctor(*words, "--format", "html", "-o", f"{name}.html", folder=root)
+        assert done.err == ""
+    hostile: dict[str, Any] = {"stack": {"libraries": [library(HOSTILE), library("second", asker=HOSTILE)]}}
+    clean = HOSTILE.replace("\udce9", "\ufffd").replace("\x00", "\ufffd")
+    (root / "hostile.html").write_text(html.render(make_outline(HOSTILE), hostile))
+    assert clean != HOSTILE
+    return root
+
+
+def library(name: str, asker: str = "") -> dict[str, Any]:
+    return {
+        "soname": name,
+        "state": "loaded",
+        "path": name,
+        "owner": name,
+        "version": name,
+        "cuda_major": None,
+        "claimed_by": [name, name + "2"],
+        "needed_by": asker or None,
+        "asked_by": None,
+        "stage": "import",
+    }
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with started() as browser:
+        yield browser
+
+
+@pytest.mark.parametrize(
+    ("name", "scheme"), [*((name, "light") for name in (*PAGES, "hostile")), ("contested", "dark"), ("hostile", "dark")]
+)
+def test_a_page_fetches_nothing_complains_of_nothing_and_passes_axe(
+    browser: Any, folder: Path, name: str, scheme: str
+) -> None:
+    viewed = Viewed(browser, folder / f"{name}.html", scheme)
+    assert viewed.requests == [(folder / f"{name}.html").as_uri()]
+    assert viewed.axe() == []
+    assert viewed.complaints == []
+    paper = viewed.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 22, 26)"}[scheme]
+    viewed.page.close()
+
+
+def test_axe_finds_what_it_is_there_for(browser: Any, folder: Path) -> None:
+    page = html.render(make_outline(), {}).replace("--dim: #565c66", "--dim: #c0c0c0").replace('lang="en"', "")
+    (folder / "bad.html").write_text(page)
+    rules = {line.partition(":")[0] for line in Viewed(browser, folder / "bad.html").axe()}
+    assert rules == {"color-contrast", "html-has-lang"}
+
+
+def test_cause_owner_and_command_of_the_incident_are_there_without_scrolling(browser: Any, folder: Path) -> None:
+    page = Viewed(browser, folder / "lost.html").page
+    texts = {}
+    for part in ("h2", ".about", "pre.command"):
+        found = page.locator("article").first.locator(part).first
+        box = found.bounding_box()
+        assert box["y"] + box["height"] <= SEEN_AT["height"]
+        texts[part] = found.inner_text()
+    assert texts["h2"].startswith("error ED201: files of 1 distribution are missing")
+    assert texts[".about"] == "Owner nvidia-nccl-cu12"
+    assert texts["pre.command"] == (
+        f"uv pip install --python {folder}/.venv/bin/python --no-deps --reinstall-package nvidia-nccl-cu12 "
+        "nvidia-nccl-cu12==12.8"
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") <= SEEN_AT["width"]
+    page.close()
+
+
+def test_a_keyboard_goes_from_the_causes_through_the_picture_to_the_owner(browser: Any, folder: Path) -> None:
+    viewed = Viewed(browser, folder / "lost.html")
+    page = viewed.page
+    assert viewed.tabbed(4) == [
+        "Skip to the causes",
+        "Explains 1 more finding",
+        "What `import torch` loads, and whose it is",
+        "libtorch_global_deps.so: torch",
+    ]
+    node = page.get_by_label("libnccl.so.2: missing: nvidia-nccl-cu12")
+    node.focus()
+    page.keyboard.press("Enter")
+    row = page.locator("tr:target")
+    assert row.locator("th").inner_text() == "libnccl.so.2"
+    assert row.locator("td").first.inner_text() == "nvidia-nccl-cu12"
+    page.close()
+
+
+def test_without_scripts_it_reads_the_same(browser: Any, folder: Path) -> None:
+    texts = []
+    for scripts in (True, False):
+        context = browser.new_context(java_script_enabled=scripts)
+        page = context.new_page()
+        page.goto((folder / "lost.html").as_uri())
+        texts.append(page.locator("body").inner_text())
+        context.close()
+    assert texts[0] == texts[1]
+    assert "libnccl.so.2" in texts[0]
+
+
+def test_what_a_name_holds_is_shown_and_nothing_else(browser: Any, folder: Path) -> None:
+    page = Viewed(browser, folder / "hostile.html").page
+    shown = " ".join(HOSTILE.replace("\udce9", "\ufffd").replace("\x00", "\ufffd").split())
+    assert page.locator("h2").first.inner_text() == f"error ED201: files are missing: {shown}"
+    assert page.locator("script, iframe, img").count() == 0
+    assert page.locator("[aria-label]").filter(has_text=shown[:12]).first.get_attribute("aria-label") is not None
+    page.close()
+
+
+def boxes(folder: Path, name: str) -> dict[str, tuple[str, int]]:
+    """Return soname -> (class of its box, number of owners' colours), of the picture of `check` alone."""
+    words = PAGES[name]
+    done = run_envdoctor(*words, "--format", "svg", folder=folder)
+    found = {}
+    for group in ET.fromstring(done.out).iter(f"{SVG}g"):
+        rects = [item.get("class", "") for item in group.findall(f"{SVG}rect")]
+        label = next(group.iter(f"{SVG}text"))
+        title = label.find(f"{SVG}title")
+        text = label.text if title is None else title.text
+        assert text is not None
+        found[text] = (rects[0], len({item for item in rects[1:] if item.startswith("owner-")}))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "nccl"), [("lost", ("box error", 1)), ("contested", ("box warning", 2)), ("well", ("box", 1))]
+)
+def test_the_picture_of_the_import(folder: Path, name: str, nccl: tuple[str, int]) -> None:
+    found = boxes(folder, name)
+    assert found.pop("libnccl.so.2") == nccl
+    assert found.pop("libcuda.so.1") == ("box", 0)  # of a driver, which this machine may or may not have
+    assert set(found.values()) == {("box", 1)}
+    assert {"libtorch_cuda.so", "libcudnn.so.9", "libcublasLt.so.12", "libtorch_python.so"} <= set(found)
+
+
+def test_no_box_covers_another_and_all_are_inside(browser: Any, folder: Path) -> None:
+    page = Viewed(browser, folder / "lost.html").page
+    rects = page.evaluate(
+        "[...document.querySelectorAll('figure rect.box')].map(e => e.getBoundingClientRect()).map(r => "
+        "[r.left, r.top, r.right, r.bottom])"
+    )
+    frame = page.evaluate(
+        "(r => [r.left, r.top, r.right, r.bottom])(document.querySelector('figure svg').getBoundingClientRect())"
+    )
+    assert len(rects) > 25
+    assert all(a[0] >= frame[0] and a[1] >= frame[1] and a[2] <= frame[2] and a[3] <= frame[3] for a in rects)
+    overlapping = [
+        (a, b)
+        for at, a in enumerate(rects)
+        for b in rects[at + 1 :]
+        if a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+    ]
+    assert overlapping == []
+    page.close()
+
+
+@pytest.mark.parametrize("name", ["lost", "diff", "impact", "cache", "history"])
+def test_a_picture_alone_stands_in_any_viewer(browser: Any, folder: Path, name: str) -> None:
+    done = run_envdoctor(*PAGES[name], "--format", "svg", "-o", f"{name}.svg", folder=folder)
+    assert done.err == ""
+    root = ET.parse(folder / f"{name}.svg").getroot()
+    assert root.tag == f"{SVG}svg"
+    assert next(root.iter(f"{SVG}desc")).text
+    assert list(root.iter(f"{SVG}a")) == []
+    viewed = Viewed(browser, folder / f"{name}.svg", "dark")
+    assert (viewed.requests, viewed.complaints) == ([(folder / f"{name}.svg").as_uri()], [])
+    viewed.page.close()
+
+
+def test_without_the_layout_the_page_says_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "igraph", None)
+    page = html.render(make_outline(), {"stack": {"libraries": [library("libx.so")]}})
+    assert (
+        "Not drawn: the picture of `import torch` is laid out by igraph, which is not installed; "
+        "install envdoctor with it: `uv tool install &#x27;torch-envdoctor[html]&#x27;`"
+    ) in page
+    assert "<svg" not in page.partition('class="legend"')[0].partition("<body>")[2]

@@ -1,0 +1,151 @@
+"""`check --fix` on real venvs: one plan, each step on a copy, and everything undone by the command that it prints."""
+
+import json
+import os
+import shlex
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from envdoctor.report import schemas
+from tests.factories.make_incident import CUDNN, Incident, make_incident
+from tests.factories.make_scene import state
+from tests.factories.run_envdoctor import Outcome, run_envdoctor
+from tests.factories.schemas import closed
+
+
+@pytest.fixture
+def incident(tmp_path: Path) -> Incident:
+    return make_incident(tmp_path)
+
+
+def run(incident: Incident, *words: str, **variables: str) -> Outcome:
+    wheels = str(incident.root / "wheels")
+    reach = {
+        "PIP_FIND_LINKS": wheels,
+        "PIP_NO_INDEX": "1",
+        "PIP_CONFIG_FILE": os.devnull,
+        "UV_FIND_LINKS": wheels,
+        "UV_NO_INDEX": "1",
+        "UV_CACHE_DIR": str(incident.root / "cache"),
+    }
+    return run_envdoctor(*words, folder=incident.root, extra=reach | variables)
+
+
+def library(incident: Incident) -> bytes:
+    path = incident.venv.site_packages / CUDNN
+    return path.read_bytes() if path.exists() else b""
+
+
+def test_commands_on_a_copy_and_the_way_back(incident: Incident) -> None:
+    incident.lose()
+    before = state(incident.venv.prefix)
+    planned = run(incident, "check", "--fix", "--dry-run")
+    assert state(incident.venv.prefix) == before
+    python = "[TMP]/.venv/bin/python"
+    assert planned == Outcome(
+        code=1,
+        out=(
+            "envdoctor check --fix  [TMP]/.venv\n\n"
+            "  1. on a copy that is swapped in, for ED201 (nvidia-cudnn-cu12)\n"
+            f"       uv pip install --python {python} --no-deps --reinstall-package nvidia-cudnn-cu12 "
+            "nvidia-cudnn-cu12==9.19.0.56\n\n"
+            "1 step; the first that fails ends it, and `envdoctor rollback` undoes all of them\n"
+        ),
+        err="",
+    )
+    done = run(incident, "check", "--fix", "-y", "-q")
+    assert (done.code, library(incident)) == (0, b"twelve " * 10)
+    undo = done.out.rpartition("undone by: ")[2].strip()
+    assert undo == "envdoctor rollback 1 --venv [TMP]/.venv"
+    words = shlex.split(undo.replace("[TMP]", str(incident.root)))[1:]
+    assert run(incident, *words, "-y").code == 0
+    assert library(incident) == b""
+
+
+def test_a_profile_is_restored_in_one_step_for_all_causes(incident: Incident) -> None:
+    incident.lose()
+    (incident.venv.site_packages / "torch/version.py").unlink()
+    document = json.loads(run(incident, "check", "-p", "small", "--fix", "--dry-run", "--json").out)
+    jsonschema.validate(document, closed(json.loads(schemas.read("check-fix"))))
+    assert [(step["kind"], [cause["code"] for cause in step["causes"]]) for step in document["steps"]] == [
+        ("restore", ["ED201", "ED202"])
+    ]
+    assert document["steps"][0]["plan"]["status"] == "planned"
+    done = run(incident, "check", "-p", "small", "--fix", "-y", "--json")
+    document = json.loads(done.out)
+    jsonschema.validate(document, closed(json.loads(schemas.read("check-fix"))))
+    assert (done.code, document["status"], document["check"]["summary"]["errors"]) == (0, "fixed", 0)
+    assert library(incident) == b"twelve " * 10
+
+
+def test_what_is_about_the_shell_is_left_to_the_user(incident: Incident) -> None:
+    incident.contaminate()
+    planned = run(incident, "check", "--fix", "--dry-run", "--fail-on", "warning", "--json", PYTHONHOME="/nowhere")
+    document = json.loads(planned.out)
+    kinds = {step["causes"][0]["code"]: (step["kind"], step["why"]) for step in document["steps"]}
+    assert kinds["ED203"] == ("repair", None)
+    assert {why for kind, why in kinds.values() if kind == "yours"} == {"it is about your shell"}
+
+
+def test_a_step_that_fails_leaves_the_venv_as_it_was(incident: Incident) -> None:
+    incident.lose()
+    before = state(incident.venv.prefix)
+    done = run(incident, "check", "--fix", "-y", UV_FIND_LINKS=str(incident.root / "empty"), UV_OFFLINE="1")
+    assert (done.code, done.out) == (4, "")
+    assert "error: step 1 of 1 failed: " in done.err
+    assert f"\n{'[TMP]'}/.venv is as it was\n" in done.err
+    assert state(incident.venv.prefix) == before
+
+
+def test_nothing_is_changed_without_an_answer(incident: Incident) -> None:
+    incident.lose()
+    before = state(incident.venv.prefix)
+    done = run(incident, "check", "--fix")
+    assert (done.code, done.err.splitlines()[-1]) == (2, "hint: check the plan, then add `--yes`")
+    assert run(incident, "check", "--yes") == Outcome(
+        code=2, out="", err="error: --yes is for --fix\n\nhint: a check alone changes nothing\n"
+    )
+    assert state(incident.venv.prefix) == before
+
+
+def test_a_healthy_venv_has_nothing_to_fix(incident: Incident) -> None:
+    done = run(incident, "check", "--fix", "-y")
+    assert done == Outcome(code=0, out="envdoctor check --fix  [TMP]/.venv\n\nnothing to fix\n", err="")
+
+
+def test_only_what_is_not_in_the_baseline_counts(incident: Incident) -> None:
+    incident.lose()
+    written = run(incident, "check", "--write-baseline", "known.json")
+    assert written.code == 0
+    assert json.loads((incident.root / "known.json").read_text()) == {
+        "schema_version": 1,
+        "findings": [{"code": "ED201", "subject": "nvidia-cudnn-cu12"}],
+    }
+    same = json.loads(run(incident, "check", "--baseline", "known.json", "--json").out)
+    assert same["summary"]["exit_code"] == 0
+    assert [(item["finding"]["code"], item["reason"]) for item in same["waived"]] == [
+        ("ED201", "it is in the baseline known.json")
+    ]
+    (incident.venv.site_packages / "torch/__init__.py").unlink()
+    new = run(incident, "check", "--baseline", "known.json", "--json")
+    assert (new.code, [item["code"] for item in json.loads(new.out)["findings"]]) == (1, ["ED202"])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot read the baseline known.json: No such file or directory"),
+        ("{", "the baseline known.json is not JSON: "),
+        ("{}", "known.json is not a baseline"),
+        ('{"schema_version": 1, "findings": [{}]}', "known.json: a finding needs a code and a subject"),
+    ],
+)
+def test_a_file_that_is_no_baseline(incident: Incident, content: str | None, message: str) -> None:
+    if content is not None:
+        (incident.root / "known.json").write_text(content)
+    done = run(incident, "check", "--baseline", "known.json")
+    hint = "hint: write it with `envdoctor check --write-baseline FILE`"
+    assert (done.code, done.out, done.err.splitlines()[-1]) == (2, "", hint)
+    assert done.err.replace("[TMP]/", "").startswith(f"error: {message}")

@@ -1,0 +1,58 @@
+"""Which printed commands run on a copy, and with which words; everything else is left to the user, with the reason."""
+
+from pathlib import Path
+
+import pytest
+
+from envdoctor.stack.fix_commands import NotOnACopyError, on_a_copy
+
+
+@pytest.fixture
+def prefix(tmp_path: Path) -> str:
+    (tmp_path / "v env/bin").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "v env/out").symlink_to(tmp_path / "elsewhere")
+    return str(tmp_path / "v env")
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (
+            "uv pip install --python '{}/bin/python' --no-deps 'numpy<2'",
+            (("uv", "pip", "install", "--python", "/c/bin/python", "--no-deps", "numpy<2"),),
+        ),
+        (
+            "rm '{0}/a' '{0}/b' && uv pip uninstall --python '{0}/bin/python' six",
+            (("rm", "/c/a", "/c/b"), ("uv", "pip", "uninstall", "--python", "/c/bin/python", "six")),
+        ),
+        ("mv '{0}/a' '{0}/a.aside'", (("mv", "/c/a", "/c/a.aside"),)),
+    ],
+)
+def test_what_is_done_on_a_copy(prefix: str, command: str, words: tuple[tuple[str, ...], ...]) -> None:
+    assert on_a_copy(command.format(prefix), prefix, "/c") == words
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("unset LD_LIBRARY_PATH", "it is about your shell"),
+        ("sudo apt-get install --yes x", "it is about more than the files of the environment"),
+        ("chmod a+x '{}/bin/x'", "it is about more than the files of the environment"),
+        ("uv cache clean torch", "it is about more than the packages of the environment"),
+        ("uv pip install --python /usr/bin/python3 x", "it is about another environment"),
+        ("uv pip install x", "it is about another environment"),
+        ("rm /etc/passwd", "/etc/passwd is outside of the environment"),
+        ("rm '{}/../x'", "{}/../x is outside of the environment"),
+        ("rm '{}/out/x'", "{}/out/x is outside of the environment"),
+        ("rm '{}/a' ; rm /x", "a shell has to read its `;`"),
+        ("rm '{}/a' > /x", "a shell has to read its `>`"),
+        ("rm '{}'/*.so", "a shell has to expand it"),
+        ("rm $HOME/x", "a shell has to expand it"),
+        ("rm '{}/a", "No closing quotation"),
+    ],
+)
+def test_what_is_not(prefix: str, command: str, why: str) -> None:
+    with pytest.raises(NotOnACopyError) as caught:
+        on_a_copy(command.format(prefix), prefix, "/c")
+    assert caught.value.message == why.format(prefix)
