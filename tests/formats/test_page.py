@@ -1,5 +1,6 @@
 """Pages and pictures as a reader has them: in a browser, by keyboard, in light and dark, without a network."""
 
+import json
 import shutil
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from tests.factories.make_venv import install, make_venv, uninstall
 from tests.factories.run_envdoctor import run_envdoctor
 from tests.formats.browser import SEEN_AT, Viewed, started
 from tests.formats.make_outline import HOSTILE, make_outline
+from trainer import curves
 
 PAGES = {
     "lost": ("check", ".venv"),
@@ -41,6 +43,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, words in PAGES.items():
         done = run_envdoctor(*words, "--format", "html", "-o", f"{name}.html", folder=root)
         assert done.err == ""
+    for name in ("first", f"run <b>{HOSTILE[:8]}</b>"):
+        (root / name.replace("/", "")).mkdir()
+        lines = (json.dumps({"event": "step", "step": at, "loss": 1 / at}) for at in range(1, 9))
+        (root / name.replace("/", "") / "metrics.jsonl").write_text("\n".join(lines))
+    journals = [str(path.parent) for path in root.glob("*/metrics.jsonl")]
+    assert curves.main([*journals, "-o", str(root / "curves.html")]) == 0
     hostile: dict[str, Any] = {"stack": {"libraries": [library(HOSTILE), library("second", asker=HOSTILE)]}}
     clean = HOSTILE.replace("\udce9", "\ufffd").replace("\x00", "\ufffd")
     (root / "hostile.html").write_text(html.render(make_outline(HOSTILE), hostile))
@@ -70,7 +78,11 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(
-    ("name", "scheme"), [*((name, "light") for name in (*PAGES, "hostile")), ("contested", "dark"), ("hostile", "dark")]
+    ("name", "scheme"),
+    [
+        *((name, "light") for name in (*PAGES, "hostile", "curves")),
+        *((name, "dark") for name in ("contested", "hostile", "curves")),
+    ],
 )
 def test_a_page_fetches_nothing_complains_of_nothing_and_passes_axe(
     browser: Any, folder: Path, name: str, scheme: str
