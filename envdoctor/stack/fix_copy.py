@@ -18,6 +18,7 @@ from envdoctor.swap.permissions import carry_over
 from envdoctor.swap.store import BackupStore
 from envdoctor.swap.swap import sync_file_system
 from envdoctor.swap.transaction import Copying, Exchanged, exchange
+from envdoctor.wheels import index_config, pip_config
 from envdoctor.wheels import uv as uv_tool
 
 
@@ -47,7 +48,7 @@ def carry_out(
         for command in commands:
             listen(Event(phase="build", text=command))
             for words in on_a_copy(command, str(target), str(folder)):
-                _run(words, host, copying.descriptor)
+                _run(words, host, copying)
         config.write_bytes(kept)
         carry_over(target, folder)
         listen(Event(phase="check", text="examining the copy"))
@@ -63,9 +64,16 @@ def carry_out(
     return exchange(store, "fix", "", make, listen, verdict=lambda: verdict_on(store.target, host))
 
 
-def _run(words: Sequence[str], host: Host, descriptor: int) -> None:
+def _run(words: Sequence[str], host: Host, copying: Copying) -> None:
     if words[0] == "uv":
-        uv_tool.locate(host.environ, host.cwd, keep_open=(descriptor,)).run(words[1:])
+        uv = uv_tool.locate(host.environ, host.cwd, keep_open=(copying.descriptor,))
+        if words[2] != "install":
+            uv.run(words[1:])
+            return
+        # What pip is configured with counts too, as in a repair.
+        pip = pip_config.read(host.environ, host.home, venv=copying.folder)
+        reach = index_config.configured(uv, pip, host.home, str(copying.folder / "bin/python")).everywhere
+        uv.run([*words[1:], *reach.arguments], extra=reach.variables)
         return
     done = subprocess.run(
         list(words),
@@ -74,7 +82,7 @@ def _run(words: Sequence[str], host: Host, descriptor: int) -> None:
         text=True,
         errors="replace",
         check=False,
-        pass_fds=(descriptor,),
+        pass_fds=(copying.descriptor,),
         env={"PATH": host.environ.get("PATH", os.defpath), "LC_ALL": "C"},
     )
     if done.returncode:

@@ -18,6 +18,7 @@ from tests.factories.schemas import closed
 DOCUMENTS = [
     ("check", "check -p small --json"),
     ("check", "check --json"),
+    ("check-fix", "check -p small --fix --dry-run --json"),
     ("fingerprint", "fingerprint -p small"),
     ("fingerprint", "fingerprint --deep --json"),
     ("why", "why torch --json"),

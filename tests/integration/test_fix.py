@@ -70,7 +70,7 @@ def test_a_profile_is_restored_in_one_step_for_all_causes(incident: Incident) ->
     document = json.loads(run(incident, "check", "-p", "small", "--fix", "--dry-run", "--json").out)
     jsonschema.validate(document, closed(json.loads(schemas.read("check-fix"))))
     assert [(step["kind"], [cause["code"] for cause in step["causes"]]) for step in document["steps"]] == [
-        ("restore", ["ED201", "ED202"])
+        ("restore", ["ED202", "ED201", "ED404"])
     ]
     assert document["steps"][0]["plan"]["status"] == "planned"
     done = run(incident, "check", "-p", "small", "--fix", "-y", "--json")
@@ -82,7 +82,7 @@ def test_a_profile_is_restored_in_one_step_for_all_causes(incident: Incident) ->
 
 def test_what_is_about_the_shell_is_left_to_the_user(incident: Incident) -> None:
     incident.contaminate()
-    planned = run(incident, "check", "--fix", "--dry-run", "--fail-on", "warning", "--json", PYTHONHOME="/nowhere")
+    planned = run(incident, "check", "--fix", "--dry-run", "--fail-on", "warning", "--json", LD_PRELOAD="/nowhere.so")
     document = json.loads(planned.out)
     kinds = {step["causes"][0]["code"]: (step["kind"], step["why"]) for step in document["steps"]}
     assert kinds["ED203"] == ("repair", None)
@@ -107,6 +107,8 @@ def test_nothing_is_changed_without_an_answer(incident: Incident) -> None:
     assert run(incident, "check", "--yes") == Outcome(
         code=2, out="", err="error: --yes is for --fix\n\nhint: a check alone changes nothing\n"
     )
+    done = run(incident, "check", "--fix", "-y", "--format", "html")
+    assert (done.code, done.err.splitlines()[0]) == (2, "error: --fix has no format html")
     assert state(incident.venv.prefix) == before
 
 

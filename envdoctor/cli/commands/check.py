@@ -1,11 +1,17 @@
 """`envdoctor check`: say what is wrong with an environment, cause first."""
 
 import os
-from typing import Annotated
-
-import typer
 
 from envdoctor.app import check as app
+from envdoctor.cli.check_options import (
+    BaselineOption,
+    ExitZeroOption,
+    FailOnOption,
+    FingerprintOption,
+    FixOption,
+    RootOption,
+    WriteBaselineOption,
+)
 from envdoctor.cli.dialog import Terminal
 from envdoctor.cli.options import (
     DeepOption,
@@ -29,51 +35,25 @@ from envdoctor.doctor.workspace import Workspace
 from envdoctor.documents.project_config import load
 from envdoctor.errors import UsageError
 from envdoctor.facts.host import Host
-from envdoctor.model.finding import Severity
 
 
 def check(
     venv: VenvArgument = "",
     venv_option: VenvOption = "",
     profile: ProfileOption = "",
-    fingerprint: Annotated[
-        str,
-        typer.Option(
-            "--fingerprint",
-            metavar="FILE",
-            help="Check a saved fingerprint instead of a venv.",
-        ),
-    ] = "",
-    root: Annotated[
-        str,
-        typer.Option(
-            "--root",
-            metavar="DIR",
-            help="Check the venv at that path inside DIR, a mounted image or a container's file system.",
-        ),
-    ] = "",
+    fingerprint: FingerprintOption = "",
+    root: RootOption = "",
     deep: DeepOption = False,
     lock: LockOption = "",
     extra: ExtraOption = [],  # noqa: B006 - typer reads the default and never shares it
     group: GroupOption = [],  # noqa: B006
     require: RequireOption = [],  # noqa: B006 - typer reads the default and never shares it
     ignore: IgnoreOption = [],  # noqa: B006 - typer reads the default and never shares it
-    fail_on: Annotated[
-        Severity,
-        typer.Option("--fail-on", envvar="ENVDOCTOR_FAIL_ON", help="Exit 1 for findings at or above this severity."),
-    ] = "error",
-    exit_zero: Annotated[
-        bool, typer.Option("--exit-zero", help="Exit 0 whatever was found; bad input still exits 2.")
-    ] = False,
-    baseline: Annotated[
-        str, typer.Option("--baseline", metavar="FILE", help="Let only findings count that are not in FILE.")
-    ] = "",
-    write_baseline: Annotated[
-        str, typer.Option("--write-baseline", metavar="FILE", help="Write what is found to FILE, for --baseline.")
-    ] = "",
-    fix: Annotated[
-        bool, typer.Option("--fix", help="Fix what counts: one plan, one question, on copies; rollback undoes it.")
-    ] = False,
+    fail_on: FailOnOption = "error",
+    exit_zero: ExitZeroOption = False,
+    baseline: BaselineOption = "",
+    write_baseline: WriteBaselineOption = "",
+    fix: FixOption = False,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     output_format: ReportFormatOption = "text",
@@ -82,7 +62,8 @@ def check(
 ) -> int:
     """Say what is wrong with a venv, cause first, with the command that fixes it.
 
-    Nothing of the venv is run or imported. Exit codes: 0 clean, 1 findings, 2 bad input, 3 could not tell.
+    Nothing of the venv is run or imported. Exit codes: 0 clean, 1 findings, 2 bad input, 3 could not tell; with --fix
+    those of what is left, 4 where a step failed, 130 declined or interrupted.
     """
     if lock and profile in (os.environ.get("ENVDOCTOR_PROFILE"), load(Host.current().cwd).profile):
         profile = ""  # the project's usual one; an option comes before it
@@ -102,6 +83,8 @@ def check(
     )
     if (dry_run or yes) and not fix:
         raise UsageError(f"{'--dry-run' if dry_run else '--yes'} is for --fix", "a check alone changes nothing")
+    if fix and output_format not in ("text", "json"):
+        raise UsageError(f"--fix has no format {output_format}", "it writes text and json; check again for a report")
     workspace = Workspace.open(one_venv(venv, venv_option), profile)
     if fix:
         from envdoctor.app.fix import FixOptions
