@@ -18,6 +18,10 @@ def __getattr__(name: str) -> object:
 
         found: object = getattr(api, name)
         return found
+    if name == "load_ipython_extension":  # what `%load_ext envdoctor` asks for
+        from envdoctor import notebook  # noqa: PLC0415
+
+        return notebook.load_ipython_extension
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -5,10 +5,12 @@ say beside its result goes to the logger `envdoctor`.
 """
 
 import logging
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from os import PathLike, fspath
 from pathlib import Path
+from typing import Any
 
 from envdoctor.app import check as checking
 from envdoctor.app import diff as comparing
@@ -18,12 +20,60 @@ from envdoctor.compare.difference import Comparison
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import EnvdoctorError, UsageError
 from envdoctor.model.events import Listener
+from envdoctor.model.frozen import field_names
 from envdoctor.model.verdict import Verdict
 from envdoctor.model.why import Answer
+from envdoctor.report.formats.legal import escaped
+from envdoctor.report.rendering import as_format, as_text
+from envdoctor.report.style import Style, on_terminal
+from envdoctor.standards.redaction import redacted, secrets_of
 
 __all__ = ["EnvdoctorError", "Verdict", "check", "diff", "why"]
 _LOG = logging.getLogger("envdoctor")
 _Named = str | PathLike[str]
+_WIDTH = 100
+"""Columns of a report as text, where nobody says how wide it may be."""
+
+
+class CheckedVerdict(Verdict):
+    """A verdict that a notebook shows as a page, and everything else as the report of the command line."""
+
+    _result: Result
+
+    @classmethod
+    def of(cls, result: Result) -> "CheckedVerdict":
+        """Return the verdict of a check's result."""
+        verdict = result.data.verdict
+        made = cls(**{name: getattr(verdict, name) for name in field_names(Verdict)})
+        object.__setattr__(made, "_result", result)
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        """Compare what was found, however it would be shown."""
+        if not isinstance(other, Verdict):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in field_names(Verdict))
+
+    __hash__ = Verdict.__hash__
+
+    def __str__(self) -> str:
+        """Return the report as text."""
+        return _clean(as_text(self._result, Style(width=_WIDTH))).rstrip("\n")
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001 - IPython's protocol
+        """Print the report in IPython's own terminal."""
+        printer.text("…" if cycle else str(self))
+
+    def _repr_html_(self) -> str:
+        """Return the page, in a frame of its own: its style must not meet the notebook's, and it runs no script."""
+        page = escaped(as_format(self._result, "html", _clean))
+        style = "width: 100%; height: 32rem; border: 1px solid #888; resize: vertical"
+        return f'<iframe title="envdoctor check" sandbox="" style="{style}" srcdoc="{page}"></iframe>'
+
+
+def _clean(text: str) -> str:
+    """Return a text without secrets and control characters, as the command line writes it."""
+    return redacted(on_terminal(text), secrets_of(os.environ))
 
 
 def check(
@@ -45,8 +95,7 @@ def check(
     """
     wishes = checking.CheckOptions(deep=deep, lock=fspath(lock) if lock else "", required=tuple(require))
     result = checking.check(_workspace(path, profile), wishes, _Silent())
-    verdict: Verdict = result.data.verdict
-    return verdict
+    return CheckedVerdict.of(result)
 
 
 def why(name: str, path: _Named = "") -> Answer:

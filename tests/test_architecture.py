@@ -120,7 +120,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
         ),
         "packaging",
     ),
-    "envdoctor.api": (*_up_to("doctor"), "envdoctor.app"),
+    "envdoctor.api": (*_up_to("doctor"), "envdoctor.app", "envdoctor.report"),
+    "envdoctor.notebook": ("envdoctor.api", "envdoctor.errors", "IPython"),
     # Renderers read results: the types of any room, never a function that looks or changes.
     "envdoctor.report": ("envdoctor", "rich", "cyclonedx", "packageurl", "igraph"),
     "envdoctor.cli": ("envdoctor", "typer", "rich", "packaging"),
