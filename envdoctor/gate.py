@@ -4,34 +4,33 @@
     gate.require("21k-toks")
 
 It belongs before `import torch`, examines the running interpreter's own environment from its files, and costs a
-fraction of a second. At import only the standard library is loaded; neither torch nor a terminal library ever is.
+fraction of a second. At import nearly nothing is loaded; neither torch nor a terminal library ever is.
 """
 
-import datetime as dt
-import getpass
 import importlib.util
-import json
 import os
 import sys
 import time
 import typing
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+
+from envdoctor.model.frozen import frozen, replace
 
 Mode = typing.Literal["enforce", "warn", "off"]
 MODES: tuple[Mode, ...] = typing.get_args(Mode)
-LOG = Path(".envdoctor/gate.log")
 OTHER_TORCH = "torch-from-elsewhere"
 """Stands among the codes let through when the process would import another torch than the one examined."""
 NOT_TOLD = "could-not-tell"
 """Stands among the codes let through when the environment could not be examined."""
 _USAGE = 2  # ExitCode.USAGE, without importing it
-# torchrun, accelerate and Ray Train; srun; Open MPI; Intel MPI and MPICH. torchrun below srun has both: its own counts.
-_LOCAL_RANKS = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
-_RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _PATIENCE = 3.0
 """Seconds. A launcher ends all ranks when the first one fails: the others' end must not cut off the report."""
+_WAIT_SECONDS = 2.0
+"""Of these, how long local rank 0 is waited for: where it passes, the report is another rank's."""
+_COLLECTED = 100_000
+"""Objects between two collections: an examination makes as many, which live to its end; cycles are not among them."""
 
 if typing.TYPE_CHECKING:
     from envdoctor.doctor.once_a_node import Told
@@ -40,23 +39,7 @@ if typing.TYPE_CHECKING:
     from envdoctor.model.verdict import Verdict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bypass:
-    """One start that the gate did not decide, as a line of the gate log keeps it."""
-
-    at: str
-    """UTC, ISO 8601, seconds."""
-    profile: str
-    mode: Mode
-    reason: str
-    found: tuple[str, ...]
-    """Codes of the findings that were let through; empty in mode "off", which looks at nothing."""
-    user: str
-    prefix: str
-    command: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Expected:
     """What a run of the stack does when all is well, as [expected] of its profile says; 0 where it says nothing."""
 
@@ -65,7 +48,7 @@ class Expected:
     """Largest growth of the memory high-water after warm-up, as a fraction (0.01 is 1 %)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Admitted:
     """What the profile says of the run that may start."""
 
@@ -74,6 +57,17 @@ class Admitted:
     preset: str | None
     """The trainer's preset; empty where the profile names none, None where it could not be read (a bypass)."""
     expected: Expected = Expected()
+
+
+@frozen
+class _Decision:
+    """What the examination says of this process."""
+
+    code: int
+    found: tuple[str, ...]
+    """Codes of the findings."""
+    speaks: bool
+    """This rank says for its node what was found, and keeps a bypass in the gate log."""
 
 
 def require(profile: str, *, mode: Mode | None = None, reason: str = "") -> Admitted:
@@ -93,29 +87,30 @@ def require(profile: str, *, mode: Mode | None = None, reason: str = "") -> Admi
 
     chosen: Mode = "enforce"
     admitted = Admitted(profile=Path(profile).stem, preset=None)
+    told = _Decision(code=0, found=(), speaks=not _local_rank())
     try:
         chosen, why = choose(mode, reason, os.environ)
-        workspace = _open(profile)
-        admitted = _admitted(workspace)
-        code, found = (0, ()) if chosen == "off" else _decide(workspace, profile)
+        with _fewer_collections():
+            workspace = _open(profile)
+            admitted = _admitted(workspace)
+            if chosen != "off":
+                told = _decide(workspace, profile, waits=chosen == "enforce")
     except EnvdoctorError as error:
         _say(f"error: envdoctor gate: {error.message}" + (f"\n\nhint: {error.hint}" if error.hint else ""))
         # Bad input is wrong in any mode; what could not be read is let through where findings are.
         if chosen == "enforce" or error.exit_code == _USAGE:
             raise SystemExit(int(error.exit_code)) from None
-        found = (NOT_TOLD,)
+        told = replace(told, found=(NOT_TOLD,))
     except Exception as error:  # noqa: BLE001 - a fault of ours must not end a training that is only warned
         _say_crash(error, profile)
         if chosen == "enforce":
             raise SystemExit(3) from None
-        found = (NOT_TOLD,)
+        told = replace(told, found=(NOT_TOLD,))
     if chosen != "enforce":
-        record(profile, chosen, why, found)
-    elif code:
-        _say(f"error: envdoctor gate: {_who()} does not start on {sys.prefix} (profile {profile})")
-        if _local_rank():
-            time.sleep(_PATIENCE)
-        raise SystemExit(code)
+        if told.speaks:
+            record(profile, chosen, why, told.found)
+    elif told.code:
+        raise SystemExit(told.code)
     return admitted
 
 
@@ -137,42 +132,10 @@ def choose(mode: str | None, reason: str, environ: Mapping[str, str]) -> tuple[M
 
 
 def record(profile: str, mode: Mode, reason: str, found: tuple[str, ...], prefix: str = sys.prefix) -> None:
-    """Say a bypass on stderr and append it to the gate log; `found` are the codes of the findings let through.
+    """Say a bypass on stderr and append it to the gate log; `found` are the codes of the findings let through."""
+    from envdoctor.doctor import bypass  # noqa: PLC0415 - few starts are bypassed
 
-    A log that cannot be written is said and stops nothing.
-    """
-    if _local_rank():
-        return
-    from envdoctor.standards.redaction import redacted, redacted_words, secrets_of  # noqa: PLC0415
-
-    secrets = secrets_of(os.environ)
-    codes = ", ".join(sorted(set(found)))
-    passed = f"; findings let through: {codes}" if codes else ""
-    _say(f"warning: envdoctor gate: mode {mode} for profile {profile}, because: {reason}{passed}")
-    bypass = Bypass(
-        at=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-        profile=profile,
-        mode=mode,
-        reason=redacted(reason, secrets),
-        found=tuple(sorted(set(found))),
-        user=_user(),
-        prefix=prefix,
-        command=redacted_words(sys.orig_argv, secrets),
-    )
-    log = Path(os.environ.get("ENVDOCTOR_GATE_LOG") or LOG)
-    try:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with open(log, "a", encoding="utf-8", opener=_at_once) as file:
-            # One write of one line: ranks of several nodes may share the folder.
-            file.write(json.dumps(asdict(bypass)) + "\n")
-    except OSError as error:
-        _say(f"warning: envdoctor gate: cannot write {log}: {error.strerror}; this bypass is recorded here only")
-
-
-def _at_once(path: str, flags: int) -> int:
-    # A pipe that nobody reads must not hold the launch, and a link in the current folder is followed nowhere.
-    link = 0 if os.environ.get("ENVDOCTOR_GATE_LOG") else os.O_NOFOLLOW
-    return os.open(path, flags | os.O_NONBLOCK | link, 0o600)
+    bypass.record(profile, mode, reason, found, prefix, _say)
 
 
 def _open(profile: str) -> "Workspace":
@@ -194,25 +157,34 @@ def _admitted(workspace: "Workspace") -> Admitted:
     )
 
 
-def _decide(workspace: "Workspace", profile: str) -> tuple[int, tuple[str, ...]]:
-    """Return the exit code and the codes of what was found, after saying on local rank 0 what the code is for."""
-    from envdoctor.doctor.once_a_node import once_a_node  # noqa: PLC0415
+def _decide(workspace: "Workspace", profile: str, *, waits: bool) -> "_Decision":
+    """Examine, and say what was found where this rank is to; `waits`: say too that this process does not start."""
+    from envdoctor.doctor.once_a_node import Node  # noqa: PLC0415
     from envdoctor.errors import ProbeError, UsageError  # noqa: PLC0415
-    from envdoctor.facts.launch import launch_of  # noqa: PLC0415
 
-    told = once_a_node(
-        launch_of(workspace.host), _question(workspace), workspace.host, lambda: _examine(workspace, profile), _waits
-    )
-    if told.problem:
-        raise (UsageError if told.code == _USAGE else ProbeError)(told.problem, told.hint)
-    elsewhere = _other_torch(told.torch)
-    if not _local_rank():
-        if told.code:
-            _say(told.colored if sys.stderr.isatty() and not os.environ.get("NO_COLOR") else told.report)
+    began = time.monotonic()
+    with Node(workspace.host, _question(workspace)) as node:
+        told = node.told(lambda: _examine(workspace, profile), _waits)
+        if told.problem:
+            raise (UsageError if told.code == _USAGE else ProbeError)(told.problem, told.hint)
+        elsewhere = _other_torch(told.torch)
+        code = told.code or int(bool(elsewhere))
         if elsewhere:
+            # Each process has a search path of its own, so this is nothing that another rank could say.
             hint = "take what puts it there out of sys.path, or examine that one"
             _say(f"error: envdoctor gate: {elsewhere}\n\nhint: {hint}")
-    return told.code or int(bool(elsewhere)), (*told.found, OTHER_TORCH) if elsewhere else told.found
+        refused = f"error: envdoctor gate: {_who()} does not start on {sys.prefix} (profile {profile})"
+        later = waits and code and _local_rank()
+        if later:
+            _say(refused)
+        speaks = node.reports(told, _WAIT_SECONDS if later else 0.0)
+        if told.code and speaks:
+            _say(told.colored if sys.stderr.isatty() and not os.environ.get("NO_COLOR") else told.report)
+    if later:
+        time.sleep(max(0.0, began + _PATIENCE - time.monotonic()))
+    elif waits and code:
+        _say(refused)
+    return _Decision(code=code, found=(*told.found, OTHER_TORCH) if elsewhere else told.found, speaks=speaks)
 
 
 def _question(workspace: "Workspace") -> tuple[object, ...]:
@@ -286,7 +258,10 @@ def _reports(facts: "Fingerprint", verdict: "Verdict", profile: str) -> tuple[st
 def _other_torch(folder: str | None) -> str:
     """Say which torch this process would import when it is not that of the examined folder; empty when it is."""
     # sys.path as it is now, script folder and later insertions included; a top-level spec is found without importing.
-    spec = importlib.util.find_spec("torch")
+    try:
+        spec = importlib.util.find_spec("torch")
+    except ValueError:  # a module that somebody put into sys.modules, without a spec
+        spec = None
     taken = os.path.realpath(Path(spec.origin).parent) if spec is not None and spec.origin else ""
     examined = os.path.realpath(folder) if folder else ""
     if taken == examined or folder is None:
@@ -297,25 +272,28 @@ def _other_torch(folder: str | None) -> str:
 
 
 def _who() -> str:
-    rank = _first_of(_RANKS)
-    return f"rank {rank}" if rank else "this process"
+    from envdoctor.facts.launch import rank  # noqa: PLC0415
+
+    number = rank(os.environ)
+    return f"rank {number}" if number else "this process"
 
 
 def _local_rank() -> int:
-    rank = _first_of(_LOCAL_RANKS)
-    return int(rank) if rank.isdigit() else 0
+    from envdoctor.facts.launch import local_rank  # noqa: PLC0415
+
+    return local_rank(os.environ)
 
 
-def _first_of(variables: tuple[str, ...]) -> str:
-    return next((value for name in variables if (value := os.environ.get(name))), "")
+@contextmanager
+def _fewer_collections() -> Iterator[None]:
+    import gc  # noqa: PLC0415
 
-
-def _user() -> str:
-    # A container's uid may have no passwd entry, and so no name.
+    before = gc.get_threshold()
+    gc.set_threshold(max(before[0], _COLLECTED) if before[0] else 0, *before[1:])
     try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _say(text: str) -> None:

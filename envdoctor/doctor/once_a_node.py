@@ -14,11 +14,12 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Self
 
 from envdoctor import __version__
 from envdoctor.errors import EnvdoctorError
 from envdoctor.facts.host import Host
-from envdoctor.facts.launch import PER_RANK, Launch
+from envdoctor.facts.launch import PER_RANK, Launch, launch_of, local_rank
 from envdoctor.model.codec import CodecError, decode, encode
 from envdoctor.model.frozen import frozen, replace
 
@@ -28,6 +29,7 @@ _LASTS_SECONDS = 600.0
 _WORD_SECONDS = 2.0
 _PATIENCE_SECONDS = 120.0
 _OLD_SECONDS = 3600.0
+_LOOK_SECONDS = 0.05
 
 
 @frozen
@@ -57,26 +59,40 @@ class _Shared:
     """Seconds of CLOCK_BOOTTIME."""
     ranks: tuple[str, ...]
     """The local ranks that have it."""
+    reporter: str = ""
+    """The local rank that prints the report."""
 
 
-def once_a_node(
-    launch: Launch | None,
-    question: tuple[object, ...],
-    host: Host,
-    examine: Callable[[], Told],
-    say: Callable[[str], None],
-) -> Told:
-    """Return what `examine` finds, in this process or in another rank of the launch that was asked the same.
+class Node:
+    """What the ranks of this launch on this node share: one examination, and one report of it. A context manager."""
 
-    question: what the verdict depends on beside the host's variables, as plain values. say: tells a person that this
-    rank waits. Raises what `examine` raises.
-    """
-    descriptor = _open(host, _name(launch, question, host)) if launch is not None else None
-    if launch is None or descriptor is None:
-        return examine()
-    try:
+    def __init__(self, host: Host, question: tuple[object, ...]) -> None:
+        """Take the host and what the verdict depends on beside its variables, as plain values."""
+        self._host, self._question = host, question
+        self._launch = launch_of(host)
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> Self:
+        """Open the file of the question, where this process is one of several."""
+        if self._launch is not None:
+            self._descriptor = _open(self._host, _name(self._launch, self._question, self._host))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self._leave()
+
+    def told(self, examine: Callable[[], Told], say: Callable[[str], None]) -> Told:
+        """Return what `examine` finds, in this process or in another rank of the launch that was asked the same.
+
+        say: tells a person that this rank waits. Raises what `examine` raises.
+        """
+        launch, descriptor = self._launch, self._descriptor
+        if launch is None or descriptor is None:
+            return examine()
         with _locked(descriptor, say) as alone:
             if not alone:
+                self._leave()
                 return examine()
             shared = _read(descriptor)
             if shared is not None and _holds(shared, launch):
@@ -91,8 +107,38 @@ def once_a_node(
                 raise
             _write(descriptor, _made(told, launch))
             return told
-    finally:
-        os.close(descriptor)
+
+    def reports(self, told: Told, wait: float) -> bool:
+        """Tell whether this rank prints the report of what it was told: local rank 0 where it was told the same.
+
+        wait: seconds in which local rank 0 may still come. After them the first rank prints it: local rank 0 may have
+        another verdict, and a cause is printed by somebody.
+        """
+        first = not local_rank(self._host.environ)
+        launch, descriptor = self._launch, self._descriptor
+        if launch is None or descriptor is None:
+            return first or bool(told.code)
+        until = time.monotonic() + wait
+        while not first:
+            shared = _read(descriptor)
+            if shared is not None and shared.by == launch.by and (shared.reporter or "0" in shared.ranks):
+                return False
+            if time.monotonic() >= until:
+                break
+            time.sleep(_LOOK_SECONDS)
+        with _locked(descriptor, lambda _: None) as alone:
+            shared = _read(descriptor) if alone else None
+            if shared is None or shared.by != launch.by or launch.rank not in shared.ranks:
+                return True
+            if shared.reporter:
+                return False
+            _write(descriptor, replace(shared, reporter=launch.rank))
+            return True
+
+    def _leave(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
 
 def _made(told: Told, launch: Launch) -> _Shared:
@@ -110,15 +156,14 @@ def _holds(shared: _Shared, launch: Launch) -> bool:
     return 0 <= age < _LASTS_SECONDS and (launch.ends or shared.ended >= launch.started)
 
 
-def _name(launch: Launch | None, question: tuple[object, ...], host: Host) -> str:
+def _name(launch: Launch, question: tuple[object, ...], host: Host) -> str:
     """Return the file of a question: a digest, since variables may hold secrets."""
     import hashlib  # noqa: PLC0415 - a process that is not one of several hashes nothing
 
     namespace = os.stat(host.proc / "self/ns/mnt").st_ino if (host.proc / "self/ns/mnt").exists() else 0  # noqa: PTH116 - as below
     root = os.stat("/")  # noqa: PTH116 - a status alone
     variables = sorted((name, value) for name, value in host.environ.items() if name not in PER_RANK)
-    by = launch.by if launch else ""
-    asked = [__version__, by, namespace, root.st_dev, root.st_ino, host.uid, str(host.cwd), variables, *question]
+    asked = [__version__, launch.by, namespace, root.st_dev, root.st_ino, host.uid, str(host.cwd), variables, *question]
     return hashlib.sha256(json.dumps(asked).encode("utf-8", "surrogateescape")).hexdigest()[:40] + ".verdict"
 
 
@@ -195,7 +240,11 @@ def _locked(descriptor: int, say: Callable[[str], None]) -> Iterator[bool]:
             say("waiting for another rank of this node, which examines the same environment")
         time.sleep(pause)
         pause = min(0.05, pause * 1.5)
-    yield True
+    try:
+        yield True
+    finally:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 def _read(descriptor: int) -> _Shared | None:

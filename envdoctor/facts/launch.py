@@ -6,7 +6,7 @@ ray/train/_internal/worker_group.py; proc(5) for /proc/PID/stat and /proc/PID/en
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen
@@ -24,6 +24,9 @@ _LAUNCHERS = (
     ("SLURM_STEP_ID", "SLURM_LOCALID"),
 )
 """(a variable that the launcher sets in each rank and does not have itself, the one with the local rank)."""
+# torchrun, accelerate and Ray Train; srun; Open MPI; Intel MPI and MPICH. torchrun below srun has both: its own counts.
+_LOCAL_RANKS = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
+_RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _ANCESTORS = 16
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -40,6 +43,21 @@ class Launch:
     """That process ends with the launch. A shell or Ray's raylet goes on, and starts others."""
     started: float
     """When this process was started, in seconds of CLOCK_BOOTTIME."""
+
+
+def local_rank(environ: Mapping[str, str]) -> int:
+    """Return the rank of a process on its node; 0 where no launcher gave one."""
+    rank = _first_of(environ, _LOCAL_RANKS)
+    return int(rank) if rank.isascii() and rank.isdecimal() else 0
+
+
+def rank(environ: Mapping[str, str]) -> str:
+    """Return the rank of a process in its launch, as its launcher wrote it; empty where there is none."""
+    return _first_of(environ, _RANKS)
+
+
+def _first_of(environ: Mapping[str, str], variables: tuple[str, ...]) -> str:
+    return next((value for name in variables if (value := environ.get(name))), "")
 
 
 def launch_of(host: Host) -> Launch | None:

@@ -30,12 +30,12 @@ _PACKAGE = "{package}"
 
 
 def require(profile, *, mode=None, reason=""):
-    """Return when this process may start on `profile`; else say why, cause first, and raise SystemExit.
+    """Return what the profile says when this process may start on it; else say why, cause first, and raise SystemExit.
 
     `mode` (default: $ENVDOCTOR_GATE, else "enforce") may be "warn" or "off"; both need a `reason` (or
     $ENVDOCTOR_GATE_REASON), which is logged. Exit codes: 1 for findings, 2 for bad input, 3 for "could not tell".
     """
-    _gate().require(profile, mode=mode, reason=reason)
+    return _gate().require(profile, mode=mode, reason=reason)
 
 
 def _gate():

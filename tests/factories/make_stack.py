@@ -129,6 +129,7 @@ def closed_environment(folder: Path) -> dict[str, str]:
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(home),
+        "XDG_RUNTIME_DIR": str(home),
         "LANG": "C.UTF-8",
         "PYTHONPATH": str(ROOT),
         # Every command of every test would compile envdoctor again.

@@ -32,6 +32,7 @@ def environment(folder: Path, extra: Mapping[str, str] | None = None) -> dict[st
         "PATH": os.environ["PATH"],
         "HOME": str(folder / "home"),
         "TMPDIR": str(folder / "tmp"),
+        "XDG_RUNTIME_DIR": str(folder / "tmp"),
         "PYTHONUTF8": "1",
         "UV_PYTHON_DOWNLOADS": "never",
     }

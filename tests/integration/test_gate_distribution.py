@@ -183,7 +183,9 @@ def test_one_file_guards_a_venv_that_has_no_gate(tmp_path: Path) -> None:
         'wrote guard.py; at the top of the train script: `import guard; guard.require("PROFILE")`\n',
         "",
     )
-    (tmp_path / "train.py").write_text("import guard\nguard.require('small')\nimport torch\nprint(torch.__version__)\n")
+    (tmp_path / "train.py").write_text(
+        "import guard\nassert guard.require('small').profile == 'small'\nimport torch\nprint(torch.__version__)\n"
+    )
     started = _train(stack)
     assert (started.returncode, started.stdout, started.stderr) == (0, "2.13.0+cpu\n", "")
     (Venv(prefix=tmp_path / ".venv").site_packages / "plain/__init__.py").unlink()

@@ -131,7 +131,12 @@ def launch(tmp_path_factory: pytest.TempPathFactory) -> Launch:
         assert done.returncode == 0, done.stderr
     (folder / "train.py").write_text(TRAIN)
     (folder / "notebook.py").write_text(NOTEBOOK)
-    environment = {"PATH": f"{folder}/venv/bin:/usr/bin:/bin", "HOME": str(folder), "OMP_NUM_THREADS": "1"}
+    environment = {
+        "PATH": f"{folder}/venv/bin:/usr/bin:/bin",
+        "HOME": str(folder),
+        "XDG_RUNTIME_DIR": str(folder),
+        "OMP_NUM_THREADS": "1",
+    }
     return Launch(folder=folder, environment=environment)
 
 

@@ -80,11 +80,11 @@ def test_a_broken_stack_is_refused_with_the_report(broken: Incident) -> None:
     assert start(broken) == Outcome(code=1, out="", err=f"{report(broken)}\n{ALONE}")
 
 
-def test_every_rank_refuses_and_local_rank_0_explains(broken: Incident) -> None:
+def test_every_rank_refuses_and_explains_where_no_other_does(broken: Incident) -> None:
     first = start(broken, extra={"RANK": "8", "LOCAL_RANK": "0"})
     assert first == Outcome(code=1, out="", err=f"{report(broken)}\n{REFUSED.format(who='rank 8')}")
     assert start(broken, extra={"RANK": "9", "LOCAL_RANK": "1"}) == Outcome(
-        code=1, out="", err=REFUSED.format(who="rank 9")
+        code=1, out="", err=f"{REFUSED.format(who='rank 9')}{report(broken)}\n"
     )
 
 

@@ -29,6 +29,7 @@ def noted(*given):
         os.kill(os.getpid(), signal.SIGKILL)
     return examine(*given)
 gate._examine = noted
+gate._WAIT_SECONDS = float(os.environ.get("WAITS", "600"))
 gate.require("small")
 print("started")
 """
@@ -128,11 +129,36 @@ def test_torchrun_refuses_with_one_report(node: Node, broken: Incident) -> None:
 
 def test_the_report_is_local_rank_0s_whoever_examined(node: Node, broken: Incident) -> None:
     later = node.begin(broken, 1)
-    assert later.communicate()[1].replace(str(broken.root), "[TMP]") == REFUSED.format(who="rank 1")
+    assert later.stderr is not None
+    refused = later.stderr.readline()
     first = node.begin(broken, 0)
     _, said = first.communicate()
     assert filtered(said, broken.root) == f"{report(broken)}\n{REFUSED.format(who='rank 0')}"
+    assert (refused + later.communicate()[1]).replace(str(broken.root), "[TMP]") == REFUSED.format(who="rank 1")
     assert (later.returncode, first.returncode, node.examined) == (1, 1, ["1"])
+
+
+def test_a_cause_that_local_rank_0_does_not_have_is_reported_by_another_rank(
+    node: Node, healthy: Incident, broken: Incident
+) -> None:
+    assert node.run(healthy, [0]) == [0]
+    begun = [node.begin(broken, rank, {"WAITS": "0"}) for rank in (1, 2, 3)]
+    said = [filtered(process.communicate()[1], broken.root) for process in begun]
+    assert [process.returncode for process in begun] == [1, 1, 1]
+    assert sorted(text.count(report(broken)) for text in said) == [0, 0, 1]
+    late = node.begin(broken, 0, {"WAITS": "0"})
+    assert filtered(late.communicate()[1], broken.root) == REFUSED.format(who="rank 0")
+    assert len(node.examined) == 2
+
+
+def test_a_warning_is_said_and_logged_once_by_the_first_rank(node: Node, broken: Incident, tmp_path: Path) -> None:
+    log = tmp_path / "gate.log"
+    warned = {"ENVDOCTOR_GATE": "warn", "ENVDOCTOR_GATE_REASON": "r", "ENVDOCTOR_GATE_LOG": str(log)}
+    said = [node.begin(broken, rank, warned).communicate() for rank in (1, 0, 2)]
+    assert [out for out, _ in said] == ["started\n"] * 3
+    once = "warning: envdoctor gate: mode warn for profile small, because: r; findings let through: ED201\n"
+    assert [filtered(err, broken.root) for _, err in said] == [f"{report(broken)}\n{once}", "", ""]
+    assert len(log.read_text().splitlines()) == 1
 
 
 def test_when_the_examiner_is_killed_the_next_rank_examines(node: Node, healthy: Incident) -> None:
@@ -141,7 +167,7 @@ def test_when_the_examiner_is_killed_the_next_rank_examines(node: Node, healthy:
 
 
 def test_a_rank_of_another_environment_has_its_own_verdict(node: Node, healthy: Incident, broken: Incident) -> None:
-    begun = [node.begin(healthy, 0), node.begin(broken, 1), node.begin(healthy, 2)]
+    begun = [node.begin(healthy, 0), node.begin(broken, 1, {"WAITS": "0"}), node.begin(healthy, 2)]
     said = [process.communicate()[1] for process in begun]
     assert [process.returncode for process in begun] == [0, 1, 0], said
     assert len(node.examined) == 2

@@ -16,6 +16,7 @@ from envdoctor.cli.terminal import say
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import TargetError, UsageError
 from envdoctor.exitcodes import ExitCode
+from envdoctor.facts.launch import local_rank
 from envdoctor.model.frozen import frozen
 from envdoctor.model.header import Header
 from envdoctor.model.verdict import Verdict
@@ -78,15 +79,16 @@ def run(
     examined = _restored(workspace, while_in_use=yes_while_in_use) if restore else None
     if chosen == "off":
         launch = workspace.launched()
-        gate.record(profile, chosen, why, (), str(launch.target.prefix))
+        if not local_rank(os.environ):
+            gate.record(profile, chosen, why, (), str(launch.target.prefix))
         return become(command, launch.host.environ)
     examined = examined or _examine(workspace)
     verdict, prefix = examined.verdict, examined.launch.target.prefix
     if verdict.exit_code():
         say(as_text.render(examined.header, verdict, style_on(sys.stderr)))
-    if chosen == "warn":
+    if chosen == "warn" and not local_rank(os.environ):
         gate.record(profile, chosen, why, tuple(finding.code for finding in verdict.findings), str(prefix))
-    elif code := verdict.exit_code():
+    elif chosen == "enforce" and (code := verdict.exit_code()):
         say(f"error: `{shlex.join(redacted_words(command))}` was not started on {prefix} (profile {profile})")
         return code
     return become(command, examined.launch.host.environ)
