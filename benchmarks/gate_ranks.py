@@ -3,7 +3,7 @@
     python benchmarks/gate_ranks.py VENV --profile NAME [--ranks 64] [--old CHECKOUT] [--trace] [--cwd FOLDER]
 
 VENV is the environment that the gate examines; its own interpreter runs the gate. The ranks are started at once, with
-the variables that torchrun gives them. "apart" gives each rank a variable of its own, so that nothing can be shared;
+the variables that torchrun gives them. On a mount of slow_files.py the look-ups that reached it are counted as well. "apart" gives each rank a variable of its own, so that nothing can be shared;
 --old times the ranks of another checkout's gate. Processor time is that of all ranks; --trace counts their stat
 calls by strace, in a run of its own. The first run of each kind fills the memos and is not counted.
 """
@@ -40,7 +40,17 @@ def ranks(
         own = {"RANK": str(rank), "LOCAL_RANK": str(rank)} | ({"APART": str(rank)} if apart else {})
         command = [f"{asked.venv}/bin/python", "-c", script]
         if trace is not None:
-            command = ["strace", "-f", "-qq", "-e", f"trace={STATS}", "-o", f"{trace}/{rank}", *command]
+            command = [
+                "strace",
+                "-f",
+                "--seccomp-bpf",
+                "-qq",
+                "-e",
+                f"trace={STATS}",
+                "-o",
+                f"{trace}/{rank}",
+                *command,
+            ]
         begun.append(
             subprocess.Popen(
                 command, env=shared | own, cwd=asked.cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -60,6 +70,14 @@ def stat_calls(script: str, asked: argparse.Namespace, cache: Path, *, apart: bo
         return sum(path.read_bytes().count(b"\n") for path in Path(folder).iterdir())
 
 
+def lookups(venv: str) -> int:
+    """Return the look-ups that reached the file system so far; 0 where it is not one of slow_files.py."""
+    try:
+        return int(os.getxattr(venv, "user.lookups"))
+    except OSError:
+        return 0
+
+
 def main() -> None:
     """Measure each kind in turn."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -70,12 +88,14 @@ def main() -> None:
     parser.add_argument("--old", help="a checkout of another release")
     parser.add_argument("--cwd", default=str(ROOT))
     parser.add_argument("--trace", action="store_true")
+    parser.add_argument("--kinds", default="shared,apart,old", help="which of them")
     asked = parser.parse_args()
     here = SCRIPT.format(root=str(ROOT), profile=asked.profile)
     kinds = {"shared": (here, False), "apart": (here, True)}
     if asked.old:
         kinds["old"] = (SCRIPT.format(root=asked.old, profile=asked.profile), False)
-    print(f"{asked.ranks} ranks, profile {asked.profile}\n  kind    clock s  processor s  stat calls")
+    kinds = {kind: kinds[kind] for kind in asked.kinds.split(",") if kind in kinds}
+    print(f"{asked.ranks} ranks, profile {asked.profile}\n  kind    clock s  processor s  stat calls  look-ups")
     with tempfile.TemporaryDirectory() as folder:
         for kind in kinds:
             Path(folder, kind).mkdir(mode=0o700)
@@ -84,8 +104,9 @@ def main() -> None:
                 ranks(kinds[kind][0], one, Path(folder, kind), apart=True)
         for _ in range(asked.rounds):
             for kind, (script, apart) in kinds.items():
+                before = lookups(asked.venv)
                 wall, cpu = ranks(script, asked, Path(folder, kind), apart=apart)
-                print(f"  {kind:6} {wall:8.2f} {cpu:12.2f}", flush=True)
+                print(f"  {kind:6} {wall:8.2f} {cpu:12.2f} {'':11} {lookups(asked.venv) - before or '':9}", flush=True)
         for kind, (script, apart) in kinds.items() if asked.trace else ():
             print(
                 f"  {kind:6} {'':8} {'':12} {stat_calls(script, asked, Path(folder, kind), apart=apart):11}", flush=True

@@ -25,9 +25,9 @@ OTHER_TORCH = "torch-from-elsewhere"
 NOT_TOLD = "could-not-tell"
 """Stands among the codes let through when the environment could not be examined."""
 _USAGE = 2  # ExitCode.USAGE, without importing it
-_PATIENCE = 3.0
+_PATIENCE = 6.0
 """Seconds. A launcher ends all ranks when the first one fails: the others' end must not cut off the report."""
-_WAIT_SECONDS = 2.0
+_WAIT_SECONDS = 5.0
 """Of these, how long local rank 0 is waited for: where it passes, the report is another rank's."""
 _COLLECTED = 100_000
 """Objects between two collections: an examination makes as many, which live to its end; cycles are not among them."""

@@ -56,10 +56,11 @@ def test_the_gate_starts_refuses_and_starts_again_after_a_restore(stack: Stack) 
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "error[ED404]" in refused.stderr
     assert refused.stderr.endswith(f"error: envdoctor gate: this process does not start on {venv} (profile mine)\n")
-    silent = _train(stack, RANK="3", LOCAL_RANK="3")
-    assert (silent.returncode, silent.stderr) == (
+    ranked = _train(stack, RANK="3", LOCAL_RANK="3")
+    report = refused.stderr.partition("error: envdoctor gate: ")[0]
+    assert (ranked.returncode, ranked.stderr) == (
         1,
-        f"error: envdoctor gate: rank 3 does not start on {venv} (profile mine)\n",
+        f"error: envdoctor gate: rank 3 does not start on {venv} (profile mine)\n{report}",
     )
 
     restored = stack.run("restore", "-p", "mine", "-y")

@@ -1,11 +1,14 @@
-"""The gate's two lines under the launchers that people use, on CPU, in a venv restored from a profile with the gate."""
+"""The gate's two lines under the launchers that people use, on CPU, in a venv restored from a profile with the gate.
+
+Each launcher starts a healthy venv, is refused a contaminated one with the report on rank 0 alone, and starts again after
+a restore, which leaves the gate in it; `check` says the same with and without the profile.
+"""
 
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +17,7 @@ import uv
 
 from tests.factories.make_slurm import make_slurm
 from tests.factories.make_stack import ROOT
+from tests.factories.run_envdoctor import COMMAND
 
 pytestmark = [pytest.mark.index, pytest.mark.torch_stack]
 TRAIN = """\
@@ -62,6 +66,15 @@ TorchTrainer(
     torch_config=TorchConfig(backend="gloo"),
 ).fit()
 """
+RAY_VARIABLES = {
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # Where other work shares the cores, a worker takes longer to start than Ray's minute.
+    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "900",
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
+}
+RESTORE = ["restore", "-p", "launch", "--venv", "venv", "--yes"]
 FINDING = "error[ED202]: filelock "
 STOPPED = "does not start on"
 
@@ -102,18 +115,21 @@ class Launch:
         if done.returncode != 0:
             pytest.skip(f"{' and '.join(names)} cannot be installed: {done.stderr[-300:]}")
 
-    @contextmanager
-    def contaminated(self) -> Iterator[None]:
-        """Hold a file of the venv with other bytes, as an install on top leaves it."""
+    def contaminate(self) -> None:
+        """Let a file of the venv have other bytes, as an install on top leaves it."""
         path = next((self.folder / "venv/lib").glob("python3*/site-packages")) / "filelock/__init__.py"
         content = path.read_bytes()
         path.unlink()  # the file is a hard link into uv's cache
         path.write_bytes(content + b"# other\n")
-        try:
-            yield
-        finally:
-            path.unlink()
-            path.write_bytes(content)
+
+    def envdoctor(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of this checkout in the project's folder."""
+        return self.run(sys.executable, "-c", COMMAND[2], *words)
+
+    def check(self) -> tuple[int, int]:
+        """Return the exit codes of a check with the profile and of one without."""
+        with_profile, without = (self.envdoctor("check", "venv", *words) for words in (["-p", "launch"], []))
+        return with_profile.returncode, without.returncode
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +140,7 @@ def launch(tmp_path_factory: pytest.TempPathFactory) -> Launch:
     text = (ROOT / "profiles/cpu-smoke.toml").read_text().replace("cpu-smoke", "launch")
     (folder / "profiles/launch.toml").write_text(text)
     shutil.copy(ROOT / "lockfiles/cpu-smoke.txt", folder / "lockfiles/launch.txt")
-    for words in (["gate", "add", "-p", "launch"], ["restore", "-p", "launch", "--venv", "venv", "--yes"]):
+    for words in (["gate", "add", "-p", "launch"], RESTORE):
         done = subprocess.run(
             [sys.executable, "-m", "envdoctor", *words], cwd=folder, capture_output=True, text=True, check=False
         )
@@ -140,78 +156,119 @@ def launch(tmp_path_factory: pytest.TempPathFactory) -> Launch:
     return Launch(folder=folder, environment=environment)
 
 
-def lines(text: str, start: str) -> list[str]:
-    return sorted(line for line in text.splitlines() if line.startswith(start))
+def trained(text: str) -> list[str]:
+    return sorted(re.findall(r"training (\S+)$", text, re.MULTILINE))
 
 
-def starts_and_is_refused(
-    launch: Launch, words: Sequence[str | Path], ranks: Sequence[str], extra: Mapping[str, str] | None = None
+def starts_is_refused_and_starts_again(
+    launch: Launch,
+    words: Sequence[str | Path],
+    ranks: Sequence[str],
+    *,
+    tag: str = "",
+    extra: Mapping[str, str] | None = None,
+    beside: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[str]:
-    """Launch healthy and contaminated; the report stands once, whichever rank is done first."""
+    """Go through a launcher's life with the gate; return the refused launch.
+
+    tag: what the launcher puts before a line of local rank 0. beside: distributions that a restore takes away.
+    """
+    launch.install(*beside)
     started = launch.run(*words, extra=extra)
     assert started.returncode == 0, started.stderr
-    assert lines(started.stdout, "training") == [f"training {rank}" for rank in ranks]
+    assert trained(started.stdout) == list(ranks)
     assert STOPPED not in started.stderr
-    with launch.contaminated():
-        refused = launch.run(*words, extra=extra)
+    assert launch.check() == (0, 0)
+    launch.contaminate()
+    assert launch.check() == (1, 1)
+    refused = launch.run(*words, extra=extra)
     assert refused.returncode not in (0, 9), refused.stderr
-    assert lines(refused.stdout, "training") == []
-    assert refused.stderr.count(FINDING) == 1, refused.stderr
+    assert trained(refused.stdout) == []
+    reports = [line for line in refused.stderr.splitlines() if FINDING in line]
+    assert [line.startswith(f"{tag}{FINDING}") for line in reports] == [True], refused.stderr
+    restored = launch.envdoctor(*RESTORE)
+    assert restored.returncode == 0, restored.stderr
+    launch.install(*beside)
+    again = launch.run(*words, extra=extra)
+    assert again.returncode == 0, again.stderr
+    assert trained(again.stdout) == list(ranks)
+    assert launch.check() == (0, 0)
     return refused
 
 
 def test_a_script(launch: Launch) -> None:
-    refused = starts_and_is_refused(launch, ["python", "train.py"], ["alone"])
+    refused = starts_is_refused_and_starts_again(launch, ["python", "train.py"], ["alone"])
     assert refused.returncode == 1
     last = f"error: envdoctor gate: this process does not start on {launch.folder}/venv (profile launch)\n"
     assert refused.stderr.endswith(last)
 
 
 def test_a_notebook(launch: Launch) -> None:
-    launch.install("ipykernel", "nbclient")
-    refused = starts_and_is_refused(launch, ["python", "notebook.py"], ["alone"])
+    words = ["python", "notebook.py"]
+    refused = starts_is_refused_and_starts_again(launch, words, ["alone"], beside=["ipykernel", "nbclient"])
     assert refused.returncode == 1
 
 
 def test_torchrun(launch: Launch) -> None:
-    words = ["torchrun", "--standalone", "--nproc-per-node", "2", "train.py"]
-    refused = starts_and_is_refused(launch, words, ["0", "1"])
+    words = ["torchrun", "--standalone", "--nproc-per-node", "2", "--tee", "3", "train.py"]
+    refused = starts_is_refused_and_starts_again(launch, words, ["0", "1"], tag="[default0]:")
     assert f"rank 0 {STOPPED}" in refused.stderr
 
 
 @pytest.mark.stack
 def test_accelerate_launch(launch: Launch) -> None:
-    words = ["accelerate", "launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1"]
+    words = ["accelerate", "launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1", "--tee", "3"]
     words += ["--mixed_precision", "no", "--dynamo_backend", "no", "train.py"]
-    refused = starts_and_is_refused(launch, words, ["0", "1"])
+    refused = starts_is_refused_and_starts_again(launch, words, ["0", "1"], tag="[default0]:")
     assert f"rank 0 {STOPPED}" in refused.stderr
 
 
 def test_srun(launch: Launch, tmp_path: Path) -> None:
     with make_slurm(tmp_path) as slurm:
         extra = {**slurm, "PATH": f"{launch.programs}:{slurm['PATH']}"}
-        refused = starts_and_is_refused(launch, ["srun", "--ntasks=2", "python", "train.py"], ["0", "1"], extra)
+        words = ["srun", "--label", "--ntasks=2", "python", "train.py"]
+        refused = starts_is_refused_and_starts_again(launch, words, ["0", "1"], tag="0: ", extra=extra)
     assert sorted(re.findall(rf"rank (\d) {STOPPED}", refused.stderr)) == ["0", "1"]
+
+
+def test_mpirun(launch: Launch) -> None:
+    if not shutil.which("mpirun"):
+        pytest.skip("mpirun is not installed (Debian: openmpi-bin)")
+    words = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--tag-output", "-n", "2", "python", "train.py"]
+    refused = starts_is_refused_and_starts_again(launch, words, ["0", "1"], tag="[1,0]<stderr>:")
+    assert f"rank 0 {STOPPED}" in refused.stderr
 
 
 @pytest.mark.stack
 def test_ray_train(launch: Launch) -> None:
     launch.install("ray[train]")
     (launch.folder / "ray_train.py").write_text(RAY)
-    extra = {"RAY_DEDUP_LOGS": "0", "RAY_CHDIR_TO_TRIAL_DIR": "0"}
     words = ["python", "ray_train.py", launch.folder]
-    started = launch.run(*words, extra=extra)
+
+    def ran() -> list[str]:
+        names = sorted(path.name for path in launch.folder.glob("ran-*"))
+        for name in names:
+            (launch.folder / name).unlink()
+        return names
+
+    started = launch.run(*words, extra=RAY_VARIABLES)
     assert started.returncode == 0, started.stderr
-    ran = sorted(launch.folder.glob("ran-*"))
-    assert [path.name for path in ran] == ["ran-0", "ran-1"]
-    for path in ran:
-        path.unlink()
-    with launch.contaminated():
-        refused = launch.run(*words, extra=extra)
+    assert ran() == ["ran-0", "ran-1"]
+    assert launch.check() == (0, 0)
+    launch.contaminate()
+    assert launch.check() == (1, 1)
+    refused = launch.run(*words, extra=RAY_VARIABLES)
     assert refused.returncode == 1
-    assert list(launch.folder.glob("ran-*")) == []
-    told = refused.stdout + refused.stderr
+    assert ran() == []
+    said = refused.stdout + refused.stderr
     # Ray hands a worker's output on twice here and there: what counts is who reported.
-    reporters = set(re.findall(rf"pid=(\d+)\).{{0,20}}{re.escape(FINDING)}", told))
+    reporters = set(re.findall(rf"pid=(\d+)\).{{0,20}}{re.escape(FINDING)}", said))
+    zero = set(re.findall(rf"pid=(\d+)\).{{0,40}}rank 0 {STOPPED}", said))
     assert len(reporters) == 1
-    assert set(re.findall(rf"rank (\d) {STOPPED}", told)) == {"0", "1"}
+    assert reporters == zero
+    restored = launch.envdoctor(*RESTORE)
+    assert restored.returncode == 0, restored.stderr
+    launch.install("ray[train]")
+    again = launch.run(*words, extra=RAY_VARIABLES)
+    assert again.returncode == 0, again.stderr
+    assert ran() == ["ran-0", "ran-1"]
