@@ -3,9 +3,10 @@
     python benchmarks/gate_ranks.py VENV --profile NAME [--ranks 64] [--old CHECKOUT] [--trace] [--cwd FOLDER]
 
 VENV is the environment that the gate examines; its own interpreter runs the gate. The ranks are started at once, with
-the variables that torchrun gives them. On a mount of slow_files.py the look-ups that reached it are counted as well. "apart" gives each rank a variable of its own, so that nothing can be shared;
---old times the ranks of another checkout's gate. Processor time is that of all ranks; --trace counts their stat
-calls by strace, in a run of its own. The first run of each kind fills the memos and is not counted.
+the variables that torchrun gives them. "apart" gives each rank a variable of its own, so that nothing is shared; --old
+times the ranks of another checkout's gate. On a mount of slow_files.py the look-ups that reached it are counted.
+Processor time is that of all ranks; --trace counts their stat calls by strace, in a run of its own. The first run of
+each kind fills the memos and is not counted.
 """
 
 import argparse

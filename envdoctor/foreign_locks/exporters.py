@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import tomli
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from envdoctor.errors import LockError
 from envdoctor.facts.host import Host
@@ -83,6 +84,7 @@ def _uv_export(lock: LockFile, host: Host, python: Path) -> dict[str, Any]:
 
 def _poetry_export(lock: LockFile, host: Host) -> dict[str, Any]:
     program = _program("poetry", "Poetry", lock, host, _POETRY)
+    _refuse_plugins(lock, "Poetry", ".poetry/plugins", "poetry export --format pylock.toml --output pylock.toml")
     words = ["export", "--format", "pylock.toml", "--no-interaction", "--directory", str(lock.folder)]
     words += lock.chosen("--extras", "--with", joint="")
     text = _run([program, *words], lock, host, _NO_VENV, _POETRY)
@@ -92,13 +94,43 @@ def _poetry_export(lock: LockFile, host: Host) -> dict[str, Any]:
 def _pdm_export(lock: LockFile, host: Host, python: Path) -> dict[str, Any]:
     program = _program("pdm", "PDM", lock, host, "pipx install pdm")
     words = ["export", "--format", "pylock", "--project", str(lock.folder), "--lockfile", str(lock.path)]
-    quiet = {"PDM_CHECK_UPDATE": "0"}
+    by_hand = "pdm export --format pylock --output pylock.toml"
+    _refuse_plugins(lock, "PDM", ".pdm-plugins", by_hand)
     saved = lock.folder / ".pdm-python"
-    # Where the project has no interpreter yet it would make a virtual environment, and note it in that file.
-    told = {} if saved.exists() else {"PDM_PYTHON": str(python), "PDM_USE_VENV": "0"}
+    if saved.exists():
+        _refuse_other_python(lock, by_hand)
+    # Otherwise PDM starts the interpreter in that file, the project's; or makes a virtual environment, and the file.
+    told = {"PDM_CHECK_UPDATE": "0", "PDM_PYTHON": str(python), "PDM_USE_VENV": "0"}
     with _gone_again(saved):
-        text = _run([program, *words], lock, host, quiet | told, "pipx upgrade pdm")
+        text = _run([program, *words], lock, host, told, "pipx upgrade pdm")
     return _toml(text, f"PDM's export of {lock.path}")
+
+
+def _refuse_plugins(lock: LockFile, title: str, folder: str, by_hand: str) -> None:
+    """Raise LockError where the tool would load code that is kept in the project's folder."""
+    plugins = lock.folder / folder
+    if plugins.exists():
+        raise LockError(
+            f"{lock.path}: {title} would run the plugins of this project ({plugins}), and envdoctor runs no code of it",
+            f"if you trust them, run `{by_hand}`, and name that file",
+        )
+
+
+def _refuse_other_python(lock: LockFile, by_hand: str) -> None:
+    """Raise LockError where this interpreter does not fit: PDM would start the project's own, and write that down."""
+    project = _toml(_text(lock.folder / "pyproject.toml"), str(lock.folder / "pyproject.toml")).get("project", {})
+    wanted = project.get("requires-python", "") if isinstance(project, Mapping) else ""
+    running = ".".join(map(str, sys.version_info[:3]))
+    try:
+        fits = SpecifierSet(str(wanted)).contains(running, prereleases=True)
+    except InvalidSpecifier:
+        fits = False
+    if not fits:
+        raise LockError(
+            f"{lock.path}: PDM would start the interpreter of the project, since that of envdoctor, {running}, "
+            f"is none for {wanted}",
+            f"if you trust it, run `{by_hand}`, and name that file",
+        )
 
 
 def _requirements(lock: LockFile, host: Host, python: Path, version: str) -> LockExport:

@@ -40,6 +40,10 @@ class InventoryItem:
 
     name: str
     version: str
+    folder: str
+    """Its metadata's folder, relative to the venv."""
+    shadowed: bool
+    """Another distribution of this name is the one that Python finds."""
     direct_url: str
     """Where it was installed from, without login; empty for an index."""
     editable: bool
@@ -90,7 +94,7 @@ def inventory(reading: Reading, facts: Fingerprint) -> Inventory:
         python=reading.fact(Interpreter).minor,
         torch=build.version if build else "",
         digest=digest(identity_of(facts)),
-        items=tuple(_item(reading, at, item, problems) for at, item in enumerate(items) if not item.shadowed),
+        items=tuple(_item(reading, at, item, problems) for at, item in enumerate(items)),
         foreign=tuple(
             _file(reading, site, path, "", "in no RECORD")
             for (owner, path), problem in sorted(problems.items())
@@ -105,6 +109,8 @@ def _item(reading: Reading, at: int, item: Distribution, problems: Mapping[tuple
     return InventoryItem(
         name=item.name,
         version=item.version,
+        folder=os.path.relpath(f"{item.site}/{item.folder}", reading.target.prefix),
+        shadowed=item.shadowed,
         direct_url=item.direct_url,
         editable=item.editable,
         record=_file(reading, item.site, record, "", "") if item.has_record else None,

@@ -206,3 +206,48 @@ def test_a_lock_of_another_python_is_refused(world: World, tmp_path: Path) -> No
         "provided environment does not satisfy the Python version requirement '>=3.99'\n\n"
         "hint: name an interpreter or a venv that it was locked for, and extras and groups that it has\n",
     )
+
+
+@pytest.mark.parametrize(
+    ("tool", "title", "plugins", "by_hand"),
+    [
+        ("poetry", "Poetry", ".poetry/plugins", "poetry export --format pylock.toml --output pylock.toml"),
+        ("pdm", "PDM", ".pdm-plugins", "pdm export --format pylock --output pylock.toml"),
+    ],
+)
+def test_no_code_of_a_project_is_run(
+    world: World, drifted: Path, tmp_path: Path, tool: str, title: str, plugins: str, by_hand: str
+) -> None:
+    folder = tmp_path / "project"
+    shutil.copytree(world.projects[tool].folder, folder, ignore=shutil.ignore_patterns("closed", ".venv"))
+    project = Project(folder=folder, environment=world.projects[tool].environment)
+    mark, python = tmp_path / "mark", folder / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\necho ran >> {mark}\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    (folder / ".venv/pyvenv.cfg").write_text(f"home = {Path(sys.executable).parent}\nversion = {FULL}\n")
+    (folder / ".pdm-python").write_text(str(python))
+    compared = world.envdoctor(project, "check", str(drifted), "--lock", f"{tool}.lock")
+    assert compared.returncode == 1, compared.stderr
+    assert "error[ED401]" in compared.stdout
+    assert not mark.exists()
+    assert (folder / ".pdm-python").read_text() == str(python)
+
+    (folder / plugins).mkdir(parents=True)
+    refused = world.envdoctor(project, "check", str(drifted), "--lock", f"{tool}.lock")
+    assert (refused.returncode, refused.stderr) == (
+        2,
+        f"error: {folder}/{tool}.lock: {title} would run the plugins of this project ({folder}/{plugins}), and "
+        f"envdoctor runs no code of it\n\nhint: if you trust them, run `{by_hand}`, and name that file\n",
+    )
+    (folder / plugins).rmdir()
+    if tool == "pdm":
+        pyproject = folder / "pyproject.toml"
+        pyproject.write_text(pyproject.read_text().replace(">=3.11", ">=3.99"))
+        other = world.envdoctor(project, "check", str(drifted), "--lock", "pdm.lock")
+        assert (other.returncode, other.stderr) == (
+            2,
+            f"error: {folder}/pdm.lock: PDM would start the interpreter of the project, since that of envdoctor, "
+            f"{FULL}, is none for >=3.99\n\nhint: if you trust it, run `{by_hand}`, and name that file\n",
+        )
+    assert not mark.exists()

@@ -81,6 +81,28 @@ def test_what_is_on_disk_is_valid_and_hashed(venv: Venv) -> None:
     assert needs["environment"] == ["first@1.0", "second@2.0", "third@3.0"]
 
 
+def test_two_distributions_of_one_name_are_both_listed(venv: Venv) -> None:
+    old, same = (venv.site_packages / f"{name}.dist-info" for name in ("second-1.0", "Second-2.0"))
+    for folder, version in ((old, "1.0"), (same, "2.0")):
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: second\nVersion: {version}\n")
+    document = written(venv, "--files")
+    site = venv.site_packages.relative_to(venv.prefix).as_posix()
+    second = {one["bom-ref"]: one["version"] for one in document["components"] if one["name"] == "second"}
+    assert second == {
+        "second@2.0": "2.0",
+        f"second@1.0:{site}/second-1.0.dist-info": "1.0",
+        f"second@2.0:{site}/Second-2.0.dist-info": "2.0",
+    }
+    shadowed = [
+        one["value"] for one in document["components"] for one in one["properties"] if "shadowed" in one["name"]
+    ]
+    assert sorted(shadowed) == [f"{site}/Second-2.0.dist-info", f"{site}/second-1.0.dist-info"]
+    needs = {one["ref"]: one.get("dependsOn") for one in document["dependencies"]}
+    assert needs["first@1.0"] == ["second@2.0"]
+    assert set(second) < set(needs["environment"])
+
+
 def test_every_file_and_the_same_each_time(venv: Venv) -> None:
     document, again = written(venv, "--files"), written(venv, "--files")
     assert document["serialNumber"] == again["serialNumber"]

@@ -1,7 +1,7 @@
 """The gate's two lines under the launchers that people use, on CPU, in a venv restored from a profile with the gate.
 
-Each launcher starts a healthy venv, is refused a contaminated one with the report on rank 0 alone, and starts again after
-a restore, which leaves the gate in it; `check` says the same with and without the profile.
+Each launcher starts a healthy venv, is refused a contaminated one with the report on rank 0 alone, and starts again
+after a restore, which leaves the gate in it; `check` says the same with and without the profile.
 """
 
 import re
@@ -105,6 +105,8 @@ class Launch:
 
     def install(self, *names: str) -> None:
         """Install a launcher that the lock does not have, beside what it pins; skip where it cannot be had."""
+        if not names:
+            return
         pins = re.findall(r"^([\w.-]+==[^ \\]+)", (self.folder / "lockfiles/launch.txt").read_text(), re.MULTILINE)
         constraints = self.folder / "constraints.txt"
         constraints.write_text("\n".join(pin for pin in pins if not pin.startswith("envdoctor-gate")))
@@ -123,8 +125,10 @@ class Launch:
         path.write_bytes(content + b"# other\n")
 
     def envdoctor(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of this checkout in the project's folder."""
-        return self.run(sys.executable, "-c", COMMAND[2], *words)
+        """Run a command of this checkout in the project's folder, with this machine's indexes."""
+        return subprocess.run(
+            [*COMMAND, *words], cwd=self.folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+        )
 
     def check(self) -> tuple[int, int]:
         """Return the exit codes of a check with the profile and of one without."""

@@ -65,11 +65,13 @@ def bom_of(found: Inventory, *, every_file: bool) -> "Bom":
             component=whole, timestamp=datetime.fromisoformat(found.taken_at), tools=ToolRepository(components=[tool])
         ),
     )
-    made = {item.name: _component(item, every_file=every_file) for item in found.items}
-    bom.components.update(made.values())
-    for item in found.items:
-        bom.register_dependency(made[item.name], [made[name] for name in item.requires if name in made])
-    bom.register_dependency(whole, made.values())
+    made = [_component(item, every_file=every_file) for item in found.items]
+    # Of two with one name, the other ones require the one that Python finds.
+    active = {item.name: one for item, one in zip(found.items, made, strict=True) if not item.shadowed}
+    bom.components.update(made)
+    for item, one in zip(found.items, made, strict=True):
+        bom.register_dependency(one, [active[name] for name in item.requires if name in active])
+    bom.register_dependency(whole, made)
     return bom
 
 
@@ -81,15 +83,17 @@ def _component(item: InventoryItem, *, every_file: bool) -> "Component":
     files = [*([item.record] if item.record else []), *listed]
     # A folder of this machine is not where somebody else finds it.
     origin = {} if item.direct_url.startswith("file:") or not item.direct_url else {"download_url": item.direct_url}
+    reference = f"{item.name}@{item.version}" + (f":{item.folder}" if item.shadowed else "")
     return Component(
         type=ComponentType.LIBRARY,
         name=item.name,
         version=item.version or None,
-        bom_ref=f"{item.name}@{item.version}",
+        bom_ref=reference,
         purl=PackageURL(type="pypi", name=normalized(item.name), version=item.version or None, qualifiers=origin),
-        components=[_file(file, item.name) for file in files if file.sha256],
+        components=[_file(file, reference) for file in files if file.sha256],
         properties=_properties(
             ("files", str(len(item.files))),
+            *([("shadowed", item.folder)] if item.shadowed else []),
             *([("editable", item.direct_url)] if item.editable else []),
             *(("file-conflict", text) for text in item.conflicts),
             *(("differs-from-record", f"{file.path} {file.problem}") for file in item.faults),
