@@ -174,7 +174,8 @@ def not_checked(case: CheckContext) -> tuple[str, ...]:
     """
     installed, build = case.facts.get(Distributions), _build(case)
     if installed is not None and not installed.items:
-        return ("no packages here: only the interpreter was checked",)
+        none = "no metadata" if installed.bare else "no packages"
+        return (f"{none} here: only the interpreter was checked",)
     if build is not None and not build.present:
         return ("no torch here: torch and its libraries were not checked",)
     unseen = list(_unseen(case))

@@ -2,7 +2,8 @@
 
 What it finds:
     dist-info folders of the venv without METADATA or without RECORD, where no complete one of the same name stands
-    beside them; a RECORD that is empty or holds no row; a dist-info folder that was renamed.
+    beside them; a RECORD that is empty or holds no row; a dist-info folder that was renamed; METADATA and the rest as
+    links to what is gone, all of them one finding.
 
 Why it matters:
     Without RECORD nobody knows which files belong to it: they cannot be verified, and an upgrade leaves the old
@@ -13,16 +14,24 @@ Example:
     A killed `uv pip sync` left `torch-2.10.0.dist-info` without a RECORD.
 
 Fix:
-    Force-reinstall the distribution; give a renamed folder its name back.
+    Force-reinstall the distribution; give a renamed folder its name back; replace links by copies.
 """
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from posixpath import commonpath
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import renamed
-from envdoctor.analysis.remedies import reinstall_command, rename_command, restore_or, unparsable_records
+from envdoctor.analysis.remedies import (
+    reinstall_command,
+    rename_command,
+    restore_or,
+    same_build,
+    unparsable_records,
+)
 from envdoctor.model.finding import Finding
+from envdoctor.model.wording import counted
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
@@ -39,10 +48,13 @@ def run(case: CheckContext) -> Iterator[Finding]:
     items = case.facts[Distributions].items
     old_names = renamed(case)
     without_rows = set(_without_rows(case))
+    linked = [item for item in items if item.link_gone and item.origin == "site-packages" and not item.shadowed]
+    if linked:
+        yield _links(case, linked)
     for item in items:
         own = item.origin == "site-packages" and item.folder.endswith(".dist-info")
         # What could not be looked at is told by the check of that; nothing is known to be missing.
-        if not own or item.shadowed or item.unreadable:
+        if not own or item.shadowed or item.unreadable or item in linked:
             continue
         if item.no_folder:
             # uv stops at what it finds there.
@@ -57,6 +69,36 @@ def run(case: CheckContext) -> Iterator[Finding]:
             # An empty one, too, is more than uv can replace; the command takes away one that it cannot parse.
             before = () if unparsable_records(case, item.name) else (f"rm {record}",)
             yield _finding(case, item, "the RECORD of its dist-info lists no file", *before)
+
+
+def _links(case: CheckContext, linked: Sequence[Distribution]) -> Finding:
+    # METADATA is in a dist-info folder of the folder that holds the files of one wheel.
+    root = commonpath([item.link_gone.rsplit("/", 2)[0] for item in linked])
+    flags = " ".join(f"--reinstall-package {shlex.quote(item.name)}" for item in linked)
+    specs = " ".join(shlex.quote(same_build(item.name, item.version)) for item in linked)
+    sites = " ".join(dict.fromkeys(shlex.quote(item.site) for item in linked))
+    example = linked[0]
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="error",
+        confidence="high",
+        title=f"{counted(len(linked), 'distribution', 'is', 'are')} links to files that are gone",
+        subject=", ".join(item.name for item in linked),
+        evidence=(
+            f"{example.site}/{example.folder}/METADATA leads to {example.link_gone}",
+            "uv's link mode `symlink` makes such links into its cache, and `uv cache clean` deletes what they lead to",
+        ),
+        remediation=restore_or(
+            case,
+            "Take the links away, and install copies in their place",
+            [
+                f"find {sites} -xtype l -lname {shlex.quote(root + '/*')} -delete",
+                f"uv pip install --python {case.python} --no-deps --link-mode copy {flags} {specs}",
+            ],
+        ),
+        causes=tuple(f"dist:{item.name}" for item in linked),
+    )
 
 
 def _without_rows(case: CheckContext) -> Iterator[str]:

@@ -141,6 +141,27 @@ def _half(name: str, scene: Scene) -> None:
     (scene.info(name) / "RECORD").unlink()
 
 
+def _no_metadata(scene: Scene) -> None:
+    """Make the image smaller."""
+    for info in scene.site.glob("*.dist-info"):
+        shutil.rmtree(info)
+
+
+def _links_gone(scene: Scene) -> None:
+    """Install with uv's link mode symlink, and clean the cache."""
+    for path in [path for path in scene.site.rglob("*") if path.is_file()]:
+        path.unlink()
+        path.symlink_to(scene.root / "cache/archive-v0" / path.relative_to(scene.site))
+
+
+def _modes_lost(scene: Scene) -> None:
+    """Copy through a file system or an archive that knows no modes."""
+    for path in (scene.venv.prefix / "bin").iterdir():
+        if not path.is_symlink():
+            rewrite(path, path.read_bytes())
+            path.chmod(0o644)
+
+
 MISHAPS: dict[str, Mishap] = {
     "mishap:target-older": (partial(_installed_into, "tokenkit==0.19.1"), ("tokenkit",)),
     "mishap:target-torch": (partial(_installed_into, "torch==2.9.0"), ("torch",)),
@@ -156,6 +177,9 @@ MISHAPS: dict[str, Mishap] = {
     ),
     "mishap:sitecustomize-ends": (partial(_customized, "import sys\nsys.exit('moved')\n"), ("sitecustomize",)),
     "mishap:pth-ends": (partial(_stray, "stop.pth", b"import os; os._exit(3)\n"), ("stop.pth",)),
+    "mishap:no-metadata": (partial(_no_metadata), ("site-packages",)),
+    "mishap:links-gone": (partial(_links_gone), ("dist-info", "plain")),
+    "mishap:modes-lost": (partial(_modes_lost), ("tool", "torch")),
     "mishap:lib64": (partial(_lib64), ("plain", "lib64")),
     "mishap:stray-garbage": (partial(_stray, "torch/lib/libcudnn.so.9", b"garbage\n"), ("libcudnn",)),
     "mishap:stray-empty": (partial(_stray, "torch/lib/libnccl.so.2", b""), ("libnccl",)),

@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -59,6 +60,8 @@ class Distribution:
     """Its METADATA or RECORD may be there: looking was refused, or the disk failed."""
     no_folder: bool = False
     """There is something else where its metadata folder should be: a file, or a link that leads nowhere."""
+    link_gone: str = ""
+    """Where the link in METADATA's place leads, where nothing is there."""
     source_gone: bool = False
     """Editable, and the source folder it names does not exist."""
     mount_point: str = ""
@@ -68,6 +71,9 @@ class Distribution:
     """Where it can be built again: "file:///srv/project", "git+https://host/x@commit"; empty for archives."""
     shadowed: bool = False
     """An earlier sys.path folder holds a distribution of the same name."""
+
+
+_OF_STARTS = frozenset({"_virtualenv", "sitecustomize", "usercustomize"})
 
 
 @frozen
@@ -89,6 +95,8 @@ class Distributions:
     """What an interrupted pip left behind."""
     unreadable: tuple[str, ...]
     """Metadata files that could not be read, each with its reason."""
+    bare: tuple[str, ...] = ()
+    """Modules of the environment's own site-packages, where it holds no metadata at all."""
 
     def active(self, name: str) -> Distribution | None:
         """Return the distribution of that normalized name that wins, or None."""
@@ -117,7 +125,20 @@ def probe(reading: Reading) -> Distributions:
             more = counted(len(folders) - len(taken), "metadata folder")
             unreadable.append(f"{site}: {more} not read, there are more than {_MOST_FOLDERS} in all")
         found += [_read(site, entry.origin, name, unreadable) for name in taken]
-    return Distributions(items=_mark_shadowed(found), leftovers=tuple(leftovers), unreadable=tuple(unreadable))
+    own = [entry.path for entry in reading.fact(SearchPath).site_dirs if entry.origin == "site-packages"]
+    bare = () if any(item.origin == "site-packages" for item in found) else tuple(_modules(own))
+    return Distributions(
+        items=_mark_shadowed(found), leftovers=tuple(leftovers), unreadable=tuple(unreadable), bare=bare
+    )
+
+
+def _modules(sites: Iterable[str]) -> Iterator[str]:
+    """Yield the top-level modules and packages of site folders; what a tool or its user adds to every start is none."""
+    for name, path in ((name, Path(site, name)) for site in sites for name in sorted(os.listdir(site))):  # noqa: PTH208
+        stem, _, end = name.partition(".")
+        is_file = end and name.endswith((".py", ".so"))
+        if stem.isidentifier() and stem not in _OF_STARTS and (is_file or (path / "__init__.py").is_file()):
+            yield stem
 
 
 def _leftover(path: Path, unreadable: _Unreadable) -> Leftover:
@@ -171,6 +192,7 @@ def _read(site: str, origin: str, folder: str, unreadable: _Unreadable) -> Distr
         has_record=has_record,
         unreadable=refused,
         no_folder=incomplete and not refused and not os.path.isdir(at),  # noqa: PTH112 - a string path
+        link_gone="" if has_metadata else _dangling(f"{at}/METADATA"),
         installer=_small(f"{at}/INSTALLER", unreadable).strip(),
         requires=tuple(value for key, value in headers if key == "requires-dist"),
         requires_python=_first(headers, "requires-python"),
@@ -181,6 +203,13 @@ def _read(site: str, origin: str, folder: str, unreadable: _Unreadable) -> Distr
         mount_point=_mount_point(_source(direct_url)) if gone else "",
         tags=_tags(f"{at}/WHEEL", unreadable),
     )
+
+
+def _dangling(path: str) -> str:
+    try:
+        return "" if os.path.exists(path) else os.path.join(os.path.dirname(path), os.readlink(path))  # noqa: PTH110, PTH115, PTH118, PTH120
+    except OSError:
+        return ""  # no link
 
 
 def _is_refused(path: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Literal
 from envdoctor.elf import reader
 from envdoctor.errors import ElfError
 from envdoctor.facts.context import Reading
+from envdoctor.facts.regular_file import read_prefix
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.probes.loading.comparison import comparison, link_roots
 from envdoctor.probes.venv.barriers import Barrier, barrier_of
@@ -288,8 +289,10 @@ def _in_the_way(site: str, path: str, prefix: str, known: dict[str, str]) -> str
 
 
 def _is_program(site: str, path: str) -> bool:
-    """Tell an ELF program, which names the loader that starts it, from a library or data in a folder called bin."""
+    """Tell a script of the environment's bin, or an ELF program, which names its loader, from a library or data."""
     try:
+        if path.startswith("../") and read_prefix(f"{site}/{path}", 2) == b"#!":
+            return True
         return reader.read(f"{site}/{path}").interpreter is not None
     except (ElfError, OSError):
         return False

@@ -1,0 +1,71 @@
+"""ED202, ED205 and ED417 over venvs that were copied, packed or made smaller with something lost."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.factories.examine_venv import commands_of, mend, outline, verdict_of
+from tests.factories.make_venv import Venv, make_venv, rewrite
+from tests.factories.make_wheel import make_wheel
+
+
+@pytest.fixture
+def venv(tmp_path: Path) -> Venv:
+    tool = make_wheel(
+        tmp_path / "wheels",
+        "tool",
+        "1",
+        files={"tool.py": "def main(): print('hello')\n"},
+        scripts={"tool": "tool:main"},
+    )
+    return make_venv(tmp_path / "venv", tool, make_wheel(tmp_path / "wheels", "thing", "2"))
+
+
+def test_finds_ed417_modules_without_metadata(venv: Venv, tmp_path: Path) -> None:
+    for info in venv.site_packages.glob("*.dist-info"):
+        shutil.rmtree(info)
+    verdict = verdict_of(venv.prefix)
+    title = "site-packages holds 2 modules and no metadata: what they are is not known"
+    assert outline(verdict, tmp_path) == [f"warning ED417 {title}"]
+    assert verdict.findings[0].evidence[0] == "thing, tool"
+    assert verdict.not_checked == ("no metadata here: only the interpreter was checked",)
+
+
+def test_passes_ed417_an_empty_venv_and_one_with_metadata(venv: Venv, tmp_path: Path) -> None:
+    empty = make_venv(tmp_path / "empty")
+    (empty.site_packages / "sitecustomize.py").write_text("")
+    assert "ED417" not in {item.code for item in verdict_of(empty.prefix).findings}
+    assert verdict_of(venv.prefix).findings == ()
+
+
+def test_links_into_a_cache_that_is_gone(venv: Venv, tmp_path: Path) -> None:
+    cache = tmp_path / "cache/archive-v0"
+    for path in [path for path in venv.site_packages.rglob("*") if path.is_file()]:
+        path.unlink()
+        path.symlink_to(cache / path.relative_to(venv.site_packages))
+    verdict = verdict_of(venv.prefix)
+    assert [line for line in outline(verdict, tmp_path) if line.startswith("error")] == [
+        "error ED205 2 distributions are links to files that are gone"
+    ]
+    site = "[TMP]/venv/" + str(venv.site_packages.relative_to(venv.prefix))
+    assert commands_of(verdict.findings[0], tmp_path) == [
+        f"find {site} -xtype l -lname '[TMP]/cache/archive-v0/*' -delete",
+        "uv pip install --python [TMP]/venv/bin/python --no-deps --link-mode copy --reinstall-package thing "
+        "--reinstall-package tool thing==2 tool==1",
+    ]
+    mend(verdict.findings[0], wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
+    subprocess.run([venv.python, "-c", "import thing, tool; tool.main"], check=True, cwd="/")
+    assert verdict_of(venv.prefix).findings == ()
+
+
+def test_a_script_that_lost_its_mode(venv: Venv, tmp_path: Path) -> None:
+    script = venv.prefix / "bin/tool"
+    rewrite(script, script.read_text())
+    script.chmod(0o644)
+    verdict = verdict_of(venv.prefix)
+    assert outline(verdict, tmp_path) == ["warning ED202 tool 1: 1 program of it may not be executed by anybody"]
+    mend(verdict.findings[0], wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
+    assert subprocess.run([script], check=True, capture_output=True, text=True).stdout == "hello\n"
+    assert verdict_of(venv.prefix).findings == ()
