@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 from envdoctor.app import check as checking
@@ -99,6 +100,8 @@ def _step(commands: tuple[str, ...], causes: tuple[Finding, ...], prefix: str) -
     for kind in ("restore", "repair"):
         if all(shlex.split(command)[:2] == ["envdoctor", kind] for command in commands):
             return FixStep(kind=kind, commands=commands, causes=causes)
+    if not Path(prefix, "pyvenv.cfg").is_file():
+        return FixStep(kind="yours", commands=commands, causes=causes, why="the environment is not a venv")
     try:
         for command in commands:
             on_a_copy(command, prefix, prefix)

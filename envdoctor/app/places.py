@@ -1,13 +1,13 @@
 """Where a profile or a lock speaks of what was found, so that a reviewer is led to a line."""
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envdoctor.model.finding import Finding
 from envdoctor.model.frozen import frozen
+from envdoctor.model.pattern import pattern
 from envdoctor.standards.names import normalized
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _KEYS = {
     "wrong-provider": "libraries",
     "source-drift": "sources",
 }
-_BETWEEN = re.compile(r", | / ")
+_BETWEEN = pattern(r", | / ")
 
 
 @frozen

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from envdoctor.errors import EnvdoctorError
+from envdoctor.model.pattern import pattern
 
 _PUNCTUATION = "&|;<>()"
 # What a shell would replace; printed commands quote what they mean as it stands.
 _EXPANDED = frozenset("$`*?~[{\n")
+_QUOTED = pattern(r"'[^']*'")
 
 
 class NotOnACopyError(EnvdoctorError):
@@ -26,7 +28,7 @@ def on_a_copy(command: str, prefix: str, copy: str) -> tuple[tuple[str, ...], ..
 
 
 def _parts(command: str) -> Iterator[list[str]]:
-    if _EXPANDED & set(command):
+    if _EXPANDED & set(_QUOTED.sub("", command)):
         raise NotOnACopyError("a shell has to expand it")
     reader = shlex.shlex(command, posix=True, punctuation_chars=_PUNCTUATION)
     reader.whitespace_split = True

@@ -1,6 +1,7 @@
 """Printed commands, carried out on a linked copy of the venv that is examined and then swapped in."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Sequence
 
@@ -75,15 +76,19 @@ def _run(words: Sequence[str], host: Host, copying: Copying) -> None:
         reach = index_config.configured(uv, pip, host.home, str(copying.folder / "bin/python")).everywhere
         uv.run([*words[1:], *reach.arguments], extra=reach.variables)
         return
+    # The system's own: the venv that is examined may be the first on PATH.
+    program = shutil.which(words[0], path=os.defpath)
+    if program is None:
+        raise RestoreError(f"there is no {words[0]} in {os.defpath}", "nothing was changed")
     done = subprocess.run(
-        list(words),
+        [program, *words[1:]],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         errors="replace",
         check=False,
         pass_fds=(copying.descriptor,),
-        env={"PATH": host.environ.get("PATH", os.defpath), "LC_ALL": "C"},
+        env={"PATH": os.defpath, "LC_ALL": "C"},
     )
     if done.returncode:
         raise RestoreError(f"{' '.join(words)}: {done.stderr.strip()}", "nothing was changed")

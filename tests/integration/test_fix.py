@@ -151,3 +151,17 @@ def test_a_file_that_is_no_baseline(incident: Incident, content: str | None, mes
     hint = "hint: write it with `envdoctor check --write-baseline FILE`"
     assert (done.code, done.out, done.err.splitlines()[-1]) == (2, "", hint)
     assert done.err.replace("[TMP]/", "").startswith(f"error: {message}")
+
+
+def test_what_is_removed_is_removed_by_the_systems_own_program(incident: Incident) -> None:
+    left = incident.venv.site_packages / "~orch-2.0.dist-info"
+    left.mkdir()
+    (left / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.0\n")
+    trap, sprung = incident.venv.prefix / "bin/rm", incident.root / "sprung"
+    trap.write_text(f"#!/bin/sh\n: > {sprung}\n")
+    trap.chmod(0o755)
+    path = f"{incident.venv.prefix / 'bin'}:{os.environ['PATH']}"
+    planned = run(incident, "check", "--fix", "--dry-run", "--fail-on", "note", PATH=path)
+    assert f"rm -r '[TMP]/.venv/{left.relative_to(incident.venv.prefix)}'" in planned.out
+    done = run(incident, "check", "--fix", "-y", "--fail-on", "note", PATH=path)
+    assert (done.code, left.exists(), sprung.exists()) == (0, False, False)

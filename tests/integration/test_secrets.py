@@ -152,6 +152,8 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("check", "--json", "--deep", "--profile", "small", ".venv"),
     ("check", "-v", "-o", "report.txt", ".venv"),
     ("check", "--format", "sarif", "--profile", "small", ".venv"),
+    ("check", "--format", "html", "--profile", "small", ".venv"),
+    ("check", "--fix", "--dry-run", ".venv"),
     ("check", "--format", "github", "--no-redact", ".venv"),
     ("fingerprint", ".venv", "-o", "facts.json"),
     ("fingerprint", ".venv"),

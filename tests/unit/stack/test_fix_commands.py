@@ -26,6 +26,7 @@ def prefix(tmp_path: Path) -> str:
             "rm '{0}/a' '{0}/b' && uv pip uninstall --python '{0}/bin/python' six",
             (("rm", "/c/a", "/c/b"), ("uv", "pip", "uninstall", "--python", "/c/bin/python", "six")),
         ),
+        ("rm -r '{0}/~orch [1] $x'", (("rm", "-r", "/c/~orch [1] $x"),)),
         ("mv '{0}/a' '{0}/a.aside'", (("mv", "/c/a", "/c/a.aside"),)),
     ],
 )
