@@ -160,7 +160,7 @@ def test_what_is_removed_is_removed_by_the_systems_own_program(incident: Inciden
     trap, sprung = incident.venv.prefix / "bin/rm", incident.root / "sprung"
     trap.write_text(f"#!/bin/sh\n: > {sprung}\n")
     trap.chmod(0o755)
-    path = f"{incident.venv.prefix / 'bin'}:{os.environ['PATH']}"
+    path = f"{incident.venv.prefix / 'bin'}:{os.defpath}"
     planned = run(incident, "check", "--fix", "--dry-run", "--fail-on", "note", PATH=path)
     assert f"rm -r '[TMP]/.venv/{left.relative_to(incident.venv.prefix)}'" in planned.out
     done = run(incident, "check", "--fix", "-y", "--fail-on", "note", PATH=path)

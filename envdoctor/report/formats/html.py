@@ -143,21 +143,26 @@ def figure(drawn: Drawn) -> str:
 def _libraries(outline: Outline, libraries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if not libraries:
         return
-    rows = "".join(_library(item, number) for number, item in enumerate(libraries))
+    rows = "".join(_library(item, number, outline.subject) for number, item in enumerate(libraries))
     heads = "".join(f'<th scope="col">{head}</th>' for head in ("Library", "Owner", "From", "Asked for by", "More"))
     yield (
-        '<section id="libraries"><h2>Libraries of <code>import torch</code></h2><table><caption>The commands look at '
-        f"{escaped(outline.subject)}</caption><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></section>"
+        '<section id="libraries"><h2>Libraries of <code>import torch</code></h2><table>'
+        f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></section>"
     )
 
 
-def _library(item: Mapping[str, Any], number: int) -> str:
+def _library(item: Mapping[str, Any], number: int, venv: str) -> str:
     claims = item["claimed_by"] if len(item["claimed_by"]) > 1 else []
     owner = " and ".join(claims) or item["owner"] or "no distribution"
     owner += f" {item['version']}" if item["version"] and not claims else ""
     place = {"loaded": item["path"], "missing": "missing", "no driver": "not there: no GPU driver"}[item["state"]]
     kind = "error" if item["state"] == "missing" else "warning" if claims else ""
-    cells = (owner, place or "", item["needed_by"] or "", f"envdoctor why {shlex.quote(item['soname'])}")
+    cells = (
+        owner,
+        place or "",
+        item["needed_by"] or "",
+        shlex.join(("envdoctor", "why", item["soname"], "--venv", venv)),
+    )
     return (
         f'<tr id="library-{number}"><th scope="row">{escaped(item["soname"])}</th>'
         f'<td class="{kind}">{escaped(cells[0])}</td><td class="{kind}">{escaped(cells[1])}</td>'
