@@ -1,10 +1,10 @@
 """The envdoctor command, killed with SIGKILL right before its n-th change of the disk.
 
-Run as a program in place of `python -m envdoctor`. An audit hook (PEP 578) sees each change before it happens: opens
-for writing, renames, links, removals, folders made, modes changed, children started, and the look-up of renameat2 and
-syncfs that comes right before their calls. They count from the first one in the venv's store on, or in the folder that
-ENVDOCTOR_TEST_FROM names. With ENVDOCTOR_TEST_KILL_AT=N the process ends at the N-th; each one before it is written to
-the file ENVDOCTOR_TEST_EVENTS.
+Run as a program in place of `python -m envdoctor`, or by the server of `served`. An audit hook (PEP 578) sees each
+change before it happens: opens for writing, renames, links, removals, folders made, modes changed, children started,
+and the look-up of renameat2 and syncfs that comes right before their calls. They count from the first one in the venv's
+store on, or in the folder that ENVDOCTOR_TEST_FROM names. With ENVDOCTOR_TEST_KILL_AT=N the process ends at the N-th;
+each one before it is written to the file ENVDOCTOR_TEST_EVENTS.
 With ENVDOCTOR_TEST_NO_EXCHANGE renameat2 is not found in the C library, as with an old one.
 """
 
@@ -47,7 +47,8 @@ def _told(event: str, arguments: tuple[object, ...]) -> str:
     return ""
 
 
-def _watch(kill_at: int, events: str, begins: str, *, exchange: bool) -> None:
+def watch(kill_at: int, events: str, begins: str = "/.envdoctor/", *, exchange: bool = True) -> None:
+    """Write each change from now on into `events`, and end right before number `kill_at` (0: never)."""
     descriptor = os.open(events, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     count = 0
 
@@ -75,7 +76,7 @@ if __name__ == "__main__":
     sys.path.append(str(Path(__file__).parents[2]))
     from envdoctor.__main__ import main
 
-    _watch(
+    watch(
         int(os.environ.pop("ENVDOCTOR_TEST_KILL_AT", "0")),
         os.environ.pop("ENVDOCTOR_TEST_EVENTS"),
         os.environ.pop("ENVDOCTOR_TEST_FROM", "/.envdoctor/"),

@@ -2,8 +2,6 @@
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,9 +9,9 @@ from pathlib import Path
 from tests.factories.make_stack import Stack, make_stack
 from tests.factories.make_venv import Venv, install, make_venv, tree_state, uninstall
 from tests.factories.make_wheel import make_wheel
+from tests.factories.served import serve
 
 State = dict[str, str]
-KILLED = Path(__file__).with_name("killed.py")
 _SHARED = "nvidia/nccl/lib/libnccl.so.2"
 # Which lock it holds and since when: the one file of a restored venv that differs from run to run.
 _NOTE = "envdoctor-restore.json"
@@ -49,17 +47,9 @@ class Scene:
         """
         events = self.folder.with_name(self.folder.name + ".events")
         events.unlink(missing_ok=True)
-        extra = {"ENVDOCTOR_TEST_KILL_AT": str(at), "ENVDOCTOR_TEST_EVENTS": str(events)}
-        done = subprocess.run(
-            [sys.executable, KILLED, *command],
-            cwd=self.folder,
-            env=self.stack.environment | extra | ({} if exchange else {"ENVDOCTOR_TEST_NO_EXCHANGE": "1"}),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return done.returncode, events.read_text().splitlines()
+        watched = {"kill_at": at, "events": str(events), "exchange": exchange}
+        code, _, _ = serve(command, self.stack.environment, self.folder, watch=watched)
+        return code, events.read_text().splitlines()
 
     def venv(self) -> State:
         """Return the venv's state; empty when it is missing."""

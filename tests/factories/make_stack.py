@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.factories.make_wheel import lock_text, make_wheel
+from tests.factories.served import can_serve, serve
 
 ROOT = Path(__file__).resolve().parents[2]
 TORCH = "2.13.0+cpu"
@@ -53,16 +54,21 @@ class Stack:
 
     def run(self, *arguments: str, extra: Mapping[str, str] | None = None) -> Answer:
         """Run one of envdoctor's commands in the stack's folder, without a terminal."""
-        done = subprocess.run(
-            self.command(*arguments),
-            cwd=self.folder,
-            env=self.environment | dict(extra or {}),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return Answer(code=done.returncode, out=self.plain(done.stdout), err=self.plain(done.stderr))
+        environment = self.environment | dict(extra or {})
+        if can_serve(environment, str(ROOT)):
+            code, out, err = serve(arguments, environment, self.folder)
+        else:
+            done = subprocess.run(
+                self.command(*arguments),
+                cwd=self.folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            code, out, err = done.returncode, done.stdout, done.stderr
+        return Answer(code=code, out=self.plain(out), err=self.plain(err))
 
     def restore(self, *arguments: str, extra: Mapping[str, str] | None = None) -> Answer:
         """Run `envdoctor restore` on the small profile and the venv, without asking."""

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.factories.served import can_serve, serve
+
 ROOT = Path(__file__).resolve().parents[2]
 # Not PYTHONPATH: that is a fact of the environment under examination.
 _START = f"import sys; sys.path[0] = {str(ROOT)!r}; from envdoctor.__main__ import main; main()"
@@ -41,19 +43,21 @@ def environment(folder: Path, extra: Mapping[str, str] | None = None) -> dict[st
 
 def run_envdoctor(*arguments: str | Path, folder: Path, extra: Mapping[str, str] | None = None) -> Outcome:
     """Run the `envdoctor` command in `folder` and return what it left."""
-    return _outcome([*COMMAND, *map(str, arguments)], folder, extra)
+    own = environment(folder, extra)
+    if can_serve(own):
+        code, out, err = serve([str(word) for word in arguments], own, folder)
+        return Outcome(code=code, out=filtered(out, folder), err=filtered(err, folder))
+    return _outcome([*COMMAND, *map(str, arguments)], folder, own)
 
 
 def run_behind(code: str, *arguments: str | Path, folder: Path) -> Outcome:
     """Run the `envdoctor` command behind some code in its process, which breaks a part of it or of Python."""
     start = _BEHIND.format(root=str(ROOT), code=code)
-    return _outcome([sys.executable, "-c", start, *map(str, arguments)], folder, None)
+    return _outcome([sys.executable, "-c", start, *map(str, arguments)], folder, environment(folder))
 
 
-def _outcome(command: list[str], folder: Path, extra: Mapping[str, str] | None) -> Outcome:
-    done = subprocess.run(
-        command, cwd=folder, env=environment(folder, extra), capture_output=True, text=True, check=False
-    )
+def _outcome(command: list[str], folder: Path, own: dict[str, str]) -> Outcome:
+    done = subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True, check=False)
     return Outcome(code=done.returncode, out=filtered(done.stdout, folder), err=filtered(done.stderr, folder))
 
 

@@ -1,5 +1,6 @@
 """One toy target for all tests of a session, and the gate out of the way: these tests are about the trainer."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from trainer import toy
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a cache folder with the taught toy target in it."""
-    place = tmp_path_factory.mktemp("cache")
+    """Return a cache folder with the taught toy target in it, which the workers of a run share: one teaches it."""
+    base = tmp_path_factory.getbasetemp()
+    place = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "trainer-cache"
     toy.folder(place / "envdoctor")
     return place
 
