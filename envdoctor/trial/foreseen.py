@@ -20,7 +20,7 @@ from envdoctor.probes.venv.startup_hooks import StartupHooks
 _PLAYED = "torch"
 _MAXIMUM = 4 << 20
 # Any of them may bring another torch, or run code before the command's own.
-_HARMLESS_HOOKS = ("/_virtualenv.pth", "/distutils-precedence.pth")
+_HARMLESS_HOOKS = ("/_virtualenv.pth", "/distutils-precedence.pth", "/_cuda_bindings_redirector.pth")
 _UNSURE = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONINSPECT")
 
 

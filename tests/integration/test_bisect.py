@@ -1,6 +1,7 @@
 """`bisect`: the change at fault is named, in few copies, whatever kind it is; both ends stay as they are."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,9 @@ import pytest
 from tests.factories.bisected import Ends, make_ends, names
 from tests.factories.make_cuda_stack import CudaWheels, make_cuda_wheels
 from tests.factories.make_profile import make_profile
-from tests.factories.make_venv import install, rewrite, tree_state, uninstall
+from tests.factories.make_venv import install, make_venv, rewrite, run_uv, tree_state, uninstall
 from tests.factories.make_wheel import make_wheel
+from tests.factories.run_envdoctor import COMMAND, environment, run_envdoctor
 
 IMPORT = ("--", "python", "-c", "import torch")
 CUDNN = "nvidia/cudnn/lib/libcudnn.so.9"
@@ -268,3 +270,66 @@ def test_killed_after_every_copy_it_goes_on_there(tmp_path: Path) -> None:
     assert names(found) == [["part01", "part04"]]
     assert found["resumed"] == len(found["copies"]) == len(kept)
     assert (tree_state(ends.good.prefix), tree_state(ends.bad.prefix)) == before
+
+
+def test_a_compile_cache_is_a_change_and_the_users_is_not_touched(tmp_path: Path) -> None:
+    ends = _many(tmp_path, 2)
+    cache = tmp_path / "inductor"
+    (cache / "fxgraph").mkdir(parents=True)
+    (cache / "fxgraph/graph").write_bytes(b"poison" * 20_000)
+    (cache / "fxgraph/small.best_config").write_text("poison")
+    before = tree_state(cache)
+    job = _script(
+        tmp_path,
+        "os.path.exists(graph)",
+        "import os\nfolder = os.environ['TORCHINDUCTOR_CACHE_DIR'] + '/fxgraph'\nos.makedirs(folder, exist_ok=True)\n"
+        "graph = folder + '/graph'\nopen(folder + '/small.best_config', 'w').write('other')\n",
+    )
+    extra = {"TORCHINDUCTOR_CACHE_DIR": str(cache)}
+    outcome = run_envdoctor(
+        "bisect", "good", "bad", "--cache", "bisect", "--json", "--", "python", job,
+        folder=tmp_path, extra=ends.settings | extra,
+    )  # fmt: skip
+    assert outcome.code == 0, outcome.err
+    found = json.loads(outcome.out)
+    assert [change["key"] for change in found["causes"][0]] == ["cache compile cache"]
+    assert tree_state(cache) == before
+
+
+def test_a_fingerprint_is_built_and_must_be_what_it_describes(tmp_path: Path) -> None:
+    ends = _many(tmp_path, 3)
+    was = make_venv(tmp_path / "was")
+    pins = [f"part{number:02}==1.0" for number in range(3)]
+    places = ("--no-index", "--find-links", tmp_path / "wheels", "--python", was.python)
+    run_uv("pip", "install", "--quiet", *places, *pins, cache=tmp_path / ".uv-cache")
+    taken = run_envdoctor("fingerprint", "was", "-o", "was.json", folder=tmp_path, extra=ends.settings)
+    assert taken.code == 0, taken.err
+    job = _script(tmp_path, "state['part01'] == '2.0'")
+    assert names(ends.answer("was.json", "bad", "--", "python", job)) == [["part01"]]
+    make_wheel(tmp_path / "wheels", "part02", "1.0", files={"part02.py": "VERSION = '1.0'  # rebuilt\n"})
+    other = ends.settings | {"UV_CACHE_DIR": str(tmp_path / "other-cache")}
+    outcome = run_envdoctor("bisect", "was.json", "bad", "--", "python", job, folder=tmp_path, extra=other)
+    assert outcome.code == 2
+    assert "error: was.json cannot be built: what the sources have of part02 has other files\n" in outcome.err, (
+        outcome.err
+    )
+
+
+def test_a_second_bisection_of_one_venv_waits_for_nobody(tmp_path: Path) -> None:
+    ends = _many(tmp_path, 2)
+    (tmp_path / "ready").unlink(missing_ok=True)
+    job = _script(tmp_path, "0", "import pathlib, time\npathlib.Path('ready').touch()\ntime.sleep(60)\n")
+    command = [*COMMAND, "bisect", "good", "bad", "--", "python", job]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment(tmp_path, ends.settings), stderr=subprocess.DEVNULL
+    ) as process:
+        while not (tmp_path / "ready").exists():
+            assert process.poll() is None
+        outcome = ends.run("good", "bad", "--", "python", job)
+        process.terminate()
+        assert process.wait(20) == 130
+    assert (outcome.code, outcome.err) == (
+        4,
+        "error: another bisect is at work on [TMP]/bad\n\nhint: wait until it is done, then run this again\n",
+    )
+    assert not list((ends.work / "copies").glob("*")), "what was interrupted is tidied up"
