@@ -32,6 +32,7 @@ class BisectOptions:
     criterion: Criterion = Criterion()
     caches: Caches = "warm"
     offline: bool = False
+    sources: bool = False
     trust_variables: bool = False
 
 
@@ -90,6 +91,7 @@ def bisect(
         criterion=wishes.criterion,
         caches=wishes.caches,
         offline=wishes.offline or uv.told_offline(host.environ),
+        sources=wishes.sources,
     )
     with accounted(store, "something else") as _, work_folder(store) as work, dialog.listening() as listen:
         bisection = Bisection(request, work, host, listen)
@@ -103,7 +105,11 @@ def resume(workspace: Workspace, dialog: Dialog, *, trust_variables: bool) -> Re
     """Go on with the bisection whose journal is in the store of the workspace's venv. Raises UsageError."""
     asked = _asked(_journal(workspace))
     wishes = BisectOptions(
-        criterion=asked.criterion, caches=asked.caches, offline=asked.offline, trust_variables=trust_variables
+        criterion=asked.criterion,
+        caches=asked.caches,
+        offline=asked.offline,
+        sources=asked.sources,
+        trust_variables=trust_variables,
     )
     return bisect(workspace, asked.good, asked.bad, asked.command, wishes, dialog)
 
@@ -130,6 +136,7 @@ def undo(workspace: Workspace, dialog: Dialog, *, yes: bool) -> Result:
         criterion=asked.criterion,
         caches=asked.caches,
         offline=asked.offline,
+        sources=asked.sources,
     )
     with accounted(store, "the copy without the causes") as account, work_folder(store) as work:
         with dialog.listening() as listen:

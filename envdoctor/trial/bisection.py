@@ -23,6 +23,7 @@ from envdoctor.trial.foreseen import error_of
 from envdoctor.trial.journal import Asked, Caches, CopyVerdict, TrialJournal
 from envdoctor.trial.mixture import Mixture, shown
 from envdoctor.trial.own_caches import as_launched, own_caches
+from envdoctor.trial.training_code import training_code
 from envdoctor.trial.tree import VenvTree, differing
 from envdoctor.trial.work_folder import WorkFolder
 
@@ -39,6 +40,8 @@ class BisectRequest:
     criterion: Criterion = Criterion()
     caches: Caches = "warm"
     offline: bool = False
+    sources: bool = False
+    """The commits of the training code are changes too."""
 
 
 @frozen
@@ -75,7 +78,9 @@ class Bisection:
             open_end(named, host, work.ends, listen, offline=request.offline) for named in (request.good, request.bad)
         ]
         self.good, self.bad = ends
-        self.mixture = _mixture(self.good, self.bad, host, request, listen)
+        self.code = training_code(self.good.commit, self.bad.commit, host) if request.sources else None
+        more = list(self.code.changes()) if self.code else []
+        self.mixture = _mixture(self.good, self.bad, host, more, request, listen)
         self.journal = TrialJournal(work.folder)
         self.notes: list[str] = []
         self.resumed = 0
@@ -133,7 +138,7 @@ class Bisection:
         built = time.monotonic() - started
         if chosen and whole:
             self._compare_with_bad(folder)
-        judged, ran = self._judged(folder, {**variables, **caches})
+        judged, ran = self._judged(folder, {**variables, **caches}, self._cwd(chosen))
         self._refuse_written()
         if folder.name != "probe":
             self._compiled.append(VenvTree(folder))
@@ -151,14 +156,23 @@ class Bisection:
             number=judged.number,
         )
 
-    def _judged(self, folder: Path, variables: Mapping[str, str | None]) -> tuple[Judged, bool]:
+    def _cwd(self, chosen: Collection[int]) -> Path:
+        """Return where the command is run: the current folder, or that folder as of the commits that are made."""
+        if self.code is None:
+            return self.host.cwd
+        folder = self.work.copy("code")
+        remove_tree(folder)
+        items = [self.mixture.changes.items[at] for at in chosen]
+        return self.code.export([one.name for one in items if one.kind == "commit"], folder, self.host)
+
+    def _judged(self, folder: Path, variables: Mapping[str, str | None], cwd: Path) -> tuple[Judged, bool]:
         environment = launch_environment(self.host.environ, folder, variables)
         ends = (self.good.side.tree.root, self.bad.side.tree.root)
         command = placed(self.request.command, ends, folder, self.host.cwd)
         wanted = self.request.criterion
-        if not wanted.pattern and (error := error_of(command, folder, self.host, environment)):
+        if not wanted.pattern and (error := error_of(command, folder, replace(self.host, cwd=cwd), environment)):
             return Judged(outcome="bad", why=f"{error} (from its files; not run)", runs=()), False
-        judged = judge(command, environment, self.host.cwd, self.work.log, wanted, self._reference)
+        judged = judge(command, environment, cwd, self.work.log, wanted, self._reference)
         return judged, True
 
     def _verify(self, chosen: Collection[int], wanted: Outcome, label: str, name: str) -> None:
@@ -227,13 +241,21 @@ class Bisection:
                 criterion=request.criterion,
                 caches=request.caches,
                 offline=request.offline,
+                sources=request.sources,
                 changes=tuple(change.key for change in changes.items),
                 started=datetime.now(UTC).isoformat(timespec="seconds"),
             )
         )
 
 
-def _mixture(good: BisectEnd, bad: BisectEnd, host: Host, request: BisectRequest, listen: Listener) -> Mixture:
+def _mixture(
+    good: BisectEnd,
+    bad: BisectEnd,
+    host: Host,
+    commits: Sequence[StackChange],
+    request: BisectRequest,
+    listen: Listener,
+) -> Mixture:
     if good.side.python != bad.side.python:
         raise UsageError(
             f"{good.side.label} is a venv of Python {good.side.python}, {bad.side.label} one of {bad.side.python}: "
@@ -242,7 +264,7 @@ def _mixture(good: BisectEnd, bad: BisectEnd, host: Host, request: BisectRequest
         )
     listen(Event(phase="copy", text="comparing both ends"))
     different = differing(good.side.tree, bad.side.tree, listen)
-    more = [*_variable_changes(good, bad, host), *([_CACHE] if request.caches == "bisect" else [])]
+    more = [*_variable_changes(good, bad, host), *commits, *([_CACHE] if request.caches == "bisect" else [])]
     changes = cut(good.side, bad.side, different, more)
     if not changes.items:
         raise UsageError(

@@ -40,6 +40,8 @@ class StackChange:
     """What else a person should know: whose files it replaces, which files are gone."""
     rank: int = 6
     """0 for what decides first."""
+    order: int = 0
+    """Among those of one rank."""
 
     @property
     def key(self) -> str:
@@ -50,6 +52,8 @@ class StackChange:
         """Return one line for people."""
         if self.kind == "files":
             text = f"files of {self.name} {self.after}"
+        elif self.kind == "commit":
+            text = f"commit {self.name[:12]}: {self.after}"
         elif not self.before:
             text = f"{self.name}: added, {self.after}" if self.after else f"{self.name}: added"
         elif not self.after:
@@ -100,7 +104,7 @@ def cut(good: Side, bad: Side, different: Sequence[str], more: Sequence[StackCha
         made["interpreter"] = StackChange(
             kind="interpreter", name="base interpreter", before=good.base, after=bad.base, rank=0
         )
-    ordered = sorted([*made.values(), *more], key=lambda change: (change.rank, change.key))
+    ordered = sorted([*made.values(), *more], key=lambda change: (change.rank, change.order, change.key))
     number = {change.key: at for at, change in enumerate(ordered)}
     along = _along(good, bad, changed, {name: number[f"distribution {home_of[name][0]}"] for name in changed})
     return StackChanges(

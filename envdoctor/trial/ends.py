@@ -42,6 +42,8 @@ class BisectEnd:
     """Name -> value, None for one that must not be set."""
     built_from: str = ""
     """Digest of what it was built from; empty for a venv that was there."""
+    commit: str = ""
+    """Of the training code; empty where it says none."""
 
 
 def open_end(named: NamedStack, host: Host, folder: Path, listen: Listener, *, offline: bool) -> BisectEnd:
@@ -81,6 +83,7 @@ def _of_profile(
         side=read_side(venv, named.label, host),
         variables={**dict.fromkeys(wanted.forbidden), **wanted.set},
         built_from=file.digest,
+        commit=file.profile.git.commit,
     )
 
 

@@ -31,6 +31,7 @@ class Asked:
     criterion: Criterion
     caches: Caches
     offline: bool
+    sources: bool
     changes: tuple[str, ...]
     """Keys of all changes."""
     started: str

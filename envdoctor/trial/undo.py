@@ -35,7 +35,7 @@ def undo_commands(found: Bisected, bad: NamedStack, mixture: Mixture) -> UndoCom
     if bad.kind != "venv":
         return UndoCommands()
     root = mixture.bad.tree.root
-    files = any(change.kind not in ("variable", "cache") for change in found.undone)
+    files = any(change.kind not in ("variable", "cache", "commit") for change in found.undone)
     command = f"envdoctor bisect --undo --venv {shlex.quote(root)}" if files and found.verified else ""
     return UndoCommands(command=command, by_hand=_by_hand(found, mixture))
 

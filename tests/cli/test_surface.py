@@ -152,6 +152,7 @@ SURFACE = {
         "--drop",
         "--rise",
         "--cache",
+        "--sources",
         "--offline",
         "--trust-variables",
         "--resume",

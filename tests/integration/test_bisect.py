@@ -1,6 +1,7 @@
 """`bisect`: the change at fault is named, in few copies, whatever kind it is; both ends stay as they are."""
 
 import json
+import signal
 import subprocess
 from pathlib import Path
 
@@ -259,7 +260,8 @@ def test_killed_after_every_copy_it_goes_on_there(tmp_path: Path) -> None:
     before = tree_state(ends.good.prefix), tree_state(ends.bad.prefix)
     words = ("good", "bad", "--", "python", job)
     lines = 1
-    while ends.killed_after(lines, *words) != 0:
+    while (code := ends.killed_after(lines, *words)) != 0:
+        assert code == -signal.SIGKILL
         lines += 1
         assert (tree_state(ends.good.prefix), tree_state(ends.bad.prefix)) == before
     assert lines > 5
@@ -333,3 +335,39 @@ def test_a_second_bisection_of_one_venv_waits_for_nobody(tmp_path: Path) -> None
         "error: another bisect is at work on [TMP]/bad\n\nhint: wait until it is done, then run this again\n",
     )
     assert not list((ends.work / "copies").glob("*")), "what was interrupted is tidied up"
+
+
+def test_a_commit_of_the_training_code(tmp_path: Path) -> None:
+    ends = _many(tmp_path, 2)
+    code = tmp_path / "code"
+    (code / "src").mkdir(parents=True)
+
+    def git(*words: str) -> str:
+        named = ("-c", "user.name=a", "-c", "user.email=a@b.invalid")
+        return subprocess.run(["git", *named, *words], cwd=code, check=True, capture_output=True, text=True).stdout
+
+    git("init", "-q")
+    commits = []
+    for number in range(6):
+        (code / "src/job.py").write_text(f"import sys, part01\nprint(part01.VERSION)\nsys.exit({number} > 2)\n")
+        git("add", ".")
+        git("commit", "-qm", f"step {number}")
+        commits.append(git("rev-parse", "HEAD").strip())
+    make_profile(
+        code, "old", _parts(tmp_path, range(2), "1.0"), lines=["[git]", f'commit = "{commits[0]}"', "changed = []"]
+    )
+    outcome = run_envdoctor(
+        "bisect", "old", "../../bad", "--sources", "--json", "--", "python", "job.py",
+        folder=code / "src", extra=ends.settings,
+    )  # fmt: skip
+    assert outcome.code == 0, outcome.err
+    found = json.loads(outcome.out)
+    assert [[change["name"], change["after"]] for change in found["causes"][0]] == [[commits[3], "step 3"]]
+    assert [change["name"] for change in found["undone"]] == commits[3:]
+    (code / "src/job.py").write_text("edited\n")
+    refused = run_envdoctor(
+        "bisect", "old", "../../bad", "--sources", "--", "python", "job.py", folder=code / "src", extra=ends.settings
+    )
+    assert refused.err.endswith(
+        "error: the working tree has changes that no commit has\n\nhint: commit or stash them first\n"
+    )

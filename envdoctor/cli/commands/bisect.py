@@ -45,6 +45,9 @@ CacheOption = Annotated[
         "--cache", help="Compile caches of the copies: your entries by links, none, or that is one of the changes."
     ),
 ]
+SourcesOption = Annotated[
+    bool, typer.Option("--sources", help="The commits between the good profile's and the code here are changes too.")
+]
 OfflineOption = Annotated[bool, typer.Option("--offline", help="Use uv's cache and local sources only.")]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with the last bisection of the venv.")]
 LogOption = Annotated[bool, typer.Option("--log", help="Show the copies of the last bisection of the venv.")]
@@ -63,6 +66,7 @@ def bisect(
     drop: DropOption = "",
     rise: RiseOption = "",
     cache: CacheOption = "warm",
+    sources: SourcesOption = False,
     offline: OfflineOption = False,
     trust_variables: TrustVariablesOption = False,
     resume: ResumeOption = False,
@@ -92,7 +96,9 @@ def bisect(
         )
     share = _share(drop, rise, measured=bool(measure))
     criterion = Criterion(runs=runs, fails=fails, timeout=timeout, pattern=measure, drop=share)
-    wishes = app.BisectOptions(criterion=criterion, caches=cache, offline=offline, trust_variables=trust_variables)
+    wishes = app.BisectOptions(
+        criterion=criterion, caches=cache, offline=offline, sources=sources, trust_variables=trust_variables
+    )
     good, bad, *command = words
     return finish(app.bisect(workspace, good, bad, tuple(command), wishes, Terminal()), output_format, json=json)
 
