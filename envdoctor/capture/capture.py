@@ -12,6 +12,7 @@ from envdoctor.doctor.examine import judge, written_down
 from envdoctor.errors import CaptureError
 from envdoctor.facts.context import Reading
 from envdoctor.gate_package.into_lock import among, keep_wheel
+from envdoctor.gate_package.wheel import NAME as GATE_NAME
 from envdoctor.model.digest import digest
 from envdoctor.model.events import Listener
 from envdoctor.model.fingerprint import Fingerprint, MissingFactError
@@ -21,6 +22,7 @@ from envdoctor.model.wording import counted
 from envdoctor.probes.caches.compile_caches import CompileCaches
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.machine.environment import Environment
+from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.stack.examination import of_the_venv
 from envdoctor.standards.lock import Lock, LockedPackage
@@ -189,5 +191,7 @@ def _notes(facts: Fingerprint, wanted: CaptureRequest) -> Iterator[str]:
         )
     else:
         yield "the compile caches are cold, so the profile expects nothing of them"
+    if wanted.with_gate and facts[Distributions].active(GATE_NAME) is None:
+        yield f"the gate is in the lock and not in this venv: `envdoctor restore --profile {wanted.name}` installs it"
     if facts[Interpreter].system_site_packages:
         yield "the venv also sees the packages of its base interpreter, which are not captured"

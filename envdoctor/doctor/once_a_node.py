@@ -19,7 +19,7 @@ from typing import Self
 from envdoctor import __version__
 from envdoctor.errors import EnvdoctorError
 from envdoctor.facts.host import Host
-from envdoctor.facts.launch import PER_RANK, Launch, launch_of, local_rank
+from envdoctor.facts.launch import Launch, launch_of, local_rank, shared
 from envdoctor.model.codec import CodecError, decode, encode
 from envdoctor.model.frozen import frozen, replace
 
@@ -94,10 +94,10 @@ class Node:
             if not alone:
                 self._leave()
                 return examine()
-            shared = _read(descriptor)
-            if shared is not None and _holds(shared, launch):
-                _write(descriptor, replace(shared, ranks=(*shared.ranks, launch.rank)))
-                return shared.told
+            known = _read(descriptor)
+            if known is not None and _holds(known, launch):
+                _write(descriptor, replace(known, ranks=(*known.ranks, launch.rank)))
+                return known.told
             try:
                 told = examine()
             except EnvdoctorError as error:
@@ -120,19 +120,19 @@ class Node:
             return first or bool(told.code)
         until = time.monotonic() + wait
         while not first:
-            shared = _read(descriptor)
-            if shared is not None and shared.by == launch.by and (shared.reporter or "0" in shared.ranks):
+            known = _read(descriptor)
+            if known is not None and known.by == launch.by and (known.reporter or "0" in known.ranks):
                 return False
             if time.monotonic() >= until:
                 break
             time.sleep(_LOOK_SECONDS)
         with _locked(descriptor, lambda _: None) as alone:
-            shared = _read(descriptor) if alone else None
-            if shared is None or shared.by != launch.by or launch.rank not in shared.ranks:
+            known = _read(descriptor) if alone else None
+            if known is None or known.by != launch.by or launch.rank not in known.ranks:
                 return True
-            if shared.reporter:
+            if known.reporter:
                 return False
-            _write(descriptor, replace(shared, reporter=launch.rank))
+            _write(descriptor, replace(known, reporter=launch.rank))
             return True
 
     def _leave(self) -> None:
@@ -145,15 +145,15 @@ def _made(told: Told, launch: Launch) -> _Shared:
     return _Shared(told=told, by=launch.by, ended=time.clock_gettime(time.CLOCK_BOOTTIME), ranks=(launch.rank,))
 
 
-def _holds(shared: _Shared, launch: Launch) -> bool:
+def _holds(known: _Shared, launch: Launch) -> bool:
     """Tell whether a verdict is of this launch, and not of an earlier process of this rank.
 
     Where the launcher goes on after a launch, the examination must have ended in this process's lifetime.
     """
-    if shared.by != launch.by or launch.rank in shared.ranks:
+    if known.by != launch.by or launch.rank in known.ranks:
         return False
-    age = time.clock_gettime(time.CLOCK_BOOTTIME) - shared.ended
-    return 0 <= age < _LASTS_SECONDS and (launch.ends or shared.ended >= launch.started)
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - known.ended
+    return 0 <= age < _LASTS_SECONDS and (launch.ends or known.ended >= launch.started)
 
 
 def _name(launch: Launch, question: tuple[object, ...], host: Host) -> str:
@@ -162,7 +162,7 @@ def _name(launch: Launch, question: tuple[object, ...], host: Host) -> str:
 
     namespace = os.stat(host.proc / "self/ns/mnt").st_ino if (host.proc / "self/ns/mnt").exists() else 0  # noqa: PTH116 - as below
     root = os.stat("/")  # noqa: PTH116 - a status alone
-    variables = sorted((name, value) for name, value in host.environ.items() if name not in PER_RANK)
+    variables = sorted(shared(host.environ).items())
     asked = [__version__, launch.by, namespace, root.st_dev, root.st_ino, host.uid, str(host.cwd), variables, *question]
     return hashlib.sha256(json.dumps(asked).encode("utf-8", "surrogateescape")).hexdigest()[:40] + ".verdict"
 
@@ -259,9 +259,9 @@ def _read(descriptor: int) -> _Shared | None:
         return None
 
 
-def _write(descriptor: int, shared: _Shared) -> None:
+def _write(descriptor: int, known: _Shared) -> None:
     try:
-        body = json.dumps(encode(shared)).encode()
+        body = json.dumps(encode(known)).encode()
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, b"%08x\n%b" % (zlib.crc32(body), body), 0)
     except (OSError, UnicodeError):

@@ -4,7 +4,6 @@ Most commands are run where there is no such table; they pay for a look into eac
 """
 
 import os
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,22 +35,31 @@ class ProjectConfig:
     """A pyproject.toml with the table that is another user's, who could waive findings and choose the stack."""
 
 
-@cache
+_read: "dict[tuple[str, int, int, int, int, int], ProjectConfig | None]" = {}
+"""By path, device, inode, size and times: in a notebook, the file that is edited counts as it is now."""
+
+
 def load(start: Path) -> ProjectConfig:
     """Return the configuration that holds in the folder `start`. Raises UsageError, naming the file and the key."""
     for folder in (start, *start.parents):
         path = folder / "pyproject.toml"
         try:
-            content = read_regular(path, _MAXIMUM)
-            owner = path.stat().st_uid
+            status = path.stat()
+            key = (str(path), status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+            if key not in _read:
+                _read[key] = _table(path, read_regular(path, _MAXIMUM), status.st_uid)
         except OSError:
             continue
-        if _TABLE not in content:
-            continue
-        if owner not in (0, os.geteuid()):
-            return ProjectConfig(ignored=str(path))
-        from envdoctor.documents.project_table import read  # noqa: PLC0415
-
-        if found := read(path, content):
+        if found := _read[key]:
             return found
     return ProjectConfig()
+
+
+def _table(path: Path, content: bytes, owner: int) -> ProjectConfig | None:
+    if _TABLE not in content:
+        return None
+    if owner not in (0, os.geteuid()):
+        return ProjectConfig(ignored=str(path))
+    from envdoctor.documents.project_table import read  # noqa: PLC0415
+
+    return read(path, content)

@@ -13,8 +13,9 @@ from envdoctor.model.frozen import frozen
 
 PER_RANK = frozenset(
     ("RANK", "LOCAL_RANK", "ROLE_RANK", "TORCHELASTIC_ERROR_FILE", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_TASK_PID",
-     "PMI_RANK", "PMI_FD", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_NODE_RANK", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
+     "PMI_RANK", "PMI_FD", "PMIX_RANK", "PMIX_ID", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_NODE_RANK", "OMPI_MCA_ess_base_vpid", "OMPI_MCA_orte_ess_node_rank",
+     "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
 )  # fmt: skip
 """Variables that tell ranks of one launch apart, and on which no check depends."""
 _LAUNCHERS = (
@@ -27,6 +28,7 @@ _LAUNCHERS = (
 # torchrun, accelerate and Ray Train; srun; Open MPI; Intel MPI and MPICH. torchrun below srun has both: its own counts.
 _LOCAL_RANKS = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 _RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+_TEMPORARY = ("TMPDIR", "TEMP", "TMP")
 _ANCESTORS = 16
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -49,6 +51,17 @@ def local_rank(environ: Mapping[str, str]) -> int:
     """Return the rank of a process on its node; 0 where no launcher gave one."""
     rank = _first_of(environ, _LOCAL_RANKS)
     return int(rank) if rank.isascii() and rank.isdecimal() else 0
+
+
+def shared(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables in which ranks of one launch agree where their environments are the same.
+
+    srun gives TMPDIR=/tmp to local rank 0 alone where there is none (slurmstepd's _make_tmpdir): it changes nothing.
+    """
+    found = {name: value for name, value in environ.items() if name not in PER_RANK}
+    if found.get("TMPDIR") == "/tmp" and not any(map(found.get, _TEMPORARY[1:])):  # noqa: S108 - compared with
+        del found["TMPDIR"]
+    return found
 
 
 def rank(environ: Mapping[str, str]) -> str:

@@ -156,3 +156,13 @@ def test_a_file_of_another_user_decides_nothing(stack: Stack) -> None:
     assert stack.run("check", "train-venv").err == (
         "note: FOLDER/pyproject.toml belongs to another user, so its profile, venv and waivers do not count\n"
     )
+
+
+def test_a_file_that_is_edited_counts_as_it_is_now_in_one_process_too(tmp_path: Path) -> None:
+    file = tmp_path / "pyproject.toml"
+    assert load(tmp_path).path != str(file)
+    for profile in ("first", "other"):
+        file.write_text(f'[tool.envdoctor]\nprofile = "{profile}"\n')
+        assert load(tmp_path).profile == profile
+    file.unlink()
+    assert load(tmp_path).path != str(file)

@@ -130,6 +130,15 @@ class Launch:
             [*COMMAND, *words], cwd=self.folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
         )
 
+    @property
+    def verdicts(self) -> Path:
+        """The folder of the verdicts that ranks share."""
+        return self.folder / "envdoctor"
+
+    def examinations(self) -> int:
+        """Return how many verdicts were shared: one a launch, where all ranks shared it."""
+        return len(list(self.verdicts.glob("*.verdict")))
+
     def check(self) -> tuple[int, int]:
         """Return the exit codes of a check with the profile and of one without."""
         with_profile, without = (self.envdoctor("check", "venv", *words) for words in (["-p", "launch"], []))
@@ -178,10 +187,12 @@ def starts_is_refused_and_starts_again(
     tag: what the launcher puts before a line of local rank 0. beside: distributions that a restore takes away.
     """
     launch.install(*beside)
+    shutil.rmtree(launch.verdicts, ignore_errors=True)
     started = launch.run(*words, extra=extra)
     assert started.returncode == 0, started.stderr
     assert trained(started.stdout) == list(ranks)
     assert STOPPED not in started.stderr
+    assert launch.examinations() == (len(ranks) > 1)
     assert launch.check() == (0, 0)
     launch.contaminate()
     assert launch.check() == (1, 1)
@@ -255,9 +266,11 @@ def test_ray_train(launch: Launch) -> None:
             (launch.folder / name).unlink()
         return names
 
+    shutil.rmtree(launch.verdicts, ignore_errors=True)
     started = launch.run(*words, extra=RAY_VARIABLES)
     assert started.returncode == 0, started.stderr
     assert ran() == ["ran-0", "ran-1"]
+    assert launch.examinations() == 1
     assert launch.check() == (0, 0)
     launch.contaminate()
     assert launch.check() == (1, 1)
