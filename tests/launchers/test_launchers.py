@@ -24,7 +24,8 @@ TRAIN = """\
 import envdoctor_gate
 envdoctor_gate.require("launch")
 import os, sys
-print("training", os.environ.get("RANK") or os.environ.get("SLURM_PROCID") or "alone", flush=True)
+ranks = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
+print("training", next(filter(None, map(os.environ.get, ranks)), "alone"), flush=True)
 """
 NOTEBOOK = """\
 import sys
@@ -154,9 +155,7 @@ def launch(tmp_path_factory: pytest.TempPathFactory) -> Launch:
     (folder / "profiles/launch.toml").write_text(text)
     shutil.copy(ROOT / "lockfiles/cpu-smoke.txt", folder / "lockfiles/launch.txt")
     for words in (["gate", "add", "-p", "launch"], RESTORE):
-        done = subprocess.run(
-            [sys.executable, "-m", "envdoctor", *words], cwd=folder, capture_output=True, text=True, check=False
-        )
+        done = subprocess.run([*COMMAND, *words], cwd=folder, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
     (folder / "train.py").write_text(TRAIN)
     (folder / "notebook.py").write_text(NOTEBOOK)
