@@ -7,7 +7,6 @@ after a restore, which leaves the gate in it; `check` says the same with and wit
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
