@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from envdoctor.facts.launch import shared
 from tests.factories.make_incident import Incident, make_gated_incident
 from tests.factories.run_envdoctor import ROOT, environment, filtered
 from tests.unit.test_gate import REFUSED, report
@@ -180,6 +181,26 @@ def test_a_rank_of_another_environment_has_its_own_verdict(node: Node, healthy: 
 def test_a_rank_with_another_variable_examines(node: Node, healthy: Incident, variable: str) -> None:
     assert node.run(healthy, [1], {variable: "1"}) == [0]
     assert node.examined == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [
+        # As srun of Slurm 22.05 and mpirun of Open MPI 4.1 leave them in two ranks.
+        ({"SLURM_PROCID": "0", "SLURM_TASK_PID": "7", "TMPDIR": "/tmp"}, {"SLURM_PROCID": "1", "SLURM_TASK_PID": "8"}),
+        (
+            {"PMIX_ID": "5.0", "OMPI_MCA_ess_base_vpid": "0", "OMPI_MCA_orte_ess_node_rank": "0"},
+            {"PMIX_ID": "5.1", "OMPI_MCA_ess_base_vpid": "1", "OMPI_MCA_orte_ess_node_rank": "1"},
+        ),
+    ],
+)
+def test_what_tells_ranks_apart_is_no_other_environment(first: dict[str, str], later: dict[str, str]) -> None:
+    assert shared({"PATH": "/bin", **first}) == shared({"PATH": "/bin", **later}) == {"PATH": "/bin"}
+
+
+def test_another_folder_for_temporary_files_is_another_environment() -> None:
+    assert shared({"TMPDIR": "/tmp", "TEMP": "/scratch"}) != shared({"TEMP": "/scratch"})
+    assert shared({"TMPDIR": "/scratch"}) != shared({})
 
 
 @pytest.mark.usefixtures("verdict")
