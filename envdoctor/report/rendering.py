@@ -16,10 +16,12 @@ _OUTLINES: Mapping[str, str] = {
     "impact": "of_impact",
     "cache status": "of_cache",
     "history": "of_history",
+    "restore": "of_restore",
 }
 _DRAWN = ("html", "svg")
 FORMATS: Mapping[str, tuple[str, ...]] = {
     "history": _DRAWN,
+    "restore": _DRAWN,
     **dict.fromkeys(("check", "diff", "impact", "cache status"), (*_DRAWN, "markdown", "sarif", "junit", "github")),
 }
 """Command -> what it has beside text and json."""

@@ -1,6 +1,7 @@
 """`--format` and `-o` of every command: what is not there is said, and the exit code stays what it was."""
 
 import json
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -42,6 +43,19 @@ def test_a_format_that_a_command_does_not_have(scene: Scene) -> None:
         "'json'\n\n"
         "hint: `envdoctor why --help` lists what it takes\n",
     )
+
+
+def test_a_page_of_a_restore_is_of_its_plan(scene: Scene) -> None:
+    words = ("restore", "-p", "small", "--offline", "--wheelhouse", "wheels", "--format")
+    assert run_envdoctor(*words, "html", "-y", folder=scene.root) == Outcome(
+        code=2, out="", err="error: --format html shows the plan of a restore\n\nhint: add `--dry-run`\n"
+    )
+    page = run_envdoctor(*words, "html", "--dry-run", folder=scene.root)
+    assert (page.code, page.out.count("<svg ")) == (0, 1)
+    assert '<th scope="row">stranger</th><td>1.0 -&gt; removed (from file://' in page.out
+    picture = run_envdoctor(*words, "svg", "--dry-run", folder=scene.root)
+    texts = [item.text for item in ET.fromstring(picture.out).iter("{http://www.w3.org/2000/svg}text")]
+    assert texts == ["now", "restored", "stranger", "1.0", "nothing"]
 
 
 def test_json_is_an_alias_and_contradicts_only_what_was_typed(scene: Scene) -> None:

@@ -52,6 +52,7 @@ SURFACE = {
         "--force",
         "--format (ENVDOCTOR_FORMAT)",
         "--json",
+        "--output/-o",
     ],
     "repair": [
         "VENV",

@@ -7,9 +7,10 @@ import typer
 from envdoctor.app import restore as app
 from envdoctor.cli.dialog import Terminal
 from envdoctor.cli.options import (
+    DrawnFormatOption,
     DryRunOption,
-    FormatOption,
     JsonOption,
+    OutputOption,
     ProfileOption,
     VenvArgument,
     VenvOption,
@@ -18,6 +19,7 @@ from envdoctor.cli.options import (
 from envdoctor.cli.output import finish
 from envdoctor.cli.values import one_venv
 from envdoctor.doctor.workspace import Workspace
+from envdoctor.errors import UsageError
 from envdoctor.stack.plan import Extent
 
 RehearseOption = Annotated[
@@ -60,8 +62,9 @@ def restore(
     unless_in_use: UnlessInUseOption = False,
     verify: VerifyOption = "changed",
     force: Annotated[bool, typer.Option("--force", help="Rebuild even when the stack is already in place.")] = False,
-    output_format: FormatOption = "text",
+    output_format: DrawnFormatOption = "text",
     json: JsonOption = False,
+    output: OutputOption = "",
 ) -> int:
     """Rebuild a profile's stack beside the venv, verify every file, and swap it in; the old venv is kept.
 
@@ -80,5 +83,7 @@ def restore(
         force=force,
         verify=verify,
     )
+    if output_format in ("html", "svg") and not dry_run and not json:
+        raise UsageError(f"--format {output_format} shows the plan of a restore", "add `--dry-run`")
     workspace = Workspace.open(one_venv(venv, venv_option), profile)
-    return finish(app.restore(workspace, wishes, Terminal()), output_format, json=json)
+    return finish(app.restore(workspace, wishes, Terminal()), output_format, json=json, output=output)

@@ -100,4 +100,22 @@ def _history(document: Mapping[str, Any], *, link: bool) -> Drawn | None:
     return Drawn(title="Backups on disk", svg=generations_picture(document), caption=caption, legend=legend)
 
 
-_PICTURES = {"check": _check, "diff": _diff, "impact": _impact, "cache": _cache, "history": _history}
+def _restore(document: Mapping[str, Any], *, link: bool) -> Drawn | None:
+    del link
+    rows = [
+        SideRow(subject=item["name"], before=item["before"], after=item["after"], kind="ok")
+        for item in document["plan"]["changes"]
+    ]
+    title = "The stack before and after"
+    caption = "Only what differs; nothing on the right is removed."
+    return Drawn(title=title, svg=sides_picture(title, ("now", "restored"), rows), caption=caption) if rows else None
+
+
+_PICTURES = {
+    "check": _check,
+    "diff": _diff,
+    "impact": _impact,
+    "cache": _cache,
+    "history": _history,
+    "restore": _restore,
+}
