@@ -17,9 +17,11 @@ from envdoctor.errors import EnvdoctorError, Interrupted, RestoreError, UsageErr
 from envdoctor.exitcodes import ExitCode
 from envdoctor.model.finding import SEVERITY_ORDER, Finding
 from envdoctor.model.frozen import frozen, replace
+from envdoctor.model.plan import VenvUser
 from envdoctor.model.verdict import Verdict
 from envdoctor.stack.fix_commands import NotOnACopyError, on_a_copy
 from envdoctor.stack.fix_copy import carry_out
+from envdoctor.swap.in_use import users
 from envdoctor.swap.store import BackupStore
 
 StepKind = Literal["restore", "repair", "commands", "yours"]
@@ -56,6 +58,8 @@ class Fix:
     target: str
     steps: tuple[FixStep, ...]
     before: Checked
+    users: tuple[VenvUser, ...] = ()
+    """Processes that use the venv while it is exchanged."""
     after: Checked | None = None
     undo: str = ""
     """The command that undoes everything."""
@@ -71,8 +75,9 @@ def fix(workspace: Workspace, wishes: CheckOptions, options: FixOptions, dialog:
     before: Checked = checked.data
     target = str(workspace.target.prefix)
     steps = _planned(_steps(before.verdict, wishes, target), workspace, dialog)
-    planned = Fix(status="planned", target=target, steps=steps, before=before)
     doable = [step for step in steps if step.kind != "yours"]
+    using = users(workspace.folder, workspace.host.proc) if doable else ()
+    planned = Fix(status="planned", target=target, steps=steps, before=before, users=using)
     if not doable:
         return Result(command="check fix", data=replace(planned, status="nothing to fix"), exit_code=checked.exit_code)
     refused = next((step.plan.exit_code for step in doable if step.plan and step.plan.exit_code), None)

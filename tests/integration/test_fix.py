@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import subprocess
 from pathlib import Path
 
 import jsonschema
@@ -165,3 +166,15 @@ def test_what_is_removed_is_removed_by_the_systems_own_program(incident: Inciden
     assert f"rm -r '[TMP]/.venv/{left.relative_to(incident.venv.prefix)}'" in planned.out
     done = run(incident, "check", "--fix", "-y", "--fail-on", "note", PATH=path)
     assert (done.code, left.exists(), sprung.exists()) == (0, False, False)
+
+
+def test_who_uses_the_venv_is_in_the_plan(incident: Incident) -> None:
+    incident.lose()
+    with subprocess.Popen([str(incident.venv.prefix / "bin/python"), "-c", "input()"], stdin=subprocess.PIPE) as user:
+        planned = run(incident, "check", "--fix", "--dry-run", "--json")
+        plain = run(incident, "check", "--fix", "--dry-run").out
+        user.communicate(b"\n")
+    document = json.loads(planned.out)
+    jsonschema.validate(document, closed(json.loads(schemas.read("check-fix"))))
+    assert [item["pid"] for item in document["users"]] == [user.pid]
+    assert f"in use by process {user.pid}: " in plain

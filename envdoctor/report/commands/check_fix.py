@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from envdoctor.app.fix import Fix, FixStep
+from envdoctor.model.codec import encode
 from envdoctor.model.wording import counted
 from envdoctor.report import as_json, as_text
+from envdoctor.report.plan_text import MEANWHILE
 from envdoctor.report.style import Style
 
 
@@ -26,6 +28,7 @@ def document(data: Fix) -> dict[str, Any]:
         "status": data.status,
         "target": data.target,
         "steps": [_step(step) for step in data.steps],
+        "users": encode(data.users),
         "undo": data.undo or None,
         "check": as_json.document(after.header, after.verdict, fail_on=after.fail_on) if after else None,
     }
@@ -60,6 +63,10 @@ def _plan(data: Fix, style: Style) -> Iterator[str]:
     for step in yours:
         yield f"  - {_causes(step)}: {step.why}"
         yield from (f"       {command}" for command in step.commands)
+    if data.users:
+        yield ""
+        yield from (f"  in use by {user}" for user in data.users)
+        yield f"  {MEANWHILE}"
     yield ""
     yield (
         "nothing to fix"
