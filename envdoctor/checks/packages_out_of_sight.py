@@ -2,8 +2,8 @@
 
 What it finds:
     bin/python leads to another minor version than the one whose library folder holds the packages; the venv was made
-    for another minor version in place, and the packages stayed in the old library folder; or the folder has lost its
-    pyvenv.cfg, so that Python takes bin/python for its base.
+    for another minor version in place, and the packages stayed in the old library folder; the library folder was
+    renamed; or the folder has lost its pyvenv.cfg, so that Python takes bin/python for its base.
 
 Why it matters:
     Nothing is damaged and every import fails: `ModuleNotFoundError: No module named 'torch'`. What is installed by that
@@ -16,6 +16,7 @@ Fix:
     `uv venv --allow-existing --python 3.12 VENV` links the right interpreter and keeps the packages.
 """
 
+import shlex
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext
@@ -41,6 +42,9 @@ def run(case: CheckContext) -> Iterator[Finding]:
         title = f"this venv has lost its pyvenv.cfg: its interpreter runs as {python.resolved} and sees none of its "
         title += "packages"
         evidence = (f"{case.facts.target}/pyvenv.cfg does not exist", f"the packages are in {python.library}")
+    elif python.is_venv and python.runs and python.runs != holds and python.runs == python.minor:
+        yield _renamed(case, python)
+        return
     elif python.is_venv and python.runs and python.runs != holds:
         title = f"bin/python is CPython {python.runs} and sees none of this venv's packages: they are for {holds}"
         evidence = (f"{python.executable} leads to {python.resolved}", f"the packages are in {python.library}")
@@ -68,6 +72,29 @@ def run(case: CheckContext) -> Iterator[Finding]:
             case,
             f"link the venv to a Python {holds} again; the packages stay",
             [renew_command(case, base)],
+        ),
+        causes=(STOPS_PYTHON, BREAKS_IMPORT),
+    )
+
+
+def _renamed(case: CheckContext, python: Interpreter) -> Finding:
+    # Neither the link nor pyvenv.cfg has changed: what is named after another Python is the folder.
+    right = f"{python.library.rpartition('/')[0]}/python{python.runs}"
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="error",
+        confidence="high",
+        title=f"this venv is for CPython {python.runs}, and its library folder is called {python.folder}",
+        subject=python.executable,
+        evidence=(
+            f"{python.executable} leads to {python.resolved}, and {python.version_from} says {python.version}",
+            f"the packages are in {python.library}; there is no {right}",
+        ),
+        remediation=restore_or(
+            case,
+            "give the folder its name back; what was compiled in it is for this Python",
+            [f"mv {shlex.quote(python.library)} {shlex.quote(right)}"],
         ),
         causes=(STOPS_PYTHON, BREAKS_IMPORT),
     )

@@ -1,4 +1,4 @@
-"""ED202, ED205 and ED417 over venvs that were copied, packed or made smaller with something lost."""
+"""ED202, ED205, ED406 and ED417 over venvs that were copied, packed, made smaller, or installed into by setup.py."""
 
 import shutil
 import subprocess
@@ -68,4 +68,19 @@ def test_a_script_that_lost_its_mode(venv: Venv, tmp_path: Path) -> None:
     assert outline(verdict, tmp_path) == ["warning ED202 tool 1: 1 program of it may not be executed by anybody"]
     mend(verdict.findings[0], wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
     assert subprocess.run([script], check=True, capture_output=True, text=True).stdout == "hello\n"
+    assert verdict_of(venv.prefix).findings == ()
+
+
+def test_passes_ed406_what_setup_py_installed_as_an_egg(venv: Venv, tmp_path: Path) -> None:
+    user = make_wheel(tmp_path / "wheels", "user-of", "1", requires=["mylib>=1.0"])
+    venv = make_venv(tmp_path / "other", user)
+    assert [item.code for item in verdict_of(venv.prefix).findings] == ["ED406"]
+    egg = venv.site_packages / "mylib-1.0-py3.11.egg"
+    (egg / "EGG-INFO").mkdir(parents=True)
+    (egg / "mylib.py").write_text("")
+    (egg / "EGG-INFO/PKG-INFO").write_text("Metadata-Version: 2.1\nName: mylib\nVersion: 1.0\n")
+    (venv.site_packages / "easy-install.pth").write_text(f"./{egg.name}\n")
+    code = "import mylib, importlib.metadata as m; print(m.version('mylib'))"
+    done = subprocess.run([venv.python, "-c", code], check=True, capture_output=True, text=True, cwd="/")
+    assert done.stdout == "1.0\n"
     assert verdict_of(venv.prefix).findings == ()

@@ -139,6 +139,17 @@ def test_finds_ed105_a_venv_that_lost_its_config(venv: Venv, tmp_path: Path) -> 
     assert verdict_of(venv.prefix).findings == ()
 
 
+def test_a_library_folder_that_was_renamed_gets_its_name_back(venv: Venv, tmp_path: Path) -> None:
+    library = venv.site_packages.parent
+    library.rename(library.with_name("python3.99"))
+    assert not _imports(venv)
+    title = f"this venv is for CPython {MINOR}, and its library folder is called python3.99"
+    assert outline(verdict_of(venv.prefix), tmp_path) == [f"error ED105 {title}"]
+    _mend(venv, tmp_path)
+    assert _imports(venv)
+    assert verdict_of(venv.prefix).findings == ()
+
+
 def test_a_pth_file_that_is_no_text_stops_python(venv: Venv, tmp_path: Path) -> None:
     (venv.site_packages / "cafe.pth").write_bytes(b"/opt/caf\xe9\n")
     assert not _imports(venv)

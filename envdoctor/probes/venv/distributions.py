@@ -73,6 +73,7 @@ class Distribution:
     """An earlier sys.path folder holds a distribution of the same name."""
 
 
+_EGG_INFO = "EGG-INFO"
 _OF_STARTS = frozenset({"_virtualenv", "sitecustomize", "usercustomize"})
 
 
@@ -120,6 +121,8 @@ def probe(reading: Reading) -> Distributions:
         names = sorted(os.listdir(site))  # noqa: PTH208 - names only, and fast
         leftovers += [_leftover(Path(site, name), unreadable) for name in names if name.startswith("~")]
         folders = [name for name in names if name.endswith((".dist-info", ".egg-info")) and not name.startswith("~")]
+        # `setup.py install` makes a folder NAME.egg, which easy-install.pth names; importlib.metadata looks into it.
+        folders += [name for name in names if name == _EGG_INFO and site.endswith(".egg")]
         taken = folders[: _MOST_FOLDERS - len(found)]
         if len(taken) < len(folders):
             more = counted(len(folders) - len(taken), "metadata folder")
@@ -163,12 +166,12 @@ def _rank(item: Distribution) -> tuple[bool, bool]:
 
 def _read(site: str, origin: str, folder: str, unreadable: _Unreadable) -> Distribution:
     at = f"{site}/{folder}"
-    egg = folder.endswith(".egg-info")
+    egg = folder.endswith((".egg-info", _EGG_INFO))
     headers, has_metadata = _headers(
         at if egg and os.path.isfile(at) else f"{at}/{'PKG-INFO' if egg else 'METADATA'}",  # noqa: PTH113
         unreadable,
     )
-    stem = folder.rpartition(".")[0]
+    stem = (Path(site).name if folder == _EGG_INFO else folder).rpartition(".")[0]
     stem_name, _, stem_version = stem.partition("-")
     stated = _first(headers, "name")
     name = _name(stated, stem_name, at, unreadable)
