@@ -54,7 +54,7 @@ def trying(workspace: Workspace, request: TryRequest, wishes: TryOptions, dialog
         refuse_found_above(workspace)
     host, store = workspace.host, BackupStore.of(request.target)
     refuse_no_venv(store.target)
-    request = replace(request, target=store.target)
+    request = replace(request, target=store.target, names=(str(request.target),))
     refuse_elsewhere(request, host)
     outcome: list[TryResult] = []
 

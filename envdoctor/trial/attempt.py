@@ -55,6 +55,8 @@ class TryRequest:
     target: Path
     command: tuple[str, ...]
     """The installer's command line, or SHELL."""
+    names: tuple[str, ...] = ()
+    """What its files may call it besides: a link that leads to it."""
     profile: ProfileRef | None = None
     test: tuple[str, ...] = ()
     timeout: float = 600.0
@@ -123,8 +125,9 @@ def attempt(request: TryRequest, host: Host, folder: Path, stage: Stage) -> tupl
     scratch = Scratch(source=str(request.target), copy=str(folder))
     with stage(f"copying {request.target}"):
         scratch.fill()
-        relocate(folder, request.target, folder)
-        as_made, as_it_was = VenvTree(folder), VenvTree(request.target)
+        as_it_was = VenvTree(request.target)
+        relocate(folder, (*as_it_was.names, *request.names), folder)
+        as_made = VenvTree(folder)
     caches = own_caches(host, _caches(folder), warm=True)
     environment = launch_environment(host.environ, folder, {**caches, "UV_PROJECT_ENVIRONMENT": str(folder)})
     _change(request, environment, host)
@@ -141,7 +144,7 @@ def attempt(request: TryRequest, host: Host, folder: Path, stage: Stage) -> tupl
 def finish(request: TryRequest, folder: Path) -> None:
     """Make the copy ready to be swapped in."""
     remove_tree(_caches(folder))
-    relocate(folder, folder, request.target)
+    relocate(folder, (str(folder),), request.target)
     carry_over(request.target, folder)
     sync_file_system(folder)
 

@@ -5,27 +5,33 @@ import hashlib
 import io
 import os
 import stat
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.facts.whole_file import write_whole
 from envdoctor.probes.venv.records import parse_rows
 from envdoctor.standards.recorded import hash_field
-from envdoctor.trial.tree import moved
+from envdoctor.trial.tree import moved, started_by
 
 _MAXIMUM_TEXT = 1 << 20
 _MAXIMUM_RECORD = 32 << 20
 
 
-def relocate(venv: Path, old: Path, new: Path) -> None:
-    """Put `new` for `old` wherever a file of `venv` names it, and correct the rows of RECORDs that state their hash.
+def relocate(venv: Path, names: Iterable[str], new: Path) -> None:
+    """Put `new` for each of the names wherever a file of `venv` has it, and correct the rows of RECORDs for it.
 
-    Files are replaced, never written into: they may have other links.
+    Every script is then started by a Python of `new`. Files are replaced, never written into: they may have other
+    links.
     """
-    changed = {path for path in _candidates(venv) if _rewritten(path, str(old), str(new))}
+    restate(venv, [path for path in _candidates(venv) if _rewritten(path, names, str(new))])
+
+
+def restate(venv: Path, changed: Iterable[Path]) -> None:
+    """Correct the rows of RECORDs that state another hash for these files."""
+    paths = set(changed)
     for record in venv.glob("lib/python3.*/site-packages/*.dist-info/RECORD"):
-        _restate(record, changed)
+        _restate(record, paths)
 
 
 def _candidates(venv: Path) -> list[Path]:
@@ -36,12 +42,13 @@ def _candidates(venv: Path) -> list[Path]:
     ]
 
 
-def _rewritten(path: Path, old: str, new: str) -> bool:
+def _rewritten(path: Path, names: Iterable[str], new: str) -> bool:
     try:
         content = read_regular(path, _MAXIMUM_TEXT)
     except OSError:
         return False  # larger than any script
-    made = moved(content, old, new)
+    script = path.parent.name == "bin"
+    made = moved(started_by(content, f"{new}/bin") if script else content, names, new)
     if made == content:
         return False
     mode = stat.S_IMODE(path.stat().st_mode)
@@ -60,7 +67,7 @@ def _restate(record: Path, changed: Collection[Path]) -> None:
     found = False
     for row in rows:
         path = Path(os.path.normpath(f"{site}/{row[0]}"))
-        if row[1].startswith("sha256=") and path in changed:
+        if row[1].startswith("sha256=") and path in changed and path.is_file():
             content = path.read_bytes()
             stated = [hash_field(hashlib.sha256(content).digest()), str(len(content))]
             found, row[1:] = found or row[1:] != stated, stated

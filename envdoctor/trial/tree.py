@@ -5,20 +5,25 @@ the folder of the venv itself (the line of a script that starts Python), makes n
 """
 
 import os
+import re
+import shlex
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import NamedTuple
 
 from envdoctor.model.events import Event, Listener
-from envdoctor.standards.recorded import INSTALLER_FILES
+from envdoctor.standards.recorded import INSTALLER_FILES, without_interpreter
 from envdoctor.swap.store import STORE
 from envdoctor.swap.unmanaged_files import CACHE_FOLDERS
 
 _PIECE = 1 << 20
 _MAXIMUM_TEXT = 1 << 20
-_ROOT_SIGN = b"\0venv\0"
+# The kernel cuts a longer first line off (execve(2)); installers write a shell line then.
+_LONGEST_LINE = 120
+# A Python by its absolute path, in the first line or in the shell line of uv and distlib.
+_STARTS = re.compile(rb"""\A#!(?:/bin/sh\n'''exec' )?["']?/[^\n"']*/(python[\d.]*)["']?(?: "\$0" "\$@")?\n""")
 # What makes a venv one: it says how the folder was made, and nothing of what is installed.
 _OF_THE_VENV = (
     "pyvenv.cfg", ".gitignore", ".lock", "CACHEDIR.TAG", "envdoctor-restore.json", "lib64", "bin/activate*",
@@ -99,7 +104,17 @@ class VenvTree:
         if not names_root(path) or self.entries[path].is_link or self.entries[path].size > _MAXIMUM_TEXT:
             return None
         content = Path(self.root, path).read_bytes()
-        return moved(content, self.root, other) if other else content.replace(os.fsencode(self.root), _ROOT_SIGN)
+        if not other:
+            bare = without_interpreter(content) if path.startswith("bin/") else content
+            return moved(bare, self.names, "\0venv\0")
+        if path.startswith("bin/"):
+            content = started_by(content, f"{other}/bin")
+        return moved(content, self.names, other)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names that files of the venv may have for its folder: as it was named, and links followed."""
+        return tuple(dict.fromkeys((self.root, os.path.realpath(self.root))))
 
 
 def names_root(path: str) -> bool:
@@ -107,14 +122,30 @@ def names_root(path: str) -> bool:
     return path.startswith("bin/") or path == "pyvenv.cfg" or (path.endswith(".pth") and path.count("/") == 3)
 
 
-def moved(content: bytes, old: str, new: str) -> bytes:
-    """Return a text with one folder in place of another, where it is the whole name of that folder."""
-    before, after = os.fsencode(old), os.fsencode(new)
-    parts = content.split(before)
-    made = parts[0]
-    for part in parts[1:]:
-        made += (before if part[:1].isalnum() or part[:1] in (b"-", b"_", b".") else after) + part
-    return made
+def moved(content: bytes, names: Iterable[str], new: str) -> bytes:
+    """Return a text with one folder in place of another, where a name of that is the whole name of a folder."""
+    after = os.fsencode(new)
+    for before in map(os.fsencode, names):
+        parts = content.split(before)
+        content = parts[0]
+        for part in parts[1:]:
+            content += (before if part[:1].isalnum() or part[:1] in (b"-", b"_", b".") else after) + part
+    return content
+
+
+def started_by(script: bytes, folder: str) -> bytes:
+    """Return a script with a Python of `folder` in the line that starts it; as it is where it finds its own, or none.
+
+    Whatever Python it names: a venv that was copied has scripts that start the original's.
+    """
+    named = _STARTS.match(script)
+    if named is None:
+        return script
+    body = without_interpreter(script).partition(b"\n")[2]
+    python = f"{folder}/{named[1].decode()}"
+    if len(python) <= _LONGEST_LINE and " " not in python:
+        return b"#!" + os.fsencode(python) + b"\n" + body
+    return b"#!/bin/sh\n'''exec' " + os.fsencode(shlex.quote(python)) + b" \"$0\" \"$@\"\n' '''\n" + body
 
 
 def is_cache(name: str) -> bool:

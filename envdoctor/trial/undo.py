@@ -17,6 +17,7 @@ from envdoctor.swap.swap import sync_file_system
 from envdoctor.swap.transaction import Copying, Exchanged, exchange
 from envdoctor.trial.bisection import Bisected, Bisection
 from envdoctor.trial.mixture import Mixture
+from envdoctor.trial.relocation import restate
 from envdoctor.trial.tree import is_cache
 
 
@@ -49,6 +50,7 @@ def swap_in(bisection: Bisection, store: BackupStore, host: Host, listen: Listen
         for entry in store.target.iterdir():
             if entry.is_dir() and not entry.is_symlink() and is_cache(entry.name):
                 copy_tree(str(entry), str(copying.folder / entry.name), _link)
+        restate(copying.folder, (copying.folder / "bin").iterdir())
         carry_over(store.target, copying.folder)
         sync_file_system(copying.folder)
 

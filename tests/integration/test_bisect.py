@@ -371,3 +371,22 @@ def test_a_commit_of_the_training_code(tmp_path: Path) -> None:
     assert refused.err.endswith(
         "error: the working tree has changes that no commit has\n\nhint: commit or stash them first\n"
     )
+
+
+def test_a_script_is_started_by_the_copys_python_whatever_it_names(tmp_path: Path) -> None:
+    wheels = tmp_path / "wheels"
+    made = [
+        make_wheel(wheels, "tool", version, files={"tool.py": f"def main(): raise SystemExit({code})\n"},
+                   scripts={"tool": "tool:main"})
+        for version, code in (("1.0", 0), ("2.0", 5))
+    ]  # fmt: skip
+    ends = make_ends(tmp_path, made[:1], made[1:])
+    # As in a venv that somebody copied: its script starts the other one's Python.
+    script = ends.bad.prefix / "bin/tool"
+    rewrite(script, script.read_text().replace(str(ends.bad.prefix), str(ends.good.prefix)))
+    script.chmod(0o755)
+    assert names(ends.answer("good", "bad", "--", "tool")) == [["tool"]]
+    assert ends.run("--undo", "--venv", "bad", "--yes").code == 0
+    assert script.read_text().startswith(f"#!{ends.bad.prefix}/bin/python")
+    checked = run_envdoctor("check", "--deep", "bad", "--json", folder=tmp_path)
+    assert json.loads(checked.out)["findings"] == []

@@ -186,3 +186,20 @@ def test_killed_it_leaves_the_venv_and_the_next_command_tidies_up(venv: Venv) ->
         tidied.err
     )
     assert list((venv.prefix.parent / ".envdoctor/venv/builds").iterdir()) == []
+
+
+def test_pip_of_a_venv_that_is_a_link_works_on_the_copy(venv: Venv) -> None:
+    wheel = Path(__import__("ensurepip").__file__).parent / "_bundled"
+    link = venv.prefix.parent / "link"
+    link.symlink_to(venv.prefix)
+    install(Venv(prefix=link), next(wheel.glob("pip-*.whl")))
+    assert f"{link}/bin/python" in (venv.prefix / "bin/pip").read_text()
+    before = tree_state(venv.prefix)
+    extra = {"PIP_FIND_LINKS": str(venv.prefix.parent / "wheels"), "PIP_NO_INDEX": "1"}
+    outcome = run_envdoctor(
+        "try", "--venv", link, "--discard", "--json", "--", "pip", "install", "-q", "one==2.0",
+        folder=venv.prefix.parent, extra=_settings(venv, **extra),
+    )  # fmt: skip
+    assert outcome.code == 0, outcome.err
+    assert json.loads(outcome.out)["impact"]["distributions"] == [{"name": "one", "before": "1.0", "after": "2.0"}]
+    assert tree_state(venv.prefix) == before
