@@ -47,9 +47,13 @@ def unmet_requirements(case: CheckContext) -> list[Unmet]:
     Extras are followed: `torch` asks for `cuda-toolkit[cublas]`, so what cuda-toolkit wants for `cublas` is asked too,
     which neither `pip check` nor `uv pip check` does.
     """
-    environment = case.facts[Interpreter].markers()
-    plain: dict[str, bool] = {}
     items = {item.name: item for item in case.facts[Distributions].items if not item.shadowed}
+    return unmet_among(items, case.facts[Interpreter].markers())
+
+
+def unmet_among(items: Mapping[str, Distribution], environment: Mapping[str, str]) -> list[Unmet]:
+    """Return every unmet requirement of these distributions, normalized name -> distribution, on that interpreter."""
+    plain: dict[str, bool] = {}
     asked: dict[str, set[str]] = {name: set() for name, item in items.items() if item.origin not in _FOREIGN}
     waiting = deque(asked)
     found: dict[tuple[str, str, str], Unmet] = {}

@@ -13,6 +13,7 @@ from envdoctor.model.plan import Plan
 from envdoctor.probes.venv.own_packages import read_venv
 from envdoctor.stack import interpreters
 from envdoctor.stack import plan as planning
+from envdoctor.stack.lock_holes import holes
 from envdoctor.stack.replaceable import missing_folders, refuse_no_venv, refuse_unmanaged_files
 from envdoctor.stack.restore_sources import plan_sources
 from envdoctor.stack.room import rooms
@@ -98,6 +99,7 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
         *_ignored(request.lock),
         *_ownership(store.target, host),
         *constraints.contradictions(pip.constraints, chosen, interpreter.markers, host.cwd),
+        *holes(chosen, configured.cache, interpreter, request.file, host),
     )
     plan = planning.assemble(
         target=store.target,

@@ -144,6 +144,13 @@ def _modules(sites: Iterable[str]) -> Iterator[str]:
             yield stem
 
 
+def distribution_in(site: str, folder: str) -> Distribution | None:
+    """Return the distribution of one dist-info folder, wherever it is; None where it cannot be read."""
+    unreadable = _Unreadable()
+    found = _read(site, "site-packages", folder, unreadable)
+    return None if unreadable or not found.has_metadata else found
+
+
 def _leftover(path: Path, unreadable: _Unreadable) -> Leftover:
     headers, _ = _headers(f"{path}/METADATA", unreadable) if path.suffix == ".dist-info" else ([], False)
     name = _first(headers, "name")
