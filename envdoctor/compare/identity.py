@@ -36,7 +36,13 @@ def identity_of(facts: Fingerprint) -> Identity:
             if one.name != _GATE
         ),
         providers=tuple(
-            sorted({(one.soname, one.owner, one.owner_version) for one in facts[Libraries].providers if one.owner})
+            sorted(
+                {
+                    (one.soname, one.owner, one.owner_version)
+                    for one in facts[Libraries].providers
+                    if one.owner and _inside(one.path)
+                }
+            )
         ),
         deviations=tuple(sorted(_deviations(facts))),
     )
@@ -52,14 +58,22 @@ def digest_of(facts: Fingerprint) -> str | None:
 
 def _deviations(facts: Fingerprint) -> Iterator[str]:
     files = facts[InstalledFiles]
-    for fault in files.faults:
+    for fault in (one for one in files.faults if _inside(one.path)):
         yield f"{fault.owner}: {fault.path}: {fault.kind} {fault.size}"
     if deep := facts.get(DeepFiles):
-        for altered in deep.altered:
+        for altered in (one for one in deep.altered if _inside(one.path)):
             yield f"{altered.owner}: {altered.path}: altered {altered.found}"
-    for contested in files.contested:
+    for contested in (one for one in files.contested if _inside(one.path)):
         yield f"{contested.path}: bytes of {', '.join(sorted(contested.on_disk)) or 'none of its owners'}"
     for hook in facts[StartupHooks].hooks:
         name = hook.path.rpartition("/")[2]
         if not hook.owner and hook.origin == "site-packages" and name != _OF_THE_VENV:
             yield f"{name}: {'; '.join(hook.lines) or 'runs at start-up'}"
+
+
+def _inside(path: str) -> bool:
+    """Tell whether a path of a fact is in the environment itself: what its base or the user's folder has is not of it.
+
+    A venv that is restored never sees those, so its digest could never be that of the venv which does.
+    """
+    return not path.startswith("/")

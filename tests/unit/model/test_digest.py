@@ -8,6 +8,7 @@ import pytest
 from envdoctor.compare.identity import digest_of, identity_of
 from envdoctor.model.digest import Identity, Member, digest
 from envdoctor.model.fingerprint import Fingerprint, Unread
+from envdoctor.probes.loading.libraries import Libraries, Provider
 from envdoctor.probes.venv.deep_files import AlteredFile, DeepFiles
 from envdoctor.probes.venv.distribution_digests import Content, Contents
 from envdoctor.probes.venv.installed_files import InstalledFiles
@@ -115,3 +116,19 @@ def test_an_editable_has_no_contents() -> None:
     made = facts.fingerprint()
     found = identity_of(replace(made, sections=(*made.sections, editable)))
     assert found.members == (Member(name="torch", version="2.10.0", content="", editable=True),)
+
+
+def test_what_lies_outside_does_not_count() -> None:
+    base = "/usr/lib/python3.12/site-packages/numpy"
+    fault = replace(facts.missing("numpy", "numpy/a.so"), path=f"{base}/a.so")
+    two = replace(facts.contested("x.so", ("numpy", "1"), ("b", "2"), on_disk=("b",)), path=f"{base}/x.so")
+    altered = AlteredFile(path=f"{base}/x.py", owner="numpy", recorded="", found="", links=1, cached_at="")
+    deep = DeepFiles(files=1, without_hash=0, bytecode=0, altered=(altered,), unverified=(), notes=())
+    outside = Provider(
+        soname="libblas.so.3", path=f"{base}/libblas.so.3", found_via="RPATH", needed_by="", stage="lazy",
+        owner="numpy", owner_version="1", cuda_major="",
+    )  # fmt: skip
+    made = _whole(replace(facts.FILES, faults=(fault,), contested=(two,)), more=(deep,))
+    seen = replace(made[Libraries], providers=(*made[Libraries].providers, outside))
+    sections = tuple(seen if isinstance(one, Libraries) else one for one in made.sections)
+    assert digest_of(replace(made, sections=sections)) == digest_of(_whole())
