@@ -1,11 +1,13 @@
 """`envdoctor restore` beside a fresh `uv venv` and `uv pip sync` of the same lock: wall time, in one run, interleaved.
 
-    python benchmarks/restore_speed.py PROFILE [--rounds N] [--incident] [--cold] [--folder DIR] [--python PYTHON]
+    python benchmarks/restore_speed.py PROFILE [--rounds N] [--incident] [--cold] [--known-only] [--folder DIR]
+        [--python PYTHON]
 
 The restore replaces the venv of the round before, as a user's does (--fresh: there is none); with --incident that venv
 has first received the CUDA 13 wheels that broke a CUDA 12 stack. Each round restores twice: with what earlier ones read
 known, and with `--verify all`, beside `openssl dgst -sha256` of the same files on all cores. Its phases are its own
-figures: "before verification" is the whole process less the phase that compares files with their hashes.
+figures: "before verification" is the whole process less the phase that compares files with their hashes. --known-only
+leaves out what reads every file: `--verify all` and openssl.
 
 Processor seconds (user and system, children included) stand beside the wall's: on a shared machine they are the ones to
 compare.
@@ -56,6 +58,7 @@ class Bench:
     incident: bool
     cold: bool
     fresh: bool
+    known_only: bool
 
     @property
     def interpreter(self) -> tuple[str, ...]:
@@ -98,8 +101,8 @@ class Round:
 
     uv: Spent
     known: Restored
-    everything: Restored
-    openssl: Spent
+    everything: Restored | None
+    openssl: Spent | None
 
 
 def main() -> int:
@@ -110,6 +113,7 @@ def main() -> int:
     parser.add_argument("--incident", action="store_true")
     parser.add_argument("--cold", action="store_true")
     parser.add_argument("--fresh", action="store_true")
+    parser.add_argument("--known-only", action="store_true")
     parser.add_argument("--folder", type=Path, default=None)
     parser.add_argument("--python", default="")
     options = parser.parse_args()
@@ -123,6 +127,7 @@ def main() -> int:
             incident=options.incident,
             cold=options.cold,
             fresh=options.fresh,
+            known_only=options.known_only,
         )
         if not bench.cold:
             with_uv(bench, online=True)
@@ -140,6 +145,8 @@ def one_round(bench: Bench, number: int) -> Round:
     else:
         plain = with_uv(bench)
         known = with_envdoctor(bench)
+    if bench.known_only:
+        return Round(uv=plain, known=known, everything=None, openssl=None)
     everything = with_envdoctor(bench, "--verify", "all")
     return Round(uv=plain, known=known, everything=everything, openssl=with_openssl(bench))
 
@@ -220,14 +227,18 @@ def show(bench: Bench, rounds: list[Round]) -> None:
     print(f"{'':44}   wall  ratio    cpu  ratio")
     row("uv venv + uv pip sync", [(one.uv, one.uv) for one in rounds])
     row("envdoctor restore, all known", [(one.known.whole, one.uv) for one in rounds])
-    row("envdoctor restore --verify all", [(one.everything.whole, one.uv) for one in rounds])
+    read = [(one, one.everything, one.openssl) for one in rounds if one.everything and one.openssl]
+    if read:
+        row("envdoctor restore --verify all", [(everything.whole, one.uv) for one, everything, _ in read])
     before = [one.known.before_verification for one in rounds]
     ratio = statistics.median(one.known.before_verification / one.uv.wall for one in rounds)
     print(f"{'all known, before verification':44} {statistics.median(before):6.2f} {ratio:6.2f}")
-    wall = statistics.median(one.openssl.wall for one in rounds)
-    rate = statistics.median(one.openssl.wall / one.everything.phases["verify"] for one in rounds)
-    print(f"{'openssl dgst -sha256, all cores':44} {wall:6.2f}; verify of --verify all at {rate:.2f} of its rate")
-    for name, done in (("all known", [one.known for one in rounds]), ("all read", [one.everything for one in rounds])):
+    if read:
+        wall = statistics.median(openssl.wall for _, _, openssl in read)
+        rate = statistics.median(openssl.wall / everything.phases["verify"] for _, everything, openssl in read)
+        print(f"{'openssl dgst -sha256, all cores':44} {wall:6.2f}; verify of --verify all at {rate:.2f} of its rate")
+    kinds = (("all known", [one.known for one in rounds]), ("all read", [everything for _, everything, _ in read]))
+    for name, done in ((name, done) for name, done in kinds if done):
         phases = {phase: statistics.median(one.phases[phase] for one in done) for phase in done[0].phases}
         rest = statistics.median(one.whole.wall - sum(one.phases.values()) for one in done)
         print(f"{name}: start and plan {rest:.2f}, " + ", ".join(f"{at} {value:.2f}" for at, value in phases.items()))
