@@ -66,8 +66,12 @@ class Bench:
         return ("--python", self.python) if self.python else ()
 
     def environment(self, who: str) -> dict[str, str]:
-        """Return the variables to run with; cold, an empty cache of its own."""
-        environ = {**os.environ, "UV_PYTHON_DOWNLOADS": "never"}
+        """Return the variables to run with; cold, an empty cache of its own.
+
+        pip's configuration is left out: uv does not read it, and both are to ask the same sources.
+        """
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
+        environ |= {"UV_PYTHON_DOWNLOADS": "never", "PIP_CONFIG_FILE": os.devnull}
         if not self.cold:
             return environ
         cache = self.folder / f"cache-{who}"
