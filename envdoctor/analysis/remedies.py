@@ -11,6 +11,7 @@ from envdoctor.model.pattern import pattern
 from envdoctor.probes.machine.environment import Environment
 from envdoctor.probes.machine.platform import Platform
 from envdoctor.probes.venv.conda import Conda
+from envdoctor.probes.venv.deep_files import DeepFiles
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
@@ -19,6 +20,7 @@ _PYENV = pattern(r"/\.?pyenv/versions/([^/]+)/")
 # uv keeps its own Pythons below .local/share/uv/python, or in UV_PYTHON_INSTALL_DIR under names like these.
 _UV_PYTHON = pattern(r"/cpython-3\.\d+\.\d+[^/]*-linux-[^/]+/")
 
+_OFFLINE = "--offline "
 # Published with and without a local version such as +cu128: on the indexes of PyTorch, vLLM and PyG, on release pages.
 SEVERAL_BUILDS = frozenset(
     {
@@ -57,7 +59,8 @@ def reinstall_command(case: CheckContext, pins: Iterable[tuple[str, str]]) -> st
     that are none goes first: uv refuses to replace what has one, and goes on without one. So does a file, or a link to
     nowhere, where a folder should be: uv stops at it; and a link to a folder elsewhere: uv would follow it, and delete
     somebody's own files. A metadata folder that was renamed gets its name back, or there would be two. What is
-    published in several builds is asked for by `===`.
+    published in several builds is asked for by `===`. A wheel that uv's cache holds whole is not fetched again: uv does
+    that for a reinstall unless it is told to stay offline.
     """
     chosen = [(name, _version_by_record(case, name) or version) for name, version in pins]
     names = [name for name, _ in chosen]
@@ -67,7 +70,22 @@ def reinstall_command(case: CheckContext, pins: Iterable[tuple[str, str]]) -> st
     first, after = _saved(case, names, first)
     flags = " ".join(f"--reinstall-package {shlex.quote(name)}" for name, _ in chosen)
     specs = " ".join(_again(case, name, version) for name, version in chosen)
-    return f"{first}uv pip install --python {case.python} --no-deps {flags} {specs}{after}"
+    offline = _OFFLINE if _is_cached(case, chosen) else ""
+    return f"{first}uv pip install --python {case.python} {offline}--no-deps {flags} {specs}{after}"
+
+
+def _is_cached(case: CheckContext, pins: Collection[tuple[str, str]]) -> bool:
+    """Tell whether uv's cache holds each of these as it is installed, and no file of it that is wrong there too."""
+    files, installed, deep = case.facts.get(InstalledFiles), case.facts.get(Distributions), case.facts.get(DeepFiles)
+    if files is None or installed is None:
+        return False
+    wrong = {fault.owner for fault in files.faults if fault.cached_at or fault.published_at}
+    wrong |= {one.owner for one in deep.altered} if deep else set()
+    active = {name: installed.active(name) for name, _ in pins}
+    return all(
+        name in files.held and name not in wrong and (item := active[name]) is not None and item.version == version
+        for name, version in pins
+    )
 
 
 def same_build(name: str, version: str) -> str:
@@ -314,7 +332,8 @@ def through_cache(case: CheckContext, pins: Iterable[tuple[str, str]], commands:
     return Remediation(
         text=f"clean {', '.join(names)} out of uv's cache first: a reinstall alone links the same bytes again. Every "
         "other venv linked from that cache has them too",
-        commands=(clean, *([restore] if restore else commands)),
+        # What was cleaned has to be fetched.
+        commands=(clean, *([restore] if restore else (one.replace(_OFFLINE, "") for one in commands))),
         # Where the wheel was not found again, the clean takes the last unpacked copy.
         safe=False,
     )

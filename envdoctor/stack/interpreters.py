@@ -8,10 +8,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from envdoctor.errors import RestoreError, UsageError
+from envdoctor.facts.answer_memo import AnswerMemo, state_of
 from envdoctor.facts.regular_file import read_regular
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import field, frozen
 from envdoctor.model.plan import BaseInterpreter
 from envdoctor.stack.pyenv import Pyenv, newest_first
 
@@ -46,6 +48,8 @@ class InterpreterRequest:
     """Where pyenv would be asked: it looks for a .python-version there and above."""
     managed: Callable[[], Path | None] = lambda: None
     """Tells the folder of uv's own interpreters; asked only when it comes to them."""
+    memo: AnswerMemo = field(default_factory=AnswerMemo)
+    """What interpreters said of themselves before."""
 
 
 def choose(wanted: InterpreterRequest, environment: Mapping[str, str], home: Path) -> BaseInterpreter:
@@ -67,7 +71,7 @@ def choose(wanted: InterpreterRequest, environment: Mapping[str, str], home: Pat
         if wanted.target is not None and _inside(path.parent, wanted.target):
             refused[str(path)] = "is a file of the venv itself"
             continue
-        found = _probe(path, via, environment)
+        found = _probe(path, via, environment, wanted.memo)
         if isinstance(found, str):
             refused[str(path)] = found
         elif _minor(found) not in versions:
@@ -85,7 +89,7 @@ def _named(wanted: InterpreterRequest, environment: Mapping[str, str]) -> BaseIn
     path = Path(wanted.named)
     if not os.path.exists(path):  # noqa: PTH110 - as above
         raise UsageError(f"--python {wanted.named}: there is no such file", "name an interpreter, or a version (3.12)")
-    found = _probe(_base_of(path), "--python", environment)
+    found = _probe(_base_of(path), "--python", environment, wanted.memo)
     if isinstance(found, str):
         raise UsageError(f"--python {wanted.named} {found}", "name an interpreter that runs")
     if _minor(found) not in wanted.versions:
@@ -156,25 +160,18 @@ def _inside(path: Path, folder: Path) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
-def _probe(path: Path, via: str, environment: Mapping[str, str]) -> BaseInterpreter | str:
-    """Run a candidate; return what it says of itself, or why it is none."""
+def _probe(path: Path, via: str, environment: Mapping[str, str], memo: AnswerMemo) -> BaseInterpreter | str:
+    """Return what a candidate says of itself, or why it is none. It is run, unless it said so before."""
     if os.path.lexists(path.parent.parent / "pyvenv.cfg"):
         return "belongs to a venv"
-    kept = {name: value for name, value in environment.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
-    try:
-        done = subprocess.run(
-            [path, "-I", "-S", "-B", "-c", _ASK],
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT,
-            env=kept,
-            check=False,
-        )
-        told = json.loads(done.stdout) if done.returncode == 0 else None
-    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
-        return f"does not run ({type(error).__name__})"
-    if told is None:
-        return f"does not run (exit {done.returncode})"
+    asked = _question(path)
+    told = memo.get(asked) if asked else None
+    if not isinstance(told, dict):
+        told = _run(path, environment)
+        if isinstance(told, str):
+            return told
+        if asked:
+            memo.put(asked, told)
     markers = {str(name): str(value) for name, value in told["markers"].items()}
     if markers["implementation_name"] != "cpython":
         return f"is {markers['platform_python_implementation']}"
@@ -188,6 +185,43 @@ def _probe(path: Path, via: str, environment: Mapping[str, str]) -> BaseInterpre
         tag=f"cp{short}{'t' if told['free_threaded'] else ''}",
         glibc=libc_version if libc == "glibc" else "",
     )
+
+
+def _question(path: Path) -> object:
+    """Return all that decides what an interpreter says: its files, the kernel, the C library; None for a script.
+
+    A shim of a version manager is one, and starts whatever its settings name today.
+    """
+    real = Path(os.path.realpath(path))
+    try:
+        with real.open("rb") as file:
+            if file.read(4) != b"\x7fELF":
+                return None
+    except OSError:
+        return None
+    libraries = sorted(real.parent.parent.glob("lib*/libpython3*.so*"))
+    standard = sorted(real.parent.parent.glob("lib*/python3.*/os.py"))
+    # ld.so.cache is written again whenever the system's libraries change, the C library among them.
+    beside = (*libraries, *standard, Path("/etc/ld.so.cache"))
+    files = [(str(one), state_of(one)) for one in (path, real, *beside)]
+    return (_ASK, files, tuple(os.uname()))
+
+
+def _run(path: Path, environment: Mapping[str, str]) -> dict[str, Any] | str:
+    kept = {name: value for name, value in environment.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    try:
+        done = subprocess.run(
+            [path, "-I", "-S", "-B", "-c", _ASK],
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT,
+            env=kept,
+            check=False,
+        )
+        told = json.loads(done.stdout) if done.returncode == 0 else None
+    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+        return f"does not run ({type(error).__name__})"
+    return f"does not run (exit {done.returncode})" if told is None else dict(told)
 
 
 def _minor(found: BaseInterpreter) -> str:

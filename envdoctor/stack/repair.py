@@ -9,6 +9,7 @@ from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.duplicates import duplicates
 from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.errors import RestoreError, TargetError
+from envdoctor.facts.answer_memo import AnswerMemo
 from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
 from envdoctor.model.events import Listener
@@ -111,7 +112,8 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
     present = {**read.packages, **twice}
     pip = pip_config.read(host.environ, host.home, venv=store.target)
     pip = with_wheelhouses(pip, chosen((), request.file, host.cwd) if request.file else ())
-    configured = index_config.configured(uv, pip, host.home, interpreter.path)
+    known = AnswerMemo.of("uv-sources", host)
+    configured = index_config.configured(uv, pip, host.home, interpreter.path, known)
     found = read.graph
     changes = plan_changes(found, conflicts(case), present, pins, _in_doubt(read, twice))
     before = _blocking(facts, request, changes)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.errors import TargetError
+from envdoctor.facts.answer_memo import AnswerMemo
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.plan import Plan
@@ -78,7 +79,9 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
     wanted = _interpreter_wanted(request, store, host, uv)
     with impatient(5) as beside:
         # uv and the interpreter answer as processes of their own; what is read here is read while they do.
-        asking = beside.submit(index_config.configured, uv, pip, host.home, sys.executable)
+        asking = beside.submit(
+            index_config.configured, uv, pip, host.home, sys.executable, AnswerMemo.of("uv-sources", host)
+        )
         reading = beside.submit(_present, store)
         looking = beside.submit(users, store.target, host.proc)
         beside.submit(_every_check)  # a fifth of a second
@@ -140,6 +143,7 @@ def _interpreter_wanted(
         target=store.target,
         cwd=host.cwd,
         managed=lambda: _managed(uv),
+        memo=AnswerMemo.of("interpreters", host),
     )
 
 

@@ -97,7 +97,7 @@ class CachedAnswers:
         """Return the answer about a package where it still counts."""
         try:
             kind, place, chosen, files, witness = self._known[self._key(package)]
-            if witness != self._witness(package.name, files)[0]:
+            if witness != self._witness(package, files)[0]:
                 return None
             location = self._sources[place] if isinstance(place, int) else str(place)
         except (KeyError, ValueError, TypeError, IndexError):
@@ -108,7 +108,7 @@ class CachedAnswers:
         """Note an answer of uv's. `wheels`: those of places on this machine that fit."""
         source, files = answer.source, sorted(str(path) for path in wheels)
         place = self._sources.index(source.location) if source.location in self._sources else source.location
-        witness, newest = self._witness(package.name, files)
+        witness, newest = self._witness(package, files)
         if witness and newest < time.time_ns() - _SETTLED_NANOSECONDS:
             self._known[self._key(package)] = [source.kind, place, answer.chosen, files, witness]
             self._learned = True
@@ -130,12 +130,13 @@ class CachedAnswers:
     def _key(self, package: LockedPackage) -> str:
         return f"{self._scope} {package.name}=={package.version} {','.join(package.hashes)}"
 
-    def _witness(self, name: str, wheels: Sequence[str]) -> tuple[str, int]:
+    def _witness(self, package: LockedPackage, wheels: Sequence[str]) -> tuple[str, int]:
         """Return the state of everything that an answer about a package is made of, and the latest time in it.
 
-        Empty where uv's cache has nothing of that name.
+        Empty where uv's cache has nothing of that version.
         """
-        held = [state for folder in self._folders for state in _inside(f"{folder}/{name}")]
+        name = package.name
+        held = [state for folder in self._folders for state in _inside(f"{folder}/{name}", f"{package.version}-")]
         pages = [page for folder in self._pages if os.path.exists(page := f"{folder}/{name}.rkyv")]  # noqa: PTH110
         places = [local_path(place) for place in self._sources if is_local(place)]
         local = [_state(path) for place in places for path in (place, place / name, place / name / "index.html")]
@@ -169,14 +170,16 @@ def _folders(cache: Path, version: str) -> Iterator[str]:
                 yield from (str(path) for path in sorted(kind.iterdir()) if kind.name != "pypi" and path.is_dir())
 
 
-def _inside(folder: str) -> Iterator[tuple[str, tuple[int, int, int] | None, tuple[int, int, int] | None]]:
-    """Yield path, own state and state of what it leads to (without its time) of what the cache has in a folder."""
+def _inside(
+    folder: str, version: str
+) -> Iterator[tuple[str, tuple[int, int, int] | None, tuple[int, int, int] | None]]:
+    """Yield path, own state and state of what it leads to (without its time) of what the cache has of a version."""
     try:
         names = os.listdir(folder)  # noqa: PTH208 - a string path
     except OSError:
         return
     for name in names:
-        if not name.endswith(_LOCK):
+        if name.startswith(version) and not name.endswith(_LOCK):
             path = f"{folder}/{name}"
             there = _state(path)
             # A venv that links its files moves no time of the unpacked folder; uv's own work in it may.

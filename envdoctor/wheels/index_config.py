@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from envdoctor.facts.answer_memo import AnswerMemo, state_of
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.wheels.impatient import impatient
 from envdoctor.wheels.pip_config import PipSettings
@@ -48,8 +49,11 @@ class IndexConfig:
         return IndexAccess(variables={**variables, "UV_INDEX": place, "UV_DEFAULT_INDEX": place})
 
 
-def configured(uv: Uv, pip: PipSettings, home: Path, python: str) -> IndexConfig:
-    """Ask uv which sources it uses once pip's are added to its own. `python` spares it looking for an interpreter."""
+def configured(uv: Uv, pip: PipSettings, home: Path, python: str, memo: AnswerMemo | None = None) -> IndexConfig:
+    """Ask uv which sources it uses once pip's are added to its own. `python` spares it looking for an interpreter.
+
+    memo: what uv answered before to the same settings and variables, which are all that its answer is made of.
+    """
     # pip passes over a folder that is not there, uv stops at it.
     # os.path: what another user may not look into is passed over as well, where Path.exists would raise.
     gone = tuple(
@@ -59,21 +63,7 @@ def configured(uv: Uv, pip: PipSettings, home: Path, python: str) -> IndexConfig
     )
     pip = replace(pip, find_links=tuple(place for place in pip.find_links if place not in gone))
     variables = _variables(uv.environment, pip)
-    asked = (
-        "pip",
-        "compile",
-        "-",
-        "--quiet",
-        "--no-header",
-        "--offline",
-        "--emit-index-url",
-        "--emit-find-links",
-        "--python",
-        python,
-    )
-    with impatient(1) as beside:
-        caching = beside.submit(cache_folder, uv)
-        answer = uv.run(asked, extra=variables).stdout
+    answer, cache = _asked(uv, variables, python, memo or AnswerMemo())
     told = [line.split(maxsplit=1) for line in answer.splitlines() if line.strip()]
     everywhere = IndexAccess(variables=variables, arguments=("--no-index",) if pip.no_index else ())
 
@@ -98,12 +88,29 @@ def configured(uv: Uv, pip: PipSettings, home: Path, python: str) -> IndexConfig
         find_links=of("--find-links"),
         everywhere=everywhere,
         access=access,
-        cache=caching.result(),
+        cache=Path(cache),
         warnings=(
             *(f"pip's find-links place {place} does not exist and is passed over" for place in gone),
             *(f"uv's setting {name} is not followed: it would change what is built" for name in uv.config.ignored),
         ),
     )
+
+
+def _asked(uv: Uv, variables: Mapping[str, str], python: str, memo: AnswerMemo) -> tuple[str, str]:
+    """Return uv's sources as lines of a requirements file, and its cache folder."""
+    told = (sorted(uv.environment.items()), uv.config.text(), sorted(variables.items()), str(uv.cwd))
+    question = (uv.binary, state_of(uv.binary), told)
+    if isinstance(known := memo.get(question), list) and len(known) == 2:
+        return str(known[0]), str(known[1])
+    asked = ("pip", "compile", "-", "--quiet", "--no-header", "--offline", "--emit-index-url", "--emit-find-links")
+    with impatient(1) as beside:
+        caching = beside.submit(cache_folder, uv)
+        answer = uv.run((*asked, "--python", python), extra=variables).stdout
+    cache = str(caching.result())
+    if "@" not in answer:
+        # A login in a URL is not written down.
+        memo.put(question, [answer, cache])
+    return answer, cache
 
 
 def _with_proxies(uv: Uv) -> dict[str, str]:

@@ -25,6 +25,7 @@ from envdoctor.probes.venv.record_memo import Fields
 from envdoctor.probes.venv.records import RecordIndex, index, recorded_size
 from envdoctor.probes.venv.script_options import only_options_added
 from envdoctor.probes.venv.uv_cache import UvCache
+from envdoctor.probes.venv.uv_held import held
 
 BYTECODE = (".pyc", "/__pycache__")
 """Ends of paths that say nothing about a distribution: bytecode, and the folders that virtualenv lists for it."""
@@ -112,6 +113,8 @@ class InstalledFiles:
     """What is in the way of a reinstall, and that an uninstall would not take away, or would delete filled."""
     misnamed: tuple[str, ...] = ()
     """Metadata folders, absolute, whose RECORD lists none of their own files: it is of another version."""
+    held: tuple[str, ...] = ()
+    """Of those with faults or contested paths: what uv's cache holds whole."""
 
 
 def probe(reading: Reading) -> InstalledFiles:
@@ -135,6 +138,7 @@ def probe(reading: Reading) -> InstalledFiles:
         ),
         obstacles=(*obstacles(items, records, prefix), *filled_folders(_not_files(faults), prefix)),
         misnamed=tuple(_misnamed(items, records)),
+        held=held(reading, {*(one.owner for one in faults), *(who.owner for one in contested for who in one.claims)}),
     )
 
 
