@@ -3,11 +3,12 @@
 import hashlib
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 from envdoctor.facts.host import Host
-from envdoctor.facts.memo_file import memo_path, read_own, write_memo
+from envdoctor.facts.memo_file import memo_path, read_own, settled, write_memo
 
 _MAXIMUM = 1024 * 1024
 _MAXIMUM_ENTRIES = 200
@@ -46,13 +47,16 @@ class AnswerMemo:
 def state_of(path: str | Path) -> tuple[int, ...] | None:
     """Return what changes with a file: device, inode, size, times of contents and of inode; None when it is not there.
 
-    Two states are equal for a file that was changed within one step of its file system's clock: whoever compares them
-    asks about files that are installed once, not edited.
+    It also changes with each look at a file that was changed a moment ago, or in the future: a later change within one
+    step of that clock would leave no trace.
     """
     try:
         status = os.stat(path)  # noqa: PTH116 - paths of either kind
     except OSError:
         return None
+    now = time.time_ns()
+    if not (settled(status.st_mtime_ns, now) and settled(status.st_ctime_ns, now)):
+        return status.st_dev, status.st_ino, now
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 

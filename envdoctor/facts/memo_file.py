@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import stat
+import time
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +12,11 @@ from pathlib import Path
 from envdoctor.facts.host import Host
 from envdoctor.facts.regular_file import read_with_status
 
+_SECOND = 1_000_000_000
+# ext4 and xfs stamp times by the timer tick, at most 10 ms; a change in the same tick leaves no trace in them.
+_TICK = 100_000_000
+# Coarse file systems (NFS of old servers, FAT, HFS+) keep whole seconds, or every other one.
+_COARSE = 2 * _SECOND
 _KEPT = 64
 """Memo files of one kind; the ones used longest ago go first."""
 
@@ -30,15 +36,26 @@ def memo_path(kind: str, prefix: Path, host: Host) -> Path:
     return folder / f"{zlib.crc32(name):08x}{zlib.crc32(name[::-1]):08x}{len(name):04x}.memo"
 
 
+def settled(changed_ns: int, read_ns: int) -> bool:
+    """Tell whether a file was last changed long enough before it was read for a later change to show in its times.
+
+    A time in the future never is: the clock that gave it is not ours, or ours went back.
+    """
+    return changed_ns < read_ns - (_TICK if changed_ns % _SECOND else _COARSE)
+
+
 def read_own(path: Path, maximum: int) -> bytes:
     """Return a memo that only this user, or root, can have written.
 
-    Raises FileNotFoundError for none, PermissionError for one that another user could have written, and OSError as
-    `read_regular` does.
+    Raises FileNotFoundError for none, PermissionError for one that another user could have written or that is from the
+    future, and OSError as `read_regular` does. Where the clock went back, a file that is changed now may get the times
+    that it had when the memo was written.
     """
     status, data = read_with_status(path, maximum)
     if status.st_uid not in (0, os.geteuid()) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise PermissionError(errno.EPERM, "another user may have written it", str(path))
+    if status.st_mtime_ns > time.time_ns():
+        raise PermissionError(errno.EPERM, "it was written in the future: the clock went back", str(path))
     return data
 
 

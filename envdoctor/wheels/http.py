@@ -54,10 +54,11 @@ def ask(
     *,
     method: str = "GET",
     headers: Mapping[str, str] | None = None,
-    limit: int = _MAXIMUM,
+    limit: int | None = None,
 ) -> WholeAnswer:
-    """Return a whole answer of at most `limit` bytes (decoded); more is cut off.
+    """Return a whole answer; with a `limit` its first bytes (decoded), for what is known to be that long.
 
+    Raises IndexUnreadableError for an answer of more than 64 MiB without one: a page that is cut would lack files.
     Raises FileNotFoundError for 404 and 410, IndexUnreadableError for anything else that fails: a TransientError where
     three tries were not enough.
     """
@@ -95,12 +96,15 @@ class _Session:
     silent: dict[str, str] = field(default_factory=dict)
     """Hosts that never did in three tries, and why: asked once more for every package, nobody could wait for it."""
 
-    def once(self, url: str, method: str, headers: Mapping[str, str], limit: int) -> WholeAnswer:
+    def once(self, url: str, method: str, headers: Mapping[str, str], limit: int | None) -> WholeAnswer:
+        left = _MAXIMUM if limit is None else limit
         with self.opened(url, method, headers) as (answer, place):
             pieces: list[bytes] = []
-            while limit > 0 and (piece := answer.read(min(limit, _PIECE), decode_content=True)):
+            while left > 0 and (piece := answer.read(min(left, _PIECE), decode_content=True)):
                 pieces.append(piece)
-                limit -= len(piece)
+                left -= len(piece)
+            if limit is None and not left and answer.read(1, decode_content=True):
+                raise IndexUnreadableError(f"{shown(url)}: its answer is longer than {_MAXIMUM // 1024**2} MiB")
             return WholeAnswer(status=answer.status, headers=answer.headers, body=b"".join(pieces), url=place)
 
     def failed(self, url: str, error: TransientError) -> None:

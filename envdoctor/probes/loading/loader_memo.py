@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from envdoctor.facts.memo_file import read_own, write_memo
+from envdoctor.facts.memo_file import read_own, settled, write_memo
 from envdoctor.model.codec import CodecError, decode, encode
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.venv.copy_place import Place
@@ -19,8 +19,6 @@ from envdoctor.probes.venv.copy_place import Place
 Section = TypeVar("Section")
 Signature = list[int] | None
 _MAXIMUM_MEMO = 16 * 1024 * 1024
-# A file changed in the tick in which it was read may show the same times afterwards; ticks last 10 ms at most.
-_SETTLED_NANOSECONDS = 100_000_000
 
 
 @frozen
@@ -57,8 +55,7 @@ class LoaderMemo:
         Then the next run looks again: nothing is lost but its time.
         """
         seen = [(path, self._signature(path)) for path in sorted(paths) if not self.place.holds(path)]
-        newest = max((max(signature[3:]) for _, signature in seen if signature), default=0)
-        if newest > started_ns - _SETTLED_NANOSECONDS:
+        if not all(settled(changed, started_ns) for _, signature in seen if signature for changed in signature[3:]):
             return
         try:
             cwd = "" if anywhere else self.cwd

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
+from envdoctor.facts import memo_file
 from envdoctor.facts.host import Host
 from envdoctor.facts.memo_file import memo_path, read_own, write_memo
 from envdoctor.model.frozen import field, mutable
@@ -19,8 +20,6 @@ _MAGIC = b"envdoctor digests 1\n"
 _KEY = struct.Struct("<QQqqq")
 _TIME = struct.Struct("<q")
 _MAXIMUM_MEMO = 256 * 1024 * 1024
-# ext4 and xfs stamp times by the timer tick, at most 10 ms; a change in the same tick leaves no trace in them.
-_SETTLED_NANOSECONDS = 100_000_000
 
 pack_key = _KEY.pack
 """(device, inode, size, mtime_ns, ctime_ns) -> the key of a file."""
@@ -64,13 +63,13 @@ def modified_ns(key: bytes) -> int:
 
 def settled_contents(key: bytes, read_ns: int) -> bool:
     """Tell whether the contents were last changed long enough before they were read for a later change to show."""
-    return modified_ns(key) < read_ns - _SETTLED_NANOSECONDS
+    return memo_file.settled(modified_ns(key), read_ns)
 
 
 def settled(key: bytes, read_ns: int) -> bool:
     """Tell whether the file was last changed long enough before it was read for a later change to show in its times."""
     _, _, _, modified, changed = _KEY.unpack(key)
-    return int(max(modified, changed)) < read_ns - _SETTLED_NANOSECONDS
+    return memo_file.settled(modified, read_ns) and memo_file.settled(changed, read_ns)
 
 
 def load(prefix: Path, host: Host) -> DigestMemo:

@@ -21,7 +21,7 @@ Progress = Callable[[int, int], None]
 _TICK_SECONDS = 0.1
 _MAXIMUM_THREADS = 32
 _LARGE = 1024 * 1024
-_TRIES = 5
+_TRIES = 3
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 # The lengths of their base64 text, unpadded, as RECORD writes it.
 
@@ -186,13 +186,15 @@ class _Work:
         before = item.key
         for _ in range(_TRIES):
             digest, after = self._read(item, buffer)
-            if after == before:
-                return binascii.b2a_base64(digest, newline=False).rstrip(b"=").translate(_URL_SAFE)
             if not digest_memo.same_contents(after, item.key):
+                raise OSError(errno.ESTALE, "it changed while it was read", item.path)
+            if after == before:
                 break
             # Somebody linked it again, as uv does for another venv: the inode's time moved, the contents' did not.
             before = after
-        raise OSError(errno.ESTALE, "it changed while it was read", item.path)
+        # Where it is linked each time it is read, as on a machine on which several venvs are built at once, only who
+        # writes and sets the time back could have changed it. What is remembered has the first time: it counts no more.
+        return binascii.b2a_base64(digest, newline=False).rstrip(b"=").translate(_URL_SAFE)
 
     def _read(self, item: FileToHash, buffer: memoryview) -> tuple[bytes, bytes]:
         """Return the digest of a file and its key afterwards: anything that happened in between shows in it."""

@@ -52,7 +52,7 @@ class FileFault:
     in_the_way: str = ""
     """For a missing file: a file or a link to nowhere where one of its folders should be, relative to the prefix."""
     barrier: Barrier | None = None
-    """For one that may not be read: the folder, or the file itself, that refuses."""
+    """For one that may not be read: the folder or file that refuses."""
 
 
 @frozen
@@ -91,7 +91,7 @@ class Owner:
     missing: int
     resized: int
     record_sha256: str
-    """Digest of the rows that the wheel brought, so that two fingerprints can be compared by content."""
+    """Digest of the rows that the wheel brought: two fingerprints are compared by content."""
 
 
 @frozen
@@ -107,8 +107,7 @@ class InstalledFiles:
     """(owner, row) of rows that lead out of the environment; never followed."""
     malformed: tuple[str, ...]
     links_out: tuple[tuple[str, str], ...] = ()
-    """(owner, link) of each link, relative to the prefix, through which rows of it lead out; without an owner for one
-    that all packages are behind (lib)."""
+    """(owner, link) of each link, relative to the prefix, through which its rows lead out; no owner: all do (lib)."""
     obstacles: tuple[Obstacle, ...] = ()
     """What is in the way of a reinstall, and that an uninstall would not take away, or would delete filled."""
     misnamed: tuple[str, ...] = ()
@@ -138,7 +137,7 @@ def probe(reading: Reading) -> InstalledFiles:
         ),
         obstacles=(*obstacles(items, records, prefix), *filled_folders(_not_files(faults), prefix)),
         misnamed=tuple(_misnamed(items, records)),
-        held=held(reading, {*(one.owner for one in faults), *(who.owner for one in contested for who in one.claims)}),
+        held=held(reading, {*(one.owner for one in faults), *(c.owner for one in contested for c in one.claims)}),
     )
 
 
@@ -269,10 +268,10 @@ def _by_mode(item: Distribution, path: str, prefix: str, status: os.stat_result,
 def _of_another_size(
     item: Distribution, path: str, prefix: str, status: os.stat_result, stated: str, recorded: str
 ) -> FileFault | None:
+    if "/bin/" in path and not stat.S_ISDIR(status.st_mode) and only_options_added(f"{item.site}/{path}", stated):
+        return None
     if stat.S_ISDIR(status.st_mode):
         return _fault(item, path, prefix, "not a file", recorded_size(recorded), -1)
-    if "/bin/" in path and only_options_added(f"{item.site}/{path}", stated):
-        return None
     return _fault(item, path, prefix, "resized", recorded_size(recorded), status.st_size)
 
 

@@ -16,14 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from envdoctor.facts.context import Reading
-from envdoctor.facts.memo_file import memo_path, read_own, write_memo
+from envdoctor.facts.memo_file import memo_path, read_own, settled, write_memo
 from envdoctor.model.frozen import field, mutable
 
 _MAGIC = b"envdoctor records 2\n"
 """Raised whenever a field or what it means changes: what was remembered before then counts for nothing."""
 _MAXIMUM = 256 * 1024 * 1024
-# As for digests: a change in the tick of the clock in which the file was read leaves no trace in its times.
-_SETTLED_NANOSECONDS = 100_000_000
 
 Fields = Sequence[str]
 """Path, hash and size of a row, each as written. There are tens of thousands."""
@@ -78,7 +76,7 @@ class RecordMemo:
 
     def learn(self, path: str, status: os.stat_result, read_ns: int, parsed: Parsed) -> None:
         """Take a RECORD, which was read at that time, into what is written; not one that has just been changed."""
-        if parsed.plain and max(status.st_mtime_ns, status.st_ctime_ns) < read_ns - _SETTLED_NANOSECONDS:
+        if parsed.plain and all(settled(changed, read_ns) for changed in (status.st_mtime_ns, status.st_ctime_ns)):
             self.seen[path] = (_key(status), parsed)
 
     def contested(self, order: Order) -> Contested | None:

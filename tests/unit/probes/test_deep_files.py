@@ -286,6 +286,27 @@ def test_a_file_that_gets_a_new_link_while_it_is_read_is_compared(venv: Venv, tm
     assert (found.unverified, found.altered) == ((), ())
 
 
+def test_a_file_that_is_linked_again_each_time_it_is_read_is_compared_and_not_remembered(
+    venv: Venv, tmp_path: Path
+) -> None:
+    # Several venvs are built from one cache while it is read.
+    at = venv.site_packages / "thing/lib/libthing.so"
+    _settle()
+    original, links = os.readv, iter(range(10_000))
+
+    def linked(descriptor: int, buffers: list[memoryview]) -> int:
+        if os.fstat(descriptor).st_size > 1 << 20:
+            (tmp_path / f"link-{next(links)}").hardlink_to(at)
+        return original(descriptor, buffers)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "readv", linked)
+        found = _deep(venv)
+    assert (found.unverified, found.altered) == ((), ())
+    edit_in_place(at, b"X", 100)
+    assert [item.path for item in _deep(venv).altered] == [_shown(venv, at)]
+
+
 def _say_of(venv: Venv, path: str, stated: str) -> None:
     record = venv.dist_info("thing") / "RECORD"
     rows = [row.rsplit(",", 2) for row in record.read_text().splitlines()]

@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from envdoctor.wheels import http
 from envdoctor.wheels.index import File, page_files, project_files, size_of
 from envdoctor.wheels.urls import Access, IndexUnreadableError, bare_host, shown
+from tests.factories import faulty_index
+from tests.factories.faulty_index import Deed
 from tests.factories.make_index import make_index
 from tests.factories.make_wheel import make_wheel
 
@@ -30,6 +33,26 @@ def test_an_index_over_http_tells_names_hashes_and_sizes(tmp_path: Path) -> None
 def test_a_project_an_index_does_not_have_has_no_files(tmp_path: Path) -> None:
     with make_index(tmp_path) as index:
         assert project_files(index.url, "nothing", NOWHERE) == ()
+
+
+@pytest.mark.parametrize("deed", [faulty_index.well, faulty_index.zipped, faulty_index.chunked])
+def test_a_page_that_is_too_long_is_refused_and_never_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deed: Deed
+) -> None:
+    wheel = make_wheel(tmp_path, "thing", "1")
+    for number in range(2, 200):
+        (tmp_path / f"thing-{number}-py3-none-any.whl").write_bytes(b"")
+    with faulty_index.faulty_index(tmp_path) as index:
+        index.scripts["/simple/thing/"] = [deed]
+        files = project_files(index.url, "thing", NOWHERE)
+        length = len(http.ask(f"{index.url}thing/", NOWHERE).body)
+        assert (len(files), wheel.name in {file.filename for file in files}) == (199, True)
+        monkeypatch.setattr(http, "_MAXIMUM", length)
+        assert project_files(index.url, "thing", NOWHERE) == files
+        monkeypatch.setattr(http, "_MAXIMUM", length - 1)
+        with pytest.raises(IndexUnreadableError) as raised:
+            project_files(index.url, "thing", NOWHERE)
+    assert str(raised.value) == f"{index.url}thing/: its answer is longer than 0 MiB"
 
 
 def test_a_size_the_page_leaves_out_is_asked_for(tmp_path: Path) -> None:
