@@ -1,11 +1,14 @@
 """A PEP 751 lock as ours: names, versions, markers and the sha256 of every wheel."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from envdoctor.errors import LockError
 from envdoctor.standards.lock import Lock, LockedPackage
 from envdoctor.standards.names import normalized
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def is_pylock(filename: str) -> bool:
@@ -43,7 +46,7 @@ def _package(entry: Any, lock: str) -> LockedPackage:
             "only wheels can be verified file by file: build one, put it into a folder of wheels, and lock again",
         )
     digests = [wheel.hashes.get("sha256", "") for wheel in entry.wheels]
-    if not all(digests):
+    if not all(map(_SHA256.fullmatch, digests)):
         raise LockError(f"{lock}: {entry.name} {entry.version} has a wheel without a sha256", "lock again")
     marker = str(entry.marker or "")
     if any(word in marker for word in ("extras", "dependency_groups")):

@@ -1,5 +1,6 @@
 """Writing a PEP 751 lock. Read back by packaging before it is handed on, so that what is written is valid."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
@@ -10,6 +11,7 @@ from packaging.utils import canonicalize_name
 from envdoctor.model.frozen import frozen
 from envdoctor.standards.lock import Lock, LockedPackage
 
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 Form = Literal["requirements", "pylock"]
 """How a lock is written."""
 
@@ -47,7 +49,8 @@ def document(wheels: Iterable[LockedWheel], python: str, machine: str) -> dict[s
 def text_of(made: Mapping[str, Any], comment: str = "") -> str:
     """Return the document as TOML. packaging refuses one that is malformed: that would be a defect of ours."""
     Pylock.from_dict(made).validate()
-    head = "".join(f"# {line}".rstrip() + "\n" for line in comment.splitlines())
+    # TOML allows no control character in a comment but the tab.
+    head = "".join(f"# {_CONTROL.sub('', line)}".rstrip() + "\n" for line in comment.splitlines())
     return head + tomli_w.dumps(made)
 
 

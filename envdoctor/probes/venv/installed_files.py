@@ -20,7 +20,7 @@ from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.file_digests import FileDigests, Hashing
 from envdoctor.probes.venv.importers import importer_of, lone_module
 from envdoctor.probes.venv.namespaces import is_namespace
-from envdoctor.probes.venv.obstacles import Obstacle, filled_folders, obstacles
+from envdoctor.probes.venv.obstacles import Obstacle, filled_folders, in_the_way, obstacles
 from envdoctor.probes.venv.record_memo import Fields
 from envdoctor.probes.venv.records import RecordIndex, index, recorded_size
 from envdoctor.probes.venv.script_options import only_options_added
@@ -225,7 +225,7 @@ def _owner(
                 kind: Kind = "missing" if error.errno in _NOT_THERE else "unreadable"
                 counts["missing"] += kind == "missing"
                 lost = _fault(item, path, prefix, kind, recorded_size(recorded), -1)
-                way = _in_the_way(item.site, path, prefix, ways) if kind == "missing" else ""
+                way = in_the_way(item.site, path, prefix, ways) if kind == "missing" else ""
                 faults.append(replace(lost, in_the_way=way) if way else lost)
                 continue
             # virtualenv lists folders as well as the files in them; a row that states nothing can promise one.
@@ -273,22 +273,6 @@ def _of_another_size(
     if stat.S_ISDIR(status.st_mode):
         return _fault(item, path, prefix, "not a file", recorded_size(recorded), -1)
     return _fault(item, path, prefix, "resized", recorded_size(recorded), status.st_size)
-
-
-def _in_the_way(site: str, path: str, prefix: str, known: dict[str, str]) -> str:
-    """Return the first part of a missing file's path that is there and no folder, relative to the prefix; or empty.
-
-    known: folder as RECORD names it -> the answer, since files go missing by the thousand.
-    """
-    folder = path.rpartition("/")[0]
-    if folder not in known:
-        at, known[folder] = site, ""
-        for part in folder.split("/"):
-            at = os.path.normpath(f"{at}/{part}")
-            if not os.path.isdir(at):  # noqa: PTH112 - a string path
-                known[folder] = at.removeprefix(prefix) if os.path.lexists(at) else ""
-                break
-    return known[folder]
 
 
 def _is_program(site: str, path: str) -> bool:

@@ -114,3 +114,19 @@ def _is_filled(path: str) -> bool:
         return bool(os.listdir(path))  # noqa: PTH208 - whether there is one
     except OSError:
         return True
+
+
+def in_the_way(site: str, path: str, prefix: str, known: dict[str, str]) -> str:
+    """Return the first part of a missing file's path that is there and no folder, relative to the prefix; or empty.
+
+    known: folder as RECORD names it -> the answer, since files go missing by the thousand.
+    """
+    folder = path.rpartition("/")[0]
+    if folder not in known:
+        at, known[folder] = site, ""
+        for part in folder.split("/"):
+            at = os.path.normpath(f"{at}/{part}")
+            if not os.path.isdir(at):  # noqa: PTH112 - a string path
+                known[folder] = at.removeprefix(prefix) if os.path.lexists(at) else ""
+                break
+    return known[folder]
