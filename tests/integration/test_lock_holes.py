@@ -1,10 +1,20 @@
 """A lock that leaves out what its packages require: said in the plan, as soon as uv's cache has their metadata."""
 
+import os
+import sys
+import sysconfig
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
-from tests.factories.make_stack import Stack, make_stack, profile_text
+from envdoctor.analysis.unmet import unmet_among
+from envdoctor.documents import profile_store
+from envdoctor.probes.venv.distributions import distribution_in
+from envdoctor.standards.need import linux_markers
+from tests.factories.make_stack import ROOT, Stack, make_stack, profile_text
 from tests.factories.make_wheel import make_wheel
 
 WAIVER = '\n[[waivers]]\ncode = "ED406"\nsubject = "more-1"\nreason = "never imported"\n'
@@ -52,3 +62,29 @@ def test_a_waived_hole_and_a_whole_lock_are_silent(stack: Stack) -> None:
     # Another lock is another question.
     stack.lock(*stack.wheels)
     assert _warnings(stack) == [WARNED]
+
+
+@pytest.mark.torch_stack
+def test_each_entry_of_the_shipped_lock_left_out_is_named_where_another_one_requires_it() -> None:
+    python = "{}.{}".format(*sys.version_info)
+    markers = {**linux_markers(python, os.uname().machine), "extra": ""}
+    locked = profile_store.find("cpu-smoke", ROOT).lock.select(markers)
+    site = sysconfig.get_path("purelib")
+    folders = sorted(path.name for path in Path(site).glob("*.dist-info"))
+    found = [item for one in folders if (item := distribution_in(site, one)) and item.name in locked]
+    # What the tests themselves need may be there in a newer version.
+    items = {item.name: item for item in found if item.version == locked[item.name].version}
+    assert len(items) > 0.8 * len(locked)
+    # By packaging alone, which follows no extras: what somebody requires whatever was asked for.
+    plain: dict[str, set[str]] = {name: set() for name in locked}
+    for name in items:
+        for line in distribution(name).requires or ():
+            wanted = Requirement(line)
+            if wanted.marker is None or wanted.marker.evaluate({**markers, "extra": ""}):
+                plain.setdefault(canonicalize_name(wanted.name), set()).add(name)
+    assert {item.name for item in unmet_among(items, markers)} <= locked.keys() - items.keys()
+    for left_out in locked:
+        rest = {name: item for name, item in items.items() if name != left_out}
+        named = {item.requirer.name for item in unmet_among(rest, markers) if item.name == left_out}
+        by_extra = {item.requirer.name for item in unmet_among(rest, markers) if item.name == left_out and item.extra}
+        assert (left_out, named - by_extra) == (left_out, plain[left_out])
