@@ -15,6 +15,7 @@ from envdoctor.probes.venv.own_packages import read_venv
 from envdoctor.stack import interpreters
 from envdoctor.stack import plan as planning
 from envdoctor.stack.lock_holes import holes
+from envdoctor.stack.other_builds import other_builds
 from envdoctor.stack.replaceable import missing_folders, refuse_no_venv, refuse_unmanaged_files
 from envdoctor.stack.restore_sources import plan_sources
 from envdoctor.stack.room import rooms
@@ -65,6 +66,8 @@ class PreparedRestore:
     sources: IndexConfig
     lock_sha256: str
     """Of the lock's file as it was when the plan was made."""
+    other_builds: tuple[str, ...] = ()
+    """What the venv has in the locked version, and not from the locked wheel that fits best."""
 
 
 def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
@@ -103,6 +106,7 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
         *_ownership(store.target, host),
         *constraints.contradictions(pip.constraints, chosen, interpreter.markers, host.cwd),
         *holes(chosen, configured.cache, interpreter, request.file, host),
+        *(others := tuple(other_builds(reading.result().installed, found.filenames))),
     )
     plan = planning.assemble(
         target=store.target,
@@ -126,6 +130,7 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
         locked=found.packages,
         sources=configured,
         lock_sha256=lock_sha256,
+        other_builds=others,
     )
 
 

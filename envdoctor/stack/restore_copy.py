@@ -52,7 +52,12 @@ class Restored:
 def already_in_place(prepared: PreparedRestore, listen: Listener) -> Verified | None:
     """Return the verification when the venv holds exactly the lock and the checks agree; None when it does not."""
     plan = prepared.plan
-    if not plan.exists or plan.changes or not same(plan.old_interpreter, plan.interpreter.version):
+    if (
+        not plan.exists
+        or plan.changes
+        or prepared.other_builds
+        or not same(plan.old_interpreter, plan.interpreter.version)
+    ):
         return None
     request, host = prepared.request, prepared.host
     verified, reading = verify_in_place(prepared.store.target, prepared.locked, host, listen, request.verify)

@@ -43,6 +43,10 @@ class WheelNames:
             self._known[digest] = filename
             self._learned = True
 
+    def name_of(self, package: LockedPackage) -> str:
+        """Return the file name of a package's one wheel; empty where several are locked, or it is not known."""
+        return self._known.get(package.hashes[0], "") if len(package.hashes) == 1 else ""
+
     def best(self, package: LockedPackage, order: Mapping[Tag, int]) -> str:
         """Return the hash of the wheel that fits best; empty when not every name is known, or none fits."""
         names = [(self._known.get(digest, ""), digest) for digest in package.hashes]

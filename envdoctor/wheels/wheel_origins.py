@@ -30,9 +30,11 @@ class WheelOrigins:
     unavailable: tuple[Unavailable, ...]
     packages: Mapping[str, LockedPackage] = field(default_factory=dict)
     """Each package with the hash of the wheel that was found; with all its hashes where uv is to choose."""
+    filenames: Mapping[str, str] = field(default_factory=dict)
+    """File names of those wheels, as far as they are known."""
 
 
-def locate(question: Question, packages: Sequence[LockedPackage], memos: Remembered) -> WheelOrigins:
+def locate(question: Question, wanted: Sequence[LockedPackage], memos: Remembered) -> WheelOrigins:
     """Find each package: uv's cache, find-links places, indexes in uv's order, else the torch backend's index.
 
     Nothing is downloaded; local candidates are hashed and compared with the lock.
@@ -40,15 +42,20 @@ def locate(question: Question, packages: Sequence[LockedPackage], memos: Remembe
     sweep()
     memos.answers.about(question)
     order = wheel_tags.places(wheel_tags.tags_of(question.interpreter))
-    searches = [WheelSearch(package=package, order=order) for package in packages]
+    searches = [WheelSearch(package=package, order=order) for package in wanted]
     found = _remembered(searches, memos.answers)
     gone: tuple[Unavailable, ...] = ()
     if new := [search for search in searches if search.package.name not in found]:
         taken, gone = _sought(question, new, memos.names)
         found |= taken
         _learn(new, found, memos.answers)
+    packages = {search.package.name: search.asked for search in searches}
+    named = {name: memos.names.name_of(package) for name, package in packages.items()}
     return WheelOrigins(
-        sources=found, packages={search.package.name: search.asked for search in searches}, unavailable=gone
+        sources=found,
+        packages=packages,
+        unavailable=gone,
+        filenames={name: filename for name, filename in named.items() if filename},
     )
 
 
@@ -98,9 +105,12 @@ def _sought(
         _prefer(again, sources, names, offline=offline)
         again = [search for search in again if search.package.name in there]
         found |= _cached(uv, again, interpreter, sources, offline=offline)
-    names.save()
     with impatient(THREADS) as pool:
         sought = list(pool.map(lambda one: (one, _search(one, sources, offline)), left()))
+    for search, source in sought:
+        if source is not None and source.filename and len(search.asked.hashes) == 1:
+            names.learn(search.asked.hashes[0], source.filename)
+    names.save()
     found |= {search.package.name: source for search, source in sought if source is not None}
     found |= _through_uv(uv, [one for one in left() if one.silent], interpreter, sources)
     refused = ""

@@ -490,3 +490,24 @@ def test_of_all_sources_the_wheel_that_fits_best_is_taken(tmp_path: Path, order:
     answer = stack.restore(extra={"PIP_FIND_LINKS": " ".join(places)})
     assert answer.code == 0, answer.err
     assert (Venv(prefix=stack.venv).site_packages / "twin.py").read_text() == "name = 'b'\n"
+
+
+def test_a_wheel_of_another_python_in_the_locked_version_is_replaced(tmp_path: Path) -> None:
+    # As `multiprocess` has them: pure wheels, one for each Python, of which each installs anywhere.
+    minor = sys.version_info[1]
+    right = make_wheel(tmp_path / "wheels", "twin", "1.0", tag=f"py3{minor}-none-any", files={"twin.py": "a = 1\n"})
+    wrong = make_wheel(tmp_path / "other", "twin", "1.0", tag=f"py3{minor - 1}-none-any", files={"twin.py": "a = 0\n"})
+    stack = make_stack(tmp_path, right)
+    assert stack.restore().code == 0
+    assert stack.restore().out.startswith("FOLDER/venv already holds small: ")
+    venv = Venv(prefix=stack.venv)
+    uninstall(venv, "twin", cache=stack.cache)
+    install(venv, wrong, cache=stack.cache)
+    assert stack.run("check", "venv", "-p", "small").code == 0
+    told = stack.restore()
+    assert told.code == 0
+    assert (
+        f"warning: twin 1.0 in the venv is the wheel for py3{minor - 1}-none-any; the locked one that fits this Python "
+        f"best is {right.name}\n"
+    ) in told.err
+    assert (venv.site_packages / "twin.py").read_text() == "a = 1\n"
