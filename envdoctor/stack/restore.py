@@ -10,7 +10,7 @@ from envdoctor.errors import TargetError
 from envdoctor.facts.answer_memo import AnswerMemo
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen, replace
-from envdoctor.model.plan import Plan
+from envdoctor.model.plan import BaseInterpreter, Plan
 from envdoctor.probes.venv.own_packages import read_venv
 from envdoctor.stack import interpreters
 from envdoctor.stack import plan as planning
@@ -92,13 +92,7 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
         chosen = request.lock.select(interpreter.markers)
         _refuse_own(store.target, reading.result(), chosen)
         configured = asking.result()
-        question = Question(
-            uv=uv,
-            interpreter=interpreter,
-            sources=configured,
-            torch_backend=request.file.profile.lock.torch_backend,
-            offline=request.offline,
-        )
+        question = _question(request, uv, interpreter, configured)
         found = wheel_origins.locate(question, list(chosen.values()), Remembered.of(host))
     warnings = (
         *configured.warnings,
@@ -137,6 +131,16 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
 def _every_check() -> None:
     import_module("envdoctor.stack.examination")
     import_module("envdoctor.doctor.examine").every_check()
+
+
+def _question(request: RestoreRequest, uv: Uv, interpreter: BaseInterpreter, sources: IndexConfig) -> Question:
+    return Question(
+        uv=uv,
+        interpreter=interpreter,
+        sources=sources,
+        torch_backend=request.file.profile.lock.torch_backend,
+        offline=request.offline,
+    )
 
 
 def _interpreter_wanted(
