@@ -68,7 +68,8 @@ def _users(case: CheckContext) -> Iterator[str]:
     wrong = {item.variable for item in case.facts[NamedPaths].wrong}
     environment = case.facts[Environment]
     for item in case.facts[Distributions].items:
-        needs = (parse_need(line) for line in item.requires)
+        # Parsing the requirements of a whole stack takes longer than most rules; few of them name it.
+        needs = (parse_need(line) for line in item.requires if _NINJA in line.lower())
         if not item.shadowed and any(need and need.name == _NINJA and "extra" not in need.marker for need in needs):
             override = _OVERRIDE.get(item.name)
             if override is None or override in wrong or not environment.is_set(override):
