@@ -29,6 +29,7 @@ _PATIENCE = 6.0
 """Seconds. A launcher ends all ranks when the first one fails: the others' end must not cut off the report."""
 _WAIT_SECONDS = 5.0
 """Of these, how long local rank 0 is waited for: where it passes, the report is another rank's."""
+_WORD_SECONDS = 2.0
 _COLLECTED = 100_000
 """Objects between two collections: an examination makes as many, which live to its end; cycles are not among them."""
 
@@ -162,9 +163,8 @@ def _decide(workspace: "Workspace", profile: str, *, waits: bool) -> "_Decision"
     from envdoctor.doctor.once_a_node import Node  # noqa: PLC0415
     from envdoctor.errors import ProbeError, UsageError  # noqa: PLC0415
 
-    began = time.monotonic()
     with Node(workspace.host, _question(workspace)) as node:
-        told = node.told(lambda: _examine(workspace, profile), _waits)
+        told = node.told(lambda: _examine_aloud(workspace, profile), _note)
         if told.problem:
             raise (UsageError if told.code == _USAGE else ProbeError)(told.problem, told.hint)
         elsewhere = _other_torch(told.torch)
@@ -175,13 +175,15 @@ def _decide(workspace: "Workspace", profile: str, *, waits: bool) -> "_Decision"
             _say(f"error: envdoctor gate: {elsewhere}\n\nhint: {hint}")
         refused = f"error: envdoctor gate: {_who()} does not start on {sys.prefix} (profile {profile})"
         later = waits and code and _local_rank()
+        said_at = time.monotonic()
         if later:
             _say(refused)
-        speaks = node.reports(told, _WAIT_SECONDS if later else 0.0)
+        # A healthy start that is enforced leaves nothing to say.
+        speaks = bool(told.code or not waits) and node.reports(told, _WAIT_SECONDS if later else 0.0)
         if told.code and speaks:
             _say(told.colored if sys.stderr.isatty() and not os.environ.get("NO_COLOR") else told.report)
     if later:
-        time.sleep(max(0.0, began + _PATIENCE - time.monotonic()))
+        time.sleep(max(0.0, said_at + _PATIENCE - time.monotonic()))
     elif waits and code:
         _say(refused)
     return _Decision(code=code, found=(*told.found, OTHER_TORCH) if elsewhere else told.found, speaks=speaks)
@@ -202,7 +204,7 @@ def _identity(path: Path) -> list[object]:
     return [str(path), status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
-def _waits(text: str) -> None:
+def _note(text: str) -> None:
     if not _local_rank():
         _say(f"note: envdoctor gate: {text}")
 
@@ -222,6 +224,24 @@ def _say_crash(error: Exception, profile: str) -> None:
         f"error: envdoctor gate: {what}, so nothing can be said about {sys.prefix}\n\n"
         f"hint: look from outside: `envdoctor {hint}`"
     )
+
+
+def _examine_aloud(workspace: "Workspace", profile: str) -> "Told":
+    """Examine, and say so where it takes long: the first time, and on a network file system."""
+    import _thread  # noqa: PLC0415 - `threading` takes longer to load than most probes run
+
+    done = _thread.allocate_lock()
+    done.acquire()
+
+    def say() -> None:
+        if not done.acquire(timeout=_WORD_SECONDS):
+            _note(f"examining {sys.prefix}, which takes long where its files are slow or were not read before")
+
+    _thread.start_new_thread(say, ())
+    try:
+        return _examine(workspace, profile)
+    finally:
+        done.release()
 
 
 def _examine(workspace: "Workspace", profile: str) -> "Told":

@@ -27,7 +27,8 @@ _MAXIMUM = 4 * 1024 * 1024
 _LASTS_SECONDS = 600.0
 """How old a verdict may be in a launch whose launcher ends with it."""
 _WORD_SECONDS = 2.0
-_PATIENCE_SECONDS = 120.0
+_PATIENCE_SECONDS = 600.0
+"""The lock is free when the process that examines has died; on a slow file system those that give up make it slower."""
 _OLD_SECONDS = 3600.0
 _LOOK_SECONDS = 0.05
 

@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import tomli
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from envdoctor.errors import LockError
 from envdoctor.facts.host import Host
@@ -103,7 +105,19 @@ def _pdm_export(lock: LockFile, host: Host, python: Path) -> dict[str, Any]:
     told = {"PDM_CHECK_UPDATE": "0", "PDM_PYTHON": str(python), "PDM_USE_VENV": "0"}
     with _gone_again(saved):
         text = _run([program, *words], lock, host, told, "pipx upgrade pdm")
-    return _toml(text, f"PDM's export of {lock.path}")
+    return _with_local_parts(_toml(text, f"PDM's export of {lock.path}"))
+
+
+def _with_local_parts(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the document with the versions that wheel files named by a path or URL have: PDM drops `+cpu`."""
+    for package in document.get("packages", ()):
+        archive = package.get("archive", {})
+        name = unquote(str(archive.get("path") or archive.get("url") or "")).rpartition("/")[2]
+        try:
+            package["version"] = str(parse_wheel_filename(name)[1])
+        except InvalidWheelFilename:
+            continue  # not a wheel
+    return document
 
 
 def _refuse_plugins(lock: LockFile, title: str, folder: str, by_hand: str) -> None:

@@ -251,3 +251,16 @@ def test_no_code_of_a_project_is_run(
             f"{FULL}, is none for >=3.99\n\nhint: if you trust it, run `{by_hand}`, and name that file\n",
         )
     assert not mark.exists()
+
+
+def test_a_wheel_file_in_a_lock_of_pdm_keeps_the_local_part_of_its_version(world: World, tmp_path: Path) -> None:
+    project = make_project(tmp_path / "project", world.index, "pdm", tools=world.root / "tools" / "bin")
+    wheel = next((world.root / "wheels").glob("torch-*.whl"))
+    pyproject = project.folder / "pyproject.toml"
+    pyproject.write_text(pyproject.read_text().replace('"torch==2.13.0+cpu"', f'"torch @ {wheel.as_uri()}"'))
+    project.run("pdm", "lock")
+    words = ("profile", "new", "mine", "--from", "pdm.lock", "--project", str(tmp_path / "out"), "--yes")
+    made = world.envdoctor(project, *words)
+    assert made.returncode == 0, made.stderr
+    assert "  torch    2.13.0+cpu\n" in made.stdout
+    assert "\ntorch==2.13.0+cpu " in (tmp_path / "out/lockfiles/mine.txt").read_text()

@@ -18,7 +18,7 @@ from tests.unit.test_gate import REFUSED, report
 
 # The gate as it is; each examination is written down, and the first may end its process in its midst.
 SCRIPT = f"""\
-import os, signal, sys
+import os, signal, sys, time
 sys.path.insert(0, {str(ROOT)!r})
 from envdoctor import gate
 examine = gate._examine
@@ -28,8 +28,12 @@ def noted(*given):
     os.write(log, (os.environ.get("LOCAL_RANK", "") + "\\n").encode())
     if first and os.environ.get("DIES"):
         os.kill(os.getpid(), signal.SIGKILL)
+    if os.environ.get("SLOW"):
+        time.sleep(1)
     return examine(*given)
 gate._examine = noted
+if os.environ.get("SLOW"):
+    gate._WORD_SECONDS = 0.0
 gate._WAIT_SECONDS = float(os.environ.get("WAITS", "600"))
 gate.require("small")
 print("started")
@@ -273,3 +277,11 @@ def test_who_waits_for_long_says_so(node: Node, healthy: Incident, verdict: Path
     waiting.communicate()
     assert said == "note: envdoctor gate: waiting for another rank of this node, which examines the same environment\n"
     assert waiting.returncode == 0
+
+
+def test_an_examination_that_takes_long_is_said_by_local_rank_0(node: Node, healthy: Incident) -> None:
+    said = [node.begin(healthy, rank, {"SLOW": "1"}).communicate()[1] for rank in (1, 0)]
+    assert said == ["", ""], "rank 0 took the verdict of rank 1"
+    alone = node.begin(healthy, 0, {"SLOW": "1", "TORCHELASTIC_RESTART_COUNT": "1"}).communicate()[1]
+    note = f"examining {healthy.venv.prefix}, which takes long where its files are slow or were not read before"
+    assert alone == f"note: envdoctor gate: {note}\n"
