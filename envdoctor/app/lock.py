@@ -88,6 +88,10 @@ def _resolved(wanted: locking.LockRequest, host: Host, dialog: Dialog) -> dict[s
     uv = uv_tool.locate(host.environ, host.cwd)
     pip = pip_config.read(host.environ, host.home)
     sources = index_config.configured(uv, _dated(pip, dialog) if wanted.before else pip, host.home, sys.executable)
+    for warning in sources.warnings:
+        dialog.note(f"warning: {warning}")
+    if uv.config.project:
+        dialog.note(f"note: packages are taken from the places that {uv.config.project} names, too")
     return locking.resolve(wanted, uv, sources.everywhere)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from envdoctor.facts.regular_file import read_text
 from envdoctor.model.finding import Finding
 from envdoctor.model.frozen import frozen
 from envdoctor.model.pattern import pattern
@@ -26,6 +27,7 @@ _KEYS = {
     "wrong-provider": "libraries",
     "source-drift": "sources",
 }
+_MAXIMUM = 8 << 20
 _BETWEEN = pattern(r", | / ")
 
 
@@ -76,7 +78,7 @@ def _distributions(finding: Finding) -> Iterator[str]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return read_text(path, _MAXIMUM, "replace")
     except OSError:
         return ""
 

@@ -7,13 +7,13 @@ signers (ssh-keygen(1)): keys that people have already, and a format that git us
 import hashlib
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping
 from io import BufferedReader
 from pathlib import Path
 
 from envdoctor.errors import CacheError, UsageError
+from envdoctor.facts.programs import outside_venvs
 from envdoctor.facts.regular_file import open_regular, read_regular
 from envdoctor.facts.whole_file import write_whole
 from envdoctor.model.frozen import frozen
@@ -122,9 +122,7 @@ def _signer(content: BufferedReader, path: Path, signers: Path, environ: Mapping
 def _ssh_keygen(
     words: tuple[str, ...], content: BufferedReader | None, environ: Mapping[str, str]
 ) -> subprocess.CompletedProcess[bytes]:
-    # No relative entry, and no program of a venv: the one that is examined may be first on PATH.
-    entries = [entry for entry in environ.get("PATH", os.defpath).split(os.pathsep) if _is_the_systems(Path(entry))]
-    program = shutil.which("ssh-keygen", path=os.pathsep.join(entries) or os.defpath)
+    program = outside_venvs("ssh-keygen", environ)
     if program is None:
         raise CacheError(
             "ssh-keygen is not installed, so no signature can be made or checked", "install OpenSSH's client"
@@ -143,10 +141,6 @@ def _ssh_keygen(
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CacheError(f"{program} did not answer: {error}", "try it by hand") from error
-
-
-def _is_the_systems(entry: Path) -> bool:
-    return entry.is_absolute() and not (entry.parent / "pyvenv.cfg").exists()
 
 
 def _said(done: subprocess.CompletedProcess[bytes]) -> str:

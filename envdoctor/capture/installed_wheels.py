@@ -14,6 +14,7 @@ from envdoctor.capture.pinning import NotPinned, Pinned, VerifiedDistribution, p
 from envdoctor.capture.repack import RepackError, filename
 from envdoctor.errors import CaptureError
 from envdoctor.facts.context import Reading
+from envdoctor.facts.regular_file import open_regular
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
 from envdoctor.model.wording import counted
@@ -214,8 +215,11 @@ def _wrong(site: str, faults: Sequence[Discrepancy]) -> dict[str, str]:
         return {}
     found = {}
     for fault in faults:
-        with open(os.path.join(site, fault.path), "rb") as file:  # noqa: PTH118, PTH123 - a string path
-            found[fault.path] = hash_field(hashlib.file_digest(file, "sha256").digest())
+        try:
+            with open_regular(f"{site}/{fault.path}") as file:
+                found[fault.path] = hash_field(hashlib.file_digest(file, "sha256").digest())
+        except OSError:
+            return {}
     return found
 
 

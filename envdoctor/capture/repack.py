@@ -11,6 +11,7 @@ from typing import BinaryIO
 from packaging.tags import parse_tag
 
 from envdoctor.capture.pinning import VerifiedDistribution
+from envdoctor.facts.regular_file import open_regular
 from envdoctor.probes.venv.distributions import Distribution
 from envdoctor.standards.recorded import SCRIPTS, hash_field, without_interpreter
 
@@ -64,7 +65,7 @@ def _write(archive: zipfile.ZipFile, subject: VerifiedDistribution, library: str
         if not digest and place.startswith(SCRIPTS):
             continue  # made from entry_points.txt wherever the wheel is installed
         name = _name(place, subject.item, library)
-        with Path(subject.item.site, place).open("rb") as file:
+        with open_regular(Path(subject.item.site, place)) as file:
             rows.append(_row(name, *_add(archive, name, file, digest, place)))
     record = f"{subject.item.folder}/RECORD"
     archive.writestr(_entry(record, 0o644), "\n".join([*rows, f"{record},,", ""]))

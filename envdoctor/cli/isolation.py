@@ -15,7 +15,8 @@ def isolate() -> None:
 
     The same where LD_LIBRARY_PATH would serve Python's own extension modules from another environment, or with a
     library that they cannot be loaded with (another libcrypto.so.3): the loader reads it at the start of a process
-    alone, so one is started without it.
+    alone, so one is started without it. And where the locale has another encoding of file names than UTF-8, in which
+    RECORD and every other file names them.
 
     To be called before the first import that is not Python's own. The variables stay in the environment, since they are
     facts that are reported. What Python itself imports at its start (sitecustomize) has run by then.
@@ -25,7 +26,7 @@ def isolate() -> None:
     if sys.flags.isolated or not sys.executable:
         return
     libraries = _libraries()
-    if libraries is None and not any(os.environ.get(name) for name in _PLACES):
+    if libraries is None and _names_are_utf8() and not any(os.environ.get(name) for name in _PLACES):
         return
     named = {os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)}  # noqa: PTH100
     kept = [entry for entry in sys.path if os.path.abspath(entry) not in named]  # noqa: PTH100
@@ -75,6 +76,10 @@ def own_folder() -> str:
     return _OWN_ROOT
 
 
+def _names_are_utf8() -> bool:
+    return sys.getfilesystemencoding() == "utf-8"
+
+
 def _current_folder() -> str:
     try:
         return os.getcwd()  # noqa: PTH109 - as above
@@ -86,7 +91,7 @@ def _options() -> Sequence[str]:
     """Return what of the variables that `-I` ignores is about output and files, not about modules."""
     unbuffered = ("-u",) if os.environ.get("PYTHONUNBUFFERED") else ()
     no_bytecode = ("-B",) if sys.flags.dont_write_bytecode else ()
-    return ("-I", f"-Xutf8={sys.flags.utf8_mode}", *unbuffered, *no_bytecode)
+    return ("-I", f"-Xutf8={sys.flags.utf8_mode or int(not _names_are_utf8())}", *unbuffered, *no_bytecode)
 
 
 def _start(more: Sequence[str]) -> str:
@@ -94,8 +99,12 @@ def _start(more: Sequence[str]) -> str:
     value = os.environ.get(_LIBRARY_PATH)
     # It stays a fact that is reported, and what this program starts gets it as it was.
     back = f"import os; os.environ[{_LIBRARY_PATH!r}] = {value!r}; " if value is not None else ""
+    # What the terminal shows is another matter than how files are named; and -I ignores PYTHONIOENCODING.
+    shown = (
+        "" if sys.stdout is None or _names_are_utf8() else f"sys.stdout.reconfigure(encoding={sys.stdout.encoding!r}); "
+    )
     return (
-        f"{back}import sys; sys.argv[0] = {sys.argv[0]!r}; "
+        f"{back}import sys; {shown}sys.argv[0] = {sys.argv[0]!r}; "
         f"sys.path += [entry for entry in {list(more)!r} if entry not in sys.path]; "
         "from envdoctor.__main__ import main; main()"
     )

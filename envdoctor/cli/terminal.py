@@ -50,7 +50,7 @@ def write_result(text: str, output: str = "") -> None:
     if sys.stdout is None:
         raise UsageError("stdout is closed, so the result cannot be written", "write it to a file: `--output FILE`")
     try:
-        sys.stdout.write(text)
+        sys.stdout.write(_encodable(text, sys.stdout.encoding or "utf-8"))
         sys.stdout.flush()
     except OSError as error:
         _swallow(sys.stdout)
@@ -58,6 +58,17 @@ def write_result(text: str, output: str = "") -> None:
             raise UsageError(
                 f"cannot write to stdout: {error.strerror}", "write it to a file: `--output FILE`"
             ) from error
+
+
+def _encodable(text: str, encoding: str) -> str:
+    """Return a text with what an encoding has no sign for written out, as stderr does it."""
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return text.encode(encoding, "backslashreplace").decode(encoding)
+    except LookupError:
+        pass
+    return text
 
 
 def _write(path: Path, content: bytes) -> None:

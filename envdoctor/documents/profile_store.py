@@ -128,7 +128,8 @@ def names(start: Path) -> Mapping[str, Path]:
     """
     found: dict[str, Path] = {}
     for folder in _folders(start):
-        for path in folder.glob("*.toml"):
+        # A name with a line break in it could write a line of a report.
+        for path in filter(lambda path: path.name.isprintable(), folder.glob("*.toml")):
             if not _stranger_of(path):
                 found.setdefault(path.stem, path)
     return dict(sorted(found.items()))

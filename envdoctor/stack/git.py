@@ -4,6 +4,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from envdoctor.facts.programs import outside_venvs
+
 _TIMEOUT = 60.0
 # A repository's own configuration may name programs that git would run, and remotes that it would ask.
 _QUIET = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "submodule.recurse=false",
@@ -31,9 +33,12 @@ def ask_git(root: Path, environment: Mapping[str, str], *arguments: str) -> byte
 
 def _ask(root: Path, environment: Mapping[str, str], *arguments: str) -> bytes | None:
     kept = {name: value for name, value in environment.items() if not name.startswith("GIT_")}
+    program = outside_venvs("git", environment)
+    if program is None:
+        return None
     try:
         done = subprocess.run(
-            ["git", *_QUIET, "-C", root, *arguments],
+            [program, *_QUIET, "-C", root, *arguments],
             capture_output=True,
             timeout=_TIMEOUT,
             env={**kept, **_OFFLINE, "LC_ALL": "C"},

@@ -116,7 +116,7 @@ def _candidates(
             if folder and pyenv.shims(folder):
                 # A shim starts a hundred shells to find what these files say, and fails where they name another.
                 yield from ((_python(chosen, version), "PATH") for chosen in pyenv.selected(version))
-            elif folder:
+            elif folder.startswith("/"):  # the current folder is nobody's to trust
                 yield _base_of(Path(folder, f"python{version}")), "PATH"
         yield from ((_python(installed, version), "pyenv") for installed in pyenv.installed(f"{version}.*"))
         if (managed := wanted.managed()) is not None:

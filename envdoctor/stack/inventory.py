@@ -3,10 +3,10 @@
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from envdoctor.compare.identity import identity_of
 from envdoctor.facts.context import Reading
+from envdoctor.facts.regular_file import open_regular
 from envdoctor.model.digest import digest
 from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.model.frozen import frozen
@@ -60,6 +60,10 @@ class InventoryItem:
     def faults(self) -> tuple[InventoryFile, ...]:
         """The files that are not as RECORD says."""
         return tuple(file for file in self.files if file.problem)
+
+
+# Of no distribution, or another than its RECORD says: the largest files of wheels have 2 GB.
+_LARGEST = 16 << 30
 
 
 @frozen
@@ -129,17 +133,19 @@ def _file(reading: Reading, site: str, written: str, stated: str, problem: str) 
     full = os.path.normpath(f"{site}/{written}")
     path = os.path.relpath(full, reading.target.prefix)
     known = hex_of(stated) if usable(stated) and not problem else ""
-    return InventoryFile(path=path, sha256=known or _hashed(full), problem=problem)
+    found, problem = (known, problem) if known else _hashed(full, problem)
+    return InventoryFile(path=path, sha256=found, problem=problem)
 
 
-def _hashed(path: str) -> str:
+def _hashed(path: str, problem: str) -> tuple[str, str]:
+    """Return a file's hash and the problem; no hash for what is no file, and for what is larger than any file."""
     try:
-        if not os.path.isfile(path):  # noqa: PTH113 - a string path
-            return ""
-        with Path(path).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        with open_regular(path) as file:
+            if (size := os.fstat(file.fileno()).st_size) > _LARGEST:
+                return "", f"{problem}; " * bool(problem) + f"not hashed, it has {size} bytes"
+            return hashlib.file_digest(file, "sha256").hexdigest(), problem
     except OSError:
-        return ""
+        return "", problem
 
 
 def _conflicts(reading: Reading, name: str) -> Iterator[str]:

@@ -210,7 +210,14 @@ def _stray(venv: Path, site: Path, claimed: Container[str] | None, *, self_conta
     while pending:
         folder, installed = pending.pop()
         installed = installed or folder == top
-        with os.scandir(folder) as entries:
+        try:
+            entries = list(os.scandir(folder))
+        except OSError as error:
+            # A folder that is closed, or deeper than a path can name: what is in it cannot be told.
+            shown = os.path.relpath(folder, site)
+            yield Discrepancy(owner="", path=f"{shown:.200}", problem=f"cannot be listed: {error.strerror}")
+            continue
+        if entries:
             for entry in entries:
                 path, linked = entry.path, entry.is_symlink()
                 if linked and self_contained:
@@ -221,8 +228,12 @@ def _stray(venv: Path, site: Path, claimed: Container[str] | None, *, self_conta
                         pending.append((path, installed and entry.name != "__pycache__"))
                     continue
                 stray = installed and claimed is not None and path not in claimed
-                if stray and not (folder == top and entry.name in _UV_OWN) and not (linked and entry.is_dir()):
+                if stray and not (folder == top and entry.name in _UV_OWN) and not (linked and _is_folder(path)):
                     yield Discrepancy(owner="", path=os.path.relpath(path, site), problem="is in no RECORD")
+
+
+def _is_folder(link: str) -> bool:
+    return os.path.isdir(link)  # noqa: PTH112 - Path.is_dir raises for a loop
 
 
 def _leading_out(link: str, venv: Path, inside: str) -> Iterator[Discrepancy]:

@@ -1,8 +1,8 @@
 """Paths that several distributions write: whose bytes they hold, and would hold if only some had changed."""
 
 import hashlib
-from pathlib import Path
 
+from envdoctor.facts.regular_file import open_regular
 from envdoctor.standards.recorded import hash_field
 from envdoctor.trial.side import Side, owners
 
@@ -49,6 +49,6 @@ class ContestedPaths:
     def _hash(self, side: Side, path: str) -> str:
         whole = f"{side.tree.root}/{path}"
         if whole not in self._known:
-            with Path(whole).open("rb") as file:
+            with open_regular(whole) as file:
                 self._known[whole] = hash_field(hashlib.file_digest(file, "sha256").digest())
         return self._known[whole]

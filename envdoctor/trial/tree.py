@@ -13,6 +13,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import NamedTuple
 
+from envdoctor.facts.regular_file import open_regular, read_regular
 from envdoctor.model.events import Event, Listener
 from envdoctor.standards.recorded import INSTALLER_FILES, without_interpreter
 from envdoctor.swap.store import STORE
@@ -103,7 +104,7 @@ class VenvTree:
         """Return what a file holds that may name the folder of its venv, with `other` in its place; None for others."""
         if not names_root(path) or self.entries[path].is_link or self.entries[path].size > _MAXIMUM_TEXT:
             return None
-        content = Path(self.root, path).read_bytes()
+        content = read_regular(f"{self.root}/{path}", _MAXIMUM_TEXT)
         if not other:
             bare = without_interpreter(content) if path.startswith("bin/") else content
             return moved(bare, self.names, "\0venv\0")
@@ -209,7 +210,7 @@ def same(one: VenvTree, other: VenvTree, path: str) -> bool:
 
 
 def _same_bytes(one: str, other: str) -> bool:
-    with open(one, "rb") as left, open(other, "rb") as right:
+    with open_regular(one) as left, open_regular(other) as right:
         while piece := left.read(_PIECE):
             if piece != right.read(_PIECE):
                 return False

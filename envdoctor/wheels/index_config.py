@@ -92,6 +92,7 @@ def configured(uv: Uv, pip: PipSettings, home: Path, python: str, memo: AnswerMe
         warnings=(
             *(f"pip's find-links place {place} does not exist and is passed over" for place in gone),
             *(f"uv's setting {name} is not followed: it would change what is built" for name in uv.config.ignored),
+            *([f"uv's configuration is not read: {uv.config.strange}"] if uv.config.strange else []),
         ),
     )
 

@@ -3,7 +3,6 @@
 import ctypes
 import os
 import re
-import shutil
 import signal
 import subprocess
 import threading
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from envdoctor.catalog.variables import given_to_uv
 from envdoctor.errors import RestoreError
+from envdoctor.facts.programs import outside_venvs
 from envdoctor.model.frozen import field, frozen
 from envdoctor.wheels.uv_config import LINK_MODES, NOTHING, UvConfig, read
 from envdoctor.wheels.uv_errors import explain
@@ -113,7 +113,7 @@ def told_offline(environ: Mapping[str, str]) -> bool:
 
 def locate(environment: Mapping[str, str], cwd: Path, keep_open: tuple[int, ...] = ()) -> Uv:
     """Return the uv of this installation, else the one on PATH. Raises RestoreError when there is none."""
-    binary = _own_binary() or shutil.which("uv", path=environment.get("PATH"))
+    binary = _own_binary() or outside_venvs("uv", environment)
     if binary is None:
         raise RestoreError("uv is neither installed beside envdoctor nor on PATH", "pip install uv")
     kept = {name: value for name, value in environment.items() if _harmless(name, value)}

@@ -14,6 +14,7 @@ from typing import Any
 import tomli
 
 from envdoctor.errors import UsageError
+from envdoctor.facts.owned import behind_sudo, stranger_of
 from envdoctor.facts.regular_file import read_text
 from envdoctor.model.frozen import frozen
 
@@ -42,6 +43,10 @@ class UvConfig:
     """Empty when there is nothing to tell."""
     ignored: tuple[str, ...]
     """What is not handed on: "link-mode (/home/me/.config/uv/uv.toml)"."""
+    strange: str = ""
+    """A project's file that somebody else can have written, and who: it is not read."""
+    project: str = ""
+    """A project's file that names indexes or other places of wheels."""
 
     def text(self) -> str:
         """Return it as TOML."""
@@ -57,17 +62,25 @@ def read(environment: Mapping[str, str], home: Path, cwd: Path, root: Path = Pat
     """Read and filter the files. `root` stands for the file system's root. Raises UsageError for a broken file."""
     settings: dict[str, Any] = {}
     ignored: list[str] = []
+    project = strange = ""
     for path in _files(environment, home, cwd, root):
+        nearest = path.parent in (cwd, *cwd.parents) and not environment.get("UV_CONFIG_FILE")
+        # Under /tmp, say, another user's uv.toml would decide where packages come from.
+        if nearest and (who := stranger_of(path, behind_sudo())):
+            strange = f"{path} {who}"
+            continue
         found = _load(path)
         kept = _kept(found, path.parent)
         ignored += [f"{key} ({path})" for key in found if key in _RESULT and key not in kept]
         pip = found.get("pip", {}) if isinstance(found.get("pip", {}), dict) else {}
         kept_pip = _kept(pip, path.parent)
         ignored += [f"pip.{key} ({path})" for key in pip if key not in kept_pip]
+        if nearest and any(key in _PLACES for key in (*kept, *kept_pip)):
+            project = str(path)
         _merge(settings, kept)
         if kept_pip:
             _merge(settings.setdefault("pip", {}), kept_pip)
-    return UvConfig(settings=settings, ignored=tuple(ignored))
+    return UvConfig(settings=settings, ignored=tuple(ignored), strange=strange, project=project)
 
 
 def _files(environment: Mapping[str, str], home: Path, cwd: Path, root: Path) -> Iterator[Path]:

@@ -151,5 +151,5 @@ def _stray(reading: Reading, folder: Path, scripts: list[tuple[str, str]]) -> It
 def _same(one: Path, other: Path) -> bool:
     try:
         return one == other or one.samefile(other)
-    except OSError:
+    except (OSError, ValueError):
         return False

@@ -38,6 +38,11 @@ def text(data: MaterialsResult, style: Style) -> str:
     return JsonV1Dot6(bom_of(data.inventory, every_file=data.every_file)).output_as_string(indent=1) + "\n"
 
 
+def _written_out(text: str) -> str:
+    """Return a text with the bytes of a name that are not UTF-8 written out."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def bom_of(found: Inventory, *, every_file: bool) -> "Bom":
     """Return the document. Components are distributions, with their files below them."""
     from cyclonedx.model.bom import Bom, BomMetaData  # noqa: PLC0415
@@ -60,7 +65,7 @@ def bom_of(found: Inventory, *, every_file: bool) -> "Bom":
     )
     tool = Component(type=ComponentType.APPLICATION, name="envdoctor", version=__version__)
     bom = Bom(
-        serial_number=uuid.uuid5(_NAMESPACE, f"{found.target} {found.digest}"),
+        serial_number=uuid.uuid5(_NAMESPACE, f"{_written_out(found.target)} {found.digest}"),
         metadata=BomMetaData(
             component=whole, timestamp=datetime.fromisoformat(found.taken_at), tools=ToolRepository(components=[tool])
         ),

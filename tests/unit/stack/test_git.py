@@ -1,10 +1,14 @@
 """Asking git: no program that a repository names is started, and what changed is still told."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from envdoctor.capture.training_code import git_state, source_hashes
+from envdoctor.facts.programs import outside_venvs
 from envdoctor.stack.git import ask_git
 
 
@@ -14,6 +18,26 @@ def _git(root: Path, *words: str) -> None:
         check=True,
         capture_output=True,
     )
+
+
+def test_git_is_never_one_of_a_venv_or_of_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran, root = tmp_path / "ran", tmp_path / "project"
+    root.mkdir()
+    _git(root, "init", "-q")
+    (root / "x.py").write_text("")
+    _git(root, "add", ".")
+    _git(root, "commit", "-qm", "first")
+    (tmp_path / "venv/bin").mkdir(parents=True)
+    (tmp_path / "venv/pyvenv.cfg").write_text("")
+    for trap in (tmp_path / "venv/bin/git", root / "git"):
+        trap.write_text(f"#!/bin/sh\ntouch {ran}\n")
+        trap.chmod(0o755)
+    monkeypatch.chdir(root)
+    environ = dict(os.environ) | {"PATH": f"{tmp_path}/venv/bin:.::{os.environ['PATH']}"}
+    assert len(git_state(root, environ).commit) == 40
+    assert outside_venvs("git", environ) == shutil.which("git")
+    assert outside_venvs("uv", {"PATH": str(tmp_path / "venv/bin")}) is None
+    assert not ran.exists()
 
 
 def test_no_program_of_the_repository_runs(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What of the user's uv settings reaches uv: where wheels come from and how, nothing that changes the result."""
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -124,3 +125,23 @@ def test_uv_itself_reads_what_is_made_of_them(tmp_path: Path) -> None:
     assert found[found.index("--find-links") + 1] == str(tmp_path / "wheels")
     assert "http://one/simple" in found
     assert "--find-links" not in told(locate({**environ, "UV_NO_CONFIG": "1"}, cwd))
+
+
+@pytest.mark.parametrize("name", ["uv.toml", "pyproject.toml"])
+def test_a_file_of_a_folder_above_that_others_can_write_is_not_read(tmp_path: Path, name: str) -> None:
+    cwd = tmp_path / "shared/project"
+    cwd.mkdir(parents=True)
+    table = "" if name == "uv.toml" else "[tool.uv]\n"
+    path = _write(tmp_path / "shared" / name, f'{table}index-url = "http://127.0.0.1:9/simple"\n')
+    assert read({}, tmp_path / "home", cwd, root=tmp_path).project == str(path)
+    path.chmod(0o666)
+    config = read({}, tmp_path / "home", cwd, root=tmp_path)
+    assert (config.settings, config.strange, config.project) == ({}, f"{path} can be written by everybody", "")
+    if os.geteuid() == 0:
+        path.chmod(0o644)
+        os.chown(path, 12345, -1)
+        config = read({}, tmp_path / "home", cwd, root=tmp_path)
+        assert (config.settings, config.strange) == ({}, f"{path} belongs to user 12345")
+    # What the user names is the user's to trust.
+    named = read({"UV_CONFIG_FILE": str(path)}, tmp_path / "home", cwd, root=tmp_path)
+    assert (named.settings, named.strange) == ({"index-url": "http://127.0.0.1:9/simple"}, "")
