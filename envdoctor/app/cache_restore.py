@@ -7,7 +7,7 @@ from envdoctor.app.caches import CacheSubject, refuse_unknown_kinds, subject
 from envdoctor.app.result import Dialog, Result
 from envdoctor.cache import key_parts, relocate
 from envdoctor.cache.archive import reading
-from envdoctor.cache.compatibility import blockers, warnings
+from envdoctor.cache.compatibility import blockers, unsaid, warnings
 from envdoctor.cache.key_parts import KeyComparison, KeyPart
 from envdoctor.cache.manifest import Manifest, fingerprint
 from envdoctor.cache.restore import Merged
@@ -141,7 +141,7 @@ def _require_wanted(asked: CacheSubject, manifest: Manifest, digest: str) -> boo
 
 def _allowed(name: str, comparison: KeyComparison, manifest: Manifest, *, force: bool) -> tuple[str, ...]:
     """Return what is worth a warning; raise CacheError for a snapshot that cannot hit here."""
-    against = blockers(comparison, manifest.entries)
+    against = (*unsaid(manifest.key), *blockers(comparison, manifest.entries))
     if against and not force:
         reasons = "\n".join(f"  - {reason}" for reason in against)
         raise CacheError(

@@ -1,8 +1,8 @@
 """Whether a snapshot belongs to this machine and stack."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from envdoctor.cache.key_parts import KeyComparison
+from envdoctor.cache.key_parts import KeyComparison, KeyPart
 from envdoctor.cache.will_hit import shown
 
 # A snapshot that differs in one of these can never hit here. A variable of this shell is not a reason to refuse: it can
@@ -16,6 +16,8 @@ _FOREIGN = (
     "gpu.name",
     "gpu.arch",
 )
+# Read from files of the venv; without them nothing was saved.
+_SAID = ("torch.version", "torch.sources")
 
 
 def blockers(comparison: KeyComparison, entries: Mapping[str, int]) -> tuple[str, ...]:
@@ -30,6 +32,11 @@ def blockers(comparison: KeyComparison, entries: Mapping[str, int]) -> tuple[str
         for difference in comparison.differences
         if difference.name in foreign
     )
+
+
+def unsaid(saved: Iterable[KeyPart]) -> tuple[str, ...]:
+    """Return what a snapshot does not say of the stack it was made for, a sentence a part; it was known when it was saved."""
+    return tuple(f"{part.name}: the snapshot does not say" for part in saved if part.name in _SAID and not part.known)
 
 
 def warnings(comparison: KeyComparison) -> tuple[str, ...]:
