@@ -35,7 +35,7 @@ def blockers(comparison: KeyComparison, entries: Mapping[str, int]) -> tuple[str
 
 
 def unsaid(saved: Iterable[KeyPart]) -> tuple[str, ...]:
-    """Return what a snapshot does not say of the stack it was made for, a sentence a part; it was known when it was saved."""
+    """Return what a snapshot does not say of its stack, a sentence a part: it was known when that was saved."""
     return tuple(f"{part.name}: the snapshot does not say" for part in saved if part.name in _SAID and not part.known)
 
 

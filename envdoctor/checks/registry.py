@@ -15,10 +15,13 @@ from envdoctor.errors import ProfileError, internal_error, traceback_of
 from envdoctor.model.finding import SEVERITY_ORDER, Finding
 from envdoctor.model.fingerprint import MissingFactError
 from envdoctor.model.frozen import frozen, replace
+from envdoctor.model.pattern import pattern
 from envdoctor.model.verdict import AreaLine, AreaState, Skipped, Verdict, Waived, order_by_cause
 from envdoctor.model.wording import counted
 
 if TYPE_CHECKING:  # as in case.py
+    import re
+
     from envdoctor.model.profile import Waiver
 
 
@@ -40,6 +43,10 @@ class Check:
     documentation: str
     """Docstring of its module: What it finds, Why it matters, Example, Fix."""
     run: CheckFunction
+
+
+_BREAK = pattern("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_CONTROL = pattern("[\x00-\x1f\x7f\udc80-\udcff]")
 
 
 @cache
@@ -84,7 +91,7 @@ def judge(case: CheckContext, waivers: "Iterable[Waiver]" = ()) -> Verdict:
     areas_in_doubt: set[str] = set()
     for check in all_checks():
         try:
-            findings += check.run(case)
+            findings += map(_on_one_line, check.run(case))
         except DoesNotApplyError as error:
             skipped.append(Skipped(code=check.code, name=check.name, reason=str(error), matters=False))
         except MissingFactError as error:
@@ -115,6 +122,38 @@ def judge(case: CheckContext, waivers: "Iterable[Waiver]" = ()) -> Verdict:
         areas=_areas(case, ordered, taken_out, areas_in_doubt),
         not_checked=not_checked(case),
     )
+
+
+def _on_one_line(finding: Finding) -> Finding:
+    """Return a finding none of whose texts has a line that a file's name begins; in a log of CI that may be a command.
+
+    In a command the name was quoted, and is written as bash writes it.
+    """
+    told = finding.remediation
+    texts = (finding.title, finding.subject, *finding.evidence, told.text, *told.commands, *told.by_hand)
+    if all(map(str.isprintable, texts)):
+        return finding
+    told = replace(
+        told,
+        text=_BREAK.sub(_written_out, told.text),
+        commands=tuple(_CONTROL.sub(_as_bash_writes_it, command) for command in told.commands),
+        by_hand=tuple(_CONTROL.sub(_as_bash_writes_it, command) for command in told.by_hand),
+    )
+    return replace(
+        finding,
+        title=_BREAK.sub(_written_out, finding.title),
+        subject=_BREAK.sub(_written_out, finding.subject),
+        evidence=tuple(_BREAK.sub(_written_out, line) for line in finding.evidence),
+        remediation=told,
+    )
+
+
+def _written_out(match: "re.Match[str]") -> str:
+    return f"\\x{ord(match[0]):02x}"
+
+
+def _as_bash_writes_it(match: "re.Match[str]") -> str:
+    return f"'$'\\x{ord(match[0]) & 0xFF:02x}''"
 
 
 def _expired(waiver: "Waiver", finding: Finding) -> Finding:

@@ -122,11 +122,13 @@ def _each(venv: Venv, times: int, name: str, content: Callable[[int], bytes]) ->
 
 
 def _deep_paths(at: int) -> bytes:
-    return b"".join(b"%d-%d/%sx.py,sha256=%s,1\n" % (at, row, b"x/" * 1500, b"a" * 43) for row in range(4000))
+    return b"".join(
+        b"%d-%d/%sx.py,sha256=%s,1\n" % (at, row, b"x/" * 190 + b"y" * 2000 + b"/", b"a" * 43) for row in range(4000)
+    )
 
 
 def _long_rows(at: int) -> bytes:
-    return b"".join(b"%d-%d/%s.py,sha256=%s,1\n" % (at, row, b"x" * 60, b"a" * 43) for row in range(95_000))
+    return b"".join(b"%d-%d/%s.py,sha256=%s,1\n" % (at, row, b"x" * 60, b"a" * 43) for row in range(63_000))
 
 
 def _path_files(venv: Venv) -> None:
@@ -159,7 +161,7 @@ BOMBS: dict[str, Callable[[Venv], None]] = {
         venv, 126, "METADATA", lambda _: b"Name: x\n" + b"Requires-Dist: a>=1\n" * 25_000
     ),
     "5 RECORDs of deep paths": lambda venv: _each(venv, 5, "RECORD", _deep_paths),
-    "2 RECORDs of 12 MB": lambda venv: _each(venv, 2, "RECORD", _long_rows),
+    "2 RECORDs of 8 MB": lambda venv: _each(venv, 2, "RECORD", _long_rows),
     "256 WHEELs of tags": lambda venv: _each(venv, 256, "WHEEL", lambda _: b"Tag: a\n" * 37_000),
     "256 direct_urls of one URL": lambda venv: _each(
         venv, 256, "direct_url.json", lambda _: b'{"url": "https://h/' + b"a" * 250_000 + b'"}'

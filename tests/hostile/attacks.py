@@ -1,11 +1,13 @@
 """Every fault that attacks on 0.1.0 and later states found, and the tests that hold its kind.
 
-`test_attacks.py` fails when a test that is named here is gone. An id is the fault's in the list of attacks: H what breaks
-a promise or lets others harm the user, M a wrong answer or a denial, L what is small, N found later.
+`test_attacks.py` fails when a test that is named here is gone. H: breaks a promise, or lets others harm the user; M: a
+wrong answer or a denial; L: small; N: found later.
 """
 
+# ruff: noqa: E501 - the name of a test is as long as it is
+
 HOSTILE, CACHE, CLI, WHOLE, UNIT = "tests/hostile", "tests/unit/cache", "tests/cli", "tests/integration", "tests/unit"
-PIPES, HELD = f"{HOSTILE}/test_hostile_pipes.py", f"{HOSTILE}/test_held.py"
+PIPES, HELD, NAMES = (f"{HOSTILE}/test_{name}.py" for name in ("hostile_pipes", "held", "hostile_names"))
 BOMB = f"{HOSTILE}/test_memory.py::test_a_small_file_takes_no_memory"
 ALONE = f"{WHOLE}/test_isolation.py::test_nothing_of_the_venv_or_the_folder_is_run"
 JOURNAL = f"{UNIT}/swap/test_journal.py"
@@ -42,7 +44,7 @@ FAULTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "H5b": ("the login of direct_url.json in why and fingerprint",
             (SECRET, f"{UNIT}/standards/test_redaction.py::test_a_url_of_an_installation_keeps_neither_login_nor_token")),
     "H5c": ("keys in a captured profile", (SECRET,)),
-    "H5d": ("https://:PASSWORD@host in a plan and a lock", (SECRET, f"{UNIT}/wheels/test_index.py::test_shown_urls")),
+    "H5d": ("https://:PASSWORD@host in a plan and a lock", (SECRET, f"{UNIT}/wheels/test_index.py::test_credentials_are_not_shown")),
     "H5e": ("the gate's log keeps command lines whole, for everybody to read",
             (SECRET, f"{HELD}::test_the_gates_log_is_its_owners")),
     "H6a": ("a manifest of empty tables takes 6.5 GB, and ends `cache list`",
@@ -118,7 +120,7 @@ FAULTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "M8": ("a base interpreter inside the venv is run",
            (f"{UNIT}/stack/test_interpreters.py::test_a_base_inside_the_venv_is_a_file_of_it_and_is_not_run",)),
     "L1": ("control characters reach the terminal",
-           (f"{HELD}::test_no_name_moves_the_terminal_or_writes_a_line",
+           (f"{NAMES}::test_no_name_moves_the_terminal_or_writes_a_line",
             f"{UNIT}/standards/test_redaction.py::test_nothing_of_a_file_moves_the_terminal")),
     "L2": ("capture runs filters of a repository", (f"{UNIT}/stack/test_git.py::test_no_program_of_the_repository_runs",)),
     "L3": ("a full disk leaves a cut report", (f"{HELD}::test_a_report_on_a_full_disk_leaves_the_former_one",)),
@@ -128,21 +130,24 @@ FAULTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "L6a": ("lock follows uv.toml of the current folder without a word",
             (f"{UNIT}/wheels/test_uv_config.py::test_a_file_of_a_folder_above_that_others_can_write_is_not_read",
              f"{HELD}::test_lock_says_which_file_names_indexes")),
-    "L6b": ("--live puts the current folder first", (f"{CACHE}/test_warm.py::test_a_torch_that_cannot_be_asked",)),
+    "L6b": ("--live puts the current folder first", (f"{HELD}::test_live_takes_no_module_of_the_current_folder",)),
     "N1": ("RECORDs of deep paths take 21 GB", (BOMB,)),
     "N2": ("a limit for each file of a kind, none for all: METADATA, .pth, WHEEL, direct_url.json", (BOMB,)),
     "N3": ("capture runs the git of the venv",
            (f"{UNIT}/stack/test_git.py::test_git_is_never_one_of_a_venv_or_of_the_current_folder",)),
-    "N4": ("names that are not UTF-8, or a locale that is not", (f"{HELD}::test_names_in_no_encoding",)),
-    "N5": ("links that lead to themselves, folders deeper than a path", (f"{HELD}::test_loops_and_depths",)),
+    "N4": ("names that are not UTF-8, or a locale that is not", (f"{NAMES}::test_names_in_no_encoding",)),
+    "N5": ("links that lead to themselves, folders deeper than a path", (f"{NAMES}::test_loops_and_depths",)),
     "N6": ("a pipe as METADATA holds capture", (SWEEP,)),
-    "N7": ("a file of terabytes holds sbom", (f"{HELD}::test_a_sparse_file_of_terabytes",)),
-    "N8": ("a profile whose name writes a line of a report", (f"{HELD}::test_no_name_moves_the_terminal_or_writes_a_line",)),
+    "N7": ("a file of terabytes holds sbom", (f"{NAMES}::test_a_sparse_file_of_terabytes",)),
+    "N8": ("a profile whose name writes a line of a report", (f"{NAMES}::test_no_name_moves_the_terminal_or_writes_a_line",)),
     "N9": ("a cache with the sticky bit, or with one open folder in it, is called well", (OPEN_CACHE,)),
     "N10": ("symbol versions and paths are hidden as if they were logins",
             (f"{UNIT}/standards/test_redaction.py::test_what_only_looks_like_a_secret_stays_readable",)),
-    "N11": ("a file name is pasted as a command", (f"{HELD}::test_what_is_printed_to_paste_is_quoted",)),
-    "N12": ("a store whose folder is swapped for a link between plan and swap",
-            (f"{HELD}::test_a_folder_that_became_a_link_after_the_plan",)),
-    "N13": ("an egg that unpacks or runs", (f"{HELD}::test_what_is_printed_to_paste_is_quoted",)),
+    "N11": ("a file name is pasted as a command", (f"{NAMES}::test_what_is_printed_to_paste_is_quoted",)),
+    "N13": ("a name is markup or a workflow command in a report", (f"{NAMES}::test_no_name_is_markup",)),
+    "N14": ("uv.toml of /tmp, of another user, decides where packages come from",
+            (f"{UNIT}/wheels/test_uv_config.py::test_a_file_of_a_folder_above_that_others_can_write_is_not_read",)),
+    "N15": ("the summary of a profile writes a line of a report",
+            (f"{NAMES}::test_no_name_moves_the_terminal_or_writes_a_line",)),
+    "N12": ("an egg that unpacks or runs", (f"{NAMES}::test_what_is_printed_to_paste_is_quoted",)),
 }  # fmt: skip

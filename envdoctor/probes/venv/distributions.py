@@ -123,6 +123,9 @@ def probe(reading: Reading) -> Distributions:
         folders = [name for name in names if name.endswith((".dist-info", ".egg-info")) and not name.startswith("~")]
         # `setup.py install` makes a folder NAME.egg, which easy-install.pth names; importlib.metadata looks into it.
         folders += [name for name in names if name == _EGG_INFO and site.endswith(".egg")]
+        odd = [name for name in folders if not name.isprintable()]
+        unreadable += [f"{site}/: {name!r:.80} is no name of a metadata folder" for name in odd]
+        folders = [name for name in folders if name.isprintable()]
         taken = folders[: _MOST_FOLDERS - len(found)]
         if len(taken) < len(folders):
             more = counted(len(folders) - len(taken), "metadata folder")
@@ -294,6 +297,9 @@ def _direct_url(path: str, unreadable: _Unreadable) -> tuple[str, bool, str]:
         editable = bool(data.get("dir_info", {}).get("editable", False))
         vcs = data.get("vcs_info") or {}
         commit = f"{vcs['vcs']}+{url}@{vcs['commit_id']}" if vcs else ""
+        if not f"{url}{commit}".isprintable():
+            unreadable.append(f"{path}: its URL holds control characters")
+            return "", False, ""
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         unreadable.append(f"{path}: not a direct_url document ({type(error).__name__})")
         return "", False, ""

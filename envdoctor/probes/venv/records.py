@@ -15,11 +15,13 @@ from envdoctor.probes.venv.links_out import Links
 from envdoctor.probes.venv.record_memo import Fields, Parsed, RecordMemo, load
 
 # A stack of 90 distributions has 26,000 rows of 3 MB. A RECORD may claim any number; memory is not for it to decide.
-_MAXIMUM_BYTES = 24 * 1024 * 1024
-_MAXIMUM_ROWS = 200_000
+_MAXIMUM_BYTES = 16 * 1024 * 1024
+_MAXIMUM_ROWS = 150_000
 """Of all RECORDs together."""
 # A path as long as Linux takes one (4096), each of its letters quoted, with a hash and a size.
 _LONGEST_ROW = 4 * 4096
+_DEEPEST_ROW = 200
+"""Folders in a path; wheels with copies of node_modules have 30."""
 _MOST_MALFORMED = 200
 _DIGITS = 20
 _OF_PREFIX = pattern(r"(/.*/)lib(?:64)?/python3(?:\.\d+t?)?/(?:site|dist)-packages/\Z")
@@ -90,6 +92,15 @@ def recorded_size(text: str) -> int:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < _DIGITS else -1
 
 
+def _unfit(data: bytes) -> str:
+    """Return what a row has more of than any path, as "20000 bytes"; empty for none."""
+    lines = data.split(b"\n")
+    if (longest := max(map(len, lines))) > _LONGEST_ROW:
+        return f"{longest} bytes"
+    deepest = max(line.count(b"/") for line in lines)
+    return f"{deepest} folders" if deepest > _DEEPEST_ROW else ""
+
+
 def _of_wheel(data: bytes, folder: str) -> bytes:
     """Return RECORD without the rows that differ between two installs of one wheel.
 
@@ -157,8 +168,8 @@ class _Indexer:
         if status.st_size > self.left_bytes:
             self.made.malformed.append((at, f"{path}: not read, there are more than {_MAXIMUM_BYTES} bytes in all"))
             return
-        if data is not None and (longest := max(map(len, data.split(b"\n")))) > _LONGEST_ROW:
-            self.made.malformed.append((at, f"{path}: not read, it has a row of {longest} bytes"))
+        if data is not None and (why := _unfit(data)):
+            self.made.malformed.append((at, f"{path}: not read, it has a row of {why}"))
             return
         if data is None:
             parsed = self.memo.recall(path)
@@ -332,7 +343,9 @@ def _odd(rows: Sequence[Fields]) -> list[int]:
 
 
 def _is_row(fields: Fields) -> bool:
-    return len(fields) == 3 and (not fields[2] or recorded_size(fields[2]) >= 0)
+    # No wheel has a line break in a path; one would begin a line in whatever shows it.
+    plain = len(fields) == 3 and "\n" not in fields[0] and "\r" not in fields[0]
+    return plain and (not fields[2] or recorded_size(fields[2]) >= 0)
 
 
 def _root_of(site: str) -> str:

@@ -4,14 +4,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from envdoctor.documents.profile_store import ProfileRef
-from envdoctor.report.style import Style
+from envdoctor.report.style import Style, printable
 
 
 def text(data: Sequence[ProfileRef], style: Style) -> str:
     """Return two lines for each profile."""
     del style
     column = max((len(item.name) for item in data), default=0)
-    lines = [f"{item.name.ljust(column)}  {item.profile.summary}\n{' ' * column}  {item.path}\n" for item in data]
+    lines = [
+        f"{item.name.ljust(column)}  {printable(item.profile.summary)}\n{' ' * column}  {item.path}\n" for item in data
+    ]
     return "".join(lines) or "no profiles here: put one under profiles/NAME.toml\n"
 
 

@@ -60,6 +60,7 @@ def bom_of(found: Inventory, *, every_file: bool) -> "Bom":
             ("torch", found.torch),
             ("digest", found.digest),
             *(("foreign-file", file.path) for file in found.foreign),
+            *(("not-hashed", f"{file.path}: {file.problem}") for file in found.foreign if not file.sha256),
         ),
         components=[_file(file, "environment") for file in found.foreign],
     )
