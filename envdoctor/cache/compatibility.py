@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from envdoctor.cache.key_parts import KeyComparison, KeyPart
-from envdoctor.cache.will_hit import shown
+from envdoctor.cache.will_hit import plain, shown
 
 # A snapshot that differs in one of these can never hit here. A variable of this shell is not a reason to refuse: it can
 # be unset, and the next launch may not have it.
@@ -48,4 +48,4 @@ def warnings(comparison: KeyComparison) -> tuple[str, ...]:
         for difference in comparison.differences
         if difference.name not in ours
     ]
-    return (*differing, *(f"{part.name} could not be determined: {part.value}" for part in comparison.unknown))
+    return (*differing, *(f"{part.name} could not be determined: {plain(part.value)}" for part in comparison.unknown))

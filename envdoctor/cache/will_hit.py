@@ -160,7 +160,7 @@ def decide(
     stops = any(found.name == COMPILER and not found.present for found in relevant)
     if fatal or stops or match.graphs_gone or any(kind in GRAPHS for found in relevant for kind in found.reaches):
         return "miss", (*strangers, *differing, *damaged)
-    unknown = [f"{part.name} could not be determined: {part.value}" for part in match.comparison.unknown]
+    unknown = [f"{part.name} could not be determined: {plain(part.value)}" for part in match.comparison.unknown]
     guessed = [found for found in match.comparison.differences if found.name in GUESSED]
     unknown += [f"{_sentence(found)}, unless the training code sets it itself" for found in guessed]
     if differing or lost or damaged:
@@ -198,4 +198,9 @@ def shown(value: str) -> str:
     """Return a key part's value for a line of text."""
     if not value:
         return "not set"
-    return f"`{value}`" if len(value) <= 40 else f"`{value[:16]}…`"
+    return f"`{plain(value)}`" if len(value) <= 40 else f"`{plain(value[:16])}…`"
+
+
+def plain(text: str) -> str:
+    """Return a text on one line, what is no sign of it written out: a manifest may say anything."""
+    return text if text.isprintable() else "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
