@@ -102,7 +102,7 @@ def parse(text: bytes, where: str) -> Manifest:
         raise CacheError(f"{where}: {manifest.name[:200]!r} is not a name for a snapshot", "make the snapshot again")
     if manifest.schema != SCHEMA:
         raise CacheError(f"{where}: schema {manifest.schema}, this version reads {SCHEMA}", "update envdoctor")
-    words = (manifest.made_at, manifest.profile, *manifest.left_out, *(part.name for part in manifest.key))
+    words = (manifest.made_at, manifest.profile, *(part.name for part in manifest.key))
     if not all(map(str.isprintable, words)):
         raise CacheError(f"{where}: it holds control characters; nothing was taken from it", "make the snapshot again")
     seen: set[tuple[str, str]] = set()
