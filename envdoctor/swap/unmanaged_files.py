@@ -6,7 +6,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from envdoctor.facts.regular_file import read_regular
-from envdoctor.probes.venv.records import parse_rows
+from envdoctor.probes.venv.record_rows import parse_rows
 from envdoctor.swap.store import STORE
 
 _MAXIMUM_RECORD = 32 << 20

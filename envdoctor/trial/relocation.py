@@ -10,7 +10,7 @@ from pathlib import Path
 
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.facts.whole_file import write_whole
-from envdoctor.probes.venv.records import parse_rows
+from envdoctor.probes.venv.record_rows import parse_rows
 from envdoctor.standards.recorded import hash_field
 from envdoctor.trial.tree import moved, started_by
 

@@ -22,7 +22,8 @@ from envdoctor.probes.venv.importers import importer_of, lone_module
 from envdoctor.probes.venv.namespaces import is_namespace
 from envdoctor.probes.venv.obstacles import Obstacle, filled_folders, in_the_way, obstacles
 from envdoctor.probes.venv.record_memo import Fields
-from envdoctor.probes.venv.records import RecordIndex, index, recorded_size
+from envdoctor.probes.venv.record_rows import recorded_size
+from envdoctor.probes.venv.records import RecordIndex, index
 from envdoctor.probes.venv.script_options import only_options_added
 from envdoctor.probes.venv.uv_cache import UvCache
 from envdoctor.probes.venv.uv_held import held

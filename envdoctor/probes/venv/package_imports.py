@@ -15,7 +15,8 @@ from envdoctor.model.pattern import pattern
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.import_closure import Closure, Import, module_file, parsed_imports
 from envdoctor.probes.venv.interpreter import Interpreter
-from envdoctor.probes.venv.records import index, recorded_size
+from envdoctor.probes.venv.record_rows import recorded_size
+from envdoctor.probes.venv.records import index
 from envdoctor.probes.venv.search_path import SearchPath
 from envdoctor.probes.venv.source_memo import remembered
 from envdoctor.standards.need import parse_need

@@ -13,17 +13,13 @@ from envdoctor.model.pattern import pattern
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.links_out import Links
 from envdoctor.probes.venv.record_memo import Fields, Parsed, RecordMemo, load
+from envdoctor.probes.venv.record_rows import most_rows, parse_rows, recorded_size, unfit
 
 # A stack of 90 distributions has 26,000 rows of 3 MB. A RECORD may claim any number; memory is not for it to decide.
 _MAXIMUM_BYTES = 16 * 1024 * 1024
 _MAXIMUM_ROWS = 150_000
 """Of all RECORDs together."""
-# A path as long as Linux takes one (4096), each of its letters quoted, with a hash and a size.
-_LONGEST_ROW = 4 * 4096
-_DEEPEST_ROW = 200
-"""Folders in a path; wheels with copies of node_modules have 30."""
 _MOST_MALFORMED = 200
-_DIGITS = 20
 _OF_PREFIX = pattern(r"(/.*/)lib(?:64)?/python3(?:\.\d+t?)?/(?:site|dist)-packages/\Z")
 _NOTES = (b"INSTALLER,", b"RECORD,", b"REQUESTED,", b"direct_url.json,", b"uv_cache.json,")
 
@@ -87,20 +83,6 @@ def index(reading: Reading) -> RecordIndex:
     return reading.material(RecordIndex, _index)
 
 
-def recorded_size(text: str) -> int:
-    """Return the size a row states; -1 for none, or for what is no number."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < _DIGITS else -1
-
-
-def _unfit(data: bytes) -> str:
-    """Return what a row has more of than any path, as "20000 bytes"; empty for none."""
-    lines = data.split(b"\n")
-    if (longest := max(map(len, lines))) > _LONGEST_ROW:
-        return f"{longest} bytes"
-    deepest = max(line.count(b"/") for line in lines)
-    return f"{deepest} folders" if deepest > _DEEPEST_ROW else ""
-
-
 def _of_wheel(data: bytes, folder: str) -> bytes:
     """Return RECORD without the rows that differ between two installs of one wheel.
 
@@ -162,13 +144,13 @@ class _Indexer:
         except OSError as error:
             self.made.malformed.append((at, f"{path}: {error.strerror or error}"))
             return
-        if (self.memo.recall(path).lines if data is None else _most_rows(data)) >= self.left:
+        if (self.memo.recall(path).lines if data is None else most_rows(data)) >= self.left:
             self.made.malformed.append((at, f"{path}: not read, there are more than {_MAXIMUM_ROWS} rows in all"))
             return
         if status.st_size > self.left_bytes:
             self.made.malformed.append((at, f"{path}: not read, there are more than {_MAXIMUM_BYTES} bytes in all"))
             return
-        if data is not None and (why := _unfit(data)):
+        if data is not None and (why := unfit(data)):
             self.made.malformed.append((at, f"{path}: not read, it has a row of {why}"))
             return
         if data is None:
@@ -223,7 +205,7 @@ class _Indexer:
 
         return Parsed(
             rows=rows,
-            lines=_most_rows(data),
+            lines=most_rows(data),
             digest=hashlib.sha256(_of_wheel(data, folder)).hexdigest(),
             odd=odd,
             folders=list({row[0].rpartition("/")[0]: 0 for at, row in enumerate(rows) if at not in left_out}),
@@ -275,61 +257,6 @@ class _Indexer:
             self.made.contested[path].append((at, _as_row(row)))
 
 
-def parse_rows(data: bytes) -> tuple[list[Fields], list[int] | None]:
-    """Return the rows of a RECORD and the numbers of the lines that are not rows; None where no judgement was needed.
-
-    A name that is not UTF-8 keeps its bytes (surrogateescape), so that the file itself is found.
-    """
-    text = data.decode("utf-8", "surrogateescape")
-    plain = _plain_rows(text)
-    return _csv_rows(text) if plain is None else (plain, None)
-
-
-def _csv_rows(text: str) -> tuple[list[Fields], list[int]]:
-    import csv  # noqa: PLC0415 - few RECORDs quote
-    import io  # noqa: PLC0415 - as above
-
-    try:
-        whole: list[Fields] = [fields for fields in csv.reader(io.StringIO(text, newline="")) if fields]
-    except csv.Error:
-        whole = [[]]
-    if all(_is_row(fields) for fields in whole):
-        return whole, []
-    # Line by line: a quotation mark that is never closed must not swallow every row after it.
-    rows: list[Fields] = []
-    bad: list[int] = []
-    for number, line in enumerate(text.split("\n"), 1):
-        try:
-            fields = next(csv.reader([line.rstrip("\r")]), [])
-        except csv.Error:
-            fields = ["not a row"]
-        if _is_row(fields):
-            rows.append(fields)
-        elif fields:
-            bad.append(number)
-    return rows, bad
-
-
-def _most_rows(data: bytes) -> int:
-    """Return how many rows there can be; csv ends one at a lone carriage return too."""
-    return max(data.count(b"\n"), data.count(b"\r"))
-
-
-def _plain_rows(text: str) -> list[Fields] | None:
-    """Return the rows of a RECORD in which nothing is quoted, missing or no number; None for any other."""
-    rows: list[Fields] = [line.rsplit(",", 2) for line in text.split("\n")]
-    if rows[-1] == [""]:
-        rows.pop()
-    if '"' in text or "\r" in text or set(map(len, rows)) - {3}:
-        return None
-    sizes = [size for _, _, size in rows]
-    written = "".join(sizes)
-    # isdecimal admits other scripts' digits, which int() reads too; a RECORD holds ASCII.
-    if written and not (written.isascii() and written.isdecimal() and len(max(sizes, key=len)) < _DIGITS):
-        return None
-    return rows
-
-
 def _odd(rows: Sequence[Fields]) -> list[int]:
     """Return the numbers of the rows whose path, put behind its site folder, is not yet absolute and normalized."""
     written = "\n".join(["", *[row[0] for row in rows], ""])
@@ -340,12 +267,6 @@ def _odd(rows: Sequence[Fields]) -> list[int]:
         for number, (path, _, _) in enumerate(rows)
         if not path or path[0] in "./" or path.endswith("/") or "/." in path or "//" in path or "\0" in path
     ]
-
-
-def _is_row(fields: Fields) -> bool:
-    # No wheel has a line break in a path; one would begin a line in whatever shows it.
-    plain = len(fields) == 3 and "\n" not in fields[0] and "\r" not in fields[0]
-    return plain and (not fields[2] or recorded_size(fields[2]) >= 0)
 
 
 def _root_of(site: str) -> str:
