@@ -210,8 +210,7 @@ def _owner(
 ) -> tuple[Owner, list[FileFault]]:
     faults: list[FileFault] = []
     ways: dict[str, str] = {}
-    counts = {"missing": 0, "resized": 0}
-    total = 0
+    counts, total = {"missing": 0, "resized": 0}, 0
     stat_at = os.stat
     # Relative to the open site folder the kernel walks a third of each path, 25,000 times.
     site = os.open(item.site, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
