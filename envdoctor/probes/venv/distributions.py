@@ -124,7 +124,7 @@ def probe(reading: Reading) -> Distributions:
         # `setup.py install` makes a folder NAME.egg, which easy-install.pth names; importlib.metadata looks into it.
         folders += [name for name in names if name == _EGG_INFO and site.endswith(".egg")]
         odd = [name for name in folders if not name.isprintable()]
-        unreadable += [f"{site}/: {name!r:.80} is no name of a metadata folder" for name in odd]
+        unreadable += [f"{site}/: {name!r:.80} is not a name of a metadata folder" for name in odd]
         folders = [name for name in folders if name.isprintable()]
         taken = folders[: _MOST_FOLDERS - len(found)]
         if len(taken) < len(folders):
