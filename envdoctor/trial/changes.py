@@ -294,5 +294,7 @@ def _loose(good: Side, bad: Side, kind: str, subject: str, paths: Sequence[str])
 
 
 def _first(paths: Sequence[str]) -> str:
-    names = [path.rpartition("/")[2] for path in paths[:_SHOWN]]
+    # What a loader looks for says more than a header.
+    ordered = sorted(paths, key=lambda path: (".so" not in path, path))
+    names = [path.rpartition("/")[2] for path in ordered[:_SHOWN]]
     return ", ".join(names) + (f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else "")
