@@ -119,6 +119,8 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--kills", type=int, default=5)
     options = parser.parse_args()
+    if not Path(options.python).is_file():
+        parser.error("--python takes the path of an interpreter: venv and pex are started with it")
     lock = profile_store.find("cpu-smoke", Path.cwd()).lock
     packages = [one for one in lock.packages if one.name in NAMES]
     print(f"{len(packages)} packages; load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores\n")
