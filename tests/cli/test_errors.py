@@ -37,7 +37,8 @@ CASES: dict[str, tuple[list[str], str, str]] = {
     ),
     "wrong choice": (
         ["check", "--format", "yaml"],
-        "invalid value for '--format' (env var: 'ENVDOCTOR_FORMAT'): 'yaml' is not one of 'text', 'json'",
+        "invalid value for '--format' (env var: 'ENVDOCTOR_FORMAT'): 'yaml' is not one of 'text', 'json', 'html', "
+        "'svg', 'markdown', 'sarif', 'junit', 'github'",
         "`envdoctor check --help` lists what it takes",
     ),
     "two venvs": (
