@@ -9,6 +9,7 @@ from envdoctor.cache.restore import Merged
 from envdoctor.cache.status import RootStatus, Status
 from envdoctor.catalog.cache_kinds import PORTABLE
 from envdoctor.model.wording import counted
+from envdoctor.report.style import printable
 
 _HEADLINES = {
     "hit": "will hit",
@@ -29,7 +30,7 @@ def _status_lines(status: Status, target: str, profile: str, asked: str) -> Iter
     named = f" (profile {profile})" if profile else ""
     yield f"The compile cache of {target}{named} {_HEADLINES[status.state]}"
     for reason in status.reasons:
-        yield f"  - {reason}"
+        yield printable(f"  - {reason}")
     yield ""
     for root in status.roots:
         if root.files or root.kind in PORTABLE:
@@ -38,7 +39,7 @@ def _status_lines(status: Status, target: str, profile: str, asked: str) -> Iter
         yield ""
         yield f"Damaged entries ({len(status.damaged)}), removed one by one with `envdoctor cache gc --damaged`:"
         for entry in status.damaged[:_MOST_DAMAGED]:
-            yield f"  {entry.root}/{entry.entry}: {entry.reason}"
+            yield printable(f"  {entry.root}/{entry.entry}: {entry.reason}")
         if len(status.damaged) > _MOST_DAMAGED:
             yield f"  and {len(status.damaged) - _MOST_DAMAGED} more"
     if status.warnings:
@@ -57,15 +58,15 @@ def _status_lines(status: Status, target: str, profile: str, asked: str) -> Iter
 
 def _root_lines(root: RootStatus) -> Iterator[str]:
     if not root.present:
-        yield f"{root.kind}: {root.path} ({root.found_via}) is absent"
+        yield printable(f"{root.kind}: {root.path} ({root.found_via}) is absent")
     else:
         where = f" on {root.filesystem}" if root.filesystem else ""
         newest = f", newest {when(root.newest)}" if root.newest else ""
         size = f"{megabytes(root.bytes)} in {counted(root.files, 'file')}"
-        yield f"{root.kind}: {root.path} ({root.found_via}){where}: {size}{newest}"
+        yield printable(f"{root.kind}: {root.path} ({root.found_via}){where}: {size}{newest}")
         if root.entries:
             yield f"  {entries(root.entries)}"
-    yield from (f"  warning: {warning}" for warning in root.warnings)
+    yield from (printable(f"  warning: {warning}") for warning in root.warnings)
 
 
 def _hint(status: Status, asked: str) -> str:

@@ -8,7 +8,7 @@ from envdoctor.cache.gc import EntryRemoval
 from envdoctor.cache.quarantine import Quarantine
 from envdoctor.model.codec import encode
 from envdoctor.report.cache_text import megabytes
-from envdoctor.report.style import Style
+from envdoctor.report.style import Style, printable
 
 _MOST_SHOWN = 20
 
@@ -47,7 +47,7 @@ def _removals(removals: Sequence[EntryRemoval], size: int, shown: int) -> list[s
         return ["no entry can go"]
     lines = [f"{_entries(len(removals))} can go, {megabytes(size)}"]
     lines += [
-        f"  {removal.root}/{removal.entry} ({removal.kind}, {megabytes(removal.bytes)}): {removal.reason}"
+        printable(f"  {removal.root}/{removal.entry} ({removal.kind}, {megabytes(removal.bytes)}): {removal.reason}")
         for removal in removals[:shown]
     ]
     if len(removals) > shown:
