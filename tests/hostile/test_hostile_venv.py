@@ -290,6 +290,7 @@ def test_a_file_that_everything_hangs_on_is_could_not_tell(venv: Venv, place: st
             b'"' + b"a" * 200_000 + b'",,\nb.py,,\n',
             ("{record}: not read, it has a row of 200004 bytes",),
         ),
+        (b'"a\nforged",,\n', ("{record}:1: not a RECORD row",)),
         (b"a/" * 201 + b"b.py,,\n", ("{record}: not read, it has a row of 201 folders",)),
         (b"\n" * 600_000, ("{record}: not read, there are more than 150000 rows in all",)),
     ],
