@@ -163,7 +163,7 @@ def _asks_for_another(case: CheckContext, unwelcome: list[Distribution]) -> Find
         name=NAME,
         severity="warning",
         confidence="high",
-        title=f"{first.name} {first.version}{more} does not support CPython {python.version}",
+        title=f"{first.name} {first.version}{more} {'do' if more else 'does'} not support CPython {python.version}",
         subject=", ".join(item.name for item in unwelcome),
         evidence=tuple(
             f"{item.name} {item.version}: Requires-Python {item.requires_python}" for item in unwelcome[:_SHOWN]
