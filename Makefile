@@ -1,7 +1,7 @@
 # A clean machine needs Python 3.11 or newer, git, make and a C++ compiler. Nothing is installed outside this folder.
 #
 #   make run         build the small default stack, check it, train on it for a moment
-#   make check-fast  lint and the tests that need no torch and start few processes: for every edit
+#   make check-fast  lint and the tests that need no torch, no venv, no compiler and no command: for every edit
 #   make test        lint and test; what CI runs
 #   make lint        ruff and mypy alone
 #   make properties  the property tests with other examples in each run
@@ -92,7 +92,7 @@ check-fast: $(FAST)/.made
 	$(FAST)/bin/python -m ruff check .
 	$(FAST)/bin/python -m ruff format --check .
 	$(FAST)/bin/python -m mypy
-	$(FAST)/bin/python -m pytest -q $(PARALLEL) -m "not (stack or index)" \
+	$(FAST)/bin/python -m pytest -q $(PARALLEL) -m "not (stack or index or builds)" \
 		--ignore tests/checks/cases --ignore tests/unit/explore tests/test_architecture.py tests/unit tests/checks
 
 lint: $(TEST)/.made

@@ -1,10 +1,12 @@
 """What holds for every test: signals, how property tests draw, and what a venv without torch leaves out."""
 
+import functools
 import importlib.util
 import signal
 import sysconfig
 import threading
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,6 +26,11 @@ _TESTS = Path(__file__).parent
 _NEED_TORCH = (_TESTS / "trainer", _TESTS / "race")
 # Together they are half of the run: begun last, one of them would keep one core busy and leave the others idle.
 _LONGEST = (_TESTS / "trainer/test_run.py", _TESTS / "hostile/test_hostile_venv.py")
+# A module that takes one of these makes real venvs, links libraries, or starts the command line.
+_STARTING = {
+    f"tests.factories.{name}"
+    for name in ("examine_venv", "make_elf", "make_incident", "make_stack", "make_venv", "run_envdoctor", "served")
+}
 _TORCH_IMPORTS = importlib.util.find_spec("torch") is not None
 _TORCH_FILES = Path(sysconfig.get_path("purelib"), "torch/__init__.py").is_file()
 
@@ -47,9 +54,17 @@ def pytest_report_header() -> str | None:
     return f"torch is not installed: {left_out} and tests marked torch_stack are left out (`make test` has it)"
 
 
+@functools.cache
+def _starts(module: ModuleType) -> bool:
+    return any(getattr(value, "__module__", "") in _STARTING for value in vars(module).values())
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest files; skip tests that read the installed torch where there is none."""
+    """Begin with the longest files; mark what builds; skip what reads the installed torch where there is none."""
     items.sort(key=lambda item: item.path not in _LONGEST)
+    for item in items:
+        if isinstance(item, pytest.Function) and _starts(item.module):
+            item.add_marker("builds")
     if _TORCH_FILES:
         return
     for item in items:
