@@ -14,6 +14,7 @@ from envdoctor.gate_package.shipped import PROFILES
 from envdoctor.gate_package.wheel import PACKAGE, gate_wheel
 from tests.factories.make_stack import ROOT, Stack, make_stack, make_torch
 from tests.factories.make_venv import Venv, install, make_venv, tree_state
+from tests.factories.run_envdoctor import without_waits
 
 TRAIN = "import envdoctor_gate\nenvdoctor_gate.require('mine')\nimport torch\nprint('training on', torch.__version__)\n"
 
@@ -22,7 +23,9 @@ def _train(stack: Stack, script: str = "train.py", **variables: str) -> subproce
     """Run a train script in the restored venv, which knows nothing of this checkout."""
     kept = {name: value for name, value in stack.environment.items() if not name.startswith("PYTHON")}
     command = [stack.folder / ".venv/bin/python", script]
-    return subprocess.run(command, cwd=stack.folder, env=kept | variables, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=stack.folder, env=kept | variables, capture_output=True, text=True, check=False)
+    done.stderr = without_waits(done.stderr)
+    return done
 
 
 def _without_bytecode(venv: Path) -> dict[str, str]:
