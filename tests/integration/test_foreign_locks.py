@@ -259,6 +259,7 @@ def test_a_wheel_file_in_a_lock_of_pdm_keeps_the_local_part_of_its_version(world
     pyproject = project.folder / "pyproject.toml"
     pyproject.write_text(pyproject.read_text().replace('"torch==2.13.0+cpu"', f'"torch @ {wheel.as_uri()}"'))
     project.run("pdm", "lock")
+    (tmp_path / "out").mkdir()
     words = ("profile", "new", "mine", "--from", "pdm.lock", "--project", str(tmp_path / "out"), "--yes")
     made = world.envdoctor(project, *words)
     assert made.returncode == 0, made.stderr
