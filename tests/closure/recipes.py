@@ -106,7 +106,7 @@ def launcher_in_front(scene: Scene) -> None:
 
 def system_library(scene: Scene) -> None:
     """N01: the package opens its own module, which needs a library of the system."""
-    code = object_bytes("ops.abi3.so", soname=None, stubs={"librdmacm.so.1": ("rdma_x",)})
+    code = object_bytes("ops.abi3.so", soname=None, stubs={"libsox.so.3": ("rdma_x",)})
     scene.add(
         "sgl-kernel", "0.3.21", "sgl_kernel",
         files={"sgl_kernel/ops.abi3.so": code, "sgl_kernel/__init__.py": _OPEN.format(name="ops.abi3.so")},

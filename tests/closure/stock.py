@@ -97,7 +97,7 @@ def _compiled(wheels: Path, site: Path) -> None:
     _extension(wheels, site, "fastattn", {"libc10.so": "c10_error"})
     _extension(wheels, site, "cudaops", {"libcudart.so.12": ""})
     _extension(wheels, site, "oldcuda", {"libcudart.so.11.0": ""})
-    _extension(wheels, site, "sysneed", {"librdmacm.so.1": ""})
+    _extension(wheels, site, "sysneed", {"libsox.so.3": ""})
     _extension(wheels, site, "oldtag", {}, suffix=".cpython-36m-x86_64-linux-gnu.so", tag="py3-none-any")
 
 

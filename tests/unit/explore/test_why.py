@@ -75,20 +75,20 @@ def test_a_library_found_by_rpath_is_told_place_by_place(venv: Venv) -> None:
 
 
 def test_a_missing_library_that_only_another_package_needs(venv: Venv, tmp_path: Path) -> None:
-    code = object_bytes("ops.so", stubs={"librdmacm.so.1": (), "libresolv.so.2": ()})
+    code = object_bytes("ops.so", stubs={"libsox.so.3": (), "libresolv.so.2": ()})
     install(venv, make_wheel(tmp_path / "more", "kernels", "1.0", files={"kernels/ops.so": code}))
     needer = Needer(path=_site(venv, "kernels/ops.so"), owner="kernels", imported=False)
-    library = _ask(venv, "librdmacm.so.1").library
+    library = _ask(venv, "libsox.so.3").library
     assert library is not None
     assert (library.state, library.path, library.needed_by) == ("missing", "", (needer,))
-    assert library.problem == "librdmacm.so.1: cannot open shared object file: No such file or directory"
+    assert library.problem == "libsox.so.3: cannot open shared object file: No such file or directory"
     assert {place.outcome for place in library.places} == {"not there"}
     system = _ask(venv, "libresolv.so.2").library
     assert system is not None
     assert (system.state, system.problem, system.holders) == ("not used", "", ())
     assert Path(system.path).is_file()
-    text = run_envdoctor("why", "librdmacm.so.1", "--venv", venv.prefix, folder=tmp_path).out
-    assert f"library librdmacm.so.1: missing: {library.problem}\n" in text
+    text = run_envdoctor("why", "libsox.so.3", "--venv", venv.prefix, folder=tmp_path).out
+    assert f"library libsox.so.3: missing: {library.problem}\n" in text
     text = run_envdoctor("why", "libresolv.so.2", "--venv", venv.prefix, folder=tmp_path).out
     assert "library libresolv.so.2: outside this environment, but no part of `import torch`\n" in text
 
