@@ -35,6 +35,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=[])
     options = parser.parse_args()
     file = profile_store.find(options.profile, Path.cwd())
+    options.venv = options.venv.resolve()
     site = next(options.venv.glob("lib/python3*/site-packages"))
     python = site.parent.name.removeprefix("python")
     markers = {**linux_markers(python, os.uname().machine), "extra": ""}
