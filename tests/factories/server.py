@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-sys.path.append(str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 
 def main() -> None:
@@ -86,6 +86,7 @@ def _become(request: dict[str, Any], streams: list[int], program: Any) -> NoRetu
         sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="surrogateescape")
         sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace")
         sys.argv = ["-c", *request["arguments"]]
+        sys.orig_argv = [sys.executable, *sys.argv]
         if request["watch"] is not None:
             from tests.factories.killed import watch  # noqa: PLC0415 - as above
 
