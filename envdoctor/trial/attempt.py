@@ -28,7 +28,7 @@ from envdoctor.trial.mixture import shown
 from envdoctor.trial.own_caches import own_caches
 from envdoctor.trial.relocation import relocate
 from envdoctor.trial.tree import VenvTree
-from envdoctor.wheels.uv import ending_with
+from envdoctor.wheels.uv import ending_with, own_binary
 
 Stage = Callable[[str], AbstractContextManager[None]]
 SHELL = ("shell",)
@@ -110,8 +110,13 @@ def refuse_elsewhere(request: TryRequest, host: Host) -> None:
             f"{request.target} has no {program}, and another one would install somewhere else",
             "use `uv pip`: `envdoctor try -- uv pip install …`",
         )
-    if not program.startswith(("pip", "python")) and shutil.which(words[0], path=host.environ.get("PATH")) is None:
+    if not program.startswith(("pip", "python")) and _program(words[0], host) is None:
         raise UsageError(f"`{words[0]}` is not on PATH", "name a program that is: `envdoctor try -- uv pip install …`")
+
+
+def _program(name: str, host: Host) -> str | None:
+    """Return what PATH finds, and for `uv` else the one that envdoctor brings."""
+    return shutil.which(name, path=host.environ.get("PATH")) or (own_binary() if name == "uv" else None)
 
 
 def attempt(request: TryRequest, host: Host, folder: Path, stage: Stage) -> tuple[Scratch, Tried]:
@@ -159,10 +164,12 @@ def _compared(request: TryRequest, before: ExploredEnvironment, after: ExploredE
 
 def _change(request: TryRequest, environment: Mapping[str, str], host: Host) -> None:
     command = [environment.get("SHELL") or "/bin/sh"] if request.shell else list(request.command)
+    program = _program("uv", host) if command[0] == "uv" else None
     # stdout belongs to the result.
     try:
         done = subprocess.run(
             command,
+            executable=program,
             env=dict(environment),
             cwd=host.cwd,
             stdout=sys.stderr,

@@ -113,7 +113,7 @@ def told_offline(environ: Mapping[str, str]) -> bool:
 
 def locate(environment: Mapping[str, str], cwd: Path, keep_open: tuple[int, ...] = ()) -> Uv:
     """Return the uv of this installation, else the one on PATH. Raises RestoreError when there is none."""
-    binary = _own_binary() or outside_venvs("uv", environment)
+    binary = own_binary() or outside_venvs("uv", environment)
     if binary is None:
         raise RestoreError("uv is neither installed beside envdoctor nor on PATH", "pip install uv")
     kept = {name: value for name, value in environment.items() if _harmless(name, value)}
@@ -177,7 +177,8 @@ def _watched(pid: int, written: ByteListener | None) -> Iterator[None]:
         watcher.join()
 
 
-def _own_binary() -> str | None:
+def own_binary() -> str | None:
+    """Return the uv that is installed with envdoctor; None for none."""
     try:
         import uv  # noqa: PLC0415 - an installation may go without it and use the one on PATH
 

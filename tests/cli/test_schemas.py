@@ -86,11 +86,13 @@ def incident(tmp_path_factory: pytest.TempPathFactory) -> Incident:
 @pytest.fixture(scope="module")
 def printed(incident: Incident) -> Callable[[int], Outcome]:
     outcomes: list[Outcome] = []
+    # `try` runs uv as the user has it, which does not read pip's settings.
+    extra = {**sources_of(incident.root), "UV_FIND_LINKS": str(incident.root / "wheels")}
 
     def printed(number: int) -> Outcome:
         while len(outcomes) <= number:
             words = DOCUMENTS[len(outcomes)][1].split()
-            outcomes.append(run_envdoctor(*words, folder=incident.root, extra=sources_of(incident.root)))
+            outcomes.append(run_envdoctor(*words, folder=incident.root, extra=extra))
         return outcomes[number]
 
     return printed

@@ -142,6 +142,12 @@ def test_what_would_change_something_else_is_refused(venv: Venv, words: tuple[st
     assert (outcome.code, outcome.err.partition("\n")[0]) == (2, f"error: {message}")
 
 
+def test_without_a_uv_on_path_its_own_is_used(venv: Venv) -> None:
+    code, told = _document(venv, "--discard", "--with", "one==2.0", PATH="/usr/bin:/bin")
+    assert (code, told["status"]) == (0, "thrown away")
+    assert told["impact"]["distributions"] == [{"name": "one", "before": "1.0", "after": "2.0"}]
+
+
 def test_an_installer_that_fails(venv: Venv) -> None:
     before = tree_state(venv.prefix)
     outcome = _try(venv, "--yes", "--with", "one==9")
