@@ -1,7 +1,9 @@
 """ED202, ED205, ED406 and ED417 over venvs that were copied, packed, made smaller, or installed into by setup.py."""
 
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,16 @@ def test_a_script_that_lost_its_mode(venv: Venv, tmp_path: Path) -> None:
     mend(verdict.findings[0], wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
     assert subprocess.run([script], check=True, capture_output=True, text=True).stdout == "hello\n"
     assert verdict_of(venv.prefix).findings == ()
+
+
+def test_passes_ed202_a_script_that_pip_left_as_the_wheel_had_it(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path / "wheels", "odd", "1", files={"odd-1.data/scripts/odd": "#!/bin/sh\n"})
+    base = Path(sys.base_prefix) / "bin/python3"
+    subprocess.run([base, "-m", "venv", tmp_path / "venv"], check=True)
+    pip = [tmp_path / "venv/bin/python", "-m", "pip", "install", "-q", "--no-index", wheel]
+    subprocess.run(pip, check=True, env={**os.environ, "PIP_CONFIG_FILE": os.devnull})
+    assert not os.access(tmp_path / "venv/bin/odd", os.X_OK)
+    assert verdict_of(tmp_path / "venv").findings == ()
 
 
 def test_passes_ed406_what_setup_py_installed_as_an_egg(venv: Venv, tmp_path: Path) -> None:

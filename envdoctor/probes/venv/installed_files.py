@@ -10,7 +10,7 @@ from typing import Literal
 from envdoctor.elf import reader
 from envdoctor.errors import ElfError
 from envdoctor.facts.context import Reading
-from envdoctor.facts.regular_file import read_prefix
+from envdoctor.facts.regular_file import read_prefix, read_text
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.probes.loading.comparison import comparison, link_roots
 from envdoctor.probes.venv.barriers import Barrier, barrier_of
@@ -27,9 +27,11 @@ from envdoctor.probes.venv.records import RecordIndex, index
 from envdoctor.probes.venv.script_options import only_options_added
 from envdoctor.probes.venv.uv_cache import UvCache
 from envdoctor.probes.venv.uv_held import held
+from envdoctor.standards.recorded import generated_scripts
 
 BYTECODE = (".pyc", "/__pycache__")
 """Ends of paths that say nothing about a distribution: bytecode, and the folders that virtualenv lists for it."""
+_MOST_ENTRY_POINTS = 256 * 1024
 _KIND_OF_FILE, _REGULAR, _ANYBODY, _READABLE = 0o170000, stat.S_IFREG, 0o111, 0o444
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 Kind = Literal["missing", "resized", "not a file", "unreadable", "not executable"]
@@ -261,7 +263,7 @@ def _owner(
 def _by_mode(item: Distribution, path: str, prefix: str, status: os.stat_result, recorded: str) -> Iterator[FileFault]:
     if not os.access(f"{item.site}/{path}", os.R_OK):
         yield _fault(item, path, prefix, "unreadable", recorded_size(recorded), status.st_size)
-    elif "/bin/" in path and not status.st_mode & _ANYBODY and _is_program(item.site, path):
+    elif "/bin/" in path and not status.st_mode & _ANYBODY and _is_program(item, path):
         yield _fault(item, path, prefix, "not executable", recorded_size(recorded), status.st_size)
 
 
@@ -275,12 +277,20 @@ def _of_another_size(
     return _fault(item, path, prefix, "resized", recorded_size(recorded), status.st_size)
 
 
-def _is_program(site: str, path: str) -> bool:
-    """Tell a script of the environment's bin, or an ELF program, which names its loader, from a library or data."""
+def _is_program(item: Distribution, path: str) -> bool:
+    """Tell a script that was executable, or an ELF program, which names its loader, from a library or data.
+
+    uv makes every script of bin executable; pip only those of entry points, others get their mode in the wheel, which
+    is not known here.
+    """
+    at = f"{item.site}/{path}"
     try:
-        if path.startswith("../") and read_prefix(f"{site}/{path}", 2) == b"#!":
-            return True
-        return reader.read(f"{site}/{path}").interpreter is not None
+        if path.startswith("../") and read_prefix(at, 2) == b"#!":
+            if item.installer == "uv":
+                return True
+            table = read_text(f"{item.site}/{item.folder}/entry_points.txt", _MOST_ENTRY_POINTS, "replace")
+            return path.rpartition("/")[2] in generated_scripts(table)
+        return reader.read(at).interpreter is not None
     except (ElfError, OSError):
         return False
 
