@@ -74,6 +74,10 @@ $(TEST)/.made: $(SMOKE) pyproject.toml $(TOOL)/.made
 	@echo "== the test venv ($(TEST))"
 	$(TOOL)/bin/envdoctor restore --profile cpu-smoke --venv $(TEST) -y
 	$(TOOL)/bin/python -m pip --python $(TEST)/bin/python install -qq --editable . --group dev
+	@# Bytecode of what most test processes import, once: a third of their start, where none may be written later.
+	$(TEST)/bin/python -m compileall -q trainer tests/factories tests/closure
+	env -u PYTHONDONTWRITEBYTECODE $(TEST)/bin/python -c \
+		"import torch._inductor.compile_fx, torch.nn.attention.flex_attention, transformers, trainer.train"
 	touch $@
 
 $(FAST)/.made: pyproject.toml $(TOOL)/.made

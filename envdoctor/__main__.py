@@ -1,8 +1,9 @@
 """`python -m envdoctor` and the `envdoctor` command."""
 
+# What `signal` wraps: that one imports enum first, and Ctrl-C meanwhile ends in a traceback.
+import _signal as signal  # type: ignore[import-not-found]
 import gc
 import os
-import signal
 import sys
 
 from envdoctor.cli.isolation import isolate

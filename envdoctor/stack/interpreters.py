@@ -12,7 +12,7 @@ from typing import Any
 
 from envdoctor.errors import RestoreError, UsageError
 from envdoctor.facts.answer_memo import AnswerMemo, state_of
-from envdoctor.facts.regular_file import read_regular
+from envdoctor.facts.regular_file import read_prefix, read_regular
 from envdoctor.model.frozen import field, frozen
 from envdoctor.model.plan import BaseInterpreter
 from envdoctor.stack.pyenv import Pyenv, newest_first
@@ -194,9 +194,8 @@ def _question(path: Path) -> object:
     """
     real = Path(os.path.realpath(path))
     try:
-        with real.open("rb") as file:
-            if file.read(4) != b"\x7fELF":
-                return None
+        if read_prefix(real, 4) != b"\x7fELF":
+            return None
     except OSError:
         return None
     libraries = sorted(real.parent.parent.glob("lib*/libpython3*.so*"))

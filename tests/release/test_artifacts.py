@@ -44,7 +44,7 @@ def test_what_the_index_and_an_installer_read(wheel: Path) -> None:
     assert (told["Name"], told["License-Expression"], told["Requires-Python"]) == ("torch-envdoctor", "MIT", ">=3.11")
     assert "Operating System :: POSIX :: Linux" in (told.get_all("Classifier") or [])
     assert "Typing :: Typed" in (told.get_all("Classifier") or [])
-    assert told.get_all("Provides-Extra") == ["conda-lock", "sbom"]
+    assert told.get_all("Provides-Extra") == ["conda-lock", "html", "sbom"]
     with zipfile.ZipFile(wheel) as archive:
         name = next(name for name in archive.namelist() if name.endswith("entry_points.txt"))
         assert archive.read(name).decode() == "[console_scripts]\nenvdoctor = envdoctor.__main__:main\n"

@@ -79,15 +79,15 @@ def base_of(home: str, resolved: str, prefix: Path, library: str) -> Path:
     """
     candidates = [Path(at).parent for at in (home, resolved and os.path.dirname(resolved)) if at]  # noqa: PTH120 - str
     for base in candidates:
-        if any((base / lib / library).is_dir() for lib in ("lib", "lib64")):
+        if any(_is_folder(base / lib / library) for lib in ("lib", "lib64")):
             return base
-    return next((base for base in candidates if base.is_dir()), prefix)
+    return next((base for base in candidates if _is_folder(base)), prefix)
 
 
 def platform_library(base: Path, library: str) -> Path:
     """Return the standard library's folder: below lib64 where that is the build's sys.platlibdir, as on Fedora."""
     usual, other = base / "lib" / library, base / "lib64" / library
-    return other if (other / "os.py").is_file() and not (usual / "os.py").is_file() else usual
+    return other if _is_file(other / "os.py") and not _is_file(usual / "os.py") else usual
 
 
 def lacking(base: Path, library: str) -> Iterator[str]:
@@ -95,8 +95,16 @@ def lacking(base: Path, library: str) -> Iterator[str]:
     standard = platform_library(base, library)
     zipped = base / "lib" / f"{library.rstrip('t').replace('.', '')}.zip"
     # A folder that is not there at all can be built in elsewhere, which is not known from outside.
-    if not standard.is_dir() or zipped.is_file():
+    if not _is_folder(standard) or _is_file(zipped):
         return
     for module in ("os", "encodings/__init__"):
-        if not any((standard / f"{module}{suffix}").is_file() for suffix in (".py", ".pyc")):
+        if not any(_is_file(standard / f"{module}{suffix}") for suffix in (".py", ".pyc")):
             yield str(standard / f"{module}.py")
+
+
+def _is_folder(path: Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112 - Path's raises PermissionError where the way there is closed
+
+
+def _is_file(path: Path) -> bool:
+    return os.path.isfile(path)  # noqa: PTH113 - as above

@@ -13,9 +13,9 @@ from tests.factories.make_elf import make_shared
 from tests.factories.make_venv import Venv, make_venv
 from tests.factories.make_wheel import make_wheel
 
-ERROR = "libsox.so.3: cannot open shared object file: No such file or directory"
+ERROR = "libibumad.so.3: cannot open shared object file: No such file or directory"
 TITLE = (
-    "sgl_kernel/sm90/common_ops.abi3.so of sgl-kernel 0.3.21 cannot be loaded: libsox.so.3: cannot open shared "
+    "sgl_kernel/sm90/common_ops.abi3.so of sgl-kernel 0.3.21 cannot be loaded: libibumad.so.3: cannot open shared "
     "object file: No such file or directory"
 )
 AT_IMPORT = """
@@ -31,7 +31,7 @@ LATER = "def ops():\n" + "".join(f"    {line}\n" for line in AT_IMPORT.splitline
 
 def _venv(root: Path, text: str) -> Venv:
     wheels = root / "wheels"
-    ops = object_bytes("common_ops.abi3.so", stubs={"libsox.so.3": ("rdma_x",)})
+    ops = object_bytes("common_ops.abi3.so", stubs={"libibumad.so.3": ("rdma_x",)})
     kernel = make_wheel(
         wheels,
         "sgl-kernel",
@@ -55,16 +55,16 @@ def test_n01_importing_the_package_raises(tmp_path: Path, host: Host) -> None:
     assert outline(verdict, tmp_path) == [f"warning ED307 {TITLE}"]
     (finding,) = verdict.findings
     assert finding.evidence == (
-        "no distribution here brings libsox.so.3",
+        "no distribution here brings libibumad.so.3",
         "importing sgl-kernel opens it, and lets the error through",
     )
     # The trap is the message's own advice: `pip install --upgrade sgl_kernel`.
     assert finding.remediation.text == (
-        "If sgl-kernel is used, install the system package that provides libsox.so.3 (Debian and Ubuntu: apt-get "
-        "install libsox3)"
+        "If sgl-kernel is used, install the system package that provides libibumad.so.3 (Debian and Ubuntu: apt-get "
+        "install libibumad3)"
     )
 
-    made = make_shared(tmp_path / "system" / "libsox.so.3", exports=["rdma_x"])
+    made = make_shared(tmp_path / "system" / "libibumad.so.3", exports=["rdma_x"])
     there = replace(host, environ={**host.environ, "LD_LIBRARY_PATH": str(made.parent)})
     assert real_error(venv, "import torch, sgl_kernel", there) == ""
     assert [item.code for item in verdict_of(venv.prefix, there).findings if item.code == "ED307"] == []
