@@ -138,7 +138,7 @@ def _file(reading: Reading, site: str, written: str, stated: str, problem: str) 
 
 
 def _hashed(path: str, problem: str) -> tuple[str, str]:
-    """Return a file's hash and the problem; no hash for what is no file, and for what is larger than any file."""
+    """Return a file's hash and the problem; no hash for what is not a file, and for what is larger than any file."""
     try:
         with open_regular(path) as file:
             if (size := os.fstat(file.fileno()).st_size) > _LARGEST:

@@ -115,3 +115,16 @@ def tree_state(root: Path) -> dict[str, str]:
                 told = f"file {mode} {hashlib.sha256(path.read_bytes()).hexdigest()}"
             state[str(path.relative_to(root))] = told
     return state
+
+
+def offline_settings(venv: Venv, **more: str) -> dict[str, str]:
+    """Return variables that make `wheels` beside the venv the one source of uv and pip, with a cache of its own."""
+    folder = venv.prefix.parent
+    return {
+        "UV_CACHE_DIR": str(folder / ".uv-cache"),
+        "UV_FIND_LINKS": str(folder / "wheels"),
+        "UV_OFFLINE": "1",
+        "UV_NO_CONFIG": "1",
+        "PIP_CONFIG_FILE": os.devnull,
+        **more,
+    }

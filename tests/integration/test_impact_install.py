@@ -14,7 +14,7 @@ import pytest
 
 import envdoctor.report
 from tests.factories.make_cuda_stack import CudaWheels, make_cuda_wheels
-from tests.factories.make_venv import Venv, install, make_venv, tree_state
+from tests.factories.make_venv import Venv, install, make_venv, offline_settings, tree_state
 from tests.factories.make_wheel import make_wheel
 from tests.factories.run_envdoctor import COMMAND, Outcome, environment, run_envdoctor
 from tests.factories.schemas import closed
@@ -61,18 +61,6 @@ def venv(tmp_path: Path) -> Venv:
     return made
 
 
-def _settings(venv: Venv, **more: str) -> dict[str, str]:
-    folder = venv.prefix.parent
-    return {
-        "UV_CACHE_DIR": str(folder / ".uv-cache"),
-        "UV_FIND_LINKS": str(folder / "wheels"),
-        "UV_OFFLINE": "1",
-        "UV_NO_CONFIG": "1",
-        "PIP_CONFIG_FILE": os.devnull,
-        **more,
-    }
-
-
 def _impact(venv: Venv, *arguments: str | Path, extra: Mapping[str, str] | None = None) -> Outcome:
     return run_envdoctor(
         "impact",
@@ -81,7 +69,7 @@ def _impact(venv: Venv, *arguments: str | Path, extra: Mapping[str, str] | None 
         "--venv",
         venv.prefix,
         folder=venv.prefix.parent,
-        extra=extra or _settings(venv),
+        extra=extra or offline_settings(venv),
     )
 
 
@@ -110,7 +98,7 @@ def _site(venv: Venv, path: str) -> str:
 def test_the_venv_is_not_touched(venv: Venv, mode: str) -> None:
     before, inodes = tree_state(venv.prefix), _inodes(venv)
     cache = tree_state(venv.prefix.parent / ".uv-cache")
-    code, _ = _document(venv, "two", "kept==2.0", "--no-deps", "-U", extra=_settings(venv, UV_LINK_MODE=mode))
+    code, _ = _document(venv, "two", "kept==2.0", "--no-deps", "-U", extra=offline_settings(venv, UV_LINK_MODE=mode))
     assert code == 1
     assert tree_state(venv.prefix) == before
     assert _inodes(venv) == inodes
@@ -272,7 +260,7 @@ def test_build_isolation_is_passed_on(venv: Venv) -> None:
 @pytest.mark.parametrize("spec", ["--python=/usr/bin/python3", "--target=/tmp/x", "-e."])
 def test_an_option_of_uv_is_no_requirement(venv: Venv, spec: str) -> None:
     outcome = run_envdoctor(
-        "impact", "install", "--venv", venv.prefix, "--", spec, folder=venv.prefix.parent, extra=_settings(venv)
+        "impact", "install", "--venv", venv.prefix, "--", spec, folder=venv.prefix.parent, extra=offline_settings(venv)
     )
     assert (outcome.code, outcome.err) == (
         2,
@@ -283,7 +271,7 @@ def test_an_option_of_uv_is_no_requirement(venv: Venv, spec: str) -> None:
 def test_pips_configuration_is_honoured(venv: Venv, tmp_path: Path) -> None:
     config = tmp_path / "pip.conf"
     config.write_text(f"[global]\nno-index = true\nfind-links = {tmp_path / 'wheels'}\n")
-    extra = _settings(venv, PIP_CONFIG_FILE=str(config))
+    extra = offline_settings(venv, PIP_CONFIG_FILE=str(config))
     del extra["UV_FIND_LINKS"]
     code, told = _document(venv, "kept==2.0", extra=extra)
     assert (code, told["distributions"]) == (0, [{"name": "kept", "before": "1.0", "after": "2.0"}])
@@ -291,7 +279,7 @@ def test_pips_configuration_is_honoured(venv: Venv, tmp_path: Path) -> None:
 
 def test_constraints_of_uv_are_honoured(venv: Venv, tmp_path: Path) -> None:
     (tmp_path / "constraints.txt").write_text("kept<2\n")
-    outcome = _impact(venv, "kept==2.0", extra=_settings(venv, UV_CONSTRAINT=str(tmp_path / "constraints.txt")))
+    outcome = _impact(venv, "kept==2.0", extra=offline_settings(venv, UV_CONSTRAINT=str(tmp_path / "constraints.txt")))
     assert outcome.code == 3
 
 
@@ -301,7 +289,7 @@ def test_an_interrupt_leaves_nothing_behind(venv: Venv) -> None:
     with subprocess.Popen(
         command,
         cwd=venv.prefix.parent,
-        env=environment(venv.prefix.parent, _settings(venv)),
+        env=environment(venv.prefix.parent, offline_settings(venv)),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

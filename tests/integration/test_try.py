@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.factories.make_profile import make_profile
-from tests.factories.make_venv import Venv, install, make_venv, rewrite, tree_state
+from tests.factories.make_venv import Venv, install, make_venv, offline_settings, rewrite, tree_state
 from tests.factories.make_wheel import make_wheel
 from tests.factories.run_envdoctor import COMMAND, Outcome, environment, run_envdoctor
 
@@ -32,16 +32,8 @@ def venv(tmp_path: Path) -> Venv:
 
 
 def _settings(venv: Venv, **more: str) -> dict[str, str]:
-    folder = venv.prefix.parent
-    return {
-        "UV_CACHE_DIR": str(folder / ".uv-cache"),
-        "UV_FIND_LINKS": str(folder / "wheels"),
-        "UV_OFFLINE": "1",
-        "UV_NO_CONFIG": "1",
-        "PIP_CONFIG_FILE": os.devnull,
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        **more,
-    }
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return offline_settings(venv, **{"PATH": path, **more})
 
 
 def _try(venv: Venv, *words: str | Path, **more: str) -> Outcome:
