@@ -23,7 +23,7 @@ from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.swap.permissions import carry_over
 from envdoctor.swap.store import remove_tree
 from envdoctor.swap.swap import sync_file_system
-from envdoctor.trial.command import Criterion, Run, as_typed, launch_environment, run
+from envdoctor.trial.command import Criterion, Run, as_typed, launch_environment, placed, run
 from envdoctor.trial.mixture import shown
 from envdoctor.trial.own_caches import own_caches
 from envdoctor.trial.relocation import relocate
@@ -45,7 +45,22 @@ _ELSEWHERE = (
     "--project",
     "--directory",
 )
+# Variables with which they do.
+_LEADING_ELSEWHERE = (
+    "UV_PYTHON",
+    "UV_SYSTEM_PYTHON",
+    "UV_PROJECT",
+    "UV_WORKING_DIRECTORY",
+    "PIP_PYTHON",
+    "PIP_TARGET",
+    "PIP_PREFIX",
+    "PIP_ROOT",
+    "PIP_USER",
+)
 _UV_COMMANDS = ("pip", "sync", "add", "remove")
+
+
+_SHORT, _SHORTENED = 2, 6
 
 
 @frozen
@@ -90,7 +105,7 @@ def refuse_elsewhere(request: TryRequest, host: Host) -> None:
     if request.shell:
         return
     program = words[0].rpartition("/")[2]
-    elsewhere = next((word for word in words if word.split("=")[0] in _ELSEWHERE), None)
+    elsewhere = next(filter(_leads_elsewhere, words), None)
     installs = program.startswith(("pip", "uv")) or words[1:3] == ("-m", "pip")
     if installs and elsewhere:
         raise UsageError(
@@ -114,6 +129,14 @@ def refuse_elsewhere(request: TryRequest, host: Host) -> None:
         raise UsageError(f"`{words[0]}` is not on PATH", "name a program that is: `envdoctor try -- uv pip install …`")
 
 
+def _leads_elsewhere(word: str) -> bool:
+    """Tell an option of _ELSEWHERE, also with its value in one word (`-t/x`), or shortened for pip (`--targ`)."""
+    name = word.partition("=")[0]
+    short = len(word) > _SHORT and word[:_SHORT] in ("-t", "-p") and not word.startswith("--")
+    shortened = len(name) >= _SHORTENED and any(option.startswith(name) for option in _ELSEWHERE)
+    return name in _ELSEWHERE or short or (name.startswith("--") and shortened)
+
+
 def _program(name: str, host: Host) -> str | None:
     """Return what PATH finds, and for `uv` else the one that envdoctor brings."""
     return shutil.which(name, path=host.environ.get("PATH")) or (own_binary() if name == "uv" else None)
@@ -134,7 +157,8 @@ def attempt(request: TryRequest, host: Host, folder: Path, stage: Stage) -> tupl
         relocate(folder, (*as_it_was.names, *request.names), folder)
         as_made = VenvTree(folder)
     caches = own_caches(host, _caches(folder), warm=True)
-    environment = launch_environment(host.environ, folder, {**caches, "UV_PROJECT_ENVIRONMENT": str(folder)})
+    unset = dict.fromkeys(_LEADING_ELSEWHERE)
+    environment = launch_environment(host.environ, folder, {**caches, **unset, "UV_PROJECT_ENVIRONMENT": str(folder)})
     _change(request, environment, host)
     _refuse_changed(request, as_it_was)
     scratch.refuse_changes()
@@ -202,7 +226,9 @@ def _tested(request: TryRequest, tried: Tried, environment: Mapping[str, str], h
     if not request.test:
         return tried
     log = _caches(folder) / "test.log"
-    done = run(request.test, environment, host.cwd, log, Criterion(timeout=request.timeout))
+    names = (*VenvTree(request.target).names, *(str(Path(host.cwd, name)) for name in request.names))
+    test = placed(request.test, names, folder, Path(host.cwd))
+    done = run(test, environment, host.cwd, log, Criterion(timeout=request.timeout))
     text = log.read_text(encoding="utf-8", errors="replace")
     last = "\n".join(text.splitlines()[-20:]) if done.code else ""
     return Tried(impact=tried.impact, changed=True, test=done, test_output=last)

@@ -1,6 +1,7 @@
 """The user's command, run in a copy: with a time limit, a group of its own, and its output in a file."""
 
 import contextlib
+import math
 import os
 import re
 import shlex
@@ -130,12 +131,18 @@ def _measured(runs: tuple[Run, ...], wanted: Criterion, reference: float | None)
         return Judged(outcome="skip", why=f"no number: {why}{f': {last.said}' if last.said else ''}", runs=runs)
     number = statistics.median(numbers)
     if reference is None:
-        return Judged(outcome="good", why=f"{number:g}", runs=runs, number=number)
-    limit = reference * (1 - wanted.drop)
-    bad = number <= limit if wanted.drop >= 0 else number >= limit
+        # A share of nothing, or of what is not a number, is no limit.
+        sound = math.isfinite(number) and number != 0
+        why = f"{number:g}" if sound else f"{number:g}, of which no share can be taken"
+        return Judged(outcome="good" if sound else "skip", why=why, runs=runs, number=number if sound else None)
+    limit = reference - wanted.drop * abs(reference)
+    bad = not math.isfinite(number) or (number <= limit if wanted.drop >= 0 else number >= limit)
     sign = "at most" if wanted.drop >= 0 else "at least"
     return Judged(
-        outcome="bad" if bad else "good", why=f"{number:g}; bad is {sign} {limit:g}", runs=runs, number=number
+        outcome="bad" if bad else "good",
+        why=f"{number:g}; bad is {sign} {limit:g}",
+        runs=runs,
+        number=number if math.isfinite(number) else None,
     )
 
 

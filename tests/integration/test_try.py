@@ -124,6 +124,14 @@ def test_a_shell_in_the_copy(venv: Venv) -> None:
             ("uv", "pip", "install", "--python", "/usr/bin/python3", "one"),
             "`--python` leads the installer elsewhere, and the copy is what it must change",
         ),
+        (
+            ("uv", "pip", "install", "-t/x", "one"),
+            "`-t/x` leads the installer elsewhere, and the copy is what it must change",
+        ),
+        (
+            ("pip", "install", "--targ", "/x", "one"),
+            "`--targ` leads the installer elsewhere, and the copy is what it must change",
+        ),
         (("uv", "venv"), "`uv venv` does not change a venv"),
         (("pip", "install", "one"), "[TMP]/venv has no pip, and another one would install somewhere else"),
         (("nosuch", "install"), "`nosuch` is not on PATH"),
@@ -138,6 +146,21 @@ def test_without_a_uv_on_path_its_own_is_used(venv: Venv) -> None:
     code, told = _document(venv, "--discard", "--with", "one==2.0", PATH="/usr/bin:/bin")
     assert (code, told["status"]) == (0, "thrown away")
     assert told["impact"]["distributions"] == [{"name": "one", "before": "1.0", "after": "2.0"}]
+
+
+def test_no_variable_leads_it_into_another_venv(venv: Venv, tmp_path: Path) -> None:
+    other = make_venv(tmp_path / "other")
+    before = tree_state(other.prefix)
+    code, told = _document(venv, "--discard", "--with", "one==2.0", UV_PYTHON=str(other.python))
+    assert (code, told["status"]) == (0, "thrown away")
+    assert told["impact"]["distributions"] == [{"name": "one", "before": "1.0", "after": "2.0"}]
+    assert tree_state(other.prefix) == before
+
+
+def test_the_test_of_a_venvs_own_python_is_run_in_the_copy(venv: Venv) -> None:
+    test = f"{venv.python} -c \"import importlib.metadata as m; assert m.version('one') == '2.0'\""
+    code, told = _document(venv, "--discard", "--test", test, "--with", "one==2.0")
+    assert (code, told["test"]["exit_code"]) == (0, 0)
 
 
 def test_an_installer_that_fails(venv: Venv) -> None:
