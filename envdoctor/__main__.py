@@ -6,8 +6,13 @@ import gc
 import os
 import sys
 
-from envdoctor.cli.isolation import isolate
-from envdoctor.cli.shadowed import in_front_of_python, message
+# Until `main` can answer Ctrl-C, it ends this process as it ends any program: silently, and as 130 for the shell.
+_HANDLER = signal.getsignal(signal.SIGINT)
+if _HANDLER is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+from envdoctor.cli.isolation import isolate  # noqa: E402 - Ctrl-C may come while they are imported
+from envdoctor.cli.shadowed import in_front_of_python, message  # noqa: E402 - as above
 
 # ExitCode.INTERRUPTED and UNKNOWN, before anything of ours is imported.
 _INTERRUPTED, _UNKNOWN, _USAGE = 130, 3, 2
@@ -16,11 +21,6 @@ _ELSEWHERE = "run it where the environment is: in WSL, in a Linux container, or 
 
 # What a running envdoctor may be asked to stop with while a venv is being changed; the answer is an interrupt's.
 _CHANGING = ("restore", "repair", "rollback", "prune", "run")
-
-# Until `main` can answer Ctrl-C, it ends this process as it ends any program: silently, and as 130 for the shell.
-_HANDLER = signal.getsignal(signal.SIGINT)
-if _HANDLER is signal.default_int_handler:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def main() -> None:
