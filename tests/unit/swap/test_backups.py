@@ -130,11 +130,11 @@ def test_prune_of_the_broken_ones_alone(scene: Scene) -> None:
 def test_prune_spares_a_users_files_and_a_compile_cache(scene: Scene) -> None:
     for name in ("a", "b", "c", "d", "e"):
         (scene.store.generation(1) / name).write_text("mine")
-    (scene.store.generation(2) / "work/torchinductor_me").mkdir(parents=True)
+    (scene.store.generation(2) / "scratch/torchinductor_me").mkdir(parents=True)
     plan = plan_prune(scene.store, 0, [scene.host])
     assert numbers(plan) == ([10], [], [2, 1])
     assert [item.holds for item in plan.spared] == [
-        f"a compile cache, {scene.store.generation(2)}/work/torchinductor_me",
+        f"a compile cache, {scene.store.generation(2)}/scratch/torchinductor_me",
         "files that no RECORD lists, a, b, c, d and 1 more",
     ]
     assert numbers(plan_prune(scene.store, 0, [scene.host], with_unrecorded=True)) == ([1, 10], [], [2])
