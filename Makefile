@@ -5,7 +5,7 @@
 #   make test        lint and test; what CI runs
 #   make lint        ruff and mypy alone
 #   make properties  the property tests with other examples in each run
-#   make test-giants hostile inputs of a size that takes long to make, alone
+#   make test-giants hostile inputs that take long to make or to read, and every value where `make test` draws some
 #   make fuzz        mutated files for every reader, others in each run; FUZZ_ARGUMENTS="--each 50000 --keep" for more
 #   make test-stack  the incident on the real CUDA stack, healthy ones (downloads about 9 GB), and launchers that take long
 #   make bench       envdoctor beside pip, uv and collect_env; VENV=path names another venv, PROFILE=name adds the gate
@@ -105,7 +105,7 @@ lint: $(TEST)/.made
 	$(TEST)/bin/python -m mypy
 
 test: lint
-	$(TEST)/bin/python -m pytest $(PARALLEL) -m "not stack"
+	$(TEST)/bin/python -m pytest $(PARALLEL) -m "not (stack or giant)"
 
 properties: $(TEST)/.made
 	$(TEST)/bin/python -m pytest -m property --hypothesis-profile random

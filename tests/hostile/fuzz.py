@@ -116,7 +116,7 @@ def run(name: str, subject: Subject, number: int, seed: int) -> tuple[int, list[
     return count, failures, took
 
 
-def in_child(name: str, number: int, seed: int, keep: Path | None) -> tuple[int, int]:
+def in_child(name: str, subject: Subject, number: int, seed: int, keep: Path | None) -> tuple[int, int]:
     """Fuzz one reader in a child; print what it found, and return (inputs, failures)."""
     reader, writer = os.pipe()
     if os.fork():
@@ -125,18 +125,15 @@ def in_child(name: str, number: int, seed: int, keep: Path | None) -> tuple[int,
             said = pipe.read().split()
         _, status = os.wait()
         return (int(said[0]), int(said[1])) if said and not status else (0, 1)
-    with tempfile.TemporaryDirectory() as folder:
-        subject = subjects(Path(folder).resolve())[name]
-        time.process_time()
-        started = time.process_time()
-        count, failures, took = run(name, subject, number, seed)
-        seconds = time.process_time() - started
-        print(f"{name:24} {count:7} inputs  {seconds:6.1f} s  {took:4} MB  {len(failures)} failures")
-        for data, problem in failures:
-            print(f"  {data[:100]!r} ({len(data)} bytes)\n{problem}")
-            if keep is not None and data:
-                (keep / f"{_stem(name)}-{len(list(keep.glob(f'{_stem(name)}-*')))}.bin").write_bytes(data)
-        sys.stdout.flush()
+    started = time.process_time()
+    count, failures, took = run(name, subject, number, seed)
+    seconds = time.process_time() - started
+    print(f"{name:24} {count:7} inputs  {seconds:6.1f} s  {took:4} MB  {len(failures)} failures")
+    for data, problem in failures:
+        print(f"  {data[:100]!r} ({len(data)} bytes)\n{problem}")
+        if keep is not None and data:
+            (keep / f"{_stem(name)}-{len(list(keep.glob(f'{_stem(name)}-*')))}.bin").write_bytes(data)
+    sys.stdout.flush()
     os.write(writer, f"{count} {len(failures)}".encode())
     os._exit(0)
 
@@ -157,9 +154,11 @@ def main() -> int:
     wanted = parser.parse_args()
     print(f"seed {wanted.seed}", flush=True)
     CORPUS.mkdir(exist_ok=True)
-    found = [
-        in_child(name, wanted.each, wanted.seed, CORPUS if wanted.keep else None) for name in wanted.reader or names()
-    ]
+    with tempfile.TemporaryDirectory() as folder:
+        # What the children read and write of it is each reader's own.
+        made = subjects(Path(folder).resolve())
+        keep = CORPUS if wanted.keep else None
+        found = [in_child(name, made[name], wanted.each, wanted.seed, keep) for name in wanted.reader or made]
     count, bad = (sum(numbers) for numbers in zip(*found, strict=True))
     print(f"{count} inputs over {len(found)} readers, {bad} failures")
     return int(bool(bad))
