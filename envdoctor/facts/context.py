@@ -26,7 +26,7 @@ class Options:
     variables: tuple[str, ...] = ()
     """Environment variables to keep beyond those that always are: what a profile sets or forbids."""
     contents: bool = False
-    """Digest every RECORD, so that the stack as a whole has a digest."""
+    """Digest every RECORD, so that the stack as a whole has a digest, and sample NCCL's bytes."""
     deep: bool = False
     """Hash every file that a RECORD states a hash for."""
     fresh: bool = False

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from envdoctor.facts.context import Options, Probe
 from envdoctor.probes.caches import compile_caches, compiled_objects
-from envdoctor.probes.loading import extension_modules, gpu_code, libraries, symbols, torch_build
+from envdoctor.probes.loading import extension_modules, gpu_code, libraries, nccl, symbols, torch_build
 from envdoctor.probes.machine import environment, gpu, library_path, named_paths, platform, toolchain
 from envdoctor.probes.venv import (
     companions,
@@ -55,6 +55,7 @@ PROBES: dict[type, Probe] = {
 """In the order a fingerprint shows them."""
 ON_REQUEST: dict[type, Probe] = {
     distribution_digests.Contents: distribution_digests.probe,
+    nccl.Nccl: nccl.probe,
     deep_files.DeepFiles: deep_files.probe,
 }
 """Only read when the options ask for them."""
@@ -62,5 +63,9 @@ ON_REQUEST: dict[type, Probe] = {
 
 def chosen(options: Options) -> Mapping[type, Probe]:
     """Return the probes that a reading with those options runs."""
-    asked = {distribution_digests.Contents: options.contents, deep_files.DeepFiles: options.deep}
+    asked = {
+        distribution_digests.Contents: options.contents,
+        nccl.Nccl: options.contents,
+        deep_files.DeepFiles: options.deep,
+    }
     return PROBES | {kind: probe for kind, probe in ON_REQUEST.items() if asked[kind]}
