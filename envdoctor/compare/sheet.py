@@ -39,7 +39,7 @@ class StackSheet:
 def sheet_of(facts: Fingerprint, *, cache_key: str | None = None) -> StackSheet:
     """Return the sheet of a fingerprint that was taken with `Options(contents=True)`.
 
-    cache_key: the digest of the compile cache's key, from whoever computes it; None where nobody did, which makes it
+    cache_key: the digest of the compile cache's key, where it was computed; None where it was not, which makes it
     no fact of this sheet.
     """
     readers: Mapping[tuple[str, ...], Callable[[Fingerprint], Iterator[tuple[str, str]]]] = {
