@@ -4,9 +4,9 @@
     python3 benchmarks/trainer_smollm2.py --gguf MODEL.gguf --work FOLDER --out trainer_smollm2.json
 
 The prompts are made of templates; the target answers them at temperature 1 (trainer.regenerate), and each arm trains on
-the same rows; 8 prompts that are asked nowhere else are held out. "ce" is the loss of SpecForge's trainer. All arms run
-at the same time on one device: tokens per second and the wall-clock speed-up are those of a shared card. Needs `gguf`
-besides the trainer's own stack.
+the same rows; 24 prompts that are asked nowhere else are held out. "ce" is the loss of SpecForge's trainer; the same
+with another seed shows what is noise. All arms run at the same time on one device: tokens per second and the wall-clock
+speed-up are those of a shared card. Needs `gguf` besides the trainer's own stack.
 """
 
 # ruff: noqa: PLC0415 - torch is imported where it is needed
@@ -37,9 +37,10 @@ TASKS = (
     "Compare {} with something similar.", "Why does {} matter today?", "What is a common mistake people make about {}?",
     "Write a poem about {}.", "Describe {} in two sentences.", "How would you teach {} in one lesson?",
 )  # fmt: skip
-HELD_OUT = 8
+HELD_OUT = 24
 ARMS: dict[str, list[str]] = {
-    "ce": [], "dpace": ["loss.positions=dpace"], "kl": ["loss.kind=kl"], "ce, fp8 target": ["target.fp8=true"],
+    "ce": [], "ce, another seed": ["run.seed=2"], "dpace": ["loss.positions=dpace"], "kl": ["loss.kind=kl"],
+    "ce, fp8 target": ["target.fp8=true"],
 }  # fmt: skip
 
 
