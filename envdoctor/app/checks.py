@@ -14,11 +14,6 @@ def checks() -> Result:
     return Result(command="checks", data=all_rules())
 
 
-def explain(wanted: str) -> Result:
-    """Return the check of that code or name. Raises UsageError."""
-    return Result(command="explain", data=find_rule(wanted))
-
-
 def all_rules() -> tuple[Rule, ...]:
     """Return every check's documentation, by code."""
     return tuple(parse(check.code, check.name, check.area, check.documentation) for check in all_checks())

@@ -39,6 +39,7 @@ DOCUMENTS = [
     ("prune", "prune --keep 0 --yes --json"),
     ("checks", "checks --json"),
     ("explain", "explain ED201 --json"),
+    ("explain-text", "explain --log train.log --json"),
     ("profiles", "profiles --json"),
     ("cache-status", "cache status --json"),
     ("cache-status", "cache status -p small --json"),
@@ -79,6 +80,9 @@ def incident(tmp_path_factory: pytest.TempPathFactory) -> Incident:
     (made.root / "hashed.txt").write_text(lock)
     edited = make_venv(made.root / "edited", *made.own)
     rewrite(edited.site_packages / "torch/version.py", "cuda = 'edited'\n")
+    (made.root / "train.log").write_text(
+        "start\nImportError: libc10.so: cannot open shared object file: No such file\n"
+    )
     (made.root / "job.py").write_text("import sys, torch.version\nsys.exit(torch.version.cuda == 'edited')\n")
     return made
 

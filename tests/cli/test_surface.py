@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from envdoctor.app.checks import all_rules
+from envdoctor.app.explain import all_symptoms
 from envdoctor.cli.app import COMMANDS, build
 from envdoctor.cli.commands import gate, impact, profile
 from envdoctor.cli.commands.cache import SUBCOMMANDS
+from envdoctor.report import symptom_pages
 from envdoctor.report.rule_pages import pages
 from tests.factories.run_envdoctor import ROOT, run_envdoctor
 
@@ -97,7 +99,7 @@ SURFACE = {
     ],
     "why": ["NAME", "--venv", "--format (ENVDOCTOR_FORMAT)", "--json"],
     "impact": [],
-    "explain": ["CODE", "--format (ENVDOCTOR_FORMAT)", "--json"],
+    "explain": ["CODE", "--log", "--format (ENVDOCTOR_FORMAT)", "--json"],
     "schema": ["NAME"],
     "checks": ["--format (ENVDOCTOR_FORMAT)", "--json"],
     "lock": [
@@ -339,6 +341,10 @@ def test_shell_completion(tmp_path: Path) -> None:
     ):
         words |= {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
         assert run_envdoctor(folder=tmp_path, extra=words).out == offered
+
+
+def test_the_page_of_error_texts_is_up_to_date() -> None:
+    assert (ROOT / "docs/symptoms.md").read_text() == symptom_pages.as_page(all_symptoms()), "run `make docs`"
 
 
 def test_the_generated_pages_are_up_to_date() -> None:
