@@ -100,6 +100,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "envdoctor.explore",
         "envdoctor.trial",
     ),
+    "envdoctor.watch": (*_up_to("doctor", without="checks"), "envdoctor.watch"),
     # One function a command: it calls every room of the house and prints nothing.
     "envdoctor.app": (
         *_up_to("doctor"),

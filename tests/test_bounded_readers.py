@@ -54,6 +54,7 @@ OWN = {
     "wheels/uv.py": (1, "/proc"),
     "stack/pyenv.py": (1, "pyenv's version file, whose size is looked at"),
     "facts/launch.py": (3, "/proc"),
+    "watch/supervise.py": (1, "a file that grows, piece by piece; a pipe has no size and is not opened"),
     "facts/processes.py": (1, "/proc"),
     "documents/fingerprint_file.py": (1, "may come through a pipe; read up to a limit"),
 }

@@ -14,11 +14,12 @@ from envdoctor.facts.target import resolve
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.plan import VenvUser
 from envdoctor.stack.named import NamedStack, named_stack
+from envdoctor.standards.measured import compiled
 from envdoctor.swap.in_use import users
 from envdoctor.swap.store import BackupStore
 from envdoctor.trial.bisection import Bisected, Bisection, BisectRequest
 from envdoctor.trial.changes import StackChange
-from envdoctor.trial.command import Criterion, compiled
+from envdoctor.trial.command import Criterion
 from envdoctor.trial.journal import Asked, Caches, CopyVerdict, TrialJournal
 from envdoctor.trial.undo import UndoCommands, swap_in, undo_commands
 from envdoctor.trial.work_folder import place_of, work_folder

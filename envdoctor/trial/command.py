@@ -12,9 +12,9 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from envdoctor.errors import UsageError
 from envdoctor.model.frozen import frozen
 from envdoctor.model.wording import counted
+from envdoctor.standards import measured
 from envdoctor.trial.delta import Outcome
 from envdoctor.wheels.uv import ending_with
 
@@ -179,22 +179,6 @@ def run(command: Sequence[str], environment: Mapping[str, str], cwd: Path, log: 
     return Run(code=code or (1 if timed_out else 0), seconds=seconds, timed_out=timed_out, number=number, said=said)
 
 
-def compiled(pattern: str) -> re.Pattern[str]:
-    """Return the user's pattern. Raises UsageError for one without a group, or that is none."""
-    try:
-        made = re.compile(pattern)
-    except re.error as error:
-        raise UsageError(
-            f"--measure {pattern}: {error}", "give a regular expression: `--measure 'tok/s=([0-9.]+)'`"
-        ) from error
-    if made.groups != 1:
-        raise UsageError(
-            f"--measure {pattern} has {counted(made.groups, 'group')}, not one",
-            "put the number into one pair of parentheses: `--measure 'tok/s=([0-9.]+)'`",
-        )
-    return made
-
-
 def _end(process: "subprocess.Popen[bytes]") -> None:
     """End what is left of the command's group."""
     for number, patience in ((signal.SIGTERM, _GRACE), (signal.SIGKILL, None)):
@@ -211,11 +195,9 @@ def _read(log: Path, start: int, pattern: str) -> tuple[str, float | None]:
         file.seek(start)
         text = file.read().decode("utf-8", "replace")
     lines = [line.strip() for line in text[-_LAST_LINES:].splitlines() if line.strip()]
-    number = None
-    for match in re.finditer(pattern, text) if pattern else ():
-        with contextlib.suppress(ValueError):
-            number = float(match[1].replace(",", "").replace("_", ""))
-    return (lines[-1][:300] if lines else ""), number
+    found = [measured.number(match[1] or "") for match in re.finditer(pattern, text)] if pattern else []
+    numbers = [one for one in found if one is not None]
+    return (lines[-1][:300] if lines else ""), numbers[-1] if numbers else None
 
 
 def _signal_name(number: int) -> str:

@@ -88,6 +88,9 @@ SURFACE = {
         "--trust-variables",
         "--gate (ENVDOCTOR_GATE)",
         "--reason (ENVDOCTOR_GATE_REASON)",
+        "--watch",
+        "--measure",
+        "--metrics",
     ],
     "fingerprint": [
         "VENV",

@@ -19,6 +19,8 @@ class FakeGpu:
     capability: tuple[int, int] = (9, 0)
     mig: tuple[str, ...] | None = None
     """UUIDs of its MIG instances; None when it is not in MIG mode."""
+    used: tuple[int, ...] = (0,)
+    """Bytes in use at each look, over and over; the first GPU's are those of all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +104,11 @@ int nvmlDeviceGetMigMode(handle h, unsigned *now, unsigned *next) {{ *now = *nex
 int nvmlDeviceGetName(handle h, char *out, unsigned n) {{ strncpy(out, names[h - 1], n); return 0; }}
 int nvmlDeviceGetUUID(handle h, char *out, unsigned n) {{
   strncpy(out, h > 100 ? instances[(h / 100 - 1) + (h % 100 - 1) * {slots}] : uuids[h - 1], n); return 0; }}
-int nvmlDeviceGetMemoryInfo(handle h, unsigned long long *out) {{ out[0] = 143771ull << 20; return 0; }}
+int nvmlDeviceGetMemoryInfo(handle h, unsigned long long *out) {{
+  static unsigned looks;
+  static unsigned long long used[] = {{{", ".join(str(value) for value in (gpus[0].used if gpus else (0,)))}}};
+  out[0] = 143771ull << 20; out[2] = used[looks++ % (sizeof used / sizeof *used)]; return 0; }}
+int nvmlDeviceGetUtilizationRates(handle h, unsigned *out) {{ out[0] = 97; out[1] = 50; return 0; }}
 int nvmlDeviceGetMaxMigDeviceCount(handle h, unsigned *out) {{ *out = {slots}; return 0; }}
 int nvmlDeviceGetMigDeviceHandleByIndex(handle h, unsigned at, handle *out) {{
   if (!instances[at + (h - 1) * {slots}][0]) return 6;

@@ -16,7 +16,7 @@ from envdoctor.cli.terminal import say
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import TargetError, UsageError
 from envdoctor.exitcodes import ExitCode
-from envdoctor.facts.launch import local_rank
+from envdoctor.facts.launch import local_rank, rank
 from envdoctor.model.frozen import frozen
 from envdoctor.model.header import Header
 from envdoctor.model.verdict import Verdict
@@ -64,6 +64,26 @@ def run(
             "--reason", envvar="ENVDOCTOR_GATE_REASON", help="Why the gate is bypassed; `warn` and `off` need one."
         ),
     ] = "",
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch", help="Stay, and say when throughput or GPU memory is not what the profile expects of a run."
+        ),
+    ] = False,
+    measure: Annotated[
+        str,
+        typer.Option(
+            "--measure",
+            metavar="PATTERN",
+            help="With `--watch`: a regular expression whose group is the tokens a second, `tok/s=([0-9.]+)`.",
+        ),
+    ] = "",
+    metrics: Annotated[
+        str,
+        typer.Option(
+            "--metrics", metavar="FILE", help="With `--watch`: read throughput from this file, not from the output."
+        ),
+    ] = "",
 ) -> int:
     """Check a venv against a profile, then become the command: its exit code and signals are its own.
 
@@ -71,17 +91,19 @@ def run(
     """
     if not command:
         raise UsageError("no command to run", "name it after `--`: `envdoctor run --profile NAME -- python -m trainer`")
+    _refuse_unwatched(measure, metrics, watch=watch)
     workspace = Workspace.open(venv, profile)
     workspace.needs_profile("run on", "envdoctor run --profile NAME -- CMD")
     if not trust_variables:
         workspace.refuse_code_variables()
     chosen, why = gate.choose(mode, reason, os.environ)
+    start = _Start(workspace=workspace, command=command, measure=measure, metrics=metrics if watch else None)
     examined = _restored(workspace, while_in_use=yes_while_in_use) if restore else None
     if chosen == "off":
         launch = workspace.launched()
         if not local_rank(os.environ):
             gate.record(profile, chosen, why, (), str(launch.target.prefix))
-        return become(command, launch.host.environ)
+        return start.on(launch)
     examined = examined or _examine(workspace)
     verdict, prefix = examined.verdict, examined.launch.target.prefix
     if verdict.exit_code():
@@ -91,7 +113,47 @@ def run(
     elif chosen == "enforce" and (code := verdict.exit_code()):
         say(f"error: `{shlex.join(redacted_words(command))}` was not started on {prefix} (profile {profile})")
         return code
-    return become(command, examined.launch.host.environ)
+    return start.on(examined.launch)
+
+
+@frozen
+class _Start:
+    """How the command is started once it may."""
+
+    workspace: Workspace
+    command: Sequence[str]
+    measure: str
+    metrics: str | None
+    """None: the command is not watched."""
+
+    def on(self, launch: Workspace) -> int:
+        """Become the command, or run it and watch."""
+        # One rank speaks for a launch, as its trainer does.
+        if self.metrics is None or rank(os.environ) not in {"", "0"}:
+            become(self.command, launch.host.environ)
+        from envdoctor.watch import supervise
+
+        profile = self.workspace.needs_profile("run on", "envdoctor run --profile NAME -- CMD").profile
+        wanted = supervise.Watching(
+            expected=profile.expected.tokens_per_second,
+            flat_within=profile.expected.memory_flat_within,
+            profile=profile.name,
+            pattern=self.measure,
+            metrics=launch.host.cwd / self.metrics if self.metrics else None,
+        )
+        code = supervise.watched(self.command, launch.host, launch.target.prefix, wanted, say)
+        return supervise.end_as(code)
+
+
+def _refuse_unwatched(measure: str, metrics: str, *, watch: bool) -> None:
+    """Raise UsageError for options that say how to watch where nothing is watched, and for a wrong pattern."""
+    if (measure or metrics) and not watch:
+        name = "--measure" if measure else "--metrics"
+        raise UsageError(f"{name} says how to watch, and nothing is watched", "add `--watch`")
+    if measure:
+        from envdoctor.standards.measured import compiled
+
+        compiled(measure)
 
 
 def become(command: Sequence[str], environ: Mapping[str, str]) -> NoReturn:

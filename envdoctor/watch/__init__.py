@@ -1,0 +1,1 @@
+"""A launch watched while it runs: GPU memory and throughput beside what the profile expects."""

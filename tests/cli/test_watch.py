@@ -1,0 +1,150 @@
+"""`envdoctor run --watch` as a process: what the command does is its own, and what is not as expected is said."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.factories.make_driver import FakeGpu, make_driver
+from tests.factories.make_incident import Incident, make_incident
+from tests.factories.run_envdoctor import COMMAND, ROOT, Outcome, environment, run_envdoctor
+
+NOTHING_READ = """\
+note: envdoctor watch: could not tell whether throughput is as expected: {why}
+note: envdoctor watch: could not tell whether GPU memory is flat: {memory}
+"""
+NO_DRIVER = "no libnvidia-ml.so.1 was found outside of [TMP]/.venv"
+# The command line's own function with a short half minute, since no test waits for a whole one.
+SHORT = """\
+import sys
+from pathlib import Path
+from envdoctor.facts.host import Host
+from envdoctor.watch import supervise
+from envdoctor.watch.judgement import Limits
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+wanted = supervise.Watching(
+    expected=20000.0, flat_within=0.01, profile="good", metrics=Path(sys.argv[2]) if sys.argv[2] else None,
+    limits=Limits(warm_up=0.1, window=float(sys.argv[1])), interval=0.05,
+)
+code = supervise.watched(sys.argv[3:], Host.current(), Path("/nowhere"), wanted, say)
+sys.exit(supervise.end_as(code))
+"""
+TRAINING = """\
+import json, sys, time
+rate, file = float(sys.argv[1]), open(sys.argv[2], "a") if sys.argv[2] else None
+for step in range(60):
+    if file:
+        told = {"event": "step", "step": step, "tokens_per_second": rate, "compilations": 0}
+        print(json.dumps(told), file=file, flush=True)
+    else:
+        print(f"step {step} loss 1.5 {rate:,.0f} tok/s", flush=True)
+    time.sleep(0.03)
+"""
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Incident:
+    return make_incident(tmp_path_factory.mktemp("healthy"))
+
+
+def test_output_and_exit_code_are_the_commands(healthy: Incident) -> None:
+    words = ["sh", "-c", "echo one; echo two >&2; exit 77"]
+    outcome = run_envdoctor("run", "-p", "small", "--watch", "--", *words, folder=healthy.root)
+    expected = "profile small has no expected.tokens_per_second; add it from a good run"
+    assert outcome == Outcome(code=77, out="one\n", err="two\n" + NOTHING_READ.format(why=expected, memory=NO_DRIVER))
+
+
+def test_a_file_that_never_came_is_said(healthy: Incident) -> None:
+    profile = healthy.root / "profiles/fast.toml"
+    text = (healthy.root / "profiles/small.toml").read_text().replace('"small"', '"fast"')
+    profile.write_text(f"{text}\n[expected]\ntokens_per_second = 20000.0\n")
+    words = ["--watch", "--metrics", "metrics.jsonl", "--", "echo", "21,000 tok/s"]
+    outcome = run_envdoctor("run", "-p", "fast", *words, folder=healthy.root)
+    why = "[TMP]/metrics.jsonl had no line"
+    assert outcome == Outcome(code=0, out="21,000 tok/s\n", err=NOTHING_READ.format(why=why, memory=NO_DRIVER))
+    piped = run_envdoctor("run", "-p", "fast", "--watch", "--", "echo", "no number", folder=healthy.root)
+    why = "none of 1 line of the output has tokens a second; name it: `--measure 'tok/s=([0-9.]+)'`"
+    assert piped == Outcome(code=0, out="no number\n", err=NOTHING_READ.format(why=why, memory=NO_DRIVER))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["--measure", "x([0-9])"],
+            "--measure says how to watch, and nothing is watched\n\nhint: add `--watch`",
+        ),
+        (
+            ["--watch", "--measure", "x"],
+            "--measure x has 0 groups, not one\n\nhint: put the number into one pair of parentheses: "
+            "`--measure 'tok/s=([0-9.]+)'`",
+        ),
+    ],
+)
+def test_bad_options_start_nothing(healthy: Incident, words: list[str], said: str) -> None:
+    outcome = run_envdoctor("run", "-p", "small", *words, "--", "touch", "started", folder=healthy.root)
+    assert outcome == Outcome(code=2, out="", err=f"error: {said}\n")
+    assert not (healthy.root / "started").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_signals_are_handed_on_and_end_both(healthy: Incident, number: signal.Signals) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "run", "-p", "small", "--watch", "--", "sh", "-c", "echo $$; exec sleep 60"],
+        cwd=healthy.root,
+        env=environment(healthy.root),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        text=True,
+    )
+    assert process.stdout is not None
+    child = int(process.stdout.readline())
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == -number
+    assert not Path(f"/proc/{child}").exists()
+
+
+def watched(
+    tmp_path: Path, rate: float, used: tuple[int, ...], *, metrics: bool, window: float = 0.6
+) -> subprocess.CompletedProcess[str]:
+    """Run a training that is not real under a watch that is, with a driver whose memory is as given."""
+    driver = make_driver(tmp_path, gpus=[FakeGpu(uuid="GPU-1", used=used)])
+    file = str(tmp_path / "metrics.jsonl") if metrics else ""
+    command = [sys.executable, "-c", SHORT, f"{window}", file, sys.executable, "-c", TRAINING, f"{rate}", file]
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env=environment(tmp_path, {"LD_LIBRARY_PATH": str(driver.libraries)}),
+    )
+
+
+def test_a_healthy_training_leaves_no_word(tmp_path: Path) -> None:
+    done = watched(tmp_path, 19_000.0, (50_000_000_000,), metrics=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == "step 59 loss 1.5 19,000 tok/s"
+
+
+def test_a_slow_training_whose_memory_swings_is_said_in_log_metrics_and_summary(tmp_path: Path) -> None:
+    saw = tuple(value * 1_000_000_000 for value in (60, 110, 100, 60, 110))
+    done = watched(tmp_path, 5_000.0, saw, metrics=True)
+    assert done.returncode == 0
+    first, hint, last = (line for line in done.stderr.splitlines() if line)
+    start = "warning: envdoctor watch: throughput is 25% of what profile good expects (5,000 of 20,000 tok/s) for 1 s, "
+    assert first.startswith(f"{start}GPU memory swings: GPU 0 between 60.0 GB and 110.0 GB, ")
+    assert first.endswith(" the GPUs are 97% busy: running in an uncompiled fallback?")
+    assert hint.startswith("hint: start again with `TORCH_LOGS=graph_breaks,recompiles`")
+    assert last.startswith("warning: envdoctor watch: throughput was low for ")
+    lines = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
+    events = [(line["kind"], line["share"]) for line in lines if line["event"] == "watch"]
+    assert events == [("slow", 0.25), ("end", 0.25)]
