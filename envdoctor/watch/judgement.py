@@ -69,7 +69,7 @@ class Swing:
 
 
 @frozen
-class State:
+class LaunchState:
     """What was read last says."""
 
     expected: float
@@ -96,7 +96,7 @@ class Notice:
     """Something to be said while the training runs."""
 
     kind: Kind
-    state: State
+    state: LaunchState
 
 
 @mutable
@@ -178,11 +178,11 @@ class Watch:
             return self._say("slow")
         return None
 
-    def state(self) -> State:
+    def state(self) -> LaunchState:
         """Return what was read last says."""
         recent = [one.tokens_per_second for one in self.recent]
         busy = [percent for sample in self.samples for percent in sample.busy]
-        return State(
+        return LaunchState(
             expected=self.expected,
             tokens_per_second=statistics.median(recent) if recent else None,
             low_for=self.recent[-1].at - self._turned if self._lows else 0.0,

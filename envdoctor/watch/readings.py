@@ -20,7 +20,7 @@ _LONGEST_LINE = 1 << 16
 
 
 @frozen
-class Read:
+class RateRead:
     """What one line says."""
 
     tokens_per_second: float
@@ -29,7 +29,7 @@ class Read:
 
 
 @mutable
-class Reader:
+class RateReader:
     """Cuts bytes into lines and reads each."""
 
     pattern: re.Pattern[str]
@@ -38,7 +38,7 @@ class Reader:
     lines: int = 0
     _rest: bytes = field(default=b"")
 
-    def feed(self, chunk: bytes) -> Iterator[Read]:
+    def feed(self, chunk: bytes) -> Iterator[RateRead]:
         """Yield what the lines say that end in this chunk; one that is too long to be a log line is passed over."""
         *whole, rest = re.split(rb"[\r\n]+", self._rest + chunk)
         self._rest = rest[-_LONGEST_LINE:]
@@ -49,7 +49,7 @@ class Reader:
                 if found is not None:
                     yield found
 
-    def _line(self, line: str) -> Read | None:
+    def _line(self, line: str) -> RateRead | None:
         if line.startswith("{"):
             with contextlib.suppress(ValueError, RecursionError):
                 told = json.loads(line)
@@ -57,13 +57,13 @@ class Reader:
                 value = told.get("tokens_per_second")
                 if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"):
                     compilations = told.get("compilations")
-                    return Read(
+                    return RateRead(
                         tokens_per_second=float(value),
                         compilations=compilations if isinstance(compilations, int) else None,
                     )
         found = [measured.number(next(filter(None, match.groups()), "")) for match in self.pattern.finditer(line)]
         numbers = [one for one in found if one is not None]
-        return Read(tokens_per_second=numbers[-1]) if numbers else None
+        return RateRead(tokens_per_second=numbers[-1]) if numbers else None
 
 
 def pattern_of(text: str) -> re.Pattern[str]:

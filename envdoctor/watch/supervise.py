@@ -19,8 +19,8 @@ from envdoctor.facts.host import Host
 from envdoctor.model.frozen import field, frozen, mutable
 from envdoctor.watch import sampler
 from envdoctor.watch.judgement import Limits, Notice, Throughput, Watch
-from envdoctor.watch.readings import Reader, pattern_of
-from envdoctor.watch.told import Told, notice_text, summary_text
+from envdoctor.watch.readings import RateReader, pattern_of
+from envdoctor.watch.told import ToldOf, notice_text, summary_text
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _CHUNK = 1 << 16
@@ -52,7 +52,7 @@ def watched(command: Sequence[str], host: Host, venv: Path, wanted: Watching, sa
         wanted=wanted,
         say=say,
         watch=Watch(expected=wanted.expected, flat=wanted.flat_within > 0, limits=wanted.limits),
-        reader=Reader(pattern=pattern_of(wanted.pattern)),
+        reader=RateReader(pattern=pattern_of(wanted.pattern)),
         environ=host.environ,
     )
     size = _size(wanted.metrics)  # what an earlier run left there says nothing of this one
@@ -96,7 +96,7 @@ class _Run:
     wanted: Watching
     say: Callable[[str], None]
     watch: Watch
-    reader: Reader
+    reader: RateReader
     environ: Mapping[str, str]
     problem: str = ""
     """Why memory is not read."""
@@ -204,8 +204,8 @@ class _Run:
             self.say(text)
             self._record(notice.kind, text)
 
-    def _told(self) -> Told:
-        return Told(
+    def _told(self) -> ToldOf:
+        return ToldOf(
             profile=self.wanted.profile,
             flat_within=self.wanted.flat_within,
             environ=self.environ,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from envdoctor.model.frozen import frozen
 from envdoctor.model.wording import counted, size
-from envdoctor.watch.judgement import Limits, Notice, State, Swing, Watch
+from envdoctor.watch.judgement import LaunchState, Limits, Notice, Swing, Watch
 
 _OFF = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
 """torch/_dynamo/eval_frame.py and torch/_dynamo/config.py: "1" lets every compiled function run uncompiled."""
@@ -14,7 +14,7 @@ _FLAT = 0.01
 
 
 @frozen
-class Told:
+class ToldOf:
     """What the words need beside the readings."""
 
     profile: str
@@ -37,7 +37,7 @@ class Told:
     """Bytes of all GPUs of the launch after the warm-up."""
 
 
-def notice_text(notice: Notice, told: Told) -> str:
+def notice_text(notice: Notice, told: ToldOf) -> str:
     """Return what is said while the command runs: one line, and what to do."""
     state = notice.state
     if notice.kind == "back":
@@ -51,7 +51,7 @@ def notice_text(notice: Notice, told: Told) -> str:
     return f"warning: {_HEAD} {', '.join(filter(None, parts))}: {_question(state)}\n\nhint: {_hint(state, told)}"
 
 
-def summary_text(told: Told, watch: Watch, seconds: float) -> str:
+def summary_text(told: ToldOf, watch: Watch, seconds: float) -> str:
     """Return what is said at the end; empty where all that was to be looked at was looked at, and was well."""
     lines = [*_unknown(told, watch)]
     if watch.said:
@@ -65,7 +65,7 @@ def summary_text(told: Told, watch: Watch, seconds: float) -> str:
     return "\n".join(lines)
 
 
-def _unknown(told: Told, watch: Watch) -> Iterator[str]:
+def _unknown(told: ToldOf, watch: Watch) -> Iterator[str]:
     head = f"note: {_HEAD} could not tell whether"
     if not watch.expected:
         yield (
@@ -80,7 +80,7 @@ def _unknown(told: Told, watch: Watch) -> Iterator[str]:
         yield f"{head} GPU memory is flat: the command ended within the warm-up"
 
 
-def _no_reading(told: Told, watch: Watch) -> str:
+def _no_reading(told: ToldOf, watch: Watch) -> str:
     if watch.read:
         return (
             f"something was compiled in {counted(told.compiled, 'reading')} after the warm-up"
@@ -95,7 +95,7 @@ def _no_reading(told: Told, watch: Watch) -> str:
     )
 
 
-def _throughput(state: State, told: Told) -> str:
+def _throughput(state: LaunchState, told: ToldOf) -> str:
     share, rate = state.share, state.tokens_per_second
     if share is None or rate is None:
         return "throughput is not known"
@@ -104,7 +104,7 @@ def _throughput(state: State, told: Told) -> str:
     )
 
 
-def _memory(state: State, told: Told) -> str:
+def _memory(state: LaunchState, told: ToldOf) -> str:
     if told.memory_problem:
         return "GPU memory is not known"
     if state.swings:
@@ -127,17 +127,17 @@ def _swing(one: Swing) -> str:
     return f"GPU {one.gpu} between {size(one.lowest)} and {size(one.highest)}, {falls}"
 
 
-def _question(state: State) -> str:
+def _question(state: LaunchState) -> str:
     if _idle(state):
         return "waiting for data, or compiling?"
     return "running in an uncompiled fallback?"
 
 
-def _idle(state: State) -> bool:
+def _idle(state: LaunchState) -> bool:
     return state.busy is not None and state.busy < Limits().idle
 
 
-def _hint(state: State, told: Told) -> str:
+def _hint(state: LaunchState, told: ToldOf) -> str:
     off = [f"{name}={told.environ[name]}" for name in _OFF if told.environ.get(name) == "1"]
     if off:
         return f"{' and '.join(off)} turns torch.compile off: unset it and start again"

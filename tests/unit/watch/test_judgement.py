@@ -5,11 +5,11 @@ from collections.abc import Iterable
 import pytest
 
 from envdoctor.watch.judgement import Limits, Notice, Sample, Swing, Throughput, Watch, swings
-from envdoctor.watch.told import Told, notice_text, summary_text
+from envdoctor.watch.told import ToldOf, notice_text, summary_text
 
 GB = 1_000_000_000
 EXPECTED = 20_000.0
-TOLD = Told(
+TOLD = ToldOf(
     profile="good",
     flat_within=0.01,
     environ={},
@@ -67,7 +67,7 @@ def test_a_fallback_is_said_within_a_minute_and_once() -> None:
 
 def test_the_variable_that_turns_compiling_off_is_named() -> None:
     said = fed(watch(), [(at, 5_000.0, 50 * GB, 98) for at in range(100)])
-    text = notice_text(said[0][1], Told(**{**vars(TOLD), "environ": {"TORCHDYNAMO_DISABLE": "1"}}))
+    text = notice_text(said[0][1], ToldOf(**{**vars(TOLD), "environ": {"TORCHDYNAMO_DISABLE": "1"}}))
     assert text == (
         "warning: envdoctor watch: throughput is 25% of what profile good expects (5,000 of 20,000 tok/s) for 30 s, "
         "GPU memory is flat at 50.0 GB, the GPUs are 98% busy: running in an uncompiled fallback?\n\n"
@@ -105,7 +105,7 @@ def test_readings_in_which_something_compiled_are_left_out() -> None:
     watching = watch()
     for at in range(0, 300, 5):
         assert watching.reading(Throughput(at=at, tokens_per_second=2_000.0, compiled=True)) is None
-    assert summary_text(Told(**{**vars(TOLD), "compiled": 60, "memory_problem": "no driver"}), watching, 300) == (
+    assert summary_text(ToldOf(**{**vars(TOLD), "compiled": 60, "memory_problem": "no driver"}), watching, 300) == (
         "note: envdoctor watch: could not tell whether throughput is as expected: something was compiled in "
         "60 readings after the warm-up\n"
         "note: envdoctor watch: could not tell whether GPU memory is flat: no driver"
