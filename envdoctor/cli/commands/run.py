@@ -12,6 +12,7 @@ import typer
 from envdoctor import gate
 from envdoctor.cli.options import ProfileOption, TrustVariablesOption, VenvOption
 from envdoctor.cli.output import style_on
+from envdoctor.cli.run_options import GateModeOption, MeasureOption, MetricsOption, ReasonOption, WatchOption
 from envdoctor.cli.terminal import say
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import TargetError, UsageError
@@ -50,40 +51,11 @@ def run(
         typer.Option("--yes-while-in-use", help="Let `--restore` swap the venv although other processes run from it."),
     ] = False,
     trust_variables: TrustVariablesOption = False,
-    mode: Annotated[
-        gate.Mode,
-        typer.Option(
-            "--gate",
-            envvar="ENVDOCTOR_GATE",
-            help="What findings do: stop the launch, only be reported, or not be looked for.",
-        ),
-    ] = "enforce",
-    reason: Annotated[
-        str,
-        typer.Option(
-            "--reason", envvar="ENVDOCTOR_GATE_REASON", help="Why the gate is bypassed; `warn` and `off` need one."
-        ),
-    ] = "",
-    watch: Annotated[
-        bool,
-        typer.Option(
-            "--watch", help="Stay, and say when throughput or GPU memory is not what the profile expects of a run."
-        ),
-    ] = False,
-    measure: Annotated[
-        str,
-        typer.Option(
-            "--measure",
-            metavar="PATTERN",
-            help="With `--watch`: a regular expression whose group is the tokens a second, `tok/s=([0-9.]+)`.",
-        ),
-    ] = "",
-    metrics: Annotated[
-        str,
-        typer.Option(
-            "--metrics", metavar="FILE", help="With `--watch`: read throughput from this file, not from the output."
-        ),
-    ] = "",
+    mode: GateModeOption = "enforce",
+    reason: ReasonOption = "",
+    watch: WatchOption = False,
+    measure: MeasureOption = "",
+    metrics: MetricsOption = "",
 ) -> int:
     """Check a venv against a profile, then become the command: its exit code and signals are its own.
 
