@@ -144,7 +144,11 @@ def command_of(pid: int) -> str:
 
 
 def processor_of(pid: int) -> float:
-    """Return the processor seconds of one process, its ended children left out (proc(5): utime, stime)."""
+    """Return the processor seconds of one process, its ended children left out (proc(5): schedstat, or stat)."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+    except (OSError, ValueError, IndexError):
+        pass
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
@@ -184,6 +188,9 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     own = [sys.executable, str(Path(__file__).resolve()), *(["--toy"] if options.toy else [])]
     environ = {name: value for name, value in os.environ.items() if name != "TORCHDYNAMO_DISABLE"}
+    # The runs have a folder of their own.
+    paths = environ.get("PYTHONPATH", "").split(":")
+    environ["PYTHONPATH"] = ":".join(str(Path(path).resolve()) for path in paths if path)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         metrics = folder / "metrics.jsonl"

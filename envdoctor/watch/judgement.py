@@ -14,6 +14,9 @@ from typing import Literal
 
 from envdoctor.model.frozen import field, frozen, mutable
 
+_EVERY = 5
+"""Samples between two looks at whether memory swings."""
+
 
 @frozen
 class Limits:
@@ -142,8 +145,8 @@ class Watch:
         self.samples.append(sample)
         while self.samples[0].at < sample.at - self.limits.window:
             self.samples.popleft()
-        # Looked at where a whole half minute was seen, and again when the half minute is another.
-        full = sample.at - self.samples[0].at >= self.limits.window * 0.9
+        # A whole half minute must have been seen; looking at it each time would be most of what a watch costs.
+        full = sample.at - self.samples[0].at >= self.limits.window * 0.9 and self.sampled % _EVERY == 0
         # Where throughput is low too, the notice of that has both.
         if self.flat and full and not self._lows and not self.said and swings(self.samples, self.limits):
             return self._say("swings")

@@ -126,9 +126,12 @@ class _Run:
         for source in actions:
             selector.register(source, selectors.EVENT_READ)
         while process.poll() is None:
-            for key, _ in selector.select(min(_POLL, self.wanted.interval)):
+            # Each look at the GPUs wakes this process, and then it looks at the metrics file too.
+            patience = None if sampling is not None and sampling.stdout in actions else _POLL
+            for key, _ in selector.select(patience):
                 if not actions[key.fileobj]():
                     selector.unregister(key.fileobj)
+                    actions.pop(key.fileobj)
                     streams.pop(key.fileobj, None)  # type: ignore[call-overload]
             offset = self._metrics(offset)
         # A child of the command may keep its output open: what is there by now is read, and no more is waited for.
