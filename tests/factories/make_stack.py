@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.factories.make_venv import know_interpreter
 from tests.factories.make_wheel import lock_text, make_wheel
 from tests.factories.served import can_serve, serve
 
@@ -107,6 +108,7 @@ def make_stack(folder: Path, *more: Path, torch_files: Mapping[str, bytes | str]
     (folder / "profiles").mkdir()
     (folder / "profiles" / "small.toml").write_text(profile_text())
     stack.lock(*wheels)
+    know_interpreter(stack.cache)
     return stack
 
 

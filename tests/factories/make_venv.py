@@ -1,10 +1,13 @@
 """Real venvs, made and filled by uv from local wheels, offline, with a cache of the test's own."""
 
+import functools
 import hashlib
 import os
+import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +49,26 @@ def uv_environment(cache: Path) -> dict[str, str]:
     }
 
 
+def know_interpreter(cache: Path, python: str = sys.executable) -> None:
+    """Give a cache what uv writes there after it asked the base interpreter, which is half of what a venv costs."""
+    for known in _asked(os.path.realpath(python)).glob("interpreter-*"):
+        if not (cache / known.name).exists():
+            shutil.copytree(known, cache / known.name)
+
+
+@functools.cache
+def _asked(python: str) -> Path:
+    """Return a cache in which uv has the answers of one interpreter and nothing else."""
+    folder = tempfile.TemporaryDirectory(prefix="interpreter-", ignore_cleanup_errors=True)
+    _KEPT.append(folder)
+    cache = Path(folder.name)
+    run_uv("python", "find", "--quiet", "--no-project", python, cache=cache)
+    return cache
+
+
+_KEPT: list["tempfile.TemporaryDirectory[str]"] = []
+
+
 def run_uv(*arguments: str | Path, cache: Path, extra: Mapping[str, str] | None = None) -> str:
     """Run uv and return its stdout; a failure raises with everything uv said."""
     done = subprocess.run(
@@ -62,6 +85,7 @@ def run_uv(*arguments: str | Path, cache: Path, extra: Mapping[str, str] | None 
 def make_venv(prefix: Path, *wheels: Path, cache: Path | None = None, python: str = sys.executable) -> Venv:
     """Make a venv at `prefix` with exactly these wheels (no dependencies are looked for)."""
     cache = cache or prefix.parent / ".uv-cache"
+    know_interpreter(cache, python)
     run_uv("venv", "--quiet", "--python", os.path.realpath(python), prefix, cache=cache)
     venv = Venv(prefix=prefix)
     if wheels:
