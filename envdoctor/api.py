@@ -131,6 +131,9 @@ class _Silent:
     def agreed(self, question: str) -> bool:
         raise UsageError(f"nobody can answer: {question}", "run the command")
 
+    def needs_answer(self, hint: str) -> None:
+        raise UsageError("nobody can answer a question", hint)
+
     def note(self, text: str) -> None:
         _LOG.info("%s", text)
 

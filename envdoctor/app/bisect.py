@@ -1,5 +1,6 @@
 """Which change broke it, between two ends."""
 
+import shlex
 from pathlib import Path
 from typing import Literal
 
@@ -17,9 +18,10 @@ from envdoctor.stack.named import NamedStack, named_stack
 from envdoctor.standards.measured import compiled
 from envdoctor.swap.in_use import users
 from envdoctor.swap.store import BackupStore
+from envdoctor.swap.transaction import system_errors
 from envdoctor.trial.bisection import Bisected, Bisection, BisectRequest
 from envdoctor.trial.changes import StackChange
-from envdoctor.trial.command import Criterion
+from envdoctor.trial.command import Criterion, as_typed
 from envdoctor.trial.journal import Asked, Caches, CopyVerdict, TrialJournal
 from envdoctor.trial.undo import UndoCommands, swap_in, undo_commands
 from envdoctor.trial.work_folder import place_of, work_folder
@@ -94,7 +96,12 @@ def bisect(
         offline=wishes.offline or uv.told_offline(host.environ),
         sources=wishes.sources,
     )
-    with accounted(store, "something else") as _, work_folder(store) as work, dialog.listening() as listen:
+    with (
+        accounted(store, "something else"),
+        system_errors(),
+        work_folder(store) as work,
+        dialog.listening() as listen,
+    ):
         bisection = Bisection(request, work, host, listen)
         found = bisection.find()
         undo = undo_commands(found, ends[1], bisection.mixture)
@@ -105,6 +112,7 @@ def bisect(
 def resume(workspace: Workspace, dialog: Dialog, *, trust_variables: bool) -> Result:
     """Go on with the bisection whose journal is in the store of the workspace's venv. Raises UsageError."""
     asked = _asked(_journal(workspace))
+    workspace = _where_asked(workspace, asked)
     wishes = BisectOptions(
         criterion=asked.criterion,
         caches=asked.caches,
@@ -122,9 +130,9 @@ def undo(workspace: Workspace, dialog: Dialog, *, yes: bool) -> Result:
     """
     if yes:
         refuse_found_above(workspace)
-    host, asked = workspace.host, _asked(_journal(workspace))
+    asked, store = _asked(_journal(workspace)), BackupStore.of(workspace.folder)
+    host = _where_asked(workspace, asked).host
     bad = named_stack(asked.bad, host)
-    store = BackupStore.of(workspace.folder)
     if bad.kind != "venv" or BackupStore.of(resolve(bad.path).prefix).target != store.target:
         raise UsageError(
             f"the last bisection's bad end, {asked.bad}, is not {store.target}, so there is nothing to undo in it",
@@ -139,7 +147,7 @@ def undo(workspace: Workspace, dialog: Dialog, *, yes: bool) -> Result:
         offline=asked.offline,
         sources=asked.sources,
     )
-    with accounted(store, "the copy without the causes") as account, work_folder(store) as work:
+    with accounted(store, "the copy without the causes") as account, system_errors(), work_folder(store) as work:
         with dialog.listening() as listen:
             bisection = Bisection(request, work, host, listen)
             found = bisection.find()
@@ -175,6 +183,20 @@ def log(workspace: Workspace) -> Result:
     return Result(command="bisect log", data=data)
 
 
+def _where_asked(workspace: Workspace, asked: Asked) -> Workspace:
+    """Return the workspace of the folder that a bisection was asked in: its ends and its command start from there."""
+    folder = Path(asked.folder or workspace.host.cwd)
+    if not folder.is_dir():
+        raise UsageError(
+            f"the last bisection was started in {folder}, which is no longer there",
+            f"start it over: `envdoctor bisect {shlex.quote(asked.good)} {shlex.quote(asked.bad)} -- "
+            f"{as_typed(asked.command)}`",
+        )
+    there = Workspace(replace(workspace.host, cwd=folder), str(workspace.folder), workspace.profile)
+    there.typed = workspace.typed
+    return there
+
+
 def _asked(journal: TrialJournal) -> Asked:
     assert journal.asked is not None  # noqa: S101 - `_journal` refuses one without
     return journal.asked
@@ -197,15 +219,8 @@ def _home(workspace: Workspace, good: NamedStack, bad: NamedStack) -> Path:
         if end.kind == "venv":
             return resolve(end.path).prefix
         if end.kind == "generation":
-            return _of_generation(Path(end.path))
+            return Path(end.venv)
     return workspace.folder
-
-
-def _of_generation(path: Path) -> Path:
-    # VENV's store is `<parent>/.envdoctor/<name>/generations/NNNN`, or inside the venv itself.
-    name = path.parents[1].name
-    beside = path.parents[3]
-    return beside if beside.name == name and (beside / "pyvenv.cfg").is_file() else beside / name
 
 
 def _refuse_senseless(wishes: BisectOptions) -> None:

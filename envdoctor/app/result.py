@@ -33,6 +33,9 @@ class Dialog(Protocol):
         """Ask; raise UsageError where nobody can answer, KeyboardInterrupt where the answer is cut off."""
         ...
 
+    def needs_answer(self, hint: str) -> None:
+        """Raise UsageError, with that hint, where nobody could answer a question that comes later."""
+
     def note(self, text: str) -> None:
         """Say one thing beside the result."""
 

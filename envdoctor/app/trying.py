@@ -56,6 +56,8 @@ def trying(workspace: Workspace, request: TryRequest, wishes: TryOptions, dialog
     refuse_no_venv(store.target)
     request = replace(request, target=store.target, names=(str(request.target),))
     refuse_elsewhere(request, host)
+    if not (wishes.yes or wishes.discard):
+        dialog.needs_answer("add `--yes` to keep it if nothing would break, or `--discard` to see what it would do")
     outcome: list[TryResult] = []
 
     def make(copying: Copying) -> None:

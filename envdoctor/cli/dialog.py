@@ -26,13 +26,17 @@ class Terminal:
 
     def agreed(self, question: str) -> bool:
         """Ask; raise UsageError where nobody can answer, KeyboardInterrupt where the answer is cut off."""
-        if not sys.stdin.isatty():
-            raise UsageError("confirmation needed, but stdin is not a terminal", "check the plan, then add `--yes`")
+        self.needs_answer("check the plan, then add `--yes`")
         print(leaving(f"{question} [y/N] "), end="", file=sys.stderr, flush=True)  # noqa: T201 - a question is not a result
         answer = sys.stdin.readline()
         if not answer:
             raise KeyboardInterrupt
         return answer.strip().lower() in {"y", "yes"}
+
+    def needs_answer(self, hint: str) -> None:
+        """Raise UsageError, with that hint, where nobody could answer a question that comes later."""
+        if not sys.stdin.isatty():
+            raise UsageError("confirmation needed, but stdin is not a terminal", hint)
 
     def note(self, text: str) -> None:
         """Say one thing beside the result."""

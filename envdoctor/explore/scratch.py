@@ -20,6 +20,7 @@ from pathlib import Path
 from envdoctor.errors import ProbeError, UsageError
 from envdoctor.model.frozen import field, mutable
 from envdoctor.swap.hardlinks import copy_tree, hard_link
+from envdoctor.swap.outward_links import led
 from envdoctor.swap.store import BackupStore, remove_tree
 
 _FICLONE = 0x40049409
@@ -65,6 +66,8 @@ class Scratch:
         if inside:
             # The copy's link must lead to the copy, however the original is written.
             leads_to = os.path.relpath(self.copy + real[len(home) :], os.path.dirname(self.copy + path))
+        else:
+            leads_to = led(leads_to, os.path.dirname(path).lstrip("/"), (self.source, home), home, self.copy)
         os.symlink(leads_to, self.copy + path)
 
     def _file(self, path: str, status: os.stat_result) -> None:

@@ -18,6 +18,8 @@ class NamedStack:
     label: str
     path: str
     """Of a venv, a fingerprint or a profile; a profile's name stays a name."""
+    venv: str = ""
+    """Of a generation: the venv that it is a backup of, which need not exist."""
 
 
 def named_stack(text: str, host: Host) -> NamedStack:
@@ -29,9 +31,9 @@ def named_stack(text: str, host: Host) -> NamedStack:
         return NamedStack(kind="fingerprint", label=text, path=str(path))
     venv, found, number = text.rpartition("@")
     if found and number.isdecimal():
-        return NamedStack(
-            kind="generation", label=text, path=str(_generation(Path(host.cwd, venv or ".venv"), int(number)))
-        )
+        store = BackupStore.of(Path(host.cwd, venv or ".venv"))
+        path = _generation(store, int(number))
+        return NamedStack(kind="generation", label=text, path=str(path), venv=str(store.target))
     if text.endswith(".json") or ("/" in text and not text.endswith(".toml")):
         raise UsageError(f"there is no {text}", "name a venv's folder, a fingerprint (.json), a profile, or VENV@N")
     if not text.endswith(".toml") and text not in profile_store.names(host.cwd):
@@ -42,10 +44,9 @@ def named_stack(text: str, host: Host) -> NamedStack:
     return NamedStack(kind="profile", label=text, path=text)
 
 
-def _generation(venv: Path, number: int) -> Path:
-    store = BackupStore.of(venv)
+def _generation(store: BackupStore, number: int) -> Path:
     kept = store.numbers()
     if number not in kept:
         known = ", ".join(map(str, kept)) or "none"
-        raise UsageError(f"{venv} has no backup {number}", f"kept are: {known}")
+        raise UsageError(f"{store.target} has no backup {number}", f"kept are: {known}")
     return next(path for path in store.generations.iterdir() if path.name.isdecimal() and int(path.name) == number)

@@ -15,6 +15,7 @@ from envdoctor.errors import RestoreError
 from envdoctor.model.frozen import frozen
 
 _WAIT_FOR_ORPHAN = 60.0
+_ATTEMPTS, _PAUSE = 6, 0.1
 STORE = ".envdoctor"
 """Name of the hidden folder."""
 PRUNED = "pruned-"
@@ -218,16 +219,30 @@ def remove_tree(path: Path) -> None:
     if path.is_symlink():
         path.unlink()
         return
+    for attempt in range(_ATTEMPTS):
+        _open_folders(path)
+        try:
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        except FileNotFoundError:
+            if not os.path.lexists(path):
+                return  # another process of ours was faster
+            if attempt == _ATTEMPTS - 1:
+                raise
+        except OSError as error:
+            # Something is still writing into it, and may be about to end.
+            if error.errno != errno.ENOTEMPTY or attempt == _ATTEMPTS - 1:
+                raise
+            time.sleep(_PAUSE * attempt)
+        else:
+            return
+
+
+def _open_folders(path: Path) -> None:
     for folder, names, _ in os.walk(path):
         for at in (Path(folder), *(Path(folder, name) for name in names)):
-            mode = at.lstat().st_mode
-            if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
-                at.chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
-    try:
-        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-    except FileNotFoundError:
-        pass  # another process of ours was faster
-    except OSError as error:
-        if error.errno != errno.ENOTEMPTY:
-            raise
-        shutil.rmtree(path)
+            try:
+                mode = at.lstat().st_mode
+                if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
+                    at.chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
+            except FileNotFoundError:
+                continue  # removed meanwhile

@@ -16,6 +16,7 @@ from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import field, frozen
 from envdoctor.swap import journal, made_folders, verdicts
 from envdoctor.swap.journal import Command, JournalEntry
+from envdoctor.swap.seen import SeenVenv
 from envdoctor.swap.store import BackupStore, locked, remove_tree
 from envdoctor.swap.swap import put_in_place, uninterrupted
 from envdoctor.swap.verdicts import KeptVerdict
@@ -113,6 +114,7 @@ def exchange(
     """Let `make` build and prove a copy, then swap it in. On any failure the copy is removed and the venv is as it was.
 
     `verdict`, asked after `make`, is what the checks found in the old venv.
+    A venv that somebody changes meanwhile is not swapped: the change would be in the backup alone.
     What `make` leaves must be written out (syncfs, fsync): after a power cut it is as whole as the swap that follows.
     Raises RestoreError, and whatever `make` raises.
     """
@@ -131,8 +133,10 @@ def exchange(
             try:
                 store.builds.mkdir(exist_ok=True)
                 journal.write(store, entry)
+                seen = SeenVenv(store.target)
                 made = make(Copying(folder=folder, descriptor=held.descriptor, clock=clock))
                 found = verdict()
+                seen.refuse_changed()
                 listen(Event(phase="swap", text="swapping the new venv in"))
                 with uninterrupted():
                     kept = put_in_place(store, entry)
@@ -152,11 +156,11 @@ def system_errors() -> Iterator[None]:
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        hint = (
-            "free some space (`envdoctor prune` removes old backups) and run it again"
-            if full
-            else "run it as the owner of the venv's folder"
-        )
+        hint = "run it as the owner of the venv's folder"
+        if full:
+            hint = "free some space (`envdoctor prune` removes old backups) and run it again"
+        elif error.errno == errno.ENOTEMPTY:
+            hint = "something still writes into that folder: end it, then run it again"
         what = "the disk is full" if full else error.strerror or str(error)
         raise RestoreError(f"{what}{where}", hint) from error
 

@@ -16,17 +16,18 @@ from envdoctor.explore.environment import ExploredEnvironment, explore
 from envdoctor.explore.scratch import Scratch
 from envdoctor.facts.host import Host
 from envdoctor.facts.target import resolve
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.impact import Impact
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.swap.permissions import carry_over
 from envdoctor.swap.store import remove_tree
 from envdoctor.swap.swap import sync_file_system
+from envdoctor.trial.children import ending_all
 from envdoctor.trial.command import Criterion, Run, as_typed, launch_environment, placed, run
 from envdoctor.trial.mixture import shown
 from envdoctor.trial.own_caches import own_caches
-from envdoctor.trial.relocation import relocate
+from envdoctor.trial.relocation import relate, relocate
 from envdoctor.trial.tree import VenvTree
 from envdoctor.wheels.uv import ending_with, own_binary
 
@@ -58,8 +59,7 @@ _LEADING_ELSEWHERE = (
     "PIP_USER",
 )
 _UV_COMMANDS = ("pip", "sync", "add", "remove")
-
-
+_UV_GLOBAL_WITH_VALUE = ("--color", "--cache-dir", "--config-file", "--allow-insecure-host", "--python-preference")
 _SHORT, _SHORTENED = 2, 6
 
 
@@ -92,6 +92,8 @@ class Tried:
     test: Run | None = None
     test_output: str = ""
     """The last lines that the test printed, where it failed."""
+    ended: tuple[str, ...] = ()
+    """Command lines of processes that the installer or the shell left running: they were ended."""
 
     @property
     def harmful(self) -> bool:
@@ -112,21 +114,41 @@ def refuse_elsewhere(request: TryRequest, host: Host) -> None:
             f"`{elsewhere}` leads the installer elsewhere, and the copy is what it must change",
             f"omit it: `envdoctor try --venv {shlex.quote(str(request.target))} -- …` says which venv is meant",
         )
-    if program == "uv" and (len(words) < 2 or words[1] not in _UV_COMMANDS):
+    if program == "uv" and _uv_command(words) not in _UV_COMMANDS:
         raise UsageError(
             f"`{as_typed(words)}` does not change a venv", "as in `envdoctor try -- uv pip install numpy==2.4.4`"
         )
-    if "/" in words[0] and program.startswith(("pip", "python")):
+    if "/" in words[0] and program.startswith(("pip", "python")) and not _of_the_copy(request, host):
         raise UsageError(
-            f"`{words[0]}` is not the copy's", f"name it without its folder: `envdoctor try -- {program} …`"
+            f"`{words[0]}` is not in {request.target}", f"name it without its folder: `envdoctor try -- {program} …`"
         )
     if program.startswith("pip") and not (request.target / "bin" / program).exists():
         raise UsageError(
             f"{request.target} has no {program}, and another one would install somewhere else",
             "use `uv pip`: `envdoctor try -- uv pip install …`",
         )
-    if not program.startswith(("pip", "python")) and _program(words[0], host) is None:
-        raise UsageError(f"`{words[0]}` is not on PATH", "name a program that is: `envdoctor try -- uv pip install …`")
+    if not program.startswith(("pip", "python")) and _program(words[0], host, request.target) is None:
+        raise UsageError(
+            f"`{words[0]}` is neither in {request.target}/bin nor on PATH",
+            "name a program that is: `envdoctor try -- uv pip install …`",
+        )
+
+
+def _of_the_copy(request: TryRequest, host: Host) -> bool:
+    """Tell whether the program that is named by its path is in the venv: then it is taken from the copy."""
+    copy = Path("/copy")
+    return placed(request.command[:1], _names(request, host), copy, Path(host.cwd))[0].startswith(f"{copy}/")
+
+
+def _uv_command(words: Sequence[str]) -> str:
+    """Return the command that follows uv's global options; empty for none."""
+    rest = iter(words[1:])
+    for word in rest:
+        if not word.startswith("-"):
+            return word
+        if word in _UV_GLOBAL_WITH_VALUE:
+            next(rest, None)
+    return ""
 
 
 def _leads_elsewhere(word: str) -> bool:
@@ -137,9 +159,13 @@ def _leads_elsewhere(word: str) -> bool:
     return name in _ELSEWHERE or short or (name.startswith("--") and shortened)
 
 
-def _program(name: str, host: Host) -> str | None:
-    """Return what PATH finds, and for `uv` else the one that envdoctor brings."""
-    return shutil.which(name, path=host.environ.get("PATH")) or (own_binary() if name == "uv" else None)
+def _program(name: str, host: Host, venv: Path) -> str | None:
+    """Return what PATH finds with the venv's bin first, and for `uv` else the one that envdoctor brings."""
+    if "/" in name:
+        path = Path(host.cwd, name)
+        return str(path) if os.access(path, os.X_OK) else None
+    search = f"{venv}/bin{os.pathsep}{host.environ.get('PATH', os.defpath)}"
+    return shutil.which(name, path=search) or (own_binary() if name == "uv" else None)
 
 
 def attempt(request: TryRequest, host: Host, folder: Path, stage: Stage) -> tuple[Scratch, Tried]:
@@ -154,26 +180,27 @@ def attempt(request: TryRequest, host: Host, folder: Path, stage: Stage) -> tupl
     with stage(f"copying {request.target}"):
         scratch.fill()
         as_it_was = VenvTree(request.target)
-        relocate(folder, (*as_it_was.names, *request.names), folder)
+        relocate(folder, (*as_it_was.names, *request.names), folder, request.target)
         as_made = VenvTree(folder)
     caches = own_caches(host, _caches(folder), warm=True)
     unset = dict.fromkeys(_LEADING_ELSEWHERE)
     environment = launch_environment(host.environ, folder, {**caches, **unset, "UV_PROJECT_ENVIRONMENT": str(folder)})
-    _change(request, environment, host)
+    ended = _change(request, environment, host, folder)
     _refuse_changed(request, as_it_was)
     scratch.refuse_changes()
     if VenvTree(folder).entries == as_made.entries:
         impact = _compared(request, before, before, scratch)
-        return scratch, Tried(impact=impact, changed=False)
+        return scratch, Tried(impact=impact, changed=False, ended=ended)
     with stage("comparing the copy with the venv"):
         impact = _compared(request, before, explore(resolve(folder), host), scratch)
-    return scratch, _tested(request, Tried(impact=impact, changed=True), environment, host, folder)
+    return scratch, _tested(request, Tried(impact=impact, changed=True, ended=ended), environment, host, folder)
 
 
 def finish(request: TryRequest, folder: Path) -> None:
     """Make the copy ready to be swapped in."""
     remove_tree(_caches(folder))
     relocate(folder, (str(folder),), request.target)
+    relate(folder, VenvTree(request.target))
     carry_over(request.target, folder)
     sync_file_system(folder)
 
@@ -186,28 +213,38 @@ def _compared(request: TryRequest, before: ExploredEnvironment, after: ExploredE
     return compared(before, after, scratch, request.command, action="try", profile=request.profile)
 
 
-def _change(request: TryRequest, environment: Mapping[str, str], host: Host) -> None:
-    command = [environment.get("SHELL") or "/bin/sh"] if request.shell else list(request.command)
-    program = _program("uv", host) if command[0] == "uv" else None
-    # stdout belongs to the result.
+def _change(request: TryRequest, environment: Mapping[str, str], host: Host, copy: Path) -> tuple[str, ...]:
+    """Run the command in the copy; return the command lines of what it left running, which was ended."""
+    command = placed(request.command, _names(request, host), copy, Path(host.cwd))
+    if request.shell:
+        command = [environment.get("SHELL") or "/bin/sh"]
+    program = _program("uv", host, copy) if command[0] == "uv" else None
     try:
-        done = subprocess.run(
-            command,
-            executable=program,
-            env=dict(environment),
-            cwd=host.cwd,
-            stdout=sys.stderr,
-            check=False,
-            preexec_fn=ending_with(os.getpid()),
-        )
+        with ending_all() as left:
+            # stdout belongs to the result.
+            done = subprocess.run(
+                command,
+                executable=program,
+                env=dict(environment),
+                cwd=host.cwd,
+                stdout=sys.stderr,
+                check=False,
+                preexec_fn=ending_with(os.getpid()),
+            )
     except OSError as error:
         raise UsageError(f"cannot start `{command[0]}`: {error.strerror}", "name a program on PATH") from error
     if done.returncode and not request.shell:
         raise RestoreError(
-            f"`{as_typed(command)}` ended with exit code {done.returncode} in the copy, which was removed; "
+            f"`{as_typed(request.command)}` ended with exit code {done.returncode} in the copy, which was removed; "
             f"{request.target} is as it was",
             "what it printed above says why",
         )
+    return tuple(left)
+
+
+def _names(request: TryRequest, host: Host) -> tuple[str, ...]:
+    """Return what the command may call the venv."""
+    return (str(request.target), *(str(Path(host.cwd, name)) for name in request.names))
 
 
 def _refuse_changed(request: TryRequest, before: VenvTree) -> None:
@@ -226,12 +263,11 @@ def _tested(request: TryRequest, tried: Tried, environment: Mapping[str, str], h
     if not request.test:
         return tried
     log = _caches(folder) / "test.log"
-    names = (*VenvTree(request.target).names, *(str(Path(host.cwd, name)) for name in request.names))
-    test = placed(request.test, names, folder, Path(host.cwd))
+    test = placed(request.test, _names(request, host), folder, Path(host.cwd))
     done = run(test, environment, host.cwd, log, Criterion(timeout=request.timeout))
     text = log.read_text(encoding="utf-8", errors="replace")
     last = "\n".join(text.splitlines()[-20:]) if done.code else ""
-    return Tried(impact=tried.impact, changed=True, test=done, test_output=last)
+    return replace(tried, test=done, test_output=last)
 
 
 def from_text(test: str) -> Sequence[str]:

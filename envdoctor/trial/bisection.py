@@ -1,6 +1,7 @@
 """Which change broke it: copies between a good end and a bad one, each built, judged and written down."""
 
 import hashlib
+import os
 import time
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
@@ -143,9 +144,8 @@ class Bisection:
         if folder.name != "probe":
             self._compiled.append(VenvTree(folder))
         seconds = time.monotonic() - started
-        self.listen(
-            Event(phase="check", text=f"copy {len(self.journal.verdicts) + 1} is {judged.outcome}: {judged.why}")
-        )
+        is_ = "cannot be judged" if judged.outcome == "skip" else f"is {judged.outcome}"
+        self.listen(Event(phase="check", text=f"copy {len(self.journal.verdicts) + 1} {is_}: {judged.why}"))
         return CopyVerdict(
             changes=names,
             outcome=judged.outcome,
@@ -167,16 +167,23 @@ class Bisection:
 
     def _judged(self, folder: Path, variables: Mapping[str, str | None], cwd: Path) -> tuple[Judged, bool]:
         environment = launch_environment(self.host.environ, folder, variables)
-        ends = (self.good.side.tree.root, self.bad.side.tree.root)
-        command = placed(self.request.command, ends, folder, self.host.cwd)
+        command = placed(self.request.command, self._names, folder, self.host.cwd)
         wanted = self.request.criterion
         if not wanted.pattern and (error := error_of(command, folder, replace(self.host, cwd=cwd), environment)):
             return Judged(outcome="bad", why=f"{error} (from its files; not run)", runs=()), False
         judged = judge(command, environment, cwd, self.work.log, wanted, self._reference)
         return judged, True
 
+    @property
+    def _names(self) -> tuple[str, ...]:
+        """Return what the command may call the venvs that its copy stands for."""
+        typed = (named.path for named in (self.request.good, self.request.bad) if named.kind == "venv")
+        trees = (name for end in (self.good, self.bad) for name in end.side.tree.names)
+        return tuple(dict.fromkeys((*trees, *typed, str(self.work.venv))))
+
     def _verify(self, chosen: Collection[int], wanted: Outcome, label: str, name: str) -> None:
-        if self.test(chosen) == wanted:
+        outcome = self.test(chosen)
+        if outcome == wanted:
             return
         names = tuple(self.mixture.changes.named(chosen))
         verdict = next(one for one in self.journal.verdicts if one.changes == names)
@@ -185,8 +192,9 @@ class Bisection:
             hint = "name an end where it works; one that fails sometimes: `--runs 10 --fails 3`"
         else:
             hint = "name an end where it fails; one that fails sometimes: `--runs 10`; a number: `--measure`"
+        found = f"is not {name}" if outcome != "skip" else f"cannot be judged, and must be {name}"
         raise UsageError(
-            f"{label} is not {name}: `{command}` in a copy of it: {verdict.why} (output in {self.work.log})", hint
+            f"{label} {found}: `{command}` in a copy of it: {verdict.why} (output in {self.work.log})", hint
         )
 
     def _variables(self, chosen: Collection[int]) -> dict[str, str | None]:
@@ -203,6 +211,17 @@ class Bisection:
             self.notes.append(
                 f"a copy with every change is not as {self.request.bad.label} in {counted(len(unlike), 'file')}: "
                 f"{shown(unlike)}"
+            )
+
+    def refuse_changed(self) -> None:
+        """Raise RestoreError where the bad end is no longer what it was when it was read: a new file counts too."""
+        before = self.bad.side.tree
+        now = VenvTree(Path(before.root), Path(before.home))
+        paths = before.entries.keys() | now.entries.keys()
+        if changed := sorted(path for path in paths if before.entries.get(path) != now.entries.get(path)):
+            raise RestoreError(
+                f"{counted(len(changed), 'file')} of {before.root} changed since it was read: {shown(changed)}",
+                "nothing was swapped; run it again once nothing else changes that venv",
             )
 
     def _refuse_written(self) -> None:
@@ -242,6 +261,7 @@ class Bisection:
                 caches=request.caches,
                 offline=request.offline,
                 sources=request.sources,
+                folder=str(self.host.cwd),
                 changes=tuple(change.key for change in changes.items),
                 started=datetime.now(UTC).isoformat(timespec="seconds"),
             )
@@ -266,6 +286,12 @@ def _mixture(
     different = differing(good.side.tree, bad.side.tree, listen)
     more = [*_variable_changes(good, bad, host), *commits, *([_CACHE] if request.caches == "bisect" else [])]
     changes = cut(good.side, bad.side, different, more)
+    if not changes.items and os.path.samefile(good.side.tree.root, bad.side.tree.root):
+        raise UsageError(
+            f"{good.side.label} and {bad.side.label} are the same venv, {os.path.realpath(bad.side.tree.root)}",
+            "name two that differ: a backup (`envdoctor history` lists them), a profile, another venv; "
+            "a compile cache: `--cache bisect`",
+        )
     if not changes.items:
         raise UsageError(
             f"{good.side.label} and {bad.side.label} do not differ in anything that a copy can have",

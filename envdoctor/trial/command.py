@@ -9,17 +9,21 @@ import signal
 import statistics
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from envdoctor.model.frozen import frozen
 from envdoctor.model.wording import counted
 from envdoctor.standards import measured
+from envdoctor.trial.children import ending_all
 from envdoctor.trial.delta import Outcome
+from envdoctor.trial.renamed import moved
 from envdoctor.wheels.uv import ending_with
 
 SKIP = 125
 """As for `git bisect run`: it cannot be judged."""
+_NOT_EXECUTABLE, _NOT_FOUND = 126, 127
+"""What a shell ends with for a program that it cannot start (POSIX.1-2024, Shell Command Language, 2.8.2)."""
 _LAST_LINES = 4096
 _GRACE = 5.0
 
@@ -59,6 +63,8 @@ class Run:
             return f"did not end within {self.seconds:.0f} s"
         if self.code < 0:
             return f"was ended by {_signal_name(-self.code)}"
+        if self.code in (_NOT_EXECUTABLE, _NOT_FOUND):
+            return f"a program cannot be started (exit code {self.code})"
         return f"exit code {self.code}"
 
 
@@ -84,13 +90,33 @@ def launch_environment(environ: Mapping[str, str], venv: Path, more: Mapping[str
     return made | {"VIRTUAL_ENV": str(venv), "PATH": os.pathsep.join((f"{venv}/bin", path))}
 
 
-def placed(command: Sequence[str], venvs: Sequence[str], copy: Path, cwd: Path) -> list[str]:
-    """Return the command with its program in the copy, where it names one by its path in a venv that is copied."""
-    program = os.path.normpath(cwd / command[0]) if "/" in command[0] else ""  # links are left as they are
-    for venv in venvs:
-        if program.startswith(f"{venv}/"):
-            return [f"{copy}{program[len(venv) :]}", *command[1:]]
-    return list(command)
+def placed(command: Sequence[str], venvs: Iterable[str], copy: Path, cwd: Path) -> list[str]:
+    """Return the command with the copy in place of a venv that is copied, wherever a word names a path in it.
+
+    A path may be relative to `cwd` and go through links; one inside of a word, as in `sh -c`, is found as the venvs
+    are named.
+    """
+    real = {name: os.path.realpath(name) for name in venvs}
+    near = {name for name in real if name.startswith(f"{cwd}/")}
+    return [_placed(word, real, {os.path.relpath(name, cwd) for name in near}, str(copy), cwd) for word in command]
+
+
+def _placed(word: str, venvs: Mapping[str, str], near: Collection[str], copy: str, cwd: Path) -> str:
+    # A relative word means the folder that the command works in, also where that is in a venv.
+    inside = any(f"{cwd}/".startswith(f"{venv}/") for venv in (*venvs, *venvs.values()))
+    path = os.path.normpath(cwd / word) if "/" in word and not (inside and word[0] != "/") else ""
+    # Links in the last part are left as they are: a venv's Python leads out of it.
+    folder, name = os.path.split(path)
+    for whole in (path, f"{os.path.realpath(folder)}/{name}") if path else ():
+        for venv in (*venvs, *venvs.values()):
+            if whole.startswith(f"{venv}/"):
+                return copy + whole[len(venv) :]
+    content = moved(os.fsencode(word), {*venvs, *venvs.values()}, copy)
+    for name in near:
+        # Only what goes on below it: a plain `env` is a word like any other.
+        content = moved(content, [f"{name}/bin"], f"{copy}/bin")
+        content = moved(content, [f"./{name}/bin"], f"{copy}/bin")
+    return os.fsdecode(content)
 
 
 def judge(
@@ -106,7 +132,8 @@ def judge(
     while len(runs) < wanted.runs:
         runs.append(run(command, environment, cwd, log, wanted))
         if runs[-1].code == SKIP:
-            return Judged(outcome="skip", why=f"exit code {SKIP}: it cannot be judged", runs=tuple(runs))
+            said = f": {runs[-1].said}" if runs[-1].said else ""
+            return Judged(outcome="skip", why=f"exit code {SKIP}{said}", runs=tuple(runs))
         failed = sum(one.code != 0 for one in runs)
         settled = failed >= wanted.fails or len(runs) - failed > wanted.runs - wanted.fails
         if not wanted.pattern and settled:
@@ -149,7 +176,7 @@ def _measured(runs: tuple[Run, ...], wanted: Criterion, reference: float | None)
 def run(command: Sequence[str], environment: Mapping[str, str], cwd: Path, log: Path, wanted: Criterion) -> Run:
     """Run it once; what it says is appended to `log`. It and its children are ended after the time limit."""
     started = time.monotonic()
-    with log.open("ab") as output:
+    with log.open("ab") as output, ending_all():
         at = output.seek(0, os.SEEK_END)
         try:
             process = subprocess.Popen(
@@ -163,9 +190,10 @@ def run(command: Sequence[str], environment: Mapping[str, str], cwd: Path, log: 
                 preexec_fn=ending_with(os.getpid(), signal.SIGKILL),  # noqa: PLW1509 - two system calls
             )
         except OSError as error:
-            said = f"{command[0]} cannot be started: {error.strerror}"
+            said = f"{command[0]}: {error.strerror}"
             output.write(f"{said}\n".encode())
-            return Run(code=127, seconds=0.0, said=said)
+            code = _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
+            return Run(code=code, seconds=0.0, said=said)
         timed_out = False
         try:
             process.wait(wanted.timeout)

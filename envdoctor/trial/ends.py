@@ -53,7 +53,8 @@ def open_end(named: NamedStack, host: Host, folder: Path, listen: Listener, *, o
     if named.kind == "fingerprint":
         return _of_fingerprint(named, fingerprint_file.read(named.path), host, folder, listen, offline=offline)
     prefix = resolve(named.path).prefix
-    return BisectEnd(side=read_side(prefix, named.label, host))
+    home = Path(named.venv) if named.venv else None
+    return BisectEnd(side=read_side(prefix, named.label, host, home))
 
 
 def _of_profile(

@@ -36,6 +36,8 @@ class Asked:
     """Keys of all changes."""
     started: str
     """UTC, ISO 8601."""
+    folder: str = ""
+    """In which it was asked: relative ends and the command's words start from it."""
 
 
 @frozen

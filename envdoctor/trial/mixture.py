@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
@@ -65,6 +66,15 @@ class Mixture:
                     for compiled_path in tree.bytecode[path]:
                         _link(f"{tree.root}/{compiled_path}", compiled_path, root, made)
                     break
+        self._open_as_before(root, made)
+
+    def _open_as_before(self, root: str, made: Collection[str]) -> None:
+        """Give each folder the mode that it has at the bad end, else at the good one; it stays writable for us."""
+        for folder in made:
+            for tree in (self.bad.tree, self.good.tree):
+                if (mode := tree.folders.get(folder)) is not None:
+                    os.chmod(f"{root}/{folder}", mode | stat.S_IRWXU)
+                    break
 
     def unlike(self, copy: VenvTree) -> list[str]:
         """Return the paths at which a copy with every change made is not as the bad end."""
@@ -91,10 +101,12 @@ def _is_same(tree: VenvTree, other: VenvTree, path: str) -> bool:
 
 
 def _put(path: str, tree: VenvTree, root: str, final: str, made: set[str]) -> None:
-    _make_folder(path.rpartition("/")[0], root, made)
     target, entry = f"{root}/{path}", tree.entries[path]
+    _make_folder(path if entry.is_folder else path.rpartition("/")[0], root, made)
+    if entry.is_folder:
+        return
     if entry.is_link:
-        os.symlink(_leading(entry.leads_to, tree.root, final), target)
+        os.symlink(tree.leads_to(path, final), target)
         return
     content = tree.text(path, final)
     if content is None:
@@ -103,11 +115,6 @@ def _put(path: str, tree: VenvTree, root: str, final: str, made: set[str]) -> No
     # It may be rewritten in place, and may name the folder: a file of its own.
     Path(target).write_bytes(content)
     shutil.copystat(f"{tree.root}/{path}", target)
-
-
-def _leading(leads_to: str, old: str, new: str) -> str:
-    inside = leads_to == old or leads_to.startswith(f"{old}/")
-    return new + leads_to[len(old) :] if inside else leads_to
 
 
 def _link(source: str, path: str, root: str, made: set[str]) -> None:
@@ -120,4 +127,6 @@ def _link(source: str, path: str, root: str, made: set[str]) -> None:
 def _make_folder(folder: str, root: str, made: set[str]) -> None:
     if folder not in made:
         os.makedirs(f"{root}/{folder}", exist_ok=True)
-        made.add(folder)
+        while folder not in made:
+            made.add(folder)
+            folder = folder.rpartition("/")[0]

@@ -12,19 +12,39 @@ from envdoctor.facts.regular_file import read_regular
 from envdoctor.facts.whole_file import write_whole
 from envdoctor.probes.venv.record_rows import parse_rows
 from envdoctor.standards.recorded import hash_field
-from envdoctor.trial.tree import moved, started_by
+from envdoctor.swap.outward_links import leaves
+from envdoctor.trial.renamed import leaving_lines, moved, moved_pth, started_by, with_lines
+from envdoctor.trial.tree import VenvTree, names_root
 
 _MAXIMUM_TEXT = 1 << 20
 _MAXIMUM_RECORD = 32 << 20
 
 
-def relocate(venv: Path, names: Iterable[str], new: Path) -> None:
+def relocate(venv: Path, names: Collection[str], new: Path, home: Path | None = None) -> None:
     """Put `new` for each of the names wherever a file of `venv` has it, and correct the rows of RECORDs for it.
 
     Every script is then started by a Python of `new`. Files are replaced, never written into: they may have other
-    links.
+    links. home: the folder for which the relative lines of .pth files were made that leave the venv; they become
+    absolute.
     """
-    restate(venv, [path for path in _candidates(venv) if _rewritten(path, names, str(new))])
+    restate(venv, [path for path in _candidates(venv) if _rewritten(path, _relocated(path, venv, names, new, home))])
+
+
+def relate(venv: Path, original: VenvTree) -> None:
+    """Put back the relative links and lines of .pth files that leave the venv, where the copy has them absolute."""
+    changed = []
+    for path, entry in original.entries.items():
+        copy, folder = venv / path, path.rpartition("/")[0]
+        if entry.is_link and leaves(folder, entry.leads_to) and copy.is_symlink():
+            if os.readlink(copy) == original.leads_to(path, str(venv)):
+                copy.unlink()
+                copy.symlink_to(entry.leads_to)
+        elif path.endswith(".pth") and names_root(path) and copy.is_file() and not entry.is_link:
+            lines = leaving_lines(read_regular(f"{original.root}/{path}", _MAXIMUM_TEXT), folder, original.home)
+            back = [(made, line) for line, made in lines]
+            if back and _rewritten(copy, with_lines(read_regular(copy, _MAXIMUM_TEXT), back)):
+                changed.append(copy)
+    restate(venv, changed)
 
 
 def restate(venv: Path, changed: Iterable[Path]) -> None:
@@ -42,14 +62,22 @@ def _candidates(venv: Path) -> list[Path]:
     ]
 
 
-def _rewritten(path: Path, names: Iterable[str], new: str) -> bool:
+def _relocated(path: Path, venv: Path, names: Collection[str], new: Path, home: Path | None) -> bytes | None:
     try:
         content = read_regular(path, _MAXIMUM_TEXT)
     except OSError:
-        return False  # larger than any script
+        return None  # larger than any script
+    if path.suffix == ".pth":
+        if home is not None:
+            content = with_lines(content, leaving_lines(content, str(path.parent.relative_to(venv)), str(home)))
+        return moved_pth(content, names, str(new))
     script = path.parent.name == "bin"
-    made = moved(started_by(content, f"{new}/bin") if script else content, names, new)
-    if made == content:
+    return moved(started_by(content, f"{new}/bin") if script else content, names, str(new))
+
+
+def _rewritten(path: Path, made: bytes | None) -> bool:
+    """Replace a file where its content is to be another; tell whether it was."""
+    if made is None or made == read_regular(path, _MAXIMUM_TEXT):
         return False
     mode = stat.S_IMODE(path.stat().st_mode)
     write_whole(path, made, mode)

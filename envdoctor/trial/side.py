@@ -49,8 +49,8 @@ class Side:
     markers: Mapping[str, str]
 
 
-def read_side(venv: Path, label: str, host: Host) -> Side:
-    """Read one end, from its files alone. Raises UsageError where it is not a venv."""
+def read_side(venv: Path, label: str, host: Host, home: Path | None = None) -> Side:
+    """Read one end, from its files alone. `home`: where a backup was. Raises UsageError where it is not a venv."""
     # The variables of the shell decide what else is on sys.path, not what is in the venv.
     options = Options(ask_nvml=False, contents=True)
     quiet = replace(host, environ={})
@@ -73,7 +73,7 @@ def read_side(venv: Path, label: str, host: Host) -> Side:
     }
     return Side(
         label=label,
-        tree=VenvTree(reading.target.prefix),
+        tree=VenvTree(reading.target.prefix, home),
         installed=installed,
         claims=_claims(reading),
         python=python.minor + ("t" if python.free_threaded else ""),

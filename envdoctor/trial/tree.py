@@ -5,10 +5,8 @@ the folder of the venv itself (the line of a script that starts Python), makes n
 """
 
 import os
-import re
-import shlex
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import NamedTuple
@@ -16,25 +14,25 @@ from typing import NamedTuple
 from envdoctor.facts.regular_file import open_regular, read_regular
 from envdoctor.model.events import Event, Listener
 from envdoctor.standards.recorded import INSTALLER_FILES, without_interpreter
+from envdoctor.swap.outward_links import led
 from envdoctor.swap.store import STORE
 from envdoctor.swap.unmanaged_files import CACHE_FOLDERS
+from envdoctor.trial.renamed import leaving_lines, moved, moved_pth, started_by, with_lines
 
 _PIECE = 1 << 20
 _MAXIMUM_TEXT = 1 << 20
-# The kernel cuts a longer first line off (execve(2)); installers write a shell line then.
-_LONGEST_LINE = 120
-# A Python by its absolute path, in the first line or in the shell line of uv and distlib.
-_STARTS = re.compile(rb"""\A#!(?:/bin/sh\n'''exec' )?["']?/[^\n"']*/(python[\d.]*)["']?(?: "\$0" "\$@")?\n""")
+_ANY = "\0venv\0"
 # What makes a venv one: it says how the folder was made, and nothing of what is installed.
 _OF_THE_VENV = (
-    "pyvenv.cfg", ".gitignore", ".lock", "CACHEDIR.TAG", "envdoctor-restore.json", "lib64", "bin/activate*",
+    "include", "include/python3.*", "pyvenv.cfg", ".gitignore", ".lock", "CACHEDIR.TAG", "envdoctor-restore.json",
+    "lib64", "bin/activate*",
     "bin/Activate.ps1", "bin/deactivate*", "bin/pydoc.bat", "bin/python", "bin/python3", "bin/python3.*",
     "lib/python3.*/site-packages/_virtualenv.p*",
 )  # fmt: skip
 
 
 class Entry(NamedTuple):
-    """One file or link."""
+    """One file or link, or a folder with nothing in it."""
 
     mode: int
     size: int
@@ -49,19 +47,29 @@ class Entry(NamedTuple):
         """Tell a link from a file."""
         return stat.S_ISLNK(self.mode)
 
+    @property
+    def is_folder(self) -> bool:
+        """Tell a folder with nothing in it, which Python can import as a namespace and git needs in a checkout."""
+        return stat.S_ISDIR(self.mode)
+
 
 class VenvTree:
     """A folder as it was when it was read. Paths are relative to it, with slashes."""
 
-    def __init__(self, root: Path) -> None:
-        """Read every entry below `root`; nothing is opened."""
+    def __init__(self, root: Path, home: Path | None = None) -> None:
+        """Read every entry below `root`; nothing is opened. `home`: the folder that it was made for, if another."""
         self.root = str(root)
+        self.home = str(home or root)
         self.entries: dict[str, Entry] = {}
+        self.folders: dict[str, int] = {}
+        """Every folder but those of bytecode -> its mode."""
         self.bytecode: dict[str, list[str]] = {}
         """Source file -> the compiled files beside it."""
         self._read("")
 
-    def _read(self, folder: str) -> None:
+    def _read(self, folder: str) -> bool:
+        """Read a folder; tell whether anything is in it."""
+        some = False
         with os.scandir(f"{self.root}/{folder}") as found:
             for entry in found:
                 path = f"{folder}{entry.name}"
@@ -69,7 +77,11 @@ class VenvTree:
                     if entry.name == "__pycache__":
                         self._note_bytecode(folder, entry.path)
                     elif folder or (entry.name != STORE and not is_cache(entry.name)):
-                        self._read(f"{path}/")
+                        some = True
+                        mode = entry.stat(follow_symlinks=False).st_mode
+                        self.folders[path] = stat.S_IMODE(mode)
+                        if not self._read(f"{path}/"):
+                            self.entries[path] = Entry(mode, 0, 0, 0, 0, "")
                     continue
                 status = entry.stat(follow_symlinks=False)
                 if not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
@@ -78,6 +90,8 @@ class VenvTree:
                 self.entries[path] = Entry(
                     status.st_mode, status.st_size, status.st_mtime_ns, status.st_dev, status.st_ino, leads_to
                 )
+                some = True
+        return some
 
     def _note_bytecode(self, folder: str, path: str) -> None:
         for name in os.listdir(path):
@@ -92,7 +106,7 @@ class VenvTree:
 
     def of_the_venv(self, path: str) -> bool:
         """Tell what belongs to the venv as such."""
-        near = path.startswith("bin/") or "/" not in path or "/_virtualenv.p" in path
+        near = path.startswith("bin/") or path.count("/") <= path.startswith("include") or "/_virtualenv.p" in path
         return near and any(fnmatch(path, pattern) for pattern in _OF_THE_VENV)
 
     def signature(self) -> Iterator[str]:
@@ -102,51 +116,32 @@ class VenvTree:
 
     def text(self, path: str, other: str = "") -> bytes | None:
         """Return what a file holds that may name the folder of its venv, with `other` in its place; None for others."""
-        if not names_root(path) or self.entries[path].is_link or self.entries[path].size > _MAXIMUM_TEXT:
+        entry = self.entries[path]
+        if not names_root(path) or not stat.S_ISREG(entry.mode) or entry.size > _MAXIMUM_TEXT:
             return None
         content = read_regular(f"{self.root}/{path}", _MAXIMUM_TEXT)
-        if not other:
-            bare = without_interpreter(content) if path.startswith("bin/") else content
-            return moved(bare, self.names, "\0venv\0")
+        if path.endswith(".pth"):
+            if other != self.home:
+                content = with_lines(content, leaving_lines(content, path.rpartition("/")[0], self.home))
+            return moved_pth(content, self.names, other or _ANY)
         if path.startswith("bin/"):
-            content = started_by(content, f"{other}/bin")
-        return moved(content, self.names, other)
+            content = started_by(content, f"{other}/bin") if other else without_interpreter(content)
+        return moved(content, self.names, other or _ANY)
+
+    def leads_to(self, path: str, other: str = "") -> str:
+        """Return where a link leads with `other` in place of its venv's folder."""
+        return led(self.entries[path].leads_to, path.rpartition("/")[0], self.names, self.home, other or _ANY)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Return the names that files of the venv may have for its folder: as it was named, and links followed."""
-        return tuple(dict.fromkeys((self.root, os.path.realpath(self.root))))
+        known = (self.root, os.path.realpath(self.root), self.home, os.path.realpath(self.home))
+        return tuple(dict.fromkeys(known))
 
 
 def names_root(path: str) -> bool:
     """Tell whether a file may name the folder of its venv: a script, pyvenv.cfg, a .pth file."""
     return path.startswith("bin/") or path == "pyvenv.cfg" or (path.endswith(".pth") and path.count("/") == 3)
-
-
-def moved(content: bytes, names: Iterable[str], new: str) -> bytes:
-    """Return a text with one folder in place of another, where a name of that is the whole name of a folder."""
-    after = os.fsencode(new)
-    for before in map(os.fsencode, names):
-        parts = content.split(before)
-        content = parts[0]
-        for part in parts[1:]:
-            content += (before if part[:1].isalnum() or part[:1] in (b"-", b"_", b".") else after) + part
-    return content
-
-
-def started_by(script: bytes, folder: str) -> bytes:
-    """Return a script with a Python of `folder` in the line that starts it; as it is where it finds its own, or none.
-
-    Whatever Python it names: a venv that was copied has scripts that start the original's.
-    """
-    named = _STARTS.match(script)
-    if named is None:
-        return script
-    body = without_interpreter(script).partition(b"\n")[2]
-    python = f"{folder}/{named[1].decode()}"
-    if len(python) <= _LONGEST_LINE and " " not in python:
-        return b"#!" + os.fsencode(python) + b"\n" + body
-    return b"#!/bin/sh\n'''exec' " + os.fsencode(shlex.quote(python)) + b" \"$0\" \"$@\"\n' '''\n" + body
 
 
 def is_cache(name: str) -> bool:
@@ -186,13 +181,11 @@ def of_the_installer(path: str) -> bool:
 def _same_at_a_glance(one: VenvTree, other: VenvTree, path: str) -> bool | None:
     """Tell whether an entry is the same; None where the bytes must tell."""
     here, there = one.entries.get(path), other.entries.get(path)
-    if here is None or there is None:
-        return False
+    if here is None or there is None or here.is_folder or there.is_folder:
+        # A folder with nothing in it at one end, with something in it at the other: the files are the difference.
+        return path in one.folders and path in other.folders
     if here.is_link or there.is_link:
-        ways = [
-            entry.leads_to.replace(tree.root, "\0") for entry, tree in ((here, one), (there, other)) if entry.is_link
-        ]
-        return len(ways) == 2 and ways[0] == ways[1]
+        return here.is_link and there.is_link and one.leads_to(path) == other.leads_to(path)
     if (here.device, here.inode) == (there.device, there.inode):
         return True
     if (here.mode ^ there.mode) & stat.S_IXUSR:

@@ -53,6 +53,7 @@ def swap_in(bisection: Bisection, store: BackupStore, host: Host, listen: Listen
         restate(copying.folder, (copying.folder / "bin").iterdir())
         carry_over(store.target, copying.folder)
         sync_file_system(copying.folder)
+        bisection.refuse_changed()
 
     from envdoctor.stack.examination import verdict_on  # noqa: PLC0415 - every check comes with it
 

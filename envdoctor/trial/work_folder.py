@@ -1,5 +1,6 @@
 """Where a bisection works: a folder in the store of the venv, which one bisection has for itself."""
 
+import errno
 import fcntl
 import os
 import stat
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from envdoctor.errors import RestoreError
 from envdoctor.model.frozen import frozen
+from envdoctor.swap.in_use import users
 from envdoctor.swap.store import BackupStore, locked, remove_tree
 
 _NAME = "bisect"
@@ -19,6 +21,8 @@ class WorkFolder:
     """`.envdoctor/<venv name>/bisect`: the journal and the output stay, everything else goes."""
 
     folder: Path
+    venv: Path
+    """In whose store it is."""
 
     @property
     def ends(self) -> Path:
@@ -40,16 +44,22 @@ class WorkFolder:
         return self.folder / "copies" / name
 
     def sweep(self, *, ends: bool) -> None:
-        """Remove the copies, and the ends that were built."""
-        remove_tree(self.folder / "copies")
-        remove_tree(self.caches)
-        if ends:
-            remove_tree(self.ends)
+        """Remove the copies, and the ends that were built. Raises RestoreError where something still writes there."""
+        for folder in (self.folder / "copies", self.caches, *((self.ends,) if ends else ())):
+            try:
+                remove_tree(folder)
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY:
+                    raise
+                using = "; ".join(map(str, users(folder, Path("/proc")))) or "a process that could not be determined"
+                raise RestoreError(
+                    f"{folder} cannot be removed, something writes into it: {using}", "end it, then run this again"
+                ) from error
 
 
 def place_of(store: BackupStore) -> WorkFolder:
     """Return the folder of a store, which need not exist."""
-    return WorkFolder(folder=store.root / _NAME)
+    return WorkFolder(folder=store.root / _NAME, venv=store.target)
 
 
 @contextmanager

@@ -50,10 +50,20 @@ def run_envdoctor(*arguments: str | Path, folder: Path, extra: Mapping[str, str]
     return _outcome([*COMMAND, *map(str, arguments)], folder, own)
 
 
-def run_behind(code: str, *arguments: str | Path, folder: Path) -> Outcome:
+def run_behind(code: str, *arguments: str | Path, folder: Path, extra: Mapping[str, str] | None = None) -> Outcome:
     """Run the `envdoctor` command behind some code in its process, which breaks a part of it or of Python."""
     start = _BEHIND.format(root=str(ROOT), code=code)
-    return _outcome([sys.executable, "-c", start, *map(str, arguments)], folder, environment(folder))
+    return _outcome([sys.executable, "-c", start, *map(str, arguments)], folder, environment(folder, extra))
+
+
+def answering(deed: str) -> str:
+    """Return the code of a person who sits at a terminal, does that before answering each question, and says yes."""
+    return (
+        "import pathlib\n"
+        "class Person:\n    def isatty(self):\n        return True\n"
+        f"    def readline(self):\n        {deed}\n        return 'y\\n'\n"
+        "sys.stdin = Person()"
+    )
 
 
 def _outcome(command: list[str], folder: Path, own: dict[str, str]) -> Outcome:

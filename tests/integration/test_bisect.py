@@ -12,7 +12,7 @@ from tests.factories.make_cuda_stack import CudaWheels, make_cuda_wheels
 from tests.factories.make_profile import make_profile
 from tests.factories.make_venv import install, make_venv, rewrite, run_uv, tree_state, uninstall
 from tests.factories.make_wheel import make_wheel
-from tests.factories.run_envdoctor import COMMAND, environment, run_envdoctor
+from tests.factories.run_envdoctor import COMMAND, answering, environment, run_behind, run_envdoctor
 
 IMPORT = ("--", "python", "-c", "import torch")
 CUDNN = "nvidia/cudnn/lib/libcudnn.so.9"
@@ -102,10 +102,17 @@ def test_files_that_another_wheel_overwrote(tmp_path: Path) -> None:
     found = ends.answer("good", "bad", "--", "python", "job.py")
     assert names(found) == [["nvidia-cudnn-cu13"]]
     assert found["causes"][0][0]["note"] == "it writes files of nvidia-cudnn-cu12"
-    assert ends.run("--undo", "--venv", ends.bad.prefix, "--yes").code == 0
+    # From anywhere: what was named relative to a folder is looked for there.
+    elsewhere = tmp_path / "home"
+    document = run_envdoctor("bisect", "--undo", "--venv", ends.bad.prefix, "--yes", "--json", folder=elsewhere)
+    assert document.code == 0, document.err
+    assert json.loads(document.out)["kept"] == str(ends.work.parent / "generations/0001")
     assert (ends.bad.site_packages / CUDNN).read_bytes() == b"twelve"
     assert not list(ends.bad.site_packages.glob("nvidia_cudnn_cu13*"))
     assert "VERSION = '2.0'" in (ends.bad.site_packages / "part03.py").read_text(), "only the cause is undone"
+    # The backup is an end too.
+    found = ends.answer("bad", "bad@1", "--", "python", "job.py")
+    assert (names(found), found["venv"]) == ([["nvidia-cudnn-cu13"]], "[TMP]/bad")
 
 
 def test_one_of_sixty_that_is_slow(tmp_path: Path) -> None:
@@ -215,11 +222,17 @@ def test_profiles_are_built_and_their_variables_are_changes(tmp_path: Path) -> N
     [
         ("0", "bad is not BAD: `python job.py` in a copy of it: exit code 0"),
         ("3", "good is not GOOD: `python job.py` in a copy of it: exit code 3"),
+        ("125", "good cannot be judged, and must be GOOD: `python job.py` in a copy of it: exit code 125"),
+        (
+            "os.execvp('sh', ['sh', '-c', 'nosuch'])",
+            "good is not GOOD: `python job.py` in a copy of it: a program cannot be started (exit code 127): "
+            "sh: 1: nosuch: not found",
+        ),
     ],
 )
 def test_an_end_that_is_not_as_said(tmp_path: Path, condition: str, message: str) -> None:
     ends = _many(tmp_path, 2)
-    outcome = ends.run("good", "bad", "--", "python", _script(tmp_path, condition))
+    outcome = ends.run("good", "bad", "--", "python", _script(tmp_path, condition, "import os\n"))
     assert (outcome.code, outcome.out) == (2, "")
     assert f"error: {message} (output in [TMP]/.envdoctor/bad/bisect/output.log)\n" in outcome.err
 
@@ -230,12 +243,28 @@ def test_ends_that_do_not_differ(tmp_path: Path) -> None:
     outcome = ends.run("good", "bad", *IMPORT)
     assert outcome.code == 2
     assert "error: good and bad do not differ in anything that a copy can have\n" in outcome.err
+    (tmp_path / "again").symlink_to("bad")
+    outcome = ends.run("bad", "again", *IMPORT)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "error: bad and again are the same venv, [TMP]/bad\n" in outcome.err
+    outcome = ends.run("good", "bad", "--cache", "bisect", "--", "nosuch")
+    assert "in a copy of it: a program cannot be started (exit code 127): nosuch: No such file or directory" in (
+        outcome.err
+    )
 
 
 def test_a_command_that_names_the_venvs_own_python_is_run_in_the_copy(tmp_path: Path) -> None:
     ends = _many(tmp_path, 2)
-    found = ends.answer("good", "bad", "--", "bad/bin/python", _script(tmp_path, "state['part01'] == '2.0'"))
-    assert names(found) == [["part01"]]
+    job = _script(tmp_path, "state['part01'] == '2.0'")
+    (tmp_path / "current").symlink_to("bad")
+    for good, bad, *command in (
+        ("good", "bad", "bad/bin/python", job),
+        ("good", "current", "bad/bin/python", job),
+        ("good", "bad", "current/bin/python", job),
+        ("good", "bad", "sh", "-c", f"exec ./bad/bin/python {job}"),
+        ("good", "bad", "env", "A=1", ends.good.python, job),
+    ):
+        assert names(ends.answer(good, bad, "--", *command)) == [["part01"]], command
 
 
 def test_a_command_that_hangs_is_ended(tmp_path: Path) -> None:
@@ -268,7 +297,8 @@ def test_killed_after_every_copy_it_goes_on_there(tmp_path: Path) -> None:
     document = json.loads(ends.run("--log", "--venv", "bad", "--json").out)
     kept = [tuple(copy["changes"]) for copy in document["copies"]]
     assert len(set(kept)) == len(kept), "no copy was judged twice"
-    found = json.loads(ends.run("--resume", "--venv", "bad", "--json").out)
+    resumed = run_envdoctor("bisect", "--resume", "--venv", ends.bad.prefix, "--json", folder=tmp_path / "home")
+    found = json.loads(resumed.out)
     assert names(found) == [["part01", "part04"]]
     assert found["resumed"] == len(found["copies"]) == len(kept)
     assert (tree_state(ends.good.prefix), tree_state(ends.bad.prefix)) == before
@@ -390,3 +420,74 @@ def test_a_script_is_started_by_the_copys_python_whatever_it_names(tmp_path: Pat
     assert script.read_text().startswith(f"#!{ends.bad.prefix}/bin/python")
     checked = run_envdoctor("check", "--deep", "bad", "--json", folder=tmp_path)
     assert json.loads(checked.out)["findings"] == []
+
+
+def test_what_a_command_leaves_running_is_ended_with_its_copy(tmp_path: Path) -> None:
+    ends = _many(tmp_path, 2)
+    # A daemon: another session, no parent, and it goes on making files in the copy.
+    daemon = (
+        "import itertools, os, pathlib, sys, time\n"
+        "for number in itertools.count():\n"
+        "    folder = pathlib.Path(sys.prefix, 'made', str(number)); folder.mkdir(parents=True)\n"
+        "    time.sleep(0.001)\n"
+    )
+    (tmp_path / "daemon.py").write_text(daemon)
+    start = (
+        "import os, subprocess, pathlib, time\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n    subprocess.Popen([sys.executable, 'daemon.py']); os._exit(0)\n"
+        "while not pathlib.Path(sys.prefix, 'made').exists(): time.sleep(0.01)\n"
+    )
+    found = ends.answer("good", "bad", "--", "python", _script(tmp_path, "state['part01'] == '2.0'", start))
+    assert names(found) == [["part01"]]
+    assert sorted(path.name for path in ends.work.iterdir()) == ["journal.jsonl", "lock", "output.log"]
+    lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert not [line for line in lines if b"daemon.py" in line and str(tmp_path).encode() in line]
+
+
+def test_what_leads_out_of_the_venv_and_what_is_empty_is_as_it_was(tmp_path: Path) -> None:
+    ends = _many(tmp_path, 2)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "mine.py").write_text("WHERE = __file__\n")
+    site = ends.bad.site_packages
+    for end in (ends.good, ends.bad):
+        rewrite(end.site_packages / "mine.pth", "../../../../outside\n")
+        (end.site_packages / "link.py").symlink_to("../../../../outside/mine.py")
+        (end.prefix / "inner").symlink_to(f"../{end.prefix.name}/lib")
+    git = ends.bad.prefix / "src/tool/.git"
+    for folder in ("refs/heads", "refs/tags", "objects/info"):
+        (git / folder).mkdir(parents=True)
+    (git / "HEAD").write_text("ref: refs/heads/main\n")
+    (git / "refs").chmod(0o750)
+    (site / "part01.py").chmod(0o640)
+    job = _script(
+        tmp_path,
+        "state['part01'] == '2.0'",
+        "import os, mine, link\nassert os.path.samefile(mine.__file__, 'outside/mine.py')\n"
+        "assert os.path.samefile(os.path.join(sys.prefix, 'inner'), os.path.join(sys.prefix, 'lib'))\n",
+    )
+    before = tree_state(ends.bad.prefix)
+    assert names(ends.answer("good", "bad", "--", "python", job)) == [["part01"]]
+    assert ends.run("--undo", "--venv", "bad", "--yes").code == 0
+    after = tree_state(ends.bad.prefix)
+    python = f"lib/{site.parent.name}/site-packages"
+    cause = {path for path in before.keys() | after.keys() if path.startswith(f"{python}/part01")}
+    cause |= {f"{python}/__pycache__", *(path for path in after if path.startswith(f"{python}/__pycache__/"))}
+    for state in (before, after):
+        for path in cause:
+            state.pop(path, None)
+    assert after == before
+
+
+def test_what_is_changed_while_the_question_is_open_is_not_lost(tmp_path: Path) -> None:
+    ends = _many(tmp_path, 2)
+    job = _script(tmp_path, "state['part01'] == '2.0'")
+    assert ends.run("good", "bad", "--", "python", job).code == 0
+    mine = ends.bad.site_packages / "mine.py"
+    person = answering(f"pathlib.Path({str(mine)!r}).write_text('X = 1')")
+    outcome = run_behind(person, "bisect", "--undo", "--venv", "bad", folder=tmp_path, extra=ends.settings)
+    assert outcome.code == 4, outcome.err
+    site = mine.relative_to(ends.bad.prefix)
+    assert f"error: 1 file of [TMP]/bad changed since it was read: {site}\n" in outcome.err
+    assert mine.read_text() == "X = 1"

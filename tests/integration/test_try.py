@@ -12,7 +12,7 @@ import pytest
 from tests.factories.make_profile import make_profile
 from tests.factories.make_venv import Venv, install, make_venv, offline_settings, rewrite, tree_state
 from tests.factories.make_wheel import make_wheel
-from tests.factories.run_envdoctor import COMMAND, Outcome, environment, run_envdoctor
+from tests.factories.run_envdoctor import COMMAND, Outcome, answering, environment, run_behind, run_envdoctor
 
 LARGE = bytes(range(256)) * 512
 
@@ -85,14 +85,55 @@ def test_a_venv_drifts_from_its_profile(venv: Venv) -> None:
 
 
 def test_a_question_needs_a_terminal(venv: Venv) -> None:
-    before = tree_state(venv.prefix)
+    before = tree_state(venv.prefix.parent)
     outcome = _try(venv, "--with", "one==2.0")
-    assert (outcome.code, outcome.out) == (2, "")
-    assert "  ~ one 1.0 -> 2.0\n" in outcome.err
-    assert outcome.err.endswith(
-        "error: confirmation needed, but stdin is not a terminal\n\nhint: check the plan, then add `--yes`\n"
+    assert (outcome.code, outcome.out, outcome.err) == (
+        2,
+        "",
+        "error: confirmation needed, but stdin is not a terminal\n\n"
+        "hint: add `--yes` to keep it if nothing would break, or `--discard` to see what it would do\n",
     )
-    assert tree_state(venv.prefix) == before
+    after = tree_state(venv.prefix.parent)
+    assert {path for path in after.keys() ^ before.keys() if path.split("/")[0] not in ("home", "tmp")} == set()
+
+
+def test_what_is_changed_while_the_question_is_open_is_not_lost(venv: Venv) -> None:
+    mine = venv.site_packages / "mine.py"
+    person = answering(f"pathlib.Path({str(mine)!r}).write_text('X = 1')")
+    outcome = run_behind(
+        person, "try", "--venv", venv.prefix, "--with", "one==2.0", folder=venv.prefix.parent, extra=_settings(venv)
+    )
+    assert outcome.code == 4, outcome.err
+    assert "  ~ one 1.0 -> 2.0\n" in outcome.err
+    site = mine.relative_to(venv.prefix)
+    assert f"error: 1 file of [TMP]/venv changed meanwhile: {site}\n" in outcome.err
+    assert mine.read_text() == "X = 1"
+
+
+def test_what_leads_out_of_the_venv_is_as_it_was(venv: Venv) -> None:
+    outside = venv.prefix.parent / "outside"
+    outside.mkdir()
+    (outside / "mine.py").write_text("")
+    rewrite(venv.site_packages / "mine.pth", "../../../../outside\n")
+    (venv.site_packages / "link.py").symlink_to("../../../../outside/mine.py")
+    test = f"{venv.python} -c 'import mine, link, os; assert os.path.samefile(mine.__file__, link.__file__)'"
+    code, told = _document(
+        venv, "--yes", "--test", test, "--", "uv", "-q", "--color", "never", "pip", "install", "one==2.0"
+    )
+    assert (code, told["status"]) == (0, "kept"), told
+    assert (venv.site_packages / "mine.pth").read_text() == "../../../../outside\n"
+    assert str((venv.site_packages / "link.py").readlink()) == "../../../../outside/mine.py"
+
+
+def test_a_program_of_the_venv_is_the_copys_and_what_it_leaves_running_is_ended(venv: Venv) -> None:
+    script = venv.prefix / "bin/own"
+    rewrite(script, "#!/bin/sh\nsetsid sh -c 'exec sleep 987' &\nprintf 'X = 1' >$VIRTUAL_ENV/lib/x.py\nsleep 0.5\n")
+    script.chmod(0o755)
+    code, told = _document(venv, "--discard", "--", "own")
+    assert (code, told["status"], told["ended"]) == (0, "thrown away", ["sleep 987"])
+    code, told = _document(venv, "--discard", "--", venv.prefix / "bin/own")
+    assert (code, told["status"], told["ended"]) == (0, "thrown away", ["sleep 987"])
+    assert not (venv.prefix / "lib/x.py").exists()
 
 
 def test_pip_of_the_copy_works_on_the_copy(venv: Venv) -> None:
@@ -134,7 +175,9 @@ def test_a_shell_in_the_copy(venv: Venv) -> None:
         ),
         (("uv", "venv"), "`uv venv` does not change a venv"),
         (("pip", "install", "one"), "[TMP]/venv has no pip, and another one would install somewhere else"),
-        (("nosuch", "install"), "`nosuch` is not on PATH"),
+        (("nosuch", "install"), "`nosuch` is neither in [TMP]/venv/bin nor on PATH"),
+        (("/usr/bin/python3", "-m", "pip"), "`/usr/bin/python3` is not in [TMP]/venv"),
+        (("uv", "-q", "venv"), "`uv -q venv` does not change a venv"),
     ],
 )
 def test_what_would_change_something_else_is_refused(venv: Venv, words: tuple[str, ...], message: str) -> None:

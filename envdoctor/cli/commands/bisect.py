@@ -34,7 +34,10 @@ MeasureOption = Annotated[
     typer.Option("--measure", metavar="REGEX", help="Judge by a number in the output: the group of 'tok/s=([0-9.]+)'."),
 ]
 DropOption = Annotated[
-    str, typer.Option("--drop", metavar="PERCENT", help="With `--measure`: bad is this much less than the good end.")
+    str,
+    typer.Option(
+        "--drop", metavar="PERCENT", help="With `--measure`: bad is this much less than the good end; 10% if not given."
+    ),
 ]
 RiseOption = Annotated[
     str, typer.Option("--rise", metavar="PERCENT", help="With `--measure`: bad is this much more than the good end.")

@@ -20,6 +20,7 @@ def text(data: TryResult, style: Style) -> str:
         lines += kept_lines(Path(data.venv), Path(data.kept), data.users)
         return "\n".join(lines) + "\n"
     lines = [impact_text.render(data.tried.impact, style).rstrip("\n")]
+    lines += [f"it was still running, and was ended: {printable(line)}" for line in data.tried.ended]
     lines += _test(data)
     lines += [f"it is in use by {user}" for user in data.users]
     if data.status == "thrown away":
@@ -47,6 +48,7 @@ def document(data: TryResult) -> dict[str, Any]:
         "test": None
         if test is None
         else {"exit_code": test.code, "seconds": round(test.seconds, 3), "output": data.tried.test_output},
+        "ended": list(data.tried.ended),
         "kept": data.kept or None,
         "commands": [f"envdoctor rollback --venv {shlex.quote(data.venv)}"] if data.status == "kept" else [],
     }
