@@ -125,6 +125,16 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "envdoctor.notebook": ("envdoctor.api", "envdoctor.errors", "IPython"),
     # Renderers read results: the types of any room, never a function that looks or changes.
     "envdoctor.report": ("envdoctor", "rich", "cyclonedx", "packageurl", "igraph"),
+    # What an agent is served: the commands as processes, and their documents.
+    "envdoctor.agents": (
+        *_up_to("model"),
+        "envdoctor.report",
+        "envdoctor.agents",
+        "anyio",
+        "jsonschema",
+        "mcp",
+        "mcp_types",
+    ),
     "envdoctor.cli": ("envdoctor", "typer", "rich", "packaging"),
     "trainer": (
         "trainer",

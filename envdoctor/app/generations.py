@@ -5,10 +5,12 @@ from typing import Literal
 
 from envdoctor.app.interrupts import Account, accounted
 from envdoctor.app.result import Dialog, Result
+from envdoctor.app.shown_plan import StateOnDisk, digest_of, refuse_both, refuse_unfinished, why_refused
 from envdoctor.app.unasked import refuse_found_above
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.documents import profile_store
 from envdoctor.errors import Interrupted, ProfileError, TargetError, UsageError
+from envdoctor.exitcodes import ExitCode
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.plan import VenvUser
@@ -40,6 +42,16 @@ class History:
 
 
 @frozen
+class RollbackOptions:
+    """How a rollback is to be done."""
+
+    dry_run: bool = False
+    yes: bool = False
+    plan: str = ""
+    """Digest of the plan that was shown: carried out without a question, and no other."""
+
+
+@frozen
 class Rollback:
     """A rollback, before or after it was done."""
 
@@ -51,6 +63,10 @@ class Rollback:
     """Where the venv in place goes."""
     users: tuple[VenvUser, ...]
     done: RolledBack | None = None
+    digest: str = ""
+    """Of the plan and of both venvs; empty where nobody asked."""
+    refused: str = ""
+    """Why the plan that was asked for is not carried out."""
 
 
 @frozen
@@ -86,33 +102,35 @@ def history(workspace: Workspace) -> Result:
     return Result(command="history", data=data)
 
 
-def rollback(workspace: Workspace, number: int | None, dialog: Dialog, *, dry_run: bool, yes: bool) -> Result:
+def rollback(workspace: Workspace, number: int | None, wishes: RollbackOptions, dialog: Dialog) -> Result:
     """Exchange the venv with a kept one; None is the newest. Raises UsageError, RestoreError."""
-    if yes and not dry_run:
+    refuse_both(wishes.plan, dry_run=wishes.dry_run, yes=wishes.yes)
+    if wishes.yes and not wishes.dry_run:
         refuse_found_above(workspace)
     store = BackupStore.of(workspace.folder)
     with accounted(store, f"backup {number}" if number else "the newest backup") as account:
-        return _rollback(workspace, store, number, dialog, account, dry_run=dry_run, yes=yes)
+        return _rollback(workspace, number, wishes, dialog, account)
 
 
 def _rollback(
     workspace: Workspace,
-    store: BackupStore,
     number: int | None,
+    wishes: RollbackOptions,
     dialog: Dialog,
     account: Account,
-    *,
-    dry_run: bool,
-    yes: bool,
 ) -> Result:
+    store = BackupStore.of(workspace.folder)
     refuse_no_venv(store.target)
-    if not dry_run:
+    if wishes.plan:
+        refuse_unfinished(store)
+    elif not wishes.dry_run:
         with dialog.listening(plain=True) as listen:
             recover_first(store, listen)
         account.begin()
     wanted = generations.chosen(store, number)
     number = int(wanted.name)
     there = store.target.is_dir()
+    state = StateOnDisk([store.target, wanted]) if wishes.dry_run or wishes.plan else None
     found = _examined(store, workspace.host) if there else None
     plan = Rollback(
         status="planned",
@@ -122,10 +140,15 @@ def _rollback(
         keep=str(store.next_generation()),
         users=users(store.target, workspace.host.proc),
     )
-    if dry_run:
+    if state:
+        plan = replace(plan, digest=digest_of("rollback", plan, state))
+    if wishes.dry_run:
         return Result(command="rollback", data=plan)
+    if wishes.plan and (refused := why_refused(wishes.plan, plan.digest)):
+        return Result(command="rollback", data=replace(plan, refused=refused), exit_code=ExitCode.RESTORE_FAILED)
     dialog.show(Result(command="rollback", data=plan))
-    if not yes and not dialog.agreed(f"Go back to backup {number} of {store.target}{_which_had(plan.back.verdict)}?"):
+    question = f"Go back to backup {number} of {store.target}{_which_had(plan.back.verdict)}?"
+    if not (wishes.yes or wishes.plan) and not dialog.agreed(question):
         raise Interrupted(f"declined\n{account.state}")
     with dialog.listening(plain=True) as listen:
         done = generations.roll_back(store, number, listen, found)

@@ -4,6 +4,7 @@ from typing import Literal
 
 from envdoctor.app.interrupts import Account, accounted
 from envdoctor.app.result import Dialog, Result
+from envdoctor.app.shown_plan import StateOnDisk, digest_of, refuse_both, refuse_unfinished, why_refused
 from envdoctor.app.unasked import refuse_found_above
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import Interrupted, RestoreError
@@ -26,6 +27,8 @@ class RepairOptions:
     offline: bool = False
     dry_run: bool = False
     yes: bool = False
+    plan: str = ""
+    """Digest of the plan that was shown: carried out without a question, and no other."""
 
 
 @frozen
@@ -35,10 +38,15 @@ class RepairResult:
     status: Status
     prepared: PreparedRepair
     done: Exchanged[Repaired] | None = None
+    digest: str = ""
+    """Of the plan and of what it was made on; empty where nobody asked."""
+    refused: str = ""
+    """Why the plan that was asked for is not carried out."""
 
 
 def repair(workspace: Workspace, wishes: RepairOptions, dialog: Dialog) -> Result:
     """Repair the target venv with the fewest reinstalls. Raises UsageError, RestoreError."""
+    refuse_both(wishes.plan, dry_run=wishes.dry_run, yes=wishes.yes)
     if wishes.yes and not wishes.dry_run:
         refuse_found_above(workspace)
     file, target, host = workspace.profile, workspace.folder, workspace.host
@@ -53,18 +61,29 @@ def repair(workspace: Workspace, wishes: RepairOptions, dialog: Dialog) -> Resul
 
 
 def _repair(request: RepairRequest, wishes: RepairOptions, host: Host, dialog: Dialog, account: Account) -> Result:
+    store, digest = BackupStore.of(request.target), ""
     with dialog.listening() as listen:
-        if not wishes.dry_run:
-            recover_first(BackupStore.of(request.target), listen)
+        if wishes.plan:
+            refuse_unfinished(store)
+        elif not wishes.dry_run:
+            recover_first(store, listen)
             account.begin()
-        prepared = prepare(request, host, listen)
-    planned = RepairResult(status="planned", prepared=prepared)
+        if wishes.dry_run or wishes.plan:
+            files = (request.file.path, request.file.lock_path) if request.file else ()
+            state = StateOnDisk([store.target], files)
+            prepared = prepare(request, host, listen)
+            digest = digest_of("repair", (prepared.plan, prepared.sources, prepared.expected), state)
+        else:
+            prepared = prepare(request, host, listen)
+    planned = RepairResult(status="planned", prepared=prepared, digest=digest)
     if not prepared.plan.changes.needed:
         return _nothing_to_reinstall(prepared)
     if wishes.dry_run:
         return Result(command="repair", data=planned)
+    if wishes.plan and (refused := why_refused(wishes.plan, digest)):
+        return Result(command="repair", data=replace(planned, refused=refused), exit_code=ExitCode.RESTORE_FAILED)
     dialog.show(Result(command="repair", data=planned))
-    if not wishes.yes and not dialog.agreed(f"Repair {prepared.plan.target}?"):
+    if not (wishes.yes or wishes.plan) and not dialog.agreed(f"Repair {prepared.plan.target}?"):
         raise Interrupted(f"declined\n{account.state}")
     done = _carry_out(prepared, dialog, account)
     return Result(command="repair", data=replace(planned, status="repaired", done=done))

@@ -4,6 +4,7 @@ from typing import Literal
 
 from envdoctor.app.interrupts import Account, accounted
 from envdoctor.app.result import Dialog, Result
+from envdoctor.app.shown_plan import StateOnDisk, digest_of, refuse_both, refuse_unfinished, why_refused
 from envdoctor.app.unasked import refuse_found_above
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import Interrupted, RestoreError
@@ -41,6 +42,8 @@ class RestoreOptions:
     unless_in_use: bool = False
     force: bool = False
     verify: Extent = "changed"
+    plan: str = ""
+    """Digest of the plan that was shown: carried out without a question, and no other."""
 
 
 @frozen
@@ -54,10 +57,15 @@ class RestoreResult:
     verified: Verified | None = None
     """Of a venv that holds the stack already."""
     sources_put_back: int = 0
+    digest: str = ""
+    """Of the plan and of what it was made on; empty where nobody asked."""
+    refused: str = ""
+    """Why the plan that was asked for is not carried out."""
 
 
 def restore(workspace: Workspace, wishes: RestoreOptions, dialog: Dialog) -> Result:
     """Rebuild the workspace's profile beside the venv and swap it in. Raises UsageError, RestoreError."""
+    refuse_both(wishes.plan, dry_run=wishes.dry_run or wishes.rehearse, yes=wishes.yes)
     file, host = workspace.needs_profile("restore", "envdoctor restore --profile NAME"), workspace.host
     if wishes.yes and not (wishes.dry_run or wishes.rehearse):
         refuse_found_above(workspace, new=True)
@@ -79,28 +87,46 @@ def restore(workspace: Workspace, wishes: RestoreOptions, dialog: Dialog) -> Res
 
 def _restore(request: RestoreRequest, wishes: RestoreOptions, host: Host, dialog: Dialog, account: Account) -> Result:
     recovered: tuple[str, ...] = ()
-    if not wishes.dry_run:
+    store = BackupStore.of(request.target)
+    if wishes.plan:
+        refuse_unfinished(store)
+    elif not wishes.dry_run:
         with dialog.listening() as listen:
-            recovered = recover_first(BackupStore.of(request.target), listen)
+            recovered = recover_first(store, listen)
         account.begin()
     with dialog.waiting(f"planning: looking for the wheels of {request.file.name}"):
-        prepared = prepare(request, host)
-    planned = RestoreResult(status="planned", plan=prepared.plan)
+        prepared, digest = _prepared(request, wishes, host, store)
+    planned = RestoreResult(status="planned", plan=prepared.plan, digest=digest)
     if wishes.dry_run:
         return _result(planned, prepared)
     if wishes.rehearse:
         dialog.show(_result(planned, prepared))
         with dialog.listening() as listen:
             return _result(replace(planned, status="rehearsed", rehearsed=rehearse(prepared, listen)), prepared)
+    if wishes.plan and (refused := why_refused(wishes.plan, digest)):
+        refusal = replace(planned, refused=refused)
+        return Result(command="restore", data=refusal, exit_code=ExitCode.RESTORE_FAILED)
     if not wishes.force and (verified := _in_place(prepared, dialog)):
         return _only_sources(replace(planned, status="already in place", verified=verified), prepared, wishes, dialog)
     dialog.show(_result(planned, prepared))
-    if prepared.plan.possible and not wishes.yes and not dialog.agreed(f"Restore {prepared.plan.target}?"):
+    agreed = wishes.yes or wishes.plan or not prepared.plan.possible
+    if not agreed and not dialog.agreed(f"Restore {prepared.plan.target}?"):
         raise Interrupted(f"declined\n{account.state}")
     done = _carry_out(prepared, dialog, account)
     done = replace(done, recovered=(*recovered, *done.recovered))
     back = _put_back(prepared)
     return Result(command="restore", data=replace(planned, status="restored", restored=done, sources_put_back=back))
+
+
+def _prepared(
+    request: RestoreRequest, wishes: RestoreOptions, host: Host, store: BackupStore
+) -> tuple[PreparedRestore, str]:
+    """Return the plan, and its digest where one is asked for: what is there is looked at before the plan is made."""
+    if not (wishes.dry_run or wishes.plan):
+        return prepare(request, host), ""
+    state = StateOnDisk([store.target], (request.file.path, request.file.lock_path))
+    prepared = prepare(request, host)
+    return prepared, digest_of("restore", (prepared.plan, wishes.force), state)
 
 
 def _result(data: RestoreResult, prepared: PreparedRestore) -> Result:
@@ -117,7 +143,7 @@ def _only_sources(data: RestoreResult, prepared: PreparedRestore, wishes: Restor
     changes = prepared.plan.sources
     if changes:
         dialog.show(Result(command="restore", data=replace(data, verified=None)))
-        if not wishes.yes and not dialog.agreed(f"Put back {counted(len(changes), 'source file')}?"):
+        if not (wishes.yes or wishes.plan) and not dialog.agreed(f"Put back {counted(len(changes), 'source file')}?"):
             return Result(command="restore", data=None, exit_code=ExitCode.INTERRUPTED)
     return Result(command="restore", data=replace(data, sources_put_back=_put_back(prepared)))
 

@@ -47,6 +47,7 @@ COMMANDS = {
         "gate",
         "config",
         "sbom",
+        "mcp",
     )
 }
 SECTIONS = {
@@ -67,6 +68,7 @@ SECTIONS = {
     "Launch": ("run", "gate"),
     "Known-good stacks": ("profiles", "profile", "capture", "fetch", "lock"),
     "Compile cache": ("cache",),
+    "For agents": ("mcp",),
 }
 """How `--help` groups the commands; one that is in no section comes under "More"."""
 _EXAMPLES = (

@@ -43,6 +43,14 @@ DrawnFormatOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="The same as `--format json`.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would happen and change nothing.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+PlanOption = Annotated[
+    str,
+    typer.Option(
+        "--plan",
+        metavar="DIGEST",
+        help="Carry out the plan that `--dry-run --json` showed with this digest, without a question; refuse another.",
+    ),
+]
 OutputOption = Annotated[
     str, typer.Option("--output", "-o", metavar="FILE", help="Write the result to FILE instead of stdout.")
 ]

@@ -48,8 +48,12 @@ def as_format(result: Result, name: str, clean: Callable[[str], str]) -> str:
     if result.command not in having:
         commands = ", ".join(f"`{command}`" for command in having)
         raise UsageError(f"`envdoctor {result.command}` has no format {name}", f"{name} is for {commands}")
-    document = _cleaned(document_of(result), clean)
-    outline = importlib.import_module(f"envdoctor.report.formats.{_OUTLINES[result.command]}").outline(document)
+    return document_as(result.command, _cleaned(document_of(result), clean), name)
+
+
+def document_as(command: str, document: Mapping[str, Any], name: str) -> str:
+    """Return the JSON document of a command in one of its FORMATS, as it is."""
+    outline = importlib.import_module(f"envdoctor.report.formats.{_OUTLINES[command]}").outline(document)
     renderer = importlib.import_module(f"envdoctor.report.formats.{name}")
     return str(renderer.render(outline, document) if name in _DRAWN else renderer.render(outline))
 

@@ -175,7 +175,7 @@ def anonymous(text: str, home: str, user: str, hosts: Iterable[str]) -> str:
     A name that is a word of the field too (`torch`, `root`) tells nothing, and stays outside of home folders.
     """
     if home.strip("/"):
-        text = re.sub(rf"(?<![\w./-]){re.escape(home.rstrip('/'))}(?![\w.-])", "/home/user", text)
+        text = re.sub(rf"(?:(?<![\w./-])|(?<=file://)){re.escape(home.rstrip('/'))}(?![\w.-])", "/home/user", text)
     text = re.sub(r"(?<![\w.-])(/(?:home|Users)/)[^/\s\"'\\:;,()]+", r"\1user", text)
     names = {user: "user", **{name: "host" for host in hosts for name in (host, host.partition(".")[0])}}
     for name in sorted(names, key=len, reverse=True):

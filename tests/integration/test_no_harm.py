@@ -31,6 +31,8 @@ RUN_CODE = {
     "profile",
     "bisect",
     "try",
+    # Each tool is one of the other commands: tests/integration/test_agents.py.
+    "mcp",
 }
 
 

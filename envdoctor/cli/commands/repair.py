@@ -10,6 +10,7 @@ from envdoctor.cli.options import (
     DryRunOption,
     FormatOption,
     JsonOption,
+    PlanOption,
     ProfileOption,
     VenvArgument,
     VenvOption,
@@ -27,6 +28,7 @@ def repair(
     offline: Annotated[bool, typer.Option("--offline", help="Use uv's cache and local sources only.")] = False,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
+    plan: PlanOption = "",
     output_format: FormatOption = "text",
     json: JsonOption = False,
 ) -> int:
@@ -38,5 +40,5 @@ def repair(
     interrupted.
     """
     workspace = Workspace.open(one_venv(venv, venv_option), profile)
-    wishes = app.RepairOptions(offline=offline, dry_run=dry_run, yes=yes)
+    wishes = app.RepairOptions(offline=offline, dry_run=dry_run, yes=yes, plan=plan)
     return finish(app.repair(workspace, wishes, Terminal()), output_format, json=json)

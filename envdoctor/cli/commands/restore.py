@@ -11,6 +11,7 @@ from envdoctor.cli.options import (
     DryRunOption,
     JsonOption,
     OutputOption,
+    PlanOption,
     ProfileOption,
     VenvArgument,
     VenvOption,
@@ -58,6 +59,7 @@ def restore(
         typer.Option("--wheelhouse", metavar="DIR", help="Folder of wheels, searched first (see `fetch`). Repeatable."),
     ] = [],  # noqa: B006 - typer reads the default and never shares it
     yes: YesOption = False,
+    plan: PlanOption = "",
     sources: SourcesOption = False,
     unless_in_use: UnlessInUseOption = False,
     verify: VerifyOption = "changed",
@@ -82,6 +84,7 @@ def restore(
         unless_in_use=unless_in_use,
         force=force,
         verify=verify,
+        plan=plan,
     )
     if output_format in ("html", "svg") and not dry_run and not json:
         raise UsageError(f"--format {output_format} shows the plan of a restore", "add `--dry-run`")

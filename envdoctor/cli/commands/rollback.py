@@ -6,7 +6,7 @@ import typer
 
 from envdoctor.app import generations as app
 from envdoctor.cli.dialog import Terminal
-from envdoctor.cli.options import DryRunOption, FormatOption, JsonOption, VenvOption, YesOption
+from envdoctor.cli.options import DryRunOption, FormatOption, JsonOption, PlanOption, VenvOption, YesOption
 from envdoctor.cli.output import finish
 from envdoctor.doctor.workspace import Workspace
 
@@ -19,6 +19,7 @@ def rollback(
     venv: VenvOption = "",
     dry_run: DryRunOption = False,
     yes: YesOption = False,
+    plan: PlanOption = "",
     output_format: FormatOption = "text",
     json: JsonOption = False,
 ) -> int:
@@ -26,5 +27,6 @@ def rollback(
 
     Exit codes: 0 done, 2 bad input, 4 failed with the venv as it was, 130 declined or interrupted.
     """
-    done = app.rollback(Workspace.open(venv), number, Terminal(), dry_run=dry_run, yes=yes)
+    wishes = app.RollbackOptions(dry_run=dry_run, yes=yes, plan=plan)
+    done = app.rollback(Workspace.open(venv), number, wishes, Terminal())
     return finish(done, output_format, json=json)

@@ -23,7 +23,8 @@ def text(data: RepairResult, style: Style) -> str:
     if data.done is not None:
         return _outcome(prepared, data.done)
     if data.status == "planned":
-        return _plan_text(prepared.plan, prepared.request.profile_asked)
+        told = f"{data.refused}\n\n" if data.refused else ""
+        return told + _plan_text(prepared.plan, prepared.request.profile_asked)
     verified = prepared.verified
     counts = f"{counted(verified.distributions, 'package')}, {counted(verified.files, 'file')} ({size(verified.bytes)})"
     if data.status == "nothing to repair":
@@ -42,6 +43,8 @@ def document(data: RepairResult) -> dict[str, Any]:
         done = data.done
         kept = str(done.kept) if done.kept else None
         rest = {"result": {"kept": kept, "remaining": encode(done.made.remaining), "seconds": dict(done.seconds)}}
+    rest |= {"digest": data.digest} if data.digest else {}
+    rest |= {"refused": data.refused} if data.refused else {}
     return {"status": data.status, **rest, "plan": plan | {"profile": plan["profile"] or None}}
 
 

@@ -21,7 +21,7 @@ def text(data: RestoreResult, style: Style) -> str:
     if data.rehearsed is not None:
         return _rehearsed(data.plan, data.rehearsed)
     if data.status == "planned":
-        return plan_text(data.plan)
+        return (f"{data.refused}\n\n" if data.refused else "") + plan_text(data.plan)
     return _in_place(data) if data.verified else "\n".join(source_lines(data.plan.sources)) + "\n"
 
 
@@ -32,7 +32,9 @@ def document(data: RestoreResult) -> dict[str, Any]:
         package["source"]["location"] = shown(package["source"]["location"])
     done = {"result": _done(data.restored)} if data.restored else {}
     rehearsed = {"result": encode(data.rehearsed)} if data.rehearsed else {}
-    return {"status": data.status, **done, **rehearsed, "plan": plan}
+    digest = {"digest": data.digest} if data.digest else {}
+    refused = {"refused": data.refused} if data.refused else {}
+    return {"status": data.status, **digest, **refused, **done, **rehearsed, "plan": plan}
 
 
 def _in_place(data: RestoreResult) -> str:

@@ -16,7 +16,8 @@ def text(data: Rollback, style: Style) -> str:
         lines = [f"backup {data.done.number} is back at {data.done.target}"]
         lines += kept_lines(data.done.target, data.done.kept, data.users) if data.done.kept else []
         return "\n".join(lines) + "\n"
-    lines = [f"backup {data.back.number} comes back to {data.target}: {line(data.back)}"]
+    lines = [data.refused, ""] if data.refused else []
+    lines.append(f"backup {data.back.number} comes back to {data.target}: {line(data.back)}")
     if data.current:
         lines.append(f"what is there now is kept at {data.keep}: {line(data.current)}")
     lines += [f"it is in use by {user}" for user in data.users]
@@ -26,6 +27,8 @@ def text(data: Rollback, style: Style) -> str:
 def document(data: Rollback) -> dict[str, Any]:
     """Return the same as plain values."""
     shown: dict[str, Any] = {"status": data.status, "generation": plain(data.back)}
+    shown |= {"digest": data.digest} if data.digest else {}
+    shown |= {"refused": data.refused} if data.refused else {}
     done = data.done
     if done is None:
         return shown | {"users": encode(data.users)}

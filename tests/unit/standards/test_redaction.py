@@ -111,6 +111,7 @@ def test_for_strangers() -> None:
         'at /home/user/venv of user on host (host): "/home/user/x" torchinductor_user malice'
     )
     assert anonymous("/root/x torch root", "/root", "root", ("torch",)) == "/home/user/x torch root"
+    assert anonymous("file:///data/al/x.whl a/data/al", "/data/al", "al", ()) == "file:///home/user/x.whl a/data/user"
 
 
 @pytest.mark.parametrize(

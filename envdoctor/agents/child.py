@@ -1,0 +1,90 @@
+"""One command as a process of its own: it can be cancelled, prints nowhere else, and sees the machine as it is now."""
+
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import anyio
+import anyio.abc
+from anyio.streams.text import TextReceiveStream
+
+from envdoctor.model.frozen import frozen
+
+_ROOT = str(Path(__file__).resolve().parents[2])
+# -P: a folder `envdoctor` in the folder that the server was started in is not this program.
+_START = f"import sys; sys.path.append({_ROOT!r}); from envdoctor.__main__ import main; main()"
+_LINE = 300
+"""Letters of a line of progress."""
+_LAST = 20
+"""Lines of progress that are kept."""
+_PATIENCE = 60.0
+"""Seconds that a command has to end after it was asked to; a swap that has begun is finished meanwhile."""
+
+Tell = Callable[[str], Awaitable[None]]
+"""Called with each line that the command says beside its result."""
+
+
+@frozen
+class Ended:
+    """What a command left."""
+
+    code: int
+    out: str
+    said: tuple[str, ...]
+    """Its last lines on stderr."""
+
+
+async def run_command(words: Sequence[str], tell: Tell) -> Ended:
+    """Run `envdoctor` with these words and return what it left.
+
+    Cancelled, it asks the command to stop and waits for it: a command that changes something cleans up as for
+    Ctrl-C, and the venv is the old one or the new one.
+    """
+    process = await anyio.open_process(
+        [sys.executable, "-P", "-c", _START, *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    out: list[str] = []
+    said: list[str] = []
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(_collect, process.stdout, out)
+            group.start_soon(_follow, process.stderr, said, tell)
+        code = await process.wait()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await _end(process)
+    return Ended(code=code, out="".join(out), said=tuple(said))
+
+
+async def _end(process: anyio.abc.Process) -> None:
+    if process.returncode is None:
+        process.terminate()
+        with anyio.move_on_after(_PATIENCE):
+            await process.wait()
+    if process.returncode is None:
+        process.kill()
+        await process.wait()
+    await process.aclose()
+
+
+async def _collect(stream: anyio.abc.ByteReceiveStream | None, parts: list[str]) -> None:
+    if stream is not None:
+        parts.extend([text async for text in TextReceiveStream(stream, errors="replace")])
+
+
+async def _follow(stream: anyio.abc.ByteReceiveStream | None, said: list[str], tell: Tell) -> None:
+    if stream is None:
+        return
+    rest = ""
+    async for text in TextReceiveStream(stream, errors="replace"):
+        *lines, rest = (rest + text).split("\n")
+        for line in filter(None, map(str.strip, lines)):
+            said.append(line[:_LINE])
+            del said[:-_LAST]
+            await tell(line[:_LINE])
+    if rest.strip():
+        said.append(rest.strip()[:_LINE])

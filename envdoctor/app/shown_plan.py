@@ -1,0 +1,117 @@
+"""A digest of a plan that was shown, and of what it was made on: what is carried out later is that plan, or nothing.
+
+Who agrees to a plan without a terminal (a script, an agent) gives the digest back with `--plan`. The plan is made
+again then; where anything differs, nothing is changed and the new plan is shown.
+"""
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from envdoctor.errors import RestoreError, UsageError
+from envdoctor.model.codec import encode
+from envdoctor.swap import journal
+from envdoctor.swap.store import BackupStore
+
+_DIGITS = 20
+"""Hex digits of each half: 80 bits."""
+# What a plan states that changes by itself, and changes nothing of what is done: free room, sizes that a source tells
+# or not, and how many files a process maps.
+_BY_THEMSELVES = frozenset(("rooms", "bytes", "unpacked_bytes", "mapped", "command", "kept_at", "seconds"))
+_BYTECODE = "__pycache__"
+
+
+class StateOnDisk:
+    """What some folders and files hold at one moment: names, kinds, sizes, times and inodes, bytecode left out."""
+
+    def __init__(self, folders: Iterable[Path], files: Iterable[Path] = ()) -> None:
+        """Look at the folders with all that is in them, and at the files' contents; absence is a state too."""
+        seen = hashlib.sha256()
+        for folder in folders:
+            seen.update(b"\0folder\0" + os.fsencode(folder))
+            _walk(os.fsencode(folder), seen)
+        for file in files:
+            seen.update(b"\0file\0" + os.fsencode(file) + b"\0" + _content(file))
+        self.digest = seen.hexdigest()[:_DIGITS]
+
+
+def digest_of(command: str, plan: Any, state: StateOnDisk) -> str:
+    """Return "PLAN-STATE", 20 hex digits each, for the plan of a command as plain values or frozen dataclasses.
+
+    Its halves tell apart that something else would be done from that something else is there.
+    """
+    text = json.dumps([command, _lasting(encode(plan))], sort_keys=True, default=str)
+    return f"{hashlib.sha256(text.encode('utf-8', 'surrogateescape')).hexdigest()[:_DIGITS]}-{state.digest}"
+
+
+def why_refused(shown: str, now: str) -> str:
+    """Return why a plan is not carried out whose digest was given; empty where it is the same."""
+    if shown == now:
+        return ""
+    said = "the plan is not the one that was shown"
+    (plan, _, there), (plan_now, _, there_now) = shown.partition("-"), now.partition("-")
+    if plan == plan_now:
+        said = "the files are not those that the plan was made on, though it is the same"
+    elif there == there_now:
+        said = "the files are the same, but the plan is not the one that was shown"
+    return f"nothing was changed: {said} (digest {shown}, now {now})"
+
+
+def refuse_both(plan: str, *, dry_run: bool, yes: bool = False) -> None:
+    """Raise UsageError for a digest beside an option that says something else."""
+    if plan and (dry_run or yes):
+        raise UsageError(
+            f"--plan and {'--dry-run' if dry_run else '--yes'} are given",
+            "give one of them: `--dry-run --json` shows a plan with its digest, `--plan DIGEST` carries it out",
+        )
+
+
+def refuse_unfinished(store: BackupStore) -> None:
+    """Raise RestoreError where a command was interrupted: putting that right first was not shown."""
+    if pending := journal.read(store):
+        raise RestoreError(
+            f"an interrupted {pending} has to be put right first, which the plan does not say",
+            f"`envdoctor history --venv {store.target}` shows it; any of restore, repair, rollback and prune without "
+            "--plan puts it right before it plans",
+        )
+
+
+def _lasting(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _lasting(item) for key, item in value.items() if key not in _BY_THEMSELVES}
+    return [_lasting(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _walk(folder: bytes, seen: "hashlib._Hash") -> None:
+    waiting = [folder]
+    while waiting:
+        at = waiting.pop()
+        try:
+            with os.scandir(at) as entries:
+                found = sorted(entries, key=lambda entry: entry.name)
+        except OSError as error:
+            seen.update(b"\0unread\0" + at + f"\0{error.errno}".encode())
+            continue
+        for entry in found:
+            if entry.name == _BYTECODE.encode():
+                continue
+            status = entry.stat(follow_symlinks=False)
+            folder_here = stat.S_ISDIR(status.st_mode)
+            # A folder's own time changes with the bytecode in it.
+            rest = "" if folder_here else f"{status.st_size} {status.st_mtime_ns}"
+            link = os.readlink(entry.path) if stat.S_ISLNK(status.st_mode) else b""  # noqa: PTH115 - bytes, as scandir
+            seen.update(b"\0" + entry.path + f"\0{status.st_mode} {status.st_ino} {rest}\0".encode() + link)
+            if folder_here:
+                waiting.append(entry.path)
+
+
+def _content(file: Path) -> bytes:
+    try:
+        with file.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest().encode()
+    except OSError as error:
+        return f"unread {error.errno}".encode()
