@@ -25,7 +25,8 @@ _AS_MARKDOWN = {"check": "check", "impact": "impact", "diff": "diff", "cache-sta
 INSTRUCTIONS = """\
 envdoctor finds out why a PyTorch environment is broken, from files alone: nothing of the venv is run.
 1. check: the first finding without `caused_by` is the cause to fix; its consequences go away with it.
-2. why, explain, diff, impact_*: evidence before a change. Ask impact_remove before you remove anything by hand.
+2. why, explain, explain_error, diff, impact_*: evidence before a change. Ask impact_remove before
+   anything is removed by hand.
 3. plan_repair or plan_restore: show the plan to the user. Nothing is changed yet.
 4. apply_repair or apply_restore with the plan's `digest`. A plan that no longer holds is refused, with the new one.
 5. check again. plan_rollback and rollback go back to the venv before it.

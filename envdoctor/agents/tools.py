@@ -183,9 +183,32 @@ TOOLS = _listed(
         description="Say what a check finds, why it matters, with an example and the fix.",
         document="explain",
         command=("explain",),
-        properties={"code": {**_TEXT, "description": "A code (ED201) or a name."}},
+        properties={
+            "code": {
+                **_TEXT,
+                "pattern": r"^([A-Za-z]{2}[0-9]{3}|[A-Za-z0-9]+(-[A-Za-z0-9]+)+)$",
+                "description": "A code (ED201) or a name.",
+            }
+        },
         required=("code",),
         words=("code",),
+    ),
+    AgentTool(
+        name="explain_error",
+        title="Which checks find the cause of an error text",
+        description="Name the checks that find the cause of an error message, from a list of known texts. "
+        "The venv is not looked at: check does that.",
+        document="explain-text",
+        command=("explain",),
+        properties={
+            "text": {
+                **_TEXT,
+                "pattern": r"\S\s+\S",
+                "description": "As it was printed: `libcudnn.so.9: cannot open shared object file`.",
+            }
+        },
+        required=("text",),
+        words=("text",),
     ),
     AgentTool(
         name="history",

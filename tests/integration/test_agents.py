@@ -32,6 +32,7 @@ READING = {
     "diff": "diff",
     "cache_status": "cache-status",
     "explain": "explain",
+    "explain_error": "explain-text",
     "history": "history",
     "plan_restore": "restore",
     "plan_repair": "repair",
@@ -121,6 +122,8 @@ def test_an_agent_finds_the_cause_heals_it_and_goes_back(incident: Incident, age
     assert agent.document("check", stack=True)["stack"]["distributions"]["torch"] == "2.11.0+cu128"
     assert agent.document("why", name="libcudnn.so.9")["library"]["state"] == "missing"
     assert agent.document("explain", code="ED201")["code"] == "ED201"
+    said = "ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory"
+    assert "ED201" in json.dumps(agent.document("explain_error", text=said)["found"])
     assert agent.document("plan_fix")["steps"][0]["kind"] == "commands"
 
     before = tree_state(venv)
