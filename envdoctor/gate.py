@@ -98,12 +98,14 @@ def require(profile: str, *, mode: Mode | None = None, reason: str = "") -> Admi
                 told = _decide(workspace, profile, waits=chosen == "enforce")
     except EnvdoctorError as error:
         _say(f"error: envdoctor gate: {error.message}" + (f"\n\nhint: {error.hint}" if error.hint else ""))
+        _stays_away(int(error.exit_code), profile)
         # Bad input is wrong in any mode; what could not be read is let through where findings are.
         if chosen == "enforce" or error.exit_code == _USAGE:
             raise SystemExit(int(error.exit_code)) from None
         told = replace(told, found=(NOT_TOLD,))
     except Exception as error:  # noqa: BLE001 - a fault of ours must not end a training that is only warned
         _say_crash(error, profile)
+        _stays_away(3, profile)
         if chosen == "enforce":
             raise SystemExit(3) from None
         told = replace(told, found=(NOT_TOLD,))
@@ -162,9 +164,11 @@ def _decide(workspace: "Workspace", profile: str, *, waits: bool) -> "_Decision"
     """Examine, and say what was found where this rank is to; `waits`: say too that this process does not start."""
     from envdoctor.doctor.once_a_node import Node  # noqa: PLC0415
     from envdoctor.errors import ProbeError, UsageError  # noqa: PLC0415
+    from envdoctor.gate_ranks import DIFFERENT, Own, compared, job_here  # noqa: PLC0415
 
+    job = job_here(workspace.host)
     with Node(workspace.host, _question(workspace)) as node:
-        told = node.told(lambda: _examine_aloud(workspace, profile), _note)
+        told = node.told(lambda: _examine_aloud(workspace, profile, has_ranks=job is not None), _note)
         if told.problem:
             raise (UsageError if told.code == _USAGE else ProbeError)(told.problem, told.hint)
         elsewhere = _other_torch(told.torch)
@@ -182,11 +186,21 @@ def _decide(workspace: "Workspace", profile: str, *, waits: bool) -> "_Decision"
         speaks = bool(told.code or not waits) and node.reports(told, _WAIT_SECONDS if later else 0.0)
         if told.code and speaks:
             _say(told.colored if sys.stderr.isatty() and not os.environ.get("NO_COLOR") else told.report)
+    found = (*told.found, OTHER_TORCH) if elsewhere else told.found
+    own = Own(code=code, found=found, sheet=told.sheet)
+    of_job = compared(job, workspace.host, own, profile, _say) if job else 0
     if later:
         time.sleep(max(0.0, said_at + _PATIENCE - time.monotonic()))
-    elif waits and code:
+    elif waits and (code or of_job):
         _say(refused)
-    return _Decision(code=code, found=(*told.found, OTHER_TORCH) if elsewhere else told.found, speaks=speaks)
+    return _Decision(code=code or of_job, found=(*found, DIFFERENT) if of_job and not code else found, speaks=speaks)
+
+
+def _stays_away(code: int, profile: str) -> None:
+    from envdoctor.facts.host import Host  # noqa: PLC0415
+    from envdoctor.gate_ranks import refused  # noqa: PLC0415
+
+    refused(Host.current(), code, profile, _say)
 
 
 def _question(workspace: "Workspace") -> tuple[object, ...]:
@@ -226,7 +240,7 @@ def _say_crash(error: Exception, profile: str) -> None:
     )
 
 
-def _examine_aloud(workspace: "Workspace", profile: str) -> "Told":
+def _examine_aloud(workspace: "Workspace", profile: str, *, has_ranks: bool) -> "Told":
     """Examine, and say so where it takes long: the first time, and on a network file system."""
     import _thread  # noqa: PLC0415 - `threading` takes longer to load than most probes run
 
@@ -239,19 +253,19 @@ def _examine_aloud(workspace: "Workspace", profile: str) -> "Told":
 
     _thread.start_new_thread(say, ())
     try:
-        return _examine(workspace, profile)
+        return _examine(workspace, profile, has_ranks=has_ranks)
     finally:
         done.release()
 
 
-def _examine(workspace: "Workspace", profile: str) -> "Told":
+def _examine(workspace: "Workspace", profile: str, *, has_ranks: bool) -> "Told":
     from envdoctor.doctor.once_a_node import Told  # noqa: PLC0415
     from envdoctor.facts.context import Options  # noqa: PLC0415
     from envdoctor.probes.loading.torch_build import TorchBuild  # noqa: PLC0415
 
     # The driver is asked through NVML in a child process, which costs more than the whole gate may; so does binding
     # every symbol, which the last `check` remembers.
-    facts = workspace.facts(Options(ask_nvml=False, only_remembered=True))
+    facts = workspace.facts(Options(ask_nvml=False, only_remembered=True, contents=has_ranks))
     verdict = workspace.verdict(facts, launching=True)
     build = facts.get(TorchBuild)
     code = int(verdict.exit_code())
@@ -262,7 +276,14 @@ def _examine(workspace: "Workspace", profile: str) -> "Told":
         torch=build.folder if build is not None else None,
         report=plain,
         colored=colored,
+        sheet=_sheet(facts) if has_ranks else "",
     )
+
+
+def _sheet(facts: "Fingerprint") -> str:
+    from envdoctor.gate_ranks import sheet_text  # noqa: PLC0415
+
+    return sheet_text(facts)
 
 
 def _reports(facts: "Fingerprint", verdict: "Verdict", profile: str) -> tuple[str, str]:

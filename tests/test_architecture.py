@@ -53,7 +53,9 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "envdoctor.compare": (*_up_to("compare"), "packaging"),
     "envdoctor.documents": (*_up_to("documents"), "tomli"),
     "envdoctor.doctor": _up_to("doctor"),
-    "envdoctor.gate": (*_up_to("doctor"), "envdoctor.report"),
+    "envdoctor.ranks": (*_up_to("doctor"), "envdoctor.ranks"),
+    "envdoctor.gate": (*_up_to("doctor"), "envdoctor.report", "envdoctor.gate_ranks"),
+    "envdoctor.gate_ranks": (*_up_to("doctor"), "envdoctor.ranks", "envdoctor.report"),
     "envdoctor.cache": (*_up_to("doctor"), "envdoctor.cache", "packaging", "zstandard"),
     # Where wheels come from and how a venv is replaced know no rule.
     "envdoctor.wheels": (

@@ -46,6 +46,8 @@ class Told:
     report: str = ""
     colored: str = ""
     """The report for a terminal."""
+    sheet: str = ""
+    """What the stack is, for the comparison of all ranks of the job; empty where there is none."""
     problem: str = ""
     """Why nothing could be examined; `code` is then the error's."""
     hint: str = ""

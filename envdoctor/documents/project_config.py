@@ -31,6 +31,10 @@ class ProjectConfig:
     """Absolute."""
     fail_on: "Severity | None" = None
     waivers: "tuple[Waiver, ...]" = ()
+    ranks: str = ""
+    """"off": the gate does not compare the ranks of a job."""
+    ranks_ignore: tuple[str, ...] = ()
+    """Facts in which they may differ ("driver", "variable NCCL_SOCKET_IFNAME")."""
     ignored: str = ""
     """A pyproject.toml with the table that is another user's, who could waive findings and choose the stack."""
 

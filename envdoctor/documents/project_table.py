@@ -1,7 +1,7 @@
 """The table `[tool.envdoctor]`, from TOML to values."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from envdoctor.documents.profile_store import dates_as_text, parsed, refuse_waivers
 from envdoctor.documents.project_config import ProjectConfig
@@ -11,7 +11,7 @@ from envdoctor.model.finding import Severity
 from envdoctor.model.frozen import frozen
 from envdoctor.model.profile import Waiver
 
-KEYS = ("profile", "venv", "fail-on", "waivers")
+KEYS = ("profile", "venv", "fail-on", "ranks", "ranks-ignore", "waivers")
 _HINT = "docs/config.md shows an example"
 
 
@@ -22,6 +22,8 @@ class Table:
     profile: str = ""
     venv: str = ""
     fail_on: Severity | None = None
+    ranks: Literal["compare", "off", ""] = ""
+    ranks_ignore: tuple[str, ...] = ()
     waivers: tuple[Waiver, ...] = ()
 
 
@@ -44,7 +46,9 @@ def read(path: Path, content: bytes) -> ProjectConfig | None:
     try:
         found: Table = decode(Table, {key.replace("-", "_"): dates_as_text(value) for key, value in table.items()})
     except CodecError as error:
-        raise UsageError(f"{where}.{str(error).replace('fail_on', 'fail-on')}", _HINT) from error
+        raise UsageError(
+            f"{where}.{str(error).replace('fail_on', 'fail-on').replace('ranks_ignore', 'ranks-ignore')}", _HINT
+        ) from error
     refuse_waivers(found.waivers, where, UsageError)
     is_path = "/" in found.profile or found.profile.endswith(".toml")
     return ProjectConfig(
@@ -52,6 +56,8 @@ def read(path: Path, content: bytes) -> ProjectConfig | None:
         profile=str(path.parent / _home(found.profile)) if is_path else found.profile,
         venv=str(path.parent / _home(found.venv)) if found.venv else "",
         fail_on=found.fail_on,
+        ranks=found.ranks,
+        ranks_ignore=found.ranks_ignore,
         waivers=found.waivers,
     )
 

@@ -29,7 +29,7 @@ _LAUNCHERS = (
 _LOCAL_RANKS = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 _RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _TEMPORARY = ("TMPDIR", "TEMP", "TMP")
-_ANCESTORS = 16
+_ANCESTORS, _DIGITS = 16, 12
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -49,8 +49,12 @@ class Launch:
 
 def local_rank(environ: Mapping[str, str]) -> int:
     """Return the rank of a process on its node; 0 where no launcher gave one."""
-    rank = _first_of(environ, _LOCAL_RANKS)
-    return int(rank) if rank.isascii() and rank.isdecimal() else 0
+    return number_of(_first_of(environ, _LOCAL_RANKS)) or 0
+
+
+def number_of(value: str) -> int | None:
+    """Return the number that a launcher's variable holds; None where it holds none."""
+    return int(value) if value.isascii() and value.isdecimal() and len(value) <= _DIGITS else None
 
 
 def shared(environ: Mapping[str, str]) -> dict[str, str]:

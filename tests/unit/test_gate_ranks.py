@@ -22,7 +22,7 @@ import os, signal, sys, time
 sys.path.insert(0, {str(ROOT)!r})
 from envdoctor import gate
 examine = gate._examine
-def noted(*given):
+def noted(*given, **named):
     log = os.open(os.environ["EXAMINED"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     first = not os.fstat(log).st_size
     os.write(log, (os.environ.get("LOCAL_RANK", "") + "\\n").encode())
@@ -30,7 +30,7 @@ def noted(*given):
         os.kill(os.getpid(), signal.SIGKILL)
     if os.environ.get("SLOW"):
         time.sleep(1)
-    return examine(*given)
+    return examine(*given, **named)
 gate._examine = noted
 if os.environ.get("SLOW"):
     gate._WORD_SECONDS = 0.0
