@@ -15,6 +15,9 @@ _SETTINGS = {
     "format": ("ENVDOCTOR_FORMAT", "text"),
     "color": ("ENVDOCTOR_COLOR", "auto"),
     "gate": ("ENVDOCTOR_GATE", "enforce"),
+    "ranks": ("ENVDOCTOR_RANKS", "compare"),
+    "ranks-ignore": ("ENVDOCTOR_RANKS_IGNORE", ""),
+    "ranks-timeout": ("ENVDOCTOR_RANKS_TIMEOUT", "300"),
 }
 
 
@@ -42,7 +45,13 @@ class Configured:
 def config(host: Host) -> Result:
     """Return each setting's value and source. Raises UsageError, naming the file and the key."""
     found = load(host.cwd)
-    written = {"profile": found.profile, "venv": found.venv, "fail-on": found.fail_on or ""}
+    written = {
+        "profile": found.profile,
+        "venv": found.venv,
+        "fail-on": found.fail_on or "",
+        "ranks": found.ranks,
+        "ranks-ignore": ", ".join(found.ranks_ignore),
+    }
     settings = []
     for name, (variable, default) in _SETTINGS.items():
         value = host.environ.get(variable)

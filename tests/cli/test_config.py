@@ -74,7 +74,11 @@ def test_a_waiver_holds_until_its_last_day(stack: Stack) -> None:
 @pytest.mark.parametrize(
     ("text", "error", "hint"),
     [
-        ('profil = "x"\n', ".profil: unknown key; known here: profile, venv, fail-on, waivers", "{example}"),
+        (
+            'profil = "x"\n',
+            ".profil: unknown key; known here: profile, venv, fail-on, ranks, ranks-ignore, waivers",
+            "{example}",
+        ),
         ("fail-on = 3\n", ".fail-on: {severities}, got 3", "{example}"),
         (WAIVER.format(code="none", more=""), ".waivers[0].code: there is no check `none`", "{codes}"),
         (
@@ -135,6 +139,9 @@ def test_config_shows_each_value_and_where_it_comes_from(stack: Stack) -> None:
         ["format", "text", "default"],
         ["color", "auto", "default"],
         ["gate", "enforce", "default"],
+        ["ranks", "compare", "default"],
+        ["ranks-ignore", "", "default"],
+        ["ranks-timeout", "300", "default"],
         ["waiver", "ED403", "(extra): installed by hand, expired on 2001-01-31  FOLDER/pyproject.toml"],
     ]
     document = json.loads(stack.run("config", "--json").out)

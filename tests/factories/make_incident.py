@@ -54,11 +54,12 @@ def make_broken_incident(root: Path) -> Incident:
     return incident
 
 
-def make_gated_incident(root: Path, *, lost: bool = False) -> Incident:
+def make_gated_incident(root: Path, *, lost: bool = False, more: Iterable[Path] = ()) -> Incident:
     """Make an incident, or how it ends, whose venv can run the gate: that reads versions with packaging."""
     source = Path(packaging.__file__).parent
     files = {f"packaging/{path.relative_to(source)}": path.read_bytes() for path in source.rglob("*.py")}
-    incident = make_incident(root, more=[make_wheel(root / "wheels", "packaging", packaging.__version__, files=files)])
+    own = make_wheel(root / "wheels", "packaging", packaging.__version__, files=files)
+    incident = make_incident(root, more=[own, *more])
     if lost:
         incident.lose()
     return incident

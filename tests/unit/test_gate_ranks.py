@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ import pytest
 
 from envdoctor.facts.launch import shared
 from tests.factories.make_incident import Incident, make_gated_incident
+from tests.factories.make_wheel import make_wheel
 from tests.factories.run_envdoctor import ROOT, environment, filtered
 from tests.unit.test_gate import REFUSED, report
 
@@ -90,9 +92,10 @@ class Node:
             process.communicate()
         return [process.returncode for process in begun]
 
-    def torchrun(self, incident: Incident, ranks: int) -> "subprocess.CompletedProcess[str]":
+    def torchrun(self, incident: Incident, ranks: int, start: Path | None = None) -> "subprocess.CompletedProcess[str]":
         """Have the real torchrun start them."""
-        command = ["--standalone", "--nproc-per-node", str(ranks), "--no-python", incident.venv.python, self.script]
+        command: list[object] = ["--standalone", "--nproc-per-node", str(ranks), "--no-python"]
+        command += [start] if start else [incident.venv.python, self.script]
         return subprocess.run(
             [sys.executable, "-m", "torch.distributed.run", *map(str, command)],
             cwd=incident.root,
@@ -130,6 +133,31 @@ def test_torchrun_refuses_with_one_report(node: Node, broken: Incident) -> None:
     assert (done.returncode, done.stdout, len(node.examined)) == (1, "", 1)
     assert said.count(report(broken)) == 1
     assert REFUSED.format(who="rank 0") in said
+
+
+@pytest.mark.torch_stack
+def test_torchrun_refuses_a_rank_of_another_venv_by_name(
+    node: Node, healthy: Incident, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = tmp_path_factory.mktemp("other")
+    other = make_gated_incident(root, more=[make_wheel(root / "wheels", "extra", "1.0", files={"extra.py": ""})])
+    start = node.script.with_name("start.sh")
+    choice = f'[ "$RANK" = 2 ] && exec {other.venv.python} {node.script}'
+    start.write_text(f"#!/bin/sh\n{choice}\nexec {healthy.venv.python} {node.script}\n")
+    start.chmod(0o755)
+    done = node.torchrun(healthy, 4, start)
+    said = filtered(done.stderr, healthy.root).replace(str(root), "[OTHER]").replace(f" ({os.uname().nodename})", "")
+    table = (
+        "error: envdoctor gate: the ranks of this job do not run one stack: 1 of 4 differs, rank 2\n"
+        "\n"
+        "  fact           most ranks           others               who\n"
+        "  stack          sha256:############  sha256:############  rank 2\n"
+        "  package extra  none                 1.0 (############)   rank 2\n"
+        "\n"
+        "help: rank 2: runs from [OTHER]/.venv; start it with [TMP]/.venv/bin/python\n"
+    )
+    assert (done.returncode, done.stdout) == (1, ""), said
+    assert re.sub(r"(?<=[:(])[0-9a-f]{12}\b", "#" * 12, said).count(table) == 1, said
 
 
 def test_the_report_is_local_rank_0s_whoever_examined(node: Node, broken: Incident) -> None:
