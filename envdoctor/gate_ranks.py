@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from envdoctor.documents.project_config import load
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen
-from envdoctor.ranks.job import DONE, IGNORE, SWITCH, Job, job_of
+from envdoctor.ranks.job import DONE, IGNORE, SWITCH, RankedJob, job_of
 
 if TYPE_CHECKING:
     from envdoctor.model.fingerprint import Fingerprint
@@ -37,7 +37,7 @@ class Own:
     """Its sheet as JSON; empty where it could not be examined."""
 
 
-def job_here(host: Host) -> Job | None:
+def job_here(host: Host) -> RankedJob | None:
     """Return the job that this process is a rank of; None for one that is alone or is not compared.
 
     Raises UsageError for a variable or a key of the configuration that has no such value.
@@ -55,7 +55,7 @@ def sheet_text(facts: "Fingerprint") -> str:
     return json.dumps(encode(sheet_of(facts)), sort_keys=True)
 
 
-def compared(job: Job, host: Host, own: Own, profile: str, say: Callable[[str], None]) -> int:
+def compared(job: RankedJob, host: Host, own: Own, profile: str, say: Callable[[str], None]) -> int:
     """Meet the other ranks; return the exit code for all of them: 0 where all start. Rank 0 prints what differs.
 
     say: prints on stderr.
@@ -83,7 +83,7 @@ def refused(host: Host, code: int, profile: str, say: Callable[[str], None]) -> 
         return  # they name it when their time is up
 
 
-def _host_of(job: Job, host: Host, own: Own, profile: str, say: Callable[[str], None]) -> int:
+def _host_of(job: RankedJob, host: Host, own: Own, profile: str, say: Callable[[str], None]) -> int:
     from envdoctor.ranks.attendance import attendance_of, sheet_of_text  # noqa: PLC0415
     from envdoctor.ranks.meeting import Meeting  # noqa: PLC0415
     from envdoctor.ranks.sockets import NoPlaceError  # noqa: PLC0415
@@ -119,7 +119,7 @@ def _same_refusal(verdict: "JobVerdict") -> bool:
     return whole and len(verdict.refused) == verdict.size and len({one.found for one in verdict.came.values()}) == 1
 
 
-def _guest_of(job: Job, own: Own, say: Callable[[str], None], note: Callable[[str], None]) -> int:
+def _guest_of(job: RankedJob, own: Own, say: Callable[[str], None], note: Callable[[str], None]) -> int:
     from envdoctor.ranks.joining import join  # noqa: PLC0415
 
     outcome = join(job, _greeting(job, own), own.sheet, note, _BRIEF_SECONDS if own.code else None)
@@ -135,7 +135,7 @@ def _guest_of(job: Job, own: Own, say: Callable[[str], None], note: Callable[[st
     return _NOT_COMPARED
 
 
-def _greeting(job: Job, own: Own) -> dict[str, Any]:
+def _greeting(job: RankedJob, own: Own) -> dict[str, Any]:
     """Return what this rank says of itself, with the keys of `Attendance`."""
     import hashlib  # noqa: PLC0415 - loaded by now
 
@@ -149,7 +149,7 @@ def _greeting(job: Job, own: Own) -> dict[str, Any]:
     }
 
 
-def _note(say: Callable[[str], None], job: Job) -> Callable[[str], None]:
+def _note(say: Callable[[str], None], job: RankedJob) -> Callable[[str], None]:
     from envdoctor.facts.launch import local_rank  # noqa: PLC0415
 
     def note(text: str) -> None:

@@ -37,7 +37,7 @@ _NAMES = pattern(r"([A-Za-z0-9._-]+)(?:\[(\d+)[^\]]*\])?")
 
 
 @frozen
-class Place:
+class MeetingPlace:
     """Where ranks may meet."""
 
     name: str
@@ -47,14 +47,14 @@ class Place:
 
 
 @frozen
-class Job:
+class RankedJob:
     """A job of at least two ranks, seen from one of them."""
 
     rank: int
     size: int
     on_node: bool
     """All ranks are on one node."""
-    places: tuple[Place, ...]
+    places: tuple[MeetingPlace, ...]
     """In the order in which they are tried; empty where nothing says where rank 0 is."""
     key: bytes
     """32 bytes that ranks of another job do not have; a secret as far as ENVDOCTOR_RANKS_KEY or the run id is one."""
@@ -67,7 +67,7 @@ class Job:
         return hashlib.sha256(self.key).hexdigest()[:16]
 
 
-def job_of(environ: Mapping[str, str]) -> Job | None:
+def job_of(environ: Mapping[str, str]) -> RankedJob | None:
     """Return the job; None for a process that is alone, was compared, or is not to be. Raises UsageError."""
     chosen = environ.get(SWITCH, "") or "compare"
     if chosen not in ("compare", "off"):
@@ -81,7 +81,7 @@ def job_of(environ: Mapping[str, str]) -> Job | None:
     told = [_PROTOCOL, size, environ.get(SECRET, ""), *(environ.get(name, "") for name in _LAUNCH)]
     key = hashlib.sha256(json.dumps(told).encode("utf-8", "surrogateescape")).digest()
     on_node = _on_node(environ, counts[2], size)
-    job = Job(
+    job = RankedJob(
         rank=rank,
         size=size,
         on_node=on_node,
@@ -98,12 +98,12 @@ def _on_node(environ: Mapping[str, str], local: str, size: int) -> bool:
     return environ.get("SLURM_STEP_NUM_NODES") == "1"
 
 
-def _local(key: bytes) -> tuple[Place, ...]:
+def _local(key: bytes) -> tuple[MeetingPlace, ...]:
     name = hashlib.sha256(key + b"place").hexdigest()[:32]
-    return tuple(Place(name=f"envdoctor-{name}-{number}", port=0) for number in range(_TRIED))
+    return tuple(MeetingPlace(name=f"envdoctor-{name}-{number}", port=0) for number in range(_TRIED))
 
 
-def _remote(environ: Mapping[str, str], key: bytes) -> tuple[Place, ...]:
+def _remote(environ: Mapping[str, str], key: bytes) -> tuple[MeetingPlace, ...]:
     address = environ.get("MASTER_ADDR", "") or _first_of(environ.get("SLURM_STEP_NODELIST", ""))
     if not address:
         return ()
@@ -111,9 +111,9 @@ def _remote(environ: Mapping[str, str], key: bytes) -> tuple[Place, ...]:
         port = number_of(given)
         if port is None or not 0 < port < 1 << 16:
             raise UsageError(f"{PORT} is `{given}`", f"it is a TCP port: `export {PORT}=29600`")
-        return (Place(name=address, port=port),)
+        return (MeetingPlace(name=address, port=port),)
     first = _FIRST_PORT + int.from_bytes(key[:4], "big") % _PORTS
-    return tuple(Place(name=address, port=first + number) for number in range(_TRIED))
+    return tuple(MeetingPlace(name=address, port=first + number) for number in range(_TRIED))
 
 
 def _first_of(nodes: str) -> str:

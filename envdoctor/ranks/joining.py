@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from envdoctor.model.frozen import frozen
-from envdoctor.ranks.job import Job, Place
+from envdoctor.ranks.job import MeetingPlace, RankedJob
 from envdoctor.ranks.sockets import connect
-from envdoctor.ranks.wire import TO_RANK, TO_RANK_0, ForeignError, Reader, frame
+from envdoctor.ranks.wire import TO_RANK, TO_RANK_0, ForeignError, FrameReader, frame
 
 _ANSWER_SECONDS = 15.0
 """In which rank 0 answers a greeting; somebody else who listens there may never do so."""
@@ -32,7 +32,7 @@ class Outcome:
 
 
 def join(
-    job: Job,
+    job: RankedJob,
     greeting: Mapping[str, Any],
     sheet: str,
     say: Callable[[str], None],
@@ -68,7 +68,7 @@ def join(
 class _Visit:
     """One rank's ways to rank 0."""
 
-    def __init__(self, job: Job, greeting: Mapping[str, Any], sheet: str, patience: float) -> None:
+    def __init__(self, job: RankedJob, greeting: Mapping[str, Any], sheet: str, patience: float) -> None:
         """Take what it says, and how many seconds it waits for the outcome."""
         self._patience = patience
         self._job, self._sheet = job, sheet
@@ -76,13 +76,13 @@ class _Visit:
         self.lost_at = 0.0
         """When a connection to rank 0 itself broke."""
 
-    def pay(self, place: Place) -> int | None:
+    def pay(self, place: MeetingPlace) -> int | None:
         """Return the outcome that rank 0 tells; None where it is not there, or the connection broke."""
         connection = connect(place)
         if connection is None:
             return None
         nonce = os.urandom(16).hex()
-        reader = Reader(self._job.key, TO_RANK)
+        reader = FrameReader(self._job.key, TO_RANK)
         known = False
         try:
             connection.settimeout(_ANSWER_SECONDS)
@@ -107,7 +107,7 @@ class _Visit:
             connection.close()
 
 
-def _received(connection: socket.socket, reader: Reader) -> list[dict[str, Any]]:
+def _received(connection: socket.socket, reader: FrameReader) -> list[dict[str, Any]]:
     data = connection.recv(1 << 16)
     if not data:
         raise ConnectionResetError

@@ -12,9 +12,9 @@ from typing import Any
 from envdoctor.compare.sheet import StackSheet
 from envdoctor.model.frozen import field, mutable
 from envdoctor.ranks.attendance import Attendance, JobVerdict, attendance_of, judged, sheet_of_text
-from envdoctor.ranks.job import Job
+from envdoctor.ranks.job import RankedJob
 from envdoctor.ranks.sockets import enough_files, is_ours, listen
-from envdoctor.ranks.wire import LARGE, SMALL, TO_RANK, TO_RANK_0, ForeignError, Reader, frame
+from envdoctor.ranks.wire import LARGE, SMALL, TO_RANK, TO_RANK_0, ForeignError, FrameReader, frame
 
 SETTLE_SECONDS = 5.0
 """How long others are still waited for when the outcome is known to be no start."""
@@ -35,7 +35,7 @@ class _Guest:
 
     socket: socket.socket
     since: float
-    reader: Reader
+    reader: FrameReader
     rank: int | None = None
     nonce: str = ""
     large: bool = False
@@ -46,7 +46,7 @@ class _Guest:
 class Meeting:
     """The ranks of one job, as they come."""
 
-    job: Job
+    job: RankedJob
     ignored: Sequence[str]
     say: Callable[[str], None]
     """Tells a person that is waited."""
@@ -132,7 +132,7 @@ class Meeting:
                     continue
                 made.setblocking(False)
                 self._guests[made.fileno()] = _Guest(
-                    socket=made, since=time.monotonic(), reader=Reader(self.job.key, TO_RANK_0)
+                    socket=made, since=time.monotonic(), reader=FrameReader(self.job.key, TO_RANK_0)
                 )
                 poll.register(made.fileno(), select.POLLIN)
         except OSError:

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from envdoctor.ranks.job import Job, Place
+from envdoctor.ranks.job import MeetingPlace, RankedJob
 
 _CONNECT_SECONDS = 3.0
 _SPARE_FILES = 128
@@ -19,7 +19,7 @@ class NoPlaceError(OSError):
     """Rank 0 cannot listen where the others will look for it; the text says why."""
 
 
-def listen(job: Job) -> list[socket.socket]:
+def listen(job: RankedJob) -> list[socket.socket]:
     """Return sockets that listen at the first place of the job that is free. Raises NoPlaceError."""
     reasons = []
     for place in job.places:
@@ -31,7 +31,7 @@ def listen(job: Job) -> list[socket.socket]:
     raise NoPlaceError("; ".join(dict.fromkeys(reasons)))
 
 
-def connect(place: Place) -> socket.socket | None:
+def connect(place: MeetingPlace) -> socket.socket | None:
     """Return a connection; None where nobody listens, or somebody who is not this user."""
     try:
         if place.port:
@@ -76,7 +76,7 @@ def enough_files(connections: int) -> Iterator[None]:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def _listen(job: Job, place: Place) -> list[socket.socket]:
+def _listen(job: RankedJob, place: MeetingPlace) -> list[socket.socket]:
     if not place.port:
         return [_bound(socket.AF_UNIX, f"\0{place.name}", job.size)]
     found = socket.getaddrinfo(place.name, place.port, type=socket.SOCK_STREAM)

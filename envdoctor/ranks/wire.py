@@ -28,7 +28,7 @@ def frame(key: bytes, direction: bytes, value: Any) -> bytes:
     return len(body).to_bytes(4, "big") + _mac(key, direction, body) + body
 
 
-class Reader:
+class FrameReader:
     """Puts the frames of one connection together."""
 
     def __init__(self, key: bytes, direction: bytes) -> None:

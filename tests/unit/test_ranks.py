@@ -18,9 +18,9 @@ from envdoctor.errors import UsageError
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import replace
 from envdoctor.ranks import meeting
-from envdoctor.ranks.job import Job, Place, job_of
+from envdoctor.ranks.job import MeetingPlace, RankedJob, job_of
 from envdoctor.ranks.sockets import connect, listen
-from envdoctor.ranks.wire import TO_RANK, TO_RANK_0, ForeignError, Reader, frame
+from envdoctor.ranks.wire import TO_RANK, TO_RANK_0, ForeignError, FrameReader, frame
 
 KEY = b"k" * 32
 HELP = (
@@ -50,7 +50,7 @@ class Ranks:
         """Return the variables of a rank."""
         return {"RANK": str(rank), "WORLD_SIZE": str(self.size), "LOCAL_WORLD_SIZE": str(self.size), **self.launch}
 
-    def job(self, rank: int) -> Job:
+    def job(self, rank: int) -> RankedJob:
         """Return the job as a rank sees it."""
         found = job_of(self.environ(rank))
         assert found is not None
@@ -222,7 +222,7 @@ def test_between_nodes_they_meet_over_tcp_past_what_is_not_of_the_job(ranks: Ran
     assert ranks.said == {0: [], 1: [], 2: []}
 
 
-def _at(job: Job, place: int = 0) -> socket.socket:
+def _at(job: RankedJob, place: int = 0) -> socket.socket:
     until = time.monotonic() + 20
     while time.monotonic() < until:
         if found := connect(job.places[place]):
@@ -327,7 +327,7 @@ def test_a_variable_without_meaning_is_bad_input(variable: str, value: str, mess
 def test_a_frame_comes_in_any_pieces_and_only_with_the_key_and_in_its_direction() -> None:
     values: Sequence[dict[str, object]] = [{"a": 1}, {"b": "ü" * 300}]
     sent = b"".join(frame(KEY, TO_RANK_0, value) for value in values)
-    reader = Reader(KEY, TO_RANK_0)
+    reader = FrameReader(KEY, TO_RANK_0)
     assert [told for at in range(len(sent)) for told in reader.feed(sent[at : at + 1])] == values
     spoiled = sent[:40] + bytes([sent[40] ^ 1]) + sent[41:]
     nested = b"[" * 60_000
@@ -341,7 +341,7 @@ def test_a_frame_comes_in_any_pieces_and_only_with_the_key_and_in_its_direction(
         (KEY, TO_RANK_0, _raw(b"\xff")),
     ):
         with pytest.raises(ForeignError):
-            Reader(key, direction).feed(data)
+            FrameReader(key, direction).feed(data)
 
 
 def _raw(body: bytes) -> bytes:
@@ -350,9 +350,9 @@ def _raw(body: bytes) -> bytes:
 
 
 def test_a_socket_is_of_the_masters_address_alone() -> None:
-    job = Job(rank=0, size=2, on_node=False, places=(Place(name="127.0.0.1", port=0),), key=KEY, timeout=1)
+    job = RankedJob(rank=0, size=2, on_node=False, places=(MeetingPlace(name="127.0.0.1", port=0),), key=KEY, timeout=1)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    (made,) = listen(replace(job, places=(Place(name="127.0.0.1", port=port),)))
+    (made,) = listen(replace(job, places=(MeetingPlace(name="127.0.0.1", port=port),)))
     with made:
         assert made.getsockname() == ("127.0.0.1", port)
