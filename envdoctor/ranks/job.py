@@ -68,7 +68,7 @@ class RankedJob:
 
 
 def job_of(environ: Mapping[str, str]) -> RankedJob | None:
-    """Return the job; None for a process that is alone, was compared, or is not to be. Raises UsageError."""
+    """Return the job; None for a process that is alone, was compared, or whose job is not. Raises UsageError."""
     chosen = environ.get(SWITCH, "") or "compare"
     if chosen not in ("compare", "off"):
         raise UsageError(f"{SWITCH} is `{chosen}`", f"it is `compare` (default) or `off`: `export {SWITCH}=off`")
