@@ -10,6 +10,7 @@
 #   make test-stack  the incident on the real CUDA stack, healthy ones (downloads about 9 GB), and launchers that take long
 #   make bench       envdoctor beside pip, uv and collect_env; VENV=path names another venv, PROFILE=name adds the gate
 #   make docs        write docs/checks and docs/symptoms.md from what envdoctor knows
+#   make site        the documentation with a search, made of docs/ and the program, into build/site-docs
 #   make release     build, check and test what is published, from the last commit, into dist/
 #   make clean       remove what the targets above made
 
@@ -41,7 +42,7 @@ FUZZ_ARGUMENTS ?=
 # One worker a core; the tests of a file stay together, since they share fixtures.
 PARALLEL := --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: help run check-fast test lint properties test-giants fuzz test-stack bench docs release clean toolchain
+.PHONY: help run check-fast test lint properties test-giants fuzz test-stack bench docs site release clean toolchain
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -124,6 +125,9 @@ bench: $(TOOL)/.made
 
 docs: $(TEST)/.made
 	$(TEST)/bin/python -m envdoctor.cli.check_pages docs/checks
+
+site: $(TEST)/.made
+	$(TEST)/bin/python -m tools.docsite
 
 release: $(TEST)/.made
 	$(TEST)/bin/python tools/release.py
