@@ -140,7 +140,7 @@ def test_config_shows_each_value_and_where_it_comes_from(stack: Stack) -> None:
         ["color", "auto", "default"],
         ["gate", "enforce", "default"],
         ["ranks", "compare", "default"],
-        ["ranks-ignore", "", "default"],
+        ["ranks-ignore", "-", "default"],
         ["ranks-timeout", "300", "default"],
         ["waiver", "ED403", "(extra): installed by hand, expired on 2001-01-31  FOLDER/pyproject.toml"],
     ]
@@ -158,7 +158,7 @@ def test_a_file_of_another_user_decides_nothing(stack: Stack) -> None:
     os.chown(stack.folder / "pyproject.toml", 12345, 12345)
     assert load(stack.folder) == ProjectConfig(ignored=str(stack.folder / "pyproject.toml"))
     shown = stack.run("config")
-    assert shown.out.splitlines()[-1] == "ignored   FOLDER/pyproject.toml: it belongs to another user"
+    assert shown.out.splitlines()[-1] == "ignored        FOLDER/pyproject.toml: it belongs to another user"
     assert _codes(stack, "train-venv") == (0, [], None)
     assert stack.run("check", "train-venv").err == (
         "note: FOLDER/pyproject.toml belongs to another user, so its profile, venv and waivers do not count\n"

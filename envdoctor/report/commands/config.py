@@ -12,12 +12,15 @@ def text(data: Configured, style: Style) -> str:
     """Return a line for each setting and each waiver."""
     del style
     wide = max(len(item.value or "-") for item in data.settings)
+    names = max(len(item.name) for item in data.settings)
     lines = [
-        f"{item.name.ljust(8)}  {(item.value or '-').ljust(wide)}  {item.source}".rstrip() for item in data.settings
+        f"{item.name.ljust(names)}  {(item.value or '-').ljust(wide)}  {item.source}".rstrip() for item in data.settings
     ]
-    lines += [f"waiver    {_waiver(waiver, data.today)}  {data.file.path}" for waiver in data.file.waivers]
+    lines += [
+        f"{'waiver'.ljust(names)}  {_waiver(waiver, data.today)}  {data.file.path}" for waiver in data.file.waivers
+    ]
     if data.file.ignored:
-        lines.append(f"ignored   {data.file.ignored}: it belongs to another user")
+        lines.append(f"{'ignored'.ljust(names)}  {data.file.ignored}: it belongs to another user")
     return "\n".join(lines) + "\n"
 
 
