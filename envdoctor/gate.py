@@ -265,7 +265,7 @@ def _examine(workspace: "Workspace", profile: str, *, has_ranks: bool) -> "Told"
 
     # The driver is asked through NVML in a child process, which costs more than the whole gate may; so does binding
     # every symbol, which the last `check` remembers.
-    facts = workspace.facts(Options(ask_nvml=False, only_remembered=True, contents=has_ranks))
+    facts = workspace.facts(Options(ask_nvml=False, only_remembered=True, contents=has_ranks, own_threads=1))
     verdict = workspace.verdict(facts, launching=True)
     build = facts.get(TorchBuild)
     code = int(verdict.exit_code())

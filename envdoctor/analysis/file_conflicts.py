@@ -6,7 +6,8 @@ from envdoctor.analysis.unmet import required_by_others
 from envdoctor.analysis.wanted_owner import wanted_owner
 from envdoctor.catalog.shared_paths import MAINTAINED, shared_module
 from envdoctor.model.frozen import frozen, replace
-from envdoctor.probes.venv.installed_files import Contested, InstalledFiles
+from envdoctor.probes.venv.contested_paths import Contested
+from envdoctor.probes.venv.installed_files import InstalledFiles
 
 _BESIDE = frozenset(
     {"test", "tests", "doc", "docs", "example", "examples", "benchmark", "benchmarks", "scripts", "share"}

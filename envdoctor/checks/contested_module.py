@@ -24,8 +24,8 @@ from envdoctor.analysis.file_conflicts import FileConflict, file_conflicts
 from envdoctor.analysis.remedies import reinstall_command, repair_or, restore_or, uninstall_command
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
+from envdoctor.probes.venv.contested_paths import Contested
 from envdoctor.probes.venv.distributions import Distributions
-from envdoctor.probes.venv.installed_files import Contested
 from envdoctor.probes.venv.startup_hooks import StartupHooks
 
 CODE = "ED409"

@@ -25,8 +25,9 @@ from envdoctor.model.finding import Finding
 from envdoctor.model.frozen import frozen
 from envdoctor.model.wording import counted
 from envdoctor.probes.loading.libraries import Libraries, Provider
+from envdoctor.probes.venv.contested_paths import Contested
 from envdoctor.probes.venv.distributions import Distribution, Distributions
-from envdoctor.probes.venv.installed_files import Contested, InstalledFiles
+from envdoctor.probes.venv.installed_files import InstalledFiles
 
 CODE = "ED403"
 NAME = "extra-distribution"

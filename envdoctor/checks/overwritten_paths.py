@@ -26,7 +26,7 @@ from envdoctor.analysis.remedies import reinstall_command, repair_or, restore_or
 from envdoctor.analysis.unmet import wanted_by_extras
 from envdoctor.model.finding import Confidence, Finding, Remediation, Severity
 from envdoctor.model.wording import counted
-from envdoctor.probes.venv.installed_files import Contested
+from envdoctor.probes.venv.contested_paths import Contested
 
 CODE = "ED203"
 NAME = "file-conflict"

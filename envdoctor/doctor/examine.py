@@ -1,5 +1,6 @@
 """Read an environment, judge it: the one line from a path to a verdict."""
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ from envdoctor.model.fingerprint import Fingerprint, Unread
 from envdoctor.model.frozen import frozen
 from envdoctor.model.verdict import Verdict
 from envdoctor.probes.registry import chosen
+from envdoctor.probes.venv.first_look import looking_beside
+from envdoctor.probes.venv.installed_files import InstalledFiles
 
 if TYPE_CHECKING:  # importing a profile's and a lock's types costs more than most probes
     from collections.abc import Iterable
@@ -47,13 +50,23 @@ def take_reading(target: Target, host: Host, options: Options | None = None) -> 
     for _ in range(2):
         before = _identity(target.prefix)
         reading = Reading(target=target, host=host, options=options, probes=chosen(options))
-        found = written_down(reading)
+        with looking_beside(reading):
+            _read_meanwhile(reading)
+            found = written_down(reading)
         if _identity(target.prefix) == before:
             return reading, found
     raise ProbeError(
         f"{target.prefix} was exchanged, or names were moved in it, while it was being read, twice",
         "a restore, a repair or a rollback is at work on it: run this again when it is done",
     )
+
+
+def _read_meanwhile(reading: Reading) -> None:
+    """Read what does not need the look at every file, which another process may be at."""
+    for kind in reading.probes:
+        if kind is not InstalledFiles:
+            with suppress(ProbeError):  # the reading keeps the reason
+                reading.fact(kind)
 
 
 def _identity(prefix: Path) -> tuple[tuple[int, int, int], ...]:

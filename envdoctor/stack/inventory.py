@@ -13,8 +13,9 @@ from envdoctor.model.frozen import frozen
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.file_digests import usable
-from envdoctor.probes.venv.installed_files import BYTECODE, InstalledFiles
+from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.probes.venv.record_rows import BYTECODE
 from envdoctor.probes.venv.records import index
 from envdoctor.stack.verify import verify
 from envdoctor.standards.names import normalized

@@ -9,9 +9,9 @@ from envdoctor.model.frozen import frozen
 from envdoctor.probes.loading.comparison import RecordComparison, comparison
 from envdoctor.probes.venv.digest_memo import content_key, key_of
 from envdoctor.probes.venv.distributions import Distribution, Distributions
-from envdoctor.probes.venv.installed_files import BYTECODE, InstalledFiles
+from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.own_packages import own_packages
-from envdoctor.probes.venv.record_rows import recorded_size
+from envdoctor.probes.venv.record_rows import BYTECODE, recorded_size
 from envdoctor.probes.venv.records import RecordIndex, index
 from envdoctor.stack.owner_graph import Graph, RecordRow, graph
 

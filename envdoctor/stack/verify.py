@@ -13,9 +13,10 @@ from envdoctor.model.frozen import frozen
 from envdoctor.probes.loading.comparison import comparison
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.file_digests import usable
-from envdoctor.probes.venv.installed_files import BYTECODE, FileFault, InstalledFiles
+from envdoctor.probes.venv.installed_files import FileFault, InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.own_packages import own_packages
+from envdoctor.probes.venv.record_rows import BYTECODE
 from envdoctor.probes.venv.records import RecordIndex, index
 from envdoctor.standards.lock import LockedPackage
 from envdoctor.swap.store import STORE

@@ -22,10 +22,11 @@ from envdoctor.probes.machine.platform import Platform
 from envdoctor.probes.machine.toolchain import Toolchain
 from envdoctor.probes.venv.companions import Companions
 from envdoctor.probes.venv.conda import Conda
+from envdoctor.probes.venv.contested_paths import Claim, Contested
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.editables import Editables
 from envdoctor.probes.venv.generated_code import GeneratedCode
-from envdoctor.probes.venv.installed_files import Claim, Contested, FileFault, InstalledFiles, Owner
+from envdoctor.probes.venv.installed_files import FileFault, InstalledFiles, Owner
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.launchers import Launchers
 from envdoctor.probes.venv.package_imports import PackageImports

@@ -10,8 +10,8 @@ from envdoctor.probes.venv import digest_memo, uv_cache
 from envdoctor.probes.venv.digest_memo import content_key
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.file_digests import FileDigests, FileToHash, Hashing, usable
-from envdoctor.probes.venv.record_memo import Fields
 from envdoctor.probes.venv.records import RecordIndex, index
+from envdoctor.probes.venv.rows import Fields
 
 
 class Mismatch(NamedTuple):

@@ -19,8 +19,8 @@ from envdoctor.model.frozen import frozen
 from envdoctor.model.pattern import pattern
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.interpreter import Interpreter
-from envdoctor.probes.venv.record_memo import Fields
 from envdoctor.probes.venv.records import index
+from envdoctor.probes.venv.rows import Fields, binaries
 
 _TAGGED = pattern(r"^(?P<stem>.+?)\.(?P<tag>(?:cpython|pypy|graalpy)-?\w*-[\w-]+|cp\d+-[\w-]+)\.(?:so|pyd)$")
 _CPYTHON = pattern(r"cpython-3(?P<minor>\d+)(?P<threads>t?)d?-(?P<machine>\w+?)-")
@@ -75,8 +75,8 @@ def probe(reading: Reading) -> ExtensionModules:
     items = reading.fact(Distributions).items
     tagged, foreign = 0, []
     for at, rows in index(reading).rows.items():
-        # Cheap tests first: of tens of thousands of rows, some hundred are extension modules.
-        names = [path for path, _, _ in rows if path[-3:] in (".so", "pyd") and "-" in path]
+        # Cheap tests first: of a thousand binaries, some hundred are extension modules.
+        names = [path for path in binaries(rows) if path[-3:] in (".so", "pyd") and "-" in path]
         matches = [(path, match) for path in names if (match := _TAGGED.match(path))]
         tagged += len(matches)
         unfit = [(path, match) for path, match in matches if not _fits(match["tag"], python)]

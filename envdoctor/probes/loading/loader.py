@@ -16,7 +16,7 @@ from envdoctor.probes.loading.loader_memo import LoaderMemo
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.copy_place import place
 from envdoctor.probes.venv.distributions import Distributions
-from envdoctor.probes.venv.installed_files import InstalledFiles
+from envdoctor.probes.venv.installed_files import contested
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.records import index
 from envdoctor.probes.venv.search_path import SearchPath
@@ -89,7 +89,7 @@ class _Question:
             sorted(_cpu_flags(reading)),
             [environ.get(name, "") for name in ("LD_LIBRARY_PATH", "LD_PRELOAD")],
             [(path, items[at].name, items[at].version) for path, at in index(reading).shared_objects.items()],
-            [(item.path, item.on_disk) for item in reading.fact(InstalledFiles).contested],
+            [(item.path, item.on_disk) for item in contested(reading)],
         ]
         asked += [place(reading).contents]
         self.text = place(reading).key(json.dumps(asked))

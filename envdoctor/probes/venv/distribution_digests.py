@@ -7,8 +7,8 @@ from envdoctor.facts.context import Reading
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.venv.distributions import Distribution, Distributions
-from envdoctor.probes.venv.record_memo import Fields
 from envdoctor.probes.venv.records import index
+from envdoctor.probes.venv.rows import Fields
 from envdoctor.standards.recorded import SCRIPTS, generated_scripts, hash_field, lasting, without_interpreter
 
 _MAXIMUM_SCRIPT = 1024 * 1024

@@ -12,25 +12,22 @@ from envdoctor.errors import ElfError
 from envdoctor.facts.context import Reading
 from envdoctor.facts.regular_file import read_prefix, read_text
 from envdoctor.model.frozen import frozen, replace
-from envdoctor.probes.loading.comparison import comparison, link_roots
+from envdoctor.probes.loading.comparison import comparison
 from envdoctor.probes.venv.barriers import Barrier, barrier_of
-from envdoctor.probes.venv.content_owner import ToldBy, WhoseBytes
-from envdoctor.probes.venv.digest_memo import DigestMemo, key_of
+from envdoctor.probes.venv.contested_paths import Contested, contested_paths
+from envdoctor.probes.venv.digest_memo import key_of
 from envdoctor.probes.venv.distributions import Distribution, Distributions
-from envdoctor.probes.venv.file_digests import FileDigests, Hashing
-from envdoctor.probes.venv.importers import importer_of, lone_module
-from envdoctor.probes.venv.namespaces import is_namespace
+from envdoctor.probes.venv.file_digests import Hashing
+from envdoctor.probes.venv.first_look import Looked, first_look
 from envdoctor.probes.venv.obstacles import Obstacle, filled_folders, in_the_way, obstacles
-from envdoctor.probes.venv.record_memo import Fields
-from envdoctor.probes.venv.record_rows import recorded_size
+from envdoctor.probes.venv.record_rows import BYTECODE, recorded_size
 from envdoctor.probes.venv.records import RecordIndex, index
+from envdoctor.probes.venv.rows import Fields
 from envdoctor.probes.venv.script_options import only_options_added
 from envdoctor.probes.venv.uv_cache import UvCache
 from envdoctor.probes.venv.uv_held import held
 from envdoctor.standards.recorded import generated_scripts
 
-BYTECODE = (".pyc", "/__pycache__")
-"""Ends of paths that say nothing about a distribution: bytecode, and the folders that virtualenv lists for it."""
 _MOST_ENTRY_POINTS = 256 * 1024
 _KIND_OF_FILE, _REGULAR, _ANYBODY, _READABLE = 0o170000, stat.S_IFREG, 0o111, 0o444
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
@@ -56,31 +53,6 @@ class FileFault:
     """For a missing file: a file or a link to nowhere where one of its folders should be, relative to the prefix."""
     barrier: Barrier | None = None
     """For one that may not be read: the folder or file that refuses."""
-
-
-@frozen
-class Claim:
-    """One owner of a contested path."""
-
-    owner: str
-    version: str
-    hash: str
-    size: int
-
-
-@frozen
-class Contested:
-    """A path in the RECORD of several distributions that do not agree on its bytes."""
-
-    path: str
-    claims: tuple[Claim, ...]
-    on_disk: tuple[str, ...]
-    """Owners whose RECORD the bytes on disk match; empty when none does or it could not be determined."""
-    told_by: ToldBy
-    imported_by: str = ""
-    """For a module that is one file beside the packages: a file of its owners that imports it; empty for none."""
-    namespace: bool = False
-    """An __init__.py that is empty or only extends `__path__`, for each of its owners as far as that is known."""
 
 
 @frozen
@@ -126,12 +98,12 @@ def probe(reading: Reading) -> InstalledFiles:
     prefix = str(reading.target.prefix) + os.sep
     looked_at = _look_deeply(reading, prefix) if reading.options.deep else _look(reading, prefix)
     faults = [fault for _, found in looked_at for fault in found]
-    contested, equal = _contested(records, items, prefix, _whose(reading))
+    disputed = contested_paths(reading)
     return InstalledFiles(
         owners=tuple(owner for owner, _ in looked_at),
         faults=tuple(_with_twins(faults, reading)),
-        contested=contested,
-        shared_equal=equal,
+        contested=disputed.found,
+        shared_equal=disputed.shared_equal,
         outside=tuple((items[at].name, path) for at, path in records.outside),
         malformed=tuple(f"{items[at].name}: {reason}" for at, reason in records.malformed),
         links_out=(
@@ -140,8 +112,13 @@ def probe(reading: Reading) -> InstalledFiles:
         ),
         obstacles=(*obstacles(items, records, prefix), *filled_folders(_not_files(faults), prefix)),
         misnamed=tuple(_misnamed(items, records)),
-        held=held(reading, {*(one.owner for one in faults), *(c.owner for one in contested for c in one.claims)}),
+        held=held(reading, {*(one.owner for one in faults), *(c.owner for one in disputed.found for c in one.claims)}),
     )
+
+
+def contested(reading: Reading) -> tuple[Contested, ...]:
+    """Return the same as the fact, without a look at every file where the options do not ask for their hashes."""
+    return reading.fact(InstalledFiles).contested if reading.options.deep else contested_paths(reading).found
 
 
 def _above(items: Sequence[Distribution], prefix: str) -> Iterator[str]:
@@ -168,7 +145,10 @@ def _misnamed(items: Sequence[Distribution], records: RecordIndex) -> Iterator[s
 
 def _look(reading: Reading, prefix: str) -> list[tuple[Owner, list[FileFault]]]:
     items, records = reading.fact(Distributions).items, index(reading)
-    return [_owner(items[at], rows, records.digests[at], prefix, None) for at, rows in records.rows.items()]
+    looked = first_look(reading)
+    return [
+        _owner(items[at], rows, records.digests[at], prefix, looked=looked[at]) for at, rows in records.rows.items()
+    ]
 
 
 def _look_deeply(reading: Reading, prefix: str) -> list[tuple[Owner, list[FileFault]]]:
@@ -182,7 +162,7 @@ def _look_deeply(reading: Reading, prefix: str) -> list[tuple[Owner, list[FileFa
         for at in order:
             keys: dict[str, bytes] = {}
             fresh = reading.options.fresh
-            found[at] = _owner(items[at], records.rows[at], records.digests[at], prefix, keys, bytecode=fresh)
+            found[at] = _owner(items[at], records.rows[at], records.digests[at], prefix, keys=keys, bytecode=fresh)
             compared.take(at, records.rows[at], keys, items[at].site, hashing)
     compared.judge(records, items)
     return [found[at] for at in sorted(found)]
@@ -195,29 +175,25 @@ def _largest(rows: Sequence[Fields]) -> tuple[int, str]:
     return longest, max((size for size in sizes if len(size) == longest), default="")
 
 
-def _whose(reading: Reading) -> WhoseBytes:
-    if reading.options.deep:
-        return WhoseBytes(digests=comparison(reading).digests, hash_all=True)
-    return WhoseBytes(digests=FileDigests(memo=DigestMemo(path=None), roots=link_roots(reading)), hash_all=False)
-
-
 def _owner(
     item: Distribution,
     rows: Sequence[Fields],
     digest: str,
     prefix: str,
-    keys: dict[str, bytes] | None,
     *,
+    looked: Looked | None = None,
+    keys: dict[str, bytes] | None = None,
     bytecode: bool = False,
 ) -> tuple[Owner, list[FileFault]]:
+    """Judge the rows that a first look found odd, without one all of them; `keys` gets the key of each file."""
     faults: list[FileFault] = []
     ways: dict[str, str] = {}
-    counts, total = {"missing": 0, "resized": 0}, 0
+    counts, total = {"missing": 0, "resized": 0}, looked.plain_bytes if looked else 0
     stat_at = os.stat
     # Relative to the open site folder the kernel walks a third of each path, 25,000 times.
     site = os.open(item.site, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for path, stated, recorded in rows:
+        for path, stated, recorded in looked.odd if looked else rows:
             # Bytecode is rewritten by every interpreter; its absence or another size says nothing.
             if path.endswith(BYTECODE) and not (bytecode and stated):
                 continue
@@ -315,33 +291,3 @@ def _with_twins(faults: Sequence[FileFault], reading: Reading) -> Iterator[FileF
 def _fault(item: Distribution, path: str, prefix: str, kind: Kind, recorded: int, size: int) -> FileFault:
     full = os.path.normpath(os.path.join(item.site, path))  # noqa: PTH118 - faults can be thousands
     return FileFault(path=full.removeprefix(prefix), owner=item.name, kind=kind, recorded_size=recorded, size=size)
-
-
-def _contested(
-    records: RecordIndex, items: Sequence[Distribution], prefix: str, whose: WhoseBytes
-) -> tuple[tuple[Contested, ...], int]:
-    found: list[Contested] = []
-    equal = 0
-    for full, claims in records.contested.items():
-        if full.endswith(BYTECODE):
-            continue
-        if len({row.hash for _, row in claims}) == 1 and claims[0][1].hash:
-            equal += 1
-            continue
-        on_disk, told_by = whose.of(full, claims)
-        module = lone_module(full, {items[at].site for at, _ in claims})
-        importer = importer_of(module, (at for at, _ in claims), records, items) if module else ""
-        found.append(
-            Contested(
-                path=full.removeprefix(prefix),
-                claims=tuple(
-                    Claim(owner=items[at].name, version=items[at].version, hash=row.hash, size=row.size)
-                    for at, row in claims
-                ),
-                on_disk=tuple(items[at].name for at in on_disk),
-                told_by=told_by,
-                imported_by=importer.removeprefix(prefix),
-                namespace=full.endswith("/__init__.py") and is_namespace(full, [row.size for _, row in claims]),
-            )
-        )
-    return tuple(found), equal

@@ -4,7 +4,7 @@ import os
 
 from envdoctor.facts.context import Reading
 from envdoctor.probes.venv.distributions import Distribution, Distributions
-from envdoctor.probes.venv.installed_files import InstalledFiles
+from envdoctor.probes.venv.installed_files import contested
 from envdoctor.probes.venv.records import index
 
 
@@ -16,7 +16,7 @@ class Owners:
         self.prefix = str(reading.target.prefix) + os.sep
         self._items = reading.fact(Distributions).items
         self._owners = index(reading).owners
-        self._on_disk = {item.path: item.on_disk for item in reading.fact(InstalledFiles).contested}
+        self._on_disk = {item.path: item.on_disk for item in contested(reading)}
 
     def of(self, path: str, real: str = "") -> Distribution | None:
         """Return the owner of a path (or of its real path); None when no RECORD lists it."""

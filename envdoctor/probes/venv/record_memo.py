@@ -11,20 +11,20 @@ import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from envdoctor.facts.context import Reading
 from envdoctor.facts.memo_file import memo_path, read_own, settled, write_memo
 from envdoctor.model.frozen import field, mutable
+from envdoctor.probes.venv.rows import Fields, Rows, Span, columns_of, join, split
 
-_MAGIC = b"envdoctor records 2\n"
+_MAGIC = b"envdoctor records 3\n"
 """Raised whenever a field or what it means changes: what was remembered before then counts for nothing."""
 _MAXIMUM = 256 * 1024 * 1024
+_FIELDS, _COLUMNS = 3, 4
+"""What a row has, and what is kept of all rows: binaries are a column of their own."""
 
-Fields = Sequence[str]
-"""Path, hash and size of a row, each as written. There are tens of thousands."""
 Key = list[int]
 Order = list[tuple[int, str]]
 """(index of the distribution, path) of each RECORD."""
@@ -37,13 +37,13 @@ Compared = tuple[Order, Contested]
 class Parsed:
     """One RECORD in memory."""
 
-    rows: list[Fields]
+    rows: Sequence[Fields]
     lines: int
     """Line ends in the file."""
     digest: str
     """sha256 of the rows that the wheel brought, in hex."""
-    odd: list[int]
-    """Rows whose path is not the plain text of a path below the site folder, as `../../../bin/x`."""
+    odd: list[str]
+    """Paths of rows whose path is not the plain text of a path below the site folder, as `../../../bin/x`."""
     folders: list[str]
     """Distinct folders of the other rows, relative to the site folder; "" for itself."""
     plain: bool = True
@@ -124,16 +124,12 @@ def _key(status: os.stat_result) -> Key:
 
 
 def _written(known: Mapping[str, tuple[Key, Parsed]], compared: Compared | None) -> bytes:
-    entries = [
-        [path, key, one.lines, one.digest, one.odd, len(one.rows), len(one.folders)]
-        for path, (key, one) in known.items()
-    ]
-    rows = list(chain.from_iterable(one.rows for _, one in known.values()))
-    columns = [[row[at] for row in rows] for at in range(3)]
-    columns.append(list(chain.from_iterable(one.folders for _, one in known.values())))
-    blocks = ["\n".join(column).encode("utf-8", "surrogateescape") for column in columns]
-    head = json.dumps([[len(block) for block in blocks], entries, compared]).encode()
-    body = b"\n".join([head, *blocks])
+    entries, columns = [], []
+    for path, (key, one) in known.items():
+        own = [*columns_of(one.rows), join(one.folders)]
+        columns += own
+        entries.append([path, key, one.lines, one.digest, one.odd, len(one.rows), len(one.folders), [*map(len, own)]])
+    body = b"\n".join([json.dumps([entries, compared]).encode(), *columns])
     return _MAGIC + b"%08x" % zlib.crc32(body) + body
 
 
@@ -143,11 +139,11 @@ def _parse(data: bytes) -> tuple[Compared | None, Iterator[tuple[str, tuple[Key,
     if not data.startswith(_MAGIC) or data[len(_MAGIC) : start] != b"%08x" % zlib.crc32(memoryview(data)[start:]):
         raise ValueError("not a memo of this version, or damaged")
     at = data.index(b"\n", start)
-    lengths, entries, compared = json.loads(data[start:at])
+    entries, compared = json.loads(data[start:at])
     if compared is not None:
         order, contested = compared
         compared = [(owner, path) for owner, path in order], _claims(contested, {owner for owner, _ in order})
-    return compared, _records(data, at, lengths, entries)
+    return compared, _records(data, at, entries)
 
 
 def _claims(contested: Mapping[str, Sequence[Any]], known: AbstractSet[int]) -> Contested:
@@ -160,36 +156,21 @@ def _claims(contested: Mapping[str, Sequence[Any]], known: AbstractSet[int]) -> 
     return found
 
 
-def _records(
-    data: bytes, at: int, lengths: Sequence[int], entries: Sequence[Any]
-) -> Iterator[tuple[str, tuple[Key, Parsed]]]:
-    columns: list[list[str]] = []
-    for length in lengths:
-        columns.append(data[at + 1 : at + 1 + length].decode("utf-8", "surrogateescape").split("\n"))
-        at += 1 + length
-    paths, hashes, sizes, folders = columns
-    row, folder = 0, 0
-    for path, key, lines, digest, odd, rows, above in entries:
-        if not all(0 <= number < rows for number in odd):
-            raise ValueError("a row that is not there")
-        end, last = row + rows, folder + above
+def _records(data: bytes, at: int, entries: Sequence[Any]) -> Iterator[tuple[str, tuple[Key, Parsed]]]:
+    for path, key, lines, digest, odd, rows, folders, lengths in entries:
+        spans: list[Span] = []
+        for length in lengths:
+            spans.append((at + 1, at + 1 + length))
+            at += 1 + length
+        *of_rows, (begin, end) = spans
+        # Rows are made when somebody asks for them; here only their number is compared.
+        lines_in = {data.count(b"\n", *span) for span in of_rows[:_FIELDS]}
+        if len(of_rows) != _COLUMNS or lines_in != {max(rows - 1, 0)} or not all(isinstance(path, str) for path in odd):
+            raise ValueError("a column or a row that is not there")
+        above = split(data[begin:end])[:folders]
         yield (
             path,
-            (
-                key,
-                Parsed(
-                    rows=list(zip(paths[row:end], hashes[row:end], sizes[row:end], strict=True)),
-                    lines=lines,
-                    digest=digest,
-                    odd=odd,
-                    folders=folders[folder:last],
-                ),
-            ),
+            (key, Parsed(rows=Rows(rows, data, of_rows), lines=lines, digest=digest, odd=odd, folders=above)),
         )
-        row, folder = end, last
-    if (
-        at != len(data)
-        or not all(len(column) == row or not row for column in columns[:3])
-        or len(folders) != max(folder, 1)
-    ):
+    if at != len(data):
         raise ValueError("its lengths do not fit")

@@ -1,12 +1,15 @@
 """The rows of one RECORD, as text says them."""
 
-from envdoctor.probes.venv.record_memo import Fields
+from envdoctor.probes.venv.rows import Fields
 
 # A path as long as Linux takes one (4096), each of its letters quoted, with a hash and a size.
 _LONGEST_ROW = 4 * 4096
 _DEEPEST_ROW = 200
 """Folders in a path; wheels with copies of node_modules have 30."""
 _DIGITS = 20
+
+BYTECODE = (".pyc", "/__pycache__")
+"""Ends of paths that say nothing about a distribution: bytecode, and the folders that virtualenv lists for it."""
 
 
 def parse_rows(data: bytes) -> tuple[list[Fields], list[int] | None]:

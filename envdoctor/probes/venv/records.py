@@ -12,8 +12,9 @@ from envdoctor.model.frozen import field, frozen, mutable, replace
 from envdoctor.model.pattern import pattern
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.links_out import Links
-from envdoctor.probes.venv.record_memo import Fields, Parsed, RecordMemo, load
+from envdoctor.probes.venv.record_memo import Parsed, RecordMemo, load
 from envdoctor.probes.venv.record_rows import most_rows, parse_rows, recorded_size, unfit
+from envdoctor.probes.venv.rows import Fields, binaries, ending_in
 
 # A stack of 90 distributions has 26,000 rows of 3 MB. A RECORD may claim any number; memory is not for it to decide.
 _MAXIMUM_BYTES = 16 * 1024 * 1024
@@ -39,7 +40,7 @@ class Row(NamedTuple):
 class RecordIndex:
     """RECORD rows by distribution, and owners by absolute path."""
 
-    rows: dict[int, list[Fields]]
+    rows: dict[int, Sequence[Fields]]
     """Index into `Distributions.items` -> its rows that stay inside."""
     digests: dict[int, str]
     """The same index -> sha256 of the rows that the wheel brought: equal for one wheel wherever it is installed."""
@@ -65,7 +66,7 @@ class RecordIndex:
     def owner_of(self, path: str) -> int | None:
         """Return the same for one path, without making the map of all of them."""
         last = path.rpartition("/")[2]
-        named = ((at, [row for row in rows if row[0].endswith(last)]) for at, rows in self.rows.items())
+        named = ((at, ending_in(rows, last)) for at, rows in self.rows.items())
         return next((at for at, rows in named if path in self.paths(at, rows)), None)
 
     @cached_property
@@ -73,7 +74,7 @@ class RecordIndex:
         """The same for files with ".so" in their name."""
         found: dict[str, int] = {}
         for at, rows in self.rows.items():
-            chosen = [row for row in rows if ".so" in row[0]]
+            chosen = [(path, "", "") for path in binaries(rows) if ".so" in path]
             found.update((path, at) for path in self.paths(at, chosen) if path not in found)
         return found
 
@@ -207,7 +208,7 @@ class _Indexer:
             rows=rows,
             lines=most_rows(data),
             digest=hashlib.sha256(_of_wheel(data, folder)).hexdigest(),
-            odd=odd,
+            odd=[rows[number][0] for number in odd],
             folders=list({row[0].rpartition("/")[0]: 0 for at, row in enumerate(rows) if at not in left_out}),
             plain=bad is None,
         )
@@ -225,11 +226,11 @@ class _Indexer:
             paths[number] = self._links_of(self.items[at]).settled(rows[number][0])
         return paths
 
-    def _inside(self, at: int, item: Distribution, parsed: Parsed) -> list[Fields]:
+    def _inside(self, at: int, item: Distribution, parsed: Parsed) -> Sequence[Fields]:
         """Return the rows that stay inside; the others are noted."""
         rows, base, links = parsed.rows, item.site + os.sep, self._links_of(item)
         folders = {base + folder if folder else item.site for folder in parsed.folders}
-        folders |= {links.settled(rows[number][0]).rpartition("/")[0] for number in parsed.odd}
+        folders |= {links.settled(written).rpartition("/")[0] for written in parsed.odd}
         out = {folder for folder in folders if not folder or links.lead_out(folder)}
         if not out:
             return rows

@@ -13,8 +13,8 @@ from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.probes.venv.distributions import Distribution, Distributions
-from envdoctor.probes.venv.record_memo import Fields
 from envdoctor.probes.venv.records import index
+from envdoctor.probes.venv.rows import Fields
 from envdoctor.probes.venv.uv_cache import folder
 
 _MAXIMUM = 32 * 1024 * 1024

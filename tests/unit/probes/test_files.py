@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from envdoctor.facts.context import Options
+from envdoctor.probes.venv.contested_paths import Claim, Contested
 from envdoctor.probes.venv.deep_files import DeepFiles
 from envdoctor.probes.venv.distributions import Distributions
-from envdoctor.probes.venv.installed_files import Claim, Contested, FileFault, InstalledFiles
+from envdoctor.probes.venv.installed_files import FileFault, InstalledFiles
 from tests.factories.make_reading import read
 from tests.factories.make_venv import Venv, install, make_venv, uninstall
 from tests.factories.make_wheel import make_wheel, record_hash
