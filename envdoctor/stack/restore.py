@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 
 from envdoctor.documents.profile_store import ProfileRef
@@ -80,14 +79,13 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
     uv = uv_tool.locate(host.environ, host.cwd)
     pip = with_wheelhouses(pip_config.read(host.environ, host.home, venv=store.target), request.wheelhouses)
     wanted = _interpreter_wanted(request, store, host, uv)
-    with impatient(5) as beside:
+    with impatient(4) as beside:
         # uv and the interpreter answer as processes of their own; what is read here is read while they do.
         asking = beside.submit(
             index_config.configured, uv, pip, host.home, sys.executable, AnswerMemo.of("uv-sources", host)
         )
         reading = beside.submit(_present, store)
         looking = beside.submit(users, store.target, host.proc)
-        beside.submit(_every_check)  # a fifth of a second
         interpreter = interpreters.choose(wanted, host.environ, host.home)
         chosen = request.lock.select(interpreter.markers)
         _refuse_own(store.target, reading.result(), chosen)
@@ -126,11 +124,6 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
         lock_sha256=lock_sha256,
         other_builds=others,
     )
-
-
-def _every_check() -> None:
-    import_module("envdoctor.stack.examination")
-    import_module("envdoctor.doctor.examine").every_check()
 
 
 def _question(request: RestoreRequest, uv: Uv, interpreter: BaseInterpreter, sources: IndexConfig) -> Question:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 
 from envdoctor import __version__
@@ -107,7 +108,9 @@ def _make_copy(prepared: PreparedRestore, copying: Copying, listen: Listener) ->
     host, folder, clock = prepared.host, copying.folder, copying.clock
     uv = uv_tool.locate(host.environ, host.cwd, keep_open=(copying.descriptor,))
     try:
-        build(prepared.plan, prepared.locked, prepared.sources, uv, folder, listen)
+        with ThreadPoolExecutor(1) as beside:
+            beside.submit(_every_check)  # a fifth of a second, in which uv builds
+            build(prepared.plan, prepared.locked, prepared.sources, uv, folder, listen)
     except uv_tool.UvError:
         CachedAnswers.of(host).forget()
         raise
@@ -129,6 +132,11 @@ def _make_copy(prepared: PreparedRestore, copying: Copying, listen: Listener) ->
     _sign(prepared, folder)
     clock.lap("sync")
     return verified, old.result()
+
+
+def _every_check() -> None:
+    import_module("envdoctor.stack.examination")
+    import_module("envdoctor.doctor.examine").every_check()
 
 
 def _verdict_on_old(prepared: PreparedRestore) -> KeptVerdict | None:

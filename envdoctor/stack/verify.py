@@ -9,6 +9,7 @@ from packaging.version import InvalidVersion, Version
 
 from envdoctor.errors import RestoreError
 from envdoctor.facts.context import Reading
+from envdoctor.facts.second_process import beside
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.loading.comparison import comparison
 from envdoctor.probes.venv.distributions import Distribution, Distributions
@@ -64,20 +65,30 @@ def verify(
     *,
     strict: bool = True,
     self_contained: bool = True,
+    threads_are_ours: bool = False,
 ) -> Verified:
     """Compare every file with its RECORD and the distributions with the lock. The reading's options say `deep`.
 
     strict: a file in site-packages that no RECORD lists is a fault too (a venv in use gathers such files, a new one
     does not), and so is a row that states no sha256. self_contained: so is a link whose file is outside the venv.
+    threads_are_ours: no thread of this process is another program's, so that a child may walk through the venv while
+    the files are compared here.
     """
     items, records = reading.fact(Distributions).items, index(reading)
-    reading.fact(InstalledFiles)
     own = {at for at, item in enumerate(items) if item.origin == "site-packages"}
     site = Path(reading.fact(Interpreter).library, "site-packages")
     faults = list(_against_lock(own_packages(reading), locked))
-    if strict or self_contained:
+
+    def walk() -> list[tuple[str, str]]:
         claimed = records.owners if strict else None
-        faults += _stray(reading.target.prefix, site, claimed, self_contained=self_contained)
+        return list(_stray(reading.target.prefix, site, claimed, self_contained=self_contained))
+
+    if strict or self_contained:
+        with beside(walk, None if threads_are_ours else 0) as walking:
+            reading.fact(InstalledFiles)
+            found = walking.result()
+        faults += [Discrepancy(owner="", path=path, problem=problem) for path, problem in found]
+    reading.fact(InstalledFiles)
     faults += _of_records(items, records, own)
     faults += _of_files(reading, items, own)
     rows = [row for at in own for row in records.rows.get(at, ())]
@@ -200,8 +211,10 @@ def _problem(fault: FileFault) -> str:
     return {"unreadable": "cannot be read", "not a file": "is not a file"}.get(fault.kind, "cannot be executed")
 
 
-def _stray(venv: Path, site: Path, claimed: Container[str] | None, *, self_contained: bool) -> Iterator[Discrepancy]:
-    """Find what no RECORD row speaks of, in one walk.
+def _stray(
+    venv: Path, site: Path, claimed: Container[str] | None, *, self_contained: bool
+) -> Iterator[tuple[str, str]]:
+    """Yield (path, problem) of what no RECORD row speaks of, in one walk.
 
     self_contained: links whose file is outside the venv: what is verified there may change without it. claimed: the
     paths that some RECORD lists; None where other files in site-packages are no fault.
@@ -216,7 +229,7 @@ def _stray(venv: Path, site: Path, claimed: Container[str] | None, *, self_conta
         except OSError as error:
             # A folder that is closed, or deeper than a path can name: what is in it cannot be told.
             shown = os.path.relpath(folder, site)
-            yield Discrepancy(owner="", path=f"{shown:.200}", problem=f"cannot be listed: {error.strerror}")
+            yield f"{shown:.200}", f"cannot be listed: {error.strerror}"
             continue
         if entries:
             for entry in entries:
@@ -230,14 +243,14 @@ def _stray(venv: Path, site: Path, claimed: Container[str] | None, *, self_conta
                     continue
                 stray = installed and claimed is not None and path not in claimed
                 if stray and not (folder == top and entry.name in _UV_OWN) and not (linked and _is_folder(path)):
-                    yield Discrepancy(owner="", path=os.path.relpath(path, site), problem="is in no RECORD")
+                    yield os.path.relpath(path, site), "is in no RECORD"
 
 
 def _is_folder(link: str) -> bool:
     return os.path.isdir(link)  # noqa: PTH112 - Path.is_dir raises for a loop
 
 
-def _leading_out(link: str, venv: Path, inside: str) -> Iterator[Discrepancy]:
+def _leading_out(link: str, venv: Path, inside: str) -> Iterator[tuple[str, str]]:
     goal, shown = os.path.realpath(link), os.path.relpath(link, venv)
     if not f"{goal}{os.sep}".startswith(inside) and not _INTERPRETER.fullmatch(shown):
-        yield Discrepancy(owner="", path=shown, problem=f"is a link out of the venv, to {goal}")
+        yield shown, f"is a link out of the venv, to {goal}"

@@ -25,7 +25,7 @@ def verify_copy(
 
     known = verified_contents.load(host) if extent == "changed" else {}
     reading = reading_of_copy(copy, host, listen, final, known, fresh=True)
-    verified = verify(reading, locked)
+    verified = verify(reading, locked, threads_are_ours=True)
     if not verified.faults:
         _remember(reading, known, host)
     return verified, reading
@@ -39,7 +39,7 @@ def verify_in_place(
 
     known = verified_contents.load(host) if extent == "changed" else {}
     reading, _ = read_deep(venv, host, listen, known, everything=extent == "all")
-    verified = verify(reading, locked, strict=False)
+    verified = verify(reading, locked, strict=False, threads_are_ours=True)
     if not verified.faults:
         _remember(reading, known, host)
     return verified, reading
