@@ -18,7 +18,7 @@ _PIECE = 1024 * 1024
 
 
 @mutable
-class Beside:
+class ChildsWork:
     """One piece of work, and the child that does it, if there is one."""
 
     work: Callable[[], Any]
@@ -53,14 +53,14 @@ class Beside:
 
 
 @contextmanager
-def beside(work: Callable[[], Any], own_threads: int | None = 0) -> Iterator[Beside]:
+def beside(work: Callable[[], Any], own_threads: int | None = 0) -> Iterator[ChildsWork]:
     """Begin the work in a child where that is safe and of use; the block asks for the `result`.
 
     own_threads: threads of this process that envdoctor started; None where it started all of them. There is no child
     where there are others, which may hold a lock that nobody in the child would ever let go (fork(2)), and none without
     a second core. The work takes no lock that a thread of ours may hold: it imports nothing and prints nothing.
     """
-    begun = Beside(work=work)
+    begun = ChildsWork(work=work)
     if len(os.sched_getaffinity(0)) > 1 and (own_threads is None or _threads() == 1 + own_threads):
         with suppress(OSError):  # no process may be started, or no file opened: the work is done here
             _begin(begun)
@@ -77,7 +77,7 @@ def _threads() -> int:
         return 0
 
 
-def _begin(begun: Beside) -> None:
+def _begin(begun: ChildsWork) -> None:
     reader, writer = os.pipe()
     try:
         with warnings.catch_warnings():

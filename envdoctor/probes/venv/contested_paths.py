@@ -42,7 +42,7 @@ class Contested:
 
 
 @frozen
-class ContestedPaths:
+class DisputedPaths:
     """All of them, in memory."""
 
     found: tuple[Contested, ...]
@@ -50,15 +50,15 @@ class ContestedPaths:
     """Paths with several owners that agree on the bytes."""
 
 
-def contested_paths(reading: Reading) -> ContestedPaths:
+def contested_paths(reading: Reading) -> DisputedPaths:
     """Return them. Where the options ask for every file's hash, those must have been taken before."""
-    return reading.material(ContestedPaths, _look)
+    return reading.material(DisputedPaths, _look)
 
 
-def _look(reading: Reading) -> ContestedPaths:
+def _look(reading: Reading) -> DisputedPaths:
     items, records = reading.fact(Distributions).items, index(reading)
     found, equal = _contested(records, items, str(reading.target.prefix) + os.sep, _whose(reading))
-    return ContestedPaths(found=found, shared_equal=equal)
+    return DisputedPaths(found=found, shared_equal=equal)
 
 
 def _whose(reading: Reading) -> WhoseBytes:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from envdoctor.errors import ProbeError
 from envdoctor.facts.context import Reading
-from envdoctor.facts.second_process import Beside, beside
+from envdoctor.facts.second_process import ChildsWork, beside
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.record_rows import BYTECODE
@@ -39,7 +39,7 @@ class Looked:
 class _BesideLook:
     """The look that another process makes for a reading."""
 
-    def __init__(self, begun: Beside) -> None:
+    def __init__(self, begun: ChildsWork) -> None:
         self.begun = begun
 
 
