@@ -33,7 +33,7 @@ class Looked:
     plain_bytes: int
     """Of all files that are there in the size that is recorded, if one is, regular and readable by everybody."""
     odd: tuple[Fields, ...]
-    """The other rows. Bytecode is in neither: each interpreter writes it anew."""
+    """The other rows. Bytecode is in neither: each interpreter writes its own."""
 
 
 class _BesideLook:
