@@ -17,6 +17,7 @@ from envdoctor.model.plan import VenvUser
 from envdoctor.stack.named import NamedStack, named_stack
 from envdoctor.standards.measured import compiled
 from envdoctor.swap.in_use import users
+from envdoctor.swap.shown import Shown
 from envdoctor.swap.store import BackupStore
 from envdoctor.swap.transaction import system_errors
 from envdoctor.trial.bisection import Bisected, Bisection, BisectRequest
@@ -147,6 +148,7 @@ def undo(workspace: Workspace, dialog: Dialog, *, yes: bool) -> Result:
         offline=asked.offline,
         sources=asked.sources,
     )
+    shown = Shown.of(store)
     with accounted(store, "the copy without the causes") as account, system_errors(), work_folder(store) as work:
         with dialog.listening() as listen:
             bisection = Bisection(request, work, host, listen)
@@ -166,7 +168,7 @@ def undo(workspace: Workspace, dialog: Dialog, *, yes: bool) -> Result:
         if not yes and not dialog.agreed(f"Swap it in at {store.target}?"):
             raise Interrupted(f"declined\n{account.state}")
         with dialog.listening() as listen:
-            done = swap_in(bisection, store, host, listen)
+            done = swap_in(bisection, store, host, listen, shown)
     return Result(command="bisect undo", data=replace(planned, status="swapped in", kept=str(done.kept or "")))
 
 

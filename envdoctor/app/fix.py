@@ -22,6 +22,7 @@ from envdoctor.model.verdict import Verdict
 from envdoctor.stack.fix_commands import NotOnACopyError, on_a_copy
 from envdoctor.stack.fix_copy import carry_out
 from envdoctor.swap.in_use import users
+from envdoctor.swap.shown import Shown
 from envdoctor.swap.store import BackupStore
 
 StepKind = Literal["restore", "repair", "commands", "yours"]
@@ -71,6 +72,8 @@ def fix(workspace: Workspace, wishes: CheckOptions, options: FixOptions, dialog:
         raise UsageError("--fix changes a venv of this machine", "leave out --fingerprint and --root")
     if options.yes and not options.dry_run:
         refuse_found_above(workspace)
+    store = BackupStore.of(workspace.folder)
+    shown = Shown.of(store)
     checked = checking.check(workspace, wishes, dialog)
     before: Checked = checked.data
     target = str(workspace.target.prefix)
@@ -86,7 +89,7 @@ def fix(workspace: Workspace, wishes: CheckOptions, options: FixOptions, dialog:
     dialog.show(Result(command="check fix", data=planned))
     if not options.yes and not dialog.agreed(f"Fix {target}?"):
         raise Interrupted(f"declined\n{target} is as it was")
-    return _carried_out(planned, workspace, wishes, dialog)
+    return _carried_out(planned, workspace, wishes, dialog, store, shown)
 
 
 def _steps(verdict: Verdict, wishes: CheckOptions, prefix: str) -> list[FixStep]:
@@ -128,20 +131,23 @@ def _planned(steps: Sequence[FixStep], workspace: Workspace, dialog: Dialog) -> 
     return tuple(made)
 
 
-def _carried_out(planned: Fix, workspace: Workspace, wishes: CheckOptions, dialog: Dialog) -> Result:
-    store = BackupStore.of(workspace.folder)
+def _carried_out(
+    planned: Fix, workspace: Workspace, wishes: CheckOptions, dialog: Dialog, store: BackupStore, shown: Shown
+) -> Result:
     kept = set(store.numbers())
     doable = [step for step in planned.steps if step.kind != "yours"]
     now = planned.before
     with accounted(store, "what the steps before made") as account:
         for number, step in enumerate(doable, 1):
             if number > 1:
+                shown = Shown.of(store)
                 now = checking.check(workspace, wishes, dialog).data
                 if not _still_there(step, now.verdict):
                     continue
             dialog.note(f"step {number} of {len(doable)}: {'; '.join(step.commands)}")
             try:
-                _carry_out(step, workspace, dialog)
+                shown.refuse_another(store)
+                _carry_out(step, workspace, dialog, store, shown)
             except EnvdoctorError as error:
                 undo = _undo(store, kept)
                 told = f"\nwhat was done before is undone by `{undo}`" if undo else ""
@@ -158,7 +164,7 @@ def _still_there(step: FixStep, verdict: Verdict) -> bool:
     return any((cause.code, cause.subject) in there for cause in step.causes)
 
 
-def _carry_out(step: FixStep, workspace: Workspace, dialog: Dialog) -> None:
+def _carry_out(step: FixStep, workspace: Workspace, dialog: Dialog, store: BackupStore, shown: Shown) -> None:
     done: Result | None = None
     if step.kind == "restore":
         done = restoring.restore(workspace, restoring.RestoreOptions(yes=True, force=True), dialog)
@@ -168,7 +174,7 @@ def _carry_out(step: FixStep, workspace: Workspace, dialog: Dialog) -> None:
         file = workspace.profile
         wanted = (file.profile, file.lock) if file else (None, None)
         with dialog.listening() as listen:
-            carry_out(BackupStore.of(workspace.folder), step.commands, workspace.host, wanted, listen)
+            carry_out(store, step.commands, workspace.host, wanted, listen, shown)
     if done is not None and done.exit_code != ExitCode.OK:
         raise RestoreError(f"`{step.commands[0]}` did not do it", "run it by itself: it says why")
 

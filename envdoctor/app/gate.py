@@ -7,6 +7,7 @@ from envdoctor.app.result import Result
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import UsageError
 from envdoctor.facts.host import Host
+from envdoctor.facts.whole_file import write_whole
 from envdoctor.gate_package.into_lock import keep_wheel, relock
 from envdoctor.gate_package.shipped import is_shipped
 from envdoctor.gate_package.single_file import single_file
@@ -66,11 +67,8 @@ def write(host: Host, path: str, *, force: bool) -> Result:
         raise UsageError(f"{path} cannot be imported", "name a Python file: `envdoctor gate write envdoctor_gate.py`")
     if target.exists() and not force:
         raise UsageError(f"{path} exists already", "add `--force` to replace it")
-    part = target.with_name(f".{target.name}.part")
     try:
-        part.write_text(single_file(), encoding="utf-8")
-        part.replace(target)
+        write_whole(target, single_file().encode())
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise UsageError(f"{path} cannot be written: {error.strerror}", "name another path") from error
     return Result(command="gate write", data=GateWritten(path=path, module=target.stem))

@@ -19,6 +19,7 @@ from envdoctor.stack.replaceable import refuse_no_venv
 from envdoctor.swap import generations, journal, verdicts
 from envdoctor.swap.generations import Generation, PrunePlan, RolledBack
 from envdoctor.swap.in_use import users
+from envdoctor.swap.shown import Shown
 from envdoctor.swap.space import Space, Tree, scan, space
 from envdoctor.swap.store import BackupStore
 from envdoctor.swap.transaction import recover_first
@@ -127,6 +128,7 @@ def _rollback(
         with dialog.listening(plain=True) as listen:
             recover_first(store, listen)
         account.begin()
+    shown = Shown.of(store)
     wanted = generations.chosen(store, number)
     number = int(wanted.name)
     there = store.target.is_dir()
@@ -151,7 +153,7 @@ def _rollback(
     if not (wishes.yes or wishes.plan) and not dialog.agreed(question):
         raise Interrupted(f"declined\n{account.state}")
     with dialog.listening(plain=True) as listen:
-        done = generations.roll_back(store, number, listen, found)
+        done = generations.roll_back(store, plan.back, listen, found, shown=shown)
     return Result(command="rollback", data=replace(plan, status="rolled back", done=done))
 
 
@@ -194,6 +196,7 @@ def prune(
         if not dry_run:
             with dialog.listening(plain=True) as listen:
                 recover_first(store, listen)
+        shown = Shown.of(store)
         hosts = _launch_hosts(workspace.host, dialog)
         plan = generations.plan_prune(store, keep, hosts, with_unrecorded=with_unrecorded, broken=broken)
         planned = Prune(status="planned", target=str(store.target), plan=plan, keep=keep, broken=broken)
@@ -205,7 +208,7 @@ def prune(
             raise Interrupted("declined\nnothing was removed")
         if plan.removed:
             with dialog.listening(plain=True) as listen:
-                generations.prune(store, plan.removed, listen, with_unrecorded=with_unrecorded)
+                generations.prune(store, plan.removed, listen, shown=shown, with_unrecorded=with_unrecorded)
         return Result(command="prune", data=replace(planned, status="pruned"))
 
 

@@ -10,6 +10,7 @@ from envdoctor.documents.profile_store import read_lock
 from envdoctor.errors import UsageError
 from envdoctor.facts.host import Host
 from envdoctor.facts.regular_file import read_text
+from envdoctor.facts.whole_file import write_named
 from envdoctor.gate_package.into_lock import document_with, keep_wheel, locked
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.standards.lock import Lock, LockedPackage
@@ -104,7 +105,7 @@ def _text(path: Path) -> str:
 
 def _write(target: Path, content: str) -> None:
     try:
-        target.write_text(content, encoding="utf-8")
+        write_named(target, content.encode())
     except OSError as error:
         raise UsageError(
             f"cannot write {target}: {error.strerror}", "name a file in a folder you may write to"

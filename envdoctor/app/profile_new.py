@@ -11,6 +11,7 @@ from envdoctor.capture.captured_files import CapturePaths
 from envdoctor.capture.locked_profile import profile_of_lock, torch_of
 from envdoctor.errors import CaptureError, Interrupted, LockError
 from envdoctor.facts.host import Host
+from envdoctor.facts.whole_file import beside
 from envdoctor.foreign_locks import exporters
 from envdoctor.foreign_locks.formats import LockFile, lock_file
 from envdoctor.foreign_locks.selection import Selection, SourcePackage, select
@@ -185,7 +186,7 @@ def _keep(kept: tuple[LockedWheel, ...], folder: Path, place: CapturePaths) -> N
         if kept:
             place.wheels.mkdir(parents=True, exist_ok=True)
         for wheel in kept:
-            part = place.wheels / f".{wheel.filename}.part"
+            part = beside(place.wheels / wheel.filename)
             shutil.copyfile(folder / wheel.path, part)
             part.replace(place.wheels / wheel.filename)
     except OSError as error:

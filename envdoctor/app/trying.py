@@ -12,6 +12,7 @@ from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.plan import VenvUser
 from envdoctor.stack.replaceable import refuse_no_venv
 from envdoctor.swap.in_use import users
+from envdoctor.swap.shown import Shown
 from envdoctor.swap.store import BackupStore, remove_tree
 from envdoctor.swap.transaction import Copying, exchange
 from envdoctor.trial.attempt import Tried, TryRequest, attempt, finish, refuse_elsewhere
@@ -59,16 +60,20 @@ def trying(workspace: Workspace, request: TryRequest, wishes: TryOptions, dialog
     if not (wishes.yes or wishes.discard):
         dialog.needs_answer("add `--yes` to keep it if nothing would break, or `--discard` to see what it would do")
     outcome: list[TryResult] = []
+    shown = Shown.of(store)
 
     def make(copying: Copying) -> None:
         try:
-            _, tried = attempt(request, host, copying.folder, dialog.stage)
+            scratch, tried = attempt(request, host, copying.folder, dialog.stage)
+            copying.made()
             result = TryResult(
                 status="tried", venv=str(store.target), tried=tried, users=users(store.target, host.proc)
             )
             outcome.append(result)
             if not _wanted(result, wishes, dialog):
                 raise _ThrownAwayError
+            copying.refuse_changes()
+            scratch.refuse_changes()
             finish(request, copying.folder)
         finally:
             remove_tree(Path(f"{copying.folder}-caches"))
@@ -77,7 +82,7 @@ def trying(workspace: Workspace, request: TryRequest, wishes: TryOptions, dialog
 
     with accounted(store, "the copy with the change"), dialog.listening(plain=True) as listen:
         try:
-            done = exchange(store, "try", "", make, listen, verdict=lambda: verdict_on(store.target, host))
+            done = exchange(store, "try", "", make, listen, shown=shown, verdict=lambda: verdict_on(store.target, host))
         except _ThrownAwayError:
             (result,) = outcome
             status: Status = "thrown away" if result.tried.changed else "nothing changed"

@@ -73,8 +73,8 @@ class SnapshotStore:
             "bytes": manifest.bytes,
         }
         try:
-            with path.with_name("history.jsonl").open("a") as file:
-                file.write(json.dumps(line) + "\n")
+            with whole_file.appending(path.with_name("history.jsonl")) as file:
+                file.write(json.dumps(line).encode() + b"\n")
         except OSError as error:
             raise CacheError(
                 f"{path.parent}: {error.strerror}", "set ENVDOCTOR_CACHE_STORE to a writable folder"

@@ -1,7 +1,6 @@
 """Writing what a capture found: the wheels that are kept, the lock, the profile. The profile comes last."""
 
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from envdoctor.capture.captured_profile import profile_toml
 from envdoctor.capture.installed_wheels import InstalledWheels, ToKeep
 from envdoctor.capture.repack import RepackError, repack
 from envdoctor.errors import CaptureError
+from envdoctor.facts.whole_file import write_whole
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
 from envdoctor.model.profile import Profile
@@ -119,17 +119,11 @@ def write(place: CapturePaths, wheels: Sequence[LockedWheel], profile: Profile, 
 def write_texts(place: CapturePaths, lock: str, profile: Profile) -> None:
     """Write the lock's text, then the profile, each in one step. Raises CaptureError when a file cannot be written."""
     for path, text in ((place.lock, lock), (place.profile, redacted(profile_toml(profile)))):
-        temporary = path.with_name(f".{path.name}.part")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
+            write_whole(path, text.encode())
             sync_folder(path.parent)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
             raise CaptureError(
                 f"{path} cannot be written: {error.strerror}", "name another folder: `--project`"
             ) from error

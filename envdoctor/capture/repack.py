@@ -12,6 +12,7 @@ from packaging.tags import parse_tag
 
 from envdoctor.capture.pinning import VerifiedDistribution
 from envdoctor.facts.regular_file import open_regular
+from envdoctor.facts.whole_file import beside
 from envdoctor.probes.venv.distributions import Distribution
 from envdoctor.standards.recorded import SCRIPTS, hash_field, without_interpreter
 
@@ -30,9 +31,9 @@ def repack(subject: VerifiedDistribution, library: str, folder: Path) -> Path:
     `library` is "python3.12". Each file is held to its RECORD hash as it is read. Raises RepackError.
     """
     made = folder / filename(subject.item)
-    temporary = made.with_name(f".{made.name}.part")
+    temporary = beside(made)
     try:
-        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+        with zipfile.ZipFile(temporary, "x", zipfile.ZIP_DEFLATED) as archive:
             _write(archive, subject, library)
         temporary.replace(made)
     except OSError as error:

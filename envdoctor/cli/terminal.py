@@ -8,7 +8,7 @@ from typing import TextIO
 
 from envdoctor.cli.leaving import leaving
 from envdoctor.errors import UsageError
-from envdoctor.facts.whole_file import write_whole
+from envdoctor.facts.whole_file import write_named
 from envdoctor.report.style import Style
 
 # A log or a file has no width of its own; this reads well in both.
@@ -41,7 +41,7 @@ def write_result(text: str, output: str = "") -> None:
     text = leaving(text)
     if output not in {"", "-"}:
         try:
-            _write(Path(output), text.encode())
+            write_named(Path(output), text.encode())
         except OSError as error:
             raise UsageError(
                 f"cannot write {output}: {error.strerror}", "name a file in a folder you may write to"
@@ -69,15 +69,6 @@ def _encodable(text: str, encoding: str) -> str:
     except LookupError:
         pass
     return text
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a report: a file in one step, so that a full disk leaves the former one; a pipe or a device as it comes."""
-    target = path.resolve()  # what a link of the user's leads to is what was meant
-    if target.exists() and not target.is_file():
-        target.write_bytes(content)
-    else:
-        write_whole(target, content)
 
 
 def say(text: str) -> None:

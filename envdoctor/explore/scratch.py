@@ -10,7 +10,6 @@ import errno
 import fcntl
 import os
 import re
-import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from pathlib import Path
 
 from envdoctor.errors import ProbeError, UsageError
 from envdoctor.model.frozen import field, mutable
-from envdoctor.swap.hardlinks import copy_tree, hard_link
+from envdoctor.swap.hardlinks import copy_file, copy_tree, hard_link
 from envdoctor.swap.outward_links import led
 from envdoctor.swap.store import BackupStore, remove_tree
 
@@ -76,7 +75,7 @@ class Scratch:
         if _IN_PACKAGE.search(path) and hard_link(self.source + path, self.copy + path):
             self.linked[self.source + path] = (status.st_size, status.st_mtime_ns)
             return
-        shutil.copy2(self.source + path, self.copy + path, follow_symlinks=False)
+        copy_file(self.source + path, self.copy + path)
 
     def _cloned(self, path: str, status: os.stat_result) -> bool:
         with open(self.source + path, "rb") as source, open(self.copy + path, "wb") as target:

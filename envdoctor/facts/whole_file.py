@@ -1,7 +1,13 @@
-"""Writing a file so that a reader, a crash or a full disk sees the old one or the new one, never a part."""
+"""Writing a file so that a reader, a crash or a full disk sees the old one or the new one, never a part.
 
+Nor is anything written through a link, or to what is not a file, in a folder that somebody else may have filled.
+"""
+
+import errno
 import os
+import stat
 from pathlib import Path
+from typing import BinaryIO
 
 # O_NOFOLLOW goes with O_EXCL: nothing that somebody put there, link or file, is ever written to.
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -29,3 +35,31 @@ def write_whole(path: Path, content: bytes, mode: int = 0o666) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def write_named(path: Path, content: bytes) -> None:
+    """Write what a person named: a file in one step, a pipe or a device as it comes. Raises OSError."""
+    target = path.resolve()  # what a link of the user's leads to is what was meant
+    if target.exists() and not target.is_file():
+        target.write_bytes(content)
+    else:
+        write_whole(target, content)
+
+
+def open_own(path: Path, flags: int, mode: int = 0o666) -> int:
+    """Open a file of ours that stays where it is (a lock, a log), made where it is missing; return its descriptor.
+
+    Raises OSError for a link, for anything but a file, and for a file that has another name too: what that is would be
+    written to.
+    """
+    descriptor = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a file with this name alone", str(path))
+    return descriptor
+
+
+def appending(path: Path, mode: int = 0o666) -> BinaryIO:
+    """Return a file of ours, open for appending. Raises as `open_own` does."""
+    return os.fdopen(open_own(path, os.O_WRONLY | os.O_APPEND, mode), "ab")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from envdoctor.errors import LockError
+from envdoctor.facts.whole_file import write_whole
 from envdoctor.gate_package.wheel import NAME, gate_wheel
 from envdoctor.standards.lock import Lock, LockedPackage
 from envdoctor.wheels import pylock_text
@@ -21,16 +22,13 @@ def keep_wheel(folder: Path) -> LockedWheel:
     """
     wheel = gate_wheel()
     path = folder / wheel.filename
-    part = path.with_name(f".{path.name}.part")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(wheel.content)
-        part.replace(path)
+        write_whole(path, wheel.content)
         for other in folder.glob(f"{NAME.replace('-', '_')}-*.whl"):
             if other != path:
                 other.unlink()
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise LockError(f"{path} cannot be written: {error.strerror}", "check the folder's permissions") from error
     return LockedWheel(
         name=NAME,
@@ -67,10 +65,7 @@ def relock(path: Path, lock: Lock, gate: LockedWheel) -> None:
         text = pylock_text.text_of(document_with(document, gate), head_of(path))
     else:
         text = text_of(locked(lock, gate), head_of(path))
-    part = path.with_name(f".{path.name}.part")
     try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
+        write_whole(path, text.encode())
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise LockError(f"{path} cannot be written: {error.strerror}", "check the folder's permissions") from error

@@ -4,7 +4,10 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from envdoctor.analysis.damage import is_longer_bundle
+from envdoctor.facts.regular_file import read_regular
 from envdoctor.probes.venv.installed_files import FileFault
+
+_MAXIMUM = 64 << 20
 
 
 def longer_bundles(faults: Iterable[FileFault], names: Collection[str]) -> tuple[str, ...]:
@@ -19,10 +22,10 @@ def longer_bundles(faults: Iterable[FileFault], names: Collection[str]) -> tuple
 def carry_appended(venv: Path, copy: Path, paths: Collection[str]) -> None:
     """Append to each bundle of the copy what the venv's has beyond it; a link to uv's cache is replaced."""
     for path in paths:
-        old, at = (venv / path).read_bytes(), copy / path
+        old, at = read_regular(venv / path, _MAXIMUM), copy / path
         if not at.is_file():
             continue
-        new = at.read_bytes()
+        new = read_regular(at, _MAXIMUM)
         mode = at.stat().st_mode
         at.unlink()
         at.write_bytes(old if old.startswith(new) else new + b"\n" + old[len(new) :])

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from envdoctor.doctor.examine import written_down
 from envdoctor.errors import RestoreError
 from envdoctor.facts.host import Host
+from envdoctor.facts.regular_file import read_regular
+from envdoctor.facts.whole_file import write_whole
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.profile import Profile
 from envdoctor.stack.examination import added, blocking_findings, line, read_deep, reading_of_copy, verdict_on
@@ -16,11 +18,14 @@ from envdoctor.stack.record_audit import audit
 from envdoctor.standards.lock import Lock
 from envdoctor.swap.hardlinks import linked_copy
 from envdoctor.swap.permissions import carry_over
+from envdoctor.swap.shown import Shown
 from envdoctor.swap.store import BackupStore
 from envdoctor.swap.swap import sync_file_system
 from envdoctor.swap.transaction import Copying, Exchanged, exchange
 from envdoctor.wheels import index_config, pip_config
 from envdoctor.wheels import uv as uv_tool
+
+_MAXIMUM_CONFIG = 1 << 20
 
 
 def carry_out(
@@ -29,11 +34,12 @@ def carry_out(
     host: Host,
     wanted: tuple[Profile | None, Lock | None],
     listen: Listener,
+    shown: Shown,
 ) -> Exchanged[None]:
     """Copy the venv, run the commands there in order, examine, swap. A failure leaves the venv as it was.
 
-    wanted: profile and lock that the environment is compared with. Raises RestoreError: a command failed, or the copy
-    has an error that the venv does not have.
+    wanted: profile and lock that the environment is compared with. shown: the venv that was judged.
+    Raises RestoreError: a command failed, or the copy has an error that the venv does not have.
     """
 
     def make(copying: Copying) -> None:
@@ -42,15 +48,16 @@ def carry_out(
         before, proven = blocking_findings(facts, *wanted), audit(there).proven
         listen(Event(phase="copy", text="linking every file of the venv into a copy"))
         linked_copy(target, folder)
+        copying.made()
         config = folder / "pyvenv.cfg"
-        kept = config.read_bytes()
+        kept = read_regular(config, _MAXIMUM_CONFIG)
         # uv then writes scripts that find their interpreter from where they are: the copy is about to be renamed.
-        config.write_bytes(kept.rstrip(b"\n") + b"\nrelocatable = true\n")
+        write_whole(config, kept.rstrip(b"\n") + b"\nrelocatable = true\n")
         for command in commands:
             listen(Event(phase="build", text=command))
             for words in on_a_copy(command, str(target), str(folder)):
                 _run(words, host, copying)
-        config.write_bytes(kept)
+        write_whole(config, kept)
         carry_over(target, folder)
         listen(Event(phase="check", text="examining the copy"))
         reading = reading_of_copy(folder, host, listen, target, proven)
@@ -62,7 +69,7 @@ def carry_out(
             )
         sync_file_system(folder)
 
-    return exchange(store, "fix", "", make, listen, verdict=lambda: verdict_on(store.target, host))
+    return exchange(store, "fix", "", make, listen, shown=shown, verdict=lambda: verdict_on(store.target, host))
 
 
 def _run(words: Sequence[str], host: Host, copying: Copying) -> None:

@@ -34,6 +34,7 @@ from envdoctor.stack.replaceable import refuse_no_venv
 from envdoctor.stack.verify import Verified
 from envdoctor.standards.lock import Lock, LockedPackage
 from envdoctor.swap.in_use import users
+from envdoctor.swap.shown import Shown
 from envdoctor.swap.store import BackupStore
 from envdoctor.swap.verdicts import KeptVerdict
 from envdoctor.wheels import index_config, pip_config
@@ -88,6 +89,8 @@ class PreparedRepair:
     """Files, links and folders, relative to the venv, where others of what is uninstalled should be."""
     before: tuple[Finding, ...]
     """Errors that the checks find in the venv as it is."""
+    shown: Shown
+    """The venv that the plan was made of."""
     verified: Verified
     """The venv as it is."""
     verdict: KeptVerdict
@@ -102,6 +105,7 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
         raise TargetError(
             f"there is no venv at {store.target}", "name the venv to repair: `envdoctor repair --venv PATH`"
         )
+    shown = Shown.of(store)
     uv = uv_tool.locate(host.environ, host.cwd)
     reading, facts = read_deep(store.target, host, listen)
     interpreter = _interpreter(request, store.target, reading, host)
@@ -151,6 +155,7 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
         bundles=longer_bundles(reading.fact(InstalledFiles).faults, touched),
         in_the_way=in_the_way,
         before=before,
+        shown=shown,
         verified=counts(read),
         verdict=verdict_of(facts),
     )

@@ -12,6 +12,7 @@ from envdoctor.analysis.remedies import same_build
 from envdoctor.doctor.examine import written_down
 from envdoctor.errors import RestoreError
 from envdoctor.facts.regular_file import read_regular
+from envdoctor.facts.whole_file import write_whole
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.finding import Finding
 from envdoctor.model.frozen import frozen, replace
@@ -53,6 +54,7 @@ def carry_out(prepared: PreparedRepair, listen: Listener) -> Exchanged[Repaired]
         prepared.plan.profile,
         lambda copying: _make_copy(prepared, copying, listen),
         listen,
+        shown=prepared.shown,
         verdict=lambda: prepared.verdict,
     )
 
@@ -61,6 +63,7 @@ def _make_copy(prepared: PreparedRepair, copying: Copying, listen: Listener) -> 
     folder, clock, target = copying.folder, copying.clock, prepared.store.target
     listen(Event(phase="copy", text="linking every file of the venv into a copy"))
     linked_copy(target, folder)
+    copying.made()
     clock.lap("copy")
     _repair_copy(prepared, folder, copying.descriptor, listen)
     carry_over(target, folder)
@@ -84,9 +87,9 @@ def _repair_copy(prepared: PreparedRepair, folder: Path, descriptor: int, listen
     host, changes = prepared.host, prepared.plan.changes
     uv = uv_tool.locate(host.environ, host.cwd, keep_open=(descriptor,))
     config = folder / "pyvenv.cfg"
-    before = config.read_bytes()
+    before = read_regular(config, _MAXIMUM_NOTE)
     # uv then writes scripts that find their interpreter from where they lie: the copy is about to be renamed.
-    config.write_bytes(before.rstrip(b"\n") + b"\nrelocatable = true\n")
+    write_whole(config, before.rstrip(b"\n") + b"\nrelocatable = true\n")
     for inner in (inner for found in prepared.torn.values() for inner in found):
         remove_from_copy(folder, inner)
     old = [item.name for item in changes.removals]
@@ -101,7 +104,7 @@ def _repair_copy(prepared: PreparedRepair, folder: Path, descriptor: int, listen
     for last in (False, True):
         _install(prepared, [item for item in changes.reinstalls if item.last is last], uv, folder, listen)
     carry_appended(prepared.store.target, folder, prepared.bundles)
-    config.write_bytes(before)
+    write_whole(config, before)
 
 
 def _install(prepared: PreparedRepair, items: Sequence[Reinstall], uv: Uv, folder: Path, listen: Listener) -> None:
@@ -167,4 +170,4 @@ def _sign(prepared: PreparedRepair, folder: Path) -> None:
     if prepared.plan.profile:
         note["profile"] = prepared.plan.profile
     note |= {"repaired_at": datetime.now(UTC).isoformat(timespec="seconds"), "envdoctor": __version__}
-    (folder / NOTE).write_text(json.dumps(note, indent=1) + "\n", encoding="utf-8")
+    write_whole(folder / NOTE, (json.dumps(note, indent=1) + "\n").encode())

@@ -83,7 +83,7 @@ def carry_out(prepared: PreparedRestore, listen: Listener) -> Restored:
         _refuse_in_use(prepared, using)
         return verified
 
-    done = exchange(store, "restore", plan.profile, make, listen, verdict=lambda: old)
+    done = exchange(store, "restore", plan.profile, make, listen, shown=prepared.shown, verdict=lambda: old)
     return Restored(
         target=store.target,
         kept=done.kept,
@@ -114,6 +114,7 @@ def _make_copy(prepared: PreparedRestore, copying: Copying, listen: Listener) ->
     except uv_tool.UvError:
         CachedAnswers.of(host).forget()
         raise
+    copying.made()
     if prepared.plan.exists:
         carry_over(prepared.store.target, folder)
     clock.lap("build")

@@ -14,6 +14,7 @@ from envdoctor.probes.venv.own_packages import read_venv
 from envdoctor.standards.bounded_json import loads
 from envdoctor.swap import durable, journal, verdicts
 from envdoctor.swap.journal import JournalEntry
+from envdoctor.swap.shown import Shown
 from envdoctor.swap.space import Space, Tree, scan, space
 from envdoctor.swap.store import PRUNED, BackupStore, remove_tree
 from envdoctor.swap.swap import put_in_place, uninterrupted
@@ -151,15 +152,19 @@ def _interpreter(venv: Path) -> str:
 
 
 def roll_back(
-    store: BackupStore, number: int | None, listen: Listener, verdict: KeptVerdict | None = None
+    store: BackupStore, back: Generation, listen: Listener, verdict: KeptVerdict | None = None, *, shown: Shown
 ) -> RolledBack:
     """Exchange the venv with a kept one in one step; the venv before it, with its verdict, becomes the newest.
 
-    Raises UsageError for a number that is not kept, and RestoreError, everything as it was, when it cannot be done.
+    `back` is the kept one, and `shown` the venv in place, as they were shown. Raises UsageError for a number that is
+    not kept, and RestoreError, everything as it was, when it cannot be done.
     """
+    shown.refuse_another(store)
     with opened(store, listen) as held, system_errors():
         # Chosen under the lock, after recovery: only now it is certain what is kept.
-        path = chosen(store, number)
+        path = chosen(store, back.number)
+        shown.refuse_another(store)
+        _refuse_another(store, back, durable.inode(path))
         clock = Clock()
         listen(Event(phase="swap", text=f"exchanging the venv with backup {int(path.name)}"))
         entry = JournalEntry(
@@ -232,23 +237,22 @@ def compile_cache_in(generation: Path, target: Path, host: Host) -> str:
 
 
 def prune(
-    store: BackupStore, removed: Sequence[Generation], listen: Listener, *, with_unrecorded: bool = False
+    store: BackupStore, removed: Sequence[Generation], listen: Listener, *, shown: Shown, with_unrecorded: bool = False
 ) -> tuple[str, ...]:
     """Remove those generations; return what was recovered first. Half a generation never looks like a whole one.
 
-    Raises RestoreError for a generation that is not the one that was shown, or holds what was not shown.
+    Raises RestoreError for a generation that is not the one that was shown, or holds what was not shown, and where the
+    venv's folder is another than the one that was `shown`.
     """
+    shown.refuse_elsewhere()
     with opened(store, listen) as held, system_errors():
         store.builds.mkdir(exist_ok=True)
         for generation in removed:
             path = Path(generation.path)
             listen(Event(phase="prune", text=f"removing backup {generation.number}"))
             found = durable.inode(path)
-            if found not in (None, generation.inode):
-                raise RestoreError(
-                    f"backup {generation.number} is another venv than the one that was shown; it is left alone",
-                    f"`envdoctor history --venv {store.target}` lists what is kept",
-                )
+            if found is not None:
+                _refuse_another(store, generation, found)
             if found is not None and not with_unrecorded and (mine := unrecorded(path)):
                 raise RestoreError(
                     f"backup {generation.number} has gained a file since it was shown, {mine[0]}; it is left alone",
@@ -260,6 +264,14 @@ def prune(
                 remove_tree(aside)
         verdicts.write(store)
         return held.recovered
+
+
+def _refuse_another(store: BackupStore, shown: Generation, found: int | None) -> None:
+    if found != shown.inode:
+        raise RestoreError(
+            f"backup {shown.number} is another venv than the one that was shown; it is left alone",
+            f"`envdoctor history --venv {store.target}` lists what is kept",
+        )
 
 
 def trees(generations: Sequence[Generation]) -> dict[int, Tree]:

@@ -12,6 +12,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+from envdoctor.facts.regular_file import open_regular
 from envdoctor.swap.store import STORE
 
 # Not ours to link (fs.protected_hardlinks), another file system, too many links, no hard links at all.
@@ -23,10 +24,9 @@ def linked_copy(source: Path, destination: Path) -> None:
     copied = {str(source), str(source / "bin")}
 
     def put(entry: "os.DirEntry[str]", target: str) -> None:
-        if entry.path.rpartition("/")[0] in copied and entry.is_file(follow_symlinks=False):
-            shutil.copy2(entry.path, target)
-        elif not hard_link(entry.path, target):
-            shutil.copy2(entry.path, target, follow_symlinks=False)
+        own = entry.path.rpartition("/")[0] in copied and entry.is_file(follow_symlinks=False)
+        if own or not hard_link(entry.path, target):
+            copy_file(entry.path, target)
 
     copy_tree(str(source), str(destination), put)
 
@@ -61,3 +61,31 @@ def hard_link(source: str, target: str) -> bool:
             raise
         return False
     return True
+
+
+def copy_file(source: str, target: str) -> None:
+    """Copy a file or a link, with its mode and times; holes stay holes: a file of terabytes may hold nothing."""
+    status = os.lstat(source)
+    if not stat.S_ISREG(status.st_mode) or status.st_blocks * 512 >= status.st_size:
+        shutil.copy2(source, target, follow_symlinks=False)
+        return
+    with open_regular(source) as had, open(target, "xb") as made:  # noqa: PTH123 - as above
+        _copy_data(had.fileno(), made.fileno(), status.st_size)
+    shutil.copystat(source, target)
+
+
+def _copy_data(source: int, target: int, size: int) -> None:
+    os.ftruncate(target, size)
+    at = 0
+    while at < size:
+        try:
+            at = os.lseek(source, at, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return  # no more data
+            raise
+        end = os.lseek(source, at, os.SEEK_HOLE)
+        os.lseek(source, at, os.SEEK_SET)
+        os.lseek(target, at, os.SEEK_SET)
+        while at < end and (piece := os.read(source, min(end - at, 1 << 20))):
+            at += os.write(target, piece)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from envdoctor.errors import RestoreError
+from envdoctor.facts.whole_file import open_own, write_whole
 from envdoctor.model.frozen import frozen
 
 _WAIT_FOR_ORPHAN = 60.0
@@ -149,9 +150,9 @@ def locked(store: BackupStore, waiting: Callable[[str], None]) -> Iterator[int]:
                 f"replace {store.root.parent} by a folder of the same file system",
             )
         ignore = store.root.parent / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("*\n", encoding="utf-8")
-        descriptor = os.open(store.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        if not os.path.lexists(ignore):
+            write_whole(ignore, b"*\n")
+        descriptor = own_lock(store.root / "lock")
     except OSError as error:
         raise RestoreError(
             f"{store.root} cannot be written: {error.strerror}",
@@ -163,6 +164,19 @@ def locked(store: BackupStore, waiting: Callable[[str], None]) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def own_lock(path: Path) -> int:
+    """Return the descriptor of a lock in a folder of ours. Raises RestoreError for what is not a file of ours."""
+    try:
+        return open_own(path, os.O_RDWR, 0o644)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EINVAL, errno.EISDIR, errno.ENXIO):
+            raise RestoreError(
+                f"{path} is not a file that envdoctor made, so nothing is written to it",
+                "look at what it is and move it away",
+            ) from error
+        raise
 
 
 def _sign(descriptor: int) -> None:

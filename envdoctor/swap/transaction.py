@@ -17,6 +17,7 @@ from envdoctor.model.frozen import field, frozen
 from envdoctor.swap import journal, made_folders, verdicts
 from envdoctor.swap.journal import Command, JournalEntry
 from envdoctor.swap.seen import SeenVenv
+from envdoctor.swap.shown import Identity, Shown, identity, refuse_replaced
 from envdoctor.swap.store import BackupStore, locked, remove_tree
 from envdoctor.swap.swap import put_in_place, uninterrupted
 from envdoctor.swap.verdicts import KeptVerdict
@@ -57,6 +58,20 @@ class Copying:
     """Where the copy is to be made; it does not exist yet."""
     descriptor: int
     clock: Clock
+    store: BackupStore
+    shown: Shown
+    begun: list[Identity] = field(default_factory=list)
+
+    def made(self) -> None:
+        """Remember the copy, as soon as it is there: no other folder is swapped in."""
+        if (found := identity(self.folder)) is not None:
+            self.begun.append(found)
+
+    def refuse_changes(self) -> None:
+        """Raise RestoreError where the store, the venv or the copy is another one by now."""
+        self.store.refuse_planted()
+        self.shown.refuse_another(self.store)
+        refuse_replaced(self.folder, next(iter(self.begun), None))
 
 
 @frozen
@@ -109,16 +124,20 @@ def exchange(
     make: Callable[[Copying], T],
     listen: Listener,
     *,
+    shown: Shown,
     verdict: Callable[[], KeptVerdict | None],
 ) -> Exchanged[T]:
     """Let `make` build and prove a copy, then swap it in. On any failure the copy is removed and the venv is as it was.
 
-    `verdict`, asked after `make`, is what the checks found in the old venv.
+    `shown` is what the plan was made of; another venv is not exchanged. `verdict`, asked after `make`, is what the
+    checks found in the old one.
     A venv that somebody changes meanwhile is not swapped: the change would be in the backup alone.
     What `make` leaves must be written out (syncfs, fsync): after a power cut it is as whole as the swap that follows.
     Raises RestoreError, and whatever `make` raises.
     """
+    shown.refuse_another(store)  # before the store is made in a folder that nobody was shown
     with opened(store, listen) as held:
+        shown.refuse_another(store)
         started = datetime.now(UTC)
         folder = store.builds / started.strftime("%Y%m%dT%H%M%S")
         entry = JournalEntry(
@@ -130,20 +149,26 @@ def exchange(
         )
         clock = Clock()
         with system_errors():
+            copying = Copying(folder=folder, descriptor=held.descriptor, clock=clock, store=store, shown=shown)
             try:
                 store.builds.mkdir(exist_ok=True)
                 journal.write(store, entry)
                 seen = SeenVenv(store.target)
-                made = make(Copying(folder=folder, descriptor=held.descriptor, clock=clock))
+                made = make(copying)
                 found = verdict()
+                copying.refuse_changes()
                 seen.refuse_changed()
                 listen(Event(phase="swap", text="swapping the new venv in"))
                 with uninterrupted():
+                    copying.refuse_changes()
                     kept = put_in_place(store, entry)
                     verdicts.write(store, kept, found)
                 clock.lap("swap")
-            except BaseException:
-                _undo(store, folder)
+            except BaseException as error:
+                try:
+                    _undo(store, copying)
+                except (RestoreError, OSError) as another:
+                    raise error from another  # what went wrong first says more
                 raise
         return Exchanged(made=made, kept=kept, recovered=held.recovered, seconds=clock.laps)
 
@@ -165,11 +190,18 @@ def system_errors() -> Iterator[None]:
         raise RestoreError(f"{what}{where}", hint) from error
 
 
-def _undo(store: BackupStore, folder: Path) -> None:
-    """Remove the copy, unless the swap got so far that the folder is the old venv: then recovery puts it right."""
+def _undo(store: BackupStore, copying: Copying) -> None:
+    """Remove the copy, unless the swap got so far that the folder is the old venv: then recovery puts it right.
+
+    What somebody put in the copy's place is left alone.
+    """
+    store.refuse_planted()
+    if copying.folder.is_symlink():
+        journal.clear(store)
+        return
     entry = journal.read(store)
     if entry is not None and entry.phase != "building":
         journal.recover(store)
         return
-    remove_tree(folder)
+    remove_tree(copying.folder)
     journal.clear(store)

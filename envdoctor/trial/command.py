@@ -12,6 +12,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from envdoctor.facts.whole_file import appending
 from envdoctor.model.frozen import frozen
 from envdoctor.model.wording import counted
 from envdoctor.standards import measured
@@ -176,7 +177,7 @@ def _measured(runs: tuple[Run, ...], wanted: Criterion, reference: float | None)
 def run(command: Sequence[str], environment: Mapping[str, str], cwd: Path, log: Path, wanted: Criterion) -> Run:
     """Run it once; what it says is appended to `log`. It and its children are ended after the time limit."""
     started = time.monotonic()
-    with log.open("ab") as output, ending_all():
+    with appending(log) as output, ending_all():
         at = output.seek(0, os.SEEK_END)
         try:
             process = subprocess.Popen(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from envdoctor.facts.owned import read_of
+from envdoctor.facts.whole_file import appending
 from envdoctor.model.codec import CodecError, decode, encode
 from envdoctor.model.frozen import frozen
 from envdoctor.standards.bounded_json import loads
@@ -100,7 +101,7 @@ class TrialJournal:
         self._append(encode(verdict))
 
     def _append(self, entry: Any) -> None:
-        with self.path.open("ab") as file:
+        with appending(self.path) as file:
             file.write(json.dumps(entry).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from envdoctor.model.frozen import frozen
-from envdoctor.swap.hardlinks import hard_link
+from envdoctor.swap.hardlinks import copy_file, hard_link
 from envdoctor.trial.changes import StackChanges
 from envdoctor.trial.contested import ContestedPaths
 from envdoctor.trial.side import Side, owners
@@ -121,7 +121,7 @@ def _link(source: str, path: str, root: str, made: set[str]) -> None:
     _make_folder(path.rpartition("/")[0], root, made)
     target = f"{root}/{path}"
     if not os.path.lexists(target) and not hard_link(source, target):
-        shutil.copy2(source, target, follow_symlinks=False)
+        copy_file(source, target)
 
 
 def _make_folder(folder: str, root: str, made: set[str]) -> None:

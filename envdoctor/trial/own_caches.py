@@ -8,7 +8,7 @@ from pathlib import Path
 from envdoctor.catalog.cache_kinds import BY_NAME
 from envdoctor.facts.host import Host
 from envdoctor.probes.caches.compile_caches import locate
-from envdoctor.swap.hardlinks import hard_link
+from envdoctor.swap.hardlinks import copy_file, hard_link
 from envdoctor.swap.store import remove_tree
 
 _SMALL = 64 << 10
@@ -62,6 +62,6 @@ def _seed(source: Path, target: Path) -> None:
             try:
                 small = os.lstat(path).st_size <= _SMALL
                 if small or not hard_link(path, copy):
-                    shutil.copy2(path, copy, follow_symlinks=False)
-            except FileNotFoundError:
-                continue  # a compiler at work beside us removed it
+                    copy_file(path, copy)
+            except (FileNotFoundError, shutil.SpecialFileError):
+                continue  # a compiler at work beside us removed it; or it is a pipe, which holds no entry

@@ -1,7 +1,6 @@
 """How what a bisection found is undone in the user's venv."""
 
 import shlex
-import shutil
 from collections.abc import Collection
 from os import DirEntry
 
@@ -10,8 +9,9 @@ from envdoctor.facts.host import Host
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
 from envdoctor.stack.named import NamedStack
-from envdoctor.swap.hardlinks import copy_tree, hard_link
+from envdoctor.swap.hardlinks import copy_file, copy_tree, hard_link
 from envdoctor.swap.permissions import carry_over
+from envdoctor.swap.shown import Shown
 from envdoctor.swap.store import BackupStore
 from envdoctor.swap.swap import sync_file_system
 from envdoctor.swap.transaction import Copying, Exchanged, exchange
@@ -41,12 +41,16 @@ def undo_commands(found: Bisected, bad: NamedStack, mixture: Mixture) -> UndoCom
     return UndoCommands(command=command, by_hand=_by_hand(found, mixture))
 
 
-def swap_in(bisection: Bisection, store: BackupStore, host: Host, listen: Listener) -> Exchanged[None]:
-    """Build the bad end without the causes once more, for good, and exchange the venv with it. Raises RestoreError."""
+def swap_in(bisection: Bisection, store: BackupStore, host: Host, listen: Listener, shown: Shown) -> Exchanged[None]:
+    """Build the bad end without the causes once more, for good, and exchange the venv with it.
+
+    shown: the venv that was bisected. Raises RestoreError.
+    """
 
     def make(copying: Copying) -> None:
         listen(Event(phase="copy", text="building the copy that was found good"))
         bisection.mixture.build(bisection.left, copying.folder, store.target)
+        copying.made()
         for entry in store.target.iterdir():
             if entry.is_dir() and not entry.is_symlink() and is_cache(entry.name):
                 copy_tree(str(entry), str(copying.folder / entry.name), _link)
@@ -57,12 +61,12 @@ def swap_in(bisection: Bisection, store: BackupStore, host: Host, listen: Listen
 
     from envdoctor.stack.examination import verdict_on  # noqa: PLC0415 - every check comes with it
 
-    return exchange(store, "bisect", "", make, listen, verdict=lambda: verdict_on(store.target, host))
+    return exchange(store, "bisect", "", make, listen, shown=shown, verdict=lambda: verdict_on(store.target, host))
 
 
 def _link(entry: DirEntry[str], target: str) -> None:
     if not hard_link(entry.path, target):
-        shutil.copy2(entry.path, target, follow_symlinks=False)
+        copy_file(entry.path, target)
 
 
 def _by_hand(found: Bisected, mixture: Mixture) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from envdoctor.errors import RestoreError
 from envdoctor.model.frozen import frozen
 from envdoctor.swap.in_use import users
-from envdoctor.swap.store import BackupStore, locked, remove_tree
+from envdoctor.swap.store import BackupStore, locked, own_lock, remove_tree
 
 _NAME = "bisect"
 
@@ -74,7 +74,7 @@ def work_folder(store: BackupStore) -> Iterator[WorkFolder]:
     status = work.folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid not in store.owners:
         raise RestoreError(f"{work.folder} is not a real folder of yours", "look at what it is and move it away")
-    descriptor = os.open(work.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    descriptor = own_lock(work.folder / "lock")
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

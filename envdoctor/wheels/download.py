@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Event as Flag
 from typing import BinaryIO, Protocol
 
+from envdoctor.facts.whole_file import open_own
 from envdoctor.model.frozen import mutable
 from envdoctor.wheels.http import PATIENCE, PAUSES, opened
 from envdoctor.wheels.http_errors import TransientError
@@ -78,6 +79,8 @@ class Download:
 
     def _complete(self) -> None:
         """Bring the part to its end and hold it to the hashes; what an earlier fetch left may turn out to be wrong."""
+        if self.part.is_symlink() or (self.part.exists() and not self.part.is_file()):
+            self.part.unlink()  # not what an earlier fetch left
         left = self.part.exists()
         if left and sha256(self.part) in self.hashes:
             self._tell(self.part.stat().st_size)
@@ -99,7 +102,7 @@ class Download:
     def _fetch(self) -> None:
         local = self.file.local
         if local is not None:
-            with local.open("rb") as source, self.part.open("wb") as target:
+            with local.open("rb") as source, self._writing(at=0) as target:
                 self._copy(source, target)
             return
         furthest, failures = 0, 0
@@ -138,13 +141,18 @@ class Download:
             if at not in (0, begun):
                 raise TransientError(f"{shown(self.file.url)}: the server sent another range than it was asked for")
             self._validator = _strong(answer.headers.get("ETag", ""))
-            with self.part.open("r+b" if at else "wb") as target:
-                target.seek(at)
+            with self._writing(at) as target:
                 self._copy(answer, target)
                 if total is not None and target.tell() < total:
                     raise TransientError(
                         f"{shown(self.file.url)}: the connection broke off ({target.tell()} of {total} bytes came)"
                     )
+
+    def _writing(self, at: int) -> BinaryIO:
+        target = os.fdopen(open_own(self.part, os.O_RDWR), "r+b")
+        target.truncate(at)
+        target.seek(at)
+        return target
 
     def _copy(self, source: "_Source", target: BinaryIO) -> None:
         self._tell(target.tell())

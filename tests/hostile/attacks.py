@@ -16,6 +16,7 @@ SECRET = f"{WHOLE}/test_secrets.py::test_no_secret_leaves"
 STATUS, REAL = f"{CACHE}/test_status.py", f"{WHOLE}/test_cache_inductor.py"
 GC, STORE, SNAPSHOT, DAMAGE = (f"{CACHE}/test_{name}.py" for name in ("gc", "store", "snapshot", "damage"))
 OPEN_CACHE = "tests/checks/test_damaged_cache.py::test_finds_ed505_a_cache_that_others_can_fill_as_cache_status_does"
+RACE = f"{WHOLE}/test_plan_and_swap.py"
 SWEEP = f"{HELD}::test_every_command_answers"
 
 FAULTS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -149,5 +150,15 @@ FAULTS: dict[str, tuple[str, tuple[str, ...]]] = {
             (f"{UNIT}/wheels/test_uv_config.py::test_a_file_of_a_folder_above_that_others_can_write_is_not_read",)),
     "N15": ("the summary of a profile writes a line of a report",
             (f"{NAMES}::test_no_name_moves_the_terminal_or_writes_a_line",)),
+    "N16": ("between the plan and the swap the venv, the folder above, the store, a backup or the copy is replaced",
+            (f"{RACE}::test_another_venv_than_the_one_that_was_shown", f"{RACE}::test_the_folder_above_becomes_a_link",
+             f"{RACE}::test_a_part_of_the_store_becomes_a_link", f"{RACE}::test_a_backup_becomes_another_venv",
+             f"{RACE}::test_the_copy_of_a_try_becomes_a_link", f"{RACE}::test_a_journal_appears",
+             f"{RACE}::test_the_profile_and_its_lock_become_others",
+             f"{RACE}::test_the_bisected_venv_becomes_another")),
+    "N17": ("the lock of the store is a link: what it leads to is cut to a process number",
+            (f"{RACE}::test_nothing_is_written_through_a_file_of_the_store",)),
+    "N18": ("a sparse file of terabytes in a venv is copied as zeros until the disk is full",
+            (f"{UNIT}/swap/test_hardlinks.py::test_holes_stay_holes",)),
     "N12": ("an egg that unpacks or runs", (f"{NAMES}::test_what_is_printed_to_paste_is_quoted",)),
 }  # fmt: skip

@@ -58,7 +58,7 @@ PLACES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Shown:
     """What envdoctor made of a hostile venv."""
 
     text: str
@@ -191,7 +191,7 @@ CASES = [
 ]
 
 
-def _look(venv: Venv, *, deep: bool) -> Seen:
+def _look(venv: Venv, *, deep: bool) -> Shown:
     host = bare_host(venv.prefix.parent / "home")
     options = Options(deep=deep, ask_nvml=False)
     facts = take_fingerprint(resolve(venv.prefix), host, options)
@@ -202,7 +202,7 @@ def _look(venv: Venv, *, deep: bool) -> Seen:
     assert fingerprint_file.parse(json.loads(json.dumps(fingerprint_file.document(facts)))) == facts
     evidence = [line for finding in verdict.findings if finding.code == "ED208" for line in finding.evidence]
     unread = {gap.section: gap.reason for gap in facts.unread}
-    return Seen(text=text, document=document, unread=unread, gaps=tuple(evidence))
+    return Shown(text=text, document=document, unread=unread, gaps=tuple(evidence))
 
 
 def _ask(venv: Venv) -> None:
@@ -228,7 +228,7 @@ def test_nothing_crashes_hangs_or_takes_all_memory(venv: Venv, place: str, mutat
     _clear(at)
     MUTATIONS[mutation](at)
 
-    def everything() -> Seen:
+    def everything() -> Shown:
         found = _look(venv, deep=True)
         _ask(venv)
         return found

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from envdoctor.explore.scratch import scratch_copy
-from envdoctor.swap.hardlinks import hard_link, linked_copy
+from envdoctor.swap.hardlinks import copy_file, hard_link, linked_copy
 
 SITE = "lib/python3.11/site-packages"
 
@@ -75,3 +75,21 @@ def test_a_scratch_copy_leaves_the_store_out_and_leads_its_links_to_itself(venv:
         assert not _shared(venv / f"{SITE}/torch.pth", copy / f"{SITE}/torch.pth")
         assert (copy / f"{SITE}/torch/lib.so").read_text() == f"{SITE}/torch/lib.so"
     assert not copy.exists()
+
+
+def test_holes_stay_holes(tmp_path: Path) -> None:
+    """A file of terabytes that holds two words is copied as that."""
+    source = tmp_path / "sparse"
+    with source.open("wb") as file:
+        file.write(b"one")
+        file.seek(1 << 40)
+        file.write(b"two")
+    source.chmod(0o640)
+    copy_file(str(source), str(tmp_path / "copy"))
+    status = (tmp_path / "copy").stat()
+    assert (status.st_size, status.st_mode & 0o777) == ((1 << 40) + 3, 0o640)
+    assert status.st_blocks * 512 < 1 << 20
+    with (tmp_path / "copy").open("rb") as file:
+        assert file.read(4) == b"one\0"
+        file.seek(1 << 40)
+        assert file.read() == b"two"
