@@ -38,6 +38,9 @@ class Attacker(_Silent):
         self.attack = attack
         self.asked = 0
 
+    def needs_answer(self, hint: str) -> None:
+        """Somebody does answer."""
+
     def agreed(self, question: str) -> bool:
         """Make the change, and agree."""
         del question
