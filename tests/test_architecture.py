@@ -78,7 +78,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "envdoctor.swap": (*_up_to("probes"), "envdoctor.swap", "packaging"),
     "envdoctor.gate_package": (
-        *_up_to("standards"),
+        *_up_to("facts"),
         "envdoctor.__init__",
         "envdoctor.wheels",
         "envdoctor.gate_package",
