@@ -17,7 +17,7 @@ from envdoctor.model.plan import VenvUser
 from envdoctor.stack.named import NamedStack, named_stack
 from envdoctor.standards.measured import compiled
 from envdoctor.swap.in_use import users
-from envdoctor.swap.shown import Shown
+from envdoctor.swap.shown import ShownVenv
 from envdoctor.swap.store import BackupStore
 from envdoctor.swap.transaction import system_errors
 from envdoctor.trial.bisection import Bisected, Bisection, BisectRequest
@@ -148,7 +148,7 @@ def undo(workspace: Workspace, dialog: Dialog, *, yes: bool) -> Result:
         offline=asked.offline,
         sources=asked.sources,
     )
-    shown = Shown.of(store)
+    shown = ShownVenv.of(store)
     with accounted(store, "the copy without the causes") as account, system_errors(), work_folder(store) as work:
         with dialog.listening() as listen:
             bisection = Bisection(request, work, host, listen)

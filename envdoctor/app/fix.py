@@ -22,7 +22,7 @@ from envdoctor.model.verdict import Verdict
 from envdoctor.stack.fix_commands import NotOnACopyError, on_a_copy
 from envdoctor.stack.fix_copy import carry_out
 from envdoctor.swap.in_use import users
-from envdoctor.swap.shown import Shown
+from envdoctor.swap.shown import ShownVenv
 from envdoctor.swap.store import BackupStore
 
 StepKind = Literal["restore", "repair", "commands", "yours"]
@@ -73,7 +73,7 @@ def fix(workspace: Workspace, wishes: CheckOptions, options: FixOptions, dialog:
     if options.yes and not options.dry_run:
         refuse_found_above(workspace)
     store = BackupStore.of(workspace.folder)
-    shown = Shown.of(store)
+    shown = ShownVenv.of(store)
     checked = checking.check(workspace, wishes, dialog)
     before: Checked = checked.data
     target = str(workspace.target.prefix)
@@ -132,7 +132,7 @@ def _planned(steps: Sequence[FixStep], workspace: Workspace, dialog: Dialog) -> 
 
 
 def _carried_out(
-    planned: Fix, workspace: Workspace, wishes: CheckOptions, dialog: Dialog, store: BackupStore, shown: Shown
+    planned: Fix, workspace: Workspace, wishes: CheckOptions, dialog: Dialog, store: BackupStore, shown: ShownVenv
 ) -> Result:
     kept = set(store.numbers())
     doable = [step for step in planned.steps if step.kind != "yours"]
@@ -140,7 +140,7 @@ def _carried_out(
     with accounted(store, "what the steps before made") as account:
         for number, step in enumerate(doable, 1):
             if number > 1:
-                shown = Shown.of(store)
+                shown = ShownVenv.of(store)
                 now = checking.check(workspace, wishes, dialog).data
                 if not _still_there(step, now.verdict):
                     continue
@@ -164,7 +164,7 @@ def _still_there(step: FixStep, verdict: Verdict) -> bool:
     return any((cause.code, cause.subject) in there for cause in step.causes)
 
 
-def _carry_out(step: FixStep, workspace: Workspace, dialog: Dialog, store: BackupStore, shown: Shown) -> None:
+def _carry_out(step: FixStep, workspace: Workspace, dialog: Dialog, store: BackupStore, shown: ShownVenv) -> None:
     done: Result | None = None
     if step.kind == "restore":
         done = restoring.restore(workspace, restoring.RestoreOptions(yes=True, force=True), dialog)

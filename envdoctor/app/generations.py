@@ -19,7 +19,7 @@ from envdoctor.stack.replaceable import refuse_no_venv
 from envdoctor.swap import generations, journal, verdicts
 from envdoctor.swap.generations import Generation, PrunePlan, RolledBack
 from envdoctor.swap.in_use import users
-from envdoctor.swap.shown import Shown
+from envdoctor.swap.shown import ShownVenv
 from envdoctor.swap.space import Space, Tree, scan, space
 from envdoctor.swap.store import BackupStore
 from envdoctor.swap.transaction import recover_first
@@ -128,7 +128,7 @@ def _rollback(
         with dialog.listening(plain=True) as listen:
             recover_first(store, listen)
         account.begin()
-    shown = Shown.of(store)
+    shown = ShownVenv.of(store)
     wanted = generations.chosen(store, number)
     number = int(wanted.name)
     there = store.target.is_dir()
@@ -196,7 +196,7 @@ def prune(
         if not dry_run:
             with dialog.listening(plain=True) as listen:
                 recover_first(store, listen)
-        shown = Shown.of(store)
+        shown = ShownVenv.of(store)
         hosts = _launch_hosts(workspace.host, dialog)
         plan = generations.plan_prune(store, keep, hosts, with_unrecorded=with_unrecorded, broken=broken)
         planned = Prune(status="planned", target=str(store.target), plan=plan, keep=keep, broken=broken)

@@ -12,7 +12,7 @@ from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.plan import VenvUser
 from envdoctor.stack.replaceable import refuse_no_venv
 from envdoctor.swap.in_use import users
-from envdoctor.swap.shown import Shown
+from envdoctor.swap.shown import ShownVenv
 from envdoctor.swap.store import BackupStore, remove_tree
 from envdoctor.swap.transaction import Copying, exchange
 from envdoctor.trial.attempt import Tried, TryRequest, attempt, finish, refuse_elsewhere
@@ -60,7 +60,7 @@ def trying(workspace: Workspace, request: TryRequest, wishes: TryOptions, dialog
     if not (wishes.yes or wishes.discard):
         dialog.needs_answer("add `--yes` to keep it if nothing would break, or `--discard` to see what it would do")
     outcome: list[TryResult] = []
-    shown = Shown.of(store)
+    shown = ShownVenv.of(store)
 
     def make(copying: Copying) -> None:
         try:

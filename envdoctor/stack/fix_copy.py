@@ -18,7 +18,7 @@ from envdoctor.stack.record_audit import audit
 from envdoctor.standards.lock import Lock
 from envdoctor.swap.hardlinks import linked_copy
 from envdoctor.swap.permissions import carry_over
-from envdoctor.swap.shown import Shown
+from envdoctor.swap.shown import ShownVenv
 from envdoctor.swap.store import BackupStore
 from envdoctor.swap.swap import sync_file_system
 from envdoctor.swap.transaction import Copying, Exchanged, exchange
@@ -34,7 +34,7 @@ def carry_out(
     host: Host,
     wanted: tuple[Profile | None, Lock | None],
     listen: Listener,
-    shown: Shown,
+    shown: ShownVenv,
 ) -> Exchanged[None]:
     """Copy the venv, run the commands there in order, examine, swap. A failure leaves the venv as it was.
 

@@ -34,7 +34,7 @@ from envdoctor.stack.replaceable import refuse_no_venv
 from envdoctor.stack.verify import Verified
 from envdoctor.standards.lock import Lock, LockedPackage
 from envdoctor.swap.in_use import users
-from envdoctor.swap.shown import Shown
+from envdoctor.swap.shown import ShownVenv
 from envdoctor.swap.store import BackupStore
 from envdoctor.swap.verdicts import KeptVerdict
 from envdoctor.wheels import index_config, pip_config
@@ -89,7 +89,7 @@ class PreparedRepair:
     """Files, links and folders, relative to the venv, where others of what is uninstalled should be."""
     before: tuple[Finding, ...]
     """Errors that the checks find in the venv as it is."""
-    shown: Shown
+    shown: ShownVenv
     """The venv that the plan was made of."""
     verified: Verified
     """The venv as it is."""
@@ -105,7 +105,7 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
         raise TargetError(
             f"there is no venv at {store.target}", "name the venv to repair: `envdoctor repair --venv PATH`"
         )
-    shown = Shown.of(store)
+    shown = ShownVenv.of(store)
     uv = uv_tool.locate(host.environ, host.cwd)
     reading, facts = read_deep(store.target, host, listen)
     interpreter = _interpreter(request, store.target, reading, host)

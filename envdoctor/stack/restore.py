@@ -21,7 +21,7 @@ from envdoctor.stack.room import rooms
 from envdoctor.standards.lock import Lock, LockedPackage
 from envdoctor.swap.generations import compile_cache_in
 from envdoctor.swap.in_use import users
-from envdoctor.swap.shown import Shown
+from envdoctor.swap.shown import ShownVenv
 from envdoctor.swap.store import STORE, BackupStore
 from envdoctor.wheels import constraints, index_config, pip_config, wheel_origins
 from envdoctor.wheels import uv as uv_tool
@@ -64,7 +64,7 @@ class PreparedRestore:
     plan: Plan
     locked: Mapping[str, LockedPackage]
     sources: IndexConfig
-    shown: Shown
+    shown: ShownVenv
     """The venv that the plan was made of."""
     lock_sha256: str
     """Of the lock's file as it was when the plan was made."""
@@ -77,7 +77,7 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
     store = BackupStore.of(request.target)
     refuse_no_venv(store.target, new=True)
     refuse_unmanaged_files(store.target)
-    shown = Shown.of(store)
+    shown = ShownVenv.of(store)
     lock_sha256 = request.file.lock_sha256
     sources_changed = plan_sources(request.file, host.environ) if request.sources else ()
     uv = uv_tool.locate(host.environ, host.cwd)

@@ -14,7 +14,7 @@ from envdoctor.probes.venv.own_packages import read_venv
 from envdoctor.standards.bounded_json import loads
 from envdoctor.swap import durable, journal, verdicts
 from envdoctor.swap.journal import JournalEntry
-from envdoctor.swap.shown import Shown
+from envdoctor.swap.shown import ShownVenv
 from envdoctor.swap.space import Space, Tree, scan, space
 from envdoctor.swap.store import PRUNED, BackupStore, remove_tree
 from envdoctor.swap.swap import put_in_place, uninterrupted
@@ -152,7 +152,7 @@ def _interpreter(venv: Path) -> str:
 
 
 def roll_back(
-    store: BackupStore, back: Generation, listen: Listener, verdict: KeptVerdict | None = None, *, shown: Shown
+    store: BackupStore, back: Generation, listen: Listener, verdict: KeptVerdict | None = None, *, shown: ShownVenv
 ) -> RolledBack:
     """Exchange the venv with a kept one in one step; the venv before it, with its verdict, becomes the newest.
 
@@ -237,7 +237,12 @@ def compile_cache_in(generation: Path, target: Path, host: Host) -> str:
 
 
 def prune(
-    store: BackupStore, removed: Sequence[Generation], listen: Listener, *, shown: Shown, with_unrecorded: bool = False
+    store: BackupStore,
+    removed: Sequence[Generation],
+    listen: Listener,
+    *,
+    shown: ShownVenv,
+    with_unrecorded: bool = False,
 ) -> tuple[str, ...]:
     """Remove those generations; return what was recovered first. Half a generation never looks like a whole one.
 

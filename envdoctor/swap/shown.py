@@ -24,7 +24,7 @@ def identity(path: Path) -> Identity | None:
 
 
 @frozen
-class Shown:
+class ShownVenv:
     """A venv, and the folder it is in, as they were when a plan was made.
 
     Paths say nothing: a folder above may be replaced by a link, and the venv by another one, while a person reads.
@@ -41,7 +41,7 @@ class Shown:
     """Name and inode of each metadata folder: an install or an uninstall changes one."""
 
     @classmethod
-    def of(cls, store: BackupStore) -> "Shown":
+    def of(cls, store: BackupStore) -> "ShownVenv":
         """Return what is there now. Reads a folder or two, and nothing in them."""
         target = store.target
         above = next(at for at in (store.beside, *store.beside.parents) if os.path.lexists(at))
@@ -59,7 +59,7 @@ class Shown:
         One that somebody deleted meanwhile is no other: nothing of it is replaced.
         """
         self.refuse_elsewhere()
-        now = Shown.of(store)
+        now = ShownVenv.of(store)
         if now.target is None:
             return
         if self.target is None and not store.inside:

@@ -17,7 +17,7 @@ from envdoctor.model.frozen import field, frozen
 from envdoctor.swap import journal, made_folders, verdicts
 from envdoctor.swap.journal import Command, JournalEntry
 from envdoctor.swap.seen import SeenVenv
-from envdoctor.swap.shown import Identity, Shown, identity, refuse_replaced
+from envdoctor.swap.shown import Identity, ShownVenv, identity, refuse_replaced
 from envdoctor.swap.store import BackupStore, locked, remove_tree
 from envdoctor.swap.swap import put_in_place, uninterrupted
 from envdoctor.swap.verdicts import KeptVerdict
@@ -59,7 +59,7 @@ class Copying:
     descriptor: int
     clock: Clock
     store: BackupStore
-    shown: Shown
+    shown: ShownVenv
     begun: list[Identity] = field(default_factory=list)
 
     def made(self) -> None:
@@ -124,7 +124,7 @@ def exchange(
     make: Callable[[Copying], T],
     listen: Listener,
     *,
-    shown: Shown,
+    shown: ShownVenv,
     verdict: Callable[[], KeptVerdict | None],
 ) -> Exchanged[T]:
     """Let `make` build and prove a copy, then swap it in. On any failure the copy is removed and the venv is as it was.

@@ -11,7 +11,7 @@ from envdoctor.model.frozen import frozen
 from envdoctor.stack.named import NamedStack
 from envdoctor.swap.hardlinks import copy_file, copy_tree, hard_link
 from envdoctor.swap.permissions import carry_over
-from envdoctor.swap.shown import Shown
+from envdoctor.swap.shown import ShownVenv
 from envdoctor.swap.store import BackupStore
 from envdoctor.swap.swap import sync_file_system
 from envdoctor.swap.transaction import Copying, Exchanged, exchange
@@ -41,7 +41,9 @@ def undo_commands(found: Bisected, bad: NamedStack, mixture: Mixture) -> UndoCom
     return UndoCommands(command=command, by_hand=_by_hand(found, mixture))
 
 
-def swap_in(bisection: Bisection, store: BackupStore, host: Host, listen: Listener, shown: Shown) -> Exchanged[None]:
+def swap_in(
+    bisection: Bisection, store: BackupStore, host: Host, listen: Listener, shown: ShownVenv
+) -> Exchanged[None]:
     """Build the bad end without the causes once more, for good, and exchange the venv with it.
 
     shown: the venv that was bisected. Raises RestoreError.

@@ -13,7 +13,7 @@ from envdoctor.model.events import Event
 from envdoctor.swap import verdicts
 from envdoctor.swap.generations import PrunePlan, Spared, chosen, listed, plan_prune, prune, roll_back
 from envdoctor.swap.permissions import carry_over
-from envdoctor.swap.shown import Shown
+from envdoctor.swap.shown import ShownVenv
 from envdoctor.swap.space import scan, space
 from envdoctor.swap.store import BackupStore
 from envdoctor.swap.verdicts import KeptError, KeptVerdict
@@ -100,7 +100,7 @@ def test_there_is_nothing_to_choose_from(tmp_path: Path) -> None:
 
 def test_a_rollback_exchanges_and_the_venv_before_it_is_the_newest_backup(scene: Scene) -> None:
     shown = next(item for item in listed(scene.store) if item.number == 2)
-    done = roll_back(scene.store, shown, ignore, BROKEN, shown=Shown.of(scene.store))
+    done = roll_back(scene.store, shown, ignore, BROKEN, shown=ShownVenv.of(scene.store))
     assert (done.number, done.kept, done.recovered) == (2, scene.store.generation(11), ())
     assert (scene.store.target / "envdoctor-restore.json").read_text() == '{"profile": "p2.0", "restored_at": "then"}'
     assert scene.contents() == ["9.0", "10.0", "1.0"]
@@ -118,7 +118,7 @@ def test_prune_keeps_the_newest_and_removes_the_oldest_first(scene: Scene) -> No
     plan = plan_prune(scene.store, 1, [scene.host])
     assert numbers(plan) == ([1, 2], [10], [])
     assert plan.space.bytes == plan.space.frees > 0
-    assert prune(scene.store, plan.removed, ignore, shown=Shown.of(scene.store)) == ()
+    assert prune(scene.store, plan.removed, ignore, shown=ShownVenv.of(scene.store)) == ()
     assert scene.contents() == ["10.0"]
     assert list(scene.store.builds.iterdir()) == []
 
@@ -149,11 +149,11 @@ def test_a_backup_that_is_not_the_one_that_was_shown_stays(scene: Scene) -> None
     plan = plan_prune(scene.store, 2, [scene.host])
     (scene.store.generation(1) / "late").write_text("mine")
     with pytest.raises(RestoreError, match="backup 1 has gained a file since it was shown, late; it is left alone"):
-        prune(scene.store, plan.removed, ignore, shown=Shown.of(scene.store))
+        prune(scene.store, plan.removed, ignore, shown=ShownVenv.of(scene.store))
     scene.store.generation(1).rename(scene.store.generations / "aside")
     make_backup(scene.store.generation(1), "7.0")
     with pytest.raises(RestoreError, match="backup 1 is another venv than the one that was shown; it is left alone"):
-        prune(scene.store, plan.removed, ignore, shown=Shown.of(scene.store))
+        prune(scene.store, plan.removed, ignore, shown=ShownVenv.of(scene.store))
     assert scene.contents() == ["10.0", "2.0", "7.0"]
 
 
