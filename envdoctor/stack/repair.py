@@ -116,10 +116,8 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
     present = {**read.packages, **twice}
     pip = pip_config.read(host.environ, host.home, venv=store.target)
     pip = with_wheelhouses(pip, chosen((), request.file, host.cwd) if request.file else ())
-    known = AnswerMemo.of("uv-sources", host)
-    configured = index_config.configured(uv, pip, host.home, interpreter.path, known)
-    found = read.graph
-    changes = plan_changes(found, conflicts(case), present, pins, _in_doubt(read, twice))
+    configured = index_config.configured(uv, pip, host.home, interpreter.path, AnswerMemo.of("uv-sources", host))
+    changes = plan_changes(read.graph, conflicts(case), present, pins, _in_doubt(read, twice))
     before = _blocking(facts, request, changes)
     asked = [pins[item.name] for item in changes.reinstalls if item.name in pins]
     packages = located(asked, _question(request, uv, interpreter, configured), Remembered.of(host))
@@ -134,8 +132,10 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
         changes=changes,
         packages=packages,
         total_packages=len(expected),
-        total_bytes=sum(found.bytes.values()),
-        restore_instead=restore_instead(changes, sum(found.bytes.values()), len(expected)) if request.profile else "",
+        total_bytes=sum(read.graph.bytes.values()),
+        restore_instead=restore_instead(changes, sum(read.graph.bytes.values()), len(expected))
+        if request.profile
+        else "",
         users=users(store.target, host.proc),
         keep=str(store.next_generation()),
     )
