@@ -148,9 +148,7 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
         expected=expected,
         sources=configured,
         proven=read.proven,
-        torn={
-            name: tuple(os.path.relpath(folder, store.target) for folder in read.folders[name]) for name in read.torn
-        },
+        torn=_torn(read, store.target),
         misnamed=misnamed_folders(read, store.target, touched, reading.fact(InstalledFiles).misnamed),
         bundles=longer_bundles(reading.fact(InstalledFiles).faults, touched),
         in_the_way=in_the_way,
@@ -176,6 +174,10 @@ def _expected(present: Mapping[str, Distribution], changes: Changes) -> dict[str
     gone = {item.name for item in changes.removals}
     stays = {name: item.version for name, item in present.items() if name not in gone}
     return stays | {item.name: item.version for item in changes.reinstalls}
+
+
+def _torn(read: RecordAudit, target: Path) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(os.path.relpath(folder, target) for folder in read.folders[name]) for name in read.torn}
 
 
 def _in_doubt(read: RecordAudit, twice: Collection[str]) -> dict[str, str]:
