@@ -1,6 +1,7 @@
 """The typer application: loads only the command that was asked for, and renders every error in one place."""
 
 import importlib
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -10,6 +11,7 @@ import typer
 import typer.main
 
 from envdoctor import __version__
+from envdoctor.cli.completion import VARIABLE, answering
 from envdoctor.cli.endings import say_crash, say_error, wants_json
 from envdoctor.cli.plain_values import PlainCommand, PlainGroup
 from envdoctor.cli.presentation import with_presentation
@@ -189,6 +191,8 @@ def _root(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code. Every message of ours goes to stderr as `error: …`, `hint: …`."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if VARIABLE in os.environ:
+        return answering(lambda: build().main(args=given, prog_name="envdoctor", standalone_mode=False))
     try:
         _refuse_empty_profile(given)
         outcome = build().main(args=given or ["--help"], prog_name="envdoctor", standalone_mode=False)

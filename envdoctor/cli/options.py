@@ -70,6 +70,7 @@ IgnoreOption = Annotated[
     typer.Option(
         "--ignore",
         metavar="CODE=REASON",
+        autocompletion=completion.waived,
         help="Waive the findings of a code. The reason is required and shown. Can be repeated.",
     ),
 ]

@@ -6,6 +6,7 @@ import typer
 
 from envdoctor.app import bisect as app
 from envdoctor.app.result import Result
+from envdoctor.cli import completion
 from envdoctor.cli.dialog import Terminal
 from envdoctor.cli.options import FormatOption, JsonOption, TrustVariablesOption, VenvOption, YesOption
 from envdoctor.cli.output import finish
@@ -18,6 +19,7 @@ Words = Annotated[
     list[str],
     typer.Argument(
         metavar="GOOD BAD -- CMD",
+        autocompletion=completion.stacks,
         help="Two stacks, each a venv, a profile, a fingerprint (.json) or a backup (VENV@N); a command that fails in "
         "the bad one.",
     ),

@@ -6,6 +6,7 @@ import typer
 
 from envdoctor.app import cache_restore as app
 from envdoctor.cache.vouched import Vouching
+from envdoctor.cli import completion
 from envdoctor.cli.cache_options import IncludeOption, Sha256Option, SignersOption
 from envdoctor.cli.dialog import Terminal
 from envdoctor.cli.options import DryRunOption, FormatOption, JsonOption, LiveOption, ProfileOption, VenvOption
@@ -14,7 +15,12 @@ from envdoctor.doctor.workspace import Workspace
 
 
 def restore(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A snapshot's name, or the path of its archive.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", autocompletion=completion.snapshots, help="A snapshot's name, or the path of its archive."
+        ),
+    ],
     venv: VenvOption = "",
     profile: ProfileOption = "",
     sha256: Sha256Option = "",

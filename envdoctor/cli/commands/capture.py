@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from envdoctor.app import capture as app
+from envdoctor.cli import completion
 from envdoctor.cli.dialog import Terminal
 from envdoctor.cli.options import IgnoreOption, VenvOption, WithGateOption
 from envdoctor.cli.output import finish
@@ -30,6 +31,7 @@ def capture(
         typer.Option(
             "--without",
             metavar="DIST[=REASON]",
+            autocompletion=completion.distributions,
             help="Leave a distribution out of the lock; with a reason where another one requires it. Can be repeated.",
         ),
     ] = [],  # noqa: B006 - typer reads the default and never shares it

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from envdoctor.app import diff as app
+from envdoctor.cli import completion
 from envdoctor.cli.options import JsonOption, OutputOption, ReportFormatOption, VenvOption
 from envdoctor.cli.output import finish
 from envdoctor.doctor.workspace import Workspace
@@ -14,8 +15,11 @@ _HELP = "A venv, a fingerprint (.json), a profile (name or .toml), or a backup: 
 
 
 def diff(
-    a: Annotated[str, typer.Argument(metavar="A", help=_HELP)],
-    b: Annotated[str, typer.Argument(metavar="B", help="The same. Default: the venv of `--venv`.")] = "",
+    a: Annotated[str, typer.Argument(metavar="A", autocompletion=completion.stacks, help=_HELP)],
+    b: Annotated[
+        str,
+        typer.Argument(metavar="B", autocompletion=completion.stacks, help="The same. Default: the venv of `--venv`."),
+    ] = "",
     venv: VenvOption = "",
     output_format: ReportFormatOption = "text",
     json: JsonOption = False,

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from envdoctor.app import explore as app
+from envdoctor.cli import completion
 from envdoctor.cli.dialog import Terminal
 from envdoctor.cli.options import JsonOption, OutputOption, ReportFormatOption, VenvOption
 from envdoctor.cli.output import finish
@@ -12,7 +13,10 @@ from envdoctor.doctor.workspace import Workspace
 
 
 def remove(
-    distributions: Annotated[list[str], typer.Argument(metavar="DIST...", help="Distributions of the venv.")],
+    distributions: Annotated[
+        list[str],
+        typer.Argument(metavar="DIST...", autocompletion=completion.distributions, help="Distributions of the venv."),
+    ],
     venv: VenvOption = "",
     output_format: ReportFormatOption = "text",
     json: JsonOption = False,

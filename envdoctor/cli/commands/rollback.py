@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from envdoctor.app import generations as app
+from envdoctor.cli import completion
 from envdoctor.cli.dialog import Terminal
 from envdoctor.cli.options import DryRunOption, FormatOption, JsonOption, PlanOption, VenvOption, YesOption
 from envdoctor.cli.output import finish
@@ -14,7 +15,11 @@ from envdoctor.doctor.workspace import Workspace
 def rollback(
     number: Annotated[
         int | None,
-        typer.Argument(metavar="N", help="Which one, as `envdoctor history` lists them. Default: the newest."),
+        typer.Argument(
+            metavar="N",
+            autocompletion=completion.backups,
+            help="Which one, as `envdoctor history` lists them. Default: the newest.",
+        ),
     ] = None,
     venv: VenvOption = "",
     dry_run: DryRunOption = False,

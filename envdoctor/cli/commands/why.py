@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from envdoctor.app import explore as app
+from envdoctor.cli import completion
 from envdoctor.cli.options import FormatOption, JsonOption, VenvOption
 from envdoctor.cli.output import finish
 from envdoctor.doctor.workspace import Workspace
@@ -12,7 +13,12 @@ from envdoctor.doctor.workspace import Workspace
 
 def why(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A soname (libcudnn.so.9), a module, a path, or a distribution.")
+        str,
+        typer.Argument(
+            metavar="NAME",
+            autocompletion=completion.named_things,
+            help="A soname (libcudnn.so.9), a module, a path, or a distribution.",
+        ),
     ],
     venv: VenvOption = "",
     output_format: FormatOption = "text",
