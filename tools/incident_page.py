@@ -2,8 +2,8 @@
 
     .venv-test/bin/python tools/incident_page.py
 
-The stack is made for it: a small torch and its CUDA libraries under their real names, whose shared path another CUDA
-major's wheel took away. Chromium is the distribution's own; nothing is fetched.
+The stack is made for it: a small torch and its CUDA libraries under their real names; the four paths that another CUDA
+major's wheels write too were deleted when those were uninstalled. Chromium is the distribution's; nothing is fetched.
 """
 
 import sys
@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.factories.make_cuda_stack import make_cuda_wheels  # noqa: E402 - of this checkout
+from tests.factories.make_cuda_stack import make_cuda_wheels, make_foreign_majors  # noqa: E402 - of this checkout
 from tests.factories.make_venv import install, make_venv, uninstall  # noqa: E402
 from tests.factories.run_envdoctor import run_envdoctor  # noqa: E402
 from tests.formats.browser import SEEN_AT, started  # noqa: E402
@@ -25,8 +25,9 @@ def main() -> None:
         folder = Path(temporary, "dflash")
         wheels = make_cuda_wheels(folder / "wheels")
         venv = make_venv(folder / ".venv", *wheels.all())
-        install(venv, wheels.foreign)
-        uninstall(venv, "nvidia-nccl-cu13")
+        foreign = make_foreign_majors(folder / "cu13", wheels)
+        install(venv, *foreign)
+        uninstall(venv, *(path.name.partition("-")[0].replace("_", "-") for path in foreign))
         run_envdoctor("check", "--format", "html", "-o", "page.html", folder=folder)
         page = browser.new_page(viewport=SEEN_AT)
         text = (folder / "page.html").read_text().replace(str(folder), "/srv/dflash")

@@ -10,6 +10,8 @@ from tests.factories.make_torch_loader import LIBRARIES, make_nvidia, make_torch
 from tests.factories.make_wheel import make_wheel
 
 VERSION = "12.8"
+SHARED_PATHS = ("cudnn", "cusparselt", "nccl", "nvshmem")
+"""Folders below nvidia/ into which the wheels of both CUDA majors write the same files."""
 EXTENSION = str(sysconfig.get_config_var("EXT_SUFFIX"))
 
 
@@ -51,6 +53,20 @@ def make_cuda_wheels(folder: Path) -> CudaWheels:
         folder / "wheels", "nvidia-nccl-cu13", "2.28.9", files={"nvidia/nccl/lib/libnccl.so.2": nccl13.read_bytes()}
     )
     return CudaWheels(folder=folder / "wheels", wheels={"torch": torch, **packed}, foreign=foreign)
+
+
+def make_foreign_majors(folder: Path, wheels: CudaWheels) -> list[Path]:
+    """Make the four wheels of CUDA 13 that write paths of CUDA 12's, as in the incident: other bytes at each."""
+    shared = {name: soname for soname, name in LIBRARIES.items() if name in SHARED_PATHS}
+    return [
+        make_wheel(
+            wheels.folder,
+            f"nvidia-{name}-cu13",
+            "13.0",
+            files={f"nvidia/{name}/lib/{soname}": make_shared(folder / soname, exports=["other"]).read_bytes()},
+        )
+        for name, soname in shared.items()
+    ]
 
 
 def _files(site: Path, below: str) -> dict[str, bytes | str]:

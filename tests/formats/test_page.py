@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +12,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from envdoctor.report.formats import html
-from tests.factories.make_cuda_stack import make_cuda_wheels
-from tests.factories.make_venv import install, make_venv, uninstall
-from tests.factories.run_envdoctor import run_envdoctor
+from tests.factories.make_cuda_stack import SHARED_PATHS, make_cuda_wheels, make_foreign_majors
+from tests.factories.make_venv import Venv, install, make_venv, uninstall
+from tests.factories.run_envdoctor import ROOT, run_envdoctor
 from tests.formats.browser import SEEN_AT, Viewed, started
 from tests.formats.make_outline import HOSTILE, make_outline
 from trainer import curves
@@ -22,6 +23,7 @@ PAGES = {
     "lost": ("check", ".venv"),
     "contested": ("check", "contested"),
     "well": ("check", "well"),
+    "incident": ("check", "incident"),
     "diff": ("diff", "well", "contested"),
     "impact": ("impact", "remove", "nvidia-nccl-cu12", "--venv", "contested"),
     "cache": ("cache", "status", "well"),
@@ -37,6 +39,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     wheels = make_cuda_wheels(root / "wheels")
     venv = make_venv(root / ".venv", *wheels.all())
     shutil.copytree(venv.prefix, root / "well", symlinks=True)
+    incident = Venv(prefix=shutil.copytree(venv.prefix, root / "incident", symlinks=True))
+    foreign = make_foreign_majors(root / "cu13", wheels)
+    install(incident, *foreign)
+    uninstall(incident, *(path.name.partition("-")[0].replace("_", "-") for path in foreign))
     install(venv, wheels.foreign)
     shutil.copytree(venv.prefix, root / "contested", symlinks=True)
     uninstall(venv, "nvidia-nccl-cu13")
@@ -104,21 +110,35 @@ def test_axe_finds_what_it_is_there_for(browser: Any, folder: Path) -> None:
 
 
 def test_cause_owner_and_command_of_the_incident_are_there_without_scrolling(browser: Any, folder: Path) -> None:
-    page = Viewed(browser, folder / "lost.html").page
+    page = Viewed(browser, folder / "incident.html").page
     texts = {}
-    for part in ("h2", ".about", "pre.command"):
+    for part in ("h2", ".about", "pre.command", "details li"):
         found = page.locator("article").first.locator(part).first
         box = found.bounding_box()
+        assert box["x"] >= 0
+        assert box["y"] >= 0
+        assert box["x"] + box["width"] <= SEEN_AT["width"]
         assert box["y"] + box["height"] <= SEEN_AT["height"]
         texts[part] = found.inner_text()
-    assert texts["h2"].startswith("error ED201: files of 1 distribution are missing")
-    assert texts[".about"] == "Owner nvidia-nccl-cu12"
-    assert texts["pre.command"] == (
-        f"uv pip install --python {folder}/.venv/bin/python --no-deps --reinstall-package nvidia-nccl-cu12 "
-        "nvidia-nccl-cu12==12.8"
+    names = [f"nvidia-{name}-cu12" for name in SHARED_PATHS]
+    title = "files of 4 distributions are missing, each at a path that another wheel writes too"
+    assert texts["h2"] == f"error ED201: {title}"
+    assert texts[".about"] == f"Owner {', '.join(names)}"
+    again = " ".join(f"--reinstall-package {name}" for name in names)
+    wanted = " ".join(f"{name}==12.8" for name in names)
+    assert texts["pre.command"] == f"uv pip install --python {folder}/incident/bin/python --no-deps {again} {wanted}"
+    assert texts["details li"] == (
+        "ED301 unresolved-library: import torch fails: libcudnn.so.9: cannot open shared object file: No such file or "
+        "directory"
     )
     assert page.evaluate("document.documentElement.scrollWidth") <= SEEN_AT["width"]
     page.close()
+
+
+def test_the_picture_of_that_page_is_small_and_of_that_window() -> None:
+    data = (ROOT / "docs/incident.png").read_bytes()
+    assert len(data) < 300_000
+    assert struct.unpack(">II", data[16:24]) == (SEEN_AT["width"], SEEN_AT["height"])
 
 
 def test_a_keyboard_goes_from_the_causes_through_the_picture_to_the_owner(browser: Any, folder: Path) -> None:
@@ -154,7 +174,8 @@ def test_without_scripts_it_reads_the_same(browser: Any, folder: Path) -> None:
 def test_what_a_name_holds_is_shown_and_nothing_else(browser: Any, folder: Path) -> None:
     page = Viewed(browser, folder / "hostile.html").page
     shown = " ".join(HOSTILE.replace("\udce9", "\ufffd").replace("\x00", "\ufffd").split())
-    assert page.locator("h2").first.inner_text() == f"error ED201: files are missing: {shown}"
+    title = shown.replace("`x`", "x")  # code, which has no quotes
+    assert page.locator("h2").first.inner_text() == f"error ED201: files are missing: {title}"
     assert page.locator("script, iframe, img").count() == 0
     assert page.locator("[aria-label]").filter(has_text=shown[:12]).first.get_attribute("aria-label") is not None
     page.close()

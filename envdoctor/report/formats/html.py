@@ -4,6 +4,7 @@ The first cause comes first with its owner and its command, before its evidence.
 page itself to load anything or to run a script, whatever a name in it may hold.
 """
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,6 +15,8 @@ from envdoctor.report.formats.outline import Outline, OutlineEntry
 from envdoctor.report.formats.page_style import COLORS, PAGE, PICTURE
 from envdoctor.report.formats.pictures import Drawn, picture_of
 
+_CODE = re.compile(r"`([^`\n]+)`")
+_FEW = 3
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _STATES = {
     "ok": "✓ ok",
@@ -45,10 +48,12 @@ def body(outline: Outline, document: Mapping[str, Any]) -> str:
 
 def _body(outline: Outline, document: Mapping[str, Any]) -> Iterator[str]:
     yield '<header><a class="skip" href="#causes">Skip to the causes</a>'
-    yield f"<h1>envdoctor {escaped(outline.command)}: {escaped(outline.conclusion)}</h1>"
+    headline, _, more = outline.conclusion.partition("; ")
+    yield f"<h1>envdoctor {escaped(outline.command)}: {marked(headline)}</h1>"
     told = (("", outline.subject), *outline.context)
     spans = "".join(f"<span>{escaped(f'{name} {value}'.strip())}</span>" for name, value in told)
-    yield f'<p class="context">{spans}</p></header>'
+    yield f'<p class="context">{spans}</p>'
+    yield f'<p class="context">{marked(more)}</p></header>' if more else "</header>"
     yield '<main>\n<section id="causes" aria-label="Causes">'
     owners = outline.distributions
     for number, (entry, others) in enumerate(outline.causes):
@@ -72,20 +77,24 @@ def _names(entry: OutlineEntry) -> set[str]:
 
 
 def _cause(entry: OutlineEntry, others: tuple[OutlineEntry, ...], number: int, *, owned: bool) -> str:
-    head = f'<span class="badge">{entry.level} {escaped(entry.code)}</span>: {escaped(entry.title)}'
+    head = f'<span class="badge">{entry.level} {escaped(entry.code)}</span>: {marked(entry.title)}'
     place = f" · {escaped(entry.place.file)}, line {entry.place.line}" if entry.place else ""
     parts = [f'<article class="{entry.level}" aria-labelledby="cause-{number}"><h2 id="cause-{number}">{head}</h2>']
     if entry.subject:
         parts.append(f'<p class="about"><b>{"Owner" if owned else "About"}</b> {escaped(entry.subject)}{place}</p>')
     if entry.remedy:
-        parts.append(f"<p><b>Fix</b> {escaped(entry.remedy)}</p>")
+        parts.append(f"<p><b>Fix</b> {marked(entry.remedy)}</p>")
     parts += [command(text) for text in entry.commands]
     parts.append(_listed(entry.evidence, "evidence"))
     if entry.confidence != "high":
         parts.append(f"<p>Confidence: {entry.confidence}</p>")
     if others:
         listed = _listed([f"{other.code} {other.name}: {other.title}" for other in others], "evidence")
-        parts.append(f"<details><summary>Explains {counted(len(others), 'more finding')}</summary>{listed}</details>")
+        # A few are shown: one of them is what the reader has seen.
+        shown = " open" if len(others) <= _FEW else ""
+        parts.append(
+            f"<details{shown}><summary>Explains {counted(len(others), 'more finding')}</summary>{listed}</details>"
+        )
     if entry.by_hand:
         by_hand = "".join(command(text) for text in entry.by_hand)
         parts.append(f"<details><summary>The same by hand, in the venv itself</summary>{by_hand}</details>")
@@ -94,11 +103,18 @@ def _cause(entry: OutlineEntry, others: tuple[OutlineEntry, ...], number: int, *
 
 def command(text: str) -> str:
     """Return a command as a block that one click selects whole."""
-    return f'<pre class="command"><code>{escaped(text)}</code></pre>'
+    # A line ends between two words only, not at the hyphen of a name.
+    words = " ".join(f"<span>{word}</span>" if "-" in word else word for word in escaped(text).split(" "))
+    return f'<pre class="command"><code>{words}</code></pre>'
+
+
+def marked(text: str) -> str:
+    """Return a sentence with what stands in backticks as code."""
+    return _CODE.sub(r"<code>\1</code>", escaped(text))
 
 
 def _listed(lines: tuple[str, ...] | list[str], kind: str) -> str:
-    return f'<ul class="{kind}">{"".join(f"<li>{escaped(line)}</li>" for line in lines)}</ul>' if lines else ""
+    return f'<ul class="{kind}">{"".join(f"<li>{marked(line)}</li>" for line in lines)}</ul>' if lines else ""
 
 
 def _gaps(outline: Outline) -> Iterator[str]:
@@ -115,7 +131,7 @@ def _rows(outline: Outline) -> Iterator[str]:
         return
     rows = "".join(
         f'<tr><td class="state {row.state}">{_STATES[row.state]}</td><th scope="row">{escaped(row.area)}</th>'
-        f"<td>{escaped(row.summary)}</td></tr>"
+        f"<td>{marked(row.summary)}</td></tr>"
         for row in outline.rows
     )
     yield (
@@ -134,7 +150,7 @@ def figure(drawn: Drawn) -> str:
     listed = f'<ul class="legend">{legend}</ul>' if legend else ""
     inner = f'<div class="scroll" role="region" aria-label="{escaped(drawn.title)}" tabindex="0">{drawn.svg}</div>'
     return (
-        f"<section><h2>{escaped(drawn.title)}</h2><figure>{inner if drawn.svg else ''}"
+        f"<section><h2>{marked(drawn.title)}</h2><figure>{inner if drawn.svg else ''}"
         f"<figcaption>{escaped(drawn.caption)}</figcaption></figure>"
         f"{listed}</section>"
     )

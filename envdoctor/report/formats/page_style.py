@@ -67,7 +67,7 @@ td.ok { color: var(--ok); } td.unknown { color: var(--unknown); } td.not-applica
 pre, code { font: 13px/1.4 ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; }
 pre { background: var(--paper); border: 1px solid var(--line); border-radius: 4px; padding: .5rem .7rem;
   margin: .4rem 0; white-space: pre-wrap; overflow-wrap: anywhere; }
-pre.command { user-select: all; }
+pre.command { user-select: all; } pre.command span { display: inline-block; max-width: 100%; }
 .evidence { color: var(--ink); } .evidence li { overflow-wrap: anywhere; white-space: pre-wrap; }
 table { border-collapse: collapse; width: 100%; }
 caption { text-align: left; color: var(--dim); padding-bottom: .3rem; }
