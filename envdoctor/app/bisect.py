@@ -22,8 +22,9 @@ from envdoctor.swap.store import BackupStore
 from envdoctor.swap.transaction import system_errors
 from envdoctor.trial.bisection import Bisected, Bisection, BisectRequest
 from envdoctor.trial.changes import StackChange
-from envdoctor.trial.command import Criterion, as_typed
+from envdoctor.trial.command import Criterion
 from envdoctor.trial.journal import Asked, Caches, CopyVerdict, TrialJournal
+from envdoctor.trial.launch import as_typed
 from envdoctor.trial.undo import UndoCommands, swap_in, undo_commands
 from envdoctor.trial.work_folder import place_of, work_folder
 from envdoctor.wheels import uv
@@ -152,7 +153,7 @@ def undo(workspace: Workspace, dialog: Dialog, *, yes: bool) -> Result:
     with accounted(store, "the copy without the causes") as account, system_errors(), work_folder(store) as work:
         with dialog.listening() as listen:
             bisection = Bisection(request, work, host, listen)
-            found = bisection.find()
+            found = bisection.find(known=True)
         if not found.verified:
             raise UsageError(
                 "the copy without the causes could not be judged, so it is not swapped in",

@@ -14,7 +14,8 @@ Example:
 
 Fix:
     `uv venv --allow-existing --python 3.12 VENV` links it again and keeps the packages; `--clear` would delete them.
-    A conda environment and a system prefix are not venvs: conda or the package manager reinstalls their Python.
+    A conda environment and a system prefix are not venvs: conda or the package manager reinstalls their Python. An
+    interpreter that only lost its execute permission gets it back with chmod, whatever it is part of.
 """
 
 import shlex
@@ -88,6 +89,8 @@ def _remedy(case: CheckContext) -> tuple[str, list[str]]:
     python = case.facts[Interpreter]
     version = python.folder.removeprefix("python")
     executable = shlex.quote(python.executable)
+    if python.problem.startswith("may not be executed"):
+        return "let it be executed again", [f"chmod a+x {shlex.quote(python.resolved)}"]
     if not _is_venv(python):
         return reinstall_python(case, case.facts.target)
     if python.lacking and not python.problem and python.resolved:
@@ -105,6 +108,4 @@ def _remedy(case: CheckContext) -> tuple[str, list[str]]:
             f"mv {executable} {executable}.aside",
             renew_command(case),
         ]
-    if python.problem.startswith("may not be executed"):
-        return "let it be executed again", [f"chmod a+x {shlex.quote(python.resolved)}"]
     return keeps, [renew_command(case)]

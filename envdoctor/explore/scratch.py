@@ -38,6 +38,8 @@ class Scratch:
     """FIFOs, sockets and devices: not copied."""
     clone: bool = True
     """Until the file system refuses."""
+    copy_up_to: int = -1
+    """Bytes: a file that is not larger is copied and never linked, where what works on the copy may write into it."""
 
     def fill(self) -> None:
         """Copy the tree. Raises UsageError when a folder in it is a link out of it: a copy would share that folder."""
@@ -72,7 +74,8 @@ class Scratch:
     def _file(self, path: str, status: os.stat_result) -> None:
         if self.clone and self._cloned(path, status):
             return
-        if _IN_PACKAGE.search(path) and hard_link(self.source + path, self.copy + path):
+        may_link = status.st_size > self.copy_up_to and _IN_PACKAGE.search(path)
+        if may_link and hard_link(self.source + path, self.copy + path):
             self.linked[self.source + path] = (status.st_size, status.st_mtime_ns)
             return
         copy_file(self.source + path, self.copy + path)

@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Literal
 
 from envdoctor.documents import profile_store
-from envdoctor.errors import UsageError
+from envdoctor.errors import TargetError, UsageError
 from envdoctor.facts.host import Host
+from envdoctor.facts.locate import locate
+from envdoctor.facts.target import resolve
 from envdoctor.model.frozen import frozen
 from envdoctor.swap.store import BackupStore
 
@@ -25,7 +27,9 @@ class NamedStack:
 def named_stack(text: str, host: Host) -> NamedStack:
     """Tell what an argument names: a path that exists first, then a generation, then a profile."""
     path = Path(host.cwd, text)
-    if path.is_dir() or (path.is_file() and path.suffix not in {".json", ".toml"}):
+    if path.is_dir():
+        return NamedStack(kind="venv", label=text, path=str(_environment(path, host)))
+    if path.is_file() and path.suffix not in {".json", ".toml"}:
         return NamedStack(kind="venv", label=text, path=str(path))
     if path.is_file() and path.suffix == ".json":
         return NamedStack(kind="fingerprint", label=text, path=str(path))
@@ -42,6 +46,15 @@ def named_stack(text: str, host: Host) -> NamedStack:
             "`envdoctor profiles` lists the profiles; name a venv by its folder, a fingerprint by its file (.json)",
         )
     return NamedStack(kind="profile", label=text, path=text)
+
+
+def _environment(path: Path, host: Host) -> Path:
+    """Return a venv's folder as it was named; of a project's folder, the venv that it has."""
+    try:
+        resolve(path)
+    except TargetError:
+        return locate(str(path), host).target.prefix
+    return path
 
 
 def _generation(store: BackupStore, number: int) -> Path:

@@ -3,6 +3,7 @@
 import os
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ from envdoctor.explore.environment import ExploredEnvironment, explore
 from envdoctor.explore.scratch import Scratch
 from envdoctor.facts.host import Host
 from envdoctor.facts.target import resolve
-from envdoctor.model.frozen import frozen, replace
+from envdoctor.model.frozen import frozen
 from envdoctor.model.impact import Impact
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.interpreter import Interpreter
@@ -24,7 +25,8 @@ from envdoctor.swap.permissions import carry_over
 from envdoctor.swap.store import remove_tree
 from envdoctor.swap.swap import sync_file_system
 from envdoctor.trial.children import ending_all
-from envdoctor.trial.command import Criterion, Run, as_typed, launch_environment, placed, run
+from envdoctor.trial.command import Criterion, Run, run
+from envdoctor.trial.launch import as_typed, launch_environment, placed, tested_environment
 from envdoctor.trial.mixture import shown
 from envdoctor.trial.own_caches import own_caches
 from envdoctor.trial.relocation import relate, relocate
@@ -61,6 +63,8 @@ _LEADING_ELSEWHERE = (
 _UV_COMMANDS = ("pip", "sync", "add", "remove")
 _UV_GLOBAL_WITH_VALUE = ("--color", "--cache-dir", "--config-file", "--allow-insecure-host", "--python-preference")
 _SHORT, _SHORTENED = 2, 6
+_EDITABLE = 1 << 20
+"""Bytes up to which an editor or `>>` may write into a file of the copy: larger ones are libraries."""
 
 
 @frozen
@@ -176,7 +180,7 @@ def attempt(request: TryRequest, host: Host, folder: Path, stage: Stage) -> tupl
     before = explore(resolve(request.target), host)
     if not before.reading.fact(Interpreter).is_venv:
         raise UsageError(f"{request.target} is not a venv, and only a venv can be copied", "name one: `--venv PATH`")
-    scratch = Scratch(source=str(request.target), copy=str(folder))
+    scratch = Scratch(source=str(request.target), copy=str(folder), copy_up_to=-1 if _installs(request) else _EDITABLE)
     with stage(f"copying {request.target}"):
         scratch.fill()
         as_it_was = VenvTree(request.target)
@@ -184,16 +188,21 @@ def attempt(request: TryRequest, host: Host, folder: Path, stage: Stage) -> tupl
         as_made = VenvTree(folder)
     caches = own_caches(host, _caches(folder), warm=True)
     unset = dict.fromkeys(_LEADING_ELSEWHERE)
-    environment = launch_environment(host.environ, folder, {**caches, **unset, "UV_PROJECT_ENVIRONMENT": str(folder)})
+    environment = launch_environment(host.environ, folder, {**caches, **unset}, _names(request, host))
     ended = _change(request, environment, host, folder)
-    _refuse_changed(request, as_it_was)
+    _refuse_removed(request, folder)
+    _refuse_changed(request, as_it_was, scratch)
     scratch.refuse_changes()
     if VenvTree(folder).entries == as_made.entries:
         impact = _compared(request, before, before, scratch)
         return scratch, Tried(impact=impact, changed=False, ended=ended)
+    # First: what it changes in the copy is compared too.
+    test, output = _tested(request, environment, host, folder)
+    _refuse_removed(request, folder)
+    _refuse_changed(request, as_it_was, scratch)
     with stage("comparing the copy with the venv"):
         impact = _compared(request, before, explore(resolve(folder), host), scratch)
-    return scratch, _tested(request, Tried(impact=impact, changed=True, ended=ended), environment, host, folder)
+    return scratch, Tried(impact=impact, changed=True, ended=ended, test=test, test_output=output)
 
 
 def finish(request: TryRequest, folder: Path) -> None:
@@ -215,7 +224,7 @@ def _compared(request: TryRequest, before: ExploredEnvironment, after: ExploredE
 
 def _change(request: TryRequest, environment: Mapping[str, str], host: Host, copy: Path) -> tuple[str, ...]:
     """Run the command in the copy; return the command lines of what it left running, which was ended."""
-    command = placed(request.command, _names(request, host), copy, Path(host.cwd))
+    command = placed(request.command, _names(request, host), copy, Path(host.cwd), environment["PATH"])
     if request.shell:
         command = [environment.get("SHELL") or "/bin/sh"]
     program = _program("uv", host, copy) if command[0] == "uv" else None
@@ -247,8 +256,30 @@ def _names(request: TryRequest, host: Host) -> tuple[str, ...]:
     return (str(request.target), *(str(Path(host.cwd, name)) for name in request.names))
 
 
-def _refuse_changed(request: TryRequest, before: VenvTree) -> None:
+def _refuse_removed(request: TryRequest, copy: Path) -> None:
+    if copy.is_dir() and not copy.is_symlink():
+        return
+    if os.path.lexists(copy):
+        copy.unlink()
+    raise RestoreError(
+        f"the command removed the copy that it was to work on; {request.target} is as it was",
+        "let it change what is in $VIRTUAL_ENV, and leave the folder itself",
+    )
+
+
+def _installs(request: TryRequest) -> bool:
+    """Tell pip and uv, which replace files and never write into them, from what may do anything: a shell."""
+    return not request.shell and request.command[0].rpartition("/")[2].startswith(("pip", "uv"))
+
+
+def _refuse_changed(request: TryRequest, before: VenvTree, scratch: Scratch) -> None:
     now = VenvTree(request.target)
+    for path, entry in now.entries.items():
+        # The mode is the inode's, which a linked file shares: a `chmod -R` of the copy is taken back here.
+        was = before.entries.get(path)
+        if was and was.mode != entry.mode and was[1:] == entry[1:] and f"{before.root}/{path}" in scratch.linked:
+            Path(before.root, path).chmod(stat.S_IMODE(was.mode))
+            now.entries[path] = was
     changed = sorted(
         path for path in before.entries.keys() | now.entries.keys() if before.entries.get(path) != now.entries.get(path)
     )
@@ -259,15 +290,15 @@ def _refuse_changed(request: TryRequest, before: VenvTree) -> None:
         )
 
 
-def _tested(request: TryRequest, tried: Tried, environment: Mapping[str, str], host: Host, folder: Path) -> Tried:
+def _tested(request: TryRequest, environment: Mapping[str, str], host: Host, folder: Path) -> tuple[Run | None, str]:
+    """Return the run of the test, where there is one, and the last lines that it printed if it failed."""
     if not request.test:
-        return tried
+        return None, ""
     log = _caches(folder) / "test.log"
-    test = placed(request.test, _names(request, host), folder, Path(host.cwd))
-    done = run(test, environment, host.cwd, log, Criterion(timeout=request.timeout))
+    test = placed(request.test, _names(request, host), folder, Path(host.cwd), environment["PATH"])
+    done = run(test, tested_environment(environment), host.cwd, log, Criterion(timeout=request.timeout))
     text = log.read_text(encoding="utf-8", errors="replace")
-    last = "\n".join(text.splitlines()[-20:]) if done.code else ""
-    return replace(tried, test=done, test_output=last)
+    return done, "\n".join(text.splitlines()[-20:]) if done.code else ""
 
 
 def from_text(test: str) -> Sequence[str]:

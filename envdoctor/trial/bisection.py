@@ -16,12 +16,13 @@ from envdoctor.model.wording import counted
 from envdoctor.stack.named import NamedStack
 from envdoctor.swap.store import remove_tree
 from envdoctor.trial.changes import StackChange, cut
-from envdoctor.trial.command import Criterion, Judged, as_typed, judge, launch_environment, placed
+from envdoctor.trial.command import Criterion, Judged, judge
 from envdoctor.trial.contested import ContestedPaths
 from envdoctor.trial.delta import Outcome, explain
 from envdoctor.trial.ends import BisectEnd, open_end
 from envdoctor.trial.foreseen import error_of
 from envdoctor.trial.journal import Asked, Caches, CopyVerdict, TrialJournal
+from envdoctor.trial.launch import as_typed, launch_environment, placed, tested_environment
 from envdoctor.trial.mixture import Mixture, shown
 from envdoctor.trial.own_caches import as_launched, own_caches
 from envdoctor.trial.training_code import training_code
@@ -90,10 +91,13 @@ class Bisection:
         self.left: frozenset[int] = frozenset()
         """Once it is done: the changes that need not be undone."""
 
-    def find(self) -> Bisected:
-        """Verify both ends, find the causes, and remove the copies. Raises UsageError where an end is not as said."""
+    def find(self, *, known: bool = False) -> Bisected:
+        """Verify both ends, find the causes, and remove the copies. Raises UsageError where an end is not as said.
+
+        known: the journal must be of this bisection.
+        """
         changes = self.mixture.changes
-        self._open_journal()
+        self._open_journal(known=known)
         whole = frozenset(range(changes.forces.count))
         self._verify(frozenset(), "good", self.request.good.label, "GOOD")
         self._verify(whole, "bad", self.request.bad.label, "BAD")
@@ -166,8 +170,8 @@ class Bisection:
         return self.code.export([one.name for one in items if one.kind == "commit"], folder, self.host)
 
     def _judged(self, folder: Path, variables: Mapping[str, str | None], cwd: Path) -> tuple[Judged, bool]:
-        environment = launch_environment(self.host.environ, folder, variables)
-        command = placed(self.request.command, self._names, folder, self.host.cwd)
+        environment = tested_environment(launch_environment(self.host.environ, folder, variables, self._names))
+        command = placed(self.request.command, self._names, folder, self.host.cwd, environment["PATH"])
         wanted = self.request.criterion
         if not wanted.pattern and (error := error_of(command, folder, replace(self.host, cwd=cwd), environment)):
             return Judged(outcome="bad", why=f"{error} (from its files; not run)", runs=()), False
@@ -188,7 +192,9 @@ class Bisection:
         names = tuple(self.mixture.changes.named(chosen))
         verdict = next(one for one in self.journal.verdicts if one.changes == names)
         command = as_typed(self.request.command)
-        if wanted == "good":
+        if outcome == "skip":
+            hint = "exit code 125, and a run without a number where one is measured, say nothing: look at its output"
+        elif wanted == "good":
             hint = "name an end where it works; one that fails sometimes: `--runs 10 --fails 3`"
         else:
             hint = "name an end where it fails; one that fails sometimes: `--runs 10`; a number: `--measure`"
@@ -198,11 +204,11 @@ class Bisection:
         )
 
     def _variables(self, chosen: Collection[int]) -> dict[str, str | None]:
-        moved = {
+        changed = {
             self.mixture.changes.items[at].name for at in chosen if self.mixture.changes.items[at].kind == "variable"
         }
         return {
-            name: _value(self.bad if name in moved else self.good, name, self.host)
+            name: _value(self.bad if name in changed else self.good, name, self.host)
             for name in self.good.variables.keys() | self.bad.variables.keys()
         }
 
@@ -241,7 +247,7 @@ class Bisection:
                     f"venv: `envdoctor check --deep {end.side.tree.root}`",
                 )
 
-    def _open_journal(self) -> None:
+    def _open_journal(self, *, known: bool) -> None:
         request, changes = self.request, self.mixture.changes
         key = _key(self.good, self.bad, request, [change.key for change in changes.items], self.host)
         if self.journal.read() and self.journal.asked and self.journal.asked.key == key:
@@ -250,6 +256,13 @@ class Bisection:
                 text = f"copies judged in an earlier run, which are not built again: {self.resumed}"
                 self.listen(Event(phase="recover", text=text))
             return
+        if known:
+            ends = " or ".join(dict.fromkeys((request.good.label, request.bad.label)))
+            raise UsageError(
+                f"{ends} is not as it was when it was bisected, or a variable is another: what was found may not hold",
+                f"bisect again: `envdoctor bisect {as_typed((request.good.label, request.bad.label))} -- "
+                f"{as_typed(request.command)}`; `envdoctor history` tells whether it was undone already",
+            )
         self.work.log.unlink(missing_ok=True)
         self.journal.begin(
             Asked(

@@ -4,12 +4,11 @@ import contextlib
 import math
 import os
 import re
-import shlex
 import signal
 import statistics
 import subprocess
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from envdoctor.facts.whole_file import appending
@@ -18,7 +17,6 @@ from envdoctor.model.wording import counted
 from envdoctor.standards import measured
 from envdoctor.trial.children import ending_all
 from envdoctor.trial.delta import Outcome
-from envdoctor.trial.renamed import moved
 from envdoctor.wheels.uv import ending_with
 
 SKIP = 125
@@ -51,6 +49,7 @@ class Run:
     code: int
     """Exit code; -N for signal N."""
     seconds: float
+    """How long it ran; the time limit where it was ended."""
     timed_out: bool = False
     number: float | None = None
     """The last one that the pattern found."""
@@ -61,7 +60,7 @@ class Run:
     def ending(self) -> str:
         """Return how it ended, in words."""
         if self.timed_out:
-            return f"did not end within {self.seconds:.0f} s"
+            return f"did not end within {self.seconds:g} s"
         if self.code < 0:
             return f"was ended by {_signal_name(-self.code)}"
         if self.code in (_NOT_EXECUTABLE, _NOT_FOUND):
@@ -78,46 +77,6 @@ class Judged:
     runs: tuple[Run, ...]
     number: float | None = None
     """Median of the runs' numbers."""
-
-
-def launch_environment(environ: Mapping[str, str], venv: Path, more: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the variables of a command that is started in a venv; those of `more` are set, or unset where None."""
-    made = {name: value for name, value in environ.items() if name != "PYTHONHOME"}
-    for name, value in more.items():
-        made.pop(name, None)
-        if value is not None:
-            made[name] = value
-    path = made.get("PATH", os.defpath)
-    return made | {"VIRTUAL_ENV": str(venv), "PATH": os.pathsep.join((f"{venv}/bin", path))}
-
-
-def placed(command: Sequence[str], venvs: Iterable[str], copy: Path, cwd: Path) -> list[str]:
-    """Return the command with the copy in place of a venv that is copied, wherever a word names a path in it.
-
-    A path may be relative to `cwd` and go through links; one inside of a word, as in `sh -c`, is found as the venvs
-    are named.
-    """
-    real = {name: os.path.realpath(name) for name in venvs}
-    near = {name for name in real if name.startswith(f"{cwd}/")}
-    return [_placed(word, real, {os.path.relpath(name, cwd) for name in near}, str(copy), cwd) for word in command]
-
-
-def _placed(word: str, venvs: Mapping[str, str], near: Collection[str], copy: str, cwd: Path) -> str:
-    # A relative word means the folder that the command works in, also where that is in a venv.
-    inside = any(f"{cwd}/".startswith(f"{venv}/") for venv in (*venvs, *venvs.values()))
-    path = os.path.normpath(cwd / word) if "/" in word and not (inside and word[0] != "/") else ""
-    # Links in the last part are left as they are: a venv's Python leads out of it.
-    folder, name = os.path.split(path)
-    for whole in (path, f"{os.path.realpath(folder)}/{name}") if path else ():
-        for venv in (*venvs, *venvs.values()):
-            if whole.startswith(f"{venv}/"):
-                return copy + whole[len(venv) :]
-    content = moved(os.fsencode(word), {*venvs, *venvs.values()}, copy)
-    for name in near:
-        # Only what goes on below it: a plain `env` is a word like any other.
-        content = moved(content, [f"{name}/bin"], f"{copy}/bin")
-        content = moved(content, [f"./{name}/bin"], f"{copy}/bin")
-    return os.fsdecode(content)
 
 
 def judge(
@@ -202,7 +161,7 @@ def run(command: Sequence[str], environment: Mapping[str, str], cwd: Path, log: 
             timed_out = True
         finally:
             _end(process)
-    seconds = time.monotonic() - started
+    seconds = wanted.timeout if timed_out else time.monotonic() - started
     said, number = _read(log, at, wanted.pattern)
     code = process.returncode
     return Run(code=code or (1 if timed_out else 0), seconds=seconds, timed_out=timed_out, number=number, said=said)
@@ -221,7 +180,9 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 def _read(log: Path, start: int, pattern: str) -> tuple[str, float | None]:
     with log.open("rb") as file:
-        file.seek(start)
+        # All of it only where a number is looked for: a run may print gigabytes.
+        end = file.seek(0, os.SEEK_END)
+        file.seek(start if pattern else max(start, end - _LAST_LINES))
         text = file.read().decode("utf-8", "replace")
     lines = [line.strip() for line in text[-_LAST_LINES:].splitlines() if line.strip()]
     found = [measured.number(match[1] or "") for match in re.finditer(pattern, text)] if pattern else []
@@ -234,8 +195,3 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-def as_typed(command: Sequence[str]) -> str:
-    """Return a command as a shell takes it."""
-    return shlex.join(command)

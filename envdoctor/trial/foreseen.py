@@ -19,6 +19,8 @@ from envdoctor.probes.venv.startup_hooks import StartupHooks
 
 _PLAYED = "torch"
 _MAXIMUM = 4 << 20
+# With which Python imports the same modules from the same places.
+_PLAIN_OPTIONS = ("-u", "-B", "-q", "-b", "-O", "-OO")
 # Any of them may bring another torch, or run code before the command's own.
 _HARMLESS_HOOKS = ("/_virtualenv.pth", "/distutils-precedence.pth", "/_cuda_bindings_redirector.pth")
 _UNSURE = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONINSPECT")
@@ -27,8 +29,8 @@ _UNSURE = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONINSPECT")
 def error_of(command: Sequence[str], copy: Path, host: Host, environment: Mapping[str, str]) -> str:
     """Return the exception that a command is certain to end with in a copy; empty where only a run can tell.
 
-    That is so for `python` on code or a script that imports torch first, where playing the import over the copy's
-    files ends in an error.
+    That is so for `python` on code, a script or a module (`-m torch…`), and for a script of the copy's bin, that import
+    torch first, where playing the import over the copy's files ends in an error.
     """
     if not _imports_torch_first(command, copy, host.cwd) or any(environment.get(name) for name in _UNSURE):
         return ""
@@ -41,15 +43,35 @@ def error_of(command: Sequence[str], copy: Path, host: Host, environment: Mappin
 
 def _imports_torch_first(command: Sequence[str], copy: Path, cwd: Path) -> bool:
     folder, _, name = command[0].rpartition("/")
-    if not name.startswith("python") or folder not in ("", f"{copy}/bin") or len(command) < 2:
+    if folder not in ("", f"{copy}/bin"):
         return False
-    if command[1] == "-c" and len(command) > 2:
-        return _of_code(command[2].encode()) and not _shadowed(cwd)
-    script = Path(cwd, command[1])
-    if command[1].startswith("-") or script.suffix != ".py":
+    if not name.startswith("python"):
+        # torchrun and its like: a script of the copy's own, which its Python starts.
+        return not _outside_packages(copy, name) and _of_file(copy / "bin" / name, copy / "bin")
+    words = list(command[1:])
+    while words and words[0] in _PLAIN_OPTIONS:
+        del words[0]
+    if len(words) > 1 and words[0] == "-c":
+        return _of_code(words[1].encode("utf-8", "surrogateescape")) and not _shadowed(cwd)
+    if len(words) > 1 and words[0] == "-m":
+        return words[1].partition(".")[0] == _PLAYED and not _shadowed(cwd)
+    if not words or words[0].startswith("-"):
         return False
+    script = Path(cwd, words[0])
+    return script.suffix == ".py" and _of_file(script, script.parent)
+
+
+def _outside_packages(copy: Path, name: str) -> bool:
+    """Tell whether what has that name in the copy's bin is not a script that the copy's Python starts."""
     try:
-        return _of_code(read_regular(script, _MAXIMUM)) and not _shadowed(script.parent)
+        return not read_regular(copy / "bin" / name, _MAXIMUM).startswith(f"#!{copy}/bin/python".encode())
+    except OSError:
+        return True
+
+
+def _of_file(script: Path, folder: Path) -> bool:
+    try:
+        return _of_code(read_regular(script, _MAXIMUM)) and not _shadowed(folder)
     except OSError:
         return False
 

@@ -313,3 +313,24 @@ def test_what_is_in_a_packages_place_goes_before_the_reinstall(venv: Venv, tmp_p
     assert finding.remediation.commands[0].startswith(f"rm {at} && uv pip install ")
     _mend(venv, tmp_path)
     assert verdict_of(venv.prefix).findings == ()
+
+
+@pytest.mark.parametrize("conda", [True, False])
+def test_an_interpreter_that_is_no_venvs_and_only_lost_its_execute_permission(tmp_path: Path, *, conda: bool) -> None:
+    prefix = tmp_path / "prefix"
+    standard = prefix / "lib" / f"python{MINOR}"
+    (standard / "encodings").mkdir(parents=True)
+    (prefix / "bin").mkdir()
+    for name in ("os.py", "encodings/__init__.py"):
+        (standard / name).touch()
+    if conda:
+        (prefix / "conda-meta").mkdir()
+        (prefix / "conda-meta/history").touch()
+    executable = prefix / f"bin/python{MINOR}"
+    executable.write_bytes(BASE.read_bytes())
+    (prefix / "bin/python").symlink_to(executable.name)
+    (finding,) = verdict_of(prefix).findings
+    assert (finding.code, finding.title) == ("ED101", "the interpreter of this prefix cannot start")
+    assert commands_of(finding, tmp_path) == [f"chmod a+x [TMP]/prefix/bin/python{MINOR}"]
+    executable.chmod(0o755)
+    assert "ED101" not in {found.code for found in verdict_of(prefix).findings}

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import uv
 
 from tests.factories.bisected import Ends, make_ends, names
 from tests.factories.make_cuda_stack import CudaWheels, make_cuda_wheels
@@ -110,6 +111,9 @@ def test_files_that_another_wheel_overwrote(tmp_path: Path) -> None:
     assert (ends.bad.site_packages / CUDNN).read_bytes() == b"twelve"
     assert not list(ends.bad.site_packages.glob("nvidia_cudnn_cu13*"))
     assert "VERSION = '2.0'" in (ends.bad.site_packages / "part03.py").read_text(), "only the cause is undone"
+    again = run_envdoctor("bisect", "--undo", "--venv", ends.bad.prefix, "--yes", folder=elsewhere)
+    assert again.code == 2
+    assert "error: good or bad is not as it was when it was bisected, or a variable is another" in again.err
     # The backup is an end too.
     found = ends.answer("bad", "bad@1", "--", "python", "job.py")
     assert (names(found), found["venv"]) == ([["nvidia-cudnn-cu13"]], "[TMP]/bad")
@@ -257,14 +261,22 @@ def test_a_command_that_names_the_venvs_own_python_is_run_in_the_copy(tmp_path: 
     ends = _many(tmp_path, 2)
     job = _script(tmp_path, "state['part01'] == '2.0'")
     (tmp_path / "current").symlink_to("bad")
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "mine"\nversion = "1"\nrequires-python = ">=3.11"\n')
+    rewrite(tmp_path / "own.py", f"#!{ends.bad.python} -u\n" + (tmp_path / job).read_text())
+    (tmp_path / "own.py").chmod(0o755)
     for good, bad, *command in (
         ("good", "bad", "bad/bin/python", job),
         ("good", "current", "bad/bin/python", job),
         ("good", "bad", "current/bin/python", job),
         ("good", "bad", "sh", "-c", f"exec ./bad/bin/python {job}"),
         ("good", "bad", "env", "A=1", ends.good.python, job),
+        ("good", "bad", "./own.py"),
+        ("good", "bad", uv.find_uv_bin(), "run", "python", job),
     ):
         assert names(ends.answer(good, bad, "--", *command)) == [["part01"]], command
+    extra = ends.settings | {"PYTHONPATH": f"{tmp_path}:{ends.bad.site_packages}"}
+    outcome = run_envdoctor("bisect", "good", "bad", "--json", "--", "python", job, folder=tmp_path, extra=extra)
+    assert (outcome.code, names(json.loads(outcome.out))) == (0, [["part01"]])
 
 
 def test_a_command_that_hangs_is_ended(tmp_path: Path) -> None:
@@ -272,7 +284,7 @@ def test_a_command_that_hangs_is_ended(tmp_path: Path) -> None:
     job = _script(tmp_path, "0", "import time\ntime.sleep(60 * (state['part00'] == '2.0'))\n")
     found = ends.answer("good", "bad", "--timeout", "1.5", "--", "python", job)
     assert names(found) == [["part00"]]
-    assert "did not end within 2 s" in [copy["why"] for copy in found["copies"]]
+    assert "did not end within 1.5 s" in [copy["why"] for copy in found["copies"]]
 
 
 def test_a_command_that_writes_into_installed_files_is_stopped(tmp_path: Path) -> None:

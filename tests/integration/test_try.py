@@ -110,6 +110,20 @@ def test_what_is_changed_while_the_question_is_open_is_not_lost(venv: Venv) -> N
     assert mine.read_text() == "X = 1"
 
 
+def test_a_shell_may_write_into_the_files_of_its_copy_and_remove_it(venv: Venv) -> None:
+    before = tree_state(venv.prefix)
+    site = f"$VIRTUAL_ENV/lib/{venv.site_packages.parent.name}/site-packages"
+    deeds = f"printf x >>{site}/shared/lib.so; printf x >>{site}/one.py; chmod -R a-w {site}"
+    code, told = _document(venv, "--discard", "--", "sh", "-c", deeds)
+    assert (code, told["status"]) == (1, "thrown away")
+    assert tree_state(venv.prefix) == before
+    outcome = _try(venv, "--yes", "--", "sh", "-c", "rm -r $VIRTUAL_ENV; ln -s / $VIRTUAL_ENV")
+    assert outcome.code == 4
+    assert "error: the command removed the copy that it was to work on; [TMP]/venv is as it was\n" in outcome.err
+    assert tree_state(venv.prefix) == before
+    assert list((venv.prefix.parent / ".envdoctor/venv/builds").iterdir()) == []
+
+
 def test_what_leads_out_of_the_venv_is_as_it_was(venv: Venv) -> None:
     outside = venv.prefix.parent / "outside"
     outside.mkdir()

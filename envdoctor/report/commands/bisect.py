@@ -6,10 +6,10 @@ from typing import Any
 from envdoctor.app.bisect import BisectResult
 from envdoctor.model.codec import encode
 from envdoctor.model.wording import counted
-from envdoctor.report.style import Style
+from envdoctor.report.style import Style, printable
 from envdoctor.trial.changes import StackChange
-from envdoctor.trial.command import as_typed
 from envdoctor.trial.journal import CopyVerdict
+from envdoctor.trial.launch import as_typed
 
 _SHOWN = 3
 
@@ -21,13 +21,13 @@ def text(data: BisectResult, style: Style) -> str:
     lines = [f"envdoctor bisect  good {found.good}  bad {found.bad}   `{as_typed(found.command)}`", ""]
     for cause in found.causes:
         if len(cause) == 1:
-            lines.append(f"cause: {cause[0]}")
+            lines.append(f"cause: {printable(str(cause[0]))}")
         else:
             lines.append(f"cause: {len(cause)} changes that fail only together:")
-            lines += [f"    {change}" for change in cause]
+            lines += [f"    {printable(str(change))}" for change in cause]
     named = {change.key for cause in found.causes for change in cause}
     along = [change for change in found.undone if change.key not in named]
-    lines += [f"along: {change}; it needs what is undone" for change in along]
+    lines += [f"along: {printable(str(change))}; it needs what is undone" for change in along]
     lines += ["", f"{counted(len(found.changes), 'change')} between the ends"]
     lines += verdict_lines(found.verdicts)
     lines.append(
@@ -35,7 +35,7 @@ def text(data: BisectResult, style: Style) -> str:
         if found.verified
         else "whether it is good without the causes could not be determined: that copy cannot be judged"
     )
-    lines += [f"note: {note}" for note in found.notes]
+    lines += [f"note: {printable(note)}" for note in found.notes]
     lines.append(f"output of every run: {found.log}")
     lines += _undo_lines(data)
     return "\n".join(lines) + "\n"
@@ -44,7 +44,7 @@ def text(data: BisectResult, style: Style) -> str:
 def verdict_lines(verdicts: Sequence[CopyVerdict]) -> list[str]:
     """Return one line a copy."""
     return [
-        f"  {number:>3}  {verdict.outcome:4}  {_with(verdict)}: {verdict.why}   {verdict.seconds:.1f} s"
+        f"  {number:>3}  {verdict.outcome:4}  {printable(f'{_with(verdict)}: {verdict.why}')}   {verdict.seconds:.1f} s"
         for number, verdict in enumerate(verdicts, 1)
     ]
 

@@ -6,7 +6,7 @@ from envdoctor.app.bisect import BisectLog
 from envdoctor.model.codec import encode
 from envdoctor.report.commands.bisect import verdict_lines
 from envdoctor.report.style import Style
-from envdoctor.trial.command import as_typed
+from envdoctor.trial.launch import as_typed
 
 
 def text(data: BisectLog, style: Style) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from envdoctor.app.bisect import BisectUndo
 from envdoctor.report.commands.bisect import plain
 from envdoctor.report.plan_text import kept_lines
-from envdoctor.report.style import Style
+from envdoctor.report.style import Style, printable
 
 
 def text(data: BisectUndo, style: Style) -> str:
@@ -14,7 +14,7 @@ def text(data: BisectUndo, style: Style) -> str:
     del style
     if data.status == "planned":
         lines = [f"undone in {data.venv}, in a copy that was found good and is swapped in:"]
-        lines += [f"  {change}" for change in data.undone]
+        lines += [f"  {printable(str(change))}" for change in data.undone]
         lines.append(f"the venv as it is now is kept at {data.keep}")
         lines += [f"it is in use by {user}" for user in data.users]
     else:
