@@ -16,8 +16,11 @@ from envdoctor.swap.store import STORE
 def users(venv: Path, proc: Path, own: int | None = None) -> tuple[VenvUser, ...]:
     """Return the processes that use the venv (its path with symlinks resolved).
 
-    `own` (this process unless given) is left out, and what it started: uv and the interpreters that are asked.
+    `own` (this process unless given) is left out, and what it started: uv and the interpreters that are asked. Where
+    there is no venv, no process is looked at.
     """
+    if not os.path.lexists(venv):
+        return ()
     mine = os.getpid() if own is None else own
     return tuple(user for user in _users(venv, proc) if not _descends(user.pid, mine, proc))
 

@@ -263,6 +263,11 @@ def _odd(rows: Sequence[Fields]) -> list[int]:
     written = "\n".join(["", *[row[0] for row in rows], ""])
     if not any(sign in written for sign in ("\n/", "\n.", "\n\n", "/\n", "/.", "//", "\0")):
         return []
+    # Nearly every distribution with scripts lists a few `../../../bin/x`, and nothing else that is odd.
+    at_first = [number for number, row in enumerate(rows) if row[0][:1] in "./"]
+    of_them = "\n".join(["", *[rows[number][0] for number in at_first], ""])
+    if all(written.count(sign) == of_them.count(sign) for sign in ("/\n", "/.", "//", "\0")):
+        return at_first
     return [
         number
         for number, (path, _, _) in enumerate(rows)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from envdoctor.probes.venv.records import _odd
 from envdoctor.probes.venv.rows import Fields, Rows, binaries, columns_of, ending_in, join, paths_and_sizes, split
 
 ROWS: list[Fields] = [
@@ -46,3 +47,21 @@ def test_no_row_is_made_to_say_that_there_is_none() -> None:
 
 def test_a_column_is_read_as_it_was_written() -> None:
     assert split(join(["é", "", "\udc80"])) == ["é", "", "\udc80"]
+
+
+@pytest.mark.parametrize(
+    ("paths", "odd"),
+    [
+        (["a.py", "b/c.py"], []),
+        (["../../../bin/a", "a.py", "../../../bin/b"], [0, 2]),
+        (["../../../bin/a", "a/../b.py", "b.py"], [0, 1]),
+        (["../../../bin/a", "a.py", "b//c.py"], [0, 2]),
+        (["../../../bin/a", "a/b/", "c.py"], [0, 1]),
+        (["../../../bin/a", "a.py", "a\0b"], [0, 2]),
+        (["a.py", "", "./b.py", "/c.py", "d/./e.py"], [1, 2, 3, 4]),
+        (["a/.hidden", "b.py"], [0]),
+        ([], []),
+    ],
+)
+def test_rows_whose_path_is_not_plain_are_found(paths: list[str], odd: list[int]) -> None:
+    assert _odd([(path, "", "") for path in paths]) == odd
