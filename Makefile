@@ -39,8 +39,10 @@ VENV ?= $(TRAIN)
 RUN_ARGUMENTS ?=
 FUZZ_ARGUMENTS ?=
 
-# One worker a core; the tests of a file stay together, since they share fixtures.
-PARALLEL := --numprocesses auto --dist loadfile --no-loadscope-reorder
+# The tests of a file stay together, since they share fixtures. Of all tests many wait (for an index that stalls, a
+# launcher, a process that was killed), so that one worker more than there are cores keeps these busy.
+PARALLEL := --dist loadfile --no-loadscope-reorder --numprocesses
+WORKERS := $$(( $$(getconf _NPROCESSORS_ONLN) + 1 ))
 
 .PHONY: help run check-fast test lint properties test-giants fuzz test-stack bench docs site release clean toolchain
 
@@ -96,9 +98,11 @@ run: $(TRAIN)/.made
 check-fast: $(FAST)/.made
 	$(FAST)/bin/python -m ruff check .
 	$(FAST)/bin/python -m ruff format --check .
-	$(FAST)/bin/python -m mypy
-	$(FAST)/bin/python -m pytest -q $(PARALLEL) -m "not (stack or index or builds)" \
-		--ignore tests/checks/cases --ignore tests/unit/explore tests/test_architecture.py tests/unit tests/checks
+	@# Beside the tests: it has one thread.
+	@$(FAST)/bin/python -m mypy >$(FAST)/types.txt 2>&1 & types=$$!; trap 'kill $$types 2>/dev/null || true' EXIT; failed=0; \
+	$(FAST)/bin/python -m pytest -q $(PARALLEL) auto -m "not (stack or index or builds)" \
+		--ignore tests/checks/cases --ignore tests/unit/explore tests/test_architecture.py tests/unit tests/checks || failed=1; \
+	wait $$types || failed=1; cat $(FAST)/types.txt; exit $$failed
 
 lint: $(TEST)/.made
 	$(TEST)/bin/python -m ruff check .
@@ -106,7 +110,7 @@ lint: $(TEST)/.made
 	$(TEST)/bin/python -m mypy
 
 test: lint
-	$(TEST)/bin/python -m pytest $(PARALLEL) -m "not (stack or giant)"
+	$(TEST)/bin/python -m pytest $(PARALLEL) $(WORKERS) -m "not (stack or giant)"
 
 properties: $(TEST)/.made
 	$(TEST)/bin/python -m pytest -m property --hypothesis-profile random

@@ -24,8 +24,17 @@ settings.load_profile("seeded")
 
 _TESTS = Path(__file__).parent
 _NEED_TORCH = (_TESTS / "trainer", _TESTS / "race")
-# Together they are half of the run: begun last, one of them would keep one core busy and leave the others idle.
-_LONGEST = (_TESTS / "trainer/test_run.py", _TESTS / "hostile/test_hostile_venv.py")
+# They are half of the run: begun last, one of them would keep one core busy and leave the others idle.
+_LONGEST = [
+    _TESTS / f"{name}.py"
+    for name in (
+        "closure/test_closure", "trainer/test_run", "integration/test_network_faults", "launchers/test_launchers",
+        "integration/test_cache_inductor", "integration/test_faults_mount", "integration/test_gate_distribution",
+        "integration/test_restore_failures", "integration/test_repair", "integration/test_bisect",
+        "integration/test_repair_makers", "release/test_installed", "integration/test_foreign_locks",
+        "integration/test_capture", "formats/test_page", "hostile/test_hostile_venv", "hostile/test_hostile_names",
+    )
+]  # fmt: skip
 # A module that takes one of these makes real venvs, links libraries, or starts the command line.
 _STARTING = {
     f"tests.factories.{name}"
@@ -61,7 +70,8 @@ def _starts(module: ModuleType) -> bool:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the longest files; mark what builds; skip what reads the installed torch where there is none."""
-    items.sort(key=lambda item: item.path not in _LONGEST)
+    places = {path: at for at, path in enumerate(_LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
     for item in items:
         if isinstance(item, pytest.Function) and _starts(item.module):
             item.add_marker("builds")

@@ -1,6 +1,7 @@
 """Who may import what, how large a file may be, and what the gate may load: read from the syntax tree."""
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -172,6 +173,11 @@ def _modules() -> list[Path]:
     return sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 
+@functools.cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def _name(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -202,7 +208,7 @@ def _allowed(imported: str, allowed: tuple[str, ...]) -> bool:
 def test_imports_follow_the_layers(path: Path) -> None:
     module = _name(path)
     layer = _layer(module)
-    tree = ast.parse(path.read_text())
+    tree = _tree(path)
     banned = FORBIDDEN_STDLIB.get(layer, set())
     wrong = [
         imported
@@ -221,7 +227,7 @@ def test_imports_follow_the_layers(path: Path) -> None:
 def test_checks_import_only_types_from_probes(path: Path) -> None:
     functions = [
         f"{module}.{name}"
-        for module, names in _imports(ast.parse(path.read_text()))
+        for module, names in _imports(_tree(path))
         if module.startswith("envdoctor.probes")
         for name in names
         if not name[0].isupper()
@@ -247,7 +253,7 @@ def test_no_import_cycles() -> None:
     names = {_name(path): path for path in _modules()}
     graph: dict[str, set[str]] = {}
     for name, path in names.items():
-        tree = ast.parse(path.read_text())
+        tree = _tree(path)
         top = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
         edges: set[str] = set()
         for node in top:
@@ -271,7 +277,7 @@ def test_no_import_cycles() -> None:
 def test_no_two_public_classes_share_a_name() -> None:
     places: dict[str, list[str]] = {}
     for path in (path for path in _modules() if path.is_relative_to(ROOT / "envdoctor")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(_tree(path)):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(_name(path))
     assert {name: modules for name, modules in places.items() if len(modules) > 1} == {}
@@ -283,7 +289,7 @@ def test_files_stay_small_and_documented(path: Path) -> None:
     relative = path.relative_to(ROOT).as_posix()
     lines = text.count("\n")
     assert lines <= LINE_CAP, f"{relative} has {lines} lines; split it by responsibility"
-    tree = ast.parse(text)
+    tree = _tree(path)
     long = [
         f"{node.name} ({node.end_lineno - node.lineno + 1} lines)"
         for node in ast.walk(tree)
