@@ -6,6 +6,7 @@ from urllib.parse import unquote, urlsplit
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import is_longer_bundle, renamed
+from envdoctor.analysis.linked_site import folder_again
 from envdoctor.model.finding import BY_HAND, Remediation
 from envdoctor.model.pattern import pattern
 from envdoctor.probes.machine.environment import Environment
@@ -71,6 +72,7 @@ def reinstall_command(case: CheckContext, pins: Iterable[tuple[str, str]]) -> st
     flags = " ".join(f"--reinstall-package {shlex.quote(name)}" for name, _ in chosen)
     specs = " ".join(_again(case, name, version) for name, version in chosen)
     offline = _OFFLINE if _is_cached(case, chosen) else ""
+    first = folder_again(case, names) + first
     return f"{first}uv pip install --python {case.python} {offline}--no-deps {flags} {specs}{after}"
 
 

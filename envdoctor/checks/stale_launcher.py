@@ -15,14 +15,16 @@ Example:
 
 Fix:
     Put the environment first on PATH, or launch with `.venv/bin/python -m torch.distributed.run`. A reinstall of the
-    distributions that own them writes the scripts of a moved venv again.
+    distributions that own them writes the scripts of a moved venv again; those that no RECORD lists get a line for sed.
 """
 
+import shlex
 from collections.abc import Iterator, Sequence
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import reinstall_command, renew_command, restore_or
 from envdoctor.model.finding import Finding, Remediation
+from envdoctor.model.pattern import pattern
 from envdoctor.model.wording import counted
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.distributions import Distributions
@@ -34,6 +36,8 @@ CODE = "ED103"
 NAME = "stale-launcher"
 AREA = "Interpreter"
 _SHOWN = 6
+# Paths that mean themselves to a shell, in a shebang and in a pattern of sed, but for the dot, which means itself too.
+_PLAIN = pattern(r"/[\w./+@,-]+")
 _MODULES = {
     "torchrun": "torch.distributed.run",
     "accelerate": "accelerate.commands.accelerate_cli",
@@ -77,7 +81,7 @@ def _scripts(case: CheckContext, stray: Sequence[StrayScript], total: int) -> Fi
         remediation=restore_or(
             case,
             "write the activate scripts and the owners' scripts again; or move the folder back",
-            _rewrite(case, stray),
+            (*_rewrite(case, stray), *_led_back(case, stray)),
         ),
         causes=("launcher",),
         # Whose a script is stands in a RECORD: where one is gone, its owner's reinstall comes first.
@@ -110,13 +114,32 @@ def _activate(case: CheckContext, named: str) -> Finding:
 
 def _rewrite(case: CheckContext, stray: Sequence[StrayScript]) -> Iterator[str]:
     python = case.facts[Interpreter]
-    if python.is_venv or python.lost_config:
+    # Without a stale activate script `uv venv` would change nothing about the scripts that no RECORD lists.
+    wrong = case.facts[Launchers].activates or any(script.owner for script in stray)
+    if wrong and (python.is_venv or python.lost_config):
         yield renew_command(case, python.resolved or python.minor)
     installed = case.facts[Distributions]
     owners = sorted({script.owner for script in stray if script.owner})
     pins = [(name, item.version) for name in owners if (item := installed.active(name))]
     if pins:
         yield reinstall_command(case, pins)
+
+
+def _led_back(case: CheckContext, stray: Sequence[StrayScript]) -> Iterator[str]:
+    """Yield a line for each interpreter that is gone and that scripts of no RECORD start.
+
+    No reinstall writes such a script again: the metadata is gone, or site-packages is a link and their place by RECORD
+    is beside its end. One whose interpreter exists may be meant so.
+    """
+    right = f"{case.prefix}/bin/python"
+    gone: dict[str, list[str]] = {}
+    for script in stray:
+        if not script.owner and not script.exists:
+            gone.setdefault(script.interpreter, []).append(f"{case.facts.target}/bin/{script.name}")
+    for wrong, scripts in sorted(gone.items()):
+        if _PLAIN.fullmatch(wrong) and _PLAIN.fullmatch(right):
+            # The first line, or the third where a shell starts Python (see the probe); sed writes a new file.
+            yield f"sed -i {shlex.quote(f'1,3s|{wrong}|{right}|')} {' '.join(map(shlex.quote, sorted(scripts)))}"
 
 
 def _commands(case: CheckContext, elsewhere: Sequence[Launcher]) -> Finding:

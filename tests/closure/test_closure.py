@@ -44,6 +44,9 @@ FORMER = (
     "library-path:nvjitlink + truncated:torch-init",
     "two-owners:nccl + info-file:plain",
     "moved:venv + info-record-empty:tool",
+    "moved:venv + mishap:no-metadata",
+    "script-stale:tool + mishap:site-linked-lost",
+    "mishap:site-linked-lost + info-empty:tool",
 )
 STATES = list(dict.fromkeys([HEALTHY, *_every_day(), *RECIPES, *FORMER, *pairs(PAIRS, SEED)]))
 
