@@ -106,6 +106,7 @@ EXAMINE = {
     "history": ["history"],
     "config": ["config"],
     "schema": ["schema", "check"],
+    "fleet": ["fleet", "check", "--files", "absent.json"],
     "gate": ["gate", "--help"],
     "help": ["--help"],
 }
