@@ -123,7 +123,7 @@ def judged(outcome: Outcome, fleet: Fleet, problem: str) -> None:
     third, fourth = document["nodes"][2:]
     assert third["prefix"] == "[TMP]/n3/.venv"
     assert third["remedies"] == [REPAIR]
-    assert fourth["problem"].startswith(problem), fourth["problem"]
+    assert str(fourth["problem"]).startswith(problem), fourth
 
 
 def test_hosts_over_ssh(fleet: Fleet, tmp_path: Path) -> None:
