@@ -62,7 +62,8 @@ def conclusion(data: FleetView) -> str:
     settled = data.agreement is None or data.agreement.settled
     parts = [f"{number['same']} as most"] if number["same"] else []
     parts += [f"{counted(number['differs'], 'node', 'differs', 'differ')}"] if number["differs"] else []
-    parts += [f"{counted(number['broken'], 'node', 'has', 'have')} errors of its own"] if number["broken"] else []
+    own = "its own" if number["broken"] == 1 else "their own"
+    parts += [f"{counted(number['broken'], 'node', 'has', 'have')} errors of {own}"] if number["broken"] else []
     parts += [f"{counted(number['unknown'], 'node')} could not tell"] if number["unknown"] else []
     return f"{head}: {', '.join(parts)}" + ("" if settled else "; no majority says which of them is wrong")
 
