@@ -28,7 +28,7 @@ def ask_ray(address: str, interpreter: str, errand: Errand, program: str, timeou
     reports = [_report(line, errand.mark) for line in heard.out.splitlines() if line.startswith(b"{")]
     found = [report for report in reports if report is not None]
     if found and not heard.problem and not heard.code:
-        return found
+        return sorted(found, key=lambda report: report.name)
     why = heard.problem or last_line(heard.err) or f"exit code {heard.code}"
     raise ProbeError(
         f"the Ray cluster at {address} was not asked: {why}",

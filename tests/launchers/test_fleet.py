@@ -120,7 +120,7 @@ def judged(outcome: Outcome, fleet: Fleet, problem: str) -> None:
     facts = {fact["fact"]: fact["others"] for fact in document["facts"]}
     assert facts.keys() == {"stack", "finding ED201 nvidia-cudnn-cu12"}
     assert facts["finding ED201 nvidia-cudnn-cu12"] == [{"value": "error", "nodes": ["n3"]}]
-    third, fourth = document["nodes"][2:]
+    third, fourth = sorted(document["nodes"], key=lambda node: str(node["name"]))[2:]
     assert third["prefix"] == "[TMP]/n3/.venv"
     assert third["remedies"] == [REPAIR]
     assert str(fourth["problem"]).startswith(problem), fourth
