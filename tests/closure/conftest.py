@@ -4,6 +4,7 @@ import pytest
 
 from tests.closure.crew import judge_all
 from tests.closure.law import Outcome
+from tests.closure.states import DRAWN_BY
 
 TEST = "test_what_is_printed_heals"
 
@@ -27,4 +28,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     }
     if states := sum(counts.values()):
         broken = states - counts["passed"]
-        terminalreporter.write_line(f"closure: {states} states, every printed command obeyed; {broken} break the law")
+        terminalreporter.write_line(
+            f"closure: {states} states, every printed command obeyed; {broken} break the law; "
+            f"some drawn by ENVDOCTOR_CLOSURE_SEED={DRAWN_BY}"
+        )

@@ -1,5 +1,6 @@
 """The states: each fault alone, the recipes, and combinations of two faults drawn by a seed."""
 
+import os
 import random
 from collections.abc import Iterator
 
@@ -8,6 +9,8 @@ from tests.closure.recipes import RECIPES
 from tests.closure.scene import Scene
 
 SEPARATOR = " + "
+DRAWN_BY = int(os.environ.get("ENVDOCTOR_CLOSURE_SEED", "20261130"))
+"""The seed of what tests draw; the summary of a run prints it."""
 
 
 def singles() -> list[str]:

@@ -193,14 +193,8 @@ def test_an_interrupted_run_resumes_to_the_same_bits(
     assert same(state(output), state(straight))
 
 
-@pytest.mark.parametrize("runtime", ["threads", "processes"])
-def test_threads_and_processes_train_the_bits_of_one_worker(
-    cache: Path, straight: Path, tmp_path: Path, runtime: str
-) -> None:
-    assert cache.is_dir()
-    output = tmp_path / runtime
-    assert main([*SHORT, "--output", str(output), "--runtime", runtime, "--targets", "2", "--drafters", "2"]) == 0
-    assert same(state(output), state(straight))
+def told_alike(output: Path, straight: Path, batches: dict[str, int]) -> None:
+    """Require the steps that one worker told, and that each target's worker made so many batches."""
     wanted, found = lines(straight, "step"), lines(output, "step")
     assert [line["step"] for line in found] == [line["step"] for line in wanted]
     for key in ("loss", "accuracy", "run_length"):
@@ -209,20 +203,29 @@ def test_threads_and_processes_train_the_bits_of_one_worker(
         line for path in [output / "metrics.jsonl", *output.glob("workers/*")] for line in path.read_text().splitlines()
     ]
     workers = [json.loads(line) for line in told if '"worker": "target-' in line]
-    assert sorted((line["worker"], line["batches"]) for line in workers) == [("target-0", STEPS), ("target-1", STEPS)]
+    assert sorted((line["worker"], line["batches"]) for line in workers) == sorted(batches.items())
+
+
+def test_threads_train_the_bits_of_one_worker(cache: Path, straight: Path, tmp_path: Path) -> None:
+    assert cache.is_dir()
+    output = tmp_path / "threads"
+    assert main([*SHORT, "--output", str(output), "--runtime", "threads", "--targets", "2", "--drafters", "2"]) == 0
+    assert same(state(output), state(straight))
+    told_alike(output, straight, {"target-0": STEPS, "target-1": STEPS})
 
 
 def test_three_drafters_train_the_bits_of_one_worker_too(cache: Path, tmp_path: Path) -> None:
     assert cache.is_dir()
     # Of three sums the order matters, of two it does not.
-    shared = ["--steps", "5", "--output"]
-    three = ["--targets", "1", "--drafters", "3", "--runtime"]
-    assert (
-        main([*SHORT, *shared, str(tmp_path / "one"), "--set", "optim.accumulate=3", "--set", "data.together=3"]) == 0
-    )
-    for runtime in ("threads", "processes", "data-parallel"):
-        assert main([*SHORT, *shared, str(tmp_path / runtime), *three, runtime]) == 0
-        assert same(state(tmp_path / runtime, 5), state(tmp_path / "one", 5))
+    shared = [*SHORT, "--steps", "6", "--set", "run.log_every=2", "--drafters", "3", "--output"]
+    one = ["--drafters", "1", "--set", "optim.accumulate=3", "--set", "data.together=3"]
+    assert main([*shared, str(tmp_path / "one"), *one]) == 0
+    # Two targets take the batches of three drafters in turn.
+    for runtime, targets in (("threads", 1), ("processes", 2), ("data-parallel", 1)):
+        output = tmp_path / runtime
+        assert main([*shared, str(output), "--targets", str(targets), "--runtime", runtime]) == 0
+        assert same(state(output, 6), state(tmp_path / "one", 6))
+    told_alike(tmp_path / "processes", tmp_path / "one", {"target-0": 9, "target-1": 9})
 
 
 @pytest.mark.parametrize("runtime", ["inline", "threads"])
