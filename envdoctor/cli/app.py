@@ -22,7 +22,7 @@ from envdoctor.exitcodes import ExitCode
 # Command -> its module; the function has the command's name. Nothing here is imported before it is asked for.
 COMMANDS = {
     # `try` is a keyword of Python.
-    name: f"envdoctor.cli.commands.{'try_' if name == 'try' else name}"
+    name: f"envdoctor.cli.commands.{'try_' if name == 'try' else name.replace('-', '_')}"
     for name in (
         "check",
         "restore",
@@ -43,6 +43,7 @@ COMMANDS = {
         "capture",
         "fetch",
         "diff",
+        "watch-stack",
         "bisect",
         "try",
         "cache",
@@ -50,7 +51,6 @@ COMMANDS = {
         "config",
         "sbom",
         "mcp",
-        "fleet",
     )
 }
 SECTIONS = {
@@ -59,6 +59,7 @@ SECTIONS = {
         "why",
         "impact",
         "diff",
+        "watch-stack",
         "bisect",
         "try",
         "fingerprint",
@@ -68,7 +69,7 @@ SECTIONS = {
         "schema",
     ),
     "Rebuild, and go back": ("restore", "repair", "history", "rollback", "prune"),
-    "Launch": ("run", "gate", "fleet"),
+    "Launch": ("run", "gate"),
     "Known-good stacks": ("profiles", "profile", "capture", "fetch", "lock"),
     "Compile cache": ("cache",),
     "For agents": ("mcp",),
@@ -147,7 +148,8 @@ class LazyGroup(PlainGroup):
 def _command(name: str, module: Any) -> Any:
     """Return the command of a module: its function of that name, or a group where it names SUBCOMMANDS."""
     # A command called like a keyword or a builtin (`import`, `list`) is a function with an underscore after it.
-    function = getattr(module, name, None) or getattr(module, f"{name}_")
+    called = name.replace("-", "_")
+    function = getattr(module, called, None) or getattr(module, f"{called}_")
     single = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
     if modules := getattr(module, "SUBCOMMANDS", None):
         group = type("LazySubgroup", (LazyGroup,), {"modules": modules})

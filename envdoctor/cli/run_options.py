@@ -40,3 +40,12 @@ MetricsOption = Annotated[
         "--metrics", metavar="FILE", help="With `--watch`: read throughput from this file, not from the output."
     ),
 ]
+ProvenanceOption = Annotated[
+    str,
+    typer.Option(
+        "--provenance",
+        metavar="FILE",
+        envvar="ENVDOCTOR_PROVENANCE",
+        help="Write what the command is started on to FILE, beside its outputs: a fingerprint, which `diff` takes.",
+    ),
+]

@@ -17,13 +17,11 @@ _OUTLINES: Mapping[str, str] = {
     "cache status": "of_cache",
     "history": "of_history",
     "restore": "of_restore",
-    "fleet check": "of_fleet",
 }
 _DRAWN = ("html", "svg")
 FORMATS: Mapping[str, tuple[str, ...]] = {
     "history": _DRAWN,
     "restore": _DRAWN,
-    "fleet check": ("html", "markdown", "junit"),
     **dict.fromkeys(("check", "diff", "impact", "cache status"), (*_DRAWN, "markdown", "sarif", "junit", "github")),
 }
 """Command -> what it has beside text and json."""
@@ -74,4 +72,4 @@ def _cleaned(value: Any, clean: Callable[[str], str]) -> Any:
 
 
 def _renderer(command: str) -> Any:
-    return importlib.import_module(f"envdoctor.report.commands.{command.replace(' ', '_')}")
+    return importlib.import_module(f"envdoctor.report.commands.{command.replace(' ', '_').replace('-', '_')}")

@@ -18,13 +18,13 @@ from envdoctor.errors import UsageError
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import field, frozen, mutable
 from envdoctor.watch import sampler
-from envdoctor.watch.judgement import Limits, Notice, Throughput, Watch
+from envdoctor.watch.judgement import LaunchState, Limits, Notice, Throughput, Watch
 from envdoctor.watch.readings import RateReader, pattern_of
 from envdoctor.watch.told import ToldOf, notice_text, summary_text
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _CHUNK = 1 << 16
-_POLL = 5.0
+_POLL = 1.0
 """Seconds between two looks at a metrics file, where nothing samples."""
 
 
@@ -44,6 +44,8 @@ class Watching:
     limits: Limits = field(default_factory=Limits)
     interval: float = 1.0
     """Seconds between two looks at the GPUs."""
+    ended: Callable[[LaunchState], None] | None = None
+    """Called with what was read last when the command has ended well."""
 
 
 def watched(command: Sequence[str], host: Host, venv: Path, wanted: Watching, say: Callable[[str], None]) -> int:
@@ -72,6 +74,8 @@ def watched(command: Sequence[str], host: Host, venv: Path, wanted: Watching, sa
         code = process.wait()
         forwarding()
     run.summary()
+    if wanted.ended is not None and code == 0:
+        wanted.ended(run.watch.state())
     return code
 
 
@@ -190,7 +194,7 @@ class _Run:
             return False
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         for line in lines:
-            sample = sampler.sample_of(line.decode("utf-8", "replace"))
+            sample = sampler.sample_of(line.decode("utf-8", "replace"), time.monotonic())
             if isinstance(sample, str):
                 self.problem = sample
                 continue

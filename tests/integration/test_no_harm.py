@@ -103,10 +103,10 @@ EXAMINE = {
     "profiles": ["profiles"],
     "diff": ["diff", "venv", "small"],
     "diff with itself": ["diff", "venv", "venv"],
+    "watch-stack": ["watch-stack", "--once"],
     "history": ["history"],
     "config": ["config"],
     "schema": ["schema", "check"],
-    "fleet": ["fleet", "check", "--files", "absent.json"],
     "gate": ["gate", "--help"],
     "help": ["--help"],
 }

@@ -4,6 +4,7 @@ Each launcher starts a healthy venv, is refused a contaminated one with the repo
 after a restore, which leaves the gate in it; `check` says the same with and without the profile.
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -26,6 +27,20 @@ import os, sys
 ranks = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
 print("training", next(filter(None, map(os.environ.get, ranks)), "alone"), flush=True)
 """
+ODD = """\
+import os
+ranks = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
+if next(filter(None, map(os.environ.get, ranks))) == "1":
+    os.environ["NCCL_DEBUG"] = "INFO"
+"""
+TABLE = """\
+error: envdoctor gate: the ranks of this job do not run one stack: 1 of 3 differs, rank 1 (HOST)
+
+  fact                 most ranks  others  who
+  variable NCCL_DEBUG  none        INFO    rank 1 (HOST)
+
+help: rank 1 (HOST): `unset NCCL_DEBUG`
+""".replace("HOST", os.uname().nodename)
 NOTEBOOK = """\
 import sys
 import nbformat
@@ -45,6 +60,7 @@ for cell in notebook.cells:
 sys.exit(code)
 """
 RAY = """\
+import os
 import sys
 import ray
 from ray.train import RunConfig, ScalingConfig
@@ -53,15 +69,17 @@ from ray.train.torch import TorchConfig, TorchTrainer
 folder = sys.argv[1]
 
 def train():
-    import os
     import envdoctor_gate
+    if os.path.exists(folder + "/odd") and os.environ["RANK"] == "1":
+        os.environ["NCCL_DEBUG"] = "INFO"
     envdoctor_gate.require(folder + "/profiles/launch.toml")
     open(folder + "/ran-" + os.environ["RANK"], "w").close()
 
-ray.init(num_cpus=2, include_dashboard=False)
+ranks = 3 if os.path.exists(folder + "/odd") else 2
+ray.init(num_cpus=ranks, include_dashboard=False)
 TorchTrainer(
     train,
-    scaling_config=ScalingConfig(num_workers=2),
+    scaling_config=ScalingConfig(num_workers=ranks),
     run_config=RunConfig(storage_path=folder + "/ray"),
     torch_config=TorchConfig(backend="gloo"),
 ).fit()
@@ -157,6 +175,7 @@ def launch(tmp_path_factory: pytest.TempPathFactory) -> Launch:
         done = subprocess.run([*COMMAND, *words], cwd=folder, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
     (folder / "train.py").write_text(TRAIN)
+    (folder / "odd.py").write_text(ODD + TRAIN)
     (folder / "notebook.py").write_text(NOTEBOOK)
     environment = {
         "PATH": f"{folder}/venv/bin:/usr/bin:/bin",
@@ -209,6 +228,18 @@ def starts_is_refused_and_starts_again(
     return refused
 
 
+def names_the_rank_that_differs(
+    launch: Launch, words: Sequence[str | Path], *, tag: str, extra: Mapping[str, str] | None = None
+) -> None:
+    """Start three ranks, of which one has another variable than the others."""
+    refused = launch.run(*words, "python", "odd.py", extra=extra)
+    assert refused.returncode not in (0, 9), refused.stderr
+    assert trained(refused.stdout) == []
+    first = [line.replace(tag, "") for line in refused.stderr.splitlines(keepends=True) if line.startswith(tag)]
+    assert "".join(first).count(TABLE) == 1, refused.stderr
+    assert refused.stderr.count("do not run one stack") == 1
+
+
 def test_a_script(launch: Launch) -> None:
     refused = starts_is_refused_and_starts_again(launch, ["python", "train.py"], ["alone"])
     assert refused.returncode == 1
@@ -241,14 +272,18 @@ def test_srun(launch: Launch, tmp_path: Path) -> None:
         extra = {**slurm, "PATH": f"{launch.programs}:{slurm['PATH']}"}
         words = ["srun", "--label", "--ntasks=2", "python", "train.py"]
         refused = starts_is_refused_and_starts_again(launch, words, ["0", "1"], tag="0: ", extra=extra)
+        three = ["srun", "--label", "--ntasks=3", "--overcommit"]
+        names_the_rank_that_differs(launch, three, tag="0: ", extra=extra)
     assert sorted(re.findall(rf"rank (\d) {STOPPED}", refused.stderr)) == ["0", "1"]
 
 
 def test_mpirun(launch: Launch) -> None:
     if not shutil.which("mpirun"):
         pytest.skip("mpirun is not installed (Debian: openmpi-bin)")
-    words = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--tag-output", "-n", "2", "python", "train.py"]
+    mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--tag-output", "-n"]
+    words = [*mpirun, "2", "python", "train.py"]
     refused = starts_is_refused_and_starts_again(launch, words, ["0", "1"], tag="[1,0]<stderr>:")
+    names_the_rank_that_differs(launch, [*mpirun, "3"], tag="[1,0]<stderr>:")
     assert f"rank 0 {STOPPED}" in refused.stderr
 
 
@@ -287,3 +322,10 @@ def test_ray_train(launch: Launch) -> None:
     again = launch.run(*words, extra=RAY_VARIABLES)
     assert again.returncode == 0, again.stderr
     assert ran() == ["ran-0", "ran-1"]
+    (launch.folder / "odd").touch()
+    differing = launch.run(*words, extra=RAY_VARIABLES)
+    (launch.folder / "odd").unlink()
+    assert differing.returncode == 1
+    assert ran() == []
+    said = re.sub(r"^.*pid=\d+.*?\) ", "", differing.stdout + differing.stderr, flags=re.MULTILINE)
+    assert [line for line in TABLE.splitlines() if line and line not in said.splitlines()] == [], said

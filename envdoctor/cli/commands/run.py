@@ -5,14 +5,22 @@ import shlex
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from envdoctor import gate
+from envdoctor.app import provenance
 from envdoctor.cli.options import ProfileOption, TrustVariablesOption, VenvOption
 from envdoctor.cli.output import style_on
-from envdoctor.cli.run_options import GateModeOption, MeasureOption, MetricsOption, ReasonOption, WatchOption
+from envdoctor.cli.run_options import (
+    GateModeOption,
+    MeasureOption,
+    MetricsOption,
+    ProvenanceOption,
+    ReasonOption,
+    WatchOption,
+)
 from envdoctor.cli.terminal import say
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import TargetError, UsageError
@@ -23,6 +31,10 @@ from envdoctor.model.header import Header
 from envdoctor.model.verdict import Verdict
 from envdoctor.report import as_text
 from envdoctor.standards.redaction import redacted_words
+
+if TYPE_CHECKING:
+    from envdoctor.model.fingerprint import Fingerprint
+    from envdoctor.watch.judgement import LaunchState
 
 # Options of ours end where the command begins: `run -p P python train.py --lr 3e-4` needs no `--`.
 CONTEXT_SETTINGS = {"allow_interspersed_args": False}
@@ -56,6 +68,7 @@ def run(
     watch: WatchOption = False,
     measure: MeasureOption = "",
     metrics: MetricsOption = "",
+    provenance_file: ProvenanceOption = "",
 ) -> int:
     """Check a venv against a profile, then become the command: its exit code and signals are its own.
 
@@ -69,7 +82,13 @@ def run(
     if not trust_variables:
         workspace.refuse_code_variables()
     chosen, why = gate.choose(mode, reason, os.environ)
-    start = _Start(workspace=workspace, command=command, measure=measure, metrics=metrics if watch else None)
+    start = _Start(
+        workspace=workspace,
+        command=command,
+        measure=measure,
+        metrics=metrics if watch else None,
+        provenance=provenance_file,
+    )
     examined = _restored(workspace, while_in_use=yes_while_in_use) if restore else None
     if chosen == "off":
         launch = workspace.launched()
@@ -97,11 +116,15 @@ class _Start:
     measure: str
     metrics: str | None
     """None: the command is not watched."""
+    provenance: str = ""
+    """The file that says what the command is started on; empty for none."""
 
     def on(self, launch: Workspace) -> int:
         """Become the command, or run it and watch."""
         # One rank speaks for a launch, as its trainer does.
-        if self.metrics is None or rank(os.environ) not in {"", "0"}:
+        first = rank(os.environ) in {"", "0"}
+        begun = provenance.begun(launch, self.command, self.provenance) if first and self._is_kept() else None
+        if self.metrics is None or not first:
             become(self.command, launch.host.environ)
         from envdoctor.watch import supervise
 
@@ -112,9 +135,18 @@ class _Start:
             profile=profile.name,
             pattern=self.measure,
             metrics=launch.host.cwd / self.metrics if self.metrics else None,
+            ended=None if begun is None else lambda state: self._ended(launch, begun, state),
         )
         code = supervise.watched(self.command, launch.host, launch.target.prefix, wanted, say)
         return supervise.end_as(code)
+
+    def _is_kept(self) -> bool:
+        expected = self.workspace.profile.profile.expected.tokens_per_second if self.workspace.profile else 0.0
+        return bool(self.provenance or (self.metrics is not None and expected))
+
+    def _ended(self, launch: Workspace, begun: "Fingerprint", state: "LaunchState") -> None:
+        if said := provenance.good(launch, begun, state.share, state.tokens_per_second):
+            say(said)
 
 
 def _refuse_unwatched(measure: str, metrics: str, *, watch: bool) -> None:

@@ -1,0 +1,50 @@
+"""What a run is started on, in a file beside its outputs, and the journal's note of a run that went well."""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from envdoctor.doctor.workspace import Workspace
+from envdoctor.errors import UsageError
+from envdoctor.facts.context import Options
+from envdoctor.facts.whole_file import write_whole
+from envdoctor.model.fingerprint import Fingerprint
+
+
+def begun(launch: Workspace, command: Sequence[str], file: str) -> Fingerprint:
+    """Return the fingerprint of what is about to start, and write it where a file is named. Raises UsageError.
+
+    The file is the fingerprint's document, which `diff` and `check --fingerprint` take, with a key "run" more.
+    """
+    facts = launch.facts(Options(contents=True))
+    if file:
+        from envdoctor.documents.fingerprint_file import document  # noqa: PLC0415 - most runs write none
+        from envdoctor.standards.redaction import redacted_words  # noqa: PLC0415
+
+        path = Path(launch.host.cwd, file)
+        profile = launch.profile.name if launch.profile else None
+        run = {"command": redacted_words(command), "cwd": str(launch.host.cwd), "profile": profile, "pid": os.getpid()}
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, json.dumps({**document(facts), "run": run}, indent=1).encode() + b"\n")
+        except OSError as error:
+            hint = "name a file in a folder that you can write, or omit `--provenance`"
+            raise UsageError(f"{path} cannot be written: {error.strerror or error}", hint) from error
+    return facts
+
+
+def good(launch: Workspace, facts: Fingerprint, share: float | None, rate: float | None) -> str:
+    """Note in the venv's journal that a run reached its profile's rate; return a warning where that failed.
+
+    share: of the expected tokens a second; rate: tokens a second. A journal that cannot be written fails no run.
+    """
+    from envdoctor.app.watch_stack import REACHED, noted  # noqa: PLC0415 - a run that is not watched notes nothing
+
+    if share is None or rate is None or share < REACHED:
+        return ""
+    try:
+        noted(launch, facts, "good", rate)
+    except UsageError as error:
+        return f"warning: this run reached its profile's rate, which is not noted: {error.message}"
+    return ""
