@@ -104,6 +104,9 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "envdoctor.trial",
     ),
     "envdoctor.watch": (*_up_to("doctor", without="checks"), "envdoctor.watch"),
+    "envdoctor.fleet": (*_up_to("doctor", without="checks"), "envdoctor.fleet"),
+    # Given to an interpreter that has Ray, as text.
+    "envdoctor.fleet.ray_driver": ("ray",),
     # One function a command: it calls every room of the house and prints nothing.
     "envdoctor.app": (
         *_up_to("doctor"),
@@ -116,6 +119,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
                 "capture",
                 "explore",
                 "trial",
+                "fleet",
                 "app",
                 "gate",
                 "gate_package",

@@ -19,6 +19,7 @@ OWN = {
     "gate_package/into_lock.py": (1, "a lock that was read before"),
     "gate_package/shipped.py": (2, "our own files"),
     "gate_package/modules.py": (2, "our own source"),
+    "fleet/ray.py": (1, "our own source"),
     "report/schemas.py": (1, "our own schemas"),
     "cache/blob.py": (1, "a regular file of a listing"),
     "cache/relocate.py": (1, "a regular file of a manifest"),

@@ -51,6 +51,7 @@ COMMANDS = {
         "config",
         "sbom",
         "mcp",
+        "fleet",
     )
 }
 SECTIONS = {
@@ -69,7 +70,7 @@ SECTIONS = {
         "schema",
     ),
     "Rebuild, and go back": ("restore", "repair", "history", "rollback", "prune"),
-    "Launch": ("run", "gate"),
+    "Launch": ("run", "gate", "fleet"),
     "Known-good stacks": ("profiles", "profile", "capture", "fetch", "lock"),
     "Compile cache": ("cache",),
     "For agents": ("mcp",),

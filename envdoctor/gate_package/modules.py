@@ -35,10 +35,11 @@ class Module:
         return self.name.replace(".", "/") + ("/__init__.py" if self.is_package else ".py")
 
 
-def modules(package: str) -> tuple[Module, ...]:
+def modules(package: str, entries: tuple[str, ...] = ()) -> tuple[Module, ...]:
     """Return every module that the gate may import, by name, as it reads below the top-level name `package`.
 
-    envdoctor's own `__init__` is left out: the gate has one of its own.
+    entries: modules that are wanted in place of the gate's own. envdoctor's own `__init__` is left out: the gate has
+    one of its own.
     """
     names = {_OWN: package, _VENDORED: f"{package}.vendored.packaging"}
     found = [
@@ -48,7 +49,7 @@ def modules(package: str) -> tuple[Module, ...]:
             text=renamed(origin.read_text(encoding="utf-8"), names),
             is_package=origin.name == "__init__.py",
         )
-        for name, origin in sorted(_needed().items())
+        for name, origin in sorted(_needed(entries or (_ENTRY,)).items())
         if name != _OWN
     ]
     return tuple(found)
@@ -72,10 +73,10 @@ def _renamed(name: str, names: dict[str, str]) -> str:
     return names[top] + dot + rest
 
 
-def _needed() -> dict[str, Path]:
+def _needed(entries: tuple[str, ...]) -> dict[str, Path]:
     """Return module -> file: what the entry imports, and what that imports, in functions too."""
     available = _available()
-    waiting = [_ENTRY, *(name for name in available if name.startswith(f"{_WALKED}."))]
+    waiting = [*entries, *(name for name in available if name.startswith(f"{_WALKED}."))]
     needed: dict[str, Path] = {}
     while waiting:
         name = waiting.pop()

@@ -9,43 +9,9 @@ from envdoctor.gate_package.modules import modules
 
 PACKAGE = "_envdoctor_gate"
 """Not the distribution's name: an environment may have both."""
+NODE_PACKAGE = "_envdoctor_node"
 
-_HEAD = '''"""The launch gate of envdoctor {version} in one file, without dependencies. At the top of a train script:
-
-    import envdoctor_gate  # or what this file is called
-    envdoctor_gate.require("PROFILE")
-
-Written by `envdoctor gate write`; write it again instead of editing it. The modules are the source of envdoctor and of
-packaging (MIT; Apache-2.0 OR BSD-2-Clause), compressed; they are loaded from here when `require` is called.
-Profiles are looked up in `profiles/` of the current folder and its parents, or given as a path.
-"""
-
-# ruff: noqa
-# mypy: ignore-errors
-import sys
-
-__all__ = ["__version__", "require"]
-__version__ = "{version}"
-_PACKAGE = "{package}"
-
-
-def require(profile, *, mode=None, reason=""):
-    """Return what the profile says when this process may start on it; else say why, cause first, and raise SystemExit.
-
-    `mode` (default: $ENVDOCTOR_GATE, else "enforce") may be "warn" or "off"; both need a `reason` (or
-    $ENVDOCTOR_GATE_REASON), which is logged. Exit codes: 1 for findings, 2 for bad input, 3 for "could not tell".
-    """
-    return _gate().require(profile, mode=mode, reason=reason)
-
-
-def _gate():
-    import importlib
-
-    if _PACKAGE not in sys.modules:
-        _Sources().load()
-    return importlib.import_module(_PACKAGE + ".gate")
-
-
+_LOADER = '''\
 class _Sources:
     """Finds and loads the modules in this file: a path entry finder (PEP 302) for the folders that it makes up."""
 
@@ -105,7 +71,45 @@ class _Sources:
 
     def invalidate_caches(self):
         """Nothing here changes."""
+'''
 
+_HEAD = '''"""The launch gate of envdoctor {version} in one file, without dependencies. At the top of a train script:
+
+    import envdoctor_gate  # or what this file is called
+    envdoctor_gate.require("PROFILE")
+
+Written by `envdoctor gate write`; write it again instead of editing it. The modules are the source of envdoctor and of
+packaging (MIT; Apache-2.0 OR BSD-2-Clause), compressed; they are loaded from here when `require` is called.
+Profiles are looked up in `profiles/` of the current folder and its parents, or given as a path.
+"""
+
+# ruff: noqa
+# mypy: ignore-errors
+import sys
+
+__all__ = ["__version__", "require"]
+__version__ = "{version}"
+_PACKAGE = "{package}"
+
+
+def require(profile, *, mode=None, reason=""):
+    """Return what the profile says when this process may start on it; else say why, cause first, and raise SystemExit.
+
+    `mode` (default: $ENVDOCTOR_GATE, else "enforce") may be "warn" or "off"; both need a `reason` (or
+    $ENVDOCTOR_GATE_REASON), which is logged. Exit codes: 1 for findings, 2 for bad input, 3 for "could not tell".
+    """
+    return _gate().require(profile, mode=mode, reason=reason)
+
+
+def _gate():
+    import importlib
+
+    if _PACKAGE not in sys.modules:
+        _Sources().load()
+    return importlib.import_module(_PACKAGE + ".gate")
+
+
+{loader}
 
 _MODULES = """
 {modules}
@@ -113,14 +117,45 @@ _MODULES = """
 '''
 
 
+# Read from standard input by a Python of a node; the modules seem to be in a folder that does not exist.
+_PROGRAM = '''\
+"""envdoctor {version}, to be read from standard input: examines an environment and prints one answer."""
+import sys
+
+_PACKAGE = "{package}"
+__file__ = "/envdoctor-of-another-machine"
+
+
+{loader}
+
+_MODULES = """
+{modules}
+"""
+
+_Sources().load()
+import importlib
+importlib.import_module(_PACKAGE + "{entry}").main(sys.argv[1:])
+'''
+
+
 def single_file() -> str:
     """Return the file's text, made of the source of this installation."""
-    found = {module.name: [module.is_package, module.text] for module in modules(PACKAGE)}
-    found[PACKAGE] = [
+    return _filled(_HEAD, PACKAGE, ())
+
+
+def program(entry: str) -> str:
+    """Return a program that reads no file: all modules that `envdoctor.ENTRY` needs, and a call of its `main`."""
+    return _filled(_PROGRAM, NODE_PACKAGE, (f"envdoctor.{entry}",)).replace("{entry}", f".{entry}")
+
+
+def _filled(template: str, package: str, entries: tuple[str, ...]) -> str:
+    found = {module.name: [module.is_package, module.text] for module in modules(package, entries)}
+    found[package] = [
         True,
         f'"""The launch gate of envdoctor, loaded from one file."""\n__version__ = "{__version__}"\n',
     ]
-    found[f"{PACKAGE}.vendored"] = [True, ""]
+    found[f"{package}.vendored"] = [True, ""]
     packed = base64.b85encode(zlib.compress(json.dumps(dict(sorted(found.items()))).encode(), 9)).decode()
     lines = "\n".join(packed[at : at + 118] for at in range(0, len(packed), 118))
-    return _HEAD.replace("{version}", __version__).replace("{package}", PACKAGE).replace("{modules}", lines)
+    filled = template.replace("{loader}", _LOADER).replace("{version}", __version__).replace("{package}", package)
+    return filled.replace("{modules}", lines)

@@ -17,11 +17,13 @@ _OUTLINES: Mapping[str, str] = {
     "cache status": "of_cache",
     "history": "of_history",
     "restore": "of_restore",
+    "fleet check": "of_fleet",
 }
 _DRAWN = ("html", "svg")
 FORMATS: Mapping[str, tuple[str, ...]] = {
     "history": _DRAWN,
     "restore": _DRAWN,
+    "fleet check": ("html", "markdown", "junit"),
     **dict.fromkeys(("check", "diff", "impact", "cache status"), (*_DRAWN, "markdown", "sarif", "junit", "github")),
 }
 """Command -> what it has beside text and json."""

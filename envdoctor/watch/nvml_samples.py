@@ -7,10 +7,14 @@ By ctypes and not through pynvml, which takes 50 ms to import: as much as sampli
 import ctypes
 import time
 
+BATCH = 5
+"""Samples that are handed over at once."""
+
 
 def main(library: str, visible: str, interval: str) -> None:
-    """Print a line a sample, `sample USED:BUSY...` in bytes and per cent, a word a GPU; or `error WHY`, and end.
+    """Print a line a sample, `sample AT USED:BUSY...`, or `error WHY`, and end.
 
+    AT is CLOCK_MONOTONIC's; then a word a GPU, in bytes and per cent.
     visible: what CUDA_VISIBLE_DEVICES says, "*" for all.
     """
     try:
@@ -19,12 +23,13 @@ def main(library: str, visible: str, interval: str) -> None:
     except (OSError, AttributeError, _NvmlError) as error:
         print(f"error {error}", flush=True)  # noqa: T201 - the parent reads it
         return
-    pause, due = float(interval), time.monotonic()
+    pause, due, number = float(interval), time.monotonic(), 0
     try:
         while True:
             told = " ".join(f"{_used(nvml, handle)}:{_busy(nvml, handle)}" for handle in chosen)
-            print("sample", told, flush=True)  # noqa: T201 - as above
-            due = max(due + pause, time.monotonic())
+            # Several at once: waking the parent costs more than sampling.
+            print(f"sample {time.monotonic():.3f} {told}", flush=number % BATCH == 0)  # noqa: T201 - as above
+            number, due = number + 1, max(due + pause, time.monotonic())
             time.sleep(max(0.0, due - time.monotonic()))
     except BrokenPipeError:
         return  # the parent has ended

@@ -46,15 +46,16 @@ def start(host: Host, venv: Path, interval: float = 1.0) -> Sampling:
     return Sampling(process=process)
 
 
-def sample_of(line: str, at: float) -> Sample | str:
+def sample_of(line: str) -> Sample | str:
     """Return what a line of the child says: a sample, or why there are no more."""
     word, _, rest = line.partition(" ")
     if word == "error":
         return rest
     try:
-        pairs = [tuple(map(int, told.split(":"))) for told in rest.split()]
+        at, *gpus = rest.split()
+        pairs = [tuple(map(int, told.split(":"))) for told in gpus]
         busy = tuple(percent for _, percent in pairs if percent >= 0)
-        return Sample(at=at, used=tuple(used for used, _ in pairs), busy=busy)
+        return Sample(at=float(at), used=tuple(used for used, _ in pairs), busy=busy)
     except ValueError:
         return f"the sampling child said {line[:80]!r}"
 

@@ -24,7 +24,7 @@ from envdoctor.watch.told import ToldOf, notice_text, summary_text
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _CHUNK = 1 << 16
-_POLL = 1.0
+_POLL = 5.0
 """Seconds between two looks at a metrics file, where nothing samples."""
 
 
@@ -194,7 +194,7 @@ class _Run:
             return False
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         for line in lines:
-            sample = sampler.sample_of(line.decode("utf-8", "replace"), time.monotonic())
+            sample = sampler.sample_of(line.decode("utf-8", "replace"))
             if isinstance(sample, str):
                 self.problem = sample
                 continue

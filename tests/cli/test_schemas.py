@@ -21,6 +21,7 @@ DOCUMENTS = [
     ("check-fix", "check -p small --fix --dry-run --json"),
     ("fingerprint", "fingerprint -p small"),
     ("fingerprint", "fingerprint --deep --json"),
+    ("fleet-check", "fleet check --files n1.json n2.json hashed.txt --json"),
     ("why", "why torch --json"),
     ("impact", "impact remove torch --json"),
     ("diff", "diff small .venv --json"),
@@ -87,6 +88,9 @@ def incident(tmp_path_factory: pytest.TempPathFactory) -> Incident:
     (made.root / "train.log").write_text(
         "start\nImportError: libc10.so: cannot open shared object file: No such file\n"
     )
+    for name, findings in (("n1", []), ("n2", [{"code": "ED201", "severity": "error", "title": "t", "subject": "s"}])):
+        answer = {"host": name, "prefix": "/v", "sheet": {"facts": {"torch": name}}, "findings": findings}
+        (made.root / f"{name}.json").write_text(json.dumps(answer))
     (made.root / "job.py").write_text("import sys, torch.version\nsys.exit(torch.version.cuda == 'edited')\n")
     return made
 

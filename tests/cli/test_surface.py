@@ -8,7 +8,7 @@ import pytest
 from envdoctor.app.checks import all_rules
 from envdoctor.app.explain import all_symptoms
 from envdoctor.cli.app import COMMANDS, build
-from envdoctor.cli.commands import gate, impact, profile
+from envdoctor.cli.commands import fleet, gate, impact, profile
 from envdoctor.cli.commands.cache import SUBCOMMANDS
 from envdoctor.report import symptom_pages
 from envdoctor.report.rule_pages import pages
@@ -201,6 +201,7 @@ SURFACE = {
     "mcp": [],
     "cache": [],
     "gate": [],
+    "fleet": [],
     "config": ["--format (ENVDOCTOR_FORMAT)", "--json"],
 }
 PROFILE_SURFACE = {
@@ -308,6 +309,30 @@ CACHE_SURFACE = {
 }
 
 
+FLEET_SURFACE = {
+    "check": [
+        "NAMES",
+        "--hosts",
+        "--ssh-config",
+        "--slurm",
+        "--nodes",
+        "--ray",
+        "--ray-python",
+        "--kubernetes",
+        "--node-count",
+        "--image",
+        "--files",
+        "--venv",
+        "--python",
+        "--at-once",
+        "--timeout",
+        "--format (ENVDOCTOR_FORMAT)",
+        "--json",
+        "--output/-o",
+    ],
+}
+
+
 # What every command takes, behind its own.
 PRESENTATION = ["--color (ENVDOCTOR_COLOR)", "--quiet/-q", "--verbose/-v", "--redact/--no-redact"]
 
@@ -323,7 +348,7 @@ def test_commands_and_options() -> None:
     root = build()
     context = root.make_context("envdoctor", ["checks"])
     found = {name: [described(item) for item in root.get_command(context, name).params] for name in SURFACE}
-    groups = {"impact", "cache", "gate", "profile"}
+    groups = {"impact", "cache", "gate", "profile", "fleet"}
     assert found == {name: options + PRESENTATION * (name not in groups) for name, options in SURFACE.items()}
     assert [described(item) for item in root.params] == ["--version/-V", "--install-completion", "--show-completion"]
 
@@ -334,11 +359,18 @@ def test_every_command_is_frozen_here() -> None:
     assert sorted(impact.SUBCOMMANDS) == sorted(IMPACT_SURFACE)
     assert sorted(gate.SUBCOMMANDS) == sorted(GATE_SURFACE)
     assert sorted(profile.SUBCOMMANDS) == sorted(PROFILE_SURFACE)
+    assert sorted(fleet.SUBCOMMANDS) == sorted(FLEET_SURFACE)
 
 
 @pytest.mark.parametrize(
     ("name", "surface"),
-    [("cache", CACHE_SURFACE), ("impact", IMPACT_SURFACE), ("gate", GATE_SURFACE), ("profile", PROFILE_SURFACE)],
+    [
+        ("cache", CACHE_SURFACE),
+        ("impact", IMPACT_SURFACE),
+        ("gate", GATE_SURFACE),
+        ("profile", PROFILE_SURFACE),
+        ("fleet", FLEET_SURFACE),
+    ],
 )
 def test_subcommands_and_options(name: str, surface: dict[str, list[str]]) -> None:
     root = build()

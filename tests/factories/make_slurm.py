@@ -1,4 +1,4 @@
-"""A real Slurm of one node, with its own munge, all of it below one folder and gone afterwards."""
+"""A real Slurm on this machine, with its own munge, all of it below one folder and gone afterwards."""
 
 import getpass
 import os
@@ -19,12 +19,15 @@ _PATIENCE = 60.0
 
 
 @contextmanager
-def make_slurm(folder: Path) -> Iterator[dict[str, str]]:
-    """Start it and give the variables that `srun` needs; skip, saying why, where it cannot be had."""
+def make_slurm(folder: Path, nodes: int = 1) -> Iterator[dict[str, str]]:
+    """Start nodes n1, n2, … and give the variables that `srun` needs; skip, saying why, where Slurm is not installed.
+
+    The process of node n1's slurmd is in FOLDER/slurmd-n1.pid.
+    """
     missing = [name for name in _PROGRAMS if shutil.which(name, path=_PATH) is None]
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)} (Debian: slurm-wlm, munge)")
-    configuration = _write(folder)
+    configuration = _write(folder, nodes)
     environment = {"PATH": _PATH, "HOME": str(folder), "SLURM_CONF": str(configuration)}
     key = folder / "munge.key"
     key.write_bytes(os.urandom(128))
@@ -33,14 +36,17 @@ def make_slurm(folder: Path) -> Iterator[dict[str, str]]:
     munged += [f"--pid-file={folder}/munged.pid", f"--log-file={folder}/munged.log", f"--seed-file={folder}/munge.seed"]
     started: list[subprocess.Popen[bytes]] = []
     try:
-        for command in (munged, ["slurmctld", "-D"], ["slurmd", "-D", "-N", "n1"]):
-            with (folder / f"{command[0]}.out").open("wb") as out:
+        slurmds = [["slurmd", "-D", "-N", f"n{number}"] for number in range(1, nodes + 1)]
+        for command in (munged, ["slurmctld", "-D"], *slurmds):
+            with (folder / f"{command[0]}-{command[-1]}.out".replace("/", "_")[-100:]).open("wb") as out:
                 started.append(
                     subprocess.Popen(command, env=environment, stdout=out, stderr=out, start_new_session=True)
                 )
+            if command[0] == "slurmd":
+                (folder / f"slurmd-{command[-1]}.pid").write_text(f"{started[-1].pid}")
             if command is munged:
                 _wait((folder / "munge.socket").exists, folder)
-        _wait(lambda: _idle(environment), folder)
+        _wait(lambda: _idle(environment, nodes), folder)
         yield environment
     finally:
         for process in reversed(started):
@@ -49,21 +55,25 @@ def make_slurm(folder: Path) -> Iterator[dict[str, str]]:
             process.wait()
 
 
-def _write(folder: Path) -> Path:
-    controller, node = _free_ports(2)
-    for name in ("state", "spool"):
+def _write(folder: Path, nodes: int) -> Path:
+    controller, *ports = _free_ports(nodes + 1)
+    for name in ("state", *(f"spool-n{number}" for number in range(1, nodes + 1))):
         (folder / name).mkdir()
+    cores = max(2, os.cpu_count() or 2)
     host, user = socket.gethostname(), getpass.getuser()
     path = folder / "slurm.conf"
     path.write_text(
         f"ClusterName=local\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={controller}\n"
         f"AuthType=auth/munge\nAuthInfo=socket={folder}/munge.socket\nCredType=cred/munge\n"
-        f"SlurmUser={user}\nSlurmdUser={user}\nStateSaveLocation={folder}/state\nSlurmdSpoolDir={folder}/spool\n"
-        f"SlurmctldPidFile={folder}/ctl.pid\nSlurmdPidFile={folder}/d.pid\nSlurmctldLogFile={folder}/ctl.log\n"
-        f"SlurmdLogFile={folder}/d.log\nProctrackType=proctrack/pgid\nTaskPlugin=task/none\nMpiDefault=none\n"
+        f"SlurmUser={user}\nSlurmdUser={user}\nStateSaveLocation={folder}/state\nSlurmdSpoolDir={folder}/spool-%n\n"
+        f"SlurmctldPidFile={folder}/ctl.pid\nSlurmdPidFile={folder}/d-%n.pid\nSlurmctldLogFile={folder}/ctl.log\n"
+        f"SlurmdLogFile={folder}/d-%n.log\nProctrackType=proctrack/pgid\nTaskPlugin=task/none\nMpiDefault=none\n"
         "SelectType=select/cons_tres\nReturnToService=2\n"
-        f"NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={node} CPUs={max(2, os.cpu_count() or 2)}\n"
-        "PartitionName=p Nodes=n1 Default=YES State=UP\n"
+        + "".join(
+            f"NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cores}\n"
+            for number, port in enumerate(ports, start=1)
+        )
+        + "PartitionName=p Nodes=ALL Default=YES State=UP\n"
     )
     return path
 
@@ -78,11 +88,11 @@ def _free_ports(number: int) -> list[int]:
     return ports
 
 
-def _idle(environment: dict[str, str]) -> bool:
+def _idle(environment: dict[str, str], nodes: int) -> bool:
     told = subprocess.run(
         ["sinfo", "--noheader", "--states=idle", "--format=%D"], env=environment, capture_output=True, check=False
     )
-    return told.stdout.strip() == b"1"
+    return told.stdout.strip() == f"{nodes}".encode()
 
 
 def _wait(ready: "object", folder: Path) -> None:

@@ -107,6 +107,7 @@ EXAMINE = {
     "history": ["history"],
     "config": ["config"],
     "schema": ["schema", "check"],
+    "fleet": ["fleet", "check", "--files", "absent.json"],
     "gate": ["gate", "--help"],
     "help": ["--help"],
 }

@@ -11,6 +11,7 @@ from typing import Any
 
 from envdoctor.model.wording import counted
 from envdoctor.report.formats.legal import escaped
+from envdoctor.report.formats.matrix import matrix
 from envdoctor.report.formats.outline import Outline, OutlineEntry
 from envdoctor.report.formats.page_style import COLORS, PAGE, PICTURE
 from envdoctor.report.formats.pictures import Drawn, picture_of
@@ -63,6 +64,7 @@ def _body(outline: Outline, document: Mapping[str, Any]) -> Iterator[str]:
     yield "</section>"
     yield from _gaps(outline)
     yield from _rows(outline)
+    yield from matrix(document)
     drawn = picture_of(outline.command, document, link=True)
     if drawn:
         yield figure(drawn)

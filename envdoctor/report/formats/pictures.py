@@ -28,8 +28,8 @@ def picture_of(command: str, document: Mapping[str, Any], *, link: bool) -> Draw
 
     link: boxes lead to parts of the page that it stands in.
     """
-    name = command.partition(" ")[0]
-    return _PICTURES[name](document, link=link)
+    draw = _PICTURES.get(command.partition(" ")[0])
+    return draw(document, link=link) if draw else None
 
 
 def _check(document: Mapping[str, Any], *, link: bool) -> Drawn | None:

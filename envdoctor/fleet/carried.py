@@ -1,0 +1,41 @@
+"""How the tool gets onto a node: a line of shell finds a Python there, which reads the program from standard input."""
+
+import shlex
+
+from envdoctor.fleet.answer import NO_PYTHON
+from envdoctor.model.frozen import frozen
+
+PYTHONS = ("python3", "python3.14", "python3.13", "python3.12", "python3.11", "/usr/bin/python3")
+_RUN = 'import sys; exec(compile(sys.stdin.buffer.read(), "envdoctor", "exec"))'
+_NEW = "import sys; sys.exit(sys.version_info < (3, 11))"
+
+
+@frozen
+class Errand:
+    """What is to be done on one node."""
+
+    node: str
+    """As the engine names it."""
+    venv: str
+    """On the node; empty for the one that is active there."""
+    python: str
+    """On the node; empty to look for one."""
+    mark: str
+    """What its answer is recognized by."""
+
+    def shell(self) -> str:
+        """Return a script for `sh -c`, in one line, that runs the program from standard input.
+
+        `-I -S`: without site and variables, so that no code of an environment is run by the interpreter's start.
+        """
+        pythons = shlex.join([self.python] if self.python else PYTHONS)
+        run = f'exec "$p" -I -S -Xutf8=1 -c {shlex.quote(_RUN)} {shlex.quote(self.mark)} {shlex.quote(self.venv)}'
+        test = f'"$p" -I -S -c {shlex.quote(_NEW)} 2>/dev/null'
+        seen = '$(command -v "$p" >/dev/null 2>&1 && "$p" -V 2>&1 | head -n 1)'
+        loop = f'for p in {pythons}; do if {test}; then {run}; fi; v="$v$p {seen}, "; done'
+        return f'v=; {loop}; echo "$v" >&2; exit {NO_PYTHON}'
+
+
+def errand_for(node: str, venv: str, python: str, mark: str) -> Errand:
+    """Return the errand for a node; `{node}` in both paths is its name."""
+    return Errand(node=node, venv=venv.replace("{node}", node), python=python.replace("{node}", node), mark=mark)

@@ -1,0 +1,45 @@
+"""What to do on each node that needs something, and on no other: pure."""
+
+import shlex
+from collections.abc import Iterator
+
+from envdoctor.compare.sheet import family_of
+from envdoctor.fleet.answer import NodeAnswer, NodeReport
+from envdoctor.fleet.matrix import FleetView
+
+_OF_VENV = frozenset(
+    ("torch", "CUDA of torch", "commit of torch", "Python", "NCCL", "bytes of NCCL", "stack", "library", "package")
+)
+
+
+def remedies(view: FleetView, node: NodeReport) -> tuple[str, ...]:
+    """Return what to do on a node; each holds the command to be run there."""
+    if node.answer is None or view.state(node) in ("same", "unknown"):
+        return ()
+    return tuple(dict.fromkeys(_remedies(view, node.name, node.answer)))
+
+
+def _remedies(view: FleetView, name: str, answer: NodeAnswer) -> Iterator[str]:
+    broken = [one for one in answer.findings if one.severity == "error"]
+    for finding in broken[:1]:
+        yield from (f"`{command}`" for command in finding.commands)
+    assert view.agreement is not None  # noqa: S101 - it answered
+    rows = [row for row in view.agreement.rows if any(name in other.who for other in row.others)]
+    families = {family_of(row.fact) for row in rows}
+    if families & _OF_VENV and not broken:
+        command = f"envdoctor restore --profile PROFILE --venv {shlex.quote(answer.prefix)} --dry-run"
+        yield f"`{command}` shows what would change there, where PROFILE is {_from(view, name)}"
+    for row in (row for row in rows if family_of(row.fact) == "variable"):
+        variable, value = row.fact.partition(" ")[2], row.usual.value
+        if "{venv}" not in value and not value.startswith("set; "):
+            yield f"`export {variable}={shlex.quote(value)}`" if value else f"`unset {variable}`"
+    if "driver" in families:
+        yield "give it the driver of the others, or leave it out of the job"
+
+
+def _from(view: FleetView, name: str) -> str:
+    for node in view.nodes:
+        if node.name != name and node.answer is not None and view.state(node) == "same":
+            command = f"envdoctor capture NAME --venv {shlex.quote(node.answer.prefix)}"
+            return f"that of the others (on {node.name}: `{command}`)"
+    return "the one that the job wants"

@@ -1,0 +1,53 @@
+"""The nodes of a Slurm cluster or allocation, and one step of srun on each."""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from envdoctor.errors import ProbeError, UsageError
+from envdoctor.fleet.carried import Errand
+
+_SECONDS = 30.0
+_UP = ("idle", "mixed", "allocated", "completing", "idl", "mix", "alloc", "comp")
+"""States of sinfo(1) in which a step can start; a `*` behind one says that the node does not respond."""
+
+
+def nodes_of(environ: Mapping[str, str], wanted: str) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the nodes to ask, and node -> its state for those that Slurm itself says are not there.
+
+    They are those of `wanted` (a node list of Slurm's), else of the allocation that this process is in, else of the
+    cluster. Raises ProbeError where Slurm does not answer, UsageError for a list without a node.
+    """
+    listed = wanted or environ.get("SLURM_JOB_NODELIST", "")
+    states = dict(
+        line.split(maxsplit=1) for line in _said("sinfo", "--noheader", "--Node", "--format=%N %t") if " " in line
+    )
+    names = _said("scontrol", "show", "hostnames", listed) if listed else list(dict.fromkeys(states))
+    if not names:
+        raise UsageError(f"--nodes {wanted}: Slurm knows no such node", "`sinfo --Node` lists them")
+    down = {
+        name: f"Slurm says that it is {state}"
+        for name in names
+        if (state := states.get(name, "not one of its nodes").strip()) and state.rstrip("~#$@+") not in _UP
+    }
+    return tuple(name for name in names if name not in down), down
+
+
+def srun_command(errand: Errand, environ: Mapping[str, str], timeout: float) -> Sequence[str]:
+    """Return one step on that node: of this allocation, or else a job that is given up where it has to wait."""
+    inside = bool(environ.get("SLURM_JOB_ID"))
+    how = ["--overlap"] if inside else [f"--immediate={max(1, int(timeout))}"]
+    where = ["--nodes=1", "--ntasks=1", "--cpus-per-task=1", f"--nodelist={errand.node}", "--chdir=/", "--quiet"]
+    return ["srun", *how, *where, "sh", "-c", errand.shell()]
+
+
+def _said(*command: str) -> list[str]:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    except FileNotFoundError as error:
+        raise UsageError(f"{command[0]} is not installed here", "run it where Slurm's commands are") from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ProbeError(f"{command[0]} did not answer: {error}", f"look at `{' '.join(command)}`") from error
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise ProbeError(f"{command[0]}: {said}", f"look at `{' '.join(command)}`")
+    return [line.strip() for line in done.stdout.splitlines() if line.strip()]

@@ -1,0 +1,74 @@
+"""The document of `fleet check` as an outline: one entry for nodes that differ in the same facts."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from envdoctor.model.wording import counted
+from envdoctor.report.formats.outline import Outline, OutlineEntry, OutlineGap, OutlineRow
+
+_NAMED = 8
+
+
+def outline(document: Mapping[str, Any]) -> Outline:
+    """Return what the formats show."""
+    nodes = document["nodes"]
+    same = [node["name"] for node in nodes if node["state"] == "same"]
+    number = len(document["facts"])
+    rows = [OutlineRow(area="Nodes as most", state="ok", summary=_named(same))] if same else []
+    if same and not number:
+        rows.append(OutlineRow(area="Facts", state="ok", summary="all nodes that answered agree in all"))
+    return Outline(
+        command="fleet check",
+        subject=f"{counted(len(nodes), 'node')} over {document['engine']}",
+        conclusion=document["conclusion"],
+        exit_code=document["exit_code"],
+        tool_version=document["tool"]["version"],
+        entries=tuple(_entries(document)),
+        rows=tuple(rows),
+        gaps=tuple(_gaps(nodes)),
+    )
+
+
+def _entries(document: Mapping[str, Any]) -> Iterator[OutlineEntry]:
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    differences = _differences(document["facts"])
+    for node in document["nodes"]:
+        if node["state"] in ("differs", "broken"):
+            errors = [f"{one['code']}: {one['title']}" for one in node["findings"] if one["severity"] == "error"]
+            key = (node["state"], *differences.get(node["name"], ()), *errors)
+            groups.setdefault(key, []).append(node)
+    for (state, *evidence), nodes in groups.items():
+        names = _named([node["name"] for node in nodes])
+        verb = ("differs from most nodes", "differ from most nodes") if state == "differs" else ("has errors",) * 2
+        commands = dict.fromkeys(line for node in nodes for line in node["remedies"])
+        yield OutlineEntry(
+            code=f"fleet/{state}",
+            name=state,
+            level="error",
+            title=f"{names} {verb[len(nodes) > 1]}",
+            subject=names,
+            evidence=tuple(evidence),
+            remedy=f"to be run on {names}: {'; '.join(commands)}" if commands else "",
+        )
+
+
+def _differences(facts: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for fact in facts:
+        usual = fact["usual"]["value"] or "none"
+        for other in fact["others"]:
+            line = f"{fact['fact']}: {other['value'] or 'none'}; {'most' if fact['settled'] else 'others'} have {usual}"
+            for name in other["nodes"]:
+                found.setdefault(name, []).append(line)
+    return found
+
+
+def _gaps(nodes: Sequence[Mapping[str, Any]]) -> Iterator[OutlineGap]:
+    for node in nodes:
+        for reason in [node["problem"]] if node["problem"] else node["could_not_tell"]:
+            yield OutlineGap(code="fleet/unknown", name=node["name"], reason=reason)
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

@@ -1,0 +1,228 @@
+"""A fleet without one: what nodes may answer, whom a file may name, and what is said of many."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from envdoctor.app.result import Result
+from envdoctor.compare.sheet import StackSheet
+from envdoctor.errors import UsageError
+from envdoctor.fleet import kubernetes
+from envdoctor.fleet.answer import MAXIMUM, NodeAnswer, NodeFinding, NodeReport, answer_in
+from envdoctor.fleet.carried import Errand, errand_for
+from envdoctor.fleet.gather import gather, hear
+from envdoctor.fleet.hosts import NamedHost, hosts_in, ssh_command
+from envdoctor.fleet.matrix import beside_each_other
+from envdoctor.fleet.remedies import remedies
+from envdoctor.model.codec import encode
+from envdoctor.report.commands import fleet_check
+from envdoctor.report.formats import html, markdown
+from envdoctor.report.formats.of_fleet import outline
+from envdoctor.report.rendering import document_of
+from envdoctor.report.style import Style
+
+FINDING = NodeFinding(
+    code="ED201", severity="error", title="a file is missing", subject="numpy", commands=("envdoctor repair",)
+)
+
+
+def answered(
+    name: str, *, findings: tuple[NodeFinding, ...] = (), unknown: tuple[str, ...] = (), **facts: str
+) -> NodeReport:
+    sheet = StackSheet(facts={"torch": "2.11.0", "variable OMP_NUM_THREADS": "", **facts})
+    answer = NodeAnswer(host=name, prefix="/srv/venv", sheet=sheet, findings=findings, unknown=unknown)
+    return NodeReport(name=name, answer=answer)
+
+
+def sent(text: str, mark: str = "m") -> bytes:
+    return f"Welcome!\n\nenvdoctor-node {mark} {len(text.encode())}\n{text}\nbye\n".encode()
+
+
+def test_an_answer_is_found_among_what_a_shell_prints() -> None:
+    told = answered("n1").answer
+    assert answer_in("n1", "m", sent(json.dumps(encode(told)))) == NodeReport(name="n1", answer=told)
+
+
+@pytest.mark.parametrize(
+    ("out", "problem"),
+    [
+        (b"", "it answered something else: nothing"),
+        (b"login: ", "it answered something else: 'login:'"),
+        (sent("{}", mark="another"), "it answered something else: "),
+        (sent("{}")[:-8], "its answer is cut short"),
+        (b"\nenvdoctor-node m 99999999999\n{}", "its answer is cut short"),
+        (b"\nenvdoctor-node m -1\n{}", "its answer is cut short"),
+        (sent("{"), "its answer is not JSON: "),
+        (sent("[" * 5000 + "]" * 5000), "its answer is not JSON: nested too deeply"),
+        (sent("[" + "1," * 200_000 + "1]"), "its answer is not JSON: more than 100000 values"),
+        (sent("[]"), "its answer has another form: expected a table, got "),
+        (sent('{"host": 1}'), "its answer has another form: "),
+        (sent('{"problem": "no environment", "hint": "make one"}'), "no environment; make one"),
+    ],
+)
+def test_rubbish_is_no_answer_and_is_named(out: bytes, problem: str) -> None:
+    report = answer_in("n1", "m", out)
+    assert report.answer is None
+    assert report.problem.startswith(problem)
+
+
+def test_hosts_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "hosts"
+    file.write_text("# all\nn1\nuser@n2.example  /srv/my venv  # odd\n\n[::1]\n10.0.0.4\n")
+    assert hosts_in(file) == tuple(
+        NamedHost(name=name, venv=venv)
+        for name, venv in (("n1", ""), ("user@n2.example", "/srv/my venv"), ("[::1]", ""), ("10.0.0.4", ""))
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("-oProxyCommand=touch${IFS}x", "line 1: '-oProxyCommand=touch${IFS}x' is not a host name"),
+        ("n1\nu@-oX", "line 2: 'u@-oX' is not a host name"),
+        ("a;b", "line 1: 'a;b' is not a host name"),
+        ("a%h", "line 1: 'a%h' is not a host name"),
+        ("n1\nn1", "line 2: n1 is named twice"),
+    ],
+)
+def test_a_name_that_is_no_host_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "hosts").write_text(text)
+    with pytest.raises(UsageError) as error:
+        hosts_in(tmp_path / "hosts")
+    assert error.value.message == f"{tmp_path}/hosts, {message}"
+    assert ssh_command(errand_for("n1", "", "", "m"), "")[-3:-1] == ["--", "n1"]
+
+
+def test_what_names_a_node_cannot_leave_its_quotes() -> None:
+    venv = "/srv/$(touch x)'; touch y; '"
+    errand = Errand(node="n1", venv=venv, python=sys.executable, mark="m")
+    heard = hear(["sh", "-c", errand.shell()], b"import sys; print(sys.argv)", 30)
+    assert heard.out.decode() == f"{['-c', 'm', venv]}\n"
+    remote = ssh_command(errand, "")[-1]
+    assert hear(["sh", "-c", remote], b"import sys; print(sys.argv)", 30) == heard
+
+
+def test_an_old_python_is_named(tmp_path: Path) -> None:
+    old = tmp_path / "python"
+    old.write_text('#!/bin/sh\n[ "$1" = -V ] && echo Python 3.8.10\nexit 1\n')
+    old.chmod(0o755)
+    errand = Errand(node="n1", venv="", python=str(old), mark="m")
+    (report,) = gather([errand], lambda one: ["sh", "-c", one.shell()], b"", at_once=1, timeout=30, done=lambda _: None)
+    problem = f"no Python 3.11 or newer is there ({old} Python 3.8.10); name one: `--python PATH`"
+    assert report == NodeReport(name="n1", answer=None, problem=problem)
+
+
+@pytest.mark.parametrize(
+    ("script", "timeout", "problem"),
+    [
+        ("echo no route >&2; exit 255", 30.0, "sh ended with exit code 255: no route"),
+        ("sleep 600 & sleep 600", 0.3, "it did not answer within 0.3 s"),
+        ("exec yes", 30.0, "it answered more than 5 MB"),
+        ("kill -9 $$", 30.0, "sh ended with SIGKILL"),
+        ("echo hello", 30.0, "it answered something else: 'hello'"),
+    ],
+)
+def test_a_node_that_does_not_answer_is_named(script: str, timeout: float, problem: str) -> None:
+    errands = [errand_for(name, "", "", "m") for name in ("n1", "n2")]
+    seen: list[str] = []
+    reports = gather(
+        errands,
+        lambda _: ["sh", "-c", script],
+        b"x" * 1_000_000,
+        at_once=2,
+        timeout=timeout,
+        done=lambda report: seen.append(report.name),
+    )
+    assert reports == [NodeReport(name=name, answer=None, problem=problem) for name in ("n1", "n2")]
+    assert sorted(seen) == ["n1", "n2"]
+
+
+FLEET = (
+    answered("n1"),
+    answered("n2", torch="2.10.0"),
+    answered("n3"),
+    answered("n4", findings=(FINDING,)),
+    NodeReport(name="n5", answer=None, problem="it did not answer within 9 s"),
+    answered("n6", unknown=("ED301 unresolved: not read",)),
+    answered("n7", **{"variable OMP_NUM_THREADS": "1"}),
+)
+
+
+def test_a_fleet_as_text() -> None:
+    assert fleet_check.text(beside_each_other("slurm", FLEET), Style()) == (
+        "7 nodes over slurm: 2 as most, 2 nodes differ, 1 node has errors of its own, 2 nodes could not tell\n"
+        "\n"
+        "  fact                      most nodes  others  who\n"
+        "  torch                     2.11.0      2.10.0  n2\n"
+        "  variable OMP_NUM_THREADS  none        1       n7\n"
+        "  finding ED201 numpy       none        error   n4\n"
+        "\n"
+        "could not tell\n"
+        "  n5: it did not answer within 9 s\n"
+        "  n6: ED301 unresolved: not read\n"
+        "\n"
+        "n2  /srv/venv\n"
+        "  help: `envdoctor restore --profile PROFILE --venv /srv/venv --dry-run` shows what would change there, where "
+        "PROFILE is that of the others (on n1: `envdoctor capture NAME --venv /srv/venv`)\n"
+        "\n"
+        "n4  /srv/venv\n"
+        "  ED201: a file is missing\n"
+        "  help: `envdoctor repair`\n"
+        "\n"
+        "n7  /srv/venv\n"
+        "  help: `unset OMP_NUM_THREADS`\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "conclusion", "code"),
+    [
+        (FLEET[::2][:2], "2 nodes over files: one stack", 0),
+        (FLEET[:2], "2 nodes over files: 1 as most, 1 node differs; no majority says which of them is wrong", 1),
+        (FLEET[4:5], "1 node over files: 1 node could not tell", 3),
+        ((FLEET[0], FLEET[5]), "2 nodes over files: 1 as most, 1 node could not tell", 3),
+        (FLEET[3:4], "1 node over files: 1 node has errors of its own", 1),
+    ],
+)
+def test_conclusions_and_exit_codes(nodes: tuple[NodeReport, ...], conclusion: str, code: int) -> None:
+    view = beside_each_other("files", nodes)
+    assert (fleet_check.conclusion(view), int(view.exit_code)) == (conclusion, code)
+
+
+def test_the_page_has_a_red_cell_for_each_odd_one_and_nothing_green_that_was_not_seen() -> None:
+    view = beside_each_other("ray", FLEET)
+    document = document_of(Result(command="fleet check", data=view))
+    page = html.render(outline(document), document)
+    table = page[page.index("Nodes by facts</h2>") :]
+    rows = dict(line.partition("</th>")[::2] for line in table.split('<tr><th scope="row">')[1:])
+    assert rows["n1"].startswith('<td class="state ok">✓ as most</td><td>2.11.0</td><td>none</td><td>none</td></tr>')
+    assert rows["n2"].startswith('<td class="state error">✗ differs</td><td class="error">✗ 2.10.0</td><td>none</td>')
+    assert rows["n5"].startswith('<td class="state unknown">? could not tell</td><td class="unknown">?</td>')
+    assert rows["n6"].startswith('<td class="state unknown">')
+    text = markdown.render(outline(document))
+    assert "### ❌ error\\[fleet/differs\\]: n2 differs from most nodes" in text
+    assert "- fleet/unknown n5: it did not answer within 9 s" in text
+
+
+def test_a_node_as_most_needs_nothing() -> None:
+    view = beside_each_other("slurm", FLEET)
+    assert [remedies(view, node) for node in (FLEET[0], FLEET[4], FLEET[5])] == [(), (), ()]
+
+
+def test_the_job_has_one_pod_a_node_and_the_tool_in_a_map() -> None:
+    errand = Errand(node="", venv="/opt/venv", python="", mark="of-a-pod")
+    configuration, job = kubernetes.manifest(errand, "program", 4, "registry/train:1", 60)["items"]
+    assert configuration["data"] == {"program": "program"}
+    spec, pod = job["spec"], job["spec"]["template"]["spec"]
+    assert (spec["completions"], spec["parallelism"], spec["backoffLimit"]) == (4, 4, 0)
+    (spread,) = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert spread == {
+        "labelSelector": {"matchLabels": job["spec"]["template"]["metadata"]["labels"]},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    shell, option, script = pod["containers"][0]["command"]
+    assert (shell, option) == ("sh", "-c")
+    assert script.startswith("exec </envdoctor/program; ")
+    assert len(script) < MAXIMUM
