@@ -2,8 +2,8 @@
 
 from envdoctor.model.symptom import Symptom
 
-_CANNOT_OPEN = ("cannot open shared object file",)
-_NO_FILE = ": cannot open shared object file"
+_CANNOT_OPEN = (": cannot open",)
+_NO_FILE = ": cannot open(?: shared object file)?"
 _WHY = ("envdoctor why {library}", "envdoctor check")
 _NOT_FOUND = "The loader found no file for a library that is needed."
 _UNDEFINED = ("undefined symbol",)
@@ -162,7 +162,7 @@ LIBRARIES: tuple[Symptom, ...] = (
     Symptom(
         text="/lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.38' not found",
         anchors=("' not found",),
-        pattern=r"version [`'](?P<version>(?:GLIBC|GLIBCXX|CXXABI|GCC|GOMP|OMP)_[\w.]+)' not found",
+        pattern=r"(?:version [`'])?(?P<version>(?:GLIBC|GLIBCXX|CXXABI|GCC|GOMP|OMP)_[\w.]+)' not found",
         meaning="A wheel was built for a newer glibc or libstdc++ than the one that is loaded.",
         causes=(
             ("ED310", "the system is older than the wheel, or the newer library lost its link"),

@@ -198,6 +198,7 @@ MACHINE: tuple[Symptom, ...] = (
         text="Broken symlink at `.venv/bin/python3`, was the underlying Python interpreter removed?",
         anchors=(
             "was the underlying Python interpreter removed",
+            "Broken symlink at",
             "No virtual environment or system Python installation found for path",
             "Failed to inspect Python interpreter",
         ),

@@ -154,6 +154,9 @@ MORE = (
     (f"ImportError: libcudart.so.12: {_NO_FILE}", "ED203"),  # S01
     ("ImportError: built for python 3.9", "ED603"),  # DR1
     ("torch.cuda.is_available() returns False", "ED411"),
+    ("libcudnn.so.9: cannot open", "ED201"),  # as people shorten it
+    ("gencode 6.32.1 runtime 6.32.0", "ED414"),
+    ("GLIBCXX_3.4.99' not found", "ED310"),
     ("/srv/v/bin/python: No module named pip", ""),  # BR31: not a fault
     ("torch._inductor.exc: Detected that you are using FX to symbolically trace a dynamo-optimized function.", "ED510"),
     ("CUDA error: no kernel image is available for execution on the device", "ED704"),
@@ -234,7 +237,18 @@ def test_a_log_with_several_texts_is_told_in_order_and_each_once() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["", "all is well", "lib.so cannot open", "No module named", "x" * 100_000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "all is well",
+        "lib.so cannot open",
+        "door: cannot open",
+        "there is no version of it",
+        "No module named",
+        "x" * 100_000,
+    ],
+)
 def test_what_is_not_known_is_not_guessed(text: str) -> None:
     assert recognize(text, NAMES) == ()
 
