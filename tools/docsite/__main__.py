@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
         source = Path(temporary, "source")
         assemble(source)
         shutil.rmtree(out, ignore_errors=True)
-        words = ["-q", "-W", "--keep-going", "-E", "-j", "auto", "-b", "html", "-c", str(ROOT / "tools/docsite")]
+        words = ["-q", "-W", "--keep-going", "-E", "-j", "1", "-b", "html", "-c", str(ROOT / "tools/docsite")]
         done = subprocess.run(
             [sys.executable, "-m", "sphinx", *words, "-d", str(Path(temporary, "doctrees")), str(source), str(out)],
             check=False,
