@@ -24,7 +24,6 @@ GUIDE = (
     "docs/formats",
     "docs/ci",
     "docs/gate",
-    "docs/profiles",
     "docs/locks",
     "docs/capture",
     "docs/restore",
@@ -85,7 +84,7 @@ def assemble(source: Path) -> None:
         "![The page of an incident: its cause, the owner of the files, and the fix](docs/incident.png)\n\n"
         + _tree("Guide", [*GUIDE, *others])
         + _tree("How-to by symptom", SYMPTOMS)
-        + _tree("Reference", [*(name for name in REFERENCE if name not in GUIDE), *MORE_REFERENCE])
+        + _tree("Reference", [*REFERENCE, *MORE_REFERENCE])
         + _tree("Project", [*PROJECT, "trainer/README"]),
         encoding="utf-8",
     )
