@@ -98,14 +98,14 @@ def bisect(
         offline=wishes.offline or uv.told_offline(host.environ),
         sources=wishes.sources,
     )
-    with (
-        accounted(store, "something else"),
-        system_errors(),
-        work_folder(store) as work,
-        dialog.listening() as listen,
-    ):
-        bisection = Bisection(request, work, host, listen)
-        found = bisection.find()
+    with accounted(store, "something else") as account, system_errors():
+        try:
+            with work_folder(store) as work, dialog.listening() as listen:
+                bisection = Bisection(request, work, host, listen)
+                found = bisection.find()
+        except KeyboardInterrupt as error:
+            again = f"envdoctor bisect --resume --venv {shlex.quote(str(home))}"
+            raise Interrupted(f"interrupted\n{account.state}; `{again}` goes on") from error
         undo = undo_commands(found, ends[1], bisection.mixture)
     data = BisectResult(found=found, undo=undo, venv=str(home))
     return Result(command="bisect", data=data, exit_code=ExitCode.OK if found.verified else ExitCode.UNKNOWN)

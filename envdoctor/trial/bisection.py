@@ -145,7 +145,7 @@ class Bisection:
             self._compare_with_bad(folder)
         judged, ran = self._judged(folder, {**variables, **caches}, self._cwd(chosen))
         self._refuse_written()
-        if folder.name != "probe":
+        if folder.name != "probe" and folder.is_dir():  # the command may have removed it
             self._compiled.append(VenvTree(folder))
         seconds = time.monotonic() - started
         is_ = "cannot be judged" if judged.outcome == "skip" else f"is {judged.outcome}"

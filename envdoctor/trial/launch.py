@@ -13,6 +13,7 @@ from envdoctor.trial.renamed import moved
 # A Python by its absolute path, with at most one word of options, as the kernel takes it (execve(2)).
 _FIRST_LINE = re.compile(rb"\A#![ \t]*(/[^\s]+)/(python[\d.]*)(?:[ \t]+([^\n]*?))?[ \t]*\n")
 _LONGEST_LINE = 256
+_PYTHON = re.compile(r"python[\d.]*")
 # Where this process is and keeps its things, also where that is in a venv.
 _PLACES = ("PWD", "OLDPWD", "HOME", "TMPDIR")
 _OF_UV = {"UV_NO_SYNC": "1"}
@@ -80,6 +81,9 @@ def _placed(word: str, venvs: Mapping[str, str], near: Collection[str], copy: st
 
 def _starting(program: str, venvs: Mapping[str, str], copy: Path, cwd: Path, search: str) -> list[str]:
     """Return the program, behind the copy's Python where its first line names that of a venv."""
+    own = f"{copy}/bin/{program}"
+    if "/" not in program and (os.path.lexists(own) or _PYTHON.fullmatch(program)) and not os.access(own, os.X_OK):
+        return [own]  # what cannot be started in the copy is not to be started from further down on PATH
     path = str(cwd / program) if "/" in program else shutil.which(program, path=f"{copy}/bin{os.pathsep}{search}")
     if path is None or path.startswith(f"{copy}/"):
         return [program]

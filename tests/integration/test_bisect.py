@@ -251,6 +251,14 @@ def test_ends_that_do_not_differ(tmp_path: Path) -> None:
     outcome = ends.run("bad", "again", *IMPORT)
     assert (outcome.code, outcome.out) == (2, "")
     assert "error: bad and again are the same venv, [TMP]/bad\n" in outcome.err
+    ends.bad.python.unlink()
+    ends.bad.python.symlink_to("gone")
+    found = ends.answer("good", "bad", "--", "python", "-c", "1")
+    assert [change["key"] for change in found["causes"][0]] == ["interpreter base interpreter"]
+    assert found["copies"][1]["why"] == (
+        "a program cannot be started (exit code 127): "
+        "[TMP]/.envdoctor/bad/bisect/copies/bad/bin/python: No such file or directory"
+    )
     outcome = ends.run("good", "bad", "--cache", "bisect", "--", "nosuch")
     assert "in a copy of it: a program cannot be started (exit code 127): nosuch: No such file or directory" in (
         outcome.err
@@ -365,13 +373,16 @@ def test_a_second_bisection_of_one_venv_waits_for_nobody(tmp_path: Path) -> None
     job = _script(tmp_path, "0", "import pathlib, time\npathlib.Path('ready').touch()\ntime.sleep(60)\n")
     command = [*COMMAND, "bisect", "good", "bad", "--", "python", job]
     with subprocess.Popen(
-        command, cwd=tmp_path, env=environment(tmp_path, ends.settings), stderr=subprocess.DEVNULL
+        command, cwd=tmp_path, env=environment(tmp_path, ends.settings), stderr=subprocess.PIPE, text=True
     ) as process:
         while not (tmp_path / "ready").exists():
             assert process.poll() is None
         outcome = ends.run("good", "bad", "--", "python", job)
         process.terminate()
-        assert process.wait(20) == 130
+        told = process.communicate(timeout=20)[1]
+        assert process.returncode == 130
+        again = f"envdoctor bisect --resume --venv {ends.bad.prefix}"
+        assert f"error: interrupted\n{ends.bad.prefix} is as it was; `{again}` goes on\n" in told
     assert (outcome.code, outcome.err) == (
         4,
         "error: another bisect is at work on [TMP]/bad\n\nhint: wait until it is done, then run this again\n",
