@@ -16,7 +16,7 @@ from envdoctor.fleet.carried import Errand, errand_for
 from envdoctor.fleet.gather import gather
 from envdoctor.fleet.matrix import beside_each_other
 from envdoctor.gate_package.single_file import program
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.wording import counted
 
 Engine = Literal["hosts", "slurm", "ray", "files"]
@@ -131,7 +131,8 @@ def _file(name: str, path: Path) -> NodeReport:
     except OSError as error:
         return NodeReport(name=name, answer=None, problem=f"{path}: {error.strerror or error}")
     if f"\n{MARK} {MANIFEST_MARK} ".encode() in b"\n" + data:
-        return answer_in(name, MANIFEST_MARK, b"\n" + data)
+        report = answer_in(name, MANIFEST_MARK, b"\n" + data)
+        return replace(report, name=f"{report.answer.host} ({name})") if report.answer else report
     if b'"sections"' not in data:
         return answer_of_text(name, data)
     try:

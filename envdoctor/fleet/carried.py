@@ -5,7 +5,16 @@ import shlex
 from envdoctor.fleet.answer import NO_PYTHON
 from envdoctor.model.frozen import frozen
 
-PYTHONS = ("python3", "python3.14", "python3.13", "python3.12", "python3.11", "/usr/bin/python3")
+PYTHONS = (
+    "/usr/bin/python3",
+    "/usr/local/bin/python3",
+    "python3.14",
+    "python3.13",
+    "python3.12",
+    "python3.11",
+    "python3",
+)
+"""The system's first: what PATH has may be the examined environment's own."""
 _RUN = 'import sys; exec(compile(sys.stdin.buffer.read(), "envdoctor", "exec"))'
 _NEW = "import sys; sys.exit(sys.version_info < (3, 11))"
 

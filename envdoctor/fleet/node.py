@@ -39,4 +39,6 @@ def answer_of(host: Host, venv: str) -> NodeAnswer:
     workspace = Workspace(host, venv, None, locate(venv, host).target)
     # The driver is asked through NVML in a child with bindings that a node does not have: the kernel module is read.
     facts = workspace.facts(Options(contents=True, ask_nvml=False))
-    return answer_about(socket.gethostname(), facts, workspace.verdict(facts))
+    # A pod's own name says nothing of the node that it is on (fleet/kubernetes.py).
+    name = host.environ.get("ENVDOCTOR_NODE") or socket.gethostname()
+    return answer_about(name, facts, workspace.verdict(facts))

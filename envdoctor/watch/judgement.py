@@ -135,6 +135,11 @@ class Watch:
     _lows: int = 0
     """Readings below the limit since then."""
 
+    @property
+    def seen(self) -> bool:
+        """Tell whether the GPUs were looked at, warm-up included."""
+        return self._first_sample is not None
+
     def sample(self, sample: Sample) -> Notice | None:
         """Take a look at the GPUs; return what is to be said now."""
         if self._first_sample is None:

@@ -130,9 +130,8 @@ class _Run:
         for source in actions:
             selector.register(source, selectors.EVENT_READ)
         while process.poll() is None:
-            # Each look at the GPUs wakes this process, and then it looks at the metrics file too.
-            patience = None if sampling is not None and sampling.stdout in actions else _POLL
-            for key, _ in selector.select(patience):
+            # The looks at the GPUs wake this process in time, and then it looks at the metrics file too.
+            for key, _ in selector.select(_POLL if sampling is None else 2 * _POLL):
                 if not actions[key.fileobj]():
                     selector.unregister(key.fileobj)
                     actions.pop(key.fileobj)

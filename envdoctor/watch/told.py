@@ -76,6 +76,8 @@ def _unknown(told: ToldOf, watch: Watch) -> Iterator[str]:
         yield f"{head} throughput is as expected: {_no_reading(told, watch)}"
     if told.memory_problem:
         yield f"{head} GPU memory is flat: {told.memory_problem}"
+    elif not watch.seen:
+        yield f"{head} GPU memory is flat: NVML had not answered when the command ended"
     elif not watch.sampled:
         yield f"{head} GPU memory is flat: the command ended within the warm-up"
 

@@ -152,7 +152,7 @@ def test_nodes_over_slurm(fleet: Fleet, tmp_path: Path) -> None:
             os.kill(process, signal.SIGKILL)
 
     with make_slurm(tmp_path, nodes=4) as slurm, when_begun(fleet, kill):
-        outcome = fleet.ask("--slurm", "--timeout", "20", "--json", extra=slurm)
+        outcome = fleet.ask("--slurm", "--timeout", "45", "--json", extra=slurm)
     judged(outcome, fleet, "")
 
 

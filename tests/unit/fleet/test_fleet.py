@@ -1,11 +1,13 @@
 """A fleet without one: what nodes may answer, whom a file may name, and what is said of many."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from envdoctor.app.fleet import FleetOptions, manifest
 from envdoctor.app.result import Result
 from envdoctor.compare.sheet import StackSheet
 from envdoctor.errors import UsageError
@@ -22,6 +24,8 @@ from envdoctor.report.formats import html, markdown
 from envdoctor.report.formats.of_fleet import outline
 from envdoctor.report.rendering import document_of
 from envdoctor.report.style import Style
+from tests.factories.make_incident import make_incident
+from tests.factories.run_envdoctor import Outcome, environment, run_envdoctor
 
 FINDING = NodeFinding(
     code="ED201", severity="error", title="a file is missing", subject="numpy", commands=("envdoctor repair",)
@@ -226,3 +230,44 @@ def test_the_job_has_one_pod_a_node_and_the_tool_in_a_map() -> None:
     assert (shell, option) == ("sh", "-c")
     assert script.startswith("exec </envdoctor/program; ")
     assert len(script) < MAXIMUM
+
+
+def test_the_jobs_script_answers_and_its_log_is_read(tmp_path: Path) -> None:
+    make_incident(tmp_path)
+    wishes = FleetOptions(engine="files", venv=str(tmp_path / ".venv"), python=sys.executable)
+    configuration, job = manifest(wishes, 2, "registry/train:1")["items"]
+    program = tmp_path / "program"
+    program.write_text(configuration["data"]["program"])
+    assert program.stat().st_size < 1 << 20  # what a ConfigMap may hold
+    *shell, script = job["spec"]["template"]["spec"]["containers"][0]["command"]
+    script = script.replace("/envdoctor/program", str(program))
+    for pod in ("a", "b"):
+        told = environment(tmp_path, {"ENVDOCTOR_NODE": f"node-{pod}"})
+        done = subprocess.run([*shell, script], capture_output=True, text=True, check=True, env=told)
+        (tmp_path / f"pod-{pod}.log").write_text(done.stdout)
+    outcome = run_envdoctor("fleet", "check", "--files", "pod-a.log", "pod-b.log", folder=tmp_path)
+    assert outcome == Outcome(code=0, out="2 nodes over files: one stack\n", err="")
+    document = json.loads(run_envdoctor("fleet", "check", "--files", "pod-a.log", "--json", folder=tmp_path).out)
+    assert [node["name"] for node in document["nodes"]] == ["node-a (pod-a)"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "nobody is asked\n\nhint: say whom to ask: `--hosts FILE`, `--slurm`, `--ray ADDRESS`, `--kubernetes` or "
+         "`--files *.json`"),
+        (["--slurm", "--files"], "--slurm and --files are given\n\nhint: say whom to ask: `--hosts FILE`, `--slurm`, "
+         "`--ray ADDRESS`, `--kubernetes` or `--files *.json`"),
+        (["--slurm", "a.json"], "a.json is a file, and --slurm reads none\n\nhint: add `--files` to compare files"),
+        (["--files"], "--files names no file\n\nhint: name fingerprints: `envdoctor fleet check --files *.json`"),
+        (["--hosts", "absent"], "--hosts [TMP]/absent: No such file or directory\n\nhint: name a text file with one "
+         "host a line"),
+        (["--kubernetes"], "--kubernetes needs the number of nodes and the training's image\n\nhint: `envdoctor fleet "
+         "check --kubernetes --node-count 4 --image IMAGE --venv VENV >job.json`"),
+        (["--ray", "127.0.0.1:1", "--ray-python", "nosuch"], "nosuch is not a program here\n\nhint: name it: "
+         "`--ray-python PYTHON`"),
+    ],
+)  # fmt: skip
+def test_bad_input_asks_nobody(tmp_path: Path, words: list[str], said: str) -> None:
+    outcome = run_envdoctor("fleet", "check", *words, folder=tmp_path)
+    assert outcome == Outcome(code=2, out="", err=f"error: {said}\n")
