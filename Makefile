@@ -129,6 +129,7 @@ bench: $(TOOL)/.made
 
 docs: $(TEST)/.made
 	$(TEST)/bin/python -m envdoctor.cli.check_pages docs/checks
+	$(TEST)/bin/python -m envdoctor.cli.man_page docs/envdoctor.1
 
 site: $(TEST)/.made
 	$(TEST)/bin/python -m tools.docsite

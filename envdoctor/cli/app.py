@@ -13,6 +13,7 @@ import typer.main
 from envdoctor import __version__
 from envdoctor.cli.completion import VARIABLE, answering
 from envdoctor.cli.endings import say_crash, say_error, wants_json
+from envdoctor.cli.help_text import write_examples
 from envdoctor.cli.plain_values import PlainCommand, PlainGroup
 from envdoctor.cli.presentation import with_presentation
 from envdoctor.cli.terminal import say
@@ -76,13 +77,6 @@ SECTIONS = {
     "For agents": ("mcp",),
 }
 """How `--help` groups the commands; one that is in no section comes under "More"."""
-_EXAMPLES = (
-    ("envdoctor check", "what is wrong with the active venv, or the nearest .venv"),
-    ("envdoctor check --require torch .venv", "for CI: fails where torch is not installed"),
-    ("envdoctor why libcudnn.so.9", "which file `import torch` would load, and whose it is"),
-    ("envdoctor capture good", "write down a stack that works"),
-    ("envdoctor restore -p good", "build it again beside the venv, and swap it in"),
-)
 # What people type instead, and what they mean.
 _MEANT = {
     "help": "envdoctor --help",
@@ -134,9 +128,7 @@ class LazyGroup(PlainGroup):
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)
-        if whole:
-            with formatter.section("Examples"):
-                formatter.write_dl(_EXAMPLES)
+        write_examples(ctx, formatter)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command, or None when there is none of that name."""

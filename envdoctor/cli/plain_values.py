@@ -14,6 +14,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from envdoctor.cli.help_text import write_examples, write_groups
 from envdoctor.errors import UsageError
 
 _SCALARS: tuple[object, ...] = (str, Path, int, float, bool)
@@ -27,6 +28,14 @@ class PlainCommand(TyperCommand):
     def get_params(self, ctx: Any) -> Any:
         """Return typer's parameters (the help option included) with the plain conversion put in."""
         return _with_plain_values(super().get_params(ctx))
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options in their groups."""
+        write_groups(self, ctx, formatter)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the examples."""
+        write_examples(ctx, formatter)
 
     def parse_args(self, ctx: Any, args: Any) -> Any:
         """Parse, and refuse a venv that is given and empty: `check "$VENV"` must not mean another environment."""

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from envdoctor.cli.help_text import SHOWN
 from envdoctor.cli.shown import Shown, show_as
 from envdoctor.cli.values import Color
 
@@ -15,14 +16,23 @@ ColorOption = Annotated[
         "--color",
         envvar="ENVDOCTOR_COLOR",
         help="Colour the text. `auto`: on a terminal, unless NO_COLOR is set; FORCE_COLOR forces it.",
+        rich_help_panel=SHOWN,
     ),
 ]
 QuietOption = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Show no progress; in a report one line a cause, and the count.")
+    bool,
+    typer.Option(
+        "--quiet", "-q", help="Show no progress; in a report one line a cause, and the count.", rich_help_panel=SHOWN
+    ),
 ]
 VerboseOption = Annotated[
     bool,
-    typer.Option("--verbose", "-v", help="Show lists and consequences in full, and checks that do not apply."),
+    typer.Option(
+        "--verbose",
+        "-v",
+        help="Show lists and consequences in full, and checks that do not apply.",
+        rich_help_panel=SHOWN,
+    ),
 ]
 
 
@@ -31,6 +41,7 @@ RedactOption = Annotated[
     typer.Option(
         "--redact/--no-redact",
         help="For sharing: hide the names of users, homes and this host. Markdown and GitHub do. Secrets always are.",
+        rich_help_panel=SHOWN,
     ),
 ]
 

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from envdoctor import __version__
 from tests.factories.make_release import build, published_wheel, tracked_copy
 from tests.factories.run_envdoctor import ROOT
 
@@ -36,7 +37,8 @@ def test_the_wheel_holds_the_package_the_shipped_profiles_and_nothing_else(wheel
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
     data = {f"envdoctor/_data/{name}" for name in _tracked("profiles", "lockfiles") if not name.endswith(".in")}
-    assert held == _tracked("envdoctor") | data
+    page = f"torch_envdoctor-{__version__}.data/data/share/man/man1/envdoctor.1"
+    assert held == _tracked("envdoctor") | data | {page}
 
 
 def test_what_the_index_and_an_installer_read(wheel: Path) -> None:
@@ -44,7 +46,7 @@ def test_what_the_index_and_an_installer_read(wheel: Path) -> None:
     assert (told["Name"], told["License-Expression"], told["Requires-Python"]) == ("torch-envdoctor", "MIT", ">=3.11")
     assert "Operating System :: POSIX :: Linux" in (told.get_all("Classifier") or [])
     assert "Typing :: Typed" in (told.get_all("Classifier") or [])
-    assert told.get_all("Provides-Extra") == ["conda-lock", "html", "sbom"]
+    assert told.get_all("Provides-Extra") == ["conda-lock", "html", "mcp", "sbom"]
     with zipfile.ZipFile(wheel) as archive:
         name = next(name for name in archive.namelist() if name.endswith("entry_points.txt"))
         assert archive.read(name).decode() == "[console_scripts]\nenvdoctor = envdoctor.__main__:main\n"

@@ -7,14 +7,11 @@ import typer
 from envdoctor.app import capture as app
 from envdoctor.cli import completion
 from envdoctor.cli.dialog import Terminal
-from envdoctor.cli.options import IgnoreOption, VenvOption, WithGateOption
+from envdoctor.cli.options import DocumentOption, IgnoreOption, VenvOption, WithGateOption
 from envdoctor.cli.output import finish
 from envdoctor.cli.values import waivers
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.wheels.pylock_text import Form
-
-# `--format` is the lock's here.
-JsonOption = Annotated[bool, typer.Option("--json", help="Write what was captured as one JSON document.")]
 
 
 def capture(
@@ -50,7 +47,7 @@ def capture(
     ] = False,
     with_gate: WithGateOption = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a profile and a lock of that name.")] = False,
-    json: JsonOption = False,
+    json: DocumentOption = False,
 ) -> int:
     """Write the profile and the hashed lock of a working venv, each hash proven to be that of the installed files.
 

@@ -6,7 +6,7 @@ import typer
 
 from envdoctor.app import lock as app
 from envdoctor.cli.dialog import Terminal
-from envdoctor.cli.options import WithGateOption
+from envdoctor.cli.options import DocumentOption, WithGateOption
 from envdoctor.cli.output import finish
 from envdoctor.facts.host import Host
 from envdoctor.wheels.pylock_text import Form
@@ -45,7 +45,7 @@ def lock(
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="The lock; its head comment is kept. Default: stdout.")
     ] = "",
-    json: Annotated[bool, typer.Option("--json", help="Write what was locked as one JSON document to stdout.")] = False,
+    json: DocumentOption = False,
 ) -> int:
     """Resolve requirements with uv and write name==version with the sha256 of every wheel that fits.
 
