@@ -29,6 +29,15 @@ EXAMPLES: Mapping[str, Examples] = {
     "diff": (
         ("envdoctor diff .venv@1", "the newest backup, and the venv now"),
         ("envdoctor diff good other/.venv", "a profile, and another venv"),
+        ("envdoctor diff --since 2d", "what changed in two days, from the journal"),
+    ),
+    "watch-stack": (
+        ("envdoctor watch-stack", "the units of a timer that keeps the journal"),
+        ("envdoctor watch-stack --once --good", "one entry: a run went well on this stack"),
+    ),
+    "fleet check": (
+        ("envdoctor fleet check --hosts hosts.txt --venv /srv/venv", "over ssh"),
+        ("envdoctor fleet check --slurm --venv /srv/venv", "the nodes of the allocation"),
     ),
     "bisect": (("envdoctor bisect good .venv -- python -c 'import torch'", "which change breaks the import"),),
     "try": (
