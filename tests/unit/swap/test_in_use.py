@@ -43,6 +43,13 @@ def running(*command: str | Path, cwd: Path, **environ: str) -> Iterator[int]:
             process.kill()
 
 
+def test_where_there_is_no_venv_no_process_is_looked_at(tmp_path: Path) -> None:
+    assert users(tmp_path / "venv", tmp_path / "no-proc") == ()
+    with running(sys.executable, "-c", WAIT, cwd=tmp_path) as pid:
+        assert users(tmp_path / "venv", PROC, own=NOBODY) == ()
+        assert [user.pid for user in users(tmp_path, PROC, own=NOBODY)] == [pid]
+
+
 def _of(pid: int, venv: Path) -> list[tuple[str, int]]:
     return [(user.how, user.mapped) for user in users(venv, PROC, own=NOBODY) if user.pid == pid]
 
