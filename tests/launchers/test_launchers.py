@@ -268,12 +268,14 @@ def test_accelerate_launch(launch: Launch) -> None:
 
 
 def test_srun(launch: Launch, tmp_path: Path) -> None:
-    with make_slurm(tmp_path) as slurm:
+    with make_slurm(tmp_path, nodes=2) as slurm:
         extra = {**slurm, "PATH": f"{launch.programs}:{slurm['PATH']}"}
-        words = ["srun", "--label", "--ntasks=2", "python", "train.py"]
+        words = ["srun", "--label", "--nodes=1", "--ntasks=2", "python", "train.py"]
         refused = starts_is_refused_and_starts_again(launch, words, ["0", "1"], tag="0: ", extra=extra)
-        three = ["srun", "--label", "--ntasks=3", "--overcommit"]
-        names_the_rank_that_differs(launch, three, tag="0: ", extra=extra)
+        # Over two nodes they meet over TCP.
+        three = ["srun", "--label", "--nodes=2", "--ntasks=3", "--overcommit"]
+        between = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+        names_the_rank_that_differs(launch, three, tag="0: ", extra={**extra, **between})
     assert sorted(re.findall(rf"rank (\d) {STOPPED}", refused.stderr)) == ["0", "1"]
 
 
