@@ -15,6 +15,8 @@ EnvdoctorError                 message + hint + exit code
 └── FetchError                 not every wheel could be fetched; what was fetched is verified and kept: exit 4
 """
 
+import sys
+
 from envdoctor.exitcodes import ExitCode
 
 
@@ -93,8 +95,13 @@ class FetchError(EnvdoctorError):
 def internal_error(error: BaseException) -> str:
     """Return what is said of an exception nobody foresaw: "internal error: KeyError: 'x', raised in checks/gone.py:12".
 
-    The place is the innermost frame, by its last two path components.
+    The place is the innermost frame, by its last two path components. A name of a file that this process cannot write
+    is no fault of ours, but the locale's it was started in.
     """
+    names = sys.getfilesystemencoding()
+    if names != "utf-8" and isinstance(error, UnicodeEncodeError):
+        sign = error.object[error.start : error.start + 1]
+        return f"a file name has {sign!a}, and this process was started with names in {names}: set PYTHONUTF8=1"
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next

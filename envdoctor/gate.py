@@ -122,7 +122,7 @@ def choose(mode: str | None, reason: str, environ: Mapping[str, str]) -> tuple[M
     from envdoctor.errors import UsageError  # noqa: PLC0415
 
     wanted = mode if mode is not None else environ.get("ENVDOCTOR_GATE") or "enforce"
-    why = (reason or environ.get("ENVDOCTOR_GATE_REASON", "")).strip()
+    why = " ".join((reason or environ.get("ENVDOCTOR_GATE_REASON", "")).split())  # one line of a log
     chosen = next((known for known in MODES if known == wanted), None)
     if chosen is None:
         raise UsageError(f"`{wanted}` is not a gate mode", f"ENVDOCTOR_GATE is one of {', '.join(MODES)}")
@@ -342,4 +342,13 @@ def _say(text: str) -> None:
     from envdoctor.standards.redaction import redacted, secrets_of  # noqa: PLC0415
 
     text = redacted(on_terminal(text), secrets_of(os.environ))
-    print(text, file=sys.stderr)  # noqa: T201 - the trainer's log is where this belongs
+    stream = sys.stderr
+    if stream is None:
+        return
+    try:
+        print(text, file=stream)
+    except UnicodeEncodeError:
+        # A script may have put a stream of its own there, which refuses what its encoding has no sign for.
+        print(text.encode("ascii", "backslashreplace").decode("ascii"), file=stream)
+    except (OSError, ValueError):
+        return  # nobody reads it any more, or it was closed: no reason to end a training

@@ -17,10 +17,10 @@ _SGR = {
 _SIGNS = {"ok": "✓", "note": "i", "warning": "!", "error": "✗", "unknown": "?", "not-applicable": "–"}
 _PLAIN_SIGNS = {"ok": "+", "note": "i", "warning": "!", "error": "x", "unknown": "?", "not-applicable": "-"}
 # C0 and C1 controls, and the lone surrogates that stand for undecodable bytes of a file name.
-# And the marks that turn the direction of text, behind which a name can read as another.
-_UNPRINTABLE = pattern("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# And the marks that turn the direction of text, behind which a name can read as another, or that separate lines.
+_UNPRINTABLE = pattern("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _NOT_OURS = pattern(
-    rf"\x1b\[(?:0|{'|'.join(sorted(set(_SGR.values())))})m|[\n\t]|([\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff])"
+    rf"\x1b\[(?:0|{'|'.join(sorted(set(_SGR.values())))})m|[\n\t]|([\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff])"
 )
 
 

@@ -160,5 +160,10 @@ FAULTS: dict[str, tuple[str, tuple[str, ...]]] = {
             (f"{RACE}::test_nothing_is_written_through_a_file_of_the_store",)),
     "N18": ("a sparse file of terabytes in a venv is copied as zeros until the disk is full",
             (f"{UNIT}/swap/test_hardlinks.py::test_holes_stay_holes",)),
+    "N19": ("an argument with line breaks writes a line of a message",
+            (f"{HOSTILE}/test_hostile_arguments.py::test_no_argument_writes_a_line",)),
+    "N20": ("the gate ends with UnicodeEncodeError in a locale, or on a stream, that knows ASCII alone",
+            (f"{UNIT}/test_gate.py::test_a_stream_that_refuses_signs_gets_them_written_out",
+             f"{UNIT}/test_gate.py::test_a_name_that_the_locale_cannot_write_is_the_locales_fault")),
     "N12": ("an egg that unpacks or runs", (f"{NAMES}::test_what_is_printed_to_paste_is_quoted",)),
 }  # fmt: skip

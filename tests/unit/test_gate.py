@@ -12,6 +12,8 @@ import pytest
 from envdoctor.errors import UsageError
 from envdoctor.gate import Admitted, Expected, choose
 from tests.factories.make_incident import Incident, make_gated_incident
+from tests.factories.make_venv import install
+from tests.factories.make_wheel import make_wheel
 from tests.factories.run_envdoctor import ROOT, Outcome, environment, filtered, run_envdoctor
 
 HEAVY = ("torch", "typer", "rich", "pydantic", "numpy")
@@ -267,3 +269,37 @@ def test_a_gate_that_crashes_stops_no_training_that_is_only_warned(broken: Incid
 def _without_gate() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ENVDOCTOR_")}
     return kept | {"PYTHONPATH": str(ROOT)}
+
+
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+STRICT = "import io, sys\nsys.stderr = io.TextIOWrapper(sys.stderr.buffer, encoding='ascii', line_buffering=True)\n"
+
+
+def test_a_stream_that_refuses_signs_gets_them_written_out(broken: Incident, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The locale knows ASCII alone, and the script has put a strict stream in the place of stderr."""
+    monkeypatch.setitem(globals(), "SCRIPT", STRICT + SCRIPT)
+    written = report(broken).encode("ascii", "backslashreplace").decode()
+    assert start(broken, extra=ASCII) == Outcome(code=1, out="", err=f"{written}\n{ALONE}")
+
+
+@pytest.mark.parametrize("place", ["None", "open('/dev/full', 'w')", "closed"])
+def test_a_stream_that_takes_nothing_stops_no_training(
+    healthy: Incident, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str
+) -> None:
+    made = "closed = open('/dev/null', 'w')\nclosed.close()\n"
+    monkeypatch.setitem(globals(), "SCRIPT", f"{made}import sys\nsys.stderr = {place}\n{SCRIPT}sys.stderr = None\n")
+    outcome = start(healthy, '"small", mode="off", reason="r"', {"ENVDOCTOR_GATE_LOG": str(tmp_path / "log")})
+    assert outcome == Outcome(code=0, out=STARTED, err="")
+
+
+def test_a_name_that_the_locale_cannot_write_is_the_locales_fault(tmp_path: Path) -> None:
+    """Which no restart in UTF-8 can heal inside somebody's process: the gate says what to set."""
+    incident = make_gated_incident(tmp_path)
+    signs = {"signs/__init__.py": "", "signs/é.py": ""}
+    install(incident.venv, make_wheel(tmp_path / "wheels", "signs", "1.0", files=signs))
+    refused = start(incident, extra=ASCII)
+    said = " ".join(refused.err.split())
+    assert refused.code == 3
+    assert "a file name has '\\xe9', and this process was started with names in ascii: set PYTHONUTF8=1" in said
+    assert "internal error" not in said
+    assert start(incident, extra={**ASCII, "PYTHONUTF8": "1"}).code == 0
