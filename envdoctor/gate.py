@@ -338,17 +338,7 @@ def _fewer_collections() -> Iterator[None]:
 
 
 def _say(text: str) -> None:
-    from envdoctor.report.style import on_terminal  # noqa: PLC0415
+    from envdoctor.report.style import on_terminal, write_line  # noqa: PLC0415
     from envdoctor.standards.redaction import redacted, secrets_of  # noqa: PLC0415
 
-    text = redacted(on_terminal(text), secrets_of(os.environ))
-    stream = sys.stderr
-    if stream is None:
-        return
-    try:
-        print(text, file=stream)
-    except UnicodeEncodeError:
-        # A script may have put a stream of its own there, which refuses what its encoding has no sign for.
-        print(text.encode("ascii", "backslashreplace").decode("ascii"), file=stream)
-    except (OSError, ValueError):
-        return  # nobody reads it any more, or it was closed: no reason to end a training
+    write_line(sys.stderr, redacted(on_terminal(text), secrets_of(os.environ)))  # the trainer's log

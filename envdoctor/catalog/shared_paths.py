@@ -30,6 +30,8 @@ SHARED_FOLDERS: dict[str, tuple[str, ...]] = {
 }
 """Folder below site-packages -> the distributions that write into it."""
 
+_DEEPEST = max(folder.count("/") + 1 for folder in SHARED_FOLDERS)
+
 SHARED_FILES: dict[str, tuple[str, ...]] = {
     "pynvml.py": ("nvidia-ml-py", "nvidia-ml-py3", "pynvml"),
 }
@@ -61,6 +63,6 @@ def other_writers(path: str, owner: str) -> set[str]:
     """Return the distributions other than `owner` known to write `path` (relative to site-packages)."""
     writers: set[str] = set(SHARED_FILES.get(path, ()))
     parts = path.split("/")
-    for depth in range(1, len(parts)):
+    for depth in range(1, min(len(parts), _DEEPEST + 1)):
         writers.update(SHARED_FOLDERS.get("/".join(parts[:depth]), ()))
     return writers - {owner} if owner in writers else set()

@@ -105,7 +105,7 @@ def _owner(case: CheckContext, soname: str) -> str:
     name = PurePosixPath(soname).name
     files = case.facts.get(InstalledFiles)
     damaged = (
-        next((fault.owner for fault in files.faults if PurePosixPath(fault.path).name == name), "") if files else ""
+        next((fault.owner for fault in files.faults if fault.path.rpartition("/")[2] == name), "") if files else ""
     )
     if damaged or name.startswith(("libc10", "libtorch", "libcaffe2", "libshm")):
         return damaged or "torch"

@@ -1,5 +1,7 @@
 """How text is laid out on a terminal: width, colour, signs. The fast path prints through here, without a library."""
 
+from typing import TextIO
+
 from envdoctor.model.frozen import frozen
 from envdoctor.model.pattern import pattern
 
@@ -70,6 +72,21 @@ def on_terminal(text: str) -> str:
     if text.isprintable():
         return text
     return _NOT_OURS.sub(lambda match: _escaped(ord(match[1])) if match[1] else match[0], text)
+
+
+def write_line(stream: TextIO | None, text: str) -> None:
+    """Write a line to a stream that may be somebody's own: it may refuse signs, be closed, or be None.
+
+    What its encoding has no sign for is written out; that nobody reads it is no reason to end what goes on.
+    """
+    if stream is None:
+        return
+    try:
+        print(text, file=stream)
+    except UnicodeEncodeError:
+        print(text.encode("ascii", "backslashreplace").decode("ascii"), file=stream)
+    except (OSError, ValueError):
+        return
 
 
 def _escaped(code: int) -> str:
