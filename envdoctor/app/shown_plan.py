@@ -99,14 +99,21 @@ def _walk(folder: bytes, seen: "hashlib._Hash") -> None:
         for entry in found:
             if entry.name == _BYTECODE.encode():
                 continue
-            status = entry.stat(follow_symlinks=False)
-            folder_here = stat.S_ISDIR(status.st_mode)
-            # A folder's own time changes with the bytecode in it.
-            rest = "" if folder_here else f"{status.st_size} {status.st_mtime_ns}"
-            link = os.readlink(entry.path) if stat.S_ISLNK(status.st_mode) else b""  # noqa: PTH115 - bytes, as scandir
-            seen.update(b"\0" + entry.path + f"\0{status.st_mode} {status.st_ino} {rest}\0".encode() + link)
-            if folder_here:
+            seen.update(b"\0" + entry.path + _told(entry))
+            if entry.is_dir(follow_symlinks=False):
                 waiting.append(entry.path)
+
+
+def _told(entry: "os.DirEntry[bytes]") -> bytes:
+    """Return kind, mode, inode and what else tells it apart; a path that is too long, or gone by now, why not."""
+    try:
+        status = entry.stat(follow_symlinks=False)
+        # A folder's own time changes with the bytecode in it.
+        rest = "" if stat.S_ISDIR(status.st_mode) else f"{status.st_size} {status.st_mtime_ns}"
+        link = os.readlink(entry.path) if stat.S_ISLNK(status.st_mode) else b""  # noqa: PTH115 - bytes, as scandir
+    except OSError as error:
+        return f"\0unread {error.errno} {entry.inode()}\0".encode()
+    return f"\0{status.st_mode} {status.st_ino} {rest}\0".encode() + link
 
 
 def _content(file: Path) -> bytes:

@@ -30,13 +30,20 @@ def can_serve(environment: Mapping[str, str], own_path: str = "") -> bool:
 
 
 def serve(
-    arguments: Sequence[str], environment: Mapping[str, str], folder: Path, *, watch: Mapping[str, object] | None = None
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    *,
+    watch: Mapping[str, object] | None = None,
+    seconds: int = 0,
 ) -> tuple[int, str, str]:
     """Run `envdoctor` with these arguments, nothing on stdin; return exit code (negative: a signal), stdout, stderr.
 
     watch: arguments of `tests.factories.killed.watch`, for a process that is killed before one of its changes.
+    seconds: when SIGALRM ends it; 0 for never.
     """
     request = {"arguments": list(arguments), "environment": dict(environment), "folder": str(folder), "watch": watch}
+    request["seconds"] = seconds
     with (
         tempfile.TemporaryFile() as out,
         tempfile.TemporaryFile() as err,
@@ -78,4 +85,4 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 def _text(stream: "tempfile._TemporaryFileWrapper[bytes]") -> str:  # type: ignore[name-defined]
     stream.seek(0)
-    return io.TextIOWrapper(io.BytesIO(stream.read()), encoding="utf-8").read()
+    return io.TextIOWrapper(io.BytesIO(stream.read()), encoding="utf-8", errors="surrogateescape").read()

@@ -9,6 +9,7 @@ import json
 import os
 import pkgutil
 import select
+import signal
 import socket
 import sys
 import tempfile
@@ -91,6 +92,7 @@ def _become(request: dict[str, Any], streams: list[int], program: Any) -> NoRetu
             from tests.factories.killed import watch  # noqa: PLC0415 - as above
 
             watch(**request["watch"])
+        signal.alarm(request["seconds"])
         program.main()
     except BaseException:  # noqa: BLE001 - whatever it is, the test is told
         traceback.print_exc()

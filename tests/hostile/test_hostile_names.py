@@ -105,9 +105,9 @@ def _depth(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     # Longer than a path can be, and as deep as makes a walk by calls fail.
     here = os.open(folder, os.O_RDONLY)
-    for _ in range(2500):
-        os.mkdir("d", dir_fd=here)
-        below = os.open("d", os.O_RDONLY, dir_fd=here)
+    for _ in range(1200):
+        os.mkdir("deep", dir_fd=here)
+        below = os.open("deep", os.O_RDONLY, dir_fd=here)
         os.close(here)
         here = below
     os.close(here)
@@ -116,10 +116,11 @@ def _depth(folder: Path) -> None:
 @pytest.mark.parametrize("make", [_loops, _depth], ids=["loops", "depth"])
 def test_loops_and_depths(project: Incident, make: Callable[[Path], None]) -> None:
     site, root = project.venv.site_packages, project.root
-    for folder in (site / "torch", site, project.venv.prefix / "bin", root / "cache", root / "home/.cache/x"):
-        make(folder)
-    answered(project)
-    if make is _depth:
+    try:
+        for folder in (site / "torch", site, project.venv.prefix / "bin", root / "cache", root / "home/.cache/x"):
+            make(folder)
+        answered(project)
+    finally:
         subprocess.run(["rm", "-rf", *root.iterdir()], check=True)  # pytest's own removal cannot
 
 

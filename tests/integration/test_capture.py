@@ -22,8 +22,8 @@ from tests.factories.make_index import Index, make_index
 from tests.factories.make_stack import Stack, make_stack
 from tests.factories.make_venv import Venv, install, make_venv, tree_state
 from tests.factories.make_wheel import make_wheel, record_hash, sha256
+from tests.factories.served import serve
 
-KILLED = Path(__file__).parents[1] / "factories" / "killed.py"
 DATA = {
     "odd/__init__.py": "x = 1\n",
     "odd-1.0.data/scripts/odd-tool": "#!python\nprint('odd')\n",
@@ -232,13 +232,8 @@ def test_killed_at_every_point_it_leaves_no_profile_or_a_whole_one(stack: Stack,
     events = tmp_path / "events"
 
     def run(at: int) -> int:
-        extra = {"ENVDOCTOR_TEST_KILL_AT": str(at), "ENVDOCTOR_TEST_EVENTS": str(events)}
-        extra["ENVDOCTOR_TEST_FROM"] = f"{stack.folder}/lockfiles"
-        done = subprocess.run(
-            [sys.executable, KILLED, *command],
-            cwd=stack.folder, env=stack.environment | extra, capture_output=True, check=False,
-        )  # fmt: skip
-        return done.returncode
+        watched = {"kill_at": at, "events": str(events), "begins": f"{stack.folder}/lockfiles"}
+        return serve(command, stack.environment, stack.folder, watch=watched)[0]
 
     venv = tree_state(stack.venv)
     assert run(0) == 0

@@ -1,16 +1,21 @@
-"""Forced interleavings of two threads over torch's tracer, one a process: python interleave.py NAME MODE.
+"""Forced interleavings of two threads over torch's tracer, a process each: python interleave.py NAME-MODE...
+
+With several names each is forked from the one process that has torch imported, and its result is a line.
 
 Nothing here hopes: a module's forward, run by the tracer, tells the other thread to act and waits for it. Behind the
 gate the other thread cannot act yet, so the wait ends by its own limit and the two run one after the other.
 """
 
 import json
+import os
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
+import torch._dynamo
 from torch import nn
 from torch.fx import symbolic_trace
 
@@ -116,11 +121,22 @@ class Scenario:
         self.thread(call).join()
 
 
-def main(name: str, mode: str) -> None:
-    """Run a scenario and print what it came to as JSON."""
-    scenario = Scenario(gated=mode == "gate")
-    getattr(scenario, name)()
-    print(json.dumps({"errors": scenario.errors, "damage": damage()}))  # noqa: T201 - the result
+def main(*wanted: str) -> None:
+    """Run each scenario in a child and print what it came to, a line of JSON each."""
+    for it in wanted:
+        if child := os.fork():
+            os.waitpid(child, 0)
+            continue
+        try:
+            name, _, mode = it.partition("-")
+            scenario = Scenario(gated=mode == "gate")
+            getattr(scenario, name)()
+            print(json.dumps({"name": it, "errors": scenario.errors, "damage": damage()}), flush=True)  # noqa: T201 - the result
+        finally:
+            # A child ends here, whatever came; what is missing from stdout has its reason on stderr.
+            if sys.exc_info()[0] is not None:
+                traceback.print_exc()
+            os._exit(0)
 
 
 if __name__ == "__main__":
