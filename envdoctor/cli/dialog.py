@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from envdoctor.app.result import Result, ShowProgress
 from envdoctor.cli.hashing import hashing
+from envdoctor.cli.late import hush
 from envdoctor.cli.leaving import leaving
 from envdoctor.cli.output import style_on
 from envdoctor.cli.shown import shown
@@ -27,6 +28,7 @@ class Terminal:
     def agreed(self, question: str) -> bool:
         """Ask; raise UsageError where nobody can answer, KeyboardInterrupt where the answer is cut off."""
         self.needs_answer("check the plan, then add `--yes`")
+        hush()
         print(leaving(f"{question} [y/N] "), end="", file=sys.stderr, flush=True)  # noqa: T201 - a question is not a result
         answer = sys.stdin.readline()
         if not answer:

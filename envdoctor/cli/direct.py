@@ -71,11 +71,13 @@ def _configured() -> bool:
 def _check(words: dict[str, str]) -> int:
     from envdoctor.app import check as app
     from envdoctor.cli.dialog import Terminal
+    from envdoctor.cli.late import never_silent
     from envdoctor.cli.output import finish
     from envdoctor.cli.shown import Shown, show_as
     from envdoctor.doctor.workspace import Workspace
 
     show_as(Shown(quiet="quiet" in words, verbose="verbose" in words))
     workspace = Workspace.open(words.get("venv", ""), words.get("profile", ""))
-    done = app.check(workspace, app.CheckOptions(exit_zero="exit_zero" in words), Terminal())
-    return finish(done, json="json" in words)
+    with never_silent("check: still reading"):
+        done = app.check(workspace, app.CheckOptions(exit_zero="exit_zero" in words), Terminal())
+        return finish(done, json="json" in words)

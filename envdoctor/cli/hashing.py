@@ -1,25 +1,46 @@
-"""A bar on stderr while files are hashed: only on a terminal, only once it is worth it."""
+"""A bar on a terminal while files are hashed, lines in a log: only once it is worth it."""
 
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from envdoctor.cli.late import hush
+from envdoctor.cli.terminal import say
+from envdoctor.model.wording import size
+
 # A second `--deep` hashes nothing and a small venv is done in a blink: loading the bar would take longer.
 _PATIENCE_SECONDS = 0.5
+_FIRST_LINE, _NEXT_LINE = 5.0, 10.0
+"""Seconds in a log."""
 
 
 @contextmanager
 def hashing(*, quiet: bool = False) -> Iterator[Callable[[int, int], None] | None]:
     """Yield what to call with (bytes done, bytes in all); None where nobody watches."""
-    if quiet or not sys.stderr.isatty():
+    if quiet:
         yield None
+        return
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield _Lines().show
         return
     bar = _Bar()
     try:
         yield bar.show
     finally:
         bar.stop()
+
+
+class _Lines:
+    """In a log: how far it is, after five seconds and then every ten."""
+
+    def __init__(self) -> None:
+        self.next = time.monotonic() + _FIRST_LINE
+
+    def show(self, done: int, total: int) -> None:
+        if time.monotonic() >= self.next:
+            say(f"hashing: {size(done)} of {size(total)}")
+            self.next = time.monotonic() + _NEXT_LINE
 
 
 class _Bar:
@@ -37,6 +58,7 @@ class _Bar:
             self.update(done, total)
 
     def _open(self, total: int) -> None:
+        hush()
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 

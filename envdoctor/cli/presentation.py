@@ -10,6 +10,8 @@ from envdoctor.cli.help_text import SHOWN
 from envdoctor.cli.shown import Shown, show_as
 from envdoctor.cli.values import Color
 
+_LOOKING = ("check", "why", "impact", "diff", "fingerprint", "history", "cache", "sbom", "rollback", "prune")
+"""First words of commands that read for seconds on a slow disk; the others show their own steps."""
 ColorOption = Annotated[
     Color,
     typer.Option(
@@ -61,7 +63,13 @@ def with_presentation(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def command(**given: Any) -> Any:
         show_as(Shown(**{name: given.pop(name) for name in shared.parameters}))
-        return function(**given)
+        name = function.__module__.rpartition(".")[2].replace("_", " ")
+        if name.split()[0] not in _LOOKING:
+            return function(**given)
+        from envdoctor.cli.late import never_silent
+
+        with never_silent(f"{name}: still reading"):
+            return function(**given)
 
     command.__doc__, command.__name__ = function.__doc__, function.__name__
     command.__annotations__ = {**function.__annotations__, **_options.__annotations__}

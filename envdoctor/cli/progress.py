@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from envdoctor.cli.late import hush
 from envdoctor.cli.leaving import leaving
 from envdoctor.cli.rate import Rate
 from envdoctor.cli.terminal import say
@@ -46,6 +47,7 @@ def progress() -> Iterator[Listener]:
     if sys.stderr is None or not sys.stderr.isatty():
         yield _Lines()
         return
+    hush()
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
 
+from envdoctor.cli.late import hush
 from envdoctor.cli.leaving import leaving
 from envdoctor.errors import UsageError
 from envdoctor.facts.whole_file import write_named
@@ -38,6 +39,7 @@ def write_result(text: str, output: str = "") -> None:
 
     A reader that has left (`envdoctor check | head`) is not an error: the command still ends with its own exit code.
     """
+    hush()
     text = leaving(text)
     if output not in {"", "-"}:
         try:
@@ -76,6 +78,7 @@ def say(text: str) -> None:
 
     Where nobody reads it any more (a dropped connection), the command goes on and ends with its own exit code.
     """
+    hush()
     try:
         print(leaving(text), file=sys.stderr)  # noqa: T201 - stderr is where it belongs
     except BrokenPipeError:

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from envdoctor.cli.late import hush
 from envdoctor.cli.leaving import leaving
 from envdoctor.cli.terminal import say
 
@@ -23,6 +24,7 @@ def waiting(text: str, *, quiet_seconds: float = _QUIET_SECONDS) -> Iterator[Non
         with _said_late(text, quiet_seconds):
             yield
         return
+    hush()
     from rich.console import Console
     from rich.markup import escape
 
