@@ -79,26 +79,26 @@ def _threads() -> int:
 
 def _begin(begun: ChildsWork) -> None:
     reader, writer = os.pipe()
+    here = os.getpid()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of threads: they are ours, and wait
             child = os.fork()
+        if child == 0:
+            os.close(reader)  # so that it ends, and does not wait, where nobody wants its answer any more
+            _write(json.dumps(begun.work()).encode(), writer)
     except BaseException:
         os.close(reader)
-        os.close(writer)
         raise
-    if child == 0:
-        os.close(reader)  # so that it ends, and does not wait, where nobody wants its answer any more
-        _do(begun.work, writer)
-    os.close(writer)
+    finally:
+        if os.getpid() != here:
+            # Whatever happened, Ctrl-C too: what called this function, buffers and exit functions are the parent's.
+            os._exit(0)
+        os.close(writer)
     begun.reader, begun.child = reader, child
 
 
-def _do(work: Callable[[], Any], writer: int) -> None:
-    """Answer and end, whatever happens: nothing of the parent's (buffers, exit functions) is this process's to end."""
-    try:
-        answer = memoryview(json.dumps(work()).encode())
-        while answer:
-            answer = answer[os.write(writer, answer) :]
-    finally:
-        os._exit(0)
+def _write(answer: bytes, writer: int) -> None:
+    left = memoryview(answer)
+    while left:
+        left = left[os.write(writer, left) :]

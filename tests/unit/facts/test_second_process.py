@@ -73,6 +73,22 @@ def test_what_the_child_does_not_say_whole_is_done_here(broken: Callable[[], Any
         assert begun.result() == "done here"
 
 
+def test_ctrl_c_before_the_child_works_ends_the_child_and_nothing_that_is_the_parents(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here, close = os.getpid(), os.close
+
+    def interrupted(descriptor: int) -> None:
+        if os.getpid() != here:
+            raise KeyboardInterrupt
+        close(descriptor)
+
+    monkeypatch.setattr("os.close", interrupted)
+    with beside(os.getpid) as begun:
+        assert begun.child
+        assert begun.result() == here
+
+
 def test_what_fails_here_too_says_why() -> None:
     def work() -> str:
         raise PermissionError(13, "refused", "/site")
