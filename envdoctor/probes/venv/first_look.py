@@ -44,23 +44,23 @@ class _BesideLook:
 
 
 @contextmanager
-def looking_beside(reading: Reading) -> Iterator[None]:
+def looking_beside(reading: Reading) -> Iterator[bool]:
     """Have another process look while the block reads other facts, where the environment is large enough for it.
 
-    With `deep` every file is hashed, which needs what a look at each of them gives.
+    Gives whether one does. With `deep` every file is hashed, which needs what a look at each of them gives.
     """
     try:
         records = index(reading)
         items = reading.fact(Distributions).items
     except (ProbeError, OSError):
-        yield  # whoever asks for the fact is told why
+        yield False  # whoever asks for the fact is told why
         return
     if reading.options.deep or sum(map(len, records.rows.values())) < _WORTH_A_PROCESS:
-        yield
+        yield False
         return
     with beside(lambda: _look(items, records), reading.options.own_threads) as begun:
         reading.shared[_BesideLook] = _BesideLook(begun)
-        yield
+        yield bool(begun.child)
 
 
 def first_look(reading: Reading) -> Mapping[int, Looked]:
