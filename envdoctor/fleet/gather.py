@@ -69,8 +69,11 @@ def _report(errand: Errand, command: Sequence[str], payload: bytes, timeout: flo
     return answer_in(errand.node, errand.mark, heard.out)
 
 
-def hear(command: Sequence[str], payload: bytes, timeout: float) -> Heard:
-    """Run a command with these bytes on its standard input, in a group of its own, and return what it said."""
+def hear(command: Sequence[str], payload: bytes, timeout: float, most: int = _OUT) -> Heard:
+    """Run a command with these bytes on its standard input, in a group of its own, and return what it said.
+
+    most: bytes of its output; with more it is ended.
+    """
     try:
         process = subprocess.Popen(
             list(command),
@@ -84,12 +87,13 @@ def hear(command: Sequence[str], payload: bytes, timeout: float) -> Heard:
         return Heard(code=None, out=b"", err=b"", problem=f"{command[0]} cannot be started: {error.strerror}")
     with process:
         try:
-            return _conversation(process, payload, time.monotonic() + timeout, timeout)
+            return _conversation(process, payload, timeout, most)
         finally:
             _end(process)
 
 
-def _conversation(process: "subprocess.Popen[bytes]", payload: bytes, until: float, timeout: float) -> Heard:
+def _conversation(process: "subprocess.Popen[bytes]", payload: bytes, timeout: float, most: int) -> Heard:
+    until = time.monotonic() + timeout
     assert process.stdin is not None  # noqa: S101 - pipes were asked for
     assert process.stdout is not None  # noqa: S101 - as above
     assert process.stderr is not None  # noqa: S101 - as above
@@ -119,8 +123,8 @@ def _conversation(process: "subprocess.Popen[bytes]", payload: bytes, until: flo
                 kept[stream] += chunk
                 if stream is stderr:
                     del kept[stream][:-_ERR]
-                elif len(kept[stream]) > _OUT:
-                    return heard(f"it answered more than {_OUT // (1 << 20)} MB")
+                elif len(kept[stream]) > most:
+                    return heard(f"it answered more than {most // (1 << 20)} MB")
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(max(0.0, until - time.monotonic()))
     return heard("" if process.returncode is not None else f"it did not end within {timeout:g} s")

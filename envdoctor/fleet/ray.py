@@ -15,6 +15,8 @@ from envdoctor.standards.bounded_json import loads
 
 _START_SECONDS = 60.0
 """In which Ray may connect, beyond what the tasks may take."""
+_MOST = 1 << 28
+"""Bytes of all nodes' answers together: 60 kB each."""
 
 
 def ask_ray(address: str, interpreter: str, errand: Errand, program: str, timeout: float) -> list[NodeReport]:
@@ -24,7 +26,7 @@ def ask_ray(address: str, interpreter: str, errand: Errand, program: str, timeou
     """
     asked = {"address": address, "program": program, "shell": errand.shell(), "timeout": timeout, "maximum": MAXIMUM}
     text = Path(ray_driver.__file__).read_text(encoding="utf-8")
-    heard = hear([interpreter, "-I", "-c", text], json.dumps(asked).encode(), timeout + _START_SECONDS)
+    heard = hear([interpreter, "-I", "-c", text], json.dumps(asked).encode(), timeout + _START_SECONDS, _MOST)
     reports = [_report(line, errand.mark) for line in heard.out.splitlines() if line.startswith(b"{")]
     found = [report for report in reports if report is not None]
     if found and not heard.problem and not heard.code:
