@@ -17,7 +17,8 @@ SUBJECTS: Mapping[str, tuple[Symptom, ...]] = {
 }
 """Subject -> its symptoms, as the page lists them."""
 _LONGEST = 4000
-_MOST_PLACES = 1000
+MOST_PLACES = 1000
+"""How many places of one symptom are looked at."""
 
 
 @frozen
@@ -65,9 +66,7 @@ def described(symptom: Symptom, names: Mapping[str, str]) -> FoundSymptom:
 
 
 def _places(symptom: Symptom, text: str) -> Iterator[_Place]:
-    yield from islice(
-        (place for anchor in symptom.anchors for place in _of_anchor(symptom, anchor, text)), _MOST_PLACES
-    )
+    yield from islice((place for anchor in symptom.anchors for place in _of_anchor(symptom, anchor, text)), MOST_PLACES)
 
 
 def _of_anchor(symptom: Symptom, anchor: str, text: str) -> Iterator[_Place]:

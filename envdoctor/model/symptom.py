@@ -32,7 +32,7 @@ class FoundSymptom:
     line: int
     """Line of the first place, from 1."""
     times: int
-    """How many lines have it."""
+    """How many lines have it; they are counted to 1000."""
     meaning: str
     causes: tuple[tuple[str, str, str], ...]
     """(code, name of the check, what happened); code and name are empty for what no check looks at."""

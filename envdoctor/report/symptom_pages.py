@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from envdoctor.analysis.symptoms import MOST_PLACES
 from envdoctor.model.symptom import FoundSymptom, Recognized
 
 GENERATED = "<!-- Written by `make docs` from envdoctor/catalog/symptoms; edit that instead. -->"
@@ -22,7 +23,7 @@ The names in these texts (a library, a module, a version) stand for any other of
 
 def as_terminal_text(data: Recognized) -> str:
     """Return what is known of each text that was found."""
-    blocks = [_block(found, data.source) for found in data.found]
+    blocks = [_block(found, data) for found in data.found]
     if data.left_out:
         blocks.append(f"Only the end of {_called(data.source)} was read: {data.left_out:,} bytes before it were not.")
     codes = [code for found in data.found for code, _, _ in found.causes if code]
@@ -31,10 +32,12 @@ def as_terminal_text(data: Recognized) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def _block(found: FoundSymptom, source: str) -> str:
-    place = f"line {found.line}, {found.times} times: " if found.times > 1 else f"line {found.line}: "
+def _block(found: FoundSymptom, data: Recognized) -> str:
+    part = " of what was read" if data.left_out else ""
+    more = " or more" if found.times >= MOST_PLACES else ""
+    place = f"line {found.line}{part}" + (f", {found.times} times{more}: " if found.times > 1 else ": ")
     codes = max((len(f"{code} {name}") for code, name, _ in found.causes), default=0)
-    lines = [(place if source else "") + found.seen, f"  {found.meaning}", "", "  Possible causes"]
+    lines = [(place if data.source else "") + found.seen, f"  {found.meaning}", "", "  Possible causes"]
     lines += [f"    {f'{code} {name}'.strip() or '-':{codes}}  {what}" for code, name, what in found.causes]
     lines += ["", "  Which one it is"]
     lines += [f"    {command}" for command in found.commands]

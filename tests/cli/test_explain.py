@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from envdoctor.app import explain as app
+from envdoctor.report import symptom_pages
 from tests.factories.run_envdoctor import COMMAND, Outcome, environment, run_envdoctor
 
 TEXT = "ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory"
@@ -93,3 +94,13 @@ def test_of_a_long_log_the_end_is_read_and_that_is_said(
         data = app.explain_log("-" if piped else str(log), stream).data
     assert data.left_out == log.stat().st_size - 1000
     assert [found.seen for found in data.found] == ["libcudnn.so.9: cannot open shared object file"]
+    told = symptom_pages.as_terminal_text(data)
+    assert told.startswith("line 2 of what was read: libcudnn.so.9: cannot open shared object file\n")
+    where = "standard input" if piped else log
+    assert f"\n\nOnly the end of {where} was read: {data.left_out:,} bytes before it were not.\n\n" in told
+
+
+def test_places_are_counted_to_a_limit(tmp_path: Path) -> None:
+    (tmp_path / "many.log").write_text(f"{TEXT}\n" * 1200)
+    told = run_envdoctor("explain", "--log", "many.log", folder=tmp_path)
+    assert told.out.startswith("line 1, 1000 times or more: libcudnn.so.9: cannot open shared object file\n")
