@@ -115,6 +115,12 @@ def renamed(case: CheckContext) -> dict[str, str]:
     return found
 
 
+def renamed_folders(case: CheckContext) -> tuple[str, ...]:
+    """Return the absolute paths of the metadata folders that were renamed, as they are called now."""
+    installed = case.facts[Distributions]
+    return tuple(f"{item.site}/{item.folder}" for name in renamed(case) if (item := installed.active(name)))
+
+
 def named_by_metadata(item: Distribution) -> bool:
     """Tell whether the metadata folder has the name and version of its own METADATA; no METADATA, no such name."""
     if not item.has_metadata:

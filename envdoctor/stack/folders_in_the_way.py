@@ -35,7 +35,10 @@ def folders_in_the_way(
 def misnamed_folders(
     read: RecordAudit, venv: Path, names: Collection[str], misnamed: Collection[str]
 ) -> tuple[str, ...]:
-    """Return the metadata folders of these distributions, relative to the venv, whose RECORD lists another one."""
+    """Return the metadata folders of these distributions, relative to the venv, whose RECORD lists another one.
+
+    An uninstall leaves them, as it leaves a folder that was renamed: its RECORD lists the name it had.
+    """
     folders = (folder for name in sorted(names) for folder in read.folders.get(name, ()))
     return tuple(os.path.relpath(folder, venv) for folder in folders if folder in misnamed)
 

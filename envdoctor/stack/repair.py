@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from envdoctor.analysis.context import CheckContext
+from envdoctor.analysis.damage import renamed_folders
 from envdoctor.analysis.duplicates import duplicates
 from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.errors import RestoreError, TargetError
@@ -149,7 +150,9 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
         sources=configured,
         proven=read.proven,
         torn=_torn(read, store.target),
-        misnamed=misnamed_folders(read, store.target, touched, reading.fact(InstalledFiles).misnamed),
+        misnamed=misnamed_folders(
+            read, store.target, touched, {*reading.fact(InstalledFiles).misnamed, *renamed_folders(case)}
+        ),
         bundles=longer_bundles(reading.fact(InstalledFiles).faults, touched),
         in_the_way=in_the_way,
         before=before,

@@ -226,6 +226,8 @@ def _agree(scene: Scene, outcome: Outcome, first: list[Finding], *, repairs: boo
     outcome.trace.append(f"repair: {_last_words(done)}")
     if "Traceback" in done.err:
         outcome.failures.append(f"repair: a traceback: {done.err[-600:]}")
+    elif "the repaired copy has an error that the venv does not have" in done.err:
+        outcome.failures.append(f"repair: makes a fault itself: {_last_words(done)}")
     elif "is a link out of the venv" in done.err:
         outcome.trace.append("what is behind a link out of the venv is not repaired on a copy, and it says so")
     elif healing and len(healing) == len(errors) and done.code:
