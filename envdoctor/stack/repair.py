@@ -150,9 +150,7 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
         sources=configured,
         proven=read.proven,
         torn=_torn(read, store.target),
-        misnamed=misnamed_folders(
-            read, store.target, touched, {*reading.fact(InstalledFiles).misnamed, *renamed_folders(case)}
-        ),
+        misnamed=misnamed_folders(read, store.target, touched, _misnamed(case)),
         bundles=longer_bundles(reading.fact(InstalledFiles).faults, touched),
         in_the_way=in_the_way,
         before=before,
@@ -177,6 +175,10 @@ def _expected(present: Mapping[str, Distribution], changes: Changes) -> dict[str
     gone = {item.name for item in changes.removals}
     stays = {name: item.version for name, item in present.items() if name not in gone}
     return stays | {item.name: item.version for item in changes.reinstalls}
+
+
+def _misnamed(case: CheckContext) -> Collection[str]:
+    return {*case.facts[InstalledFiles].misnamed, *renamed_folders(case)}
 
 
 def _torn(read: RecordAudit, target: Path) -> dict[str, tuple[str, ...]]:
