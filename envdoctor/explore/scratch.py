@@ -19,9 +19,12 @@ from pathlib import Path
 from envdoctor.errors import ProbeError, UsageError
 from envdoctor.model.frozen import field, mutable
 from envdoctor.swap.hardlinks import copy_file, copy_tree, hard_link
-from envdoctor.swap.outward_links import led
+from envdoctor.swap.outward_links import leaving_lines, led, with_lines
 from envdoctor.swap.store import BackupStore, remove_tree
 
+_MAXIMUM_PTH = 1 << 20
+_IN_SITE = 4
+"""Slashes of `/lib/python3.12/site-packages/NAME`."""
 _FICLONE = 0x40049409
 _IN_PACKAGE = re.compile(r"/(?:site|dist)-packages/(?![^/]+\.(?:dist|egg)-info/)[^/]+/")
 
@@ -72,6 +75,12 @@ class Scratch:
         os.symlink(leads_to, self.copy + path)
 
     def _file(self, path: str, status: os.stat_result) -> None:
+        if path.endswith(".pth") and path.count("/") == _IN_SITE and status.st_size <= _MAXIMUM_PTH:
+            content = Path(self.source + path).read_bytes()
+            if lines := list(leaving_lines(content, os.path.dirname(path).lstrip("/"), self.source)):
+                Path(self.copy + path).write_bytes(with_lines(content, lines))
+                os.chmod(self.copy + path, stat.S_IMODE(status.st_mode))
+                return
         if self.clone and self._cloned(path, status):
             return
         may_link = status.st_size > self.copy_up_to and _IN_PACKAGE.search(path)

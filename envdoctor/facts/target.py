@@ -25,6 +25,12 @@ class Target:
             return self.prefix / path.relative_to(self.final)
         return path
 
+    def there(self, path: Path) -> Path:
+        """Return where a path of the environment will be, for a copy: its relative paths are meant there."""
+        if self.final is not None and path.is_relative_to(self.prefix):
+            return self.final / path.relative_to(self.prefix)
+        return path
+
 
 def resolve(named: str | Path, search_path: str | None = None, cwd: Path | None = None) -> Target:
     """Return the environment a folder or an interpreter belongs to.

@@ -1,7 +1,7 @@
-"""Where a link of a venv leads in a copy of it: relative ones that leave the folder were made for its own place."""
+"""Links and .pth lines of a venv in a copy of it: relative ones that leave the folder were made for its own place."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 
 def led(leads_to: str, folder: str, names: Iterable[str], home: str, new: str) -> str:
@@ -28,3 +28,29 @@ def led(leads_to: str, folder: str, names: Iterable[str], home: str, new: str) -
 def leaves(folder: str, leads_to: str) -> bool:
     """Tell whether a relative path goes above the venv's folder, from a folder inside."""
     return os.path.normpath(f"{folder}/{leads_to}" if folder else leads_to).split("/", 1)[0] == ".."
+
+
+def leaving_lines(content: bytes, folder: str, home: str) -> Iterator[tuple[bytes, bytes]]:
+    """Yield (line, the absolute path that Python makes of it) for each line of a .pth file that leaves the venv.
+
+    folder: of the file, relative to the venv at `home`. Python joins the names and resolves no link (site.makepath).
+    """
+    for line in content.splitlines():
+        path = line.rstrip()
+        if names_path(path) and not path.startswith(b"/") and leaves(folder, os.fsdecode(path)):
+            yield path, os.fsencode(os.path.normpath(f"{home}/{folder}/{os.fsdecode(path)}"))
+
+
+def with_lines(content: bytes, lines: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Return a text in which each of those whole lines is replaced."""
+    new = dict(lines)
+    made = []
+    for line in content.splitlines(keepends=True):
+        path = line.rstrip()
+        made.append(new[path] + line[len(path) :] if path in new else line)
+    return b"".join(made)
+
+
+def names_path(line: bytes) -> bool:
+    """Tell a line of a .pth file that is a path from code and remarks."""
+    return bool(line) and not line.startswith((b"#", b"import ", b"import\t"))

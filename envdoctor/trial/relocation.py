@@ -12,8 +12,8 @@ from envdoctor.facts.regular_file import read_regular
 from envdoctor.facts.whole_file import write_whole
 from envdoctor.probes.venv.record_rows import parse_rows
 from envdoctor.standards.recorded import hash_field
-from envdoctor.swap.outward_links import leaves
-from envdoctor.trial.renamed import leaving_lines, moved, moved_pth, started_by, with_lines
+from envdoctor.swap.outward_links import leaves, leaving_lines, with_lines
+from envdoctor.trial.renamed import moved, moved_pth, started_by
 from envdoctor.trial.tree import VenvTree, names_root
 
 _MAXIMUM_TEXT = 1 << 20

@@ -3,10 +3,10 @@
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from envdoctor.standards.recorded import without_interpreter
-from envdoctor.swap.outward_links import leaves
+from envdoctor.swap.outward_links import names_path
 
 # The kernel cuts a longer first line off (execve(2)); installers write a shell line then.
 _LONGEST_LINE = 120
@@ -33,7 +33,7 @@ def moved_pth(content: bytes, names: Iterable[str], new: str) -> bytes:
     lines = []
     for line in content.splitlines(keepends=True):
         path = line.rstrip()
-        if _is_path(path):
+        if names_path(path):
             whole = next((name for name in known if path == name or path.startswith(name + b"/")), b"")
             lines.append(os.fsencode(new) + line[len(whole) :] if whole else line)
         else:
@@ -54,28 +54,3 @@ def started_by(script: bytes, folder: str) -> bytes:
     if len(python) <= _LONGEST_LINE and " " not in python:
         return b"#!" + os.fsencode(python) + b"\n" + body
     return b"#!/bin/sh\n'''exec' " + os.fsencode(shlex.quote(python)) + b" \"$0\" \"$@\"\n' '''\n" + body
-
-
-def leaving_lines(content: bytes, folder: str, home: str) -> Iterator[tuple[bytes, bytes]]:
-    """Yield (line, the absolute path that Python makes of it) for each line of a .pth file that leaves the venv.
-
-    folder: of the file, relative to the venv at `home`. Python joins the names and resolves no link (site.makepath).
-    """
-    for line in content.splitlines():
-        path = line.rstrip()
-        if _is_path(path) and not path.startswith(b"/") and leaves(folder, os.fsdecode(path)):
-            yield path, os.fsencode(os.path.normpath(f"{home}/{folder}/{os.fsdecode(path)}"))
-
-
-def with_lines(content: bytes, lines: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Return a text in which each of those whole lines is replaced."""
-    new = dict(lines)
-    made = []
-    for line in content.splitlines(keepends=True):
-        path = line.rstrip()
-        made.append(new[path] + line[len(path) :] if path in new else line)
-    return b"".join(made)
-
-
-def _is_path(line: bytes) -> bool:
-    return bool(line) and not line.startswith((b"#", b"import ", b"import\t"))

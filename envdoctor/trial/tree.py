@@ -14,10 +14,10 @@ from typing import NamedTuple
 from envdoctor.facts.regular_file import open_regular, read_regular
 from envdoctor.model.events import Event, Listener
 from envdoctor.standards.recorded import INSTALLER_FILES, without_interpreter
-from envdoctor.swap.outward_links import led
+from envdoctor.swap.outward_links import leaving_lines, led, with_lines
 from envdoctor.swap.store import STORE
 from envdoctor.swap.unmanaged_files import CACHE_FOLDERS
-from envdoctor.trial.renamed import leaving_lines, moved, moved_pth, started_by, with_lines
+from envdoctor.trial.renamed import moved, moved_pth, started_by
 
 _PIECE = 1 << 20
 _MAXIMUM_TEXT = 1 << 20

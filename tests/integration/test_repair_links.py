@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.factories.make_stack import Stack, make_stack
-from tests.factories.make_venv import Venv, make_venv, tree_state
+from tests.factories.make_venv import Venv, make_venv, run_uv, tree_state
 from tests.factories.make_wheel import make_wheel
 
 
@@ -56,3 +56,16 @@ def test_data_of_a_package_behind_a_link_out_of_the_venv(tmp_path: Path) -> None
     assert (answer.code, answer.out) == (4, "")
     assert "error: FOLDER/venv/share is a link out of the venv, to FOLDER/elsewhere: a repair of a copy" in answer.err
     assert tree_state(outside) == before
+
+
+def test_packages_that_a_relative_line_of_a_pth_file_brings(tmp_path: Path) -> None:
+    stack = make_stack(tmp_path)
+    asking = make_wheel(tmp_path / "wheels", "asking", "1", files={"asking.py": ""}, requires=["outer"])
+    outer = make_wheel(tmp_path / "wheels", "outer", "1", files={"outer.py": ""})
+    venv = _made(stack, asking)
+    run_uv("pip", "install", "--no-deps", "--target", stack.folder / "outside", outer, cache=stack.cache)
+    (venv.site_packages / "outer.pth").write_text("../../../../outside\n")
+    (venv.site_packages / "plain/__init__.py").unlink()
+    answer = stack.run("repair", "--venv", "venv", "--yes")
+    assert answer.code == 0, answer.err
+    assert (venv.site_packages / "outer.pth").read_text() == "../../../../outside\n"

@@ -46,7 +46,7 @@ def probe(reading: Reading) -> SearchPath:
     """Follow site.py: PYTHONPATH, standard library, venv, user site (not in an isolated venv), base, .pth folders."""
     python = reading.fact(Interpreter)
     environ = reading.host.environ
-    made = _Path(here=reading.target.here)
+    made = _Path(here=reading.target.here, there=reading.target.there)
     for item in environ.get("PYTHONPATH", "").split(os.pathsep) if environ.get("PYTHONPATH") else []:
         # An empty element means the current folder, as it does for every PATH-like variable.
         made.add(reading.host.cwd / item, "PYTHONPATH")
@@ -89,6 +89,8 @@ class _Path:
 
     here: Callable[[Path], Path]
     """Where a folder that a .pth file names is found now."""
+    there: Callable[[Path], Path]
+    """Where a site folder is or will be: relative lines start from it."""
     entries: list[PathEntry] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     fatal: list[str] = field(default_factory=list)
@@ -137,7 +139,7 @@ class _Path:
         for line in lines:
             if not line.startswith(("import ", "import\t", "#")):
                 # As site.py has it: `..` is taken off the text, whatever links there are.
-                self.add(self.here(Path(os.path.abspath(folder / line))), name)  # noqa: PTH100
+                self.add(self.here(Path(os.path.abspath(self.there(folder) / line))), name)  # noqa: PTH100
 
 
 def pth_lines(path: Path) -> tuple[list[str], int]:
