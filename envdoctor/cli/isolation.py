@@ -30,6 +30,7 @@ def isolate() -> None:
         return
     named = {os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)}  # noqa: PTH100
     kept = [entry for entry in sys.path if os.path.abspath(entry) not in named]  # noqa: PTH100
+    _say_what_ran()
     environ = dict(os.environ)
     if libraries is not None:
         environ.pop(_LIBRARY_PATH)
@@ -40,6 +41,24 @@ def isolate() -> None:
     except OSError:
         # No second start (no memory, a policy): the folders named are left out all the same.
         sys.path[:] = [*kept, _OWN_ROOT]
+
+
+def _say_what_ran() -> None:
+    """Say which start-up code of a folder that a variable names ran before this program: nothing can prevent that."""
+    for name in ("sitecustomize", "usercustomize"):
+        path = getattr(sys.modules.get(name), "__file__", None)
+        variable = next((place for place in _PLACES if path and _is_in(path, os.environ.get(place, ""))), "")
+        if variable and sys.stderr is not None:
+            print(  # noqa: T201 - nothing of ours is imported yet
+                f"warning: {variable} made Python run {path!a} before envdoctor began; "
+                f"`{sys.executable} -I -m envdoctor` starts without it, and reports {variable} all the same",
+                file=sys.stderr,
+            )
+
+
+def _is_in(path: str, folders: str) -> bool:
+    wanted = os.path.abspath(path)  # noqa: PTH100 - as above
+    return any(wanted.startswith(os.path.abspath(at).rstrip("/") + "/") for at in folders.split(os.pathsep) if at)  # noqa: PTH100
 
 
 def _libraries() -> str | None:

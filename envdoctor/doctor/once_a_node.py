@@ -13,6 +13,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Self
 
@@ -30,6 +31,8 @@ _WORD_SECONDS = 2.0
 _PATIENCE_SECONDS = 600.0
 """The lock is free when the process that examines has died; on a slow file system those that give up make it slower."""
 _OLD_SECONDS = 3600.0
+_MOST_LOOKED_AT = 1000
+"""Of a folder's verdicts at one start: what is older than an hour goes, little by little where it is a lot."""
 _LOOK_SECONDS = 0.05
 
 
@@ -213,7 +216,9 @@ def _refuse(status: os.stat_result, kind: Callable[[int], bool], path: Path) -> 
 
 
 def _forget_old(folder: int) -> None:
-    for name in os.listdir(folder):
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry in islice(entries, _MOST_LOOKED_AT)]
+    for name in names:
         if name.endswith(".verdict"):
             try:
                 if time.time() - os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime > _OLD_SECONDS:

@@ -11,6 +11,7 @@ from envdoctor.model.codec import CodecError, decode, encode
 from envdoctor.model.frozen import frozen
 from envdoctor.standards.bounded_json import loads
 from envdoctor.swap.durable import sync_folder
+from envdoctor.swap.store import remove_tree
 from envdoctor.trial.command import Criterion
 from envdoctor.trial.delta import Outcome
 
@@ -92,7 +93,7 @@ class TrialJournal:
     def begin(self, asked: Asked) -> None:
         """Start over."""
         self.asked, self.verdicts = asked, []
-        self.path.unlink(missing_ok=True)
+        remove_tree(self.path)  # whatever is there
         self._append(encode(asked))
 
     def add(self, verdict: CopyVerdict) -> None:

@@ -165,5 +165,9 @@ FAULTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "N20": ("the gate ends with UnicodeEncodeError in a locale, or on a stream, that knows ASCII alone",
             (f"{UNIT}/test_gate.py::test_a_stream_that_refuses_signs_gets_them_written_out",
              f"{UNIT}/test_gate.py::test_a_name_that_the_locale_cannot_write_is_the_locales_fault")),
+    "N21": ("any file that a command opens is a pipe, a socket, a folder, a device, a link to itself, or terabytes",
+            (f"{HOSTILE}/test_special_files.py::test_every_command_answers_whatever_a_file_is",)),
+    "N22": ("PYTHONPATH makes Python run a sitecustomize before the tool begins, and nothing says so",
+            (f"{WHOLE}/test_isolation.py::test_start_up_code_that_a_variable_leads_to_is_named",)),
     "N12": ("an egg that unpacks or runs", (f"{NAMES}::test_what_is_printed_to_paste_is_quoted",)),
 }  # fmt: skip

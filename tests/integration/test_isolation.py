@@ -143,6 +143,25 @@ def test_nothing_of_the_venv_or_the_folder_is_run(trap: Trap, command: tuple[str
     assert nvml == ({str(trap.driver / "libnvidia-ml.so.570.86.10")} if asked else set())
 
 
+def test_nothing_else_is_started_by_what_only_reads(trap: Trap) -> None:
+    venv = ("--venv", str(trap.incident.venv.prefix))
+    for command in (
+        ("history", *venv),
+        ("prune", "--keep", "1", "--dry-run", *venv),
+        ("sbom", *venv),
+        ("cache", "list"),
+        ("cache", "gc", "--dry-run", "--damaged", *venv),
+        ("profiles",),
+        ("config",),
+        ("explain", "ED202"),
+        ("gate", "write", "--force", "envdoctor_gate.py"),
+    ):
+        done = traced(trap, *command, PYTHONPATH=str(trap.incident.venv.site_packages))
+        assert done.code in (0, 1, 3), (command, done.err)
+        assert "Traceback" not in done.err, done.err
+        assert ([mark.name for mark in trap.marks.iterdir()], done.started) == ([], ("python", "python")), command
+
+
 def test_the_variable_is_still_reported_and_its_arguments_arrive(trap: Trap) -> None:
     site = str(trap.incident.venv.site_packages)
     done = traced(trap, "check", str(trap.incident.venv.prefix), "--color", "never", PYTHONPATH=site)
@@ -158,6 +177,27 @@ def test_a_package_of_another_python_on_pythonpath_does_not_end_the_tool(trap: T
     done = traced(trap, "check", str(trap.incident.venv.prefix), PYTHONPATH=str(leak.parent))
     assert done.code in (0, 1), done.err
     assert (done.err, "exit" in done.out) == ("", True)
+
+
+def test_start_up_code_that_a_variable_leads_to_is_named(trap: Trap, tmp_path: Path) -> None:
+    """Python has run it by then, and a script installed by pip cannot be started with -I."""
+    code = tmp_path / "sitecustomize.py"
+    code.write_text("")
+    venv = str(trap.incident.venv.prefix)
+    start = f"import sys; sys.path[0] = {str(ROOT)!r}; from envdoctor.__main__ import main; main()"
+    said = {
+        flag: subprocess.run(
+            [sys.executable, *flag, "-c", start, "why", "torch", "--venv", venv],
+            cwd=tmp_path, env=environment(tmp_path, {"PYTHONPATH": str(tmp_path)}), capture_output=True, text=True,
+            check=False,
+        ).stderr
+        for flag in ((), ("-I",))
+    }  # fmt: skip
+    assert said[()] == (
+        f"warning: PYTHONPATH made Python run '{code}' before envdoctor began; `{sys.executable} -I -m envdoctor` "
+        "starts without it, and reports PYTHONPATH all the same\n"
+    )
+    assert said[("-I",)] == ""
 
 
 def test_the_module_form_runs_without_the_current_folder(trap: Trap, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytes
     monkeypatch.setenv("ENVDOCTOR_GATE", "off")
     monkeypatch.setenv("ENVDOCTOR_GATE_REASON", "trainer tests")
     monkeypatch.setenv("ENVDOCTOR_GATE_LOG", str(tmp_path / "gate.log"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))  # where ranks share a verdict
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     if "cache" in request.fixturenames:
         monkeypatch.setenv("XDG_CACHE_HOME", str(request.getfixturevalue("cache")))

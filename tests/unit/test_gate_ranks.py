@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from envdoctor.doctor import once_a_node
 from envdoctor.facts.launch import shared
 from tests.factories.make_incident import Incident, make_gated_incident
 from tests.factories.make_wheel import make_wheel
@@ -313,3 +314,22 @@ def test_an_examination_that_takes_long_is_said_by_local_rank_0(node: Node, heal
     alone = node.begin(healthy, 0, {"SLOW": "1", "TORCHELASTIC_RESTART_COUNT": "1"}).communicate()[1]
     note = f"examining {healthy.venv.prefix}, which takes long where its files are slow or were not read before"
     assert alone == f"note: envdoctor gate: {note}\n"
+
+
+def test_old_verdicts_go_little_by_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "verdicts"
+    folder.mkdir(mode=0o700)
+    for name in ("a", "b", "c", "new"):
+        (folder / f"{name}.verdict").touch()
+    (folder / "mine").touch()
+    for name in ("a.verdict", "b.verdict", "c.verdict", "mine"):
+        os.utime(folder / name, (0, 0))
+    monkeypatch.setattr(once_a_node, "_MOST_LOOKED_AT", 2)
+    left = []
+    for _ in range(4):
+        os.close(once_a_node._opened(folder, "x.verdict"))
+        left.append(len(list(folder.iterdir())))
+    assert left[0] >= 4, "no more than two at a start"
+    monkeypatch.setattr(once_a_node, "_MOST_LOOKED_AT", 100)
+    os.close(once_a_node._opened(folder, "x.verdict"))
+    assert sorted(path.name for path in folder.iterdir()) == ["mine", "new.verdict", "x.verdict"]
