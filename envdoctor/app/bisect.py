@@ -1,5 +1,6 @@
 """Which change broke it, between two ends."""
 
+import os
 import shlex
 from pathlib import Path
 from typing import Literal
@@ -190,14 +191,20 @@ def _where_asked(workspace: Workspace, asked: Asked) -> Workspace:
     """Return the workspace of the folder that a bisection was asked in: its ends and its command start from there."""
     folder = Path(asked.folder or workspace.host.cwd)
     if not folder.is_dir():
+        ends = as_typed((_from(folder, asked.good), _from(folder, asked.bad)))
         raise UsageError(
             f"the last bisection was started in {folder}, which is no longer there",
-            f"start it over: `envdoctor bisect {shlex.quote(asked.good)} {shlex.quote(asked.bad)} -- "
-            f"{as_typed(asked.command)}`",
+            f"start it over where its command finds its files: `envdoctor bisect {ends} -- {as_typed(asked.command)}`",
         )
     there = Workspace(replace(workspace.host, cwd=folder), str(workspace.folder), workspace.profile)
     there.typed = workspace.typed
     return there
+
+
+def _from(folder: Path, end: str) -> str:
+    """Return an end that was named in a folder as it is named anywhere: a path absolute, a profile by its name."""
+    path = os.path.normpath(folder / end)
+    return path if os.path.lexists(path.rpartition("@")[0] or path) else end
 
 
 def _asked(journal: TrialJournal) -> Asked:

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shlex
 import time
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
@@ -257,11 +258,13 @@ class Bisection:
                 self.listen(Event(phase="recover", text=text))
             return
         if known:
-            ends = " or ".join(dict.fromkeys((request.good.label, request.bad.label)))
+            ends = (request.good.label, request.bad.label)
+            command = f"envdoctor bisect {as_typed(ends)} -- {as_typed(request.command)}"
             raise UsageError(
-                f"{ends} is not as it was when it was bisected, or a variable is another: what was found may not hold",
-                f"bisect again: `envdoctor bisect {as_typed((request.good.label, request.bad.label))} -- "
-                f"{as_typed(request.command)}`; `envdoctor history` tells whether it was undone already",
+                f"{' or '.join(dict.fromkeys(ends))} is not as it was when it was bisected, or a variable is another: "
+                "what was found may not hold",
+                f"bisect again: `cd {shlex.quote(str(self.host.cwd))} && {command}`; `envdoctor history` tells whether "
+                "it was undone already",
             )
         self.work.log.unlink(missing_ok=True)
         self.journal.begin(

@@ -514,3 +514,23 @@ def test_what_is_changed_while_the_question_is_open_is_not_lost(tmp_path: Path) 
     site = mine.relative_to(ends.bad.prefix)
     assert f"error: 1 file of [TMP]/bad changed since it was read: {site}\n" in outcome.err
     assert mine.read_text() == "X = 1"
+
+
+def test_the_folder_that_it_was_started_in_is_gone(tmp_path: Path) -> None:
+    ends = _many(tmp_path, 2)
+    folder = tmp_path / "sub"
+    folder.mkdir()
+    job = _script(tmp_path, "state['part01'] == '2.0'")
+    words = ("bisect", "../good", "../bad", "--", "python", f"../{job}")
+    assert run_envdoctor(*words, folder=folder, extra=ends.settings).code == 0
+    for name in ("home", "tmp"):
+        (folder / name).rename(tmp_path / f"{name}-of-sub")
+    folder.rmdir()
+    for wanted in ("--resume", "--undo"):
+        outcome = ends.run(wanted, "--venv", "bad")
+        assert (outcome.code, outcome.err) == (
+            2,
+            "error: the last bisection was started in [TMP]/sub, which is no longer there\n\n"
+            "hint: start it over where its command finds its files: "
+            f"`envdoctor bisect [TMP]/good [TMP]/bad -- python ../{job}`\n",
+        )
