@@ -101,3 +101,14 @@ def test_a_read_is_recognised() -> None:
         assert isinstance(statement, ast.Expr)
         assert isinstance(statement.value, ast.Call)
         assert _reads(statement.value) == (text in reads), text
+
+
+def test_no_link_that_leads_to_itself_ends_a_command() -> None:
+    """Path.resolve raises RuntimeError for one; os.path.realpath gives the path as it is."""
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in sorted((ROOT / "envdoctor").rglob("*.py"))
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if ".resolve()" in line and "__file__" not in line
+    ]
+    assert found == [], "use Path(os.path.realpath(path))"

@@ -1,6 +1,7 @@
 """A baseline: findings that were there when somebody began to look. Only new ones count."""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ def write(path: Path, verdict: Verdict) -> None:
     listed = [{"code": code, "subject": subject} for code, subject in found]
     document = {"schema_version": _SCHEMA, "findings": listed}
     try:
-        write_whole(path.resolve(), (json.dumps(document, indent=2) + "\n").encode())
+        write_whole(Path(os.path.realpath(path)), (json.dumps(document, indent=2) + "\n").encode())
     except OSError as error:
         raise UsageError(
             f"cannot write {path}: {error.strerror}", "name a file in a folder you may write to"

@@ -40,12 +40,11 @@ def _told() -> Iterable[str]:
 
 def _anonymous(text: str) -> str:
     import socket
-    from pathlib import Path
 
     from envdoctor.facts.host import Host
 
     host = Host.current()
-    homes = {str(host.home), str(Path(host.home).resolve())}
+    homes = {str(host.home), os.path.realpath(host.home)}
     for home in sorted(homes, key=len, reverse=True):
         text = anonymous(text, home, host.user, (socket.gethostname(),))
     return text

@@ -59,7 +59,7 @@ class StackJournal:
     @classmethod
     def of(cls, prefix: Path, host: Host) -> "StackJournal":
         """Return the journal of the venv at `prefix`, which need not have been begun."""
-        real = prefix.parent.resolve() / prefix.name
+        real = Path(os.path.realpath(prefix.parent)) / prefix.name
         data = host.environ.get("XDG_DATA_HOME", "")
         base = Path(data) if data.startswith("/") else host.home / ".local/share"
         name = f"{real.name.lstrip('.') or 'venv'}-{hashlib.sha256(os.fsencode(real)).hexdigest()[:12]}"

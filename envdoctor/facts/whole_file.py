@@ -39,7 +39,7 @@ def write_whole(path: Path, content: bytes, mode: int = 0o666) -> None:
 
 def write_named(path: Path, content: bytes) -> None:
     """Write what a person named: a file in one step, a pipe or a device as it comes. Raises OSError."""
-    target = path.resolve()  # what a link of the user's leads to is what was meant
+    target = Path(os.path.realpath(path))  # what a link of the user's leads to is what was meant
     if target.exists() and not target.is_file():
         target.write_bytes(content)
     else:

@@ -1,5 +1,6 @@
 """The plan of a restore: what the venv has, what the lock wants, and where it comes from (see restore_copy)."""
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -190,7 +191,7 @@ def _present(store: BackupStore) -> planning.Present:
 
 def _refuse_own(target: Path, present: planning.Present, chosen: Mapping[str, LockedPackage]) -> None:
     """Refuse to put the running envdoctor away: nobody would be left to roll back."""
-    if Path(sys.prefix).resolve() == target and _OWN in present.installed and _OWN not in chosen:
+    if Path(os.path.realpath(sys.prefix)) == target and _OWN in present.installed and _OWN not in chosen:
         raise TargetError(
             f"{target} is the venv that envdoctor itself runs from, and the lock does not have {_OWN}: "
             "a restore would move it away with the old venv, and a rollback would need it",

@@ -28,7 +28,7 @@ def plan_sources(file: ProfileRef, environment: Mapping[str, str]) -> tuple[Sour
     refused: list[str] = []
     for name, digest in sorted(file.profile.sources.items()):
         path = root / name
-        if path.is_symlink() or not path.resolve().is_relative_to(root.resolve()):
+        if path.is_symlink() or not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
             refused.append(f"{name} is a link, or leads out of {root}")
             continue
         present = read_regular(path, _MAXIMUM_SOURCE) if path.is_file() else None

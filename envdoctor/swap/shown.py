@@ -18,7 +18,7 @@ def identity(path: Path) -> Identity | None:
     """Return what is there, or None when there is nothing."""
     try:
         status = path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:  # nothing is there, or nobody can reach it
         return None
     return status.st_dev, status.st_ino
 
@@ -99,7 +99,7 @@ def _refused(what: str) -> RestoreError:
 def _config(target: Path) -> tuple[int, int, int] | None:
     try:
         status = (target / "pyvenv.cfg").lstat()
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:  # nothing is there, or nobody can reach it
         return None
     return status.st_ino, status.st_size, status.st_mtime_ns
 

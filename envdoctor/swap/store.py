@@ -35,7 +35,9 @@ class BackupStore:
     @classmethod
     def of(cls, venv: Path) -> "BackupStore":
         """Return the store of a venv; of a symlinked one, the store beside the real folder."""
-        target = venv.parent.resolve() / venv.name if not venv.is_symlink() else venv.resolve()
+        # Not Path.resolve: that raises RuntimeError for a link that leads to itself.
+        linked = venv.is_symlink()
+        target = Path(os.path.realpath(venv if linked else venv.parent), *(() if linked else (venv.name,)))
         # One that is inside is found again whatever has become of the mount or the permissions meanwhile.
         inside = (target / STORE / target.name).is_dir() or (
             target.is_dir()

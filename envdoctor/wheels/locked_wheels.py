@@ -1,5 +1,6 @@
 """For each package of a lock, the wheel file to fetch: present already, offered somewhere, or missing."""
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -102,7 +103,8 @@ def search(packages: Sequence[LockedPackage], folder: Path, fit: Fit, sources: I
 
 
 def _inside(folder: Path) -> list[File]:
-    return [File(filename=path.name, url=path.resolve().as_uri()) for path in sorted(folder.glob("*.whl"))]
+    wheels = sorted(folder.glob("*.whl"))
+    return [File(filename=path.name, url=Path(os.path.realpath(path)).as_uri()) for path in wheels]
 
 
 def _find(

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable
+from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from packaging.version import InvalidVersion, Version
@@ -58,7 +59,7 @@ def _linked(place: str, sources: IndexConfig, wanted: Wanted) -> Iterable[File]:
         return page_files(place, sources.access, wanted)
     try:
         return [
-            File(filename=name, url=(local / name).resolve().as_uri(), size=(local / name).stat().st_size)
+            File(filename=name, url=Path(os.path.realpath(local / name)).as_uri(), size=(local / name).stat().st_size)
             for name in sorted(entry.name for entry in os.scandir(local))
             if name.endswith(".whl") and wanted(name)
         ]

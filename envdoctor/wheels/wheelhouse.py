@@ -1,5 +1,6 @@
 """A folder of wheels: beside a lock for what no index has, or filled by a fetch for a machine without an index."""
 
+import os
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,7 +21,7 @@ def chosen(named: Iterable[str], file: ProfileRef, cwd: Path) -> tuple[Path, ...
 
     Raises UsageError for a named one that is not a directory.
     """
-    folders = [(cwd / name).resolve() for name in named]
+    folders = [Path(os.path.realpath(cwd / name)) for name in named]
     for folder in folders:
         if not folder.is_dir():
             raise UsageError(
@@ -28,7 +29,7 @@ def chosen(named: Iterable[str], file: ProfileRef, cwd: Path) -> tuple[Path, ...
                 "fill one where an index is: "
                 f"`envdoctor fetch --profile {shlex.quote(file.asked)} --wheelhouse {shlex.quote(str(folder))}`",
             )
-    usual = beside(file.lock_path, file.profile.name).resolve()
+    usual = Path(os.path.realpath(beside(file.lock_path, file.profile.name)))
     found = tuple(dict.fromkeys([*folders, *([usual] if usual.is_dir() else [])]))
     for folder in found:
         if "," in str(folder):

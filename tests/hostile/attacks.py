@@ -169,5 +169,11 @@ FAULTS: dict[str, tuple[str, tuple[str, ...]]] = {
             (f"{HOSTILE}/test_special_files.py::test_every_command_answers_whatever_a_file_is",)),
     "N22": ("PYTHONPATH makes Python run a sitecustomize before the tool begins, and nothing says so",
             (f"{WHOLE}/test_isolation.py::test_start_up_code_that_a_variable_leads_to_is_named",)),
+    "N23": ("a link waits where a note, a setting, a history, a temporary file or a .gitignore is written",
+            (f"{HOSTILE}/test_written_through.py::test_a_repair_writes_through_no_link_of_the_venv",
+             f"{HOSTILE}/test_written_through.py::test_no_temporary_name_can_be_foreseen",
+             f"{HOSTILE}/test_written_through.py::test_the_history_of_warm_ups_is_not_written_through_a_link")),
+    "N24": ("a link that leads to itself, named as a venv or an output, ends in a traceback",
+            (f"{HOSTILE}/test_hostile_arguments.py::test_a_link_that_leads_to_itself_is_no_venv_and_no_end",)),
     "N12": ("an egg that unpacks or runs", (f"{NAMES}::test_what_is_printed_to_paste_is_quoted",)),
 }  # fmt: skip

@@ -85,3 +85,20 @@ def test_a_message_has_the_lines_that_it_was_written_with(words: list[str], join
     quoted = [word for word in words if word.strip()]
     text = leaving.in_line(f"first{joint}{joint.join(quoted)}{joint}X\nsecond", words)
     assert len(text.split("\n")) == 2, text
+
+
+def test_a_link_that_leads_to_itself_is_no_venv_and_no_end(project: Incident) -> None:
+    (project.root / "self").symlink_to("self")
+    for words in (
+        ("check", "self"),
+        ("history", "self"),
+        ("restore", "-p", "small", "--venv", "self", "--dry-run", "--offline"),
+        ("rollback", "--venv", "self"),
+        ("prune", "--keep", "1", "--venv", "self"),
+        ("repair", "--venv", "self"),
+        ("check", "--write-baseline", "self", ".venv"),
+        ("check", "-o", "self", ".venv"),
+    ):
+        outcome = run_envdoctor(*words, folder=project.root)
+        assert "itself failed" not in outcome.err, (words, outcome.err)
+        assert outcome.code in (0, 1, 2), (words, outcome.err)

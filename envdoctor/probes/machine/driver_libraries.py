@@ -1,5 +1,6 @@
 """Which file of the user-space driver a process would load, and what it is: by its content, not its folder's name."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,7 +40,7 @@ def behind(host: Host, soname: str, stub: str) -> str:
 def is_stub(library: str) -> bool:
     """Tell the toolkit's stub of libcuda, which answers every call with error 34 (cuda.h: STUB_LIBRARY)."""
     try:
-        real = Path(library).resolve()
+        real = Path(os.path.realpath(library))
         if _VERSION.search(real.name) or real.stat().st_size > _MAXIMUM_STUB:
             return False
         data = read_regular(real, _MAXIMUM_STUB)
@@ -54,11 +55,11 @@ def outside(host: Host, soname: str, prefix: Path) -> str:
     A file of the environment at `prefix` may not, nor one of a folder that LD_LIBRARY_PATH names relative to the
     current one.
     """
-    inside = prefix.resolve()
+    inside = os.path.realpath(prefix)
     elements = host.environ.get("LD_LIBRARY_PATH", "").split(":")
     here = {host.cwd / element / soname for element in elements if not element.startswith("/")}
     for path in _candidates(host, soname):
-        own = path.is_relative_to(prefix) or path.resolve().is_relative_to(inside)
+        own = path.is_relative_to(prefix) or Path(os.path.realpath(path)).is_relative_to(inside)
         if path not in here and not own and path.exists():
             return str(path)
     return ""
@@ -66,7 +67,7 @@ def outside(host: Host, soname: str, prefix: Path) -> str:
 
 def version_of(library: Path) -> str:
     """Return "580.159.04" from the name behind the link, or from a sibling's name."""
-    if match := _VERSION.search(library.resolve().name):
+    if match := _VERSION.search(Path(os.path.realpath(library)).name):
         return match[1]
     names = sorted(path.name for path in library.parent.glob(f"{library.name.rpartition('.')[0]}.*"))
     return next((match[1] for name in names if (match := _VERSION.search(name))), "")

@@ -97,7 +97,7 @@ def probe(reading: Reading) -> Interpreter:
     stated = config.get("version_info") or config.get("version") or ""
     version, told_by = _version(stated, base_version, library)
     barred = barred_by(executable)
-    resolved = str(executable.resolve()) if not barred and executable.exists() else ""
+    resolved = os.path.realpath(executable) if not barred and executable.exists() else ""
     base = base_of(home, resolved, prefix, library.name)
     return Interpreter(
         executable=str(executable),

@@ -1,5 +1,8 @@
 """Hashes of the training code's own files."""
 
+import os
+from pathlib import Path
+
 from envdoctor.facts.context import Reading
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.frozen import frozen
@@ -34,8 +37,8 @@ def probe(reading: Reading) -> Sources:
         return Sources(root="", files=())
     files: list[SourceFile] = []
     for name in reading.options.source_files:
-        path = (root / name).resolve()
-        if not path.is_relative_to(root.resolve()):
+        path = Path(os.path.realpath(root / name))
+        if not path.is_relative_to(os.path.realpath(root)):
             files.append(SourceFile(path=name, sha256="", problem="leads out of the project"))
             continue
         try:
