@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from envdoctor.errors import RestoreError, UsageError
+from envdoctor.facts.regular_file import open_regular
 from envdoctor.model.codec import encode
 from envdoctor.swap import journal
 from envdoctor.swap.store import BackupStore
@@ -118,7 +119,7 @@ def _told(entry: "os.DirEntry[bytes]") -> bytes:
 
 def _content(file: Path) -> bytes:
     try:
-        with file.open("rb") as stream:
+        with open_regular(file) as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest().encode()
     except OSError as error:
         return f"unread {error.errno}".encode()
