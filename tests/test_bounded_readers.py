@@ -44,7 +44,7 @@ OWN = {
     "capture/captured_files.py": (1, "a wheel of ours, piece by piece"),
     "capture/repack.py": (1, "an entry of our archive"),
     "capture/built_wheels.py": (1, "a file that RECORD vouches for"),
-    "explore/scratch.py": (1, "a copy of a regular file"),
+    "explore/scratch.py": (2, "a copy of a regular file"),
     "trial/attempt.py": (1, "our own log of a command"),
     "trial/relocation.py": (1, "a script that was written a moment ago"),
     "wheels/wheel_search.py": (1, "a wheel, piece by piece"),

@@ -7,7 +7,6 @@ python -m tests.hostile.special_files        all of them, some minutes; the test
 import json
 import os
 import resource
-import signal
 import socket
 import sys
 import tempfile
@@ -143,11 +142,11 @@ class Scene:
             child = os.fork()
             if child == 0:
                 os.setsid()
-                signal.alarm(PATIENCE)
                 resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
                 if log is not None:
                     _watch(log)
                 request = {"folder": self.root, "environment": self.environ, "arguments": words, "watch": None}
+                request["seconds"] = PATIENCE
                 server._become(request, [os.dup(out.fileno()), os.dup(out.fileno())], self.program)
             _, status, used = os.wait4(child, 0)
             out.seek(0)

@@ -44,7 +44,8 @@ def test_four_commands_at_once(scene: Scene, tmp_path: Path) -> None:
     for err, code in ended:
         # Who came second refuses; a plan that was made before another's swap is refused by the venv it finds.
         assert code in (0, 4), err
-        assert code == 0 or "another envdoctor (process " in err, err
+        late = ("another envdoctor (process ", "is another folder now, not the venv that the plan was made of")
+        assert code == 0 or any(said in err for said in late), err
     assert 0 in [code for _, code in ended]
     assert again.stack.run(*PRUNE).code == 0
     there = again.everywhere()
