@@ -8,6 +8,7 @@ forms a process group on CPU and sums over it. Pairs with and without the compar
 
 import argparse
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -35,8 +36,8 @@ def script(gloo: str) -> str:
     return f"import os, sys\n{gate}\n{then}\n"
 
 
-def torchrun(incident: Incident, start: Path, ranks: int, **variables: str) -> tuple[float, int, str]:
-    """Return how long torchrun took, its exit code, and what it and the ranks printed."""
+def torchrun(incident: Incident, start: Path, ranks: int, **variables: str) -> tuple[float, float, int, str]:
+    """Return how long torchrun took, by the clock and of the processor, its exit code, and what all printed."""
     command = [
         sys.executable,
         "-m",
@@ -52,11 +53,13 @@ def torchrun(incident: Incident, start: Path, ranks: int, **variables: str) -> t
         "XDG_RUNTIME_DIR": str(incident.root),
         "OMP_NUM_THREADS": "1",
     }
-    began = time.monotonic()
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     done = subprocess.run(
         [*command, str(start)], cwd=incident.root, env=kept | variables, capture_output=True, text=True, check=False
     )
-    return time.monotonic() - began, done.returncode, done.stdout + done.stderr
+    took, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return took, spent, done.returncode, done.stdout + done.stderr
 
 
 def main() -> None:
@@ -80,21 +83,27 @@ def main() -> None:
         )
         start.chmod(0o755)
         times: dict[str, list[float]] = {"off": [], "compare": []}
+        processor: dict[str, list[float]] = {"off": [], "compare": []}
         for pair in range(options.pairs):
             for mode in ("off", "compare") if pair % 2 else ("compare", "off"):
-                took, code, said = torchrun(usual, start, options.ranks, ENVDOCTOR_RANKS=mode)
+                took, spent, code, said = torchrun(usual, start, options.ranks, ENVDOCTOR_RANKS=mode)
                 whole = said.count(f"sum {options.ranks}" if options.gloo else "started") == options.ranks
                 times[mode].append(took)
-                told = f"{mode:7s} {took:7.2f} s, exit code {code}, all started: {whole}"
+                processor[mode].append(spent)
+                told = (
+                    f"{mode:7s} {took:7.2f} s, {spent:.2f} s of the processor, exit code {code}, all started: {whole}"
+                )
                 print(f"{options.ranks} ranks, {told}, load {os.getloadavg()[0]:.0f}", flush=True)
         off, on = (statistics.median(times[mode]) for mode in ("off", "compare"))
         added = statistics.median(b - a for a, b in zip(times["off"], times["compare"], strict=True))
         print(
             f"medians: off {off:.2f} s, compare {on:.2f} s; median difference of the pairs {added:+.2f} s", flush=True
         )
+        of_all = statistics.median(b - a for a, b in zip(processor["off"], processor["compare"], strict=True))
+        print(f"processor time of all ranks and torchrun: median of the differences {of_all:+.2f} s", flush=True)
         rank = str(options.ranks // 2 + 1)
         for variables in ({"ODD": rank}, {"AWAY": rank, "ENVDOCTOR_RANKS_TIMEOUT": "20"}):
-            took, code, said = torchrun(usual, start, options.ranks, **variables)
+            took, spent, code, said = torchrun(usual, start, options.ranks, **variables)
             kept = [
                 line
                 for line in said.splitlines()

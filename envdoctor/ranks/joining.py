@@ -18,7 +18,9 @@ _GONE_SECONDS = 10.0
 _LONGER_SECONDS = 30.0
 """Beyond the time that rank 0 waits: its own verdict comes first."""
 _WORD_SECONDS = 2.0
-_PAUSES = (0.01, 0.5)
+_FIRST_PAUSE = 0.01
+_PAUSES = {True: 0.2, False: 0.5}
+"""Longest pause between two looks for rank 0, on one node and between nodes."""
 
 
 @frozen
@@ -46,7 +48,7 @@ def join(
     started = time.monotonic()
     until = started + (job.timeout if seconds is None else seconds)
     visit = _Visit(job, greeting, sheet, job.timeout + _LONGER_SECONDS if seconds is None else seconds)
-    pause, told = _PAUSES[0], False
+    pause, told = _FIRST_PAUSE, False
     while True:
         for place in job.places:
             if (code := visit.pay(place)) is not None:
@@ -62,7 +64,7 @@ def join(
             say("waiting for rank 0, which compares the ranks of this job")
         # Many ranks at once: each at a time of its own.
         time.sleep(pause * (0.5 + os.getpid() % 64 / 64))
-        pause = min(_PAUSES[1], pause * 1.5)
+        pause = min(_PAUSES[job.on_node], pause * 1.5)
 
 
 class _Visit:
