@@ -29,11 +29,25 @@ print("sum", int(one), flush=True)
 """
 
 
+TIMED = """
+import os, sys, time
+sys.path.insert(0, {root!r})
+from envdoctor import gate, gate_ranks
+inner = gate_ranks.compared
+def timed(*given):
+    came = time.monotonic()
+    code = inner(*given)
+    file = os.open("times", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(file, ("%f %f\\n" % (came, time.monotonic())).encode())
+    return code
+gate_ranks.compared = timed
+"""
+
+
 def script(gloo: str) -> str:
     """Return what each rank runs."""
-    then = f"os.execv({sys.executable!r}, ['python', {gloo!r}])" if gloo else "print('started', flush=True)"
-    gate = f"sys.path.insert(0, {str(ROOT)!r})\nfrom envdoctor import gate\ngate.require('small')"
-    return f"import os, sys\n{gate}\n{then}\n"
+    then = f"os.execv({sys.executable!r}, [{sys.executable!r}, {gloo!r}])" if gloo else "print('started', flush=True)"
+    return f"{TIMED.format(root=str(ROOT))}gate.require('small')\n{then}\n"
 
 
 def torchrun(incident: Incident, start: Path, ranks: int, **variables: str) -> tuple[float, float, int, str]:
@@ -60,6 +74,18 @@ def torchrun(incident: Incident, start: Path, ranks: int, **variables: str) -> t
     took, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return took, spent, done.returncode, done.stdout + done.stderr
+
+
+def _last(folder: Path) -> str:
+    """Say how long after the last rank had come the last one was let go: what the comparison adds to a start."""
+    path = folder / "times"
+    if not path.exists():
+        return ""
+    rows = [[float(word) for word in line.split()] for line in path.read_text().splitlines()]
+    path.unlink()
+    return (
+        f", last rank let go {max(row[1] for row in rows) - max(row[0] for row in rows):.3f} s after the last had come"
+    )
 
 
 def main() -> None:
@@ -93,7 +119,7 @@ def main() -> None:
                 told = (
                     f"{mode:7s} {took:7.2f} s, {spent:.2f} s of the processor, exit code {code}, all started: {whole}"
                 )
-                print(f"{options.ranks} ranks, {told}, load {os.getloadavg()[0]:.0f}", flush=True)
+                print(f"{options.ranks} ranks, {told}{_last(usual.root)}, load {os.getloadavg()[0]:.0f}", flush=True)
         off, on = (statistics.median(times[mode]) for mode in ("off", "compare"))
         added = statistics.median(b - a for a, b in zip(times["off"], times["compare"], strict=True))
         print(
