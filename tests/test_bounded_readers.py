@@ -38,7 +38,7 @@ OWN = {
     "wheels/locked_wheels.py": (1, "what uv wrote for us"),
     "wheels/wheel_origins.py": (1, "a wheel, piece by piece"),
     "wheels/wheel_contents.py": (1, "an entry of a wheel"),
-    "wheels/download.py": (3, "a wheel, piece by piece"),
+    "wheels/download.py": (1, "a wheel, piece by piece"),
     "capture/pinning.py": (2, "a wheel, piece by piece"),
     "capture/locked_profile.py": (1, "a wheel, piece by piece"),
     "capture/captured_files.py": (1, "a wheel of ours, piece by piece"),

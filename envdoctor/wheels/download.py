@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Event as Flag
 from typing import BinaryIO, Protocol
 
+from envdoctor.facts.regular_file import open_regular
 from envdoctor.facts.whole_file import open_own
 from envdoctor.model.frozen import mutable
 from envdoctor.wheels.http import PATIENCE, PAUSES, opened
@@ -179,9 +180,12 @@ class Download:
 
 
 def sha256(path: Path) -> str:
-    """Return a file's digest in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """Return a file's digest in hex; of what is no file, or cannot be read, "none"."""
+    try:
+        with open_regular(path) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return "none"
 
 
 def _extent(status: int, headers: Mapping[str, str]) -> tuple[int, int | None]:
