@@ -171,7 +171,7 @@ def known_manifests(asked: CacheSubject) -> tuple[Manifest, ...]:
 
 
 def _describe(path: Path) -> dict[str, Any]:
-    described: dict[str, Any] = {"path": str(path), "bytes": path.stat().st_size}
+    described: dict[str, Any] = {"path": str(path), "bytes": path.lstat().st_size}
     try:
         with reading(path) as reader:
             manifest, text = reader.manifest()

@@ -142,6 +142,8 @@ def head_of(lock_file: Path | None) -> str:
         return ""
     try:
         lines = read_text(lock_file, _MAXIMUM).splitlines()
+    except OSError as error:
+        raise LockError(f"{lock_file} cannot be read: {error.strerror}", "name another output") from error
     except UnicodeDecodeError as error:
         raise LockError(f"{lock_file} is not UTF-8 text: {error}", "name another output") from error
     comment = [line for at, line in enumerate(lines) if all(one.startswith("#") for one in lines[: at + 1])]
