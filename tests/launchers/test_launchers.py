@@ -329,5 +329,5 @@ def test_ray_train(launch: Launch) -> None:
     (launch.folder / "odd").unlink()
     assert differing.returncode == 1
     assert ran() == []
-    said = re.sub(r"^.*pid=\d+.*?\) ", "", differing.stdout + differing.stderr, flags=re.MULTILINE)
+    said = re.sub(r"^.*pid=\d+[^)]*\)(?:\x1b\[0m)? ", "", differing.stdout + differing.stderr, flags=re.MULTILINE)
     assert [line for line in TABLE.splitlines() if line and line not in said.splitlines()] == [], said
