@@ -47,7 +47,6 @@ OWN = {
     "explore/scratch.py": (2, "a copy of a regular file"),
     "trial/attempt.py": (1, "our own log of a command"),
     "trial/relocation.py": (1, "a script that was written a moment ago"),
-    "wheels/wheel_search.py": (1, "a wheel, piece by piece"),
     "trial/command.py": (1, "our own log of a command"),
     "swap/permissions.py": (1, "a copy of a regular file"),
     "stack/repair_copy.py": (1, "pyvenv.cfg of our copy"),

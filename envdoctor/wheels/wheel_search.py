@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from packaging.tags import Tag
 
+from envdoctor.facts.regular_file import open_regular
 from envdoctor.model.frozen import field, mutable, replace
 from envdoctor.standards.lock import LockedPackage
 from envdoctor.wheels import wheel_tags
@@ -87,5 +88,8 @@ class WheelSearch:
 def _digest(file: File) -> str:
     if file.local is None:
         return ""
-    with file.local.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
+    try:
+        with open_regular(file.local) as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()
+    except OSError:
+        return ""  # no file, or none that can be read: it states no hash of the lock
