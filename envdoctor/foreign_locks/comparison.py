@@ -1,10 +1,11 @@
 """A lock of another tool, as the checks compare it with an installed environment."""
 
+from envdoctor.errors import LockError
 from envdoctor.facts.host import Host
 from envdoctor.foreign_locks.exporters import exported
 from envdoctor.foreign_locks.formats import LockFile
 from envdoctor.foreign_locks.selection import select
-from envdoctor.model.fingerprint import Fingerprint
+from envdoctor.model.fingerprint import Fingerprint, MissingFactError
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.standards.lock import Lock, LockedPackage
@@ -18,7 +19,12 @@ def lock_for(file: LockFile, host: Host, facts: Fingerprint) -> tuple[Lock, tupl
     Where it states no version (a folder, a repository), the installed one is as good as any: only that it is
     installed is compared. Raises LockError, MissingFactError.
     """
-    python = facts[Interpreter]
+    try:
+        python = facts[Interpreter]
+    except MissingFactError as error:
+        raise LockError(
+            f"the lock cannot be compared: {error.reason}", "look at the environment without it: `envdoctor check`"
+        ) from error
     found = exported(file, host, python.minor, facts.target)
     major, minor = (int(part) for part in python.minor.split("."))
     tags = supported((major, minor), python.machine, NEWEST_GLIBC, free_threaded=python.free_threaded)
