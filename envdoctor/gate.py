@@ -244,6 +244,8 @@ def _examine_aloud(workspace: "Workspace", profile: str, *, has_ranks: bool) -> 
     """Examine, and say so where it takes long: the first time, and on a network file system."""
     import _thread  # noqa: PLC0415 - `threading` takes longer to load than most probes run
 
+    from envdoctor.facts.second_process import start_thread  # noqa: PLC0415
+
     done = _thread.allocate_lock()
     done.acquire()
 
@@ -251,7 +253,7 @@ def _examine_aloud(workspace: "Workspace", profile: str, *, has_ranks: bool) -> 
         if not done.acquire(timeout=_WORD_SECONDS):
             _note(f"examining {sys.prefix}, which takes long where its files are slow or were not read before")
 
-    _thread.start_new_thread(say, ())
+    start_thread(say)
     try:
         return _examine(workspace, profile, has_ranks=has_ranks)
     finally:
@@ -265,7 +267,7 @@ def _examine(workspace: "Workspace", profile: str, *, has_ranks: bool) -> "Told"
 
     # The driver is asked through NVML in a child process, which costs more than the whole gate may; so does binding
     # every symbol, which the last `check` remembers.
-    facts = workspace.facts(Options(ask_nvml=False, only_remembered=True, contents=has_ranks, own_threads=1))
+    facts = workspace.facts(Options(ask_nvml=False, only_remembered=True, contents=has_ranks))
     verdict = workspace.verdict(facts, launching=True)
     build = facts.get(TorchBuild)
     code = int(verdict.exit_code())

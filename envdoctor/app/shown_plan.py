@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from envdoctor.errors import RestoreError, UsageError
-from envdoctor.facts.regular_file import open_regular
 from envdoctor.model.codec import encode
 from envdoctor.swap import journal
 from envdoctor.swap.store import BackupStore
@@ -30,13 +29,16 @@ class StateOnDisk:
     """What some folders and files hold at one moment: names, kinds, sizes, times and inodes, bytecode left out."""
 
     def __init__(self, folders: Iterable[Path], files: Iterable[Path] = ()) -> None:
-        """Look at the folders with all that is in them, and at the files' contents; absence is a state too."""
+        """Look at the folders with all that is in them, and at the files; absence is a state too.
+
+        Of a file its size, time and inode count, as of those in the folders; what the plan took from it is in the plan.
+        """
         seen = hashlib.sha256()
         for folder in folders:
             seen.update(b"\0folder\0" + os.fsencode(folder))
             _walk(os.fsencode(folder), seen)
         for file in files:
-            seen.update(b"\0file\0" + os.fsencode(file) + b"\0" + _content(file))
+            seen.update(b"\0file\0" + os.fsencode(file) + b"\0" + _met(file))
         self.digest = seen.hexdigest()[:_DIGITS]
 
 
@@ -117,9 +119,9 @@ def _told(entry: "os.DirEntry[bytes]") -> bytes:
     return f"\0{status.st_mode} {status.st_ino} {rest}\0".encode() + link
 
 
-def _content(file: Path) -> bytes:
+def _met(file: Path) -> bytes:
     try:
-        with open_regular(file) as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest().encode()
+        status = file.stat()
     except OSError as error:
         return f"unread {error.errno}".encode()
+    return f"{status.st_mode} {status.st_ino} {status.st_size} {status.st_mtime_ns}".encode()

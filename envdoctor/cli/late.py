@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from envdoctor.cli.shown import shown
+from envdoctor.facts.second_process import start_thread
 
 _PATIENCE = 1.5
 """Seconds until the first word; with the start of the program that is less than two."""
@@ -56,7 +57,7 @@ def never_silent(text: str) -> Iterator[None]:
     watch = _Watch()
     watch.over.acquire()
     _WATCHES.append(watch)
-    _thread.start_new_thread(watch.wait, (text,))
+    start_thread(lambda: watch.wait(text))
     try:
         yield
     finally:

@@ -38,8 +38,6 @@ class Options:
     """With `deep`: every file is read, whatever earlier runs know of it."""
     only_remembered: bool = False
     """Take what costs seconds from an earlier run, or leave it out: the gate does."""
-    own_threads: int = 0
-    """Threads of this process that envdoctor started (second_process)."""
     progress: Callable[[int, int], None] | None = None
     """Called with (bytes done, bytes in all) while that goes on."""
 

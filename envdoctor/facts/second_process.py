@@ -5,8 +5,10 @@ threads could not do this: they take turns at each system call. Where there is n
 the work is done here, with the same result.
 """
 
+import _thread
 import json
 import os
+import signal
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,6 +17,26 @@ from typing import Any
 from envdoctor.model.frozen import mutable
 
 _PIECE = 1024 * 1024
+_BLOCKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_OWN: set[int] = set()
+"""Native ids of the threads that `start_thread` started and that still run."""
+
+
+def start_thread(run: Callable[[], None]) -> None:
+    """Run that in a thread that counts as envdoctor's own: it holds no lock that the work of a child may need."""
+    known = _thread.allocate_lock()
+    known.acquire()
+
+    def body() -> None:
+        _OWN.add(_thread.get_native_id())
+        known.release()
+        try:
+            run()
+        finally:
+            _OWN.discard(_thread.get_native_id())
+
+    _thread.start_new_thread(body, ())
+    known.acquire()
 
 
 @mutable
@@ -25,6 +47,7 @@ class ChildsWork:
     """Returns what JSON can say."""
     reader: int = -1
     child: int = 0
+    answered: bool = False
 
     def result(self) -> Any:
         """Return what the work gives, as JSON says it: a list for a tuple. Raises what the work raises."""
@@ -37,8 +60,14 @@ class ChildsWork:
             self.end()
 
     def end(self) -> None:
-        """Take leave of the child: one that nobody waits for would stay a zombie as long as this process runs."""
+        """Take leave of the child: one that nobody waits for would stay a zombie as long as this process runs.
+
+        One that did not answer to the end is killed: on a slow file system it would go on for minutes.
+        """
         if self.child:
+            if not self.answered:
+                with suppress(OSError):
+                    os.kill(self.child, signal.SIGKILL)
             with suppress(OSError):
                 os.close(self.reader)
             with suppress(OSError):  # somebody else's handler may have waited for it
@@ -49,37 +78,44 @@ class ChildsWork:
         pieces = []
         while piece := os.read(self.reader, _PIECE):
             pieces.append(piece)
+        self.answered = True
         return b"".join(pieces)
 
 
 @contextmanager
-def beside(work: Callable[[], Any], own_threads: int | None = 0) -> Iterator[ChildsWork]:
+def beside(work: Callable[[], Any], *, all_are_ours: bool = False) -> Iterator[ChildsWork]:
     """Begin the work in a child where that is safe and of use; the block asks for the `result`.
 
-    own_threads: threads of this process that envdoctor started; None where it started all of them. There is no child
-    where there are others, which may hold a lock that nobody in the child would ever let go (fork(2)), and none without
-    a second core. The work takes no lock that a thread of ours may hold: it imports nothing and prints nothing.
+    all_are_ours: envdoctor started every thread of this process. Otherwise there is no child where threads run that
+    `start_thread` did not start: they may hold a lock that nobody in the child would ever let go (fork(2)). There is
+    none without a second core. The work takes no lock that a thread of ours may hold: it imports nothing and prints
+    nothing.
     """
     begun = ChildsWork(work=work)
-    if len(os.sched_getaffinity(0)) > 1 and (own_threads is None or _threads() == 1 + own_threads):
-        with suppress(OSError):  # no process may be started, or no file opened: the work is done here
-            _begin(begun)
     try:
+        if len(os.sched_getaffinity(0)) > 1 and (all_are_ours or not _others()):
+            with suppress(OSError):  # no process may be started, or no file opened: the work is done here
+                _begin(begun)
         yield begun
     finally:
         begun.end()
 
 
-def _threads() -> int:
+def _others() -> bool:
+    """Tell whether threads run that are not known as envdoctor's own; without /proc they may."""
     try:
-        return len(os.listdir("/proc/self/task"))  # noqa: PTH208 - names only
+        running = {int(name) for name in os.listdir("/proc/self/task")}  # noqa: PTH208 - names only
     except OSError:
-        return 0
+        return True
+    return not running <= {_thread.get_native_id(), *_OWN}
 
 
 def _begin(begun: ChildsWork) -> None:
     reader, writer = os.pipe()
     here = os.getpid()
+    # Python's own work at a fork is not made to be interrupted: it prints a traceback and goes on. The child keeps the
+    # signals from itself, since it ends when its work does, or is killed.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of threads: they are ours, and wait
@@ -87,6 +123,7 @@ def _begin(begun: ChildsWork) -> None:
         if child == 0:
             os.close(reader)  # so that it ends, and does not wait, where nobody wants its answer any more
             _write(json.dumps(begun.work()).encode(), writer)
+        begun.reader, begun.child = reader, child
     except BaseException:
         os.close(reader)
         raise
@@ -95,7 +132,7 @@ def _begin(begun: ChildsWork) -> None:
             # Whatever happened, Ctrl-C too: what called this function, buffers and exit functions are the parent's.
             os._exit(0)
         os.close(writer)
-    begun.reader, begun.child = reader, child
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _write(answer: bytes, writer: int) -> None:

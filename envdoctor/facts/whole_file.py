@@ -23,11 +23,16 @@ def create(path: Path, mode: int = 0o666) -> int:
     return os.open(path, _NEW, mode)
 
 
-def write_whole(path: Path, content: bytes, mode: int = 0o666) -> None:
-    """Write a file in one step, on the disk before it has its name. Raises OSError, the old file as it was."""
+def write_whole(path: Path, content: bytes, mode: int = 0o666, *, exact: bool = False) -> None:
+    """Write a file in one step, on the disk before it has its name. Raises OSError, the old file as it was.
+
+    exact: the mode is not narrowed by the umask.
+    """
     temporary = beside(path)
     try:
         with os.fdopen(create(temporary, mode), "wb") as file:
+            if exact:
+                os.fchmod(file.fileno(), mode)
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -35,6 +40,11 @@ def write_whole(path: Path, content: bytes, mode: int = 0o666) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def rewrite(path: Path, content: bytes) -> None:
+    """Write a file that is there in one step; it keeps its mode. Raises OSError, the old file as it was."""
+    write_whole(path, content, stat.S_IMODE(path.lstat().st_mode), exact=True)
 
 
 def write_named(path: Path, content: bytes) -> None:

@@ -9,7 +9,7 @@ from envdoctor.doctor.examine import written_down
 from envdoctor.errors import RestoreError
 from envdoctor.facts.host import Host
 from envdoctor.facts.regular_file import read_regular
-from envdoctor.facts.whole_file import write_whole
+from envdoctor.facts.whole_file import rewrite
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.profile import Profile
 from envdoctor.stack.examination import added, blocking_findings, line, read_deep, reading_of_copy, verdict_on
@@ -52,12 +52,12 @@ def carry_out(
         config = folder / "pyvenv.cfg"
         kept = read_regular(config, _MAXIMUM_CONFIG)
         # uv then writes scripts that find their interpreter from where they are: the copy is about to be renamed.
-        write_whole(config, kept.rstrip(b"\n") + b"\nrelocatable = true\n")
+        rewrite(config, kept.rstrip(b"\n") + b"\nrelocatable = true\n")
         for command in commands:
             listen(Event(phase="build", text=command))
             for words in on_a_copy(command, str(target), str(folder)):
                 _run(words, host, copying)
-        write_whole(config, kept)
+        rewrite(config, kept)
         carry_over(target, folder)
         listen(Event(phase="check", text="examining the copy"))
         reading = reading_of_copy(folder, host, listen, target, proven)

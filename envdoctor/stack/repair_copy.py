@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import stat
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +13,7 @@ from envdoctor.analysis.remedies import same_build
 from envdoctor.doctor.examine import written_down
 from envdoctor.errors import RestoreError
 from envdoctor.facts.regular_file import read_regular
-from envdoctor.facts.whole_file import write_whole
+from envdoctor.facts.whole_file import rewrite, write_whole
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.finding import Finding
 from envdoctor.model.frozen import frozen, replace
@@ -89,7 +90,7 @@ def _repair_copy(prepared: PreparedRepair, folder: Path, descriptor: int, listen
     config = folder / "pyvenv.cfg"
     before = read_regular(config, _MAXIMUM_NOTE)
     # uv then writes scripts that find their interpreter from where they lie: the copy is about to be renamed.
-    write_whole(config, before.rstrip(b"\n") + b"\nrelocatable = true\n")
+    rewrite(config, before.rstrip(b"\n") + b"\nrelocatable = true\n")
     for inner in (inner for found in prepared.torn.values() for inner in found):
         remove_from_copy(folder, inner)
     old = [item.name for item in changes.removals]
@@ -104,7 +105,7 @@ def _repair_copy(prepared: PreparedRepair, folder: Path, descriptor: int, listen
     for last in (False, True):
         _install(prepared, [item for item in changes.reinstalls if item.last is last], uv, folder, listen)
     carry_appended(prepared.store.target, folder, prepared.bundles)
-    write_whole(config, before)
+    rewrite(config, before)
 
 
 def _install(prepared: PreparedRepair, items: Sequence[Reinstall], uv: Uv, folder: Path, listen: Listener) -> None:
@@ -170,4 +171,6 @@ def _sign(prepared: PreparedRepair, folder: Path) -> None:
     if prepared.plan.profile:
         note["profile"] = prepared.plan.profile
     note |= {"repaired_at": datetime.now(UTC).isoformat(timespec="seconds"), "envdoctor": __version__}
-    write_whole(folder / NOTE, (json.dumps(note, indent=1) + "\n").encode())
+    # Whoever may read the venv's configuration may read this; the umask of this process has no say.
+    mode = stat.S_IMODE((folder / "pyvenv.cfg").lstat().st_mode)
+    write_whole(folder / NOTE, (json.dumps(note, indent=1) + "\n").encode(), mode, exact=True)

@@ -84,7 +84,7 @@ def verify(
         return list(_stray(reading.target.prefix, site, claimed, self_contained=self_contained))
 
     if strict or self_contained:
-        with beside(walk, None if threads_are_ours else 0) as walking:
+        with beside(walk, all_are_ours=threads_are_ours) as walking:
             reading.fact(InstalledFiles)
             found = walking.result()
         faults += [Discrepancy(owner="", path=path, problem=problem) for path, problem in found]

@@ -15,7 +15,7 @@ def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     chosen = [
         item.callspec.params["state"]
         for item in request.session.items
-        if isinstance(item, pytest.Function) and "outcomes" in item.fixturenames
+        if isinstance(item, pytest.Function) and item.originalname == TEST
     ]
     return {outcome.state: outcome for outcome in judge_all(chosen, tmp_path_factory.mktemp("closure"))}
 

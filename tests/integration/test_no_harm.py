@@ -127,7 +127,8 @@ def test_nothing_of_the_venv_is_run(trapped: tuple[Venv, Path], words: list[str]
     assert "Traceback" not in seen.err
     assert sorted(path.name for path in sprung.iterdir()) == []
     assert tree_state(venv.prefix) == before
-    assert seen.of("subprocess.Popen", "os.exec", "os.posix_spawn", "os.fork", "os.system") == []
+    # A fork that looks at files is envdoctor itself; what it would start is seen as what this process starts.
+    assert seen.of("subprocess.Popen", "os.exec", "os.posix_spawn", "os.system") == []
     assert [
         arguments for arguments in seen.of("import", "ctypes.dlopen", "exec") if str(venv.prefix) in str(arguments)
     ] == []

@@ -118,6 +118,9 @@ def reader(tool: Path, tmp_path_factory: pytest.TempPathFactory) -> Reader:
     for command in ("envdoctor capture good", "envdoctor fetch -p good --wheelhouse wheels"):
         code, said = made.types(command)
         assert code == 0, said
+    for name in ("n1", "n2", "n3"):
+        code, said = made.types(f"envdoctor fingerprint -o {name}.json")
+        assert code == 0, said
     shutil.copytree(folder, made.kept, symlinks=True)
     return made
 

@@ -10,7 +10,6 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from envdoctor.errors import ProbeError
 from envdoctor.facts.context import Reading
 from envdoctor.facts.second_process import ChildsWork, beside
 from envdoctor.model.frozen import frozen
@@ -52,13 +51,13 @@ def looking_beside(reading: Reading) -> Iterator[bool]:
     try:
         records = index(reading)
         items = reading.fact(Distributions).items
-    except (ProbeError, OSError):
-        yield False  # whoever asks for the fact is told why
-        return
-    if reading.options.deep or sum(map(len, records.rows.values())) < _WORTH_A_PROCESS:
+        rows = sum(map(len, records.rows.values()))
+    except Exception:  # noqa: BLE001 - the probe that asks for it says why, a fault of ours too
+        rows = 0
+    if reading.options.deep or rows < _WORTH_A_PROCESS:
         yield False
         return
-    with beside(lambda: _look(items, records), reading.options.own_threads) as begun:
+    with beside(lambda: _look(items, records)) as begun:
         reading.shared[_BesideLook] = _BesideLook(begun)
         yield bool(begun.child)
 

@@ -19,7 +19,7 @@ from tests.factories.run_envdoctor import ROOT
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a second core, and no thread of the test runner's in the count."""
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
-    monkeypatch.setattr("envdoctor.facts.second_process._threads", lambda: 1)
+    monkeypatch.setattr("envdoctor.facts.second_process._others", lambda: False)
 
 
 def _children() -> list[str]:
@@ -97,15 +97,31 @@ def test_what_fails_here_too_says_why() -> None:
         begun.result()
 
 
-@pytest.mark.parametrize(("cores", "threads", "own", "child"), [(1, 1, 0, False), (2, 2, 0, False), (2, 2, 1, True)])
+@pytest.mark.parametrize(("cores", "others", "ours", "child"), [
+    (1, False, False, False), (2, False, False, True), (2, True, False, False), (2, True, True, True),
+])  # fmt: skip
 def test_there_is_a_child_only_where_it_is_safe_and_of_use(
-    monkeypatch: pytest.MonkeyPatch, *, cores: int, threads: int, own: int, child: bool
+    monkeypatch: pytest.MonkeyPatch, *, cores: int, others: bool, ours: bool, child: bool
 ) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
-    monkeypatch.setattr("envdoctor.facts.second_process._threads", lambda: threads)
-    with beside(os.getpid, own) as begun:
+    monkeypatch.setattr("envdoctor.facts.second_process._others", lambda: others)
+    with beside(os.getpid, all_are_ours=ours) as begun:
         assert bool(begun.child) is child
         assert (begun.result() != os.getpid()) is child
+
+
+def test_a_child_that_does_not_end_is_not_waited_for() -> None:
+    here = os.getpid()
+
+    def work() -> int:
+        while os.getpid() != here:
+            signal.pause()
+        return here
+
+    before = _children()
+    with beside(work) as begun:
+        assert begun.child
+    assert _children() == before
 
 
 def test_where_no_process_may_be_started_the_work_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,19 +135,20 @@ def test_where_no_process_may_be_started_the_work_is_done_here(monkeypatch: pyte
     assert _open() == open_before
 
 
-def test_a_thread_of_the_program_is_counted_and_a_handler_that_takes_every_child_does_no_harm() -> None:
+def test_threads_of_the_program_count_ours_do_not_and_a_handler_that_takes_every_child_does_no_harm() -> None:
     program = (
         "import contextlib, os, signal, sys, threading\n"
         f"sys.path.insert(0, {str(ROOT)!r})\n"
-        "from envdoctor.facts.second_process import beside\n"
+        "from envdoctor.facts.second_process import beside, start_thread\n"
         "os.sched_getaffinity = lambda _: {0, 1}\n"
         "def take(*_):\n"
         "    with contextlib.suppress(ChildProcessError):\n"
         "        os.waitpid(-1, 0)\n"
         "signal.signal(signal.SIGCHLD, take)\n"
+        "stop = threading.Event()\n"
+        "start_thread(stop.wait)\n"
         "with beside(os.getpid) as begun:\n"
         "    print(begun.child > 0, begun.result() != os.getpid())\n"
-        "stop = threading.Event()\n"
         "threading.Thread(target=stop.wait, daemon=True).start()\n"
         "with beside(os.getpid) as begun:\n"
         "    print(begun.child, begun.result() == os.getpid())\n"

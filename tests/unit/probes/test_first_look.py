@@ -33,7 +33,7 @@ def venv(tmp_path: Path) -> Venv:
 @pytest.fixture
 def _by_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("envdoctor.probes.venv.first_look._WORTH_A_PROCESS", 0)
-    monkeypatch.setattr("envdoctor.facts.second_process._threads", lambda: 1)
+    monkeypatch.setattr("envdoctor.facts.second_process._others", lambda: False)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
 
 
