@@ -42,6 +42,7 @@ FORMER = (
     "moved:venv + mishap:no-metadata",
     "script-stale:tool + mishap:site-linked-lost",
     "mishap:site-linked-lost + info-empty:tool",
+    "mishap:site-linked-lost + info-record-empty:tool",
     "info-renamed:plain + two-owners:both",
 )
 STATES = list(dict.fromkeys([HEALTHY, *_every_day(), *RECIPES, *FORMER, *pairs(PAIRS, DRAWN_BY)]))
