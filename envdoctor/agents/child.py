@@ -1,19 +1,15 @@
 """One command as a process of its own: it can be cancelled, prints nowhere else, and sees the machine as it is now."""
 
 import subprocess
-import sys
-from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import anyio
 import anyio.abc
 from anyio.streams.text import TextReceiveStream
 
+from envdoctor.exitcodes import ExitCode
 from envdoctor.model.frozen import frozen
 
-_ROOT = str(Path(__file__).resolve().parents[2])
-# -P: a folder `envdoctor` in the folder that the server was started in is not this program.
-_START = f"import sys; sys.path.append({_ROOT!r}); from envdoctor.__main__ import main; main()"
 _LINE = 300
 """Letters of a line of progress."""
 _LAST = 20
@@ -26,6 +22,15 @@ Tell = Callable[[str], Awaitable[None]]
 
 
 @frozen
+class Start:
+    """How a command is started: this program, and nothing that a variable or a folder puts in its place."""
+
+    words: tuple[str, ...]
+    """The program and its first arguments; those of the command follow."""
+    environ: Mapping[str, str]
+
+
+@frozen
 class Ended:
     """What a command left."""
 
@@ -35,18 +40,23 @@ class Ended:
     """Its last lines on stderr."""
 
 
-async def run_command(words: Sequence[str], tell: Tell) -> Ended:
+async def run_command(start: Start, words: Sequence[str], tell: Tell) -> Ended:
     """Run `envdoctor` with these words and return what it left.
 
     Cancelled, it asks the command to stop and waits for it: a command that changes something cleans up as for
     Ctrl-C, and the venv is the old one or the new one.
     """
-    process = await anyio.open_process(
-        [sys.executable, "-P", "-c", _START, *words],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    try:
+        process = await anyio.open_process(
+            [*start.words, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=start.environ,
+        )
+    except OSError as error:
+        # More arguments than the system takes at once, or no memory.
+        return Ended(code=ExitCode.UNKNOWN, out="", said=(f"error: envdoctor cannot be started: {error.strerror}",))
     out: list[str] = []
     said: list[str] = []
     try:
@@ -64,11 +74,22 @@ async def _end(process: anyio.abc.Process) -> None:
     if process.returncode is None:
         process.terminate()
         with anyio.move_on_after(_PATIENCE):
-            await process.wait()
+            async with anyio.create_task_group() as group:
+                # What it still writes is read: a full pipe would hold up what it has to finish.
+                group.start_soon(_drain, process.stdout)
+                group.start_soon(_drain, process.stderr)
+                await process.wait()
+                group.cancel_scope.cancel()
     if process.returncode is None:
         process.kill()
         await process.wait()
     await process.aclose()
+
+
+async def _drain(stream: anyio.abc.ByteReceiveStream | None) -> None:
+    if stream is not None:
+        async for _ in stream:
+            pass
 
 
 async def _collect(stream: anyio.abc.ByteReceiveStream | None, parts: list[str]) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import anyio
 import mcp_types as types
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, ValidationError
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 from envdoctor import __version__
-from envdoctor.agents.child import Ended, run_command
+from envdoctor.agents.child import Ended, Start, run_command
 from envdoctor.agents.tools import TOOLS, AgentTool
 from envdoctor.exitcodes import ExitCode
 from envdoctor.report.rendering import document_as
@@ -34,8 +34,11 @@ Names of users, homes and this host are hidden, so a path in an answer may not e
 know them. The variables that check reports are those of this server, not of the user's shell."""
 
 
-def served(*, redact: bool) -> Server[Any]:
-    """Return the server; redact: names of users, homes and this host are hidden, as secrets always are."""
+def served(start: Start, *, redact: bool) -> Server[Any]:
+    """Return the server.
+
+    start: how a command is started. redact: names of users, homes and this host are hidden, as secrets always are.
+    """
     limiter = anyio.CapacityLimiter(_AT_ONCE)
 
     async def list_tools(context: Any, parameters: Any) -> types.ListToolsResult:
@@ -58,7 +61,7 @@ def served(*, redact: bool) -> Server[Any]:
             await context.session.report_progress(float(lines), None, line)
 
         async with limiter:
-            ended = await run_command(words, tell)
+            ended = await run_command(start, words, tell)
         return answer(tool, arguments, ended)
 
     return Server(
@@ -84,10 +87,12 @@ def answer(tool: AgentTool, arguments: Any, ended: Ended) -> types.CallToolResul
         document.pop("stack", None)
     if wrong := _mistakes(tool.output_schema, document):
         return _failed(f"envdoctor itself failed: its document is not as its schema says: {'; '.join(wrong[:3])}")
-    refused = document.get("refused", "")
-    text = f"{refused}\n\n{_text(tool, document)}" if refused else _text(tool, document)
+    failed = bool(document.get("refused") or (tool.changes and ended.code))
+    said = f"{document.get('refused') or document['status']}\n\n" if failed else ""
     return types.CallToolResult(
-        content=[types.TextContent(type="text", text=text)], structured_content=document, is_error=bool(refused)
+        content=[types.TextContent(type="text", text=f"{said}{_text(tool, document)}")],
+        structured_content=document,
+        is_error=failed,
     )
 
 
@@ -116,19 +121,29 @@ def _as_listed(tool: AgentTool) -> types.Tool:
 
 def _mistakes(schema: dict[str, Any], value: Any) -> Sequence[str]:
     found = Draft202012Validator(schema).iter_errors(value)
-    return [f"{'.'.join(map(str, error.absolute_path)) or 'arguments'}: {error.message[:200]}" for error in found]
+    return [f"{'.'.join(map(str, error.absolute_path)) or 'arguments'}: {_mistake(error)}" for error in found]
+
+
+def _mistake(error: ValidationError) -> str:
+    """Return what is wrong with one value; the library's words for a text are the whole text and an expression."""
+    if error.validator == "maxLength":
+        return f"{len(error.instance):,} characters, and {error.validator_value:,} are the most"
+    if error.validator in ("pattern", "not"):
+        wanted = error.schema.get("description", "a text")
+        return "it has a NUL character" if "\0" in error.instance else f"not what is wanted: {wanted}"
+    return str(error.message)[:200]
 
 
 def _failed(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
 
 
-def serve(*, redact: bool) -> int:
+def serve(start: Start, *, redact: bool) -> int:
     """Serve until the client closes standard input; return the exit code.
 
     Standard output is the protocol's: the SDK leads everything else that would be printed there to standard error.
     """
-    server = served(redact=redact)
+    server = served(start, redact=redact)
     anyio.run(_serve, server)
     return ExitCode.OK
 

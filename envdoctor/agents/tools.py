@@ -11,6 +11,9 @@ from envdoctor.report import schemas
 Arguments = Mapping[str, Any]
 
 _TEXT = {"type": "string", "minLength": 1, "maxLength": 4096, "pattern": r"^[^\u0000]+$"}
+_LONG = {**_TEXT, "maxLength": 65_536}
+# What `explain` takes for a check; every other text is for `explain_error`.
+_CHECK = r"^\s*([A-Za-z]{2}[0-9]{3}|[A-Za-z0-9]+(-[A-Za-z0-9]+)+)\s*$"
 _YES_NO = {"type": "boolean", "default": False}
 _MANY = {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": 200}
 _VENV = {
@@ -140,9 +143,9 @@ TOOLS = _listed(
     AgentTool(
         name="impact_install",
         title="What an installation would change",
-        description="Install into a scratch copy with uv, compare, and delete the copy. The venv is only read. "
-        "Downloads, and building a source distribution runs its code: ask the user before you name a "
-        "package that they did not.",
+        description="Install into a scratch copy with uv, compare, and delete the copy. The venv is only read; uv "
+        "starts the copy's interpreter, which runs the start-up code (.pth files) of its packages. Downloads, and "
+        "building a source distribution runs its code: ask the user before you name a package that they did not.",
         document="impact",
         command=("impact", "install"),
         properties={
@@ -151,7 +154,7 @@ TOOLS = _listed(
             "no_deps": {**_YES_NO, "description": "Leave dependencies out."},
             "upgrade": {**_YES_NO, "description": "Upgrade what is already installed."},
             "offline": _OFFLINE,
-            "no_build_isolation": {**_YES_NO, "description": "Build against the packages of the venv."},
+            "no_build_isolation": {**_YES_NO, "description": "Build with the packages of the copy, whose code runs."},
         },
         required=("specs",),
         words=("specs",),
@@ -186,8 +189,8 @@ TOOLS = _listed(
         properties={
             "code": {
                 **_TEXT,
-                "pattern": r"^([A-Za-z]{2}[0-9]{3}|[A-Za-z0-9]+(-[A-Za-z0-9]+)+)$",
-                "description": "A code (ED201) or a name.",
+                "pattern": _CHECK,
+                "description": "A check's code (ED201) or name. An error text is for explain_error.",
             }
         },
         required=("code",),
@@ -202,9 +205,10 @@ TOOLS = _listed(
         command=("explain",),
         properties={
             "text": {
-                **_TEXT,
-                "pattern": r"\S\s+\S",
-                "description": "As it was printed: `libcudnn.so.9: cannot open shared object file`.",
+                **_LONG,
+                "not": {"pattern": _CHECK},
+                "description": "An error text as it was printed, from one word of it (`ncclSystemError`) to a whole "
+                "traceback. A check's code or name is for explain.",
             }
         },
         required=("text",),

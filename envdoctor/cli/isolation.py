@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 # Where an interpreter is told to take modules from; a venv under examination is what they often name.
 _PLACES = ("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE")
@@ -31,16 +31,41 @@ def isolate() -> None:
     named = {os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)}  # noqa: PTH100
     kept = [entry for entry in sys.path if os.path.abspath(entry) not in named]  # noqa: PTH100
     _say_what_ran()
-    environ = dict(os.environ)
-    if libraries is not None:
-        environ.pop(_LIBRARY_PATH)
-        environ |= {_LIBRARY_PATH: libraries} if libraries else {}
-    command = [sys.executable, *_options(), "-c", _start([*kept, _OWN_ROOT]), *sys.argv[1:]]
+    environ = os.environ if libraries is None else _with_libraries(libraries)
+    command = [sys.executable, *_options(), "-c", _start([*kept, _OWN_ROOT], _shown()), *sys.argv[1:]]
     try:
         os.execve(sys.executable, command, environ)  # noqa: S606
     except OSError:
         # No second start (no memory, a policy): the folders named are left out all the same.
         sys.path[:] = [*kept, _OWN_ROOT]
+
+
+def start_of_a_child() -> tuple[tuple[str, ...], Mapping[str, str]]:
+    """Return the words and the variables that start this program again, as a child that writes UTF-8.
+
+    It takes modules from the folders of this process alone, and no start-up code of a folder that a variable names.
+    Arguments are to be added. What it reports are the variables of this process.
+    """
+    libraries = _libraries()
+    if libraries is None:
+        libraries = _library_path_at_start()
+    return (sys.executable, *_options(), "-c", _start([*sys.path, _OWN_ROOT])), _with_libraries(libraries)
+
+
+def _with_libraries(libraries: str) -> Mapping[str, str]:
+    environ = {name: value for name, value in os.environ.items() if name != _LIBRARY_PATH}
+    return environ | ({_LIBRARY_PATH: libraries} if libraries else {})
+
+
+def _library_path_at_start() -> str:
+    """Return what the loader took this process's libraries from; a start without it put the variable back later."""
+    mark = f"{_LIBRARY_PATH}=".encode()
+    try:
+        with open("/proc/self/environ", "rb") as file:  # noqa: PTH123 - as above
+            entries = file.read().split(b"\0")
+    except OSError:
+        return os.environ.get(_LIBRARY_PATH, "")
+    return next((os.fsdecode(entry.removeprefix(mark)) for entry in entries if entry.startswith(mark)), "")
 
 
 def _say_what_ran() -> None:
@@ -90,11 +115,6 @@ def _is_of_an_environment(folder: str) -> bool:
     return False
 
 
-def own_folder() -> str:
-    """Return the folder that the package `envdoctor` is in, for the sys.path of a child."""
-    return _OWN_ROOT
-
-
 def _names_are_utf8() -> bool:
     return sys.getfilesystemencoding() == "utf-8"
 
@@ -113,15 +133,18 @@ def _options() -> Sequence[str]:
     return ("-I", f"-Xutf8={sys.flags.utf8_mode or int(not _names_are_utf8())}", *unbuffered, *no_bytecode)
 
 
-def _start(more: Sequence[str]) -> str:
+def _shown() -> str:
+    # What the terminal shows is another matter than how files are named; and -I ignores PYTHONIOENCODING.
+    if sys.stdout is None or _names_are_utf8():
+        return ""
+    return f"sys.stdout.reconfigure(encoding={sys.stdout.encoding!r}); "
+
+
+def _start(more: Sequence[str], shown: str = "") -> str:
     # Behind the interpreter's own: a json.py beside this package must not stand in front of Python's.
     value = os.environ.get(_LIBRARY_PATH)
     # It stays a fact that is reported, and what this program starts gets it as it was.
     back = f"import os; os.environ[{_LIBRARY_PATH!r}] = {value!r}; " if value is not None else ""
-    # What the terminal shows is another matter than how files are named; and -I ignores PYTHONIOENCODING.
-    shown = (
-        "" if sys.stdout is None or _names_are_utf8() else f"sys.stdout.reconfigure(encoding={sys.stdout.encoding!r}); "
-    )
     return (
         f"{back}import sys; {shown}sys.argv[0] = {sys.argv[0]!r}; "
         f"sys.path += [entry for entry in {list(more)!r} if entry not in sys.path]; "

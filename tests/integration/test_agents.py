@@ -1,29 +1,24 @@
 """`envdoctor mcp` with the SDK's own client over stdio: an agent finds the incident's cause, heals it, goes back."""
 
 import json
-import os
-import signal
-import socket
-import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from envdoctor.analysis.symptoms import SUBJECTS
 from envdoctor.report import schemas
 from tests.factories.make_incident import CUDNN, Incident, make_broken_incident, sources_of
-from tests.factories.make_venv import tree_state
-from tests.factories.run_envdoctor import COMMAND, Outcome, environment, run_behind, run_envdoctor
+from tests.factories.make_venv import make_venv, tree_state
+from tests.factories.make_wheel import make_wheel
+from tests.factories.run_envdoctor import Outcome, run_behind, run_envdoctor
 
 pytest.importorskip("mcp_types", reason="the MCP SDK is not installed")
 
-from anyio.from_thread import BlockingPortal, start_blocking_portal
-from mcp import Client
-from mcp.client.stdio import StdioServerParameters
+from jsonschema import Draft202012Validator
+
+from envdoctor.agents.tools import TOOLS
+from tests.factories.agent import Agent, agent_in
 
 READING = {
     "check": "check",
@@ -40,55 +35,6 @@ READING = {
     "plan_fix": "check-fix",
 }
 CHANGING = {"apply_restore": "restore", "apply_repair": "repair", "rollback": "rollback"}
-
-
-@dataclass
-class Agent:
-    """A client with a server of its own."""
-
-    client: Client
-    portal: BlockingPortal
-    folder: Path
-    told: list[str] = field(default_factory=list)
-
-    def call(self, tool: str, /, **arguments: Any) -> Any:
-        """Call a tool; what is told meanwhile is kept. The SDK holds the answer to the tool's output schema."""
-
-        async def tell(progress: float, total: float | None, message: str | None) -> None:
-            del progress, total
-            self.told.append(message or "")
-
-        async def work() -> Any:
-            return await self.client.call_tool(tool, arguments, progress_callback=tell)
-
-        self.told.clear()
-        result = self.portal.call(work)
-        assert str(self.folder) not in f"{result.content[0].text}{json.dumps(result.structured_content)}{self.told}"
-        return result
-
-    def document(self, tool: str, /, **arguments: Any) -> Any:
-        """Return the document that a tool answers with."""
-        result = self.call(tool, **arguments)
-        assert not result.is_error, result.content[0].text
-        return result.structured_content
-
-    def refusal(self, tool: str, /, **arguments: Any) -> str:
-        """Return what a tool says that answers with an error."""
-        result = self.call(tool, **arguments)
-        assert result.is_error
-        return str(result.content[0].text)
-
-
-@contextmanager
-def agent_in(folder: Path, extra: dict[str, str]) -> Iterator[Agent]:
-    """Start a server in a folder that is the user's home, so that every path in an answer is one to hide."""
-    told = environment(folder, {**extra, "HOME": str(folder)})
-    server = StdioServerParameters(command=COMMAND[0], args=[*COMMAND[1:], "mcp"], env=told, cwd=folder)
-    with (
-        start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(Client(server)) as client,
-    ):
-        yield Agent(client=client, portal=portal, folder=folder)
 
 
 @pytest.fixture(scope="module")
@@ -179,6 +125,42 @@ def test_a_restore_is_of_the_lock_that_was_shown(incident: Incident, agent: Agen
     assert agent.document("cache_status")["state"] == "cold"
 
 
+def test_a_change_that_did_not_come_about_is_an_error(incident: Incident, agent: Agent) -> None:
+    needy = make_wheel(incident.root / "wheels", "needy", "1", requires=["absent>=1"])
+    venv = make_venv(incident.root / "needy", needy)
+    before = tree_state(venv.prefix)
+    result = agent.call("apply_repair", plan="any", venv=str(venv.prefix))
+    document = result.structured_content
+    assert (result.is_error, document["status"], len(document["remaining"])) == (True, "not repaired", 1)
+    assert result.content[0].text.partition("\n")[0] == "not repaired"
+    assert tree_state(venv.prefix) == before
+
+
+def test_an_error_text_may_be_one_word_or_a_whole_traceback(agent: Agent) -> None:
+    known = [text for group in SUBJECTS.values() for symptom in group for text in (symptom.text, *symptom.anchors)]
+    fits = Draft202012Validator(TOOLS["explain_error"].input_schema)
+    assert [text for text in known if not fits.is_valid({"text": text})] == []
+    for text in ("ncclSystemError", 'File "train.py", line 1\n' * 2000 + "ncclSystemError"):
+        (found,) = agent.document("explain_error", text=text)["found"]
+        assert "ncclSystemError" in found["text"]
+    for check in ("ED201", " files-removed-by-uninstall\n"):
+        assert agent.refusal("explain_error", text=check) == (
+            "explain_error: text: not what is wanted: An error text as it was printed, from one word of it "
+            "(`ncclSystemError`) to a whole traceback. A check's code or name is for explain."
+        )
+    assert agent.refusal("explain", code="it is slow") == (
+        "explain: code: not what is wanted: A check's code (ED201) or name. An error text is for explain_error."
+    )
+    assert agent.refusal("why", name="a\0") == "why: name: it has a NUL character"
+    assert agent.refusal("explain_error", text="x" * 65_537) == (
+        "explain_error: text: 65,537 characters, and 65,536 are the most"
+    )
+    # Below that, the system may refuse: it counts bytes.
+    assert agent.refusal("explain_error", text="\N{DESERT}" * 65_536) == (
+        "error: envdoctor cannot be started: Argument list too long"
+    )
+
+
 def test_what_does_not_fit_is_said(agent: Agent) -> None:
     assert agent.refusal("nosuch").startswith("there is no tool `nosuch`; there are check, why, ")
     assert agent.refusal("why") == "why: arguments: 'name' is a required property"
@@ -194,63 +176,6 @@ def test_what_does_not_fit_is_said(agent: Agent) -> None:
     )
     assert agent.refusal("check", venv="--version").startswith("error: ")
     assert "is not a requirement" in agent.refusal("impact_install", specs=["--index-url=x"])
-
-
-def test_a_call_that_is_cancelled_ends_its_command_and_no_other(incident: Incident, tmp_path: Path) -> None:
-    """The index takes connections and never answers, so that a plan waits until it is cancelled or the server stopped.
-
-    Spoken by hand: every line on stdout has to be the protocol's.
-    """
-    plan = {"name": "plan_restore", "arguments": {"profile": "small", "force": True}}
-    with socket.create_server(("127.0.0.1", 0)) as index, ExitStack() as asked:
-        port = str(index.getsockname()[1])
-        silent = {"PIP_INDEX_URL": f"http://127.0.0.1:{port}/simple", "PIP_CONFIG_FILE": os.devnull}
-        told = environment(incident.root, {**silent, "UV_CACHE_DIR": str(tmp_path / "cache")})
-        command = [*COMMAND, "mcp", "--no-redact", "-v"]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        with subprocess.Popen(command, cwd=incident.root, env=told, text=True, **pipes) as server:
-
-            def ask(number: int, method: str, parameters: dict[str, Any]) -> None:
-                request = {"jsonrpc": "2.0", "method": method, "params": parameters}
-                server.stdin.write(json.dumps(request | ({"id": number} if number else {})) + "\n")
-                server.stdin.flush()
-
-            who = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "hand", "version": "1"}}
-            ask(1, "initialize", who)
-            assert json.loads(server.stdout.readline())["result"]["serverInfo"]["name"] == "envdoctor"
-            ask(0, "notifications/initialized", {})
-            ask(2, "tools/call", plan)
-            asked.enter_context(index.accept()[0])
-            ask(3, "tools/call", {"name": "check", "arguments": {}})
-            answer = json.loads(server.stdout.readline())
-            assert answer["result"]["structuredContent"]["target"]["prefix"] == str(incident.venv.prefix)
-            ask(0, "notifications/cancelled", {"requestId": 2})
-            _wait_until_gone(port)
-            ask(4, "tools/call", plan)
-            asked.enter_context(index.accept()[0])
-            server.send_signal(signal.SIGTERM)
-            out, err = server.communicate()
-        # The answer to a call that was cancelled may come or not; nothing else does.
-        assert [json.loads(line)["id"] for line in out.splitlines()] in ([], [2], [2, 4], [4])
-        assert (answer["id"], server.returncode, err) == (3, 130, "")
-        assert not _planning(port)
-
-
-def _wait_until_gone(mark: str) -> None:
-    while _planning(mark):
-        time.sleep(0.05)
-
-
-def _planning(mark: str) -> bool:
-    """Tell whether a command is still there that plans a restore with that index."""
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            words, told = (process / "cmdline").read_bytes(), (process / "environ").read_bytes()
-        except OSError:
-            continue
-        if b"--dry-run" in words and mark.encode() in told:
-            return True
-    return False
 
 
 def test_without_the_sdk_it_says_what_to_install(tmp_path: Path) -> None:

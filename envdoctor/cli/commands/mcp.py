@@ -3,6 +3,7 @@
 import importlib.util
 import sys
 
+from envdoctor.cli.isolation import start_of_a_child
 from envdoctor.cli.shown import shown
 from envdoctor.cli.terminal import say
 from envdoctor.errors import UsageError
@@ -24,6 +25,8 @@ def mcp() -> int:
         raise UsageError("stdin or stdout is closed, and the protocol needs both", "let an agent's client start it")
     if sys.stdin.isatty():
         say("waiting for a client on stdin, which is a terminal: see docs/agents.md; Ctrl-C ends it")
+    from envdoctor.agents.child import Start
     from envdoctor.agents.server import serve
 
-    return serve(redact=shown().redact is not False)
+    words, environ = start_of_a_child()
+    return serve(Start(words=words, environ=environ), redact=shown().redact is not False)
