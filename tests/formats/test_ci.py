@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 import sysconfig
+import venv
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +37,11 @@ def blocks(language: str) -> list[str]:
 def blocks_of(key: str) -> list[Any]:
     """Return the YAML blocks of the page that have such a key at their first level or in their first item."""
     read = [yaml.safe_load(block) for block in blocks("yaml")]
-    return [block for block in read if key in (block[0] if isinstance(block, list) else next(iter(block.values())))]
+    return [
+        block
+        for block in read
+        if key in (block[0] if isinstance(block, list) else [*block, *next(iter(block.values()))])
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +137,8 @@ def test_they_conform_to_the_schemas_of_their_formats(tmp_path: Path) -> None:
     conforms("gitlab-ci", tmp_path / "lab.yml")
     steps = [step for block in [*blocks_of("run"), *blocks_of("uses")] for step in block]
     assert len(steps) > 5
-    workflow = {"on": "push", "jobs": {"check": {"runs-on": "ubuntu-latest", "steps": steps}}}
+    (permissions,) = blocks_of("permissions")
+    workflow = {"on": "push", "jobs": {"check": {"runs-on": "ubuntu-latest", "steps": steps, **permissions}}}
     (tmp_path / "workflow.yml").write_text(yaml.safe_dump(workflow))
     conforms("github-workflows", tmp_path / "workflow.yml")
 
@@ -172,7 +178,15 @@ def test_a_baseline_a_lock_and_no_summary(broken: Project) -> None:
     done, outputs, summary = run_step(
         broken, "check", command="envdoctor", lock="uv.lock", baseline="base.json", summary="false", fail_on="note"
     )
-    assert (done.returncode, outputs, summary) == (0, {"exit-code": "0", "sarif": ""}, "")
+    assert (done.returncode, outputs, summary) == (0, {"exit-code": "0"}, "")
+
+
+def test_without_a_report_there_is_no_output_that_names_one(broken: Project) -> None:
+    done, outputs, _ = run_step(broken, "check", command="envdoctor", venv="nowhere", sarif="none.sarif")
+    assert (done.returncode, outputs) == (2, {"exit-code": "2"}), done.stderr
+    done, outputs, _ = run_step(broken, "check", command="envdoctor", sarif=".venv")
+    assert (done.returncode, outputs) == (2, {"exit-code": "1"}), done.stderr
+    assert not (broken.root / "none.sarif").exists()
 
 
 @pytest.mark.parametrize(
@@ -192,14 +206,21 @@ def test_what_an_input_holds_is_never_run(broken: Project, name: str, value: str
     before = sorted(path.name for path in broken.root.iterdir())
     done, outputs, _ = run_step(broken, "check", command="envdoctor", **{name: value})
     assert done.returncode == 2, done.stdout + done.stderr
-    assert outputs in ({}, {"exit-code": "2", "sarif": ""})
+    assert outputs in ({}, {"exit-code": "2"})
     assert sorted(path.name for path in broken.root.iterdir()) == before
 
 
 def test_the_installation_of_the_action(broken: Project, tmp_path: Path) -> None:
     wheel = published_wheel(tmp_path)
+    # What a pull request can put into the folder of the checkout.
+    hostile = [broken.root / f"{name}.py" for name in ("venv", "pip", "types")]
+    for file in hostile:
+        file.write_text(f"open({str(tmp_path / 'run')!r}, 'a').write(__name__)\n")
     done, outputs, _ = run_step(broken, "install", python=sys.executable, action_path=str(wheel))
+    for file in hostile:
+        file.unlink()
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert not (tmp_path / "run").exists()
     command = outputs.pop("command")
     assert (outputs, command) == ({}, str(broken.root / "tmp/envdoctor/bin/envdoctor"))
     assert evaluated(STEPS["check"]["env"]["COMMAND"], DEFAULTS, command) == command
@@ -244,11 +265,12 @@ def test_a_recipe_passes_where_all_is_well_and_fails_with_its_reports_where_it_i
         assert len({one["fingerprint"] for one in issues}) == len(issues)
 
 
-def test_pre_commit_reads_the_hook_and_stops_the_commit(project: Project, tmp_path: Path) -> None:
+def run_hook(project: Project, asked: Mapping[str, Any], **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run pre-commit with a hook as a project asks for it.
+
+    What pre-commit would install is on PATH: a hook of the repository itself, for which nothing is fetched.
+    """
     pytest.importorskip("pre_commit")
-    (block,) = [yaml.safe_load(text) for text in blocks("yaml") if "hooks:" in text]
-    (asked,) = block["repos"][0]["hooks"]
-    # What pre-commit would install is on PATH here: a hook of the repository itself, for which nothing is fetched.
     hook = {**HOOKS[asked["id"]], **asked, "language": "system"}
     (project.root / ".pre-commit-config.yaml").write_text(
         yaml.safe_dump({"repos": [{"repo": "local", "hooks": [hook]}]})
@@ -256,8 +278,25 @@ def test_pre_commit_reads_the_hook_and_stops_the_commit(project: Project, tmp_pa
     program = f"{shlex.quote(sys.executable)} -m pre_commit"
     git = "git -c init.defaultBranch=main init -q . 2>/dev/null; git add .pre-commit-config.yaml"
     valid = f"{program} validate-manifest {ROOT / '.pre-commit-hooks.yaml'}"
-    done = project.run(f"{git}\n{valid}\n{program} run --all-files --color never", PRE_COMMIT_HOME=str(tmp_path))
+    return project.run(f"{git}\n{valid}\n{program} run --all-files --color never", **variables)
+
+
+def test_pre_commit_reads_the_hook_and_stops_the_commit(project: Project, tmp_path: Path) -> None:
+    (block,) = [yaml.safe_load(text) for text in blocks("yaml") if "hooks:" in text]
+    (asked,) = block["repos"][0]["hooks"]
+    done = run_hook(project, asked, PRE_COMMIT_HOME=str(tmp_path))
     assert done.returncode == project.code, done.stdout + done.stderr
     first = done.stdout.splitlines()[0]
     assert first == f"{'envdoctor check':.<73}{'Failed' if project.code else 'Passed'}"
     assert ("error[ED201]" in done.stdout) == bool(project.code)
+
+
+def test_the_hook_without_arguments_looks_at_the_project_and_not_at_its_own_environment(
+    broken: Project, tmp_path: Path
+) -> None:
+    """pre-commit sets VIRTUAL_ENV to the environment that it made for a hook in Python."""
+    own = tmp_path / "own"
+    venv.create(own)
+    done = run_hook(broken, {"id": "envdoctor-check"}, PRE_COMMIT_HOME=str(tmp_path / "home"), VIRTUAL_ENV=str(own))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "error[ED201]" in done.stdout
