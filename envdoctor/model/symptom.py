@@ -18,7 +18,7 @@ class Symptom:
     causes: tuple[tuple[str, str], ...]
     """(code of the check that finds it, what happened); the code is empty for what no check looks at."""
     commands: tuple[str, ...] = ("envdoctor check",)
-    """What finds out which cause it is."""
+    """What finds out which cause it is; none where no command can."""
 
 
 @frozen

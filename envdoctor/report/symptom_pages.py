@@ -39,8 +39,8 @@ def _block(found: FoundSymptom, data: Recognized) -> str:
     codes = max((len(f"{code} {name}") for code, name, _ in found.causes), default=0)
     lines = [(place if data.source else "") + found.seen, f"  {found.meaning}", "", "  Possible causes"]
     lines += [f"    {f'{code} {name}'.strip() or '-':{codes}}  {what}" for code, name, what in found.causes]
-    lines += ["", "  Which one it is"]
-    lines += [f"    {command}" for command in found.commands]
+    if found.commands:
+        lines += ["", "  Which one it is", *(f"    {command}" for command in found.commands)]
     return "\n".join(lines)
 
 
@@ -55,7 +55,8 @@ def as_page(subjects: Mapping[str, Sequence[FoundSymptom]]) -> str:
         blocks.append(f"## {subject}")
         for found in symptoms:
             blocks += [f"### {_quoted(found.text)}", found.meaning, "\n".join(map(_cause, found.causes))]
-            blocks.append(f"Which one it is: {', then '.join(f'`{command}`' for command in found.commands)}")
+            if found.commands:
+                blocks.append(f"Which one it is: {', then '.join(f'`{command}`' for command in found.commands)}")
     return "\n\n".join(blocks) + "\n"
 
 

@@ -7,6 +7,7 @@ _NO_FILE = ": cannot open(?: shared object file)?"
 _WHY = ("envdoctor why {library}", "envdoctor check")
 _NOT_FOUND = "The loader found no file for a library that is needed."
 _UNDEFINED = ("undefined symbol",)
+_WITH_PROFILE = ("envdoctor check", "envdoctor check -p NAME")
 _LACKING = "A library was found that does not have what another one was linked against."
 _UNINSTALLED = "another wheel that writes the same file was uninstalled; the owner's metadata is complete"
 
@@ -21,6 +22,7 @@ LIBRARIES: tuple[Symptom, ...] = (
             ("ED404", "the CUDA build of the profile was replaced"),
             ("ED202", "the file of torch is missing"),
         ),
+        commands=_WITH_PROFILE,
     ),
     Symptom(
         text="libc10.so: cannot open shared object file: No such file or directory",
@@ -70,7 +72,7 @@ LIBRARIES: tuple[Symptom, ...] = (
             r"(?P<library>lib(?:cudart|cublas\w*|cufft\w*|curand|cusolver\w*|cusparse|cufile|cupti|nvrtc[\w-]*"
             r"|nvJitLink|nvToolsExt|nvtx3\w*|npp\w*)\.so(?:\.\d+)*)" + _NO_FILE
         ),
-        meaning="The loader found no file for a CUDA library. Its version is the CUDA major that somebody wants.",
+        meaning="The loader found no file for a CUDA library. Its version is the CUDA major of what needs it.",
         causes=(
             ("ED306", "an extension was built for another CUDA major than torch"),
             ("ED307", "it is installed, and the extension that needs it does not search there"),

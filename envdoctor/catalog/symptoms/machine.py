@@ -2,10 +2,12 @@
 
 from envdoctor.model.symptom import Symptom
 
-_NODES = (
-    "envdoctor fingerprint -o node0.json",
-    "envdoctor diff node0.json node1.json",
-)
+_NODES = "envdoctor fleet check --hosts FILE"
+_CACHE = "envdoctor cache status"
+_PROFILE = "envdoctor check -p NAME"
+_FOREIGN_NCCL = "libnccl.so.2 holds the bytes of another CUDA major's wheel"
+_CLEANED = "a file of the compile cache vanished: an installation step, /tmp, a reboot"
+_UNSUITED = "the compile cache is on a filesystem that does not suit one"
 _NONE_SEEN = "the container was started without its GPUs, or its driver is not mounted"
 _HIDDEN = "CUDA_VISIBLE_DEVICES leaves fewer GPUs than the launch needs"
 
@@ -67,12 +69,21 @@ MACHINE: tuple[Symptom, ...] = (
             "device >= 0 && device < num_gpus",
             "no CUDA-capable device is detected",
             "NCCL is only supported with GPUs, no GPUs found",
-            "Duplicate GPU detected",
         ),
         meaning="The process sees fewer GPUs than it asks for.",
         causes=(
             ("ED606", _HIDDEN),
             ("ED707", _NONE_SEEN),
+        ),
+    ),
+    Symptom(
+        text="Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1b000",
+        anchors=("Duplicate GPU detected",),
+        meaning="Two ranks of the job use one GPU.",
+        causes=(
+            ("", "the program does not call `torch.cuda.set_device(LOCAL_RANK)` before the process group is made"),
+            ("", "the launch starts more ranks on the node than it has GPUs"),
+            ("ED606", "CUDA_VISIBLE_DEVICES names one GPU twice, or leaves fewer than there are ranks"),
         ),
     ),
     Symptom(
@@ -86,6 +97,7 @@ MACHINE: tuple[Symptom, ...] = (
             ("ED707", _NONE_SEEN),
             ("ED606", "CUDA_VISIBLE_DEVICES hides the GPUs"),
         ),
+        commands=("envdoctor check", _PROFILE),
     ),
     Symptom(
         text="CUDA unknown error - this may be due to an incorrectly set up environment",
@@ -116,7 +128,11 @@ MACHINE: tuple[Symptom, ...] = (
         text="OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root.",
         anchors=("CUDA_HOME environment variable is not set",),
         meaning="An extension is to be compiled, and no CUDA toolkit is found.",
-        causes=(("ED705", "no toolkit is installed, or CUDA_HOME does not name it"),),
+        causes=(
+            ("", "no toolkit is installed: torch's wheels bring the libraries and no nvcc"),
+            ("", "one is installed, and neither CUDA_HOME nor PATH leads to its nvcc"),
+        ),
+        commands=(),
     ),
     Symptom(
         text="FileNotFoundError: [Errno 2] No such file or directory: ':/usr/local/cuda-12.8/bin/nvcc'",
@@ -136,6 +152,7 @@ MACHINE: tuple[Symptom, ...] = (
         anchors=("Python.h: No such file", "Failed to find C compiler", "No working C++ compiler found"),
         meaning="torch.compile or Triton compiles C at run time and cannot.",
         causes=(("ED705", "the image has no compiler, or not the headers of Python"),),
+        commands=(_PROFILE,),
     ),
     Symptom(
         text="ValueError: Fast download using 'hf_transfer' is enabled but 'hf_transfer' package is not available",
@@ -152,8 +169,9 @@ MACHINE: tuple[Symptom, ...] = (
     Symptom(
         text="RuntimeError: Detected that you are using FX to symbolically trace a dynamo-optimized function.",
         anchors=("FX to symbolically trace a dynamo-optimized function", "is_fx_symbolic_tracing"),
-        meaning="One thread traces while another one calls a compiled function. The compile cache is innocent.",
+        meaning="One thread traces while another one calls a compiled function. The compile cache has no part in it.",
         causes=(("ED510", "this torch keeps its tracing flag for the whole process, and several threads compile"),),
+        commands=(_PROFILE,),
     ),
     Symptom(
         text="OSError: [Errno 116] Stale file handle",
@@ -168,14 +186,27 @@ MACHINE: tuple[Symptom, ...] = (
             "source code not available",
             "could not get source code",
             "@jit functions should be defined in a Python file",
-            "InductorError: SubprocException",
         ),
-        meaning="A file of the compile cache vanished while it was used.",
+        meaning="The source of a function cannot be read.",
         causes=(
-            ("ED501", "the cache was cleaned: an installation step, /tmp, a reboot"),
-            ("ED502", "the cache is on a filesystem that does not suit it"),
+            ("", "the function was typed into a REPL, or comes from `python -c` or exec: write it into a file"),
+            ("", "its file was changed or deleted while the process ran"),
+            ("ED501", _CLEANED),
+            ("ED502", _UNSUITED),
         ),
-        commands=("envdoctor cache status", "envdoctor check"),
+        commands=(_CACHE, _PROFILE),
+    ),
+    Symptom(
+        text="torch._inductor.exc.InductorError: SubprocException: An exception occurred in a subprocess:",
+        anchors=("InductorError: SubprocException",),
+        meaning="A worker process of torch.compile failed; its own error is in the lines below.",
+        causes=(
+            ("", "a kernel did not compile, or the worker was killed: memory"),
+            ("ED705", "there is no C compiler, or not the headers of Python"),
+            ("ED501", _CLEANED),
+            ("ED502", _UNSUITED),
+        ),
+        commands=(_CACHE, _PROFILE),
     ),
     Symptom(
         text="PermissionError: [Errno 13] Permission denied: '/tmp/torchinductor_alice/fxgraph'",
@@ -216,30 +247,63 @@ MACHINE: tuple[Symptom, ...] = (
     ),
     Symptom(
         text="torch.distributed.DistBackendError: NCCL error: unhandled system error, ncclSystemError",
-        anchors=(
-            "ncclSystemError",
-            "ncclInternalError",
-            "ncclUnhandledCudaError",
-            "ncclInvalidUsage",
-            "ncclRemoteError",
-        ),
-        meaning="NCCL gave up; it does not say which node is different.",
+        anchors=("ncclSystemError",),
+        meaning="A call of the system failed inside NCCL. With NCCL_DEBUG=INFO it says which one.",
         causes=(
-            ("", "the nodes have different torch, NCCL or drivers: compare their fingerprints"),
-            ("ED203", "libnccl.so.2 holds the bytes of another CUDA major's wheel"),
+            ("", "the nodes do not reach each other by the network interface that NCCL chose: NCCL_SOCKET_IFNAME"),
+            ("", "shared memory (/dev/shm) is too small, as in a container without `--shm-size` or `--ipc=host`"),
+            ("", "the nodes have different torch, NCCL or drivers: compare them"),
+        ),
+        commands=(_NODES,),
+    ),
+    Symptom(
+        text="ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
+        anchors=("ncclRemoteError",),
+        meaning="Another process of the job closed its connection.",
+        causes=(
+            ("", "another rank died: the first error in the logs of the other ranks is the cause"),
+            ("", "the network between two nodes failed: NCCL_DEBUG=INFO names the peer"),
+        ),
+        commands=("envdoctor explain --log FILE",),
+    ),
+    Symptom(
+        text="ncclInvalidUsage: This usually reflects invalid usage of NCCL library.",
+        anchors=("ncclInvalidUsage",),
+        meaning="NCCL was called in a way that it refuses; the line `Last error` below says in which.",
+        causes=(
+            ("", "two ranks use one GPU: no `torch.cuda.set_device(LOCAL_RANK)`, or more ranks than GPUs"),
             ("ED606", _HIDDEN),
         ),
-        commands=_NODES,
+    ),
+    Symptom(
+        text="ncclUnhandledCudaError: Call to CUDA function failed.",
+        anchors=("ncclUnhandledCudaError",),
+        meaning="A call of CUDA failed inside NCCL. With NCCL_DEBUG=INFO it says which one.",
+        causes=(
+            ("", "the GPU's memory is full, or an earlier kernel failed: run with CUDA_LAUNCH_BLOCKING=1"),
+            ("ED701", "the driver is too old for this torch"),
+            ("ED203", _FOREIGN_NCCL),
+        ),
+    ),
+    Symptom(
+        text="ncclInternalError: Internal check failed.",
+        anchors=("ncclInternalError",),
+        meaning="NCCL met a state that it does not expect. With NCCL_DEBUG=INFO it says which one.",
+        causes=(
+            ("", "the nodes have different NCCL, torch or drivers: compare them"),
+            ("ED203", _FOREIGN_NCCL),
+        ),
+        commands=(_NODES, "envdoctor check"),
     ),
     Symptom(
         text="Watchdog caught collective operation timeout",
         anchors=("Watchdog caught collective operation timeout",),
         meaning="One rank did not come to the collective call: it died, or does something else.",
         causes=(
-            ("", "look for the first rank that failed; if none did, compare the nodes' fingerprints"),
+            ("", "look for the first rank that failed; if none did, compare the nodes"),
             ("ED502", "a rank died of a compile cache that several nodes share"),
             ("ED501", "a rank still compiles: its cache is cold"),
         ),
-        commands=_NODES,
+        commands=(_NODES, _CACHE),
     ),
 )

@@ -5,6 +5,7 @@ from envdoctor.model.symptom import Symptom
 _NO_MODULE = ("No module named",)
 _CANNOT_IMPORT = ("cannot import name",)
 _WHY = ("envdoctor why {module}", "envdoctor check")
+_PROFILE = "envdoctor check -p NAME"
 
 MODULES: tuple[Symptom, ...] = (
     Symptom(
@@ -13,7 +14,7 @@ MODULES: tuple[Symptom, ...] = (
         pattern=r"No module named '?pip'?(?![\w.])",
         meaning="This environment has no pip. uv makes venvs without it; that is not a fault.",
         causes=(
-            ("", "use `uv pip --python VENV …`, or make the venv with `uv venv --seed`"),
+            ("", "use `uv pip install --python VENV …`, or make the venv with `uv venv --seed`"),
             ("ED105", "the interpreter was upgraded, and sees none of the venv's packages"),
         ),
     ),
@@ -47,7 +48,7 @@ MODULES: tuple[Symptom, ...] = (
             ("ED105", "the interpreter was upgraded, and sees none of the venv's packages"),
             ("ED402", "the lock has it, and it is not installed"),
         ),
-        commands=("envdoctor check --require torch",),
+        commands=("envdoctor check --require torch", _PROFILE),
     ),
     Symptom(
         text="ModuleNotFoundError: No module named 'yaml'",
@@ -62,7 +63,7 @@ MODULES: tuple[Symptom, ...] = (
             ("ED406", "a package requires it, and it is not installed"),
             ("ED402", "the lock has it, and it is not installed"),
         ),
-        commands=_WHY,
+        commands=(*_WHY, _PROFILE),
     ),
     Symptom(
         text="FutureWarning: The pynvml package is deprecated. Please install nvidia-ml-py instead.",
@@ -92,8 +93,11 @@ MODULES: tuple[Symptom, ...] = (
         text="ImportError: cannot import name 'x' from partially initialized module 'torch' (a circular import)",
         anchors=("partially initialized module",),
         pattern=r"(?:cannot import name '\w{1,200}' from )?partially initialized module",
-        meaning="A file of the project has the name of the module that is imported.",
-        causes=(("ED410", "another module of that name comes first on sys.path"),),
+        meaning="A name is taken from a module whose own import has not ended.",
+        causes=(
+            ("ED410", "the module of a package: a file of that name, often of the project, comes first on sys.path"),
+            ("", "a module of the project: two modules import each other"),
+        ),
     ),
     Symptom(
         text="ImportError: cannot import name 'clear_device_cache' from 'accelerate.utils.memory'",
@@ -124,14 +128,15 @@ MODULES: tuple[Symptom, ...] = (
             ("ED705", "there is no C++ compiler, or no Python headers"),
             ("ED504", "a file of the compile cache is damaged"),
         ),
+        commands=("envdoctor check", _PROFILE),
     ),
     Symptom(
         text="RuntimeError: operator torchvision::nms does not exist",
         anchors=("operator torchvision::", "operator torchaudio::"),
         meaning="torchvision's extension did not load into the torch that was imported.",
         causes=(
-            ("ED410", "an older torch is imported first: PYTHONPATH, the user site, another layer"),
             ("ED408", "torchvision is not the release that belongs to torch"),
+            ("ED410", "an older torch is imported first: PYTHONPATH, the user site, another layer"),
         ),
         commands=("envdoctor why torch", "envdoctor check"),
     ),
@@ -146,9 +151,11 @@ MODULES: tuple[Symptom, ...] = (
         anchors=("FlashAttention2 has been toggled on", "flash_attn seems to be not installed"),
         meaning="transformers was asked for flash-attn and cannot import it.",
         causes=(
+            ("", "it is not installed: transformers does not require it, so no check looks for it"),
             ("ED309", "its extension was built for another torch"),
-            ("ED406", "it is not installed, or not in the version that is required"),
+            ("ED406", "its version is not the one that an installed package requires"),
         ),
+        commands=("envdoctor why flash_attn", "envdoctor check"),
     ),
     Symptom(
         text="TransformerEngine package version mismatch. Found transformer_engine_torch v2.7.0",
@@ -231,6 +238,7 @@ MODULES: tuple[Symptom, ...] = (
             ("ED404", "an installation replaced the profile's CUDA build: `uv run` without its extra, another index"),
             ("ED411", "a CPU build was installed on a machine with GPUs"),
         ),
+        commands=("envdoctor check", _PROFILE),
     ),
     Symptom(
         text="ERROR: torch-2.11.0-cp312-cp312-manylinux_2_28_x86_64.whl is not a supported wheel on this platform.",
@@ -249,16 +257,27 @@ MODULES: tuple[Symptom, ...] = (
             ("", "the index published the file again, or the lock has no hash for this platform: lock it again"),
             ("", "somebody replaced the file: compare it with another source before you accept it"),
         ),
-        commands=("envdoctor restore -p NAME --dry-run", "envdoctor lock FILE"),
+        commands=("envdoctor restore -p NAME --dry-run",),
     ),
     Symptom(
         text="Because there is no version of filelock==3.12.4 and you require filelock==3.12.4",
-        anchors=("no version of ", "may be available on a subsequent index"),
-        pattern=r"no version of [\w.\[\]-]{1,100}[=<>~!]|may be available on a subsequent index",
+        anchors=("no version of ",),
+        pattern=r"no version of [\w.\[\]-]{1,100}[=<>~!]",
+        meaning="The indexes that uv looked at do not have that version.",
+        causes=(
+            ("", "it was never published, was yanked, or is a build (+cu128) of an index that is not configured"),
+            ("", "a later index has it, and uv stopped at the first one with that name: its hint says so"),
+        ),
+        commands=(),
+    ),
+    Symptom(
+        text="hint: A compatible version may be available on a subsequent index",
+        anchors=("may be available on a subsequent index",),
         meaning="uv takes a name from the first index that has it, and looks at no other one.",
         causes=(
             ("", "the first index has other versions of that name: give the package its index in [tool.uv.sources]"),
             ("ED404", "the torch that came from the first index is another build than the profile's"),
         ),
+        commands=(_PROFILE,),
     ),
 )

@@ -92,10 +92,7 @@ CASES: dict[str, tuple[str, ...]] = {
         "[rank0]:[E1130 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(",
     ),
     "BR38": ("error: Hash mismatch for `torchvision==0.26.0+cu128`", "Hash mismatch for torch==2.11.0+cu128"),
-    "BR39": (
-        "Because there is no version of filelock==3.12.4 and you require filelock==3.12.4, we can conclude that",
-        "hint: A compatible version may be available on a subsequent index",
-    ),
+    "BR39": ("hint: A compatible version may be available on a subsequent index",),
     "N01": (
         "ImportError: [sgl_kernel] CRITICAL: Could not load any common_ops library! ",
         f"librdmacm.so.1: {_NO_FILE}",
@@ -169,6 +166,13 @@ MORE = (
     ("undefined symbol: iJIT_NotifyEvent", "ED605"),
     ("_multiarray_umath.cpython-312-x86_64-linux-gnu.so: invalid ELF header", "ED311"),
     ("fatal error: Python.h: No such file or directory", "ED705"),
+    ("Because there is no version of torch==2.99 and you require torch==2.99, we can conclude that", ""),
+    ("ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.", ""),
+    ("ncclInvalidUsage: This usually reflects invalid usage of NCCL library.", "ED606"),
+    ("ncclUnhandledCudaError: Call to CUDA function failed.", "ED203"),
+    ("OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root.", ""),
+    ("the package flash_attn seems to be not installed", ""),
+    ("AttributeError: partially initialized module 'trainer' has no attribute 'x'", ""),
     ("Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1b000", "ED606"),
     (
         "ERROR: ld.so: object '/x.so' from LD_PRELOAD cannot be preloaded (cannot open shared object file): ignored.",
@@ -215,6 +219,13 @@ def test_a_symptom_is_found_by_its_own_text_and_names_what_there_is(symptom: Sym
         assert "{" not in command
 
 
+def test_a_cause_that_only_a_profile_finds_comes_with_a_command_that_names_one() -> None:
+    alone = {"ED402", "ED404", "ED510", "ED705"}
+    found = [one for one in ALL if alone & {code for code, _ in one.causes}]
+    assert [one.text for one in found if "envdoctor check -p NAME" not in one.commands] == []
+    assert len(found) >= 9
+
+
 def test_no_two_symptoms_have_one_text() -> None:
     assert len({symptom.text for symptom in ALL}) == len(ALL)
 
@@ -232,7 +243,7 @@ def test_a_log_with_several_texts_is_told_in_order_and_each_once() -> None:
     told = [(found.seen, found.line, found.times, found.commands[0]) for found in recognize(log, NAMES)]
     assert told == [
         ("libcudnn.so.9: cannot open shared object file", 2, 2, "envdoctor why libcudnn.so.9"),
-        ("ncclInternalError", 3, 1, "envdoctor fingerprint -o node0.json"),
+        ("ncclInternalError", 3, 1, "envdoctor fleet check --hosts FILE"),
         ("libnccl.so.2: cannot open shared object file", 5, 1, "envdoctor why libnccl.so.2"),
     ]
 
