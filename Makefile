@@ -9,7 +9,7 @@
 #   make fuzz        mutated files for every reader, others in each run; FUZZ_ARGUMENTS="--each 50000 --keep" for more
 #   make test-stack  the incident on the real CUDA stack, healthy ones (downloads about 9 GB), and launchers that take long
 #   make bench       envdoctor beside pip, uv and collect_env; VENV=path names another venv, PROFILE=name adds the gate
-#   make docs        write docs/checks and docs/symptoms.md from what envdoctor knows
+#   make docs        write docs/checks, docs/symptoms.md and docs/envdoctor.1 from what envdoctor knows
 #   make site        the documentation with a search, made of docs/ and the program, into build/site-docs
 #   make release     build, check and test what is published, from the last commit, into dist/
 #   make clean       remove what the targets above made

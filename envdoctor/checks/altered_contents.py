@@ -3,7 +3,7 @@
 What it finds:
     With `--deep`: files of the size their RECORD states whose hash is another. Where the file is one that uv linked
     from its cache, it says so: the cache holds the altered bytes too. Bytecode that Python never compares with its
-    source (PEP 552, unchecked hash) and that is of another source is told as well.
+    source (PEP 552, unchecked hash) and that is of another source is reported as well.
 
 Why it matters:
     A hot fix edited into site-packages, a failing disk, a torn write: the import goes on and does something else. uv

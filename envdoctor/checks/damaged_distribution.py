@@ -4,7 +4,7 @@ What it finds:
     Files listed in a RECORD that are missing, have another size, or are not regular files, without another wheel that
     is known to write the same paths. Bytecode and console scripts are not counted. A file that has its size since uv
     unpacked the wheel is worth a note: the wheel's own RECORD is wrong. Programs below a `bin` folder that nobody may
-    execute are told too.
+    execute are reported too.
 
 Why it matters:
     An install that was killed half-way leaves complete metadata over missing files; pip and uv then call it satisfied

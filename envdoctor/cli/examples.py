@@ -27,7 +27,7 @@ EXAMPLES: Mapping[str, Examples] = {
     "impact remove": (("envdoctor impact remove nvidia-cudnn-cu13", "what would break"),),
     "impact install": (("envdoctor impact install numpy==2.4.4 --offline", "tried on a scratch copy"),),
     "diff": (
-        ("envdoctor diff .venv@1", "the newest backup, and the venv now"),
+        ("envdoctor diff .venv@1", "backup 1, and the venv now"),
         ("envdoctor diff good other/.venv", "a profile, and another venv"),
         ("envdoctor diff --since 2d", "what changed in two days, from the journal"),
     ),

@@ -76,7 +76,8 @@ def _yaml(text: str, name: str) -> Any:
         import yaml  # noqa: PLC0415 - an extra: nothing else here is YAML
     except ImportError:
         raise LockError(
-            f"{name}: reading it needs PyYAML", "pip install 'torch-envdoctor[conda-lock]' in envdoctor's environment"
+            f"{name}: reading it needs PyYAML",
+            "install envdoctor with it, from its checkout: `uv tool install '.[conda-lock]'`",
         ) from None
     try:
         return yaml.safe_load(text)

@@ -246,6 +246,6 @@ def test_without_the_layout_the_page_says_what_to_install(folder: Path, monkeypa
     page = html.render(make_outline(), {"stack": {"libraries": [library("libx.so")]}})
     assert (
         "Not drawn: the picture of `import torch` is laid out by igraph, which is not installed; "
-        "install envdoctor with it: `uv tool install &#x27;torch-envdoctor[html]&#x27;`"
+        "install envdoctor with it, from its checkout: `uv tool install &#x27;.[html]&#x27;`"
     ) in page
     assert "<svg" not in page.partition('class="legend"')[0].partition("<body>")[2]

@@ -12,6 +12,7 @@ from envdoctor.cli.app import COMMANDS
 from envdoctor.report import schemas
 from tests.factories.run_envdoctor import ROOT
 from tests.formats.browser import Viewed, started
+from tools.docsite.__main__ import main
 from tools.docsite.links import broken_links
 
 
@@ -30,6 +31,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def browser() -> Iterator[Any]:
     with started() as browser:
         yield browser
+
+
+def test_a_folder_of_something_else_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "thesis.txt").write_text("two years")
+    assert main([str(tmp_path)]) == 2
+    told = f"error: {tmp_path} is neither empty nor a site that this wrote: it is not replaced\n"
+    assert capsys.readouterr().err == told
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
 def test_every_page_command_and_document_is_there(site: Path) -> None:

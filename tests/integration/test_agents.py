@@ -183,7 +183,7 @@ def test_without_the_sdk_it_says_what_to_install(tmp_path: Path) -> None:
         code=2,
         out="",
         err="error: an agent is served by the MCP SDK (mcp 2.3 or newer), which is not installed\n\n"
-        "hint: install envdoctor with it: `uv tool install 'torch-envdoctor[mcp]'`\n",
+        "hint: install envdoctor with it, from its checkout: `uv tool install '.[mcp]'`\n",
     )
 
 

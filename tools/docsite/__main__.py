@@ -42,8 +42,11 @@ PROJECT = ("docs/scope", "docs/security", "SECURITY", "docs/figures", "docs/arch
 
 
 def main(arguments: list[str]) -> int:
-    """Build the site; return the exit code of Sphinx, or 1 for links that lead nowhere."""
+    """Build the site; return the exit code of Sphinx, 1 for dead links, 2 for a folder of something else."""
     out = Path(arguments[0]).resolve() if arguments else OUT
+    if out != OUT and out.exists() and not _is_replaceable(out):
+        print(f"error: {out} is neither empty nor a site that this wrote: it is not replaced", file=sys.stderr)
+        return 2
     with tempfile.TemporaryDirectory() as temporary:
         source = Path(temporary, "source")
         assemble(source)
@@ -63,6 +66,11 @@ def main(arguments: list[str]) -> int:
     if not done.returncode:
         print(f"{len(list(out.rglob('*.html')))} pages: {out / 'index.html'}")
     return done.returncode
+
+
+def _is_replaceable(folder: Path) -> bool:
+    """Tell whether a folder holds nothing that is lost: it is empty, or what Sphinx wrote."""
+    return folder.is_dir() and ((folder / ".buildinfo").is_file() or not any(folder.iterdir()))
 
 
 def accessible(page: str) -> str:

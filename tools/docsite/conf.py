@@ -14,7 +14,6 @@ html_show_sourcelink = False
 html_show_search_summary = False
 # GitHub's names of headings: links into pages work in both.
 myst_heading_anchors = 4
-# A file that a page links is one of the repository, not a page: it is offered as it is.
 # One page a check, a command and a document: their lists lead to them; a sidebar of 140 lines would help nobody, and
 # costs half of the build, since it is written into every page.
 suppress_warnings = ["toc.not_included"]

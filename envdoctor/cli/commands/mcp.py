@@ -19,7 +19,7 @@ def mcp() -> int:
     if importlib.util.find_spec("mcp") is None or importlib.util.find_spec("mcp_types") is None:
         raise UsageError(
             "an agent is served by the MCP SDK (mcp 2.3 or newer), which is not installed",
-            "install envdoctor with it: `uv tool install 'torch-envdoctor[mcp]'`",
+            "install envdoctor with it, from its checkout: `uv tool install '.[mcp]'`",
         )
     if sys.stdin is None or sys.stdout is None:
         raise UsageError("stdin or stdout is closed, and the protocol needs both", "let an agent's client start it")

@@ -26,7 +26,7 @@ def refuse_without_library() -> None:
     if importlib.util.find_spec("cyclonedx") is None:
         raise UsageError(
             "an SBOM is written by cyclonedx-python-lib, which is not installed",
-            "install envdoctor with it: `uv tool install 'torch-envdoctor[sbom]'`",
+            "install envdoctor with it, from its checkout: `uv tool install '.[sbom]'`",
         )
 
 

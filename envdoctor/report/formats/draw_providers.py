@@ -12,7 +12,7 @@ from envdoctor.report.formats import draw
 
 LAYOUT_MISSING = (
     "the picture of `import torch` is laid out by igraph, which is not installed",
-    "install envdoctor with it: `uv tool install 'torch-envdoctor[html]'`",
+    "install envdoctor with it, from its checkout: `uv tool install '.[html]'`",
 )
 _ROOT = "import torch"
 _WIDTH, _HEIGHT, _COLUMN, _ROW, _BAND, _MARGIN = 200.0, 34.0, 236.0, 42.0, 8.0, 12.0
