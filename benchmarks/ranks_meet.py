@@ -26,7 +26,7 @@ def rank(number: int, size: int, options: argparse.Namespace, begin: int, out: i
     local = "1" if options.tcp else str(size)
     environ = {"RANK": str(number), "WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": local, "LOCAL_RANK": str(number),
                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(os.getppid()),
-               "ENVDOCTOR_RANKS_TIMEOUT": "20" if options.away else "60"}  # fmt: skip
+               "ENVDOCTOR_RANKS": "require", "ENVDOCTOR_RANKS_TIMEOUT": "20" if options.away else "60"}  # fmt: skip
     job = job_of(environ)
     assert job is not None
     facts = FACTS | ({"torch": "2.9.0"} if options.odd and number == size - 1 else {})

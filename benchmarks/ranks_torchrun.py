@@ -128,7 +128,7 @@ def main() -> None:
         of_all = statistics.median(b - a for a, b in zip(processor["off"], processor["compare"], strict=True))
         print(f"processor time of all ranks and torchrun: median of the differences {of_all:+.2f} s", flush=True)
         rank = str(options.ranks // 2 + 1)
-        for variables in ({"ODD": rank}, {"AWAY": rank, "ENVDOCTOR_RANKS_TIMEOUT": "20"}):
+        for variables in ({"ODD": rank}, {"AWAY": rank, "ENVDOCTOR_RANKS": "require", "ENVDOCTOR_RANKS_TIMEOUT": "20"}):
             took, spent, code, said = torchrun(usual, start, options.ranks, **variables)
             kept = [
                 line

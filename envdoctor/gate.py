@@ -98,14 +98,15 @@ def require(profile: str, *, mode: Mode | None = None, reason: str = "") -> Admi
                 told = _decide(workspace, profile, waits=chosen == "enforce")
     except EnvdoctorError as error:
         _say(f"error: envdoctor gate: {error.message}" + (f"\n\nhint: {error.hint}" if error.hint else ""))
-        _stays_away(int(error.exit_code), profile)
         # Bad input is wrong in any mode; what could not be read is let through where findings are.
-        if chosen == "enforce" or error.exit_code == _USAGE:
+        ends = chosen == "enforce" or error.exit_code == _USAGE
+        _was_not_examined(int(error.exit_code), profile, chosen, ends=ends)
+        if ends:
             raise SystemExit(int(error.exit_code)) from None
         told = replace(told, found=(NOT_TOLD,))
     except Exception as error:  # noqa: BLE001 - a fault of ours must not end a training that is only warned
         _say_crash(error, profile)
-        _stays_away(3, profile)
+        _was_not_examined(3, profile, chosen, ends=chosen == "enforce")
         if chosen == "enforce":
             raise SystemExit(3) from None
         told = replace(told, found=(NOT_TOLD,))
@@ -187,20 +188,22 @@ def _decide(workspace: "Workspace", profile: str, *, waits: bool) -> "_Decision"
         if told.code and speaks:
             _say(told.colored if sys.stderr.isatty() and not os.environ.get("NO_COLOR") else told.report)
     found = (*told.found, OTHER_TORCH) if elsewhere else told.found
-    own = Own(code=code, found=found, sheet=told.sheet)
+    # What starts all the same is refused by nobody.
+    own = Own(code=code if waits else 0, found=found, sheet=told.sheet, starts=not waits)
     of_job = compared(job, workspace.host, own, profile, _say) if job else 0
     if later:
         time.sleep(max(0.0, said_at + _PATIENCE - time.monotonic()))
     elif waits and (code or of_job):
         _say(refused)
-    return _Decision(code=code or of_job, found=(*found, DIFFERENT) if of_job and not code else found, speaks=speaks)
+    return _Decision(code=code or of_job, found=(*found, DIFFERENT) if of_job else found, speaks=speaks)
 
 
-def _stays_away(code: int, profile: str) -> None:
+def _was_not_examined(code: int, profile: str, mode: Mode, *, ends: bool) -> None:
     from envdoctor.facts.host import Host  # noqa: PLC0415
-    from envdoctor.gate_ranks import refused  # noqa: PLC0415
+    from envdoctor.gate_ranks import Own, not_examined  # noqa: PLC0415
 
-    refused(Host.current(), code, profile, _say)
+    if mode != "off":
+        not_examined(Host.current(), Own(code=code if ends else 0, starts=not ends), profile, _say)
 
 
 def _question(workspace: "Workspace") -> tuple[object, ...]:

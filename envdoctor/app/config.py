@@ -17,7 +17,7 @@ _SETTINGS = {
     "gate": ("ENVDOCTOR_GATE", "enforce"),
     "ranks": ("ENVDOCTOR_RANKS", "compare"),
     "ranks-ignore": ("ENVDOCTOR_RANKS_IGNORE", ""),
-    "ranks-timeout": ("ENVDOCTOR_RANKS_TIMEOUT", "300"),
+    "ranks-timeout": ("ENVDOCTOR_RANKS_TIMEOUT", "60"),
 }
 
 
@@ -52,7 +52,7 @@ def config(host: Host) -> Result:
         "ranks": found.ranks,
         "ranks-ignore": ", ".join(found.ranks_ignore),
     }
-    settings = []
+    settings: list[Setting] = []
     for name, (variable, default) in _SETTINGS.items():
         value = host.environ.get(variable)
         if value or (value == "" and name == "profile"):
@@ -60,6 +60,7 @@ def config(host: Host) -> Result:
         elif inside := written.get(name, ""):
             settings.append(Setting(name=name, value=inside, source=found.path))
         else:
-            settings.append(Setting(name=name, value=default, source="default"))
+            longer = name == "ranks-timeout" and any((one.name, one.value) == ("ranks", "require") for one in settings)
+            settings.append(Setting(name=name, value="300" if longer else default, source="default"))
     today = datetime.now(UTC).date().isoformat()
     return Result(command="config", data=Configured(settings=tuple(settings), file=found, today=today))

@@ -13,8 +13,8 @@ from envdoctor.standards.redaction import holds_secret, secret_name
 
 Scope = Literal["stack", "rank", "machine", "process"]
 """Whose it is: the stack's; the stack's, though each rank of a node has its own; this machine's or user's, who keeps
-things where it suits; what a launcher gives each process. Two stacks are compared by the first two, two nodes by the
-first."""
+things where it suits; what a launcher gives each process. Two stacks are compared by the first two; ranks and nodes by
+the first, but for those of which each may have its own."""
 Kind = Literal["", "folder", "made folder", "file", "file or folder", "program", "command"]
 """What a value names: a folder that must be there, one that is made when it is needed, a file, a program by its path,
 a command line whose first word is a program by its path or its name on PATH."""
@@ -29,6 +29,9 @@ class KnownVariable:
     why: str
     """What it changes, which is why it is collected."""
     scope: Scope = "stack"
+    per_rank: bool = False
+    """Ranks and nodes of one job may each have their own: numbers of the launch, GPUs and network cards of the host,
+    folders of caches and logs, threads."""
     captured: bool = False
     """It changes how a run computes: a captured profile sets it again."""
     kind: Kind = ""
@@ -74,6 +77,7 @@ VARIABLES: tuple[KnownVariable, ...] = (
     _V(name="PYTHONSTARTUP", why="code that an interactive Python runs first", for_uv="withheld"),
     _V(name="PYTHONUSERBASE", why="another user site", for_uv="withheld"),
     _V(name="PYTHONHASHSEED", why="the order of sets and hashes", captured=True),
+    _V(name="PYTHONPYCACHEPREFIX", why="the folder of bytecode", per_rank=True),
     _V(name="PYTHON*", why="how the interpreter starts"),
     _V(name="__PYVENV_LAUNCHER__", why="the interpreter a framework build pretends to be", for_uv="withheld"),
     # CUDA and its driver.
@@ -86,9 +90,9 @@ VARIABLES: tuple[KnownVariable, ...] = (
     _V(name="PYTORCH_NVCC", why="the nvcc that torch's extensions are built with",
        kind="command", cost=_NO_COMPILE, reader=CUDA_TORCH),
     _V(name="CUDA_VISIBLE_DEVICES", why="the GPUs a process sees", scope="rank"),
-    _V(name="NVIDIA_VISIBLE_DEVICES", why="the GPUs a container sees"),
+    _V(name="NVIDIA_VISIBLE_DEVICES", why="the GPUs a container sees", per_rank=True),
     _V(name="CUDA_DEVICE_ORDER", why="which GPU is number 0", captured=True),
-    _V(name="CUDA_CACHE_PATH", why="the driver's own compile cache"),
+    _V(name="CUDA_CACHE_PATH", why="the driver's own compile cache", per_rank=True),
     _V(name="CUDA_CACHE_DISABLE", why="whether the driver keeps what it compiles"),
     _V(name="CUDA_MODULE_LOADING", why="when kernels are loaded", captured=True),
     # Compilers.
@@ -103,11 +107,16 @@ VARIABLES: tuple[KnownVariable, ...] = (
     _V(name="PYTORCH_ALLOC_CONF", why="the same, since torch 2.9", captured=True),
     _V(name="PYTORCH_NVML_BASED_CUDA_CHECK", why="whether is_available() asks NVML alone", captured=True),
     _V(name="TORCH_HOME", why="models of torch.hub", scope="machine", kind="made folder", reader="torch"),
-    _V(name="TORCHINDUCTOR_CACHE_DIR", why="inductor's cache", captured=True),
-    _V(name="TORCH_EXTENSIONS_DIR", why="torch's compiled extensions", captured=True),
+    _V(name="TORCHINDUCTOR_CACHE_DIR", why="inductor's cache", captured=True, per_rank=True),
+    _V(name="TORCH_EXTENSIONS_DIR", why="torch's compiled extensions", captured=True, per_rank=True),
+    *(_V(name=name, why="what torch writes about a run, and where to", captured=True, per_rank=True) for name in (
+        "TORCH_LOGS*", "TORCH_TRACE", "TORCH_COMPILE_DEBUG*", "TORCH_CPP_LOG_LEVEL", "TORCH_FR_DUMP_TEMP_FILE",
+        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE",
+    )),
     _V(name="TORCH_*", why="how torch runs", captured=True),
     _V(name="TORCHINDUCTOR_*", why="how inductor compiles", captured=True),
     _V(name="TORCHDYNAMO_*", why="how dynamo traces", captured=True),
+    _V(name="TORCHX_*", why="what TorchX gives each replica", per_rank=True),
     _V(name="TORCH*", why="how torch and its launcher run"),
     _V(name="PYTORCH_*", why="how torch runs", captured=True),
     _V(name="TRITON_PTXAS_PATH", why="the assembler of Triton's kernels", captured=True, kind="program",
@@ -116,8 +125,9 @@ VARIABLES: tuple[KnownVariable, ...] = (
        cost="no Triton kernel can be compiled", reader="triton"),
     _V(name="TRITON_LIBCUDA_PATH", why="the folder of the libcuda.so.1 that Triton's launcher is linked with",
        captured=True, kind="folder", cost="no Triton kernel can be launched", reader="triton"),
-    _V(name="TRITON_CACHE_DIR", why="Triton's cache", captured=True),
-    _V(name="TRITON_HOME", why="the folder of Triton's cache", captured=True),
+    _V(name="TRITON_CACHE_DIR", why="Triton's cache", captured=True, per_rank=True),
+    _V(name="TRITON_HOME", why="the folder of Triton's cache", captured=True, per_rank=True),
+    _V(name="TRITON_DUMP_DIR", why="the folder of what Triton writes about its kernels", captured=True, per_rank=True),
     _V(name="TRITON_*", why="how Triton compiles", captured=True),
     _V(name="FLASHINFER_WORKSPACE_BASE", why="FlashInfer's compiled kernels", scope="machine"),
     _V(name="FLASHINFER_CACHE_DIR", why="FlashInfer's kernels", scope="machine"),
@@ -128,17 +138,21 @@ VARIABLES: tuple[KnownVariable, ...] = (
     _V(name="TEMPORARILY_DISABLE_PROTOBUF_VERSION_CHECK", why="whether protobuf compares generated code with itself"),
     _V(name="FLASHINFER_DISABLE_VERSION_CHECK", why="whether FlashInfer compares its parts"),
     # Numbers of threads.
-    _V(name="OMP_NUM_THREADS", why="threads of a CPU kernel, a part of inductor's key", captured=True),
+    _V(name="OMP_NUM_THREADS", why="threads of a CPU kernel, a part of inductor's key", captured=True,
+       per_rank=True),
     _V(name="TOKENIZERS_PARALLELISM", why="threads of the tokenizer", captured=True),
     # Communication and launchers.
-    _V(name="NCCL_TOPO_FILE", why="the topology NCCL is given", captured=True, kind="file",
+    _V(name="NCCL_TOPO_FILE", why="the topology NCCL is given", captured=True, per_rank=True, kind="file",
        cost="NCCL goes on with the topology it detects", reader=CUDA_TORCH),
+    _V(name="NCCL_DEBUG*", why="what NCCL writes about a run, and where to", captured=True, per_rank=True),
+    _V(name="NCCL_SOCKET_IFNAME", why="the network card of a host", captured=True, per_rank=True),
+    _V(name="NCCL_IB_HCA", why="the InfiniBand cards of a host", captured=True, per_rank=True),
     _V(name="NCCL_*", why="how ranks talk to each other", captured=True),
-    _V(name="WORLD_SIZE", why="ranks of the job"),
-    _V(name="LOCAL_WORLD_SIZE", why="ranks of this node"),
-    _V(name="NNODES", why="nodes of the job"),
-    _V(name="SLURM_JOB_NUM_NODES", why="nodes of the job"),
-    _V(name="SLURM_NNODES", why="nodes of the job"),
+    _V(name="WORLD_SIZE", why="ranks of the job", per_rank=True),
+    _V(name="LOCAL_WORLD_SIZE", why="ranks of this node", per_rank=True),
+    _V(name="NNODES", why="nodes of the job", per_rank=True),
+    _V(name="SLURM_JOB_NUM_NODES", why="nodes of the job", per_rank=True),
+    _V(name="SLURM_NNODES", why="nodes of the job", per_rank=True),
     _V(name="RANK", why="this rank", scope="process"),
     _V(name="LOCAL_RANK", why="this rank on its node", scope="process"),
     _V(name="GROUP_RANK", why="this node of the job", scope="process"),

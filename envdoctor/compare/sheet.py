@@ -1,7 +1,7 @@
 """What a fingerprint says of a stack as one flat sheet: what the ranks of a job and the hosts of a fleet compare.
 
-A fact has a name ("torch", "package numpy", "variable NCCL_DEBUG") and a value that a person can read. Paths and times
-are no facts: one stack may be in another folder on each host.
+A fact has a name ("torch", "package numpy", "variable NCCL_PROTO") and a value that a person can read. Where the
+environment lies is no fact, nor is when it was read: one stack may be in another folder on each host.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -10,6 +10,7 @@ from envdoctor.catalog.variables import known
 from envdoctor.compare.identity import digest_of
 from envdoctor.model.fingerprint import Fingerprint, MissingFactError
 from envdoctor.model.frozen import field, frozen
+from envdoctor.model.pattern import pattern
 from envdoctor.probes.loading.libraries import Libraries
 from envdoctor.probes.loading.nccl import Nccl
 from envdoctor.probes.loading.torch_build import TorchBuild
@@ -22,8 +23,11 @@ from envdoctor.probes.venv.training_sources import Sources
 ORDER = ("torch", "CUDA of torch", "commit of torch", "Python", "processor", "NCCL", "bytes of NCCL", "driver", "GPUs",
          "stack", "cache key", "library ", "package ", "variable ", "source ")  # fmt: skip
 """Facts, and with a blank at their end families of facts, in the order in which they decide what runs."""
+OF_DIGEST = frozenset(("torch", "commit of torch", "Python", "processor", "library", "package"))
+"""Facts and families that the digest of a stack covers too."""
 _LAUNCHER = ("TORCHELASTIC_",)
 """Variables of the launch, and not of the stack."""
+_SHELL_NAME = pattern(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @frozen
@@ -36,11 +40,11 @@ class StackSheet:
     """Fact, or family of facts ("package"), that could not be read -> why."""
 
 
-def sheet_of(facts: Fingerprint, *, cache_key: str | None = None) -> StackSheet:
+def sheet_of(facts: Fingerprint, *, cache_key: str | None = None, per_rank: bool = False) -> StackSheet:
     """Return the sheet of a fingerprint that was taken with `Options(contents=True)`.
 
     cache_key: the digest of the compile cache's key, where it was computed; None where it was not, which makes it
-    no fact of this sheet.
+    no fact of this sheet. per_rank: with the variables of which each rank and node may have its own.
     """
     readers: Mapping[tuple[str, ...], Callable[[Fingerprint], Iterator[tuple[str, str]]]] = {
         ("torch", "CUDA of torch", "commit of torch"): _torch,
@@ -49,7 +53,7 @@ def sheet_of(facts: Fingerprint, *, cache_key: str | None = None) -> StackSheet:
         ("driver", "GPUs"): _machine,
         ("library",): _libraries,
         ("package",): _packages,
-        ("variable",): _variables,
+        ("variable",): _all_variables if per_rank else _variables,
         ("source",): _sources,
     }
     found: dict[str, str] = {}
@@ -81,6 +85,17 @@ def family_of(fact: str) -> str:
     """Return the family of a fact: "package" of "package numpy", "torch" of itself."""
     head = fact.partition(" ")[0]
     return head if f"{head} " in ORDER else fact
+
+
+def is_fact(name: str) -> bool:
+    """Tell whether a sheet may have a fact of this name: "driver", "package numpy"; not "package"."""
+    return rank_of(name)[0] < len(ORDER) and f"{name} " not in ORDER and name == name.strip()
+
+
+def variable_of(fact: str) -> str:
+    """Return the variable that a fact is about; empty for another, and for a name that no shell takes."""
+    name = fact.removeprefix("variable ")
+    return name if name != fact and _SHELL_NAME.fullmatch(name) else ""
 
 
 def _torch(facts: Fingerprint) -> Iterator[tuple[str, str]]:
@@ -127,15 +142,27 @@ def _packages(facts: Fingerprint) -> Iterator[tuple[str, str]]:
         yield f"package {one.name}", f"{one.version} ({contents})"
 
 
-def _variables(facts: Fingerprint) -> Iterator[tuple[str, str]]:
+def _all_variables(facts: Fingerprint) -> Iterator[tuple[str, str]]:
     found = facts[Environment]
     for one in found.variables:
-        row = known(one.name)
-        if (row is None or row.scope == "stack") and not one.name.startswith(_LAUNCHER):
+        if _of_stack(one.name):
             # A folder of the venv is the same one in each, wherever it is.
             yield f"variable {one.name}", one.value.replace(facts.target, "{venv}")
     for name in found.withheld:
-        yield f"variable {name}", "set; its value is not kept"
+        if _of_stack(name):
+            yield f"variable {name}", "set; its value is not kept"
+
+
+def _variables(facts: Fingerprint) -> Iterator[tuple[str, str]]:
+    for fact, value in _all_variables(facts):
+        row = known(fact.removeprefix("variable "))
+        if row is None or not row.per_rank:
+            yield fact, value
+
+
+def _of_stack(name: str) -> bool:
+    row = known(name)
+    return (row is None or row.scope == "stack") and not name.startswith(_LAUNCHER)
 
 
 def _sources(facts: Fingerprint) -> Iterator[tuple[str, str]]:

@@ -32,7 +32,7 @@ class ProjectConfig:
     fail_on: "Severity | None" = None
     waivers: "tuple[Waiver, ...]" = ()
     ranks: str = ""
-    """"off": the gate does not compare the ranks of a job."""
+    """"off": the gate does not compare the ranks of a job. "require": nor do they start where not all were compared."""
     ranks_ignore: tuple[str, ...] = ()
     """Facts in which they may differ ("driver", "variable NCCL_SOCKET_IFNAME")."""
     ignored: str = ""

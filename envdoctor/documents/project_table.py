@@ -22,7 +22,7 @@ class Table:
     profile: str = ""
     venv: str = ""
     fail_on: Severity | None = None
-    ranks: Literal["compare", "off", ""] = ""
+    ranks: Literal["compare", "require", "off", ""] = ""
     ranks_ignore: tuple[str, ...] = ()
     waivers: tuple[Waiver, ...] = ()
 

@@ -133,7 +133,7 @@ def entry_of(
     facts: Fingerprint, kind: Literal["seen", "good"], changed: tuple[str, ...] = (), *, profile: str, rate: float = 0.0
 ) -> StackEntry:
     """Return the entry of a fingerprint that was taken with `Options(contents=True)`; rate: tokens a second."""
-    sheet = sheet_of(facts)
+    sheet = sheet_of(facts, per_rank=True)
     name = hashlib.sha256(json.dumps(encode(sheet), sort_keys=True).encode("utf-8", "surrogateescape")).hexdigest()[:24]
     shown = (*changed[:_LISTED], f"and {len(changed) - _LISTED} more") if len(changed) > _LISTED else changed
     return StackEntry(

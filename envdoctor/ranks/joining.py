@@ -57,7 +57,7 @@ def join(
         if visit.lost_at and (seconds or now - visit.lost_at > _GONE_SECONDS):
             return Outcome(code=None, problem="rank 0 was there and ended before all ranks were")
         if now > until and not visit.lost_at:
-            where = "" if job.on_node else f" at {job.places[0].name} port {job.places[0].port}"
+            where = f" at {job.where}" if job.where else ""
             return Outcome(code=None, problem=f"rank 0 was not found{where} within {until - started:g} s")
         if now - started > _WORD_SECONDS and not told:
             told = True

@@ -86,7 +86,7 @@ class Meeting:
         ended = {rank for rank in self._lost if rank in self.came}
         came: Mapping[int, Attendance] = {rank: one for rank, one in self.came.items() if rank not in ended}
         waited = time.monotonic() - self._started
-        return judged(self.job.size, came, self.sheets, ended, waited, self.ignored)
+        return judged(self.job, came, self.sheets, ended, waited, self.ignored)
 
     def _wait(self, doors: Sequence[socket.socket]) -> None:
         poll = select.poll()
@@ -120,7 +120,8 @@ class Meeting:
 
     def _word(self) -> None:
         away = [rank for rank in range(self.job.size) if rank not in self.came or rank in self._lost]
-        limit = f"the start is refused {self.job.timeout:g} s after the first was there"
+        then = "the start is refused" if self.job.required else "the others start without them"
+        limit = f"{then} {self.job.timeout:g} s after rank 0 was there"
         self.say(f"waiting for {len(away)} of {self.job.size} ranks: {self.describe(away)}; {limit}")
 
     def _accept(self, door: socket.socket, poll: select.poll) -> None:

@@ -25,9 +25,9 @@ def listen(job: RankedJob) -> list[socket.socket]:
     for place in job.places:
         try:
             return _listen(job, place)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter for a name that is none, as `a..b`
             where = f"{place.name} port {place.port}" if place.port else "a Unix socket"
-            reasons.append(f"{where}: {error.strerror or error}")
+            reasons.append(f"{where}: {getattr(error, 'strerror', None) or error}")
     raise NoPlaceError("; ".join(dict.fromkeys(reasons)))
 
 
@@ -46,7 +46,7 @@ def connect(place: MeetingPlace) -> socket.socket | None:
             made.close()
             raise
         made.close()
-    except OSError:
+    except (OSError, UnicodeError):
         pass
     return None
 
@@ -81,10 +81,15 @@ def _listen(job: RankedJob, place: MeetingPlace) -> list[socket.socket]:
         return [_bound(socket.AF_UNIX, f"\0{place.name}", job.size)]
     found = socket.getaddrinfo(place.name, place.port, type=socket.SOCK_STREAM)
     addresses: list[tuple[int, Any]] = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
-    # Of none of this host the name is a forwarded address, as a service of Kubernetes is: torch listens everywhere too.
-    return _those_of_this_host(addresses, job.size) or _those_of_this_host(
-        [(family, ("::" if family == socket.AF_INET6 else "", place.port)) for family, _ in addresses], job.size
-    )
+    outward = [(family, address) for family, address in addresses if not _is_loopback(address[0])]
+    # None of this host: a forwarded address, as a service of Kubernetes is. Loopback alone: Debian's `127.0.1.1 n1` of
+    # /etc/hosts, while the others have another address of n1. torch's own store listens everywhere too.
+    everywhere = [(socket.AF_INET, ("", place.port)), (socket.AF_INET6, ("::", place.port))]
+    return _those_of_this_host(outward, job.size) or _those_of_this_host(everywhere, job.size)
+
+
+def _is_loopback(address: str) -> bool:
+    return address.startswith("127.") or address == "::1"
 
 
 def _those_of_this_host(addresses: Sequence[tuple[int, Any]], size: int) -> list[socket.socket]:

@@ -1,12 +1,16 @@
-"""The ranks of a job beside each other, as text: one table, then the command for each host that needs one."""
+"""The ranks of a job beside each other, as text: one table, then the command for each host that needs one.
+
+An error where the job is refused, a warning where not all were compared, a note where a fact was read by none.
+"""
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from envdoctor.compare.majority import ComparedFact, Stated
-from envdoctor.compare.sheet import family_of
+from envdoctor.compare.sheet import family_of, variable_of
 from envdoctor.model.wording import counted
 from envdoctor.ranks.attendance import Attendance, JobVerdict
+from envdoctor.ranks.job import RankedJob
 from envdoctor.report.style import printable
 
 _LONGEST, _ROWS = 44, 30
@@ -17,15 +21,21 @@ _HEADS = ("fact", "most ranks", "others", "who")
 _TIED = ("fact", "one value", "another", "who")
 
 
-def render(verdict: JobVerdict, profile: str, limit: float) -> str:
-    """Return the text, without a newline at its end. limit: seconds that ranks were waited for."""
-    lines = [f"error: envdoctor gate: {_head(verdict, limit)}"]
+def render(verdict: JobVerdict, profile: str, job: RankedJob) -> str:
+    """Return the text, without a newline at its end; empty where all were compared, and start."""
+    unread = [f"could not be read and was not compared: {line}" for line in _unread(verdict)]
+    if not verdict.code and not verdict.partial:
+        return "\n".join(f"note: envdoctor gate: {line}" for line in unread)
+    lines = [f"{'error' if verdict.code else 'warning'}: envdoctor gate: {_head(verdict, job)}"]
     if table := list(_table(verdict)):
         lines += ["", *table]
-    kinds = [verdict.agreement.differs, bool(verdict.refused), bool(verdict.ended), bool(verdict.missing)]
+    kinds = [verdict.agreement.differs, *map(bool, (verdict.refused, verdict.ended, verdict.missing))]
     # The first line names the ranks where there is nothing else to say.
-    lines += ["", *_others(verdict, limit)] if verdict.refused or sum(kinds) > 1 else []
-    lines += [""] + [f"help: {line}" for line in _help(verdict, profile)]
+    whole = not verdict.refused and sum([*kinds, bool(verdict.unexamined)]) < 2
+    if others := [*([] if whole else _others(verdict, job.timeout)), *(f"  {line}" for line in unread)]:
+        lines += ["", *others]
+    if helped := [f"help: {line}" for line in _help(verdict, profile, job)]:
+        lines += ["", *helped]
     return "\n".join(lines)
 
 
@@ -63,7 +73,7 @@ def _numbers(who: Iterable[str]) -> list[int]:
     return [int(rank) for rank in who]
 
 
-def _head(verdict: JobVerdict, limit: float) -> str:
+def _head(verdict: JobVerdict, job: RankedJob) -> str:
     agreement, size = verdict.agreement, verdict.size
     if agreement.differs and agreement.settled:
         number = len(agreement.odd)
@@ -74,10 +84,17 @@ def _head(verdict: JobVerdict, limit: float) -> str:
     if verdict.refused:
         number = len(verdict.refused)
         return f"{number} of {size} ranks {'is' if number == 1 else 'are'} refused, so that this job does not start"
+    then = "" if verdict.code else "; the job starts all the same"
     if verdict.ended:
-        return f"{named(verdict.ended, verdict.came)} of {size} ended while the others waited for all of them to come"
+        ended = named(verdict.ended, verdict.came)
+        return f"{ended} of {size} ended while the others waited for all of them to come{then}"
+    if not verdict.missing:
+        blind = named(verdict.unexamined, verdict.came)
+        return f"{blind} of {size} could not be examined, so that not all ranks could be compared{then}"
     missing = named(verdict.missing, verdict.came)
-    return f"{missing} of {size} did not come within {limit:g} s, so that the ranks could not be compared"
+    where = f" to {printable(job.where)}" if job.where else ""
+    limit = f"within {job.timeout:g} s"
+    return f"{missing} of {size} did not come{where} {limit}, so that not all ranks could be compared{then}"
 
 
 def _verb(number: int, verb: str) -> str:
@@ -122,9 +139,22 @@ def _others(verdict: JobVerdict, limit: float) -> Iterator[str]:
     if verdict.missing:
         when = "had not come by then" if verdict.waited < limit else f"did not come within {limit:g} s"
         yield f"  {when}: {named(verdict.missing, verdict.came)}"
+    if verdict.unexamined:
+        yield f"  could not be examined: {named(verdict.unexamined, verdict.came)}"
 
 
-def _help(verdict: JobVerdict, profile: str) -> Iterator[str]:
+def _unread(verdict: JobVerdict) -> Iterator[str]:
+    """Yield facts that ranks could not read, with the ranks and the reason; those of one cause in one line."""
+    facts: dict[tuple[tuple[str, ...], str], list[str]] = {}
+    for row in verdict.agreement.rows:
+        # What a family lacks stands in its own row.
+        for gap in row.unread if row.fact == family_of(row.fact) else ():
+            facts.setdefault((gap.who, gap.value), []).append(row.fact)
+    for (who, why), names in facts.items():
+        yield f"{', '.join(map(printable, names))} of {named(_numbers(who), verdict.came)}: {printable(why)}"
+
+
+def _help(verdict: JobVerdict, profile: str, job: RankedJob) -> Iterator[str]:
     agreement = verdict.agreement
     if agreement.differs and not agreement.settled:
         yield f"find the wrong one on each host: `envdoctor check VENV --profile {shlex.quote(profile)}`"
@@ -132,9 +162,18 @@ def _help(verdict: JobVerdict, profile: str) -> Iterator[str]:
         yield from _for_hosts(verdict, profile)
     if verdict.refused:
         yield "each refused environment has its own report, on the first of its ranks"
-    if verdict.missing or verdict.ended:
+    if verdict.missing or verdict.ended or verdict.unexamined:
         yield "look at the launcher's log of those ranks, and whether the gate is in their environment"
-        yield "a rank that starts later needs ENVDOCTOR_RANKS_TIMEOUT=SECONDS; ENVDOCTOR_RANKS=off compares nothing"
+    if verdict.missing and job.where:
+        yield f"look whether {printable(job.where)} can be reached from there; ENVDOCTOR_RANKS_PORT names a port"
+    if verdict.missing or verdict.ended:
+        mode = "compare starts" if job.required else "require refuses"
+        yield (
+            "a rank that starts later needs ENVDOCTOR_RANKS_TIMEOUT=SECONDS; "
+            f"ENVDOCTOR_RANKS={mode} such a job, ENVDOCTOR_RANKS=off compares nothing"
+        )
+    if verdict.agreement.differs and verdict.unmatched:
+        yield f"ranks-ignore names what no rank has: {', '.join(map(printable, verdict.unmatched))}"
 
 
 def _for_hosts(verdict: JobVerdict, profile: str) -> Iterator[str]:
@@ -165,9 +204,9 @@ def _remedies(rank: int, verdict: JobVerdict, profile: str, usual: Mapping[str, 
         prefix = shlex.quote(printable(one.prefix))
         command = f"envdoctor restore --profile {shlex.quote(profile)} --venv {prefix}"
         yield f"`{command} --dry-run` shows what would change there"
-    for row in (row for row in rows if family_of(row.fact) == "variable"):
-        name, value = row.fact.partition(" ")[2], row.usual.value
-        if "{venv}" not in value and not value.startswith("set; "):
+    for row in rows:
+        name, value = variable_of(row.fact), row.usual.value
+        if name and "{venv}" not in value and not value.startswith("set; "):
             yield f"`export {name}={shlex.quote(printable(value))}`" if value else f"`unset {name}`"
     if "driver" in families:
         yield "give the host the driver of the others, or leave it out of the job"

@@ -127,7 +127,7 @@ def test_a_byte_order_mark_is_passed_over(stack: Stack) -> None:
 def test_config_shows_each_value_and_where_it_comes_from(stack: Stack) -> None:
     _configure(
         stack,
-        'profile = "small"\nvenv = "train-venv"\n'
+        'profile = "small"\nvenv = "train-venv"\nranks = "require"\n'
         + WAIVER.format(code="ED403", more='subject = "extra"\nexpires = 2001-01-31'),
     )
     shown = stack.run("config", extra={"ENVDOCTOR_FAIL_ON": "warning"})
@@ -139,7 +139,7 @@ def test_config_shows_each_value_and_where_it_comes_from(stack: Stack) -> None:
         ["format", "text", "default"],
         ["color", "auto", "default"],
         ["gate", "enforce", "default"],
-        ["ranks", "compare", "default"],
+        ["ranks", "require", "FOLDER/pyproject.toml"],
         ["ranks-ignore", "-", "default"],
         ["ranks-timeout", "300", "default"],
         ["waiver", "ED403", "(extra): installed by hand, expired on 2001-01-31  FOLDER/pyproject.toml"],

@@ -31,15 +31,15 @@ ODD = """\
 import os
 ranks = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
 if next(filter(None, map(os.environ.get, ranks))) == "1":
-    os.environ["NCCL_DEBUG"] = "INFO"
+    os.environ["NCCL_PROTO"] = "LL"
 """
 TABLE = """\
 error: envdoctor gate: the ranks of this job do not run one stack: 1 of 3 differs, rank 1 (HOST)
 
   fact                 most ranks  others  who
-  variable NCCL_DEBUG  none        INFO    rank 1 (HOST)
+  variable NCCL_PROTO  none        LL      rank 1 (HOST)
 
-help: rank 1 (HOST): `unset NCCL_DEBUG`
+help: rank 1 (HOST): `unset NCCL_PROTO`
 """.replace("HOST", os.uname().nodename)
 NOTEBOOK = """\
 import sys
@@ -71,7 +71,7 @@ folder = sys.argv[1]
 def train():
     import envdoctor_gate
     if os.path.exists(folder + "/odd") and os.environ["RANK"] == "1":
-        os.environ["NCCL_DEBUG"] = "INFO"
+        os.environ["NCCL_PROTO"] = "LL"
     envdoctor_gate.require(folder + "/profiles/launch.toml")
     open(folder + "/ran-" + os.environ["RANK"], "w").close()
 

@@ -195,6 +195,19 @@ def test_a_warning_is_said_and_logged_once_by_the_first_rank(node: Node, broken:
     assert len(log.read_text().splitlines()) == 1
 
 
+def test_a_warned_rank_with_a_finding_refuses_no_other(
+    node: Node, healthy: Incident, broken: Incident, tmp_path: Path
+) -> None:
+    warned = {"ENVDOCTOR_GATE": "warn", "ENVDOCTOR_GATE_REASON": "r", "ENVDOCTOR_GATE_LOG": str(tmp_path / "gate.log")}
+    job = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    begun = [node.begin(one, rank, {**warned, **job}) for rank, one in enumerate((broken, healthy))]
+    said = [process.communicate() for process in begun]
+    assert [(process.returncode, out) for process, (out, _) in zip(begun, said, strict=True)] == [(0, "started\n")] * 2
+    head = "error: envdoctor gate: the ranks of this job do not run one stack, and no majority says which"
+    assert [err.count(head) for _, err in said] == [1, 0]
+    assert "findings let through: ED201, ranks-differ\n" in said[0][1]
+
+
 def test_when_the_examiner_is_killed_the_next_rank_examines(node: Node, healthy: Incident) -> None:
     codes = node.run(healthy, [0, 1, 2], {"DIES": "1"})
     assert (sorted(codes), len(node.examined)) == ([-9, 0, 0], 2)

@@ -17,7 +17,7 @@ NCCL = Nccl(path="lib/libnccl.so.2", owner="nvidia-nccl-cu12", owner_version="2.
 
 
 def _facts(*sections: object, contents: Contents | None = None, unread: tuple[Unread, ...] = ()) -> Fingerprint:
-    chosen = {type(section): section for section in (facts.variables(NCCL_DEBUG="INFO"), *sections)}
+    chosen = {type(section): section for section in (facts.variables(NCCL_PROTO="LL"), *sections)}
     made = facts.fingerprint(*chosen.values(), unread=unread)
     return replace(made, sections=(*made.sections, contents or Contents(items=(TORCH,)), *([] if unread else [NCCL])))
 
@@ -42,7 +42,7 @@ def test_a_stack_as_a_sheet() -> None:
             "driver": "",
             "GPUs": "",
             "package torch": "2.10.0 (000000000000)",
-            "variable NCCL_DEBUG": "INFO",
+            "variable NCCL_PROTO": "LL",
             "source t.py": "sha256 bbbbbbbbbbbbbbbb",
             "stack": digest,
         }
@@ -65,8 +65,8 @@ def test_a_path_of_the_venv_and_what_a_launcher_sets_are_no_difference() -> None
         (replace(facts.TORCH, git_version="f" * 40), {"commit of torch", "stack"}),
         (replace(facts.PYTHON, version="3.13.0"), {"Python", "stack"}),
         (replace(facts.GPU, state="driver only", module_version="570.1"), {"driver"}),
-        (facts.variables(NCCL_DEBUG="WARN"), {"variable NCCL_DEBUG"}),
-        (facts.variables(), {"variable NCCL_DEBUG"}),
+        (facts.variables(NCCL_PROTO="Simple"), {"variable NCCL_PROTO"}),
+        (facts.variables(), {"variable NCCL_PROTO"}),
         (Contents(items=(replace(TORCH, sha256="1" * 64),)), {"package torch", "stack"}),
         (Nccl(path="/usr/lib/libnccl.so.2", owner="", owner_version="", size=9, sampled="b" * 64),
          {"NCCL", "bytes of NCCL"}),
@@ -84,6 +84,18 @@ def test_one_of_three_differs(section: object, odd: set[str]) -> None:
 def test_equal_stacks_leave_no_row() -> None:
     sheet = sheet_of(_facts())
     assert compare_all({"a": sheet, "b": sheet}) == Agreement(members=("a", "b"), groups=(("a", "b"),), rows=())
+
+
+def test_what_each_rank_may_have_for_itself_is_no_fact_but_of_the_journal() -> None:
+    own = {
+        "NVIDIA_VISIBLE_DEVICES": "GPU-1", "LOCAL_WORLD_SIZE": "4", "SLURM_NNODES": "2", "TORCHX_RANK0_HOST": "n1",
+        "TRITON_CACHE_DIR": "/tmp/t1", "TORCHINDUCTOR_CACHE_DIR": "/tmp/i1", "NCCL_DEBUG": "INFO",
+        "NCCL_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "8",
+    }  # fmt: skip
+    made = _facts(facts.variables(**own))
+    assert [fact for fact in sheet_of(made).facts if fact.startswith("variable ")] == []
+    kept = {fact: value for fact, value in sheet_of(made, per_rank=True).facts.items() if fact.startswith("variable ")}
+    assert kept == {f"variable {name}": value for name, value in own.items()}
 
 
 def test_what_decides_most_comes_first_and_a_tie_accuses_nobody() -> None:
