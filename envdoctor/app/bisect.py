@@ -167,6 +167,8 @@ def undo(workspace: Workspace, dialog: Dialog, *, yes: bool) -> Result:
             users=users(store.target, host.proc),
         )
         dialog.show(Result(command="bisect undo", data=planned))
+        if not yes:
+            shown = shown.with_entries(store, host)
         if not yes and not dialog.agreed(f"Swap it in at {store.target}?"):
             raise Interrupted(f"declined\n{account.state}")
         with dialog.listening() as listen:

@@ -8,6 +8,7 @@ from typing import Literal
 from envdoctor.app import check as checking
 from envdoctor.app import repair as repairing
 from envdoctor.app import restore as restoring
+from envdoctor.app.as_shown import AsShown
 from envdoctor.app.check import Checked, CheckOptions
 from envdoctor.app.interrupts import accounted
 from envdoctor.app.result import Dialog, Result
@@ -87,8 +88,10 @@ def fix(workspace: Workspace, wishes: CheckOptions, options: FixOptions, dialog:
     if options.dry_run or refused:
         return Result(command="check fix", data=planned, exit_code=refused or checked.exit_code)
     dialog.show(Result(command="check fix", data=planned))
-    if not options.yes and not dialog.agreed(f"Fix {target}?"):
-        raise Interrupted(f"declined\n{target} is as it was")
+    if not options.yes:
+        shown = shown.with_entries(store, workspace.host)
+        if not dialog.agreed(f"Fix {target}?"):
+            raise Interrupted(f"declined\n{target} is as it was")
     return _carried_out(planned, workspace, wishes, dialog, store, shown)
 
 
@@ -147,6 +150,7 @@ def _carried_out(
             dialog.note(f"step {number} of {len(doable)}: {'; '.join(step.commands)}")
             try:
                 shown.refuse_another(store)
+                shown.refuse_changed()
                 _carry_out(step, workspace, dialog, store, shown)
             except EnvdoctorError as error:
                 undo = _undo(store, kept)
@@ -166,10 +170,13 @@ def _still_there(step: FixStep, verdict: Verdict) -> bool:
 
 def _carry_out(step: FixStep, workspace: Workspace, dialog: Dialog, store: BackupStore, shown: ShownVenv) -> None:
     done: Result | None = None
-    if step.kind == "restore":
-        done = restoring.restore(workspace, restoring.RestoreOptions(yes=True, force=True), dialog)
-    elif step.kind == "repair":
-        done = repairing.repair(workspace, repairing.RepairOptions(yes=True), dialog)
+    if step.plan is not None:
+        # Planned again, for what is there now; no more is done than what was shown.
+        agreeing = AsShown(dialog, step.plan)
+        if step.kind == "restore":
+            done = restoring.restore(workspace, restoring.RestoreOptions(force=True), agreeing)
+        else:
+            done = repairing.repair(workspace, repairing.RepairOptions(), agreeing)
     else:
         file = workspace.profile
         wanted = (file.profile, file.lock) if file else (None, None)

@@ -19,6 +19,7 @@ from envdoctor.stack.replaceable import refuse_no_venv
 from envdoctor.swap import generations, journal, verdicts
 from envdoctor.swap.generations import Generation, PrunePlan, RolledBack
 from envdoctor.swap.in_use import users
+from envdoctor.swap.seen import SeenVenv
 from envdoctor.swap.shown import ShownVenv
 from envdoctor.swap.space import Space, Tree, scan, space
 from envdoctor.swap.store import BackupStore
@@ -129,10 +130,12 @@ def _rollback(
             recover_first(store, listen)
         account.begin()
     shown = ShownVenv.of(store)
+    if wishes.dry_run or wishes.plan:
+        shown = shown.with_entries(store, workspace.host)
     wanted = generations.chosen(store, number)
     number = int(wanted.name)
     there = store.target.is_dir()
-    state = StateOnDisk([store.target, wanted]) if wishes.dry_run or wishes.plan else None
+    state = StateOnDisk([shown.seen, SeenVenv(wanted, workspace.host)]) if shown.seen else None
     found = _examined(store, workspace.host) if there else None
     plan = Rollback(
         status="planned",
@@ -150,8 +153,10 @@ def _rollback(
         return Result(command="rollback", data=replace(plan, refused=refused), exit_code=ExitCode.RESTORE_FAILED)
     dialog.show(Result(command="rollback", data=plan))
     question = f"Go back to backup {number} of {store.target}{_which_had(plan.back.verdict)}?"
-    if not (wishes.yes or wishes.plan) and not dialog.agreed(question):
-        raise Interrupted(f"declined\n{account.state}")
+    if not (wishes.yes or wishes.plan):
+        shown = shown.with_entries(store, workspace.host)
+        if not dialog.agreed(question):
+            raise Interrupted(f"declined\n{account.state}")
     with dialog.listening(plain=True) as listen:
         done = generations.roll_back(store, plan.back, listen, found, shown=shown)
     return Result(command="rollback", data=replace(plan, status="rolled back", done=done))

@@ -13,6 +13,7 @@ from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.stack.repair import PreparedRepair, RepairRequest, prepare
 from envdoctor.stack.repair_copy import Repaired, carry_out
+from envdoctor.swap.seen import SeenVenv
 from envdoctor.swap.store import BackupStore
 from envdoctor.swap.transaction import Exchanged, recover_first
 from envdoctor.wheels import uv
@@ -70,8 +71,10 @@ def _repair(request: RepairRequest, wishes: RepairOptions, host: Host, dialog: D
             account.begin()
         if wishes.dry_run or wishes.plan:
             files = (request.file.path, request.file.lock_path) if request.file else ()
-            state = StateOnDisk([store.target], files)
+            seen = SeenVenv(store.target, host)
+            state = StateOnDisk([seen], files)
             prepared = prepare(request, host, listen)
+            prepared = replace(prepared, shown=replace(prepared.shown, seen=seen))
             digest = digest_of("repair", (prepared.plan, prepared.sources, prepared.expected), state)
         else:
             prepared = prepare(request, host, listen)
@@ -83,8 +86,10 @@ def _repair(request: RepairRequest, wishes: RepairOptions, host: Host, dialog: D
     if wishes.plan and (refused := why_refused(wishes.plan, digest)):
         return Result(command="repair", data=replace(planned, refused=refused), exit_code=ExitCode.RESTORE_FAILED)
     dialog.show(Result(command="repair", data=planned))
-    if not (wishes.yes or wishes.plan) and not dialog.agreed(f"Repair {prepared.plan.target}?"):
-        raise Interrupted(f"declined\n{account.state}")
+    if not (wishes.yes or wishes.plan):
+        prepared = replace(prepared, shown=prepared.shown.with_entries(store, host))
+        if not dialog.agreed(f"Repair {prepared.plan.target}?"):
+            raise Interrupted(f"declined\n{account.state}")
     done = _carry_out(prepared, dialog, account)
     return Result(command="repair", data=replace(planned, status="repaired", done=done))
 

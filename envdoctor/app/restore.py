@@ -19,6 +19,7 @@ from envdoctor.stack.restore import PreparedRestore, RestoreRequest, prepare
 from envdoctor.stack.restore_copy import Restored, already_in_place, carry_out
 from envdoctor.stack.restore_sources import put_back
 from envdoctor.stack.verify import Verified
+from envdoctor.swap.seen import SeenVenv
 from envdoctor.swap.store import BackupStore
 from envdoctor.swap.transaction import recover_first
 from envdoctor.wheels import uv
@@ -109,9 +110,10 @@ def _restore(request: RestoreRequest, wishes: RestoreOptions, host: Host, dialog
     if not wishes.force and (verified := _in_place(prepared, dialog)):
         return _only_sources(replace(planned, status="already in place", verified=verified), prepared, wishes, dialog)
     dialog.show(_result(planned, prepared))
-    agreed = wishes.yes or wishes.plan or not prepared.plan.possible
-    if not agreed and not dialog.agreed(f"Restore {prepared.plan.target}?"):
-        raise Interrupted(f"declined\n{account.state}")
+    if not (wishes.yes or wishes.plan) and prepared.plan.possible:
+        prepared = replace(prepared, shown=prepared.shown.with_entries(store, host))
+        if not dialog.agreed(f"Restore {prepared.plan.target}?"):
+            raise Interrupted(f"declined\n{account.state}")
     done = _carry_out(prepared, dialog, account)
     done = replace(done, recovered=(*recovered, *done.recovered))
     back = _put_back(prepared)
@@ -124,8 +126,10 @@ def _prepared(
     """Return the plan, and its digest where one is asked for: what is there is looked at before the plan is made."""
     if not (wishes.dry_run or wishes.plan):
         return prepare(request, host), ""
-    state = StateOnDisk([store.target], (request.file.path, request.file.lock_path))
+    seen = SeenVenv(store.target, host)
+    state = StateOnDisk([seen], (request.file.path, request.file.lock_path))
     prepared = prepare(request, host)
+    prepared = replace(prepared, shown=replace(prepared.shown, seen=seen))
     return prepared, digest_of("restore", (prepared.plan, wishes.force), state)
 
 

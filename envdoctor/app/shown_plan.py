@@ -7,7 +7,6 @@ again then; where anything differs, nothing is changed and the new plan is shown
 import hashlib
 import json
 import os
-import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from envdoctor.errors import RestoreError, UsageError
 from envdoctor.model.codec import encode
 from envdoctor.swap import journal
+from envdoctor.swap.seen import SeenVenv
 from envdoctor.swap.store import BackupStore
 
 _DIGITS = 20
@@ -22,21 +22,20 @@ _DIGITS = 20
 # What a plan states that changes by itself, and changes nothing of what is done: free room, sizes that a source tells
 # or not, and how many files a process maps.
 _BY_THEMSELVES = frozenset(("rooms", "bytes", "unpacked_bytes", "mapped", "command", "kept_at", "seconds"))
-_BYTECODE = "__pycache__"
 
 
 class StateOnDisk:
-    """What some folders and files hold at one moment: names, kinds, sizes, times and inodes, bytecode left out."""
+    """What some venvs and files hold at one moment."""
 
-    def __init__(self, folders: Iterable[Path], files: Iterable[Path] = ()) -> None:
-        """Look at the folders with all that is in them, and at the files; absence is a state too.
+    def __init__(self, venvs: Iterable[SeenVenv], files: Iterable[Path] = ()) -> None:
+        """Take the venvs as they were seen, and look at the files; absence is a state too.
 
-        Of a file its size, time and inode count, as of those in the folders; what the plan took from it is in the plan.
+        Of a file its size, time and inode count; what the plan took from it is in the plan.
         """
         seen = hashlib.sha256()
-        for folder in folders:
-            seen.update(b"\0folder\0" + os.fsencode(folder))
-            _walk(os.fsencode(folder), seen)
+        for venv in venvs:
+            for piece in venv.pieces():
+                seen.update(piece)
         for file in files:
             seen.update(b"\0file\0" + os.fsencode(file) + b"\0" + _met(file))
         self.digest = seen.hexdigest()[:_DIGITS]
@@ -87,36 +86,6 @@ def _lasting(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _lasting(item) for key, item in value.items() if key not in _BY_THEMSELVES}
     return [_lasting(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _walk(folder: bytes, seen: "hashlib._Hash") -> None:
-    waiting = [folder]
-    while waiting:
-        at = waiting.pop()
-        try:
-            with os.scandir(at) as entries:
-                found = sorted(entries, key=lambda entry: entry.name)
-        except OSError as error:
-            seen.update(b"\0unread\0" + at + f"\0{error.errno}".encode())
-            continue
-        for entry in found:
-            if entry.name == _BYTECODE.encode():
-                continue
-            seen.update(b"\0" + entry.path + _told(entry))
-            if entry.is_dir(follow_symlinks=False):
-                waiting.append(entry.path)
-
-
-def _told(entry: "os.DirEntry[bytes]") -> bytes:
-    """Return kind, mode, inode and what else tells it apart; a path that is too long, or gone by now, why not."""
-    try:
-        status = entry.stat(follow_symlinks=False)
-        # A folder's own time changes with the bytecode in it.
-        rest = "" if stat.S_ISDIR(status.st_mode) else f"{status.st_size} {status.st_mtime_ns}"
-        link = os.readlink(entry.path) if stat.S_ISLNK(status.st_mode) else b""  # noqa: PTH115 - bytes, as scandir
-    except OSError as error:
-        return f"\0unread {error.errno} {entry.inode()}\0".encode()
-    return f"\0{status.st_mode} {status.st_ino} {rest}\0".encode() + link
 
 
 def _met(file: Path) -> bytes:

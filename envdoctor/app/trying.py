@@ -64,8 +64,7 @@ def trying(workspace: Workspace, request: TryRequest, wishes: TryOptions, dialog
 
     def make(copying: Copying) -> None:
         try:
-            scratch, tried = attempt(request, host, copying.folder, dialog.stage)
-            copying.made()
+            scratch, tried = attempt(request, host, copying.folder, dialog.stage, copying.made)
             result = TryResult(
                 status="tried", venv=str(store.target), tried=tried, users=users(store.target, host.proc)
             )
@@ -82,7 +81,16 @@ def trying(workspace: Workspace, request: TryRequest, wishes: TryOptions, dialog
 
     with accounted(store, "the copy with the change"), dialog.listening(plain=True) as listen:
         try:
-            done = exchange(store, "try", "", make, listen, shown=shown, verdict=lambda: verdict_on(store.target, host))
+            done = exchange(
+                store,
+                "try",
+                "",
+                make,
+                listen,
+                host=host,
+                shown=shown,
+                verdict=lambda: verdict_on(store.target, host),
+            )
         except _ThrownAwayError:
             (result,) = outcome
             status: Status = "thrown away" if result.tried.changed else "nothing changed"

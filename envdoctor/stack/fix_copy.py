@@ -69,7 +69,16 @@ def carry_out(
             )
         sync_file_system(folder)
 
-    return exchange(store, "fix", "", make, listen, shown=shown, verdict=lambda: verdict_on(store.target, host))
+    return exchange(
+        store,
+        "fix",
+        "",
+        make,
+        listen,
+        host=host,
+        shown=shown,
+        verdict=lambda: verdict_on(store.target, host),
+    )
 
 
 def _run(words: Sequence[str], host: Host, copying: Copying) -> None:

@@ -55,6 +55,7 @@ def carry_out(prepared: PreparedRepair, listen: Listener) -> Exchanged[Repaired]
         prepared.plan.profile,
         lambda copying: _make_copy(prepared, copying, listen),
         listen,
+        host=prepared.host,
         shown=prepared.shown,
         verdict=lambda: prepared.verdict,
     )

@@ -83,7 +83,16 @@ def carry_out(prepared: PreparedRestore, listen: Listener) -> Restored:
         _refuse_in_use(prepared, using)
         return verified
 
-    done = exchange(store, "restore", plan.profile, make, listen, shown=prepared.shown, verdict=lambda: old)
+    done = exchange(
+        store,
+        "restore",
+        plan.profile,
+        make,
+        listen,
+        host=prepared.host,
+        shown=prepared.shown,
+        verdict=lambda: old,
+    )
     return Restored(
         target=store.target,
         kept=done.kept,

@@ -165,6 +165,7 @@ def roll_back(
         path = chosen(store, back.number)
         shown.refuse_another(store)
         _refuse_another(store, back, durable.inode(path))
+        shown.refuse_changed()
         clock = Clock()
         listen(Event(phase="swap", text=f"exchanging the venv with backup {int(path.name)}"))
         entry = JournalEntry(

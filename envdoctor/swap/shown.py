@@ -5,7 +5,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from envdoctor.errors import RestoreError
-from envdoctor.model.frozen import frozen
+from envdoctor.facts.host import Host
+from envdoctor.model.frozen import field, frozen, replace
+from envdoctor.swap.seen import SeenVenv
 from envdoctor.swap.store import BackupStore
 
 _MAXIMUM = 200_000
@@ -36,9 +38,11 @@ class ShownVenv:
     """The folder that the store is in, or the nearest one above it that exists."""
     above_is: Identity | None
     config: tuple[int, int, int] | None
-    """Of pyvenv.cfg: inode, size, time of its last change in ns. None without one."""
+    """Of pyvenv.cfg: mode, size, time of its last change in ns. None without one."""
     installed: frozenset[tuple[str, int]]
-    """Name and inode of each metadata folder: an install or an uninstall changes one."""
+    """Name of each metadata folder, and its time of last change in ns: an install or an uninstall changes one."""
+    seen: SeenVenv | None = field(default=None, repr=False, compare=False)
+    """Every entry, where they were looked at before somebody was asked; an exchange looks at its beginning else."""
 
     @classmethod
     def of(cls, store: BackupStore) -> "ShownVenv":
@@ -52,6 +56,15 @@ class ShownVenv:
             config=_config(target),
             installed=_installed(target),
         )
+
+    def with_entries(self, store: BackupStore, host: Host) -> "ShownVenv":
+        """Return it with every entry of the venv as it is now; `host` says where compile caches are."""
+        return replace(self, seen=SeenVenv(store.target, host))
+
+    def refuse_changed(self) -> None:
+        """Raise RestoreError where an entry is not as it was, if they were looked at. Looks at each once more."""
+        if self.seen is not None:
+            self.seen.refuse_changed()
 
     def refuse_another(self, store: BackupStore) -> None:
         """Raise RestoreError unless the store's venv is still the one that was shown.
@@ -101,7 +114,7 @@ def _config(target: Path) -> tuple[int, int, int] | None:
         status = (target / "pyvenv.cfg").lstat()
     except OSError:  # nothing is there, or nobody can reach it
         return None
-    return status.st_ino, status.st_size, status.st_mtime_ns
+    return status.st_mode, status.st_size, status.st_mtime_ns
 
 
 def _installed(target: Path) -> frozenset[tuple[str, int]]:
@@ -110,5 +123,5 @@ def _installed(target: Path) -> frozenset[tuple[str, int]]:
         with suppress(OSError), os.scandir(site) as entries:
             for entry in entries:
                 if entry.name.endswith((".dist-info", ".egg-info")) and len(found) < _MAXIMUM:
-                    found.add((entry.name, entry.inode()))
+                    found.add((entry.name, entry.stat(follow_symlinks=False).st_mtime_ns))
     return frozenset(found)

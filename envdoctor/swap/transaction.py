@@ -4,6 +4,7 @@ Restore and repair differ in how they make the copy; what comes before and after
 """
 
 import errno
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,11 +13,11 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from envdoctor.errors import RestoreError
+from envdoctor.facts.host import Host
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import field, frozen
-from envdoctor.swap import journal, made_folders, verdicts
+from envdoctor.swap import durable, journal, made_folders, verdicts
 from envdoctor.swap.journal import Command, JournalEntry
-from envdoctor.swap.seen import SeenVenv
 from envdoctor.swap.shown import Identity, ShownVenv, identity, refuse_replaced
 from envdoctor.swap.store import BackupStore, locked, remove_tree
 from envdoctor.swap.swap import put_in_place, uninterrupted
@@ -63,7 +64,10 @@ class Copying:
     begun: list[Identity] = field(default_factory=list)
 
     def made(self) -> None:
-        """Remember the copy, as soon as it is there: no other folder is swapped in."""
+        """Remember the copy, as soon as it is there: no other folder is swapped in, or removed.
+
+        Once more where a command of the user's worked on it, which may have made the folder again.
+        """
         if (found := identity(self.folder)) is not None:
             self.begun.append(found)
 
@@ -71,7 +75,13 @@ class Copying:
         """Raise RestoreError where the store, the venv or the copy is another one by now."""
         self.store.refuse_planted()
         self.shown.refuse_another(self.store)
-        refuse_replaced(self.folder, next(iter(self.begun), None))
+        refuse_replaced(self.folder, self.begun[-1] if self.begun else None)
+
+    @property
+    def replaced(self) -> bool:
+        """Tell whether something else is in the copy's place."""
+        found = identity(self.folder)
+        return bool(self.begun) and found is not None and found not in self.begun
 
 
 @frozen
@@ -117,13 +127,14 @@ def recover_first(store: BackupStore, listen: Listener) -> tuple[str, ...]:
         return held.recovered
 
 
-def exchange(
+def exchange(  # noqa: PLR0913 - what is exchanged, for whom, and what is known of it
     store: BackupStore,
     command: Command,
     profile: str,
     make: Callable[[Copying], T],
     listen: Listener,
     *,
+    host: Host,
     shown: ShownVenv,
     verdict: Callable[[], KeptVerdict | None],
 ) -> Exchanged[T]:
@@ -131,7 +142,8 @@ def exchange(
 
     `shown` is what the plan was made of; another venv is not exchanged. `verdict`, asked after `make`, is what the
     checks found in the old one.
-    A venv that somebody changes meanwhile is not swapped: the change would be in the backup alone.
+    A venv that somebody has changed since the question, or since this began where nobody was asked, is not swapped: the
+    change would be in the backup alone.
     What `make` leaves must be written out (syncfs, fsync): after a power cut it is as whole as the swap that follows.
     Raises RestoreError, and whatever `make` raises.
     """
@@ -148,16 +160,18 @@ def exchange(
             started=started.isoformat(timespec="seconds"),
         )
         clock = Clock()
+        if shown.seen is None:
+            shown = shown.with_entries(store, host)
         with system_errors():
             copying = Copying(folder=folder, descriptor=held.descriptor, clock=clock, store=store, shown=shown)
             try:
                 store.builds.mkdir(exist_ok=True)
                 journal.write(store, entry)
-                seen = SeenVenv(store.target)
                 made = make(copying)
                 found = verdict()
                 copying.refuse_changes()
-                seen.refuse_changed()
+                shown.refuse_changed()
+                clock.lap("compare")
                 listen(Event(phase="swap", text="swapping the new venv in"))
                 with uninterrupted():
                     copying.refuse_changes()
@@ -166,9 +180,11 @@ def exchange(
                 clock.lap("swap")
             except BaseException as error:
                 try:
-                    _undo(store, copying)
+                    left = _undo(store, copying)
                 except (RestoreError, OSError) as another:
                     raise error from another  # what went wrong first says more
+                if left is not None:
+                    listen(Event(phase="recover", text=f"what was in the copy's place is now {left}"))
                 raise
         return Exchanged(made=made, kept=kept, recovered=held.recovered, seconds=clock.laps)
 
@@ -190,18 +206,26 @@ def system_errors() -> Iterator[None]:
         raise RestoreError(f"{what}{where}", hint) from error
 
 
-def _undo(store: BackupStore, copying: Copying) -> None:
+def _undo(store: BackupStore, copying: Copying) -> Path | None:
     """Remove the copy, unless the swap got so far that the folder is the old venv: then recovery puts it right.
 
-    What somebody put in the copy's place is left alone.
+    What somebody put in the copy's place is kept: a link stays, and a folder is moved out of `builds`, which the next
+    command empties. Return where to.
     """
     store.refuse_planted()
     if copying.folder.is_symlink():
         journal.clear(store)
-        return
+        return None
     entry = journal.read(store)
     if entry is not None and entry.phase != "building":
         journal.recover(store)
-        return
+        return None
+    aside = None
+    if copying.replaced:
+        aside = store.root / f"not-a-copy-{copying.folder.name}"
+        while os.path.lexists(aside):
+            aside = aside.with_name(f"{aside.name}-")
+        durable.move(copying.folder, aside)
     remove_tree(copying.folder)
     journal.clear(store)
+    return aside

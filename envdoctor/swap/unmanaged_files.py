@@ -14,7 +14,7 @@ _MAXIMUM_RECORD = 32 << 20
 CACHE_FOLDERS = ("fxgraph", "aotautograd", "torchinductor*", ".triton", "torch_extensions")
 """Folders a compiler's cache has (torch/_inductor/codecache.py, triton/runtime/cache.py), wherever it lies."""
 # What venv, virtualenv, uv, wheels' data files and envdoctor itself put at the top of a venv.
-_VENV_ENTRIES = (
+VENV_ENTRIES = (
     "bin", "lib", "lib64", "include", "share", "etc", "man", "doc", "pyvenv.cfg", ".gitignore", ".lock", "CACHEDIR.TAG",
     "envdoctor-restore.json", "__pycache__", "nvvm", STORE,
 )  # fmt: skip
@@ -29,7 +29,7 @@ _MADE = (
 
 def unmanaged_files(venv: Path) -> list[str]:
     """Return the names at the top of a venv that are neither a venv's own, nor a compile cache's, nor empty files."""
-    known = (*_VENV_ENTRIES, *CACHE_FOLDERS, *_recorded(venv))
+    known = (*VENV_ENTRIES, *CACHE_FOLDERS, *_recorded(venv))
     return sorted(
         entry.name
         for entry in venv.iterdir()
@@ -52,7 +52,7 @@ def unrecorded(venv: Path) -> list[str]:
                 continue
             inner = os.path.relpath(path, venv)
             status = os.lstat(path)
-            known = inner in _VENV_ENTRIES or any(fnmatch(inner, pattern) for pattern in _MADE)
+            known = inner in VENV_ENTRIES or any(fnmatch(inner, pattern) for pattern in _MADE)
             if not known and stat.S_ISREG(status.st_mode) and status.st_size:
                 found.append(inner)
     return sorted(found)

@@ -21,6 +21,7 @@ from envdoctor.model.frozen import frozen
 from envdoctor.model.impact import Impact
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.swap.caches_inside import CachesInside
 from envdoctor.swap.permissions import carry_over
 from envdoctor.swap.store import remove_tree
 from envdoctor.swap.swap import sync_file_system
@@ -172,9 +173,12 @@ def _program(name: str, host: Host, venv: Path) -> str | None:
     return shutil.which(name, path=search) or (own_binary() if name == "uv" else None)
 
 
-def attempt(request: TryRequest, host: Host, folder: Path, stage: Stage) -> tuple[Scratch, Tried]:
+def attempt(
+    request: TryRequest, host: Host, folder: Path, stage: Stage, made: Callable[[], None]
+) -> tuple[Scratch, Tried]:
     """Make the copy in `folder`, which does not exist, and the change in it; compare and test it.
 
+    `made` is called once the copy is there, and again after the change: an installer may make the folder again.
     Raises UsageError, RestoreError. The copy's scripts name the copy then: `finish` puts the venv's name back.
     """
     before = explore(resolve(request.target), host)
@@ -183,15 +187,19 @@ def attempt(request: TryRequest, host: Host, folder: Path, stage: Stage) -> tupl
     scratch = Scratch(source=str(request.target), copy=str(folder), copy_up_to=-1 if _installs(request) else _EDITABLE)
     with stage(f"copying {request.target}"):
         scratch.fill()
+        made()
         as_it_was = VenvTree(request.target)
         relocate(folder, (*as_it_was.names, *request.names), folder, request.target)
         as_made = VenvTree(folder)
     caches = own_caches(host, _caches(folder), warm=True)
     unset = dict.fromkeys(_LEADING_ELSEWHERE)
     environment = launch_environment(host.environ, folder, {**caches, **unset}, _names(request, host))
-    ended = _change(request, environment, host, folder)
+    try:
+        ended = _change(request, environment, host, folder)
+    finally:
+        made()
     _refuse_removed(request, folder)
-    _refuse_changed(request, as_it_was, scratch)
+    _refuse_changed(request, as_it_was, scratch, host)
     scratch.refuse_changes()
     if VenvTree(folder).entries == as_made.entries:
         impact = _compared(request, before, before, scratch)
@@ -199,7 +207,7 @@ def attempt(request: TryRequest, host: Host, folder: Path, stage: Stage) -> tupl
     # First: what it changes in the copy is compared too.
     test, output = _tested(request, environment, host, folder)
     _refuse_removed(request, folder)
-    _refuse_changed(request, as_it_was, scratch)
+    _refuse_changed(request, as_it_was, scratch, host)
     with stage("comparing the copy with the venv"):
         impact = _compared(request, before, explore(resolve(folder), host), scratch)
     return scratch, Tried(impact=impact, changed=True, ended=ended, test=test, test_output=output)
@@ -272,8 +280,9 @@ def _installs(request: TryRequest) -> bool:
     return not request.shell and request.command[0].rpartition("/")[2].startswith(("pip", "uv"))
 
 
-def _refuse_changed(request: TryRequest, before: VenvTree, scratch: Scratch) -> None:
+def _refuse_changed(request: TryRequest, before: VenvTree, scratch: Scratch, host: Host) -> None:
     now = VenvTree(request.target)
+    caches = CachesInside(request.target, host)
     for path, entry in now.entries.items():
         # The mode is the inode's, which a linked file shares: a `chmod -R` of the copy is taken back here.
         was = before.entries.get(path)
@@ -281,7 +290,9 @@ def _refuse_changed(request: TryRequest, before: VenvTree, scratch: Scratch) -> 
             Path(before.root, path).chmod(stat.S_IMODE(was.mode))
             now.entries[path] = was
     changed = sorted(
-        path for path in before.entries.keys() | now.entries.keys() if before.entries.get(path) != now.entries.get(path)
+        path
+        for path in before.entries.keys() | now.entries.keys()
+        if before.entries.get(path) != now.entries.get(path) and not caches.hold(path)
     )
     if changed:
         raise RestoreError(

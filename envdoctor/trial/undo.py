@@ -63,7 +63,16 @@ def swap_in(
 
     from envdoctor.stack.examination import verdict_on  # noqa: PLC0415 - every check comes with it
 
-    return exchange(store, "bisect", "", make, listen, shown=shown, verdict=lambda: verdict_on(store.target, host))
+    return exchange(
+        store,
+        "bisect",
+        "",
+        make,
+        listen,
+        host=host,
+        shown=shown,
+        verdict=lambda: verdict_on(store.target, host),
+    )
 
 
 def _link(entry: DirEntry[str], target: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.factories.make_stack import make_stack
 from tests.factories.make_venv import Venv, make_venv
 from tests.factories.make_wheel import make_wheel
 from tests.factories.run_envdoctor import environment, filtered
@@ -113,6 +114,26 @@ def test_repair_of_a_package_folder_that_may_not_be_entered_changes_nothing(tmp_
         f"error: Permission denied ({closed})\n{venv.prefix} is as it was\n\n"
         "hint: run it as the owner of the venv's folder\n"
     )
+
+
+def test_restore_of_a_venv_with_a_closed_folder_heals_it(tmp_path: Path) -> None:
+    stack = make_stack(tmp_path)
+    assert stack.restore().code == 0
+    closed = next(stack.venv.glob("lib/python3*/site-packages/torch"))
+    closed.chmod(0)
+    done = subprocess.run(
+        [sys.executable, UNPRIVILEGED, "restore", "--profile", "small", "--venv", "venv", "--yes", "--force"],
+        cwd=stack.folder,
+        env=stack.environment | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    kept = next(stack.store.glob("generations/0001/lib/python3*/site-packages/torch"))
+    mode = kept.stat().st_mode
+    kept.chmod(0o755)
+    assert (done.returncode, mode & 0o777) == (0, 0), done.stderr
+    assert (closed / "version.py").is_file()
 
 
 def test_a_closed_folder_on_the_import_path_is_passed_over_as_python_does(venv: Venv, tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ The question is the stop: what answers it makes the change first.
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from envdoctor.app.check import CheckOptions
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import EnvdoctorError
 from envdoctor.facts.host import Host
+from envdoctor.model.events import Listener
 from envdoctor.model.frozen import replace
 from envdoctor.trial.attempt import TryRequest
 from tests.factories.bisected import make_ends
@@ -241,6 +243,72 @@ def test_a_part_of_the_store_becomes_a_link(scene: Scene, command: str, part: st
     assert (tree_state(scene.other), tree_state(scene.stack.venv)) == before
 
 
+@pytest.mark.parametrize("command", SWAPS)
+def test_a_file_is_changed_while_the_question_is_open(scene: Scene, command: str) -> None:
+    mine = next(scene.stack.venv.glob("lib/python3*/site-packages")) / "torch/mine.py"
+    after: list[object] = []
+
+    def strike() -> None:
+        mine.write_text("X = 1")
+        after.append(scene.state())
+
+    refused = scene.run(command, strike).splitlines()
+    inner = mine.relative_to(scene.stack.venv)
+    assert refused[0].removeprefix("step 1 of 1 failed: ") == f"1 file of FOLDER/venv changed meanwhile: {inner}"
+    assert refused[-1] == "nothing was swapped; run it again once nothing else changes that venv"
+    assert [scene.state()] == after
+
+
+@pytest.mark.parametrize("command", ["restore", "repair", "try"])
+def test_bytecode_and_compile_caches_may_be_written(
+    scene: Scene, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    venv = scene.stack.venv
+    monkeypatch.setitem(scene.stack.environment, "TORCHINDUCTOR_CACHE_DIR", f"{venv}/lib/cache/inductor")
+    site = next(venv.glob("lib/python3*/site-packages"))
+
+    def strike() -> None:
+        for folder in (site / "torch/__pycache__", venv / ".triton", venv / "lib/cache/inductor/ab"):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "written").write_text("1")
+
+    (venv / "lib/cache/inductor").mkdir(parents=True)
+    before = venv.stat().st_ino
+    assert scene.run(command, strike) == ""
+    assert venv.stat().st_ino != before
+
+
+class Late(_Silent):
+    """Makes the change once the step has begun, when what was shown has been compared."""
+
+    def __init__(self, attack: Callable[[], object]) -> None:
+        """Keep the change."""
+        self.attack = attack
+
+    @contextmanager
+    def listening(self, *, plain: bool = False) -> Iterator[Listener]:
+        """Make the change."""
+        self.attack()
+        with super().listening(plain=plain) as listen:
+            yield listen
+
+
+def test_a_step_does_no_more_than_was_shown(scene: Scene) -> None:
+    late = next(scene.stack.venv.glob("lib/python3*/site-packages")) / "late-1.0.dist-info"
+
+    def strike() -> None:
+        late.mkdir(exist_ok=True)
+        (late / "METADATA").write_text("Metadata-Version: 2.1\nName: late\nVersion: 1.0\n")
+
+    with pytest.raises(EnvdoctorError) as caught:
+        fix.fix(scene.workspace(profile=True), CheckOptions(), fix.FixOptions(yes=True), Late(strike))
+    assert caught.value.message.splitlines()[0] == (
+        "step 1 of 1 failed: it would do now what was not shown: remove late"
+    )
+    assert caught.value.hint == "run `envdoctor check --fix` again: it plans for what is there now"
+    assert late.is_dir()
+
+
 @pytest.mark.parametrize("command", ["rollback", "prune"])
 def test_a_backup_becomes_another_venv(scene: Scene, command: str) -> None:
     kept = scene.stack.store / "generations/0001"
@@ -272,6 +340,23 @@ def test_the_copy_of_a_try_becomes_a_link(scene: Scene) -> None:
         "nothing was swapped; see who else changes that folder, then run this again"
     )
     assert (tree_state(scene.other), tree_state(scene.stack.venv)) == before
+
+
+def test_the_copy_of_a_try_becomes_somebodys_folder(scene: Scene) -> None:
+    before, store = tree_state(scene.stack.venv), scene.stack.store
+
+    def strike() -> None:
+        (copy,) = (path for path in (store / "builds").iterdir() if not path.name.endswith("-caches"))
+        copy.rename(scene.stack.folder / "moved")
+        copy.mkdir()
+        (copy / "thesis").write_text("precious")
+
+    assert " is not the copy that was made there: somebody replaced it\n" in scene.run("try", strike)
+    assert tree_state(scene.stack.venv) == before
+    assert list((store / "builds").iterdir()) == []
+    (left,) = store.glob("not-a-copy-*")
+    scene.run("restore", lambda: None)
+    assert (left / "thesis").read_text() == "precious"
 
 
 @pytest.mark.parametrize("command", UNLOCKED)

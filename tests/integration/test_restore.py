@@ -189,7 +189,7 @@ def test_the_json_document_is_alone_on_stdout(tmp_path: Path) -> None:
         },
     }
     seconds = done["result"].pop("seconds")
-    assert sorted(seconds) == ["build", "check", "swap", "sync", "verify"]
+    assert sorted(seconds) == ["build", "check", "compare", "swap", "sync", "verify"]
     assert done["result"] == {
         "target": "FOLDER/venv",
         "kept": None,
