@@ -73,16 +73,16 @@ async def run_command(start: Start, words: Sequence[str], tell: Tell) -> Ended:
 async def _end(process: anyio.abc.Process) -> None:
     if process.returncode is None:
         process.terminate()
-        with anyio.move_on_after(_PATIENCE):
-            async with anyio.create_task_group() as group:
-                # What it still writes is read: a full pipe would hold up what it has to finish.
-                group.start_soon(_drain, process.stdout)
-                group.start_soon(_drain, process.stderr)
+        async with anyio.create_task_group() as group:
+            # What it still writes is read: a full pipe would hold up what it has to finish, and asyncio's wait for it.
+            group.start_soon(_drain, process.stdout)
+            group.start_soon(_drain, process.stderr)
+            with anyio.move_on_after(_PATIENCE):
                 await process.wait()
-                group.cancel_scope.cancel()
-    if process.returncode is None:
-        process.kill()
-        await process.wait()
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+            group.cancel_scope.cancel()
     await process.aclose()
 
 
