@@ -85,7 +85,6 @@ def _copy_data(source: int, target: int, size: int) -> None:
                 return  # no more data
             raise
         end = os.lseek(source, at, os.SEEK_HOLE)
-        os.lseek(source, at, os.SEEK_SET)
-        os.lseek(target, at, os.SEEK_SET)
-        while at < end and (piece := os.read(source, min(end - at, 1 << 20))):
-            at += os.write(target, piece)
+        # By position: what a write left over is read again.
+        while at < end and (piece := os.pread(source, min(end - at, 1 << 20), at)):
+            at += os.pwrite(target, piece, at)

@@ -93,3 +93,16 @@ def test_holes_stay_holes(tmp_path: Path) -> None:
         assert file.read(4) == b"one\0"
         file.seek(1 << 40)
         assert file.read() == b"two"
+
+
+def test_a_write_that_takes_a_part_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As write(2) may on any file system: no test can make a real one do it and then go on."""
+    source, copy = tmp_path / "sparse", tmp_path / "copy"
+    source.write_bytes(os.urandom(100_000))
+    os.truncate(source, 1 << 22)
+    with monkeypatch.context() as patched:
+        for name in ("write", "pwrite"):
+            real = getattr(os, name)
+            patched.setattr(os, name, lambda file, data, *at, real=real: real(file, data[: len(data) // 2 + 1], *at))
+        copy_file(str(source), str(copy))
+    assert copy.read_bytes() == source.read_bytes()
