@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from envdoctor.errors import RestoreError
-from envdoctor.facts.whole_file import open_own, write_whole
+from envdoctor.facts.whole_file import beside, create, open_own, write_whole
 from envdoctor.model.frozen import frozen
 
 _WAIT_FOR_ORPHAN = 60.0
@@ -169,16 +169,58 @@ def locked(store: BackupStore, waiting: Callable[[str], None]) -> Iterator[int]:
 
 
 def own_lock(path: Path) -> int:
-    """Return the descriptor of a lock in a folder of ours. Raises RestoreError for what is not a file of ours."""
+    """Return the descriptor of a lock in a folder of ours. Raises RestoreError for what is not a file of ours.
+
+    A lock with a second name (`cp -al` of the project) gives way to a new one: nothing is written to the other.
+    """
+    if _has_second_name(path):
+        _renew(path)
     try:
         return open_own(path, os.O_RDWR, 0o644)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EINVAL, errno.EISDIR, errno.ENXIO):
+            second = _has_second_name(path)
             raise RestoreError(
-                f"{path} is not a file that envdoctor made, so nothing is written to it",
+                f"{path} "
+                + ("has a second name, as a hard link" if second else "is not a file that envdoctor made")
+                + ", so nothing is written to it",
                 "look at what it is and move it away",
             ) from error
         raise
+
+
+def _has_second_name(path: Path) -> bool:
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_nlink > 1
+
+
+def _renew(path: Path) -> None:
+    """Put a new file in place of a lock of this user's, or for root the folder's owner's, that nobody holds."""
+    owners = {os.getuid(), path.parent.stat().st_uid} if os.getuid() == 0 else {os.getuid()}
+    had = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(had)
+        if status.st_uid not in owners or not stat.S_ISREG(status.st_mode):
+            return
+        try:
+            fcntl.flock(had, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RestoreError(
+                f"{path} is held by another process, here or where its second name is (a hard link)",
+                "wait until the other envdoctor is done, then run this again",
+            ) from None
+        if os.path.samestat(status, path.lstat()):  # not renewed by another meanwhile
+            new = beside(path)
+            made = create(new, 0o644)
+            if status.st_uid != os.getuid():
+                os.fchown(made, status.st_uid, status.st_gid)
+            os.close(made)
+            new.replace(path)
+    finally:
+        os.close(had)
 
 
 def _sign(descriptor: int) -> None:

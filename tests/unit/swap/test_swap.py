@@ -1,6 +1,7 @@
 """The swap, its journal, and the way back from every point at which it can be cut off."""
 
 import errno
+import fcntl
 import os
 import signal
 import threading
@@ -198,6 +199,26 @@ def test_the_lock_is_held_by_one(tmp_path: Path) -> None:
     assert caught.value.message == f"another envdoctor (process {os.getpid()}) is changing {store.target}"
     with locked(store, print):
         assert (store.root / "lock").read_text() == f"{os.getpid()}\n"
+
+
+def test_a_lock_with_a_second_name_gives_way_to_a_new_one(tmp_path: Path) -> None:
+    """As after `cp -al project copy`: the copy's lock is not written to, and one that is held counts."""
+    store, _ = _store(tmp_path)
+    lock, second = store.root / "lock", tmp_path / "second"
+    lock.write_text("as it was")
+    second.hardlink_to(lock)
+    with second.open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(RestoreError) as caught, locked(store, print):
+            pass
+    assert caught.value.message == f"{lock} is held by another process, here or where its second name is (a hard link)"
+    with locked(store, print):
+        with pytest.raises(RestoreError) as caught, locked(store, print):
+            pass
+        assert caught.value.message == f"another envdoctor (process {os.getpid()}) is changing {store.target}"
+        assert (lock.read_text(), lock.stat().st_nlink) == (f"{os.getpid()}\n", 1)
+    assert (second.read_text(), second.stat().st_nlink) == ("as it was", 1)
+    assert sorted(path.name for path in store.root.iterdir()) == ["builds", "journal.json", "lock"]
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
