@@ -64,7 +64,7 @@ def trying(workspace: Workspace, request: TryRequest, wishes: TryOptions, dialog
 
     def make(copying: Copying) -> None:
         try:
-            scratch, tried = attempt(request, host, copying.folder, dialog.stage, copying.made)
+            scratch, tried = attempt(request, host, copying.folder, dialog.stage, copying.made, dialog.note)
             result = TryResult(
                 status="tried", venv=str(store.target), tried=tried, users=users(store.target, host.proc)
             )

@@ -174,11 +174,17 @@ def _program(name: str, host: Host, venv: Path) -> str | None:
 
 
 def attempt(
-    request: TryRequest, host: Host, folder: Path, stage: Stage, made: Callable[[], None]
+    request: TryRequest,
+    host: Host,
+    folder: Path,
+    stage: Stage,
+    made: Callable[[], None],
+    note: Callable[[str], None],
 ) -> tuple[Scratch, Tried]:
     """Make the copy in `folder`, which does not exist, and the change in it; compare and test it.
 
     `made` is called once the copy is there, and again after the change: an installer may make the folder again.
+    `note` is told of permissions that were set back.
     Raises UsageError, RestoreError. The copy's scripts name the copy then: `finish` puts the venv's name back.
     """
     before = explore(resolve(request.target), host)
@@ -199,7 +205,7 @@ def attempt(
     finally:
         made()
     _refuse_removed(request, folder)
-    _refuse_changed(request, as_it_was, scratch, host)
+    _refuse_changed(request, as_it_was, scratch, host, note)
     scratch.refuse_changes()
     if VenvTree(folder).entries == as_made.entries:
         impact = _compared(request, before, before, scratch)
@@ -207,7 +213,7 @@ def attempt(
     # First: what it changes in the copy is compared too.
     test, output = _tested(request, environment, host, folder)
     _refuse_removed(request, folder)
-    _refuse_changed(request, as_it_was, scratch, host)
+    _refuse_changed(request, as_it_was, scratch, host, note)
     with stage("comparing the copy with the venv"):
         impact = _compared(request, before, explore(resolve(folder), host), scratch)
     return scratch, Tried(impact=impact, changed=True, ended=ended, test=test, test_output=output)
@@ -237,7 +243,7 @@ def _change(request: TryRequest, environment: Mapping[str, str], host: Host, cop
         command = [environment.get("SHELL") or "/bin/sh"]
     program = _program("uv", host, copy) if command[0] == "uv" else None
     try:
-        with ending_all() as left:
+        with ending_all(str(copy)) as left:
             # stdout belongs to the result.
             done = subprocess.run(
                 command,
@@ -280,15 +286,25 @@ def _installs(request: TryRequest) -> bool:
     return not request.shell and request.command[0].rpartition("/")[2].startswith(("pip", "uv"))
 
 
-def _refuse_changed(request: TryRequest, before: VenvTree, scratch: Scratch, host: Host) -> None:
+def _refuse_changed(
+    request: TryRequest, before: VenvTree, scratch: Scratch, host: Host, note: Callable[[str], None]
+) -> None:
     now = VenvTree(request.target)
     caches = CachesInside(request.target, host)
+    set_back: list[str] = []
     for path, entry in now.entries.items():
-        # The mode is the inode's, which a linked file shares: a `chmod -R` of the copy is taken back here.
+        # The mode is the inode's, which a linked file shares: a `chmod -R` of the copy is taken back here. One of the
+        # venv itself looks the same, so it is said.
         was = before.entries.get(path)
         if was and was.mode != entry.mode and was[1:] == entry[1:] and f"{before.root}/{path}" in scratch.linked:
             Path(before.root, path).chmod(stat.S_IMODE(was.mode))
             now.entries[path] = was
+            set_back.append(path)
+    if set_back:
+        note(
+            f"the copy shares {counted(len(set_back), 'file')} with {request.target} whose permissions were changed "
+            f"meanwhile, there or in the copy; they are set back: {shown(sorted(set_back))}"
+        )
     changed = sorted(
         path
         for path in before.entries.keys() | now.entries.keys()

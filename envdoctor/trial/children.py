@@ -1,11 +1,14 @@
-"""What a command leaves running is ended with it, also what has left its session and its group (a daemon)."""
+"""What a command leaves running is ended with it, also what has left its session and its group (a daemon).
+
+It is asked to end (SIGTERM) and has a moment for it: a compile server writes out what it holds, git removes its lock.
+"""
 
 import contextlib
 import ctypes
 import os
 import signal
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from envdoctor.errors import RestoreError
@@ -16,56 +19,106 @@ _SET_SUBREAPER, _GET_SUBREAPER = 36, 37
 _PRCTL = ctypes.CDLL(None).prctl
 _PROC = Path("/proc")
 _PATIENCE = 10.0
+_GRACE = 2.0
 _PAUSE = 0.01
+_LONGEST_PAUSE = 0.1
+Process = tuple[int, int]
+"""Number, and start in clock ticks after boot: a number alone may be another process by now."""
 
 
 @contextlib.contextmanager
-def ending_all() -> Iterator[list[str]]:
+def ending_all(folder: str) -> Iterator[list[str]]:
     """End every process that the block started and left behind; give their command lines, complete after the block.
 
+    What ran before is left alone, and what that starts: `job & exec envdoctor try …` makes the job a child of this
+    process. Where there is such a child, only what has VIRTUAL_ENV=`folder` is known to be the block's and is ended.
     Raises RestoreError for one that does not end.
     """
     before = ctypes.c_int(0)
     _PRCTL(_GET_SUBREAPER, ctypes.byref(before), 0, 0, 0)
     _PRCTL(_SET_SUBREAPER, 1, 0, 0, 0)
-    known = frozenset(_children())
+    known = _descendants()
     ended: list[str] = []
     try:
         yield ended
     finally:
         try:
-            _end_all(known, ended)
+            _end_all(known, b"VIRTUAL_ENV=" + os.fsencode(folder), ended)
         finally:
             _PRCTL(_SET_SUBREAPER, before.value, 0, 0, 0)
 
 
-def _end_all(known: Collection[int], ended: list[str]) -> None:
+def _end_all(known: Collection[Process], mark: bytes, ended: list[str]) -> None:
     # What they started becomes a child of ours as soon as they are gone: until there is none.
-    until = time.monotonic() + _PATIENCE
-    seen: set[int] = set()
-    while left := [pid for pid in _children() if pid not in known]:
-        for pid in left:
-            if pid not in seen and (words := strings(_PROC / str(pid) / "cmdline")):
+    began, pause = time.monotonic(), _PAUSE
+    asked: set[Process] = set()
+
+    def is_left(process: Process) -> bool:
+        if process in known or _has_ended(process[0]):
+            return False
+        return not known or process in asked or mark in strings(_PROC / str(process[0]) / "environ")
+
+    while left := list(filter(is_left, _children())):
+        spent = time.monotonic() - began
+        for process in left:
+            pid = process[0]
+            if process not in asked and (words := strings(_PROC / str(pid) / "cmdline")):
                 ended.append(command_line(words))
-            seen.add(pid)
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
-        if time.monotonic() > until:
+            if spent > _GRACE:
+                _send(signal.SIGKILL, [process])
+            elif process not in asked:
+                _send(signal.SIGTERM, [process])
+            asked.add(process)
+        if spent > _PATIENCE:
+            numbers = [str(pid) for pid, _ in left]
             raise RestoreError(
-                f"the command left processes that do not end: {', '.join(map(str, left))}",
-                f"see what they wait for: `ps -o pid,stat,wchan,args -p {','.join(map(str, left))}`",
+                f"the command left processes that do not end: {', '.join(numbers)}",
+                f"see what they wait for: `ps -o pid,stat,wchan,args -p {','.join(numbers)}`",
             )
-        time.sleep(_PAUSE)
+        try:
+            time.sleep(pause)
+        except BaseException:  # Ctrl-C, a second time: at once
+            _send(signal.SIGKILL, left)
+            raise
+        pause = min(pause * 1.5, _LONGEST_PAUSE)
 
 
-def _children() -> Iterator[int]:
-    own = str(os.getpid()).encode()
+def _send(number: signal.Signals, targets: Iterable[Process]) -> None:
+    for pid, _ in targets:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _has_ended(pid: int) -> bool:
+    """Tell whether a child has ended; then its number is free again."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
+
+
+def _children() -> list[Process]:
+    own = os.getpid()
+    return [process for process, parent in _parents().items() if parent == own]
+
+
+def _descendants() -> frozenset[Process]:
+    parents = _parents()
+    found: set[Process] = set()
+    below = {os.getpid()}
+    while more := {process for process, parent in parents.items() if parent in below} - found:
+        found |= more
+        below = {pid for pid, _ in more}
+    return frozenset(found)
+
+
+def _parents() -> Mapping[Process, int]:
+    found = {}
     for process in processes(_PROC):
         try:
             # The name, in parentheses, may hold any character; then the state and the parent follow (proc(5)).
-            if (process / "stat").read_bytes().rpartition(b")")[2].split()[1] == own:
-                yield int(process.name)
+            fields = (process / "stat").read_bytes().rpartition(b")")[2].split()
+            found[int(process.name), int(fields[19])] = int(fields[1])
         except (OSError, IndexError):
             continue  # it has ended
+    return found

@@ -134,9 +134,12 @@ def _measured(runs: tuple[Run, ...], wanted: Criterion, reference: float | None)
 
 
 def run(command: Sequence[str], environment: Mapping[str, str], cwd: Path, log: Path, wanted: Criterion) -> Run:
-    """Run it once; what it says is appended to `log`. It and its children are ended after the time limit."""
+    """Run it once; what it says is appended to `log`. It and its children are ended after the time limit.
+
+    environment: as `launch_environment` makes it.
+    """
     started = time.monotonic()
-    with appending(log) as output, ending_all():
+    with appending(log) as output, ending_all(environment["VIRTUAL_ENV"]):
         at = output.seek(0, os.SEEK_END)
         try:
             process = subprocess.Popen(

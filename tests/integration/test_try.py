@@ -130,6 +130,8 @@ def test_what_leads_out_of_the_venv_is_as_it_was(venv: Venv) -> None:
     (outside / "mine.py").write_text("")
     rewrite(venv.site_packages / "mine.pth", "../../../../outside\n")
     (venv.site_packages / "link.py").symlink_to("../../../../outside/mine.py")
+    script = venv.prefix / "bin/mine"
+    script.write_text(f"#!{os.path.realpath(sys.executable)}\nprint('not of this venv')\n")
     test = f"{venv.python} -c 'import mine, link, os; assert os.path.samefile(mine.__file__, link.__file__)'"
     code, told = _document(
         venv, "--yes", "--test", test, "--", "uv", "-q", "--color", "never", "pip", "install", "one==2.0"
@@ -137,6 +139,7 @@ def test_what_leads_out_of_the_venv_is_as_it_was(venv: Venv) -> None:
     assert (code, told["status"]) == (0, "kept"), told
     assert (venv.site_packages / "mine.pth").read_text() == "../../../../outside\n"
     assert str((venv.site_packages / "link.py").readlink()) == "../../../../outside/mine.py"
+    assert script.read_text() == f"#!{os.path.realpath(sys.executable)}\nprint('not of this venv')\n"
 
 
 def test_a_program_of_the_venv_is_the_copys_and_what_it_leaves_running_is_ended(venv: Venv) -> None:
@@ -243,6 +246,21 @@ def test_a_command_that_changes_the_venv_itself_is_told(venv: Venv) -> None:
     assert outcome.code == 4
     python = venv.site_packages.parent.name
     assert f"error: 1 file of [TMP]/venv itself changed meanwhile: lib/{python}/site-packages/one.py" in outcome.err
+
+
+def test_permissions_that_are_set_back_are_told(venv: Venv) -> None:
+    large, deed = venv.site_packages / "shared/large.so", venv.prefix.parent / "deed.sh"
+    large.write_bytes(b"x" * ((1 << 20) + 1))
+    large.chmod(0o640)
+    # By somebody in another terminal: the copy has the file as a second link.
+    deed.write_text(f"chmod 0660 {large}\n")
+    outcome = _try(venv, "--yes", "--", "sh", deed)
+    assert (outcome.code, outcome.out) == (0, "nothing changed in the copy of [TMP]/venv, which was thrown away\n")
+    assert outcome.err.endswith(
+        "the copy shares 1 file with [TMP]/venv whose permissions were changed meanwhile, there or in the copy; they "
+        f"are set back: {large.relative_to(venv.prefix)}\n"
+    )
+    assert large.stat().st_mode & 0o777 == 0o640
 
 
 def test_killed_it_leaves_the_venv_and_the_next_command_tidies_up(venv: Venv) -> None:

@@ -23,5 +23,12 @@ from envdoctor.trial.command import Criterion, judge
 def test_a_number(tmp_path: Path, printed: str, reference: float | None, drop: float, outcome: str, why: str) -> None:
     wanted = Criterion(pattern=r"loss=(\S+)", drop=drop)
     command = ["sh", "-c", f"echo loss={printed}"]
-    judged = judge(command, {"PATH": "/usr/bin:/bin"}, tmp_path, tmp_path / "log", wanted, reference)
+    judged = judge(
+        command,
+        {"PATH": "/usr/bin:/bin", "VIRTUAL_ENV": "/no/such/copy"},
+        tmp_path,
+        tmp_path / "log",
+        wanted,
+        reference,
+    )
     assert (judged.outcome, judged.why) == (outcome, why)
