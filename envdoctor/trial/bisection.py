@@ -299,6 +299,7 @@ def _mixture(
             "name two ends of one Python version",
         )
     listen(Event(phase="copy", text="comparing both ends"))
+    good.side.tree.kin, bad.side.tree.kin = bad.side.tree.names, good.side.tree.names
     different = differing(good.side.tree, bad.side.tree, listen)
     more = [*_variable_changes(good, bad, host), *commits, *([_CACHE] if request.caches == "bisect" else [])]
     changes = cut(good.side, bad.side, different, more)

@@ -5,7 +5,7 @@ import hashlib
 import io
 import os
 import stat
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from envdoctor.facts.regular_file import read_regular
@@ -23,16 +23,19 @@ _MAXIMUM_RECORD = 32 << 20
 def relocate(venv: Path, names: Collection[str], new: Path, home: Path | None = None) -> None:
     """Put `new` for each of the names wherever a file of `venv` has it, and correct the rows of RECORDs for it.
 
-    Every script is then started by a Python of `new`. Files are replaced, never written into: they may have other
-    links. home: the folder for which the relative lines of .pth files were made that leave the venv; they become
-    absolute.
+    A script that a Python of theirs starts, or one that is gone, is then started by that of `new`. Files are replaced,
+    never written into: they may have other links. home: the folder for which the relative lines of .pth files were made
+    that leave the venv; they become absolute.
     """
-    restate(venv, [path for path in _candidates(venv) if _rewritten(path, _relocated(path, venv, names, new, home))])
+    held: dict[Path, list[bytes]] = {}
+    for path in _candidates(venv):
+        _rewrite(path, _relocated(path, venv, names, new, home), held)
+    restate(venv, held)
 
 
 def relate(venv: Path, original: VenvTree) -> None:
     """Put back the relative links and lines of .pth files that leave the venv, where the copy has them absolute."""
-    changed = []
+    held: dict[Path, list[bytes]] = {}
     for path, entry in original.entries.items():
         copy, folder = venv / path, path.rpartition("/")[0]
         if entry.is_link and leaves(folder, entry.leads_to) and copy.is_symlink():
@@ -42,16 +45,18 @@ def relate(venv: Path, original: VenvTree) -> None:
         elif path.endswith(".pth") and names_root(path) and copy.is_file() and not entry.is_link:
             lines = leaving_lines(read_regular(f"{original.root}/{path}", _MAXIMUM_TEXT), folder, original.home)
             back = [(made, line) for line, made in lines]
-            if back and _rewritten(copy, with_lines(read_regular(copy, _MAXIMUM_TEXT), back)):
-                changed.append(copy)
-    restate(venv, changed)
+            if back:
+                _rewrite(copy, with_lines(read_regular(copy, _MAXIMUM_TEXT), back), held)
+    restate(venv, held)
 
 
-def restate(venv: Path, changed: Iterable[Path]) -> None:
-    """Correct the rows of RECORDs that state another hash for these files."""
-    paths = set(changed)
+def restate(venv: Path, held: Mapping[Path, Collection[bytes]]) -> None:
+    """Correct the rows of RECORDs for these files, each with what it may have held before, where the row states that.
+
+    A file that somebody had edited is still not what its row states.
+    """
     for record in venv.glob("lib/python3.*/site-packages/*.dist-info/RECORD"):
-        _restate(record, paths)
+        _restate(record, held)
 
 
 def _candidates(venv: Path) -> list[Path]:
@@ -72,20 +77,20 @@ def _relocated(path: Path, venv: Path, names: Collection[str], new: Path, home: 
             content = with_lines(content, leaving_lines(content, str(path.parent.relative_to(venv)), str(home)))
         return moved_pth(content, names, str(new))
     script = path.parent.name == "bin"
-    return moved(started_by(content, f"{new}/bin") if script else content, names, str(new))
+    return moved(started_by(content, f"{new}/bin", names) if script else content, names, str(new))
 
 
-def _rewritten(path: Path, made: bytes | None) -> bool:
-    """Replace a file where its content is to be another; tell whether it was."""
-    if made is None or made == read_regular(path, _MAXIMUM_TEXT):
-        return False
+def _rewrite(path: Path, made: bytes | None, held: dict[Path, list[bytes]]) -> None:
+    """Replace a file where its content is to be another; note in `held` what it was."""
+    if made is None or made == (content := read_regular(path, _MAXIMUM_TEXT)):
+        return
     mode = stat.S_IMODE(path.stat().st_mode)
     write_whole(path, made, mode)
     path.chmod(mode)
-    return True
+    held[path] = [content]
 
 
-def _restate(record: Path, changed: Collection[Path]) -> None:
+def _restate(record: Path, held: Mapping[Path, Collection[bytes]]) -> None:
     try:
         data = read_regular(record, _MAXIMUM_RECORD)
     except OSError:
@@ -95,11 +100,14 @@ def _restate(record: Path, changed: Collection[Path]) -> None:
     found = False
     for row in rows:
         path = Path(os.path.normpath(f"{site}/{row[0]}"))
-        if row[1].startswith("sha256=") and path in changed and path.is_file():
-            content = path.read_bytes()
-            stated = [hash_field(hashlib.sha256(content).digest()), str(len(content))]
+        if path in held and row[1] in (_stated(one)[0] for one in held[path]) and path.is_file():
+            stated = _stated(path.read_bytes())
             found, row[1:] = found or row[1:] != stated, stated
     if found:
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(rows)
         write_whole(record, text.getvalue().encode("utf-8", "surrogateescape"), stat.S_IMODE(record.stat().st_mode))
+
+
+def _stated(content: bytes) -> list[str]:
+    return [hash_field(hashlib.sha256(content).digest()), str(len(content))]

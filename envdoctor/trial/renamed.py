@@ -11,7 +11,7 @@ from envdoctor.swap.outward_links import names_path
 # The kernel cuts a longer first line off (execve(2)); installers write a shell line then.
 _LONGEST_LINE = 120
 # A Python by its absolute path, in the first line or in the shell line of uv and distlib.
-_STARTS = re.compile(rb"""\A#!(?:/bin/sh\n'''exec' )?["']?/[^\n"']*/(python[\d.]*)["']?(?: "\$0" "\$@")?\n""")
+_STARTS = re.compile(rb"""\A#!(?:/bin/sh\n'''exec' )?["']?(/[^\n"'\0]*)/(python[\d.]*)["']?(?: "\$0" "\$@")?\n""")
 # What a path ends at in a script, a list of paths or a line of Python, and what may stand before one.
 _ENDS = rb"(?=[/\s\"'`:;,)\]}<>|&\\\0=]|\Z)"
 _BEGINS = rb"(?:(?<![^\s\"'`:;,(\[{<>|&!=\0])|(?<=file://)|(?<=\s-[IL]))"
@@ -41,16 +41,43 @@ def moved_pth(content: bytes, names: Iterable[str], new: str) -> bytes:
     return b"".join(lines)
 
 
-def started_by(script: bytes, folder: str) -> bytes:
-    """Return a script with a Python of `folder` in the line that starts it; as it is where it finds its own, or none.
+def started_by(script: bytes, folder: str, names: Iterable[str]) -> bytes:
+    """Return a script with a Python of `folder` in the line that starts it, where that names one of a venv of `names`.
 
-    Whatever Python it names: a venv that was copied has scripts that start the original's.
+    So where it names one that is gone: a venv that was moved has scripts that start it where it was. As it is where it
+    names another Python, which somebody wants, finds its own, or starts none.
     """
     named = _STARTS.match(script)
-    if named is None:
+    if named is None or not _stands_for_the_venvs(named, names):
         return script
     body = without_interpreter(script).partition(b"\n")[2]
-    python = f"{folder}/{named[1].decode()}"
+    python = f"{folder}/{named[2].decode()}"
     if len(python) <= _LONGEST_LINE and " " not in python:
         return b"#!" + os.fsencode(python) + b"\n" + body
     return b"#!/bin/sh\n'''exec' " + os.fsencode(shlex.quote(python)) + b" \"$0\" \"$@\"\n' '''\n" + body
+
+
+def without_python(script: bytes, names: Iterable[str]) -> bytes:
+    """Return a script with `#!python` for the line that starts it; as it is where that names a Python of another place.
+
+    Two venvs have the same script where this is the same.
+    """
+    named = _STARTS.match(script)
+    return script if named and not _stands_for_the_venvs(named, names) else without_interpreter(script)
+
+
+def _stands_for_the_venvs(named: "re.Match[bytes]", names: Iterable[str]) -> bool:
+    folder, python = os.fsdecode(named[1]), os.fsdecode(named[2])
+    return _is_gone(f"{folder}/{python}") or os.path.realpath(folder) in {
+        os.path.realpath(f"{name}/bin") for name in names
+    }
+
+
+def _is_gone(path: str) -> bool:
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False  # it could not be told
+    return False

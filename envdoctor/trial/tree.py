@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from envdoctor.facts.regular_file import open_regular, read_regular
 from envdoctor.model.events import Event, Listener
-from envdoctor.standards.recorded import INSTALLER_FILES, without_interpreter
+from envdoctor.standards.recorded import INSTALLER_FILES
 from envdoctor.swap.outward_links import leaving_lines, led, with_lines
 from envdoctor.swap.store import STORE
 from envdoctor.swap.unmanaged_files import CACHE_FOLDERS
-from envdoctor.trial.renamed import moved, moved_pth, started_by
+from envdoctor.trial.renamed import moved, moved_pth, started_by, without_python
 
 _PIECE = 1 << 20
 _MAXIMUM_TEXT = 1 << 20
@@ -60,6 +60,8 @@ class VenvTree:
         """Read every entry below `root`; nothing is opened. `home`: the folder that it was made for, if another."""
         self.root = str(root)
         self.home = str(home or root)
+        self.kin: tuple[str, ...] = ()
+        """Names of the venv that it is compared and mixed with: its scripts may start that one's Python."""
         self.entries: dict[str, Entry] = {}
         self.folders: dict[str, int] = {}
         """Every folder but those of bytecode -> its mode."""
@@ -114,18 +116,25 @@ class VenvTree:
         for path, entry in sorted(self.entries.items()):
             yield f"{path}\0{entry.mode}\0{entry.size}\0{entry.mtime_ns}\0{entry.inode}\0{entry.leads_to}"
 
-    def text(self, path: str, other: str = "") -> bytes | None:
-        """Return what a file holds that may name the folder of its venv, with `other` in its place; None for others."""
+    def held(self, path: str) -> bytes | None:
+        """Return what a file holds that may name the folder of its venv; None for others."""
         entry = self.entries[path]
         if not names_root(path) or not stat.S_ISREG(entry.mode) or entry.size > _MAXIMUM_TEXT:
             return None
-        content = read_regular(f"{self.root}/{path}", _MAXIMUM_TEXT)
+        return read_regular(f"{self.root}/{path}", _MAXIMUM_TEXT)
+
+    def text(self, path: str, other: str = "") -> bytes | None:
+        """Return the same with `other` in place of that folder."""
+        content = self.held(path)
+        if content is None:
+            return None
         if path.endswith(".pth"):
             if other != self.home:
                 content = with_lines(content, leaving_lines(content, path.rpartition("/")[0], self.home))
             return moved_pth(content, self.names, other or _ANY)
         if path.startswith("bin/"):
-            content = started_by(content, f"{other}/bin") if other else without_interpreter(content)
+            known = (*self.names, *self.kin)
+            content = started_by(content, f"{other}/bin", known) if other else without_python(content, known)
         return moved(content, self.names, other or _ANY)
 
     def leads_to(self, path: str, other: str = "") -> str:

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Collection
 from os import DirEntry
+from pathlib import Path
 
 from envdoctor.analysis.remedies import same_build
 from envdoctor.facts.host import Host
@@ -56,7 +57,7 @@ def swap_in(
         for entry in store.target.iterdir():
             if entry.is_dir() and not entry.is_symlink() and is_cache(entry.name):
                 copy_tree(str(entry), str(copying.folder / entry.name), _link)
-        restate(copying.folder, (copying.folder / "bin").iterdir())
+        restate(copying.folder, _held(bisection.mixture, copying.folder))
         carry_over(store.target, copying.folder)
         sync_file_system(copying.folder)
         bisection.refuse_changed()
@@ -73,6 +74,16 @@ def swap_in(
         shown=shown,
         verdict=lambda: verdict_on(store.target, host),
     )
+
+
+def _held(mixture: Mixture, copy: Path) -> dict[Path, list[bytes]]:
+    """Return what the files of a copy that name its folder hold at either end: a RECORD is of one of them."""
+    found: dict[Path, list[bytes]] = {}
+    for tree in (mixture.good.tree, mixture.bad.tree):
+        for path in tree.entries:
+            if (content := tree.held(path)) is not None:
+                found.setdefault(copy / path, []).append(content)
+    return found
 
 
 def _link(entry: DirEntry[str], target: str) -> None:

@@ -1,8 +1,10 @@
 """`bisect`: the change at fault is named, in few copies, whatever kind it is; both ends stay as they are."""
 
 import json
+import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -478,6 +480,7 @@ def test_what_leads_out_of_the_venv_and_what_is_empty_is_as_it_was(tmp_path: Pat
         rewrite(end.site_packages / "mine.pth", "../../../../outside\n")
         (end.site_packages / "link.py").symlink_to("../../../../outside/mine.py")
         (end.prefix / "inner").symlink_to(f"../{end.prefix.name}/lib")
+        (end.prefix / "bin/mine").write_text(f"#!{os.path.realpath(sys.executable)}\n")
     git = ends.bad.prefix / "src/tool/.git"
     for folder in ("refs/heads", "refs/tags", "objects/info"):
         (git / folder).mkdir(parents=True)
