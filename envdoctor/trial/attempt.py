@@ -16,6 +16,7 @@ from envdoctor.explore.addition import compared
 from envdoctor.explore.environment import ExploredEnvironment, explore
 from envdoctor.explore.scratch import Scratch
 from envdoctor.facts.host import Host
+from envdoctor.facts.parent_death import ending_with
 from envdoctor.facts.target import resolve
 from envdoctor.model.frozen import frozen
 from envdoctor.model.impact import Impact
@@ -32,7 +33,7 @@ from envdoctor.trial.mixture import shown
 from envdoctor.trial.own_caches import own_caches
 from envdoctor.trial.relocation import relate, relocate
 from envdoctor.trial.tree import VenvTree
-from envdoctor.wheels.uv import ending_with, own_binary
+from envdoctor.wheels.uv import own_binary
 
 Stage = Callable[[str], AbstractContextManager[None]]
 SHELL = ("shell",)

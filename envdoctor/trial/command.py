@@ -11,13 +11,13 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from envdoctor.facts.parent_death import ending_with
 from envdoctor.facts.whole_file import appending
 from envdoctor.model.frozen import frozen
 from envdoctor.model.wording import counted
 from envdoctor.standards import measured
 from envdoctor.trial.children import ending_all
 from envdoctor.trial.delta import Outcome
-from envdoctor.wheels.uv import ending_with
 
 SKIP = 125
 """As for `git bisect run`: it cannot be judged."""

@@ -54,6 +54,8 @@ class RateReader:
             with contextlib.suppress(ValueError, RecursionError):
                 told = json.loads(line)
                 self.journal = self.journal or isinstance(told.get("event"), str)
+                if told.get("event") == "watch":  # what this watch wrote there is no reading
+                    return None
                 value = told.get("tokens_per_second")
                 if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"):
                     compilations = told.get("compilations")

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import select
 import selectors
 import signal
 import socket
@@ -11,18 +12,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import IO, Any
 
 from envdoctor.errors import UsageError
 from envdoctor.facts.host import Host
+from envdoctor.facts.parent_death import ending_with
 from envdoctor.model.frozen import field, frozen, mutable
 from envdoctor.watch import sampler
 from envdoctor.watch.judgement import LaunchState, Limits, Notice, Throughput, Watch
 from envdoctor.watch.readings import RateReader, pattern_of
+from envdoctor.watch.signals import forward_to
 from envdoctor.watch.told import ToldOf, notice_text, summary_text
 
-FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _CHUNK = 1 << 16
 _POLL = 5.0
 """Seconds between two looks at a metrics file, where nothing samples."""
@@ -60,7 +61,7 @@ def watched(command: Sequence[str], host: Host, venv: Path, wanted: Watching, sa
     size = _size(wanted.metrics)  # what an earlier run left there says nothing of this one
     with _wakes() as woken, selectors.DefaultSelector() as selector:
         process = _started(command, host.environ, piped=wanted.metrics is None)
-        forwarding = _forward_to(process)
+        forwarding = forward_to(process)
         sampling = sampler.start(host, venv, wanted.interval)
         run.problem = sampling.problem
         try:
@@ -155,7 +156,10 @@ class _Run:
         left = chunk
         try:
             while left:
-                left = left[os.write(to, left) :]
+                try:
+                    left = left[os.write(to, left) :]
+                except BlockingIOError:  # not a pipe of ours: whoever made it let it refuse, and it is only full
+                    select.select((), (to,), ())
         except OSError:  # whoever reads it has left: the command learns that at its next write
             source.close()
             return False
@@ -178,8 +182,8 @@ class _Run:
             return offset
         with contextlib.suppress(OSError), self.wanted.metrics.open("rb") as file:
             file.seek(offset if size > offset else 0)  # shorter: it was written again
-            chunk = file.read(_CHUNK)
-            self._read(chunk)
+            while chunk := file.read(_CHUNK):
+                self._read(chunk)
             return file.tell()
         return offset
 
@@ -241,7 +245,15 @@ def _started(command: Sequence[str], environ: Mapping[str, str], *, piped: bool)
     sys.stdout.flush()
     sys.stderr.flush()
     try:
-        return subprocess.Popen(list(command), env=dict(environ), stdout=output, stderr=output, bufsize=0)
+        return subprocess.Popen(
+            list(command),
+            env=dict(environ),
+            stdout=output,
+            stderr=output,
+            bufsize=0,
+            # Killed, this process can hand nothing on any more, and a training would keep its GPUs.
+            preexec_fn=ending_with(os.getpid()),  # noqa: PLW1509 - two system calls, looked up before the fork
+        )
     except OSError as error:
         raise UsageError(
             f"cannot start `{command[0]}`: {error.strerror}", "name a program on the venv's PATH, or its path"
@@ -262,45 +274,6 @@ def _wakes() -> Iterator[socket.socket]:
         finally:
             signal.set_wakeup_fd(descriptor)
             signal.signal(signal.SIGCHLD, before)
-
-
-def _forward_to(process: "subprocess.Popen[bytes]") -> Callable[[], None]:
-    """Hand signals on to the command, but those that it gets anyway; return what undoes that."""
-
-    def forward(number: int, frame: FrameType | None) -> None:
-        del frame
-        if not _reaches_all(number):
-            process.send_signal(number)
-
-    before = {
-        number: signal.signal(number, forward)
-        for number in FORWARDED
-        if signal.getsignal(number) is not signal.SIG_IGN  # nohup's choice, which the command inherited
-    }
-
-    def undo() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-    return undo
-
-
-def _reaches_all(number: int) -> bool:
-    """Tell a signal that the command got too: Slurm signals every process of a step, a terminal its whole group."""
-    if os.environ.get("SLURM_STEP_ID") not in (None, "", "4294967291"):
-        return True
-    if number not in (signal.SIGINT, signal.SIGQUIT):
-        return False
-    try:
-        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
-    except OSError:
-        return False
-    try:
-        return os.tcgetpgrp(terminal) == os.getpgrp()
-    except OSError:
-        return False
-    finally:
-        os.close(terminal)
 
 
 def _ready(source: IO[bytes]) -> bool:

@@ -1,9 +1,7 @@
 """The only place that runs uv."""
 
-import ctypes
 import os
 import re
-import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,6 +10,7 @@ from pathlib import Path
 
 from envdoctor.catalog.variables import given_to_uv
 from envdoctor.errors import RestoreError
+from envdoctor.facts.parent_death import ending_with
 from envdoctor.facts.programs import outside_venvs
 from envdoctor.model.frozen import field, frozen
 from envdoctor.wheels.uv_config import LINK_MODES, NOTHING, UvConfig, read
@@ -21,8 +20,6 @@ LineListener = Callable[[str], None]
 ByteListener = Callable[[int], None]
 _PULSE = 0.5
 _WRITTEN = re.compile(r"^wchar: (\d+)$", re.MULTILINE)
-_PR_SET_PDEATHSIG = 1
-_PRCTL = ctypes.CDLL(None).prctl
 
 
 class UvError(RestoreError):
@@ -139,17 +136,6 @@ def _config_file(config: UvConfig) -> Iterator[tuple[dict[str, str], tuple[int, 
         yield {"UV_CONFIG_FILE": f"/proc/self/fd/{descriptor}"}, (descriptor,)
     finally:
         os.close(descriptor)
-
-
-def ending_with(parent: int, number: int = signal.SIGTERM) -> Callable[[], None]:
-    """Return what a child does first: have the kernel send it a signal when `parent` is killed, prctl(2)."""
-
-    def ask() -> None:
-        _PRCTL(_PR_SET_PDEATHSIG, number)
-        if os.getppid() != parent:
-            os._exit(1)  # it was killed meanwhile
-
-    return ask
 
 
 @contextmanager

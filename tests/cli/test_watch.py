@@ -1,9 +1,12 @@
 """`envdoctor run --watch` as a process: what the command does is its own, and what is not as expected is said."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -110,6 +113,64 @@ def test_signals_are_handed_on_and_end_both(healthy: Incident, number: signal.Si
     process.communicate(timeout=60)
     assert process.returncode == -number
     assert not Path(f"/proc/{child}").exists()
+
+
+@pytest.mark.parametrize(("to_all", "ended", "said"), [(True, 0, "1\n"), (False, -signal.SIGUSR1, "")])
+def test_in_a_step_a_signal_reaches_the_command_once(healthy: Incident, *, to_all: bool, ended: int, said: str) -> None:
+    """Slurm signals all processes of a step: the command counts. Others signal `run` alone: it is handed on."""
+    counts = "seen = []; signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))"
+    waits = "end = time.monotonic() + 2\nwhile time.monotonic() < end: time.sleep(0.05)\nprint(len(seen))"
+    program = f"import signal, time, os\n{counts if to_all else ''}\nprint(os.getpid(), flush=True)\n{waits}"
+    process = subprocess.Popen(
+        [*COMMAND, "run", "-p", "small", "--watch", "--", sys.executable, "-c", program],
+        cwd=healthy.root,
+        env=environment(healthy.root, {"SLURM_STEP_ID": "0"}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        text=True,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    if to_all:
+        os.killpg(process.pid, signal.SIGUSR1)
+    else:
+        process.send_signal(signal.SIGUSR1)
+    out, _ = process.communicate(timeout=60)
+    assert (process.returncode, out) == (ended, said)
+
+
+def test_a_command_does_not_outlive_a_watch_that_is_killed(healthy: Incident) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "run", "-p", "small", "--watch", "--metrics", "m.jsonl", "--", "sh", "-c", "echo; exec sleep 600"],
+        cwd=healthy.root,
+        env=environment(healthy.root),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.kill()
+    assert process.communicate(timeout=60)[0] == ""  # both ends of the pipe are closed: the command ended too
+
+
+def test_an_output_that_is_full_for_a_while_loses_nothing(tmp_path: Path) -> None:
+    script = f"head -c 100000 /dev/zero; touch {tmp_path}/all; exit 3"
+    command = [sys.executable, "-c", SHORT, "9", "", "sh", "-c", script]
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    filled = 0
+    with suppress(BlockingIOError):
+        while True:
+            filled += os.write(write, b"x" * 4096)
+    process = subprocess.Popen(command, cwd=ROOT, env=environment(tmp_path), stdout=write, stderr=subprocess.DEVNULL)
+    os.close(write)
+    while not (tmp_path / "all").exists() and process.poll() is None:
+        time.sleep(0.02)
+    with open(read, "rb") as pipe:  # noqa: PTH123 - a descriptor
+        assert pipe.read() == b"x" * filled + b"\0" * 100_000
+    assert process.wait(60) == 3
 
 
 def watched(

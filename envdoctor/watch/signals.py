@@ -1,0 +1,121 @@
+"""Signals of a watched command: each reaches it once, be it sent to this process alone or to all of a group."""
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from types import FrameType
+
+from envdoctor.facts.parent_death import ending_with
+from envdoctor.facts.programs import outside_venvs
+
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_SETTLED = 1.0
+"""Seconds after which a signal for all has reached all."""
+_BATCH_STEP = "4294967291"
+"""SLURM_STEP_ID of a batch script, whose shell alone is signalled."""
+_FOREVER = "2147483647"
+
+
+def forward_to(process: "subprocess.Popen[bytes]") -> Callable[[], None]:
+    """Hand signals on to the command, but those that it got too; return what undoes that.
+
+    Slurm signals every process of a step, a terminal its whole group; anybody else may signal this process alone. Which
+    it was is seen from a third process, which every signal ends: where it lives on, nobody else was signalled.
+    """
+    witness: _Witness | None = None
+    pending: list[int] = []
+
+    def forward(number: int, frame: FrameType | None) -> None:
+        del frame
+        if witness is not None and _may_be_for_all(number):
+            pending.append(number)
+            signal.setitimer(signal.ITIMER_REAL, _SETTLED)
+        else:
+            process.send_signal(number)
+
+    def settle(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        told, pending[:] = pending[:], []
+        if witness is not None and not witness.was_ended():
+            for one in told:
+                process.send_signal(one)
+
+    before = {
+        number: signal.signal(number, forward)
+        for number in FORWARDED
+        if signal.getsignal(number) is not signal.SIG_IGN  # nohup's choice, which the command inherited
+    }
+    if _in_step() or _terminal_group() is not None:
+        before[signal.SIGALRM] = signal.signal(signal.SIGALRM, settle)
+        witness = _Witness()
+
+    def undo() -> None:
+        if witness is not None:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            witness.end()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    return undo
+
+
+class _Witness:
+    """A process of this group and step that does nothing, and that every signal ends."""
+
+    def __init__(self) -> None:
+        """Start it."""
+        self._process = _asleep()
+
+    def was_ended(self) -> bool:
+        """Tell whether a signal ended it, and start the next one where it did. Without one nobody can tell: no."""
+        if self._process is None or self._process.poll() is None:
+            return False
+        self._process = _asleep()
+        return True
+
+    def end(self) -> None:
+        """End it."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+def _asleep() -> "subprocess.Popen[bytes] | None":
+    program = outside_venvs("sleep", os.environ)
+    if program is None:
+        return None
+    with contextlib.suppress(OSError):
+        return subprocess.Popen(
+            [program, _FOREVER],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={},
+            preexec_fn=ending_with(os.getpid(), signal.SIGKILL),  # noqa: PLW1509 - two system calls, looked up before
+        )
+    return None
+
+
+def _may_be_for_all(number: int) -> bool:
+    return _in_step() or (number in (signal.SIGINT, signal.SIGQUIT) and _terminal_group() == os.getpgrp())
+
+
+def _in_step() -> bool:
+    return os.environ.get("SLURM_STEP_ID") not in (None, "", _BATCH_STEP)
+
+
+def _terminal_group() -> int | None:
+    """Return the group that the terminal signals; None where this process has no terminal."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return None
+    try:
+        return os.tcgetpgrp(terminal)
+    except OSError:
+        return None
+    finally:
+        os.close(terminal)
