@@ -8,7 +8,7 @@ from pathlib import Path
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import UsageError
 from envdoctor.facts.context import Options
-from envdoctor.facts.whole_file import write_whole
+from envdoctor.facts.whole_file import write_named
 from envdoctor.model.fingerprint import Fingerprint
 
 
@@ -27,7 +27,7 @@ def begun(launch: Workspace, command: Sequence[str], file: str) -> Fingerprint:
         run = {"command": redacted_words(command), "cwd": str(launch.host.cwd), "profile": profile, "pid": os.getpid()}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, json.dumps({**document(facts), "run": run}, indent=1).encode() + b"\n")
+            write_named(path, json.dumps({**document(facts), "run": run}, indent=1).encode() + b"\n")
         except OSError as error:
             hint = "name a file in a folder that you can write, or omit `--provenance`"
             raise UsageError(f"{path} cannot be written: {error.strerror or error}", hint) from error

@@ -86,7 +86,10 @@ def test_what_changed_since_the_last_good_run(stack: Stack) -> None:
     unknown = stack.run("diff", "--last-good", "--venv", "venv")
     assert (unknown.code, unknown.err.splitlines()[0]) == (2, "error: no good run on FOLDER/venv is known")
     workspace = _workspace(stack, "small").launched()
-    facts = provenance.begun(workspace, ["python", "train.py"], "")
+    (stack.folder / "latest.json").symlink_to("written.json")
+    facts = provenance.begun(workspace, ["python", "train.py"], "latest.json")
+    assert (stack.folder / "latest.json").is_symlink(), "what a link leads to is written, as a device is"
+    assert json.loads((stack.folder / "written.json").read_text())["run"]["command"] == ["python", "train.py"]
     assert provenance.good(workspace, facts, 0.94, 19_740.0) == ""
     assert provenance.good(workspace, facts, None, None) == ""
     assert _journal(stack).entries() == ()
