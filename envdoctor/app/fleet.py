@@ -22,6 +22,7 @@ from envdoctor.model.wording import counted
 Engine = Literal["hosts", "slurm", "ray", "files"]
 MANIFEST_MARK = "of-a-pod"
 """What the answers of the Job are recognized by: they are read later, from its logs."""
+_LONGEST_SECONDS = 86_400
 
 
 @frozen
@@ -44,10 +45,7 @@ class FleetOptions:
 
 def check(host: Host, wishes: FleetOptions, dialog: Dialog) -> Result:
     """Ask every node and compare what they say. Raises UsageError, ProbeError where the engine does not answer."""
-    if wishes.timeout <= 0 or wishes.at_once < 1:
-        raise UsageError(
-            f"--timeout {wishes.timeout:g} --at-once {wishes.at_once} asks nobody", "give seconds, and nodes at a time"
-        )
+    _refuse_limits(wishes)
     asked = {"files": _files, "ray": _ray, "slurm": _slurm, "hosts": _hosts}[wishes.engine](host, wishes, dialog)
     view = beside_each_other(wishes.engine, asked)
     return Result(command="fleet check", data=view, exit_code=view.exit_code)
@@ -60,8 +58,23 @@ def manifest(wishes: FleetOptions, nodes: int, image: str) -> dict[str, Any]:
             "--kubernetes needs the number of nodes and the training's image",
             "`envdoctor fleet check --kubernetes --node-count 4 --image IMAGE --venv VENV >job.json`",
         )
+    _refuse_limits(wishes)
+    if named := next((path for path in (wishes.venv, wishes.python) if "{node}" in path), ""):
+        raise UsageError(
+            f"{named}: all pods have one image, and a path in it is the same on each node",
+            "name the path as the image has it, without `{node}`",
+        )
     errand = Errand(node="", venv=wishes.venv, python=wishes.python, mark=MANIFEST_MARK)
     return kubernetes.manifest(errand, program("fleet.node"), nodes, image, wishes.timeout)
+
+
+def _refuse_limits(wishes: FleetOptions) -> None:
+    """Raise UsageError for limits that ask nobody, or that no clock has (`inf` and `nan` are numbers to an option)."""
+    if not 0 < wishes.timeout <= _LONGEST_SECONDS or wishes.at_once < 1:
+        raise UsageError(
+            f"--timeout {wishes.timeout:g} --at-once {wishes.at_once} asks nobody",
+            f"give seconds up to {_LONGEST_SECONDS:,}, and nodes at a time",
+        )
 
 
 def _hosts(host: Host, wishes: FleetOptions, dialog: Dialog) -> list[NodeReport]:
@@ -89,16 +102,8 @@ def _gathered(errands: list[Errand], command_of: Any, wishes: FleetOptions, dial
     if not errands:
         return []
     payload = program("fleet.node").encode()
-    silent = [errand.node for errand in errands]
     with dialog.waiting(f"asking {counted(len(errands), 'node')}"):
-        return gather(
-            errands,
-            command_of,
-            payload,
-            at_once=wishes.at_once,
-            timeout=wishes.timeout,
-            done=lambda report: silent.remove(report.name),
-        )
+        return gather(errands, command_of, payload, at_once=wishes.at_once, timeout=wishes.timeout)
 
 
 def _ray(host: Host, wishes: FleetOptions, dialog: Dialog) -> list[NodeReport]:

@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import os
+import select
 import selectors
 import signal
 import subprocess
@@ -18,6 +19,8 @@ _OUT, _ERR = MAXIMUM + (1 << 20), 1 << 16
 """Bytes that are kept of a node's streams: an answer and what a login shell says, and the last of its errors."""
 _CHUNK = 1 << 16
 _TERM_SECONDS = 2.0
+_STEP_SECONDS = 0.5
+"""Between two looks at whether to stop, for a command that has closed its streams and goes on."""
 
 
 @frozen
@@ -39,25 +42,25 @@ def gather(
     *,
     at_once: int,
     timeout: float,
-    done: Callable[[NodeReport], None],
 ) -> list[NodeReport]:
-    """Return a report of each errand, in order. `done` is called from this thread as they come."""
-    reports: dict[str, NodeReport] = {}
-    with concurrent.futures.ThreadPoolExecutor(max(1, min(at_once, len(errands)))) as pool:
-        running = {pool.submit(_report, one, command_of(one), payload, timeout): one for one in errands}
-        try:
-            for future in concurrent.futures.as_completed(running):
-                report = future.result()
-                reports[report.name] = report
-                done(report)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return [reports[one.node] for one in errands]
+    """Return a report of each errand, in order. An interrupt ends all commands before it leaves."""
+    stopped, stop = os.pipe()
+    try:
+        with concurrent.futures.ThreadPoolExecutor(max(1, min(at_once, len(errands)))) as pool:
+            running = [pool.submit(_report, one, command_of(one), payload, timeout, stopped) for one in errands]
+            try:
+                return [future.result() for future in running]
+            except BaseException:
+                os.write(stop, b"!")
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    finally:
+        os.close(stopped)
+        os.close(stop)
 
 
-def _report(errand: Errand, command: Sequence[str], payload: bytes, timeout: float) -> NodeReport:
-    heard = hear(command, payload, timeout)
+def _report(errand: Errand, command: Sequence[str], payload: bytes, timeout: float, stopped: int) -> NodeReport:
+    heard = hear(command, payload, timeout, stopped=stopped)
     said = last_line(heard.err)
     if heard.problem:
         return NodeReport(name=errand.node, answer=None, problem=heard.problem)
@@ -69,10 +72,10 @@ def _report(errand: Errand, command: Sequence[str], payload: bytes, timeout: flo
     return answer_in(errand.node, errand.mark, heard.out)
 
 
-def hear(command: Sequence[str], payload: bytes, timeout: float, most: int = _OUT) -> Heard:
+def hear(command: Sequence[str], payload: bytes, timeout: float, most: int = _OUT, stopped: int | None = None) -> Heard:
     """Run a command with these bytes on its standard input, in a group of its own, and return what it said.
 
-    most: bytes of its output; with more it is ended.
+    most: bytes of its output; with more it is ended. stopped: a descriptor; it is ended when that is readable.
     """
     try:
         process = subprocess.Popen(
@@ -87,47 +90,79 @@ def hear(command: Sequence[str], payload: bytes, timeout: float, most: int = _OU
         return Heard(code=None, out=b"", err=b"", problem=f"{command[0]} cannot be started: {error.strerror}")
     with process:
         try:
-            return _conversation(process, payload, timeout, most)
+            ends = _Ends(timeout=timeout, until=time.monotonic() + timeout, most=most, stopped=stopped)
+            return _conversation(process, payload, ends)
         finally:
             _end(process)
 
 
-def _conversation(process: "subprocess.Popen[bytes]", payload: bytes, timeout: float, most: int) -> Heard:
-    until = time.monotonic() + timeout
+class _GivenUpError(Exception):
+    """A command is listened to no longer: why, as its node's problem."""
+
+
+@frozen
+class _Ends:
+    """When a command is listened to no longer."""
+
+    timeout: float
+    """Seconds in all."""
+    until: float
+    """On the monotonic clock."""
+    most: int
+    """Bytes of output."""
+    stopped: int | None
+    """A descriptor that is readable when nobody waits any more."""
+
+    def left(self, missing: str) -> float:
+        """Return the seconds that are left. Raises _GivenUpError, which says what is missing, where none are."""
+        if self.stopped is not None and select.select((self.stopped,), (), (), 0)[0]:
+            raise _GivenUpError("it was not waited for")
+        if (remaining := self.until - time.monotonic()) <= 0:
+            raise _GivenUpError(f"{missing} within {self.timeout:g} s")
+        return remaining
+
+
+def _conversation(process: "subprocess.Popen[bytes]", payload: bytes, ends: _Ends) -> Heard:
+    out, err = bytearray(), bytearray()
+    problem = ""
+    try:
+        _exchange(process, payload, (out, err), ends)
+        while process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(min(ends.left("it did not end"), _STEP_SECONDS))
+    except _GivenUpError as error:
+        problem = str(error)
+    return Heard(code=process.poll(), out=bytes(out), err=bytes(err), problem=problem)
+
+
+def _exchange(
+    process: "subprocess.Popen[bytes]", payload: bytes, kept: tuple[bytearray, bytearray], ends: _Ends
+) -> None:
+    """Write the payload and keep what is said, until both streams are closed. Raises _GivenUpError."""
     assert process.stdin is not None  # noqa: S101 - pipes were asked for
     assert process.stdout is not None  # noqa: S101 - as above
     assert process.stderr is not None  # noqa: S101 - as above
-    stdout, stderr = process.stdout, process.stderr
-    kept = {stdout: bytearray(), stderr: bytearray()}
+    streams = {process.stdout.fileno(): kept[0], process.stderr.fileno(): kept[1]}
     left = memoryview(payload)
     os.set_blocking(process.stdin.fileno(), False)
-
-    def heard(problem: str = "") -> Heard:
-        return Heard(code=process.poll(), out=bytes(kept[stdout]), err=bytes(kept[stderr]), problem=problem)
-
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdin, selectors.EVENT_WRITE)
-        for stream in kept:
-            selector.register(stream, selectors.EVENT_READ)
-        while set(kept) & {key.fileobj for key in selector.get_map().values()}:
-            if (remaining := until - time.monotonic()) <= 0:
-                return heard(f"it did not answer within {timeout:g} s")
-            for key, _ in selector.select(remaining):
+        for source in (*streams, *([] if ends.stopped is None else [ends.stopped])):
+            selector.register(source, selectors.EVENT_READ)
+        while streams:
+            for key, _ in selector.select(ends.left("it did not answer")):
+                if key.fd == ends.stopped:
+                    break  # and there is nothing left
                 if key.fileobj is process.stdin:
                     left = _give(process.stdin, left, selector)
-                    continue
-                stream = stdout if key.fileobj is stdout else stderr
-                chunk = os.read(stream.fileno(), _CHUNK)
-                if not chunk:
-                    selector.unregister(stream)
-                kept[stream] += chunk
-                if stream is stderr:
-                    del kept[stream][:-_ERR]
-                elif len(kept[stream]) > most:
-                    return heard(f"it answered more than {most // (1 << 20)} MB")
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(max(0.0, until - time.monotonic()))
-    return heard("" if process.returncode is not None else f"it did not end within {timeout:g} s")
+                elif chunk := os.read(key.fd, _CHUNK):
+                    streams[key.fd] += chunk
+                else:
+                    selector.unregister(key.fd)
+                    del streams[key.fd]
+            del kept[1][:-_ERR]
+            if len(kept[0]) > ends.most:
+                raise _GivenUpError(f"it answered more than {ends.most // (1 << 20)} MB")
 
 
 def _give(stdin: IO[bytes], left: memoryview, selector: selectors.DefaultSelector) -> memoryview:

@@ -43,6 +43,8 @@ def hosts_in(path: Path) -> tuple[NamedHost, ...]:
             raise UsageError(
                 f"{path}, line {number}: {words[0]!r} is not a host name", "write `HOST`, `USER@HOST` or `HOST VENV`"
             )
+        if "\0" in line:
+            raise UsageError(f"{path}, line {number}: a path holds no NUL character", "write `HOST VENV`")
         if words[0] in found:
             raise UsageError(f"{path}, line {number}: {words[0]} is named twice", "name each host once")
         found[words[0]] = NamedHost(name=words[0], venv=words[1].strip() if len(words) > 1 else "")

@@ -1,7 +1,10 @@
-"""A Job with one pod a node, as a manifest: it is printed, and applied by kubectl alone.
+"""A Job with one pod a node, as a manifest: it is printed, and created by kubectl alone.
+
+It is not for `kubectl apply`, which repeats it in an annotation: those have at most 256 KiB, and the tool has more.
 
 Sources: Kubernetes API reference, batch/v1 Job (completionMode Indexed), core/v1 Pod (podAntiAffinity,
-topologyKey kubernetes.io/hostname), core/v1 ConfigMap (data, at most 1 MiB).
+topologyKey kubernetes.io/hostname), core/v1 ConfigMap (data, at most 1 MiB),
+metadata.annotations (at most 256 KiB in all).
 """
 
 from typing import Any

@@ -14,7 +14,7 @@ _OF_VENV = frozenset(
 
 def remedies(view: FleetView, node: NodeReport) -> tuple[str, ...]:
     """Return what to do on a node; each holds the command to be run there."""
-    if node.answer is None or view.state(node) in ("same", "unknown"):
+    if node.answer is None or view.state(node) in ("same", "tied", "unknown"):
         return ()
     return tuple(dict.fromkeys(_remedies(view, node.name, node.answer)))
 
@@ -24,7 +24,8 @@ def _remedies(view: FleetView, name: str, answer: NodeAnswer) -> Iterator[str]:
     for finding in broken[:1]:
         yield from (f"`{command}`" for command in finding.commands)
     assert view.agreement is not None  # noqa: S101 - it answered
-    rows = [row for row in view.agreement.rows if any(name in other.who for other in row.others)]
+    # A tie says of nobody that it is wrong, and a command would make one of both sides like the other.
+    rows = [row for row in view.agreement.rows if row.settled and any(name in other.who for other in row.others)]
     families = {family_of(row.fact) for row in rows}
     if families & _OF_VENV and not broken:
         command = f"envdoctor restore --profile PROFILE --venv {shlex.quote(answer.prefix)} --dry-run"

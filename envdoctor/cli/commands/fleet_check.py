@@ -7,13 +7,15 @@ from envdoctor.cli import fleet_options as options
 from envdoctor.cli.dialog import Terminal
 from envdoctor.cli.options import JsonOption, OutputOption, ReportFormatOption
 from envdoctor.cli.output import finish
+from envdoctor.cli.signals import stoppable
 from envdoctor.cli.terminal import say, write_result
 from envdoctor.errors import UsageError
 from envdoctor.facts.host import Host
 
 _ASK = "say whom to ask: `--hosts FILE`, `--slurm`, `--ray ADDRESS`, `--kubernetes` or `--files *.json`"
 _KUBECTL = """\
-next: kubectl apply -f FILE
+next: add a nodeSelector and tolerations to FILE where pods would run on other nodes, or not on all
+      kubectl create -f FILE
       kubectl wait --for=condition=complete job/envdoctor-fleet
       for pod in $(kubectl get pods -l app=envdoctor-fleet -o name); do kubectl logs "$pod" >"${pod##*/}.log"; done
       envdoctor fleet check --files envdoctor-fleet-*.log
@@ -63,7 +65,9 @@ def check(
         write_result(json_document.dumps(app.manifest(wishes, node_count, image), indent=1) + "\n", output)
         say(_KUBECTL)
         return 0
-    return finish(app.check(Host.current(), wishes, Terminal()), output_format, json=json, output=output)
+    with stoppable():  # a command that asks a node is in a session of its own: no terminal and no launcher ends it
+        result = app.check(Host.current(), wishes, Terminal())
+    return finish(result, output_format, json=json, output=output)
 
 
 def _refuse(names: list[str], chosen: list[str]) -> None:

@@ -11,6 +11,9 @@ from envdoctor.model.wording import counted
 from envdoctor.report.style import Style, printable
 
 _LONGEST, _ROWS, _NAMED = 44, 30, 6
+TIED = "no majority says which of them is wrong; a profile does, on each: `envdoctor check VENV --profile PROFILE`"
+"""What to do about nodes that differ without a majority."""
+_HEADS, _TIED_HEADS = ("fact", "most nodes", "others", "who"), ("fact", "one value", "another", "who")
 
 
 def text(data: FleetView, style: Style) -> str:
@@ -32,7 +35,7 @@ def document(data: FleetView) -> dict[str, Any]:
                 "host": node.answer.host if node.answer else None,
                 "prefix": node.answer.prefix if node.answer else None,
                 "findings": encode(node.answer.findings) if node.answer else [],
-                "could_not_tell": list(node.answer.unknown) if node.answer else [],
+                "could_not_tell": list(data.could_not_tell(node)),
                 "remedies": list(remedies(data, node)),
             }
             for node in data.nodes
@@ -55,28 +58,31 @@ def document(data: FleetView) -> dict[str, Any]:
 def conclusion(data: FleetView) -> str:
     """Return one sentence without a full stop."""
     states = [data.state(node) for node in data.nodes]
-    number = {state: states.count(state) for state in ("same", "differs", "broken", "unknown")}
+    number = {state: states.count(state) for state in ("same", "differs", "tied", "broken", "unknown")}
     head = f"{counted(len(states), 'node')} over {data.engine}"
     if number["same"] == len(states):
         return f"{head}: one stack"
-    settled = data.agreement is None or data.agreement.settled
     parts = [f"{number['same']} as most"] if number["same"] else []
     parts += [f"{counted(number['differs'], 'node', 'differs', 'differ')}"] if number["differs"] else []
+    parts += [f"{counted(number['tied'], 'node', 'differs', 'differ')} without a majority"] if number["tied"] else []
     own = "its own" if number["broken"] == 1 else "their own"
     parts += [f"{counted(number['broken'], 'node', 'has', 'have')} errors of {own}"] if number["broken"] else []
     parts += [f"{counted(number['unknown'], 'node')} could not tell"] if number["unknown"] else []
-    return f"{head}: {', '.join(parts)}" + ("" if settled else "; no majority says which of them is wrong")
+    return f"{head}: {', '.join(parts)}"
 
 
 def _lines(data: FleetView, style: Style) -> Iterator[str]:
     states = {data.state(node) for node in data.nodes}
-    paint = "error" if states & {"differs", "broken"} else "unknown" if "unknown" in states else "ok"
+    paint = "error" if states & {"differs", "tied", "broken"} else "unknown" if "unknown" in states else "ok"
     yield style.paint(paint, printable(conclusion(data)))
     rows = [row for row in data.agreement.rows if row.others] if data.agreement else []
     if rows:
         yield ""
         yield from _table(rows, style)
     yield from _unread(data, style)
+    if "tied" in states:
+        yield ""
+        yield f"help: {TIED}"
     for node in data.nodes:
         lines = remedies(data, node)
         errors = [one for one in node.answer.findings if one.severity == "error"] if node.answer else []
@@ -91,7 +97,7 @@ def _lines(data: FleetView, style: Style) -> Iterator[str]:
 
 def _table(rows: Sequence[ComparedFact], style: Style) -> Iterator[str]:
     listed = rows if style.verbosity > 0 else rows[:_ROWS]
-    heads = ("fact", "most nodes", "others", "who")
+    heads = _HEADS if all(row.settled for row in rows) else _TIED_HEADS
     cells = [heads, *(cell for row in listed for cell in _cells(row))]
     widths = [max(len(cell[column]) for cell in cells) for column in range(3)]
     for cell in cells:
@@ -120,7 +126,7 @@ def named(who: Sequence[str]) -> str:
 def _unread(data: FleetView, style: Style) -> Iterator[str]:
     told: dict[str, list[str]] = {}
     for node in data.nodes:
-        reasons = [node.problem] if node.answer is None else list(node.answer.unknown)
+        reasons = [node.problem] if node.answer is None else data.could_not_tell(node)
         for reason in reasons:
             told.setdefault(reason, []).append(node.name)
     if told:

@@ -5,8 +5,14 @@ from typing import Any
 
 from envdoctor.report.formats.legal import escaped
 
-_STATES = {"same": "ok", "differs": "error", "broken": "error", "unknown": "unknown"}
-_WORDS = {"same": "✓ as most", "differs": "✗ differs", "broken": "✗ errors", "unknown": "? could not tell"}
+_STATES = {"same": "ok", "differs": "error", "tied": "unknown", "broken": "error", "unknown": "unknown"}
+_WORDS = {
+    "same": "✓ as most",
+    "differs": "✗ differs",
+    "tied": "? no majority",
+    "broken": "✗ errors",
+    "unknown": "? could not tell",
+}
 
 
 def matrix(document: Mapping[str, Any]) -> Iterator[str]:
@@ -17,8 +23,10 @@ def matrix(document: Mapping[str, Any]) -> Iterator[str]:
     facts = [fact for fact in document["facts"] if fact["others"] or fact["unread"]]
     cells: dict[tuple[int, str], str] = {}
     for at, fact in enumerate(facts):
-        for other in fact["others"]:
-            text = f'<td class="error">✗ {escaped(other["value"] or "none")}</td>'
+        tied = [] if fact["settled"] else [fact["usual"]]
+        for other in (*fact["others"], *tied):
+            mark = 'unknown">?' if tied else 'error">✗'
+            text = f'<td class="{mark} {escaped(other["value"] or "none")}</td>'
             cells |= {(at, name): text for name in other["nodes"]}
         for gap in fact["unread"]:
             text = f'<td class="unknown">? {escaped(gap["reason"])}</td>'

@@ -4,9 +4,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from envdoctor.model.wording import counted
+from envdoctor.report.commands.fleet_check import TIED
 from envdoctor.report.formats.outline import Outline, OutlineEntry, OutlineGap, OutlineRow
 
 _NAMED = 8
+_VERBS = {
+    "differs": ("differs from most nodes", "differ from most nodes"),
+    "tied": ("differs from others without a majority", "differ from others without a majority"),
+    "broken": ("has errors", "have errors"),
+}
+"""State -> verb for one node and for several."""
 
 
 def outline(document: Mapping[str, Any]) -> Outline:
@@ -33,13 +40,13 @@ def _entries(document: Mapping[str, Any]) -> Iterator[OutlineEntry]:
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     differences = _differences(document["facts"])
     for node in document["nodes"]:
-        if node["state"] in ("differs", "broken"):
+        if node["state"] in ("differs", "tied", "broken"):
             errors = [f"{one['code']}: {one['title']}" for one in node["findings"] if one["severity"] == "error"]
             key = (node["state"], *differences.get(node["name"], ()), *errors)
             groups.setdefault(key, []).append(node)
     for (state, *evidence), nodes in groups.items():
         names = _named([node["name"] for node in nodes])
-        verb = ("differs from most nodes", "differ from most nodes") if state == "differs" else ("has errors",) * 2
+        verb = _VERBS[state]
         commands = dict.fromkeys(line for node in nodes for line in node["remedies"])
         yield OutlineEntry(
             code=f"fleet/{state}",
@@ -48,17 +55,20 @@ def _entries(document: Mapping[str, Any]) -> Iterator[OutlineEntry]:
             title=f"{names} {verb[len(nodes) > 1]}",
             subject=names,
             evidence=tuple(evidence),
-            remedy=f"to be run on {names}: {'; '.join(commands)}" if commands else "",
+            remedy=f"to be run on {names}: {'; '.join(commands)}" if commands else TIED if state == "tied" else "",
         )
 
 
 def _differences(facts: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for fact in facts:
-        usual = fact["usual"]["value"] or "none"
-        for other in fact["others"]:
-            line = f"{fact['fact']}: {other['value'] or 'none'}; {'most' if fact['settled'] else 'others'} have {usual}"
-            for name in other["nodes"]:
+        usual = fact["usual"]
+        sides = [(other, usual) for other in fact["others"]]
+        sides += [] if fact["settled"] else [(usual, other) for other in fact["others"][:1]]
+        for side, other in sides:
+            whom = "most" if fact["settled"] else "others"
+            line = f"{fact['fact']}: {side['value'] or 'none'}; {whom} have {other['value'] or 'none'}"
+            for name in side["nodes"]:
                 found.setdefault(name, []).append(line)
     return found
 

@@ -58,6 +58,7 @@ def test_an_answer_is_found_among_what_a_shell_prints() -> None:
         (sent("{}")[:-8], "its answer is cut short"),
         (b"\nenvdoctor-node m 99999999999\n{}", "its answer is cut short"),
         (b"\nenvdoctor-node m -1\n{}", "its answer is cut short"),
+        (b"\nenvdoctor-node m " + b"9" * 5000 + b"\n{}", "its answer is cut short"),
         (sent("{"), "its answer is not JSON: "),
         (sent("[" * 5000 + "]" * 5000), "its answer is not JSON: nested too deeply"),
         (sent("[" + "1," * 200_000 + "1]"), "its answer is not JSON: more than 100000 values"),
@@ -89,6 +90,7 @@ def test_hosts_of_a_file(tmp_path: Path) -> None:
         ("a;b", "line 1: 'a;b' is not a host name"),
         ("a%h", "line 1: 'a%h' is not a host name"),
         ("n1\nn1", "line 2: n1 is named twice"),
+        ("n1 /srv/a\0b", "line 1: a path holds no NUL character"),
     ],
 )
 def test_a_name_that_is_no_host_is_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -113,7 +115,7 @@ def test_an_old_python_is_named(tmp_path: Path) -> None:
     old.write_text('#!/bin/sh\n[ "$1" = -V ] && echo Python 3.8.10\nexit 1\n')
     old.chmod(0o755)
     errand = Errand(node="n1", venv="", python=str(old), mark="m")
-    (report,) = gather([errand], lambda one: ["sh", "-c", one.shell()], b"", at_once=1, timeout=30, done=lambda _: None)
+    (report,) = gather([errand], lambda one: ["sh", "-c", one.shell()], b"", at_once=1, timeout=30)
     problem = f"no Python 3.11 or newer is there ({old} Python 3.8.10); name one: `--python PATH`"
     assert report == NodeReport(name="n1", answer=None, problem=problem)
 
@@ -130,17 +132,8 @@ def test_an_old_python_is_named(tmp_path: Path) -> None:
 )
 def test_a_node_that_does_not_answer_is_named(script: str, timeout: float, problem: str) -> None:
     errands = [errand_for(name, "", "", "m") for name in ("n1", "n2")]
-    seen: list[str] = []
-    reports = gather(
-        errands,
-        lambda _: ["sh", "-c", script],
-        b"x" * 1_000_000,
-        at_once=2,
-        timeout=timeout,
-        done=lambda report: seen.append(report.name),
-    )
+    reports = gather(errands, lambda _: ["sh", "-c", script], b"x" * 1_000_000, at_once=2, timeout=timeout)
     assert reports == [NodeReport(name=name, answer=None, problem=problem) for name in ("n1", "n2")]
-    assert sorted(seen) == ["n1", "n2"]
 
 
 FLEET = (
@@ -151,6 +144,15 @@ FLEET = (
     NodeReport(name="n5", answer=None, problem="it did not answer within 9 s"),
     answered("n6", unknown=("ED301 unresolved: not read",)),
     answered("n7", **{"variable OMP_NUM_THREADS": "1"}),
+)
+_TORN = dict.fromkeys(("NCCL", "bytes of NCCL"), "the section Nccl is torn")
+BLIND = NodeReport(
+    name="n8",
+    answer=NodeAnswer(
+        host="n8",
+        prefix="/srv/venv",
+        sheet=StackSheet(facts={"torch": "2.11.0"}, unread={**_TORN, "variable": "no permission", "stack": "a part"}),
+    ),
 )
 
 
@@ -180,11 +182,47 @@ def test_a_fleet_as_text() -> None:
     )
 
 
+def test_a_tie_accuses_nobody_and_prints_no_command_that_takes_a_side() -> None:
+    view = beside_each_other("files", (FLEET[0], FLEET[6], BLIND))
+    text = (
+        "3 nodes over files: 2 nodes differ without a majority, 1 node could not tell\n"
+        "\n"
+        "  fact                      one value  another  who\n"
+        "  variable OMP_NUM_THREADS  none       1        n7\n"
+        "\n"
+        "could not tell\n"
+        "  n8: NCCL, bytes of NCCL: the section Nccl is torn\n"
+        "  n8: variable: no permission\n"
+        "\n"
+        "help: no majority says which of them is wrong; a profile does, on each: "
+        "`envdoctor check VENV --profile PROFILE`\n"
+    )
+    assert fleet_check.text(view, Style()) == text
+    document = document_of(Result(command="fleet check", data=view))
+    assert [(node["name"], node["state"], node["remedies"], node["could_not_tell"]) for node in document["nodes"]] == [
+        ("n1", "tied", [], []),
+        ("n7", "tied", [], []),
+        ("n8", "unknown", [], ["NCCL, bytes of NCCL: the section Nccl is torn", "variable: no permission"]),
+    ]
+    page = html.render(outline(document), document)
+    table = page[page.index("Nodes by facts</h2>") :]
+    rows = dict(line.partition("</th>")[::2] for line in table.split('<tr><th scope="row">')[1:])
+    assert "✗" not in table
+    assert rows["n7"].startswith('<td class="state unknown">? no majority</td>')
+    assert rows["n1"].rstrip().endswith('<td class="unknown">? none</td></tr>')
+    shown = markdown.render(outline(document))
+    assert "### ❌ error\\[fleet/tied\\]: n1 differs from others without a majority" in shown
+    assert "unset" not in shown
+
+
 @pytest.mark.parametrize(
     ("nodes", "conclusion", "code"),
     [
         (FLEET[::2][:2], "2 nodes over files: one stack", 0),
-        (FLEET[:2], "2 nodes over files: 1 as most, 1 node differs; no majority says which of them is wrong", 1),
+        (FLEET[:2], "2 nodes over files: 2 nodes differ without a majority", 1),
+        ((FLEET[0], FLEET[3]), "2 nodes over files: 1 as most, 1 node has errors of its own", 1),
+        ((FLEET[0], BLIND), "2 nodes over files: 1 as most, 1 node could not tell", 3),
+        ((BLIND, BLIND), "2 nodes over files: 2 nodes could not tell", 3),
         (FLEET[4:5], "1 node over files: 1 node could not tell", 3),
         ((FLEET[0], FLEET[5]), "2 nodes over files: 1 as most, 1 node could not tell", 3),
         (FLEET[3:4], "1 node over files: 1 node has errors of its own", 1),
@@ -238,7 +276,7 @@ def test_the_jobs_script_answers_and_its_log_is_read(tmp_path: Path) -> None:
     configuration, job = manifest(wishes, 2, "registry/train:1")["items"]
     program = tmp_path / "program"
     program.write_text(configuration["data"]["program"])
-    assert program.stat().st_size < 1 << 20  # what a ConfigMap may hold
+    assert program.stat().st_size < 1 << 20  # what a ConfigMap may hold; `kubectl apply` would need it below 1 << 18
     *shell, script = job["spec"]["template"]["spec"]["containers"][0]["command"]
     script = script.replace("/envdoctor/program", str(program))
     for pod in ("a", "b"):
@@ -264,6 +302,13 @@ def test_the_jobs_script_answers_and_its_log_is_read(tmp_path: Path) -> None:
          "host a line"),
         (["--kubernetes"], "--kubernetes needs the number of nodes and the training's image\n\nhint: `envdoctor fleet "
          "check --kubernetes --node-count 4 --image IMAGE --venv VENV >job.json`"),
+        (["--kubernetes", "--node-count", "2", "--image", "i", "--venv", "/srv/{node}"], "/srv/{node}: all pods have "
+         "one image, and a path in it is the same on each node\n\nhint: name the path as the image has it, without "
+         "`{node}`"),
+        (["--files", "a.json", "--timeout", "inf"], "--timeout inf --at-once 32 asks nobody\n\nhint: give seconds up "
+         "to 86,400, and nodes at a time"),
+        (["--files", "a.json", "--timeout", "nan"], "--timeout nan --at-once 32 asks nobody\n\nhint: give seconds up "
+         "to 86,400, and nodes at a time"),
         (["--ray", "127.0.0.1:1", "--ray-python", "nosuch"], "nosuch is not a program here\n\nhint: name it: "
          "`--ray-python PYTHON`"),
     ],
