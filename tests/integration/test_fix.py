@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from envdoctor.report import schemas
 from tests.factories.make_incident import CUDNN, Incident, make_incident
 from tests.factories.make_scene import state
+from tests.factories.make_wheel import make_wheel
 from tests.factories.run_envdoctor import Outcome, run_envdoctor
 from tests.factories.schemas import closed
 
@@ -63,6 +65,29 @@ def test_commands_on_a_copy_and_the_way_back(incident: Incident) -> None:
     words = shlex.split(undo.replace("[TMP]", str(incident.root)))[1:]
     assert run(incident, *words, "-y").code == 0
     assert library(incident) == b""
+
+
+def _index(folder: Path, wheel: Path) -> str:
+    """Make an index with one wheel of one distribution; return its address."""
+    page = folder / "nvidia-cudnn-cu12/index.html"
+    page.parent.mkdir(parents=True)
+    page.write_text(f'<a href="{wheel.as_uri()}">{wheel.name}</a>\n')
+    return folder.as_uri()
+
+
+def test_an_index_that_has_only_another_version_is_passed_over(incident: Incident) -> None:
+    (wheel,) = (incident.root / "wheels").glob("nvidia_cudnn_cu12-9.19.0.56-*.whl")
+    other = make_wheel(incident.root / "other", "nvidia-cudnn-cu12", "9.1", files={CUDNN: b"old"})
+    incident.lose()
+    shutil.rmtree(incident.root / "cache", ignore_errors=True)
+    reach = {
+        "PIP_INDEX_URL": _index(incident.root / "first", wheel),
+        "PIP_EXTRA_INDEX_URL": _index(incident.root / "second", other),
+        "PIP_CONFIG_FILE": os.devnull,
+        "UV_CACHE_DIR": str(incident.root / "new-cache"),
+    }
+    done = run_envdoctor("check", "--fix", "-y", "-q", folder=incident.root, extra=reach)
+    assert (done.code, library(incident)) == (0, b"twelve " * 10), done.err
 
 
 def test_a_profile_is_restored_in_one_step_for_all_causes(incident: Incident) -> None:
