@@ -7,6 +7,7 @@ again then; where anything differs, nothing is changed and the new plan is shown
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -77,8 +78,8 @@ def refuse_unfinished(store: BackupStore) -> None:
     if pending := journal.read(store):
         raise RestoreError(
             f"an interrupted {pending} has to be put right first, which the plan does not say",
-            f"`envdoctor history --venv {store.target}` shows it; any of restore, repair, rollback and prune without "
-            "--plan puts it right before it plans",
+            f"`envdoctor history --venv {shlex.quote(str(store.target))}` shows it; any of restore, repair, "
+            "rollback and prune without --plan puts it right before it plans",
         )
 
 

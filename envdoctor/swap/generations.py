@@ -1,5 +1,6 @@
 """The venvs that were kept: what each is, going back to one, removing old ones."""
 
+import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -131,7 +132,7 @@ def listed(store: BackupStore) -> tuple[Generation, ...]:
 def chosen(store: BackupStore, number: int | None) -> Path:
     """Return the generation to go back to: that number, else the newest. Raises UsageError when it cannot be used."""
     numbers = store.numbers()
-    hint = f"`envdoctor history --venv {store.target}` lists what is kept"
+    hint = f"`envdoctor history --venv {shlex.quote(str(store.target))}` lists what is kept"
     if not numbers:
         raise UsageError(f"no backup of {store.target} is kept, so there is nothing to go back to", hint)
     wanted = numbers[-1] if number is None else number
@@ -276,7 +277,7 @@ def _refuse_another(store: BackupStore, shown: Generation, found: int | None) ->
     if found != shown.inode:
         raise RestoreError(
             f"backup {shown.number} is another venv than the one that was shown; it is left alone",
-            f"`envdoctor history --venv {store.target}` lists what is kept",
+            f"`envdoctor history --venv {shlex.quote(str(store.target))}` lists what is kept",
         )
 
 

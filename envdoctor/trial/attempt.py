@@ -200,7 +200,7 @@ def attempt(
         as_made = VenvTree(folder)
     caches = own_caches(host, _caches(folder), warm=True)
     unset = dict.fromkeys(_LEADING_ELSEWHERE)
-    environment = launch_environment(host.environ, folder, {**caches, **unset}, _names(request, host))
+    environment = launch_environment(host.environ, folder, {**caches, **unset}, _names(request, host), Path(host.cwd))
     try:
         ended = _change(request, environment, host, folder)
     finally:

@@ -171,7 +171,7 @@ class Bisection:
         return self.code.export([one.name for one in items if one.kind == "commit"], folder, self.host)
 
     def _judged(self, folder: Path, variables: Mapping[str, str | None], cwd: Path) -> tuple[Judged, bool]:
-        environment = tested_environment(launch_environment(self.host.environ, folder, variables, self._names))
+        environment = tested_environment(launch_environment(self.host.environ, folder, variables, self._names, cwd))
         command = placed(self.request.command, self._names, folder, self.host.cwd, environment["PATH"])
         wanted = self.request.criterion
         if not wanted.pattern and (error := error_of(command, folder, replace(self.host, cwd=cwd), environment)):

@@ -14,6 +14,10 @@ from envdoctor.trial.renamed import moved
 _FIRST_LINE = re.compile(rb"\A#![ \t]*(/[^\s]+)/(python[\d.]*)(?:[ \t]+([^\n]*?))?[ \t]*\n")
 _LONGEST_LINE = 256
 _PYTHON = re.compile(r"python[\d.]*")
+# A piece of a word or of a variable that can be a relative path: it has a slash, or begins with a dot. A plain `env` is
+# a word like any other.
+_ENDS = r"""\s"'`;&|()<>{}\[\]=:,"""
+_RELATIVE = re.compile(rf"(?<![^{_ENDS}])(?:\.[^{_ENDS}$]*|[^{_ENDS}$/-][^{_ENDS}$/]*/[^{_ENDS}$]*)")
 # Where this process is and keeps its things, also where that is in a venv.
 _PLACES = ("PWD", "OLDPWD", "HOME", "TMPDIR")
 _OF_UV = {"UV_NO_SYNC": "1"}
@@ -21,16 +25,24 @@ _OF_UV = {"UV_NO_SYNC": "1"}
 
 
 def launch_environment(
-    environ: Mapping[str, str], venv: Path, more: Mapping[str, str | None], names: Collection[str] = ()
+    environ: Mapping[str, str],
+    venv: Path,
+    more: Mapping[str, str | None],
+    names: Collection[str] = (),
+    cwd: Path | None = None,
 ) -> dict[str, str]:
     """Return the variables of a command that is started in a venv; those of `more` are set, or unset where None.
 
-    names: of the venvs that it stands for: what the variables say of them, as LD_LIBRARY_PATH, is said of it.
+    names: of the venvs that it stands for: what the variables say of them, as LD_LIBRARY_PATH, is said of it. cwd: what
+    relative paths in them start from.
     """
     made = {name: value for name, value in environ.items() if name != "PYTHONHOME"}
+    real = {name: os.path.realpath(name) for name in names}
     for name, value in made.items():
-        if name not in _PLACES and any(one in value for one in names):
+        if name not in _PLACES and names:
             made[name] = os.fsdecode(moved(os.fsencode(value), names, str(venv)))
+            if cwd is not None:
+                made[name] = _RELATIVE.sub(lambda token: _relative(token[0], real, str(venv), cwd), made[name])
     for name, wanted in more.items():
         made.pop(name, None)
         if wanted is not None:
@@ -56,27 +68,33 @@ def placed(command: Sequence[str], venvs: Iterable[str], copy: Path, cwd: Path, 
     which the program is found.
     """
     real = {name: os.path.realpath(name) for name in venvs}
-    near = {os.path.relpath(name, cwd) for name in real if name.startswith(f"{cwd}/")}
-    words = [_placed(word, real, near, str(copy), cwd) for word in command]
+    words = [_placed(word, real, str(copy), cwd) for word in command]
     return [*_starting(words[0], real, copy, cwd, search), *words[1:]]
 
 
-def _placed(word: str, venvs: Mapping[str, str], near: Collection[str], copy: str, cwd: Path) -> str:
-    # A relative word means the folder that the command works in, also where that is in a venv.
-    inside = any(f"{cwd}/".startswith(f"{venv}/") for venv in (*venvs, *venvs.values()))
-    path = os.path.normpath(cwd / word) if "/" in word and not (inside and word[0] != "/") else ""
-    # Links in the last part are left as they are: a venv's Python leads out of it.
-    folder, name = os.path.split(path)
-    for whole in (path, f"{os.path.realpath(folder)}/{name}") if path else ():
-        for venv in (*venvs, *venvs.values()):
-            if whole.startswith(f"{venv}/"):
-                return copy + whole[len(venv) :]
+def _placed(word: str, venvs: Mapping[str, str], copy: str, cwd: Path) -> str:
+    if "/" in word and (inside := _below(word, venvs, cwd)) is not None:  # whole, with the blanks in its name
+        return copy + inside
     content = moved(os.fsencode(word), {*venvs, *venvs.values()}, copy)
-    for name in near:
-        # Only what goes on below it: a plain `env` is a word like any other.
-        content = moved(content, [f"{name}/bin"], f"{copy}/bin")
-        content = moved(content, [f"./{name}/bin"], f"{copy}/bin")
-    return os.fsdecode(content)
+    return _RELATIVE.sub(lambda token: _relative(token[0], venvs, copy, cwd), os.fsdecode(content))
+
+
+def _relative(token: str, venvs: Mapping[str, str], copy: str, cwd: Path) -> str:
+    """Return a piece of a word, in the copy where it is a relative path of a venv or of what is in it."""
+    inside = None if token in (".", "..") else _below(token, venvs, cwd)
+    return token if inside is None else copy + inside
+
+
+def _below(path: str, venvs: Mapping[str, str], cwd: Path) -> str | None:
+    """Return what a path has behind a venv; None for a path that leads into none."""
+    whole = os.path.normpath(cwd / path)
+    # Links in the last part are left as they are: a venv's Python leads out of it.
+    folder, name = os.path.split(whole)
+    for at in (whole, f"{os.path.realpath(folder)}/{name}"):
+        for venv in (*venvs, *venvs.values()):
+            if at == venv or at.startswith(f"{venv}/"):
+                return at[len(venv) :]
+    return None
 
 
 def _starting(program: str, venvs: Mapping[str, str], copy: Path, cwd: Path, search: str) -> list[str]:
