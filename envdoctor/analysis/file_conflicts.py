@@ -72,7 +72,8 @@ def file_conflicts(case: CheckContext) -> list[FileConflict]:
         if not wanted and MAINTAINED.get(module) in dict(owners):
             wanted, told_by = MAINTAINED[module], "the only one of them that is maintained"
         found.append(FileConflict(module=module, owners=owners, paths=tuple(paths), wanted=wanted, told_by=told_by))
-    unwanted = {name for conflict in found for name in conflict.unwanted}
+    # Of a conflict that nothing decides both owners stay, and what they require does.
+    unwanted = {name for conflict in found if conflict.wanted for name in conflict.unwanted}
     required = required_by_others(case, unwanted) if unwanted else {}
     # Where nothing tells which one belongs here, one owner may require the other: ax-platform requires botorch.
     for name in {name for contest in found if not contest.wanted for name in contest.unwanted}:

@@ -394,3 +394,25 @@ def test_the_sources_of_documentation_are_no_reason_to_uninstall(tmp_path: Path,
     assert real_error(venv, "import ax, botorch", host) == ""
     run_uv("pip", "uninstall", "--quiet", "--python", venv.python, "botorch", cache=tmp_path / ".uv-cache")
     assert real_error(venv, "import ax", host) == "ModuleNotFoundError: No module named 'botorch'"
+
+
+def test_who_requires_an_owner_counts_though_it_is_in_a_conflict_itself(tmp_path: Path, host: Host) -> None:
+    """In a stack of vLLM flashinfer-python requires cuda-python, and shares a build_backend.py with another one."""
+    wheels = tmp_path / "wheels"
+    shared = {"cuda_kit/__init__.py": "", "cuda_kit/driver.py": "a = 1\n"}
+    venv = make_venv(
+        tmp_path / "venv",
+        _cuda13(wheels, requires=("cuda-bindings",)),
+        make_wheel(wheels, "cuda-python", "13.5", files={**shared, "cuda_kit/driver.py": "b = 22\n"}),
+        make_wheel(
+            wheels,
+            "flashinfer-python",
+            "0.7",
+            requires=["cuda-python"],
+            files={"build_backend.py": "import cuda_kit\n"},
+        ),
+    )
+    install(venv, make_wheel(wheels, "torch-c-dlpack-ext", "0.1", files={"build_backend.py": "x = 333\n"}))
+    install(venv, make_wheel(wheels, "cuda-bindings", "13.5", files=shared))
+    conflict = next(item for item in verdict_of(venv.prefix, host).findings if item.code == "ED203")
+    assert (conflict.severity, conflict.subject, conflict.remediation.commands) == ("note", "cuda-bindings", ())
