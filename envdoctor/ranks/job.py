@@ -4,7 +4,6 @@ Sources: torch/distributed/elastic/agent/server/local_elastic_agent.py (variable
 Open MPI, the PMI of MPICH and Intel MPI, ray/train/v2/_internal/execution (Ray Train's variables are torchrun's).
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 
@@ -92,6 +91,8 @@ def job_of(environ: Mapping[str, str], launcher: str = "") -> RankedJob | None:
     rank, size = (number_of(environ[name]) for name in counts)
     if rank is None or size is None or not rank < size or size < 2:
         return None
+    import hashlib  # noqa: PLC0415 - a process that is alone hashes nothing; it loads OpenSSL
+
     told = [_PROTOCOL, size, environ.get(SECRET, ""), *(environ.get(name, "") for name in (*identity, "MASTER_PORT"))]
     key = hashlib.sha256(json.dumps(told).encode("utf-8", "surrogateescape")).digest()
     # Not of the launcher: what a rank leaves behind when it ends is a process of the same job.
@@ -119,6 +120,8 @@ def _on_node(environ: Mapping[str, str], local: str, size: int) -> bool:
 
 
 def _local(key: bytes) -> tuple[MeetingPlace, ...]:
+    import hashlib  # noqa: PLC0415 - as above
+
     name = hashlib.sha256(key + b"place").hexdigest()[:32]
     return tuple(MeetingPlace(name=f"envdoctor-{name}-{number}", port=0) for number in range(_TRIED))
 

@@ -64,7 +64,7 @@ def _architectures(library: Path) -> tuple[str, ...]:
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         # The constants are behind the symbol tables, so the last segment is searched first.
         for prefix in _STARTS:
-            for start, end in reversed(list(_read_only(content))):
+            for start, end in reversed(list(read_only_segments(content))):
                 # A build for one architecture is a short string that other code may hold too: the longest is meant.
                 if found := max(_lists(content, prefix, start, end), key=len, default=b""):
                     return tuple(found.decode().split())
@@ -81,8 +81,11 @@ def _lists(content: mmap.mmap, prefix: bytes, start: int, end: int) -> Iterator[
         at = content.find(prefix, at + 1, end)
 
 
-def _read_only(content: mmap.mmap) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) in the file of each loaded segment that is neither written nor executed."""
+def read_only_segments(content: mmap.mmap) -> Iterator[tuple[int, int]]:
+    """Yield (start, end) in the file of each loaded segment that is neither written nor executed.
+
+    Raises ValueError or struct.error for what is no 64-bit little-endian ELF file.
+    """
     magic, bits, order, *rest = _HEADER.unpack_from(content)
     if magic != b"\x7fELF" or (bits, order) != (2, 1):
         raise ValueError("no 64-bit little-endian ELF file")

@@ -7,11 +7,13 @@ and numpy 2. A module compiled with numpy 2's headers runs with numpy 1 too.
 
 import mmap
 import os
+import struct
 from collections.abc import Iterable, Iterator, Mapping
 
 from envdoctor.elf.image import open_regular
 from envdoctor.facts.context import Reading
 from envdoctor.model.frozen import frozen
+from envdoctor.probes.loading.gpu_code import read_only_segments
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.owners import Owners
 from envdoctor.standards.need import parse_need
@@ -68,8 +70,18 @@ def _is_for_numpy_1(path: str) -> bool:
         if not 0 < size <= _MAXIMUM:
             return False
         with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as data:
+            # Most are compiled with numpy 2's headers, whose words stand in a small segment of a library of 30 MB.
+            if any(data.find(_OF_NUMPY_2, start, end) >= 0 for start, end in reversed(_segments(data))):
+                return False
             return data.find(_OF_NUMPY_1) >= 0 and data.find(_OF_NUMPY_2) < 0
     except (OSError, ValueError):
         return False
     finally:
         os.close(descriptor)
+
+
+def _segments(data: mmap.mmap) -> list[tuple[int, int]]:
+    try:
+        return list(read_only_segments(data))
+    except (ValueError, struct.error):  # of another kind: it is searched as a whole
+        return []
