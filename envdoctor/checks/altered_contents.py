@@ -51,7 +51,8 @@ def run(case: CheckContext) -> Iterator[Finding]:
     for owner, items in sorted(by_owner.items()):
         yield _finding(case, owner, items)
     stale: dict[str, list[StaleBytecode]] = {}
-    for found in deep_files(case).stale_bytecode:
+    # Two metadata folders of one distribution list the same module.
+    for found in dict.fromkeys(deep_files(case).stale_bytecode):
         stale.setdefault(found.owner, []).append(found)
     yield from (_stale(owner, found) for owner, found in sorted(stale.items()))
 

@@ -44,6 +44,7 @@ FORMER = (
     "mishap:site-linked-lost + info-empty:tool",
     "mishap:site-linked-lost + info-record-empty:tool",
     "info-renamed:plain + two-owners:both",
+    "info-copied:plain + mishap:bytecode-unchecked",
 )
 STATES = list(dict.fromkeys([HEALTHY, *_every_day(), *RECIPES, *FORMER, *pairs(PAIRS, DRAWN_BY)]))
 OTHERS = [name for name in FAULTS if name not in STATES]

@@ -9,7 +9,7 @@ from envdoctor.trial.launch import launch_environment, placed
 
 @pytest.fixture
 def venv(tmp_path: Path) -> Path:
-    made = tmp_path / "work/.venv"
+    made = tmp_path / "project/.venv"
     (made / "bin").mkdir(parents=True)
     (tmp_path / "link").symlink_to(made)
     return made
@@ -21,11 +21,11 @@ def venv(tmp_path: Path) -> Path:
         (".venv", "COPY"),
         ("./.venv", "COPY"),
         (".venv/", "COPY"),
-        ("../work/.venv/bin", "COPY/bin"),
+        ("../project/.venv/bin", "COPY/bin"),
         ("--venv=.venv", "--venv=COPY"),
         ("V=.venv:./.venv/bin:x", "V=COPY:COPY/bin:x"),
-        ("ROOT/work/.venv", "COPY"),
-        ("--venv=ROOT/work/.venv/", "--venv=COPY/"),
+        ("ROOT/project/.venv", "COPY"),
+        ("--venv=ROOT/project/.venv/", "--venv=COPY/"),
         ("../link/bin/python", "COPY/bin/python"),
         ("cd .venv && bin/python -c 'import six'", "cd COPY && bin/python -c 'import six'"),
         ("cd ./.venv/ && bin/pip install six", "cd COPY && bin/pip install six"),
