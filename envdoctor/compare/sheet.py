@@ -4,6 +4,7 @@ A fact has a name ("torch", "package numpy", "variable NCCL_PROTO") and a value 
 environment lies is no fact, nor is when it was read: one stack may be in another folder on each host.
 """
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 
 from envdoctor.catalog.variables import known
@@ -96,6 +97,17 @@ def variable_of(fact: str) -> str:
     """Return the variable that a fact is about; empty for another, and for a name that no shell takes."""
     name = fact.removeprefix("variable ")
     return name if name != fact and _SHELL_NAME.fullmatch(name) else ""
+
+
+def setting_of(fact: str, value: str) -> str:
+    """Return the shell command that gives a variable the value of a sheet, and takes it away for an empty one.
+
+    Empty where the fact is not a variable, and where the sheet has a stand-in for its value (a folder, a secret).
+    """
+    name = variable_of(fact)
+    if not name or "{venv}" in value or value.startswith("set; "):
+        return ""
+    return f"export {name}={shlex.quote(value)}" if value else f"unset {name}"
 
 
 def _torch(facts: Fingerprint) -> Iterator[tuple[str, str]]:

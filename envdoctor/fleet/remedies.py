@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Iterator
 
-from envdoctor.compare.sheet import family_of, variable_of
+from envdoctor.compare.sheet import family_of, setting_of
 from envdoctor.fleet.answer import NodeAnswer, NodeReport
 from envdoctor.fleet.matrix import FleetView
 
@@ -31,9 +31,8 @@ def _remedies(view: FleetView, name: str, answer: NodeAnswer) -> Iterator[str]:
         command = f"envdoctor restore --profile PROFILE --venv {shlex.quote(answer.prefix)} --dry-run"
         yield f"`{command}` shows what would change there, where PROFILE is {_from(view, name)}"
     for row in rows:
-        variable, value = variable_of(row.fact), row.usual.value
-        if variable and "{venv}" not in value and not value.startswith("set; "):
-            yield f"`export {variable}={shlex.quote(value)}`" if value else f"`unset {variable}`"
+        if command := setting_of(row.fact, row.usual.value):
+            yield f"`{command}`"
     if "driver" in families:
         yield "give it the driver of the others, or leave it out of the job"
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from envdoctor.compare.majority import ComparedFact, Stated
-from envdoctor.compare.sheet import family_of, variable_of
+from envdoctor.compare.sheet import family_of, setting_of
 from envdoctor.model.wording import counted
 from envdoctor.ranks.attendance import Attendance, JobVerdict
 from envdoctor.ranks.job import RankedJob
@@ -205,9 +205,8 @@ def _remedies(rank: int, verdict: JobVerdict, profile: str, usual: Mapping[str, 
         command = f"envdoctor restore --profile {shlex.quote(profile)} --venv {prefix}"
         yield f"`{command} --dry-run` shows what would change there"
     for row in rows:
-        name, value = variable_of(row.fact), row.usual.value
-        if name and "{venv}" not in value and not value.startswith("set; "):
-            yield f"`export {name}={shlex.quote(printable(value))}`" if value else f"`unset {name}`"
+        if command := setting_of(row.fact, printable(row.usual.value)):
+            yield f"`{command}`"
     if "driver" in families:
         yield "give the host the driver of the others, or leave it out of the job"
     if "source" in families:

@@ -172,6 +172,6 @@ def _sign(prepared: PreparedRepair, folder: Path) -> None:
     if prepared.plan.profile:
         note["profile"] = prepared.plan.profile
     note |= {"repaired_at": datetime.now(UTC).isoformat(timespec="seconds"), "envdoctor": __version__}
-    # Whoever may read the venv's configuration may read this; the umask of this process has no say.
+    # The mode of the configuration: it can be read by the same users; the umask of this process has no say.
     mode = stat.S_IMODE((folder / "pyvenv.cfg").lstat().st_mode)
     write_whole(folder / NOTE, (json.dumps(note, indent=1) + "\n").encode(), mode, exact=True)

@@ -17,7 +17,7 @@ def users(venv: Path, proc: Path, own: int | None = None) -> tuple[VenvUser, ...
     """Return the processes that use the venv (its path with symlinks resolved).
 
     `own` (this process unless given) is left out, and what it started: uv and the interpreters that are asked. Where
-    there is no venv, no process is looked at.
+    no venv exists, no process is looked at.
     """
     if not os.path.lexists(venv):
         return ()

@@ -158,9 +158,9 @@ class _Run:
             while left:
                 try:
                     left = left[os.write(to, left) :]
-                except BlockingIOError:  # not a pipe of ours: whoever made it let it refuse, and it is only full
+                except BlockingIOError:  # not a pipe of ours: its maker set O_NONBLOCK, and it is only full
                     select.select((), (to,), ())
-        except OSError:  # whoever reads it has left: the command learns that at its next write
+        except OSError:  # its reader has left: the command learns that at its next write
             source.close()
             return False
         self._read(chunk)

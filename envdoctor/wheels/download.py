@@ -180,7 +180,7 @@ class Download:
 
 
 def sha256(path: Path) -> str:
-    """Return a file's digest in hex; of what is no file, or cannot be read, "none"."""
+    """Return a file's digest in hex; of what is not a file, or cannot be read, "none"."""
     try:
         with open_regular(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
