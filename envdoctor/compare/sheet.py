@@ -102,10 +102,11 @@ def variable_of(fact: str) -> str:
 def setting_of(fact: str, value: str) -> str:
     """Return the shell command that gives a variable the value of a sheet, and takes it away for an empty one.
 
-    Empty where the fact is not a variable, and where the sheet has a stand-in for its value (a folder, a secret).
+    Empty where the fact is not a variable, where the sheet has a stand-in for its value (a folder, a secret), and where
+    the value cannot be shown as it is: a command that is copied from a terminal would be another one.
     """
     name = variable_of(fact)
-    if not name or "{venv}" in value or value.startswith("set; "):
+    if not name or "{venv}" in value or value.startswith("set; ") or not value.isprintable():
         return ""
     return f"export {name}={shlex.quote(value)}" if value else f"unset {name}"
 

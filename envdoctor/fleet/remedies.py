@@ -22,12 +22,13 @@ def remedies(view: FleetView, node: NodeReport) -> tuple[str, ...]:
 def _remedies(view: FleetView, name: str, answer: NodeAnswer) -> Iterator[str]:
     broken = [one for one in answer.findings if one.severity == "error"]
     for finding in broken[:1]:
-        yield from (f"`{command}`" for command in finding.commands)
+        # A command with signs that cannot be shown as they are would be another one when it is copied.
+        yield from (f"`{command}`" for command in finding.commands if command.isprintable())
     assert view.agreement is not None  # noqa: S101 - it answered
     # A tie says of nobody that it is wrong, and a command would make one of both sides like the other.
     rows = [row for row in view.agreement.rows if row.settled and any(name in other.who for other in row.others)]
     families = {family_of(row.fact) for row in rows}
-    if families & _OF_VENV and not broken:
+    if families & _OF_VENV and not broken and answer.prefix.isprintable():
         command = f"envdoctor restore --profile PROFILE --venv {shlex.quote(answer.prefix)} --dry-run"
         yield f"`{command}` shows what would change there, where PROFILE is {_from(view, name)}"
     for row in rows:
@@ -39,7 +40,9 @@ def _remedies(view: FleetView, name: str, answer: NodeAnswer) -> Iterator[str]:
 
 def _from(view: FleetView, name: str) -> str:
     for node in view.nodes:
-        if node.name != name and node.answer is not None and view.state(node) == "same":
+        if node.name == name or node.answer is None or not node.answer.prefix.isprintable():
+            continue
+        if view.state(node) == "same":
             command = f"envdoctor capture NAME --venv {shlex.quote(node.answer.prefix)}"
             return f"that of the others (on {node.name}: `{command}`)"
     return "the one that the job wants"

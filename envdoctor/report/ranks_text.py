@@ -198,14 +198,15 @@ def _remedies(rank: int, verdict: JobVerdict, profile: str, usual: Mapping[str, 
     rows = [row for row in verdict.agreement.rows if any(str(rank) in other.who for other in row.others)]
     families = {family_of(row.fact) for row in rows}
     beside = usual.get(one.host, one.prefix)
+    # A command with signs that cannot be shown as they are would be another one when it is copied.
     if beside != one.prefix:
-        yield f"runs from {printable(one.prefix)}; start it with {shlex.quote(printable(beside) + '/bin/python')}"
-    elif families & _OF_VENV:
-        prefix = shlex.quote(printable(one.prefix))
-        command = f"envdoctor restore --profile {shlex.quote(profile)} --venv {prefix}"
+        start = f"; start it with {shlex.quote(beside + '/bin/python')}" if beside.isprintable() else ""
+        yield f"runs from {printable(one.prefix)}{start}"
+    elif families & _OF_VENV and one.prefix.isprintable():
+        command = f"envdoctor restore --profile {shlex.quote(profile)} --venv {shlex.quote(one.prefix)}"
         yield f"`{command} --dry-run` shows what would change there"
     for row in rows:
-        if command := setting_of(row.fact, printable(row.usual.value)):
+        if command := setting_of(row.fact, row.usual.value):
             yield f"`{command}`"
     if "driver" in families:
         yield "give the host the driver of the others, or leave it out of the job"

@@ -91,7 +91,7 @@ def _lines(data: FleetView, style: Style) -> Iterator[str]:
         yield ""
         where = f"  {printable(node.answer.prefix)}" if node.answer else ""
         yield style.paint("strong", printable(node.name)) + where
-        yield from (f"  {style.paint('error', one.code)}: {printable(one.title)}" for one in errors)
+        yield from (f"  {style.paint('error', printable(one.code))}: {printable(one.title)}" for one in errors)
         yield from (f"  help: {printable(line)}" for line in lines)
 
 

@@ -1,14 +1,19 @@
 """A fleet without one: what nodes may answer, whom a file may name, and what is said of many."""
 
 import json
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 
 from envdoctor.app.fleet import FleetOptions, manifest
 from envdoctor.app.result import Result
+from envdoctor.cli.leaving import leaving
 from envdoctor.compare.sheet import StackSheet
 from envdoctor.errors import UsageError
 from envdoctor.fleet import kubernetes
@@ -19,10 +24,11 @@ from envdoctor.fleet.hosts import NamedHost, hosts_in, ssh_command
 from envdoctor.fleet.matrix import beside_each_other
 from envdoctor.fleet.remedies import remedies
 from envdoctor.model.codec import encode
+from envdoctor.model.frozen import replace
 from envdoctor.report.commands import fleet_check
 from envdoctor.report.formats import html, markdown
 from envdoctor.report.formats.of_fleet import outline
-from envdoctor.report.rendering import document_of
+from envdoctor.report.rendering import as_json, document_as, document_of
 from envdoctor.report.style import Style
 from tests.factories.make_incident import make_incident
 from tests.factories.run_envdoctor import Outcome, environment, run_envdoctor
@@ -251,6 +257,83 @@ def test_the_page_has_a_red_cell_for_each_odd_one_and_nothing_green_that_was_not
 def test_a_node_as_most_needs_nothing() -> None:
     view = beside_each_other("slurm", FLEET)
     assert [remedies(view, node) for node in (FLEET[0], FLEET[4], FLEET[5])] == [(), (), ()]
+
+
+# What no node may do to a terminal or to a report: move it, colour it, turn it, or begin a line of its own.
+EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[32m\x9b2J\u202e\u2028<script>alert(1)</script>\nforged   exit 0"
+RAW = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]|(?m:^forged)")
+
+
+def _hostile(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield an answer's JSON with one of its texts, or one of its keys that a node may choose, made evil."""
+    if isinstance(value, str):
+        yield path, f"{value}{EVIL}"
+    elif isinstance(value, list):
+        for at, item in enumerate(value):
+            for named, other in _hostile(item, (*path, str(at))):
+                yield named, [*value[:at], other, *value[at + 1 :]]
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            for named, other in _hostile(item, (*path, key)):
+                yield named, {**value, key: other}
+            if path[-1:] in (("facts",), ("unread",)):
+                yield (*path, f"key {key}"), {**value, f"{key}{EVIL}": item}
+
+
+HOSTILE = NodeAnswer(
+    host="n9",
+    prefix="/srv/venv",
+    sheet=StackSheet(facts={"torch": "2.10.0", "variable NCCL_ALGO": "Tree"}, unread={"driver": "not there"}),
+    findings=(FINDING,),
+    unknown=("ED301 unresolved: not read",),
+)
+HOSTILE_ANSWERS = [*_hostile(encode(HOSTILE)), *_hostile(encode(replace(HOSTILE, findings=(), unknown=())))]
+
+
+@pytest.mark.parametrize(
+    "told", [told for _, told in HOSTILE_ANSWERS], ids=[".".join(path) for path, _ in HOSTILE_ANSWERS]
+)
+def test_no_text_of_a_node_moves_a_terminal_or_is_markup(told: dict[str, Any]) -> None:
+    hostile = answer_in("n9", "m", sent(json.dumps(told)))
+    # Two like it: what they say is what most have, and the command for the others is made of it.
+    for nodes in ((*FLEET, hostile), (replace(hostile, name="n8"), hostile, FLEET[0], FLEET[1])):
+        _shows_nothing_raw(nodes)
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        NodeReport(name=f"n9{EVIL}", answer=HOSTILE),
+        NodeReport(name="n9", answer=None, problem=f"ssh ended{EVIL}"),
+        answer_in("n9", "m", f"login{EVIL}".encode()),
+        answer_in("n9", "m", sent(json.dumps({"problem": EVIL, "hint": EVIL}))),
+        answer_in("n9", "m", sent(json.dumps({EVIL: EVIL}))),
+        answer_in("n9", "m", sent(f"{{{EVIL}")),
+    ],
+    ids=["name", "problem", "something else", "a problem of its own", "another form", "no JSON"],
+)
+def test_no_problem_of_a_node_moves_a_terminal_or_is_markup(report: NodeReport) -> None:
+    _shows_nothing_raw((*FLEET, report))
+
+
+def _shows_nothing_raw(nodes: tuple[NodeReport, ...]) -> None:
+    view = beside_each_other("ssh", nodes)
+    result = Result(command="fleet check", data=view)
+    document = document_of(result)
+    shown = {
+        "text": fleet_check.text(view, Style(verbosity=1)),
+        "json": leaving(as_json(result)),
+        **{name: leaving(document_as("fleet check", document, name)) for name in ("html", "markdown", "junit")},
+    }
+    for name, text in shown.items():
+        # A line break in an element of a page is a blank.
+        found = RAW.search(text.replace("\nforged", " forged") if name in ("html", "junit") else text)
+        assert found is None, (name, text[max(0, found.start() - 200) : found.end() + 50])
+    assert "<script>" not in shown["html"] + shown["junit"] + shown["markdown"].replace("\\<script", "")
+    assert json.loads(shown["json"])["nodes"]
+    ET.fromstring(shown["junit"])
+    for node in document["nodes"]:
+        assert [line for line in node["remedies"] if not line.isprintable()] == []
 
 
 def test_the_job_has_one_pod_a_node_and_the_tool_in_a_map() -> None:
