@@ -25,9 +25,9 @@ OTHER_TORCH = "torch-from-elsewhere"
 NOT_TOLD = "could-not-tell"
 """Stands among the codes let through when the environment could not be examined."""
 _USAGE = 2  # ExitCode.USAGE, without importing it
-_PATIENCE = 6.0
+END_SECONDS = 6.0
 """Seconds. A launcher ends all ranks when the first one fails: the others' end must not cut off the report."""
-_WAIT_SECONDS = 5.0
+REPORT_SECONDS = 5.0
 """Of these, how long local rank 0 is waited for: where it passes, the report is another rank's."""
 _WORD_SECONDS = 2.0
 _COLLECTED = 100_000
@@ -164,14 +164,13 @@ def _admitted(workspace: "Workspace") -> Admitted:
 def _decide(workspace: "Workspace", profile: str, *, waits: bool) -> "_Decision":
     """Examine, and say what was found where this rank is to; `waits`: say too that this process does not start."""
     from envdoctor.doctor.once_a_node import Node  # noqa: PLC0415
-    from envdoctor.errors import ProbeError, UsageError  # noqa: PLC0415
     from envdoctor.gate_ranks import DIFFERENT, Own, compared, job_here  # noqa: PLC0415
 
     job = job_here(workspace.host)
     with Node(workspace.host, _question(workspace)) as node:
         told = node.told(lambda: _examine_aloud(workspace, profile, has_ranks=job is not None), _note)
         if told.problem:
-            raise (UsageError if told.code == _USAGE else ProbeError)(told.problem, told.hint)
+            raise told.error()
         elsewhere = _other_torch(told.torch)
         code = told.code or int(bool(elsewhere))
         if elsewhere:
@@ -184,7 +183,7 @@ def _decide(workspace: "Workspace", profile: str, *, waits: bool) -> "_Decision"
         if later:
             _say(refused)
         # A healthy start that is enforced leaves nothing to say.
-        speaks = bool(told.code or not waits) and node.reports(told, _WAIT_SECONDS if later else 0.0)
+        speaks = bool(told.code or not waits) and node.reports(told, REPORT_SECONDS if later else 0.0)
         if told.code and speaks:
             _say(told.colored if sys.stderr.isatty() and not os.environ.get("NO_COLOR") else told.report)
     found = (*told.found, OTHER_TORCH) if elsewhere else told.found
@@ -192,7 +191,7 @@ def _decide(workspace: "Workspace", profile: str, *, waits: bool) -> "_Decision"
     own = Own(code=code if waits else 0, found=found, sheet=told.sheet, starts=not waits)
     of_job = compared(job, workspace.host, own, profile, _say) if job else 0
     if later:
-        time.sleep(max(0.0, said_at + _PATIENCE - time.monotonic()))
+        time.sleep(max(0.0, said_at + END_SECONDS - time.monotonic()))
     elif waits and (code or of_job):
         _say(refused)
     return _Decision(code=code or of_job, found=(*found, DIFFERENT) if of_job else found, speaks=speaks)
@@ -208,17 +207,9 @@ def _was_not_examined(code: int, profile: str, mode: Mode, *, ends: bool) -> Non
 
 def _question(workspace: "Workspace") -> tuple[object, ...]:
     """Return what the verdict depends on beside the variables: the environment, the profile's and the lock's files."""
-    asked = workspace.needs_profile("start on", 'gate.require("NAME")')
-    target = workspace.target
-    return (str(target.prefix), str(target.interpreter), asked.asked, *map(_identity, (asked.path, asked.lock_path)))
+    from envdoctor.doctor.once_a_node import of_profile  # noqa: PLC0415
 
-
-def _identity(path: Path) -> list[object]:
-    try:
-        status = path.stat()
-    except OSError:
-        return [str(path)]
-    return [str(path), status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+    return (str(workspace.target.prefix), str(workspace.target.interpreter), *of_profile(workspace))
 
 
 def _note(text: str) -> None:

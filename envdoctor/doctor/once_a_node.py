@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Self
 
 from envdoctor import __version__
+from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import EnvdoctorError
+from envdoctor.exitcodes import ExitCode
 from envdoctor.facts.host import Host
 from envdoctor.facts.launch import Launch, launch_of, local_rank, shared
 from envdoctor.model.codec import CodecError, decode, encode
@@ -28,7 +30,7 @@ _MAXIMUM = 4 * 1024 * 1024
 _LASTS_SECONDS = 600.0
 """How old a verdict may be in a launch whose launcher ends with it."""
 _WORD_SECONDS = 2.0
-_PATIENCE_SECONDS = 600.0
+PATIENCE_SECONDS = 600.0
 """The lock is free when the process that examines has died; on a slow file system those that give up make it slower."""
 _OLD_SECONDS = 3600.0
 _MOST_LOOKED_AT = 1000
@@ -54,6 +56,12 @@ class Told:
     problem: str = ""
     """Why nothing could be examined; `code` is then the error's."""
     hint: str = ""
+
+    def error(self) -> EnvdoctorError:
+        """Return the error that another rank met, with its exit code."""
+        error = EnvdoctorError(self.problem, self.hint)
+        error.exit_code = ExitCode(self.code)
+        return error
 
 
 @frozen
@@ -88,15 +96,15 @@ class Node:
         """Close it."""
         self._leave()
 
-    def told(self, examine: Callable[[], Told], say: Callable[[str], None]) -> Told:
+    def told(self, examine: Callable[[], Told], say: Callable[[str], None], patience: float = PATIENCE_SECONDS) -> Told:
         """Return what `examine` finds, in this process or in another rank of the launch that was asked the same.
 
-        say: tells a person that this rank waits. Raises what `examine` raises.
+        say: tells a person that this rank waits, for `patience` seconds at most. Raises what `examine` raises.
         """
         launch, descriptor = self._launch, self._descriptor
         if launch is None or descriptor is None:
             return examine()
-        with _locked(descriptor, say) as alone:
+        with _locked(descriptor, say, patience) as alone:
             if not alone:
                 self._leave()
                 return examine()
@@ -145,6 +153,20 @@ class Node:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def of_profile(workspace: Workspace) -> tuple[object, ...]:
+    """Return what a verdict depends on in the profile of a workspace that has one: its name and files, the lock's."""
+    asked = workspace.needs_profile("start on", 'gate.require("NAME")')
+    return (asked.asked, *map(_identity, (asked.path, asked.lock_path)))
+
+
+def _identity(path: Path) -> list[object]:
+    try:
+        status = path.stat()
+    except OSError:
+        return [str(path)]
+    return [str(path), status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
 def _made(told: Told, launch: Launch) -> _Shared:
@@ -228,7 +250,7 @@ def _forget_old(folder: int) -> None:
 
 
 @contextmanager
-def _locked(descriptor: int, say: Callable[[str], None]) -> Iterator[bool]:
+def _locked(descriptor: int, say: Callable[[str], None], patience: float = PATIENCE_SECONDS) -> Iterator[bool]:
     """Hold the file for oneself, when the process that examines is done or dead; False after a long wait."""
     started, told, pause = time.monotonic(), False, 0.002
     while True:
@@ -240,7 +262,7 @@ def _locked(descriptor: int, say: Callable[[str], None]) -> Iterator[bool]:
         except OSError:  # a file system without locks
             yield False
             return
-        if waited > _PATIENCE_SECONDS:
+        if waited > patience:
             yield False
             return
         if waited > _WORD_SECONDS and not told:

@@ -289,6 +289,50 @@ def test_mpirun(launch: Launch) -> None:
     assert f"rank 0 {STOPPED}" in refused.stderr
 
 
+def run_is_once_a_node(
+    launch: Launch, launcher: Sequence[str], *, tag: str, extra: Mapping[str, str] | None = None
+) -> None:
+    """Start two ranks of `envdoctor run`: a healthy venv, a refused one, one that `--restore` restores."""
+    (launch.folder / "plain.py").write_text(TRAIN.split("\n", 2)[2])
+    words = [*launcher, *COMMAND, "run", "-p", "launch", "--venv", "venv"]
+    shutil.rmtree(launch.verdicts, ignore_errors=True)
+    started = launch.run(*words, "--", "python", "plain.py", extra=extra)
+    assert (started.returncode, trained(started.stdout)) == (0, ["0", "1"]), started.stderr
+    assert launch.examinations() == 1
+    launch.contaminate()
+    refused = launch.run(*words, "--", "python", "plain.py", extra=extra)
+    assert refused.returncode not in (0, 9), refused.stderr
+    assert trained(refused.stdout) == []
+    reports = [line for line in refused.stderr.splitlines() if FINDING in line]
+    assert [line.startswith(f"{tag}{FINDING}") for line in reports] == [True], refused.stderr
+    assert f"{tag}error: `python plain.py` was not started on {launch.folder}/venv (profile launch)" in refused.stderr
+    # With this machine's indexes and cache; torchrun and mpirun's children run from the venv that is swapped.
+    sources = {name: value for name, value in os.environ.items() if name == "HOME" or name.startswith(("UV_", "PIP_"))}
+    words += ["--restore", "--yes-while-in-use"]
+    restored = launch.run(*words, "--", "python", "plain.py", extra={**(extra or {}), **sources})
+    assert (restored.returncode, trained(restored.stdout)) == (0, ["0", "1"]), restored.stderr
+    assert restored.stderr.count(f"restored {launch.folder}/venv: ") == 1, restored.stderr
+    assert launch.check() == (0, 0)
+
+
+def test_run_under_torchrun(launch: Launch) -> None:
+    torchrun = ["torchrun", "--standalone", "--nproc-per-node", "2", "--tee", "3", "--no-python"]
+    run_is_once_a_node(launch, torchrun, tag="[default0]:")
+
+
+def test_run_under_srun(launch: Launch, tmp_path: Path) -> None:
+    with make_slurm(tmp_path) as slurm:
+        extra = {**slurm, "PATH": f"{launch.programs}:{slurm['PATH']}"}
+        run_is_once_a_node(launch, ["srun", "--label", "--ntasks=2"], tag="0: ", extra=extra)
+
+
+def test_run_under_mpirun(launch: Launch) -> None:
+    if not shutil.which("mpirun"):
+        pytest.skip("mpirun is not installed (Debian: openmpi-bin)")
+    mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--tag-output", "-n", "2"]
+    run_is_once_a_node(launch, mpirun, tag="[1,0]<stderr>:")
+
+
 @pytest.mark.stack
 def test_ray_train(launch: Launch) -> None:
     launch.install("ray[train]")

@@ -37,7 +37,7 @@ def noted(*given, **named):
 gate._examine = noted
 if os.environ.get("SLOW"):
     gate._WORD_SECONDS = 0.0
-gate._WAIT_SECONDS = float(os.environ.get("WAITS", "600"))
+gate.REPORT_SECONDS = float(os.environ.get("WAITS", "600"))
 gate.require("small")
 print("started")
 """

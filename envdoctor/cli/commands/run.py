@@ -1,9 +1,11 @@
 """`envdoctor run`: check, restore if allowed, then become the command."""
 
+import math
 import os
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -22,11 +24,12 @@ from envdoctor.cli.run_options import (
     WatchOption,
 )
 from envdoctor.cli.terminal import say
+from envdoctor.doctor.once_a_node import PATIENCE_SECONDS, Node, Told, of_profile
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import TargetError, UsageError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.facts.launch import local_rank, rank
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.header import Header
 from envdoctor.model.verdict import Verdict
 from envdoctor.report import as_text
@@ -73,6 +76,7 @@ def run(
     """Check a venv against a profile, then become the command: its exit code and signals are its own.
 
     The command gets the profile's environment variables, VIRTUAL_ENV, and the venv's bin folder first on PATH.
+    Ranks that one launcher starts on a node share one check and one restore; local rank 0 prints the report.
     """
     if not command:
         raise UsageError("no command to run", "name it after `--`: `envdoctor run --profile NAME -- python -m trainer`")
@@ -89,22 +93,56 @@ def run(
         metrics=metrics if watch else None,
         provenance=provenance_file,
     )
-    examined = _restored(workspace, while_in_use=yes_while_in_use) if restore else None
-    if chosen == "off":
-        launch = workspace.launched()
-        if not local_rank(os.environ):
-            gate.record(profile, chosen, why, (), str(launch.target.prefix))
-        return start.on(launch)
-    examined = examined or _examine(workspace)
-    verdict, prefix = examined.verdict, examined.launch.target.prefix
-    if verdict.exit_code():
-        say(as_text.render(examined.header, verdict, style_on(sys.stderr)))
-    if chosen == "warn" and not local_rank(os.environ):
-        gate.record(profile, chosen, why, tuple(finding.code for finding in verdict.findings), str(prefix))
-    elif chosen == "enforce" and (code := verdict.exit_code()):
-        say(f"error: `{shlex.join(redacted_words(command))}` was not started on {prefix} (profile {profile})")
-        return code
-    return start.on(examined.launch)
+    if chosen != "off" or restore:
+        asked = ("run", chosen, restore, workspace.named, *of_profile(workspace))
+        with Node(workspace.host, asked) as node:
+            told = node.told(
+                lambda: _told(workspace, restore=restore, while_in_use=yes_while_in_use),
+                _note,
+                math.inf if restore else PATIENCE_SECONDS,
+            )
+            if told.problem:
+                raise told.error()
+            if chosen == "enforce" and told.code:
+                prefix = workspace.launched().target.prefix
+                _refuse(
+                    f"error: `{shlex.join(redacted_words(command))}` was not started on {prefix} (profile {profile})",
+                    told,
+                    node,
+                )
+                return told.code
+            speaks = chosen == "warn" and node.reports(told, 0.0)
+        if speaks and told.code:
+            _report(told)
+    else:
+        told, speaks = Told(code=0), False
+    launch = workspace.launched()
+    if speaks or (chosen == "off" and not local_rank(os.environ)):
+        found = told.found if chosen == "warn" else ()
+        gate.record(profile, chosen, why, found, str(launch.target.prefix))
+    return start.on(launch)
+
+
+def _refuse(refused: str, told: Told, node: Node) -> None:
+    """Say that the command is not started, and the report once a node, before the launcher ends the other ranks."""
+    begun, later = time.monotonic(), local_rank(os.environ)
+    if later:
+        say(refused)
+    if node.reports(told, gate.REPORT_SECONDS if later else 0.0):
+        _report(told)
+    if later:
+        time.sleep(max(0.0, begun + gate.END_SECONDS - time.monotonic()))
+    else:
+        say(refused)
+
+
+def _report(told: Told) -> None:
+    say(told.colored if style_on(sys.stderr).color else told.report)
+
+
+def _note(text: str) -> None:
+    if not local_rank(os.environ):
+        say(f"note: {text}")
 
 
 @frozen
@@ -173,6 +211,18 @@ def become(command: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
         raise UsageError(
             f"cannot start `{command[0]}`: {error.strerror}", "name a program on the venv's PATH, or its path"
         ) from error
+
+
+def _told(workspace: Workspace, *, restore: bool, while_in_use: bool) -> Told:
+    """Examine the venv, restored first where that is asked for and needed, for all ranks of the node."""
+    examined = _restored(workspace, while_in_use=while_in_use) if restore else None
+    examined = examined or _examine(workspace)
+    code, style = int(examined.verdict.exit_code()), style_on(sys.stderr)
+    plain, colored = (
+        as_text.render(examined.header, examined.verdict, replace(style, color=color)) if code else ""
+        for color in (False, True)
+    )
+    return Told(code=code, found=tuple(item.code for item in examined.verdict.findings), report=plain, colored=colored)
 
 
 def _examine(workspace: Workspace) -> Examined:
