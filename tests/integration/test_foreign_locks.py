@@ -1,10 +1,8 @@
 """Locks that uv, Poetry, PDM, conda-lock and PEP 751 tools wrote: restored elsewhere, and compared with venvs."""
 
-import hashlib
 import shutil
 import subprocess
 import sys
-import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import envdoctor
+from tests.factories.make_conda_lock import make_conda_lock
 from tests.factories.make_index import Index, make_index
 from tests.factories.make_project import VERSIONS, Project, make_offers, make_project, make_tools
 from tests.factories.make_venv import run_uv
@@ -55,45 +54,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         uv = projects["uv"]
         uv.run("uv", "export", "--frozen", "--quiet", "--format", "pylock.toml", "--output-file", "pylock.toml")
         (uv.folder / "requirements.txt").write_text("torch==2.13.0+cpu\nplain==3.0\nfrom-source==1.4\n./member\n")
-        wheels = [path for path in sorted((root / "wheels").glob("*.whl")) if "-2.0-" not in path.name]
         uv.run("uv", "export", "--frozen", "--quiet", "--no-emit-workspace", "--no-emit-package", "from-source",
                "--format", "requirements.txt", "--output-file", "hashed.txt")  # fmt: skip
-        (uv.folder / "conda-lock.yml").write_text(conda_lock(index, wheels))
+        pins = {"torch": "==2.13.0+cpu", "plain": "*"}
+        make_conda_lock(uv.folder / "conda-lock.yml", index, root / "tools/conda-lock", pins)
         yield World(root=root, index=index, projects=projects)
-
-
-def conda_lock(index: Index, wheels: list[Path]) -> str:
-    """Write by hand what conda-lock writes for an environment whose Python packages come from pip: no conda is here."""
-    entries = [
-        {"name": "python", "version": "3.11.9", "manager": "conda", "dependencies": "{openssl: '>=3'}", "url": "conda"},
-        {"name": "pip", "version": "25.0", "manager": "conda", "dependencies": "{python: '>=3.9'}", "url": "conda"},
-        {"name": "openssl", "version": "3.3.1", "manager": "conda", "dependencies": "{}", "url": "conda"},
-    ]
-    for wheel in wheels:
-        name, version = wheel.name.split("-")[:2]
-        url = f"{index.url.removesuffix('simple/')}files/{wheel.name}"
-        entries.append({"name": name, "version": version, "manager": "pip", "dependencies": "{}", "url": url})
-    rows = [
-        textwrap.dedent(f"""\
-            - name: {one["name"]}
-              version: '{one["version"]}'
-              manager: {one["manager"]}
-              platform: linux-64
-              dependencies: {one["dependencies"]}
-              url: {one["url"]}
-              hash:
-                sha256: {digest(wheels, one["name"])}
-              category: main
-              optional: false
-            """)
-        for one in entries
-    ]
-    return "version: 1\nmetadata:\n  platforms:\n  - linux-64\npackage:\n" + "".join(rows)
-
-
-def digest(wheels: list[Path], name: str) -> str:
-    of_it = [path for path in wheels if path.name.startswith(f"{name}-")]
-    return hashlib.sha256(of_it[0].read_bytes()).hexdigest() if of_it else "0" * 64
 
 
 BUILT = ["from-source", "member"]
