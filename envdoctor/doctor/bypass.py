@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from envdoctor.facts.whole_file import appending
 from envdoctor.model.codec import encode
 from envdoctor.model.frozen import frozen
 from envdoctor.standards.redaction import redacted, redacted_words, secrets_of
@@ -55,17 +56,18 @@ def record(
     log = Path(os.environ.get("ENVDOCTOR_GATE_LOG") or LOG)
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
-        with open(log, "a", encoding="utf-8", opener=_at_once) as file:
+        # A pipe that nobody reads must not hold the launch; a link in the current folder is followed nowhere, and what
+        # has a second name is not written to under this one.
+        named = os.environ.get("ENVDOCTOR_GATE_LOG")
+        with open(log, "ab", opener=_at_once) if named else appending(log, 0o600) as file:
             # One write of one line: ranks of several nodes may share the folder.
-            file.write(json.dumps(encode(bypass)) + "\n")
+            file.write(json.dumps(encode(bypass)).encode() + b"\n")
     except OSError as error:
         say(f"warning: envdoctor gate: cannot write {log}: {error.strerror}; this bypass is recorded here only")
 
 
 def _at_once(path: str, flags: int) -> int:
-    # A pipe that nobody reads must not hold the launch, and a link in the current folder is followed nowhere.
-    link = 0 if os.environ.get("ENVDOCTOR_GATE_LOG") else os.O_NOFOLLOW
-    return os.open(path, flags | os.O_NONBLOCK | link, 0o600)
+    return os.open(path, flags | os.O_NONBLOCK, 0o600)
 
 
 def _user() -> str:

@@ -70,6 +70,40 @@ def open_own(path: Path, flags: int, mode: int = 0o666) -> int:
     return descriptor
 
 
+def open_alone(path: Path, flags: int, mode: int = 0o666) -> int:
+    """Open as `open_own` does a file of ours whose content counts (a log, a part of a download).
+
+    One of this user's that has a second name (`cp -al` of a project) first becomes a copy with this name alone, with
+    the same bytes and mode: what is written is not written to the other.
+    """
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return open_own(path, flags, mode)
+    if stat.S_ISREG(status.st_mode) and status.st_nlink > 1 and status.st_uid == os.geteuid():
+        _copy_in_place(path)
+    return open_own(path, flags, mode)
+
+
+def _copy_in_place(path: Path) -> None:
+    import shutil  # noqa: PLC0415 - for what seldom happens
+
+    temporary = beside(path)
+    source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(source)
+        with os.fdopen(create(temporary, 0o600), "wb") as file:
+            with os.fdopen(os.dup(source), "rb") as content:
+                shutil.copyfileobj(content, file, 1 << 20)
+            os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode))
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(source)
+
+
 def appending(path: Path, mode: int = 0o666) -> BinaryIO:
-    """Return a file of ours, open for appending. Raises as `open_own` does."""
-    return os.fdopen(open_own(path, os.O_WRONLY | os.O_APPEND, mode), "ab")
+    """Return a file of ours, open for appending. Raises as `open_alone` does."""
+    return os.fdopen(open_alone(path, os.O_WRONLY | os.O_APPEND, mode), "ab")

@@ -10,7 +10,7 @@ from threading import Event as Flag
 from typing import BinaryIO, Protocol
 
 from envdoctor.facts.regular_file import open_regular
-from envdoctor.facts.whole_file import open_own
+from envdoctor.facts.whole_file import open_alone
 from envdoctor.model.frozen import mutable
 from envdoctor.wheels.http import PATIENCE, PAUSES, opened
 from envdoctor.wheels.http_errors import TransientError
@@ -150,7 +150,7 @@ class Download:
                     )
 
     def _writing(self, at: int) -> BinaryIO:
-        target = os.fdopen(open_own(self.part, os.O_RDWR), "r+b")
+        target = os.fdopen(open_alone(self.part, os.O_RDWR), "r+b")
         target.truncate(at)
         target.seek(at)
         return target
