@@ -93,34 +93,33 @@ def run(
         metrics=metrics if watch else None,
         provenance=provenance_file,
     )
+    told, speaks = Told(code=0), False
     if chosen != "off" or restore:
         asked = ("run", chosen, restore, workspace.named, *of_profile(workspace))
         with Node(workspace.host, asked) as node:
-            told = node.told(
-                lambda: _told(workspace, restore=restore, while_in_use=yes_while_in_use),
-                _note,
-                math.inf if restore else PATIENCE_SECONDS,
-            )
-            if told.problem:
-                raise told.error()
+            told = _told(node, workspace, restore=restore, while_in_use=yes_while_in_use)
             if chosen == "enforce" and told.code:
-                prefix = workspace.launched().target.prefix
-                _refuse(
-                    f"error: `{shlex.join(redacted_words(command))}` was not started on {prefix} (profile {profile})",
-                    told,
-                    node,
-                )
+                named, prefix = shlex.join(redacted_words(command)), workspace.launched().target.prefix
+                _refuse(f"error: `{named}` was not started on {prefix} (profile {profile})", told, node)
                 return told.code
             speaks = chosen == "warn" and node.reports(told, 0.0)
-        if speaks and told.code:
-            _report(told)
-    else:
-        told, speaks = Told(code=0), False
+    if speaks and told.code:
+        _report(told)
     launch = workspace.launched()
     if speaks or (chosen == "off" and not local_rank(os.environ)):
         found = told.found if chosen == "warn" else ()
         gate.record(profile, chosen, why, found, str(launch.target.prefix))
     return start.on(launch)
+
+
+def _told(node: Node, workspace: Workspace, *, restore: bool, while_in_use: bool) -> Told:
+    """Return what the check finds, in this rank or another one of the node. Raises what it raises in either."""
+    # Who restores may take long, and nobody else can meanwhile.
+    patience = math.inf if restore else PATIENCE_SECONDS
+    told = node.told(lambda: _found(workspace, restore=restore, while_in_use=while_in_use), _note, patience)
+    if told.problem:
+        raise told.error()
+    return told
 
 
 def _refuse(refused: str, told: Told, node: Node) -> None:
@@ -213,7 +212,7 @@ def become(command: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
         ) from error
 
 
-def _told(workspace: Workspace, *, restore: bool, while_in_use: bool) -> Told:
+def _found(workspace: Workspace, *, restore: bool, while_in_use: bool) -> Told:
     """Examine the venv, restored first where that is asked for and needed, for all ranks of the node."""
     examined = _restored(workspace, while_in_use=while_in_use) if restore else None
     examined = examined or _examine(workspace)
