@@ -20,11 +20,12 @@ _OUTLINES: Mapping[str, str] = {
     "fleet check": "of_fleet",
 }
 _DRAWN = ("html", "svg")
+_LISTED = ("markdown", "sarif", "junit", "github")
 FORMATS: Mapping[str, tuple[str, ...]] = {
     "history": _DRAWN,
     "restore": _DRAWN,
-    "fleet check": ("html", "markdown", "junit"),
-    **dict.fromkeys(("check", "diff", "impact", "cache status"), (*_DRAWN, "markdown", "sarif", "junit", "github")),
+    "fleet check": ("html", *_LISTED),
+    **dict.fromkeys(("check", "diff", "impact", "cache status"), (*_DRAWN, *_LISTED)),
 }
 """Command -> what it has beside text and json."""
 SHARED = ("markdown", "github")

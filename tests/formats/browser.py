@@ -33,9 +33,9 @@ def started() -> Iterator[Any]:
 class Viewed:
     """A page as it was opened: what it asked for, and what it complained of."""
 
-    def __init__(self, browser: Any, file: Path, scheme: str = "light") -> None:
+    def __init__(self, browser: Any, file: Path, scheme: str = "light", width: int = SEEN_AT["width"]) -> None:
         """Open the file in a window of the size that people have."""
-        self.page = browser.new_page(viewport=SEEN_AT, color_scheme=scheme)
+        self.page = browser.new_page(viewport={**SEEN_AT, "width": width}, color_scheme=scheme)
         self.page.set_default_timeout(_PATIENCE_MS)
         self.requests: list[str] = []
         self.complaints: list[str] = []

@@ -6,12 +6,14 @@ from pathlib import Path
 from tests.factories.make_incident import Incident, make_incident
 from tests.factories.make_venv import install
 from tests.factories.make_wheel import make_wheel
+from tests.factories.run_envdoctor import run_envdoctor
 
 COMMANDS = {
     "check": ("check", "-p", "small"),
     "diff": ("diff", "small", ".venv"),
     "impact": ("impact", "remove", "torch"),
     "cache status": ("cache", "status"),
+    "fleet check": ("fleet", "check", "--files", "node-1.json", "node-2.json", "node-3.json"),
 }
 
 
@@ -35,10 +37,13 @@ class Scene:
 def make_scene(root: Path) -> Scene:
     """Make the incident: lost files, a distribution that is not in the lock, another version than the lock pins."""
     incident = make_incident(root)
+    for node in ("node-1.json", "node-2.json"):
+        run_envdoctor("fingerprint", "-o", node, folder=root)
     incident.lose()
     install(incident.venv, make_wheel(root / "wheels", "stranger", "1.0", files={"stranger.py": ""}))
     version = incident.venv.site_packages / "torch/version.py"
     text = version.read_text().replace("2.11.0", "2.10.0")
     version.unlink()  # another venv may have the same file by a hard link
     version.write_text(text)
+    run_envdoctor("fingerprint", "-o", "node-3.json", folder=root)
     return Scene(incident=incident)

@@ -12,8 +12,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from envdoctor.report.formats import html
+from tests.factories import make_cache
 from tests.factories.make_cuda_stack import SHARED_PATHS, make_cuda_wheels, make_foreign_majors
 from tests.factories.make_venv import Venv, install, make_venv, uninstall
+from tests.factories.make_wheel import make_wheel
 from tests.factories.run_envdoctor import ROOT, run_envdoctor
 from tests.formats.browser import SEEN_AT, Viewed, started
 from tests.formats.make_outline import HOSTILE, make_outline
@@ -28,8 +30,27 @@ PAGES = {
     "impact": ("impact", "remove", "nvidia-nccl-cu12", "--venv", "contested"),
     "cache": ("cache", "status", "well"),
     "history": ("history", "well"),
+    "fleet": ("fleet", "check", "--files", "n1.json", "n2.json", "n3.json"),
+    "far": ("diff", "well", "other"),
 }
+TEXTS_OUTSIDE = """[...document.querySelectorAll("figure svg, svg[role=img]")].flatMap(picture => {
+  const frame = picture.getBoundingClientRect();
+  return [...picture.querySelectorAll("text")].filter(text => {
+    const at = text.getBoundingClientRect();
+    return at.left < frame.left - 1 || at.right > frame.right + 1 || at.bottom > frame.bottom + 1;
+  }).map(text => text.textContent);
+})"""
+TEXTS_OVER_TEXTS = """[...document.querySelectorAll("figure svg, svg[role=img]")].flatMap(picture => {
+  const texts = [...picture.querySelectorAll("text")].map(text => [text.textContent, text.getBoundingClientRect()]);
+  return texts.flatMap(([one, a], at) => texts.slice(at + 1).filter(([, b]) =>
+    a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 3 && b.top < a.bottom - 3
+  ).map(([other]) => `${one} / ${other}`));
+})"""
 SVG = "{http://www.w3.org/2000/svg}"
+
+
+def with_cache(root: Path) -> dict[str, str]:
+    return {"TORCHINDUCTOR_CACHE_DIR": str(root / "cache")}
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +67,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     install(venv, wheels.foreign)
     shutil.copytree(venv.prefix, root / "contested", symlinks=True)
     uninstall(venv, "nvidia-nccl-cu13")
+    make_venv(root / "other", *(make_wheel(root / "few", f"few-{at}", "1", files={}) for at in range(30)))
+    for name, venv in (("n1", "well"), ("n2", "well"), ("n3", "incident")):
+        run_envdoctor("fingerprint", venv, "-o", f"{name}.json", folder=root)
+    shutil.copytree(root / "well", root / ".envdoctor/well/generations/0001", symlinks=True)
+    make_cache.filled(root / "cache")
     for name, words in PAGES.items():
-        done = run_envdoctor(*words, "--format", "html", "-o", f"{name}.html", folder=root)
+        done = run_envdoctor(*words, "--format", "html", "-o", f"{name}.html", folder=root, extra=with_cache(root))
         assert done.err == ""
     for name in ("first", f"run <b>{HOSTILE[:8]}</b>"):
         (root / name.replace("/", "")).mkdir()
@@ -87,7 +113,7 @@ def browser() -> Iterator[Any]:
     ("name", "scheme"),
     [
         *((name, "light") for name in (*PAGES, "hostile", "curves")),
-        *((name, "dark") for name in ("contested", "hostile", "curves")),
+        *((name, "dark") for name in ("contested", "hostile", "curves", "cache", "history", "fleet")),
     ],
 )
 def test_a_page_fetches_nothing_complains_of_nothing_and_passes_axe(
@@ -157,6 +183,37 @@ def test_a_keyboard_goes_from_the_causes_through_the_picture_to_the_owner(browse
     assert row.locator("th").inner_text() == "libnccl.so.2"
     assert row.locator("td").first.inner_text() == "nvidia-nccl-cu12"
     page.close()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("name", [*PAGES, "curves"])
+def test_no_page_is_wider_than_its_window_and_no_text_leaves_its_picture_or_covers_another(
+    browser: Any, folder: Path, name: str, width: int
+) -> None:
+    viewed = Viewed(browser, folder / f"{name}.html", width=width)
+    assert viewed.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert viewed.page.evaluate(TEXTS_OUTSIDE) == []
+    assert viewed.page.evaluate(TEXTS_OVER_TEXTS) == []
+    viewed.page.close()
+
+
+def test_many_differences_are_one_list(browser: Any, folder: Path) -> None:
+    page = Viewed(browser, folder / "far.html").page
+    heads = [head.inner_text() for head in page.locator("article h2").all()]
+    assert "warning diff/packages: 46 findings" in heads
+    bundle = page.locator("article").filter(has_text="warning diff/packages")
+    assert bundle.locator("details > summary").inner_text() == "21 more"
+    assert (bundle.locator("li").count(), bundle.locator("li").first.is_visible()) == (46, True)
+    page.close()
+
+
+@pytest.mark.parametrize(("name", "words"), [("cache", ("cache", "status")), ("history", ("history",))])
+def test_where_nothing_is_on_disk_no_empty_picture_is_drawn(folder: Path, name: str, words: tuple[str, ...]) -> None:
+    page = run_envdoctor(*words, "other", "--format", "html", folder=folder)
+    assert (page.out.count("<figure>"), page.err) == (0, "")
+    assert "<figure>" in (folder / f"{name}.html").read_text()
+    done = run_envdoctor(*words, "other", "--format", "svg", folder=folder)
+    assert (done.code, done.out, done.err.partition(":")[0]) == (2, "", "error")
 
 
 def test_without_scripts_it_reads_the_same(browser: Any, folder: Path) -> None:
@@ -230,7 +287,7 @@ def test_no_box_covers_another_and_all_are_inside(browser: Any, folder: Path) ->
 
 @pytest.mark.parametrize("name", ["lost", "diff", "impact", "cache", "history"])
 def test_a_picture_alone_stands_in_any_viewer(browser: Any, folder: Path, name: str) -> None:
-    done = run_envdoctor(*PAGES[name], "--format", "svg", "-o", f"{name}.svg", folder=folder)
+    done = run_envdoctor(*PAGES[name], "--format", "svg", "-o", f"{name}.svg", folder=folder, extra=with_cache(folder))
     assert done.err == ""
     root = ET.parse(folder / f"{name}.svg").getroot()
     assert root.tag == f"{SVG}svg"

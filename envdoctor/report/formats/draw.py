@@ -6,7 +6,7 @@ from envdoctor.report.formats.legal import escaped
 
 CHARACTER = 7.3
 """Width of one character of the pictures' font, a monospaced one at 12 pixels."""
-OWNERS = 8
+OWNERS = 16
 """How many colours there are for owners; see `.owner-0` and so on in `page_style.py`."""
 
 

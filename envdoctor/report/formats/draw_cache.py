@@ -20,9 +20,7 @@ def cache_picture(document: Mapping[str, Any]) -> str:
         shapes += _bar(
             root, parts(root, document), _HEAD + number * _ROW, (_WIDTH - 2 * _MARGIN) * root["bytes"] / largest
         )
-    if not roots:
-        shapes.append(draw.label(_MARGIN, _HEAD + 20, "no cache folder has a file", kind="dim"))
-    height = _HEAD + max(1, len(roots)) * _ROW + _MARGIN
+    height = _HEAD + len(roots) * _ROW + _MARGIN
     said = f"{counted(len(roots), 'cache folder')} with files; the next run finds them as: {document['state']}"
     return draw.picture(_WIDTH, height, "Compile caches by size, kind and fate", said, shapes)
 

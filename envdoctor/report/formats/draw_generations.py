@@ -26,9 +26,7 @@ def generations_picture(document: Mapping[str, Any]) -> str:
         shapes.append(draw.element("rect", x=_MARGIN, y=y + 18, width=whole, height=_BAR, class_="box"))
         shapes.append(draw.element("rect", x=_MARGIN, y=y + 18, width=own, height=_BAR, class_="box warning"))
         shapes.append(draw.label(_MARGIN, y + 52, told, kind="dim", room=_WIDTH - 24))
-    if not kept:
-        shapes.append(draw.label(_MARGIN, 48, "no backup is kept", kind="dim"))
-    height = 40 + max(1, len(kept)) * _ROW + _MARGIN
+    height = 40 + len(kept) * _ROW + _MARGIN
     said = f"{len(kept)} kept, newest first; the filled part of a bar is what removing it frees"
     return draw.picture(_WIDTH, height, "Backups of the venv on disk", said, shapes)
 

@@ -15,7 +15,7 @@ LAYOUT_MISSING = (
     "install envdoctor with it, from its checkout: `uv tool install '.[html]'`",
 )
 _ROOT = "import torch"
-_WIDTH, _HEIGHT, _COLUMN, _ROW, _BAND, _MARGIN = 200.0, 34.0, 236.0, 42.0, 8.0, 12.0
+_WIDTH, _HEIGHT, _COLUMN, _ROW, _BAND, _MARGIN = 212.0, 34.0, 240.0, 42.0, 8.0, 12.0
 
 
 def can_draw() -> bool:
@@ -110,8 +110,9 @@ def _library(item: Mapping[str, Any], place: tuple[float, float], colors: Mappin
     second = f"missing: {owner}" if missing else f"{len(claims)} owners" if contested else owner
     kind = "box error" if missing else "box warning" if contested else "box"
     bands = [colors.get(name, -1) for name in (claims if contested else [item["owner"] or ""])]
+    shown = f"✗ {owner}" if missing else second
     group = draw.element(
-        "g", _box(place, item["soname"], second, kind, bands), class_="healthy" if kind == "box" else "hurt"
+        "g", _box(place, item["soname"], shown, kind, bands), class_="healthy" if kind == "box" else "hurt"
     )
     told = f"{item['soname']}: {' and '.join(claims) if contested else second}"
     return draw.element("a", group, href=link, aria_label=told) if link else group

@@ -18,6 +18,7 @@ from envdoctor.report.formats.pictures import Drawn, picture_of
 
 _CODE = re.compile(r"`([^`\n]+)`")
 _FEW = 3
+_LISTED = 25
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _STATES = {
     "ok": "✓ ok",
@@ -57,8 +58,12 @@ def _body(outline: Outline, document: Mapping[str, Any]) -> Iterator[str]:
     yield f'<p class="context">{marked(more)}</p></header>' if more else "</header>"
     yield '<main>\n<section id="causes" aria-label="Causes">'
     owners = outline.distributions
-    for number, (entry, others) in enumerate(outline.causes):
-        yield _cause(entry, others, number, owned=bool(_names(entry) & owners.keys()))
+    for number, bundle in enumerate(outline.bundles):
+        if len(bundle) <= _FEW:
+            for at, (one, its) in enumerate(bundle):
+                yield _cause(one, its, f"{number}-{at}", owned=bool(_names(one) & owners.keys()))
+        else:
+            yield _bundle(bundle[0][0], [one.line for one, _ in bundle], f"{number}")
     if not outline.entries:
         yield "<p>Nothing was found.</p>"
     yield "</section>"
@@ -78,7 +83,18 @@ def _names(entry: OutlineEntry) -> set[str]:
     return set(entry.subject.replace(" / ", ", ").split(", "))
 
 
-def _cause(entry: OutlineEntry, others: tuple[OutlineEntry, ...], number: int, *, owned: bool) -> str:
+def _bundle(entry: OutlineEntry, lines: list[str], number: str) -> str:
+    """Return many causes of one kind as one list."""
+    head = f'<span class="badge">{entry.level} {escaped(entry.code)}</span>: {counted(len(lines), "finding")}'
+    left = lines[_LISTED:]
+    more = f"<details><summary>{len(left)} more</summary>{_listed(left, 'evidence')}</details>" if left else ""
+    return (
+        f'<article class="{entry.level}" aria-labelledby="cause-{number}"><h2 id="cause-{number}">{head}</h2>'
+        f"{_listed(lines[:_LISTED], 'evidence')}{more}</article>"
+    )
+
+
+def _cause(entry: OutlineEntry, others: tuple[OutlineEntry, ...], number: str, *, owned: bool) -> str:
     head = f'<span class="badge">{entry.level} {escaped(entry.code)}</span>: {marked(entry.title)}'
     place = f" · {escaped(entry.place.file)}, line {entry.place.line}" if entry.place else ""
     parts = [f'<article class="{entry.level}" aria-labelledby="cause-{number}"><h2 id="cause-{number}">{head}</h2>']
@@ -164,8 +180,9 @@ def _libraries(outline: Outline, libraries: Sequence[Mapping[str, Any]]) -> Iter
     rows = "".join(_library(item, number, outline.subject) for number, item in enumerate(libraries))
     heads = "".join(f'<th scope="col">{head}</th>' for head in ("Library", "Owner", "From", "Asked for by", "More"))
     yield (
-        '<section id="libraries"><h2>Libraries of <code>import torch</code></h2><table>'
-        f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></section>"
+        '<section id="libraries"><h2>Libraries of <code>import torch</code></h2>'
+        '<div class="scroll" role="region" aria-label="Libraries of import torch" tabindex="0"><table>'
+        f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div></section>"
     )
 
 
@@ -183,9 +200,13 @@ def _library(item: Mapping[str, Any], number: int, venv: str) -> str:
     )
     return (
         f'<tr id="library-{number}"><th scope="row">{escaped(item["soname"])}</th>'
-        f'<td class="{kind}">{escaped(cells[0])}</td><td class="{kind}">{escaped(cells[1])}</td>'
-        f"<td>{escaped(cells[2])}</td><td><code>{escaped(cells[3])}</code></td></tr>"
+        f'<td class="{kind}">{escaped(cells[0])}</td><td class="{kind}">{_path(cells[1])}</td>'
+        f"<td>{_path(cells[2])}</td><td><code>{escaped(cells[3])}</code></td></tr>"
     )
+
+
+def _path(text: str) -> str:
+    return escaped(text).replace("/", "/<wbr>")
 
 
 def _stack(outline: Outline) -> Iterator[str]:

@@ -11,6 +11,7 @@ from envdoctor.model.wording import counted
 from envdoctor.report.formats.outline import Outline, OutlineEntry
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!@&$])")
+_FEW = 3
 _SIGNS = {"ok": "✅", "note": "ℹ️", "warning": "⚠️", "error": "❌", "unknown": "❔", "not-applicable": "–"}  # noqa: RUF001
 # As collect_env lists them (torch/utils/collect_env.py, DEFAULT_PIP_PATTERNS), and what belongs to training.
 _RELEVANT = re.compile(
@@ -27,8 +28,12 @@ def render(outline: Outline) -> str:
 def _blocks(outline: Outline) -> Iterator[str]:
     yield f"## envdoctor {outline.command}: {escaped(outline.conclusion)}"
     yield "\n".join(f"- {name}: {_code(value)}" for name, value in (("looked at", outline.subject), *outline.context))
-    for entry, others in outline.causes:
-        yield from _cause(entry, others)
+    for bundle in outline.bundles:
+        if len(bundle) > _FEW:
+            yield from _bundle(bundle[0][0], [entry.line for entry, _ in bundle])
+        else:
+            for entry, others in bundle:
+                yield from _cause(entry, others)
     if outline.gaps:
         yield "### Could not tell"
         yield "\n".join(f"- {escaped(f'{gap.code} {gap.name}: {gap.reason}')}" for gap in outline.gaps)
@@ -58,6 +63,12 @@ def _cause(entry: OutlineEntry, others: tuple[OutlineEntry, ...]) -> Iterator[st
         yield f"**Fix:** {escaped(entry.remedy)}"
     if entry.commands:
         yield fenced("\n".join(entry.commands), "console")
+
+
+def _bundle(entry: OutlineEntry, lines: list[str]) -> Iterator[str]:
+    """Yield many causes of one kind as one list."""
+    yield f"### {_SIGNS[entry.level]} {escaped(f'{entry.level}[{entry.code}]')}: {counted(len(lines), 'finding')}"
+    yield "\n".join(f"- {escaped(line)}" for line in lines)
 
 
 def _environment(outline: Outline) -> Iterator[str]:

@@ -1,10 +1,12 @@
 """The nodes of a fleet by the facts in which they differ, as a table of a page: odd cells are red."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from envdoctor.report.formats.legal import escaped
 
+_DIGEST = re.compile(r"\b(sha256:[0-9a-f]{12})[0-9a-f]{52}\b")
 _STATES = {"same": "ok", "differs": "error", "tied": "unknown", "broken": "error", "unknown": "unknown"}
 _WORDS = {
     "same": "✓ as most",
@@ -26,12 +28,12 @@ def matrix(document: Mapping[str, Any]) -> Iterator[str]:
         tied = [] if fact["settled"] else [fact["usual"]]
         for other in (*fact["others"], *tied):
             mark = 'unknown">?' if tied else 'error">✗'
-            text = f'<td class="{mark} {escaped(other["value"] or "none")}</td>'
+            text = f'<td class="{mark} {_value(other["value"])}</td>'
             cells |= {(at, name): text for name in other["nodes"]}
         for gap in fact["unread"]:
             text = f'<td class="unknown">? {escaped(gap["reason"])}</td>'
             cells |= {(at, name): text for name in gap["nodes"]}
-    usual = [f"<td>{escaped(fact['usual']['value'] or 'none')}</td>" for fact in facts]
+    usual = [f"<td>{_value(fact['usual']['value'])}</td>" for fact in facts]
     silent = '<td class="unknown">?</td>' * len(facts)
     heads = "".join(f'<th scope="col">{escaped(fact["fact"])}</th>' for fact in facts)
     yield (
@@ -46,3 +48,8 @@ def matrix(document: Mapping[str, Any]) -> Iterator[str]:
             f'<tr><th scope="row">{escaped(name)}</th><td class="state {_STATES[state]}">{_WORDS[state]}</td>{row}</tr>'
         )
     yield "</tbody></table></div></section>"
+
+
+def _value(text: str) -> str:
+    """Return a value as a cell has it: of a digest its head, which tells two of them apart."""
+    return _DIGEST.sub(r"\1…", escaped(text or "none"))

@@ -42,12 +42,14 @@ def _entries(document: Mapping[str, Any]) -> Iterator[OutlineEntry]:
     for node in document["nodes"]:
         if node["state"] in ("differs", "tied", "broken"):
             errors = [f"{one['code']}: {one['title']}" for one in node["findings"] if one["severity"] == "error"]
-            key = (node["state"], *differences.get(node["name"], ()), *errors)
+            told = {f"finding {error.partition(':')[0]} " for error in errors}
+            others = [line for line in differences.get(node["name"], ()) if not line.startswith(tuple(told))]
+            key = (node["state"], *others, *errors)
             groups.setdefault(key, []).append(node)
     for (state, *evidence), nodes in groups.items():
         names = _named([node["name"] for node in nodes])
         verb = _VERBS[state]
-        commands = dict.fromkeys(line for node in nodes for line in node["remedies"])
+        remedies = tuple(dict.fromkeys(line for node in nodes for line in node["remedies"]))
         yield OutlineEntry(
             code=f"fleet/{state}",
             name=state,
@@ -55,8 +57,20 @@ def _entries(document: Mapping[str, Any]) -> Iterator[OutlineEntry]:
             title=f"{names} {verb[len(nodes) > 1]}",
             subject=names,
             evidence=tuple(evidence),
-            remedy=f"to be run on {names}: {'; '.join(commands)}" if commands else TIED if state == "tied" else "",
+            remedy=_remedy(names, remedies) if remedies else TIED if state == "tied" else "",
+            commands=tuple(line.strip("`") for line in remedies if _is_command(line)),
         )
+
+
+def _is_command(remedy: str) -> bool:
+    return remedy.startswith("`") and remedy.find("`", 1) == len(remedy) - 1
+
+
+def _remedy(names: str, remedies: Sequence[str]) -> str:
+    """Return what to do as a sentence; commands that are nothing else follow it by themselves."""
+    told = [line for line in remedies if not _is_command(line)]
+    lines = [f"on {names}: {'; '.join(told)}"] if told else []
+    return "; then ".join([*lines, *([f"on {names}, run"] if len(told) < len(remedies) else [])])
 
 
 def _differences(facts: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from envdoctor.model.wording import counted, size
-from envdoctor.report.formats.outline import Level, Outline, OutlineEntry, OutlineRow
+from envdoctor.report.formats.outline import LEVELS, Level, Outline, OutlineEntry, OutlineRow
 
 _SHOWN = 20
 
 
 def outline(document: Mapping[str, Any]) -> Outline:
     """Return what the document says: an entry for each thing that would suffer."""
-    entries = tuple(_entries(document))
+    entries = tuple(sorted(_entries(document), key=lambda entry: LEVELS[entry.level]))
     asked = f"{document['action']} {' '.join(document['asked'])}"
     verdict = "would break something" if document["harmful"] else "would break nothing else"
     return Outline(

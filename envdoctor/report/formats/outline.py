@@ -37,6 +37,16 @@ class OutlineEntry:
     """Index of its cause among the entries."""
     place: OutlinePlace | None = None
 
+    @property
+    def line(self) -> str:
+        """Return the entry in one line: its title, and what evidence says beyond it."""
+        more = [text for text in self.evidence if text.partition(": ")[2] not in self.title]
+        return f"{self.title} ({'; '.join(more)})" if more else self.title
+
+
+def _kind(entry: OutlineEntry) -> tuple[object, ...]:
+    return entry.code, entry.level, entry.remedy, entry.commands, entry.place, entry.confidence
+
 
 @frozen
 class OutlineRow:
@@ -93,6 +103,19 @@ class Outline:
             for at, entry in enumerate(self.entries)
             if entry.caused_by is None
         )
+
+    @property
+    def bundles(self) -> tuple[tuple[tuple[OutlineEntry, tuple[OutlineEntry, ...]], ...], ...]:
+        """Return the causes, those in a row that differ in their subject alone together: one says all of them."""
+        made: list[list[tuple[OutlineEntry, tuple[OutlineEntry, ...]]]] = []
+        for entry, others in self.causes:
+            last = made[-1][-1] if made else None
+            plain = not (others or entry.commands or entry.remedy or entry.place or entry.confidence != "high")
+            if last and plain and not last[1] and _kind(last[0]) == _kind(entry):
+                made[-1].append((entry, others))
+            else:
+                made.append([(entry, others)])
+        return tuple(map(tuple, made))
 
     @property
     def state(self) -> AreaState:

@@ -39,6 +39,10 @@ svg.picture a:focus .box, svg.picture a:hover .box { stroke: var(--link); stroke
 svg.picture .owner-0 { fill: #2f6fde; } svg.picture .owner-1 { fill: #d9822b; } svg.picture .owner-2 { fill: #2e9e5b; }
 svg.picture .owner-3 { fill: #9a4fd1; } svg.picture .owner-4 { fill: #c2407e; } svg.picture .owner-5 { fill: #1899a6; }
 svg.picture .owner-6 { fill: #a0882a; } svg.picture .owner-7 { fill: #6b7688; }
+svg.picture .owner-8 { fill: #8c564b; } svg.picture .owner-9 { fill: #e0559a; }
+svg.picture .owner-10 { fill: #5b8c00; } svg.picture .owner-11 { fill: #b5452c; }
+svg.picture .owner-12 { fill: #6a63d8; } svg.picture .owner-13 { fill: #7d8f3a; }
+svg.picture .owner-14 { fill: #b07cc6; } svg.picture .owner-15 { fill: #3d8f86; }
 svg.picture .nobody { fill: var(--line); }
 """
 
@@ -73,10 +77,13 @@ table { border-collapse: collapse; width: 100%; }
 caption { text-align: left; color: var(--dim); padding-bottom: .3rem; }
 th, td { text-align: left; vertical-align: top; padding: .25rem .6rem; border-bottom: 1px solid var(--line);
   overflow-wrap: anywhere; }
+th[scope="row"] { overflow-wrap: break-word; }
 td.state { white-space: nowrap; }
 summary { cursor: pointer; padding: .2rem 0; }
 figure svg.picture { display: block; width: 100%; height: auto; min-width: 50rem; }
 figure { margin: .5rem 0; } figcaption { color: var(--dim); }
+.scroll th, .scroll td { overflow-wrap: break-word; min-width: 7rem; }
+.scroll tr > :first-child { position: sticky; left: 0; background: var(--paper); }
 .scroll { overflow-x: auto; border: 1px solid var(--line); border-radius: 4px; background: var(--paper); }
 .legend { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; color: var(--dim); }
 .legend svg { width: 14px; height: 14px; vertical-align: -2px; margin-right: .35rem; }

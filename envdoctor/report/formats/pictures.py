@@ -79,6 +79,8 @@ def _impact(document: Mapping[str, Any], *, link: bool) -> Drawn | None:
 
 def _cache(document: Mapping[str, Any], *, link: bool) -> Drawn | None:
     del link
+    if not any(root["files"] for root in document["roots"]):
+        return None
     legend = (
         ("box ok", "hit"),
         ("box warning", "miss"),
@@ -92,6 +94,8 @@ def _cache(document: Mapping[str, Any], *, link: bool) -> Drawn | None:
 
 def _history(document: Mapping[str, Any], *, link: bool) -> Drawn | None:
     del link
+    if not document["generations"]:
+        return None
     legend = (
         ("box warning", "its own: freed when it is removed"),
         ("box", "shared with the venv, uv's cache or others"),
