@@ -13,7 +13,7 @@ import typer.main
 from envdoctor import __version__
 from envdoctor.cli.completion import VARIABLE, answering
 from envdoctor.cli.endings import say_crash, say_error, wants_json
-from envdoctor.cli.help_text import write_examples
+from envdoctor.cli.help_text import terminal_width, write_examples, write_rows
 from envdoctor.cli.plain_values import PlainCommand, PlainGroup
 from envdoctor.cli.presentation import with_presentation
 from envdoctor.cli.terminal import say
@@ -90,7 +90,6 @@ _MEANT = {
     "undo": "envdoctor rollback",
     "status": "envdoctor check",
 }
-_WIDEST = 120
 
 
 class LazyGroup(PlainGroup):
@@ -127,7 +126,7 @@ class LazyGroup(PlainGroup):
             rows = [(name, self.get_command(ctx, name).get_short_help_str(500)) for name in known]
             if rows:
                 with formatter.section(title):
-                    formatter.write_dl(rows)
+                    write_rows(formatter, rows)
         write_examples(ctx, formatter)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -163,7 +162,7 @@ def build() -> Any:
         cls=LazyGroup,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": _WIDEST},
+        context_settings={"help_option_names": ["-h", "--help"], "terminal_width": terminal_width()},
     )
     app.callback()(_root)
     return typer.main.get_command(app)

@@ -1,5 +1,6 @@
 """How `--help` is laid out: options in groups, then examples; the man page reads the same groups."""
 
+import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ RESULT = "Result"
 SHOWN = "How it is shown"
 _OWN = "Options"
 _ARGUMENTS = "Arguments"
+_WIDEST, _NARROWEST = 120, 40
 _ORDER = (_ARGUMENTS, _OWN, LOOKED_AT, CHANGED, RESULT, SHOWN)
 
 
@@ -35,7 +37,29 @@ def write_groups(command: Any, context: Any, formatter: Any) -> None:
     """Write the arguments and options of a command in their groups."""
     for title, rows in groups(command, context).items():
         with formatter.section(title):
-            formatter.write_dl(rows)
+            write_rows(formatter, rows)
+
+
+def write_rows(formatter: Any, rows: Sequence[tuple[str, str]]) -> None:
+    """Write rows in two columns; on a narrow terminal the second begins further left, and long values are broken."""
+    room = formatter.width - formatter.current_indent
+    formatter.write_dl([(_fitting(name, room), said) for name, said in rows], col_max=min(30, room // 2))
+
+
+def terminal_width() -> int:
+    """Return the columns that a help may take: no more than read well, one free at each side."""
+    columns = shutil.get_terminal_size().columns
+    return max(min(columns, _WIDEST), _NARROWEST) - 2
+
+
+def _fitting(written: str, room: int) -> str:
+    """Return how an option is written, in lines that are no longer than there is room, each with whole values."""
+    lines = [""]
+    for value in written.replace("|", "|\0").replace(" <", " \0<").split("\0"):
+        if lines[-1].strip() and len(lines[-1] + value.rstrip()) > room:
+            lines.append("      ")
+        lines[-1] += value
+    return "\n".join(line.rstrip() if line is lines[-1] else line for line in lines) if len(lines) > 1 else written
 
 
 def write_examples(context: Any, formatter: Any) -> None:

@@ -26,8 +26,10 @@ def style_for(
     verbose: bool = False,
 ) -> Style:
     """Return the style for text written to `stream`; None is a file, which has no width and is UTF-8."""
+    width = _width(stream, environ)
     return Style(
-        width=_width(stream, environ),
+        width=width or _WIDTH_WITHOUT_TERMINAL,
+        on_screen=width > 0,
         color=_colored(stream, environ, color),
         unicode=stream is None or (stream.encoding or "ascii").lower().replace("-", "") in _UNICODE,
         verbosity=verbose - quiet,
@@ -91,14 +93,13 @@ def _swallow(stream: TextIO) -> None:
 
 
 def _width(stream: TextIO | None, environ: Mapping[str, str]) -> int:
+    """Return the columns of the terminal that is read, 0 where there is none."""
     if (columns := environ.get("COLUMNS", "")).isdigit() and int(columns) > 0:
         return int(columns)
-    if stream is None:
-        return _WIDTH_WITHOUT_TERMINAL
     try:
-        return os.get_terminal_size(stream.fileno()).columns or _WIDTH_WITHOUT_TERMINAL
+        return os.get_terminal_size(stream.fileno()).columns if stream else 0
     except (OSError, ValueError):
-        return _WIDTH_WITHOUT_TERMINAL
+        return 0
 
 
 def _colored(stream: TextIO | None, environ: Mapping[str, str], color: str) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 from envdoctor.app.result import Result
 from envdoctor.errors import UsageError
+from envdoctor.model.frozen import replace
 from envdoctor.report.envelope import dump, envelope
 from envdoctor.report.style import Style
 
@@ -19,6 +20,8 @@ _OUTLINES: Mapping[str, str] = {
     "restore": "of_restore",
     "fleet check": "of_fleet",
 }
+_FILES = ("fingerprint", "watch-stack", "lock")
+"""Commands whose text is a file: its lines stay as they are."""
 _DRAWN = ("html", "svg")
 _LISTED = ("markdown", "sarif", "junit", "github")
 FORMATS: Mapping[str, tuple[str, ...]] = {
@@ -34,7 +37,14 @@ SHARED = ("markdown", "github")
 
 def as_text(result: Result, style: Style) -> str:
     """Return what a person reads, ending in a newline."""
-    return str(_renderer(result.command).text(result.data, style))
+    renderer = _renderer(result.command)
+    text = str(renderer.text(result.data, style))
+    if not style.on_screen or result.command in _FILES or max(map(len, text.split("\n"))) <= style.width:
+        return text
+    from envdoctor.report.fitted import fitted  # noqa: PLC0415 - most reports have no long line
+
+    # With colour a command is told from prose.
+    return fitted(str(renderer.text(result.data, replace(style, color=True))), style.width, color=style.color)
 
 
 def as_json(result: Result) -> str:

@@ -3,14 +3,15 @@
 from collections.abc import Iterable
 
 from envdoctor.model.rule import Rule
+from envdoctor.report.style import Style
 
 GENERATED = "<!-- Written by `make docs` from the check's docstring; edit that instead. -->"
 
 
-def as_terminal_text(rule: Rule) -> str:
-    """Return the rule for `envdoctor explain`."""
+def as_terminal_text(rule: Rule, style: Style = Style()) -> str:  # noqa: B008 - it is frozen
+    """Return the rule for `envdoctor explain`; on a screen its paragraphs are as wide as that."""
     blocks = [f"{rule.code} {rule.name} ({rule.area})\n{rule.summary}"]
-    blocks += [f"{head}\n" + _indented(text) for head, text in rule.sections.items()]
+    blocks += [f"{head}\n" + _indented(text, style) for head, text in rule.sections.items()]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -41,5 +42,8 @@ def pages(rules: Iterable[Rule]) -> dict[str, str]:
     return {"README.md": as_index(listed)} | {f"{rule.code}.md": as_page(rule) for rule in listed}
 
 
-def _indented(text: str) -> str:
+def _indented(text: str, style: Style) -> str:
+    if style.on_screen and "\n- " not in text and "\n    " not in text:
+        paragraphs = (" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+        return "\n\n".join("\n".join(style.wrap(paragraph, "  ", "  ")) for paragraph in paragraphs)
     return "\n".join(f"  {line}".rstrip() for line in text.splitlines())

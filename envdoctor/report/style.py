@@ -16,6 +16,7 @@ _SGR = {
     "dim": "2",
     "command": "36",
 }
+COMMAND_BEGINS, RESET = f"\x1b[{_SGR['command']}m", "\x1b[0m"
 _SIGNS = {"ok": "✓", "note": "i", "warning": "!", "error": "✗", "unknown": "?", "not-applicable": "–"}
 _PLAIN_SIGNS = {"ok": "+", "note": "i", "warning": "!", "error": "x", "unknown": "?", "not-applicable": "-"}
 # C0 and C1 controls, and the lone surrogates that stand for undecodable bytes of a file name.
@@ -36,10 +37,12 @@ class Style:
     unicode: bool = True
     verbosity: int = 0
     """-1 quiet, 0 normal, 1 verbose."""
+    on_screen: bool = False
+    """The width is that of a screen: lines that nothing wrapped are broken there. A file or a pipe gets them whole."""
 
     def paint(self, kind: str, text: str) -> str:
         """Colour `text` as `kind` (a severity, "ok", "strong", "dim", "command"); unchanged without colour."""
-        return f"\x1b[{_SGR[kind]}m{text}\x1b[0m" if self.color and text else text
+        return f"\x1b[{_SGR[kind]}m{text}{RESET}" if self.color and text else text
 
     def sign(self, state: str) -> str:
         """Return the one-character sign of an area's state, readable without colour."""

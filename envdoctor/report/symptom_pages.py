@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from envdoctor.analysis.symptoms import MOST_PLACES
 from envdoctor.model.symptom import FoundSymptom, Recognized
+from envdoctor.report.style import Style
 
 GENERATED = "<!-- Written by `make docs` from envdoctor/catalog/symptoms; edit that instead. -->"
 _INTRODUCTION = """\
@@ -21,9 +22,9 @@ The same from the command line, for a text or for a log:
 The names in these texts (a library, a module, a version) stand for any other of their kind."""
 
 
-def as_terminal_text(data: Recognized) -> str:
+def as_terminal_text(data: Recognized, style: Style = Style()) -> str:  # noqa: B008 - it is frozen
     """Return what is known of each text that was found."""
-    blocks = [_block(found, data) for found in data.found]
+    blocks = [_block(found, data, style) for found in data.found]
     if data.left_out:
         blocks.append(f"Only the end of {_called(data.source)} was read: {data.left_out:,} bytes before it were not.")
     codes = [code for found in data.found for code, _, _ in found.causes if code]
@@ -32,7 +33,7 @@ def as_terminal_text(data: Recognized) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def _block(found: FoundSymptom, data: Recognized) -> str:
+def _block(found: FoundSymptom, data: Recognized, style: Style) -> str:
     part = " of what was read" if data.left_out else ""
     more = " or more" if found.times >= MOST_PLACES else ""
     place = f"line {found.line}{part}" + (f", {found.times} times{more}: " if found.times > 1 else ": ")
@@ -40,7 +41,7 @@ def _block(found: FoundSymptom, data: Recognized) -> str:
     lines = [(place if data.source else "") + found.seen, f"  {found.meaning}", "", "  Possible causes"]
     lines += [f"    {f'{code} {name}'.strip() or '-':{codes}}  {what}" for code, name, what in found.causes]
     if found.commands:
-        lines += ["", "  Which one it is", *(f"    {command}" for command in found.commands)]
+        lines += ["", "  Which one it is", *(f"    {style.paint('command', command)}" for command in found.commands)]
     return "\n".join(lines)
 
 

@@ -81,14 +81,15 @@ def test_a_help_has_groups_and_examples(tmp_path: Any) -> None:
     assert (told.code, told.out, told.err) == (0, ROLLBACK, "")
 
 
-@pytest.mark.parametrize("columns", [60, 110])
+@pytest.mark.parametrize("columns", [40, 60, 110])
 def test_a_help_is_as_wide_as_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
+    helps = [(path, command.get_help(context)) for path, command, context in commands()]
+    helps += [("", build().get_help(build().make_context("envdoctor", ["checks"])))]
     widest = 0
-    for path, command, context in commands():
-        lines = command.get_help(context).splitlines()
-        shown = [line for line in lines if line.strip() not in {example for example, _ in EXAMPLES[path]}]
-        widest = max(widest, *(len(line) for line in shown))
+    for path, text in helps:
+        examples = {example for example, _ in EXAMPLES[path]}
+        widest = max(widest, *(len(line) for line in text.splitlines() if line.strip() not in examples))
     assert columns - 12 < widest <= columns
 
 

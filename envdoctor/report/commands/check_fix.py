@@ -52,7 +52,7 @@ def _plan(data: Fix, style: Style) -> Iterator[str]:
         yield ""
         where = {"commands": "on a copy that is swapped in"}.get(step.kind, step.kind)
         yield f"  {number}. {where}, for {_causes(step)}"
-        yield from (f"       {command}" for command in step.commands)
+        yield from (f"       {style.paint('command', command)}" for command in step.commands)
         if step.plan is not None:
             shown = str(_renderer(step.plan.command).text(step.plan.data, style)).splitlines()
             yield from (f"     | {line}".rstrip() for line in shown)
@@ -62,7 +62,7 @@ def _plan(data: Fix, style: Style) -> Iterator[str]:
         yield "  not done here:"
     for step in yours:
         yield f"  - {_causes(step)}: {step.why}"
-        yield from (f"       {command}" for command in step.commands)
+        yield from (f"       {style.paint('command', command)}" for command in step.commands)
     if data.users:
         yield ""
         yield from (f"  in use by {user}" for user in data.users)

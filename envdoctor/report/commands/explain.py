@@ -10,8 +10,7 @@ from envdoctor.report.style import Style
 
 def text(data: Rule, style: Style) -> str:
     """Return the page of the check."""
-    del style
-    return as_terminal_text(data)
+    return as_terminal_text(data, style)
 
 
 def document(data: Rule) -> dict[str, Any]:

@@ -9,8 +9,7 @@ from envdoctor.report.symptom_pages import as_terminal_text
 
 def text(data: Recognized, style: Style) -> str:
     """Return a block for each text that was found."""
-    del style
-    return as_terminal_text(data)
+    return as_terminal_text(data, style)
 
 
 def document(data: Recognized) -> dict[str, Any]:
