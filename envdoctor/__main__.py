@@ -20,7 +20,7 @@ _ELSEWHERE = "run it where the environment is: in WSL, in a Linux container, or 
 
 
 # What a running envdoctor may be asked to stop with while a venv is being changed; the answer is an interrupt's.
-_CHANGING = ("restore", "repair", "rollback", "prune", "run")
+_CHANGING = ("restore", "repair", "rollback", "prune", "run", "try", "bisect")
 
 
 def main() -> None:
@@ -32,8 +32,11 @@ def main() -> None:
         os._exit(_USAGE)
     isolate()
     try:
+        from envdoctor.facts.stops import raise_again  # noqa: PLC0415 - as below
+
+        raise_again()
         signal.signal(signal.SIGINT, _HANDLER)
-        if sys.argv[1:2] and sys.argv[1] in _CHANGING:
+        if sys.argv[1:2] and (sys.argv[1] in _CHANGING or (sys.argv[1] == "check" and "--fix" in sys.argv)):
             from envdoctor.cli.signals import answer_stops  # noqa: PLC0415 - no other command needs it this early
 
             answer_stops()

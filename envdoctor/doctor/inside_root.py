@@ -12,11 +12,13 @@ import json
 import os
 import pkgutil
 import platform
+import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.machinery import BuiltinImporter, FrozenImporter
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from envdoctor.doctor import examine
 from envdoctor.documents.fingerprint_file import document, parse
@@ -24,6 +26,7 @@ from envdoctor.errors import EnvdoctorError, ProbeError, TargetError, UsageError
 from envdoctor.facts.context import Options
 from envdoctor.facts.host import Host, default_library_dirs
 from envdoctor.facts.locate import locate
+from envdoctor.facts.stops import end_by_stops, put_off
 from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.probes.loading.demangle import demangle
 
@@ -91,24 +94,38 @@ def _in_child(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     sys.stdout.flush()
     sys.stderr.flush()
     reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            os.close(reading)
-            with os.fdopen(writing, "w", encoding="ascii") as pipe:
-                pipe.write(json.dumps(_answer(work)))
-            code = 0
-        finally:
-            os._exit(code)  # also after Ctrl-C: this process must not return into the caller's code
-    os.close(writing)
-    with os.fdopen(reading, encoding="ascii") as pipe:
-        text = pipe.read()
-    _, status = os.waitpid(child, 0)
+    child = 0
+    try:
+        with put_off():
+            child = os.fork()
+            if child == 0:
+                _in_the_child(work, reading, writing)
+        os.close(writing)
+        with os.fdopen(reading, encoding="ascii") as pipe:
+            text = pipe.read()
+        _, status = os.waitpid(child, 0)
+    except BaseException:
+        if child:
+            with suppress(OSError):  # it has ended, and was waited for
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+        raise
     if not text:
         raise ProbeError(f"the child that read the root folder gave no answer ({os.waitstatus_to_exitcode(status)})")
     answer: dict[str, Any] = json.loads(text)
     return answer
+
+
+def _in_the_child(work: Callable[[], dict[str, Any]], reading: int, writing: int) -> NoReturn:
+    code = 1
+    try:
+        end_by_stops()
+        os.close(reading)
+        with os.fdopen(writing, "w", encoding="ascii") as pipe:
+            pipe.write(json.dumps(_answer(work)))
+        code = 0
+    finally:
+        os._exit(code)  # whatever happened: this process must not return into the caller's code
 
 
 def _answer(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:

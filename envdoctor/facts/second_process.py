@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from envdoctor.facts.stops import STOPS, put_off
 from envdoctor.model.frozen import mutable
 
 _PIECE = 1024 * 1024
-_BLOCKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _OWN: set[int] = set()
 """Native ids of the threads that `start_thread` started and that still run."""
 
@@ -111,28 +111,27 @@ def _others() -> bool:
 
 
 def _begin(begun: ChildsWork) -> None:
-    reader, writer = os.pipe()
-    here = os.getpid()
-    # Python's own work at a fork is not made to be interrupted: it prints a traceback and goes on. The child keeps the
-    # signals from itself, since it ends when its work does, or is killed.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of threads: they are ours, and wait
-            child = os.fork()
-        if child == 0:
-            os.close(reader)  # so that it ends, and does not wait, where nobody wants its answer any more
-            _write(json.dumps(begun.work()).encode(), writer)
-        begun.reader, begun.child = reader, child
-    except BaseException:
-        os.close(reader)
-        raise
-    finally:
-        if os.getpid() != here:
-            # Whatever happened, Ctrl-C too: what called this function, buffers and exit functions are the parent's.
-            os._exit(0)
-        os.close(writer)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    with put_off():
+        reader, writer = os.pipe()
+        here = os.getpid()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # of threads: they are ours, and wait
+                child = os.fork()
+            if child == 0:
+                # It keeps the signals from itself, since it ends when its work does, or is killed.
+                signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+                os.close(reader)  # so that it ends, and does not wait, where nobody wants its answer any more
+                _write(json.dumps(begun.work()).encode(), writer)
+            begun.reader, begun.child = reader, child
+        except BaseException:
+            os.close(reader)
+            raise
+        finally:
+            if os.getpid() != here:
+                # Whatever happened: what called this function, buffers and exit functions are the parent's.
+                os._exit(0)
+            os.close(writer)
 
 
 def _write(answer: bytes, writer: int) -> None:

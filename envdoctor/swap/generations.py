@@ -8,6 +8,7 @@ from pathlib import Path
 from envdoctor.errors import RestoreError, UsageError
 from envdoctor.facts.host import Host
 from envdoctor.facts.regular_file import read_regular
+from envdoctor.facts.stops import put_off
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.caches.compile_caches import locate
@@ -18,7 +19,7 @@ from envdoctor.swap.journal import JournalEntry
 from envdoctor.swap.shown import ShownVenv
 from envdoctor.swap.space import Space, Tree, scan, space
 from envdoctor.swap.store import PRUNED, BackupStore, remove_tree
-from envdoctor.swap.swap import put_in_place, uninterrupted
+from envdoctor.swap.swap import put_in_place
 from envdoctor.swap.transaction import Clock, opened, system_errors
 from envdoctor.swap.unmanaged_files import CACHE_FOLDERS, unrecorded
 from envdoctor.swap.verdicts import KeptVerdict
@@ -177,7 +178,7 @@ def roll_back(
             started=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         try:
-            with uninterrupted():
+            with put_off():
                 kept = put_in_place(store, entry)
                 verdicts.write(store, kept, verdict)
         except (OSError, RestoreError):

@@ -3,10 +3,6 @@
 import ctypes
 import errno
 import os
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from envdoctor.errors import RestoreError
@@ -21,7 +17,6 @@ _RENAME_NOREPLACE = 1
 _RENAME_EXCHANGE = 2
 # What a kernel or a file system without the flag answers (renameat2(2)).
 _NO_SUCH_FLAG = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
-_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def put_in_place(store: BackupStore, entry: JournalEntry) -> Path | None:
@@ -119,25 +114,6 @@ def _rename(source: Path, destination: Path, flags: int) -> None:
             source.rename(destination)
             return
         raise OSError(number, os.strerror(number), str(destination))
-
-
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Put signals off that would stop the block half-way; raise KeyboardInterrupt at its end if one came."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # handlers run in the main thread only
-        return
-    came: list[int] = []
-    # Not a signal mask: another thread would take the signal, and Python would still raise in this one.
-    wanted = [number for number in _STOPS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in wanted}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if came:
-        raise KeyboardInterrupt
 
 
 def sync_file_system(path: Path) -> None:

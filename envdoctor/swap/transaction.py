@@ -14,13 +14,14 @@ from typing import Generic, TypeVar
 
 from envdoctor.errors import RestoreError
 from envdoctor.facts.host import Host
+from envdoctor.facts.stops import put_off
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import field, frozen
 from envdoctor.swap import durable, journal, made_folders, verdicts
 from envdoctor.swap.journal import Command, JournalEntry
 from envdoctor.swap.shown import Identity, ShownVenv, identity, refuse_replaced
 from envdoctor.swap.store import BackupStore, locked, remove_tree
-from envdoctor.swap.swap import put_in_place, uninterrupted
+from envdoctor.swap.swap import put_in_place
 from envdoctor.swap.verdicts import KeptVerdict
 
 T = TypeVar("T")
@@ -173,7 +174,7 @@ def exchange(  # noqa: PLR0913 - what is exchanged, for whom, and what is known 
                 shown.refuse_changed()
                 clock.lap("compare")
                 listen(Event(phase="swap", text="swapping the new venv in"))
-                with uninterrupted():
+                with put_off():
                     copying.refuse_changes()
                     kept = put_in_place(store, entry)
                     verdicts.write(store, kept, found)

@@ -4,7 +4,6 @@ import os
 import shlex
 import shutil
 import stat
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -15,8 +14,8 @@ from envdoctor.errors import RestoreError, UsageError
 from envdoctor.explore.addition import compared
 from envdoctor.explore.environment import ExploredEnvironment, explore
 from envdoctor.explore.scratch import Scratch
+from envdoctor.facts.children import start_child
 from envdoctor.facts.host import Host
-from envdoctor.facts.parent_death import ending_with
 from envdoctor.facts.target import resolve
 from envdoctor.model.frozen import frozen
 from envdoctor.model.impact import Impact
@@ -246,20 +245,18 @@ def _change(request: TryRequest, environment: Mapping[str, str], host: Host, cop
     try:
         with ending_all(str(copy)) as left:
             # stdout belongs to the result.
-            done = subprocess.run(
-                command,
-                executable=program,
-                env=dict(environment),
-                cwd=host.cwd,
-                stdout=sys.stderr,
-                check=False,
-                preexec_fn=ending_with(os.getpid()),
-            )
+            process = start_child(command, executable=program, env=dict(environment), cwd=host.cwd, stdout=sys.stderr)
+            try:
+                process.wait()
+            except BaseException:
+                process.kill()
+                process.wait()
+                raise
     except OSError as error:
         raise UsageError(f"cannot start `{command[0]}`: {error.strerror}", "name a program on PATH") from error
-    if done.returncode and not request.shell:
+    if process.returncode and not request.shell:
         raise RestoreError(
-            f"`{as_typed(request.command)}` ended with exit code {done.returncode} in the copy, which was removed; "
+            f"`{as_typed(request.command)}` ended with exit code {process.returncode} in the copy, which was removed; "
             f"{request.target} is as it was",
             "what it printed above says why",
         )

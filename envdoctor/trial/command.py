@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from envdoctor.facts.parent_death import ending_with
+from envdoctor.facts.children import start_child
 from envdoctor.facts.whole_file import appending
 from envdoctor.model.frozen import frozen
 from envdoctor.model.wording import counted
@@ -142,15 +142,15 @@ def run(command: Sequence[str], environment: Mapping[str, str], cwd: Path, log: 
     with appending(log) as output, ending_all(environment["VIRTUAL_ENV"]):
         at = output.seek(0, os.SEEK_END)
         try:
-            process = subprocess.Popen(
+            process = start_child(
                 command,
+                ending=signal.SIGKILL,
                 env=dict(environment),
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=ending_with(os.getpid(), signal.SIGKILL),  # noqa: PLW1509 - two system calls
             )
         except OSError as error:
             said = f"{command[0]}: {error.strerror}"

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Callable
 from types import FrameType
 
-from envdoctor.facts.parent_death import ending_with
+from envdoctor.facts.children import start_child
 from envdoctor.facts.programs import outside_venvs
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -87,14 +87,14 @@ def _asleep() -> "subprocess.Popen[bytes] | None":
     if program is None:
         return None
     with contextlib.suppress(OSError):
-        return subprocess.Popen(
+        return start_child(
             [program, _FOREVER],
+            ending=signal.SIGKILL,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd="/",
             env={},
-            preexec_fn=ending_with(os.getpid(), signal.SIGKILL),  # noqa: PLW1509 - two system calls, looked up before
         )
     return None
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from envdoctor.errors import UsageError
+from envdoctor.facts.children import start_child
 from envdoctor.facts.host import Host
-from envdoctor.facts.parent_death import ending_with
 from envdoctor.model.frozen import field, frozen, mutable
 from envdoctor.watch import sampler
 from envdoctor.watch.judgement import LaunchState, Limits, Notice, Throughput, Watch
@@ -245,15 +245,8 @@ def _started(command: Sequence[str], environ: Mapping[str, str], *, piped: bool)
     sys.stdout.flush()
     sys.stderr.flush()
     try:
-        return subprocess.Popen(
-            list(command),
-            env=dict(environ),
-            stdout=output,
-            stderr=output,
-            bufsize=0,
-            # Killed, this process can hand nothing on any more, and a training would keep its GPUs.
-            preexec_fn=ending_with(os.getpid()),  # noqa: PLW1509 - two system calls, looked up before the fork
-        )
+        # Killed, this process can hand nothing on any more, and a training would keep its GPUs.
+        return start_child(list(command), env=dict(environ), stdout=output, stderr=output, bufsize=0)
     except OSError as error:
         raise UsageError(
             f"cannot start `{command[0]}`: {error.strerror}", "name a program on the venv's PATH, or its path"

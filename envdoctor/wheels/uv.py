@@ -10,7 +10,7 @@ from pathlib import Path
 
 from envdoctor.catalog.variables import given_to_uv
 from envdoctor.errors import RestoreError
-from envdoctor.facts.parent_death import ending_with
+from envdoctor.facts.children import start_child
 from envdoctor.facts.programs import outside_venvs
 from envdoctor.model.frozen import field, frozen
 from envdoctor.wheels.uv_config import LINK_MODES, NOTHING, UvConfig, read
@@ -76,7 +76,7 @@ class Uv:
         environment = {name: value for name, value in {**self.environment, **(extra or {})}.items() if value}
         with (
             _config_file(self.config) as (told, descriptors),
-            subprocess.Popen(
+            start_child(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -87,7 +87,6 @@ class Uv:
                 text=True,
                 encoding="utf-8",
                 errors="replace",
-                preexec_fn=ending_with(os.getpid()),  # noqa: PLW1509 - two system calls, looked up before the fork
             ) as process,
         ):
             try:

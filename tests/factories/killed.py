@@ -30,7 +30,7 @@ _CHANGES = {
 _CALLS = {"renameat2", "syncfs"}
 
 
-def _told(event: str, arguments: tuple[object, ...]) -> str:
+def told(event: str, arguments: tuple[object, ...]) -> str:
     """Return a line for an event that changes something, else an empty string."""
     if event in _CHANGES:
         return f"{event} {' '.join(map(str, arguments[:2]))}"
@@ -56,7 +56,7 @@ def watch(kill_at: int, events: str, begins: str = "/.envdoctor/", *, exchange: 
         nonlocal count
         if event == "ctypes.dlsym" and arguments[1] == "renameat2" and not exchange:
             raise AttributeError(arguments[1])
-        line = _told(event, arguments)
+        line = told(event, arguments)
         if not line or any(part in line for part in ("__pycache__", "/pycache", "/dev/", "/.cache/envdoctor/")):
             return  # what is kept to be faster the next time is written now and then
         if not count and begins not in line:

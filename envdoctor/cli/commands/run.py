@@ -29,6 +29,7 @@ from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import TargetError, UsageError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.facts.launch import local_rank, rank
+from envdoctor.facts.stops import end_by_stops
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.header import Header
 from envdoctor.model.verdict import Verdict
@@ -204,6 +205,7 @@ def become(command: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
         signal.signal(number, signal.SIG_DFL)
     sys.stdout.flush()
     sys.stderr.flush()
+    end_by_stops()  # one that came is not lost with this program
     try:
         os.execvpe(command[0], list(command), dict(environ))  # noqa: S606 - becoming the command is the product
     except OSError as error:

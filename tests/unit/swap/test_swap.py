@@ -3,7 +3,6 @@
 import errno
 import fcntl
 import os
-import signal
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -242,33 +241,6 @@ def test_a_tree_with_read_only_folders_is_removed_and_its_files_modes_stay(tmp_p
     remove_tree(tree)
     assert not tree.exists()
     assert (outside.stat().st_mode & 0o777, outside.stat().st_nlink) == (0o444, 1)
-
-
-def test_a_signal_waits_until_the_swap_is_done() -> None:
-    done = []
-
-    def interrupted() -> None:
-        with swap.uninterrupted():
-            os.kill(os.getpid(), signal.SIGINT)
-            done.append("after the signal")
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert done == ["after the signal"]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_a_thread_of_its_own_needs_no_protection() -> None:
-    ran: list[bool] = []
-
-    def work() -> None:
-        with swap.uninterrupted():
-            ran.append(True)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert ran == [True]
 
 
 def test_a_reader_never_sees_the_venv_missing(tmp_path: Path) -> None:

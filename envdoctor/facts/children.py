@@ -1,0 +1,42 @@
+"""Programs that this process starts and that do not outlive it (prctl(2), PR_SET_PDEATHSIG)."""
+
+import ctypes
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from envdoctor.facts.stops import put_off
+
+_PR_SET_PDEATHSIG = 1
+_PRCTL = ctypes.CDLL(None).prctl
+
+
+def start_child(
+    command: Sequence[str], *, ending: signal.Signals = signal.SIGTERM, **options: Any
+) -> "subprocess.Popen[Any]":
+    """Start a program, which the kernel sends the signal `ending` when this process is killed.
+
+    options: as Popen takes them. The kernel means the thread that starts it: call this from one that lives as long as
+    the process. Raises OSError; where a stop came meanwhile, the program is ended before KeyboardInterrupt goes on.
+    """
+    process = None
+    try:
+        with put_off():
+            process = subprocess.Popen(command, preexec_fn=_ending_with(os.getpid(), ending), **options)  # noqa: PLW1509 - two system calls, looked up before the fork
+    except BaseException:
+        if process is not None:
+            process.kill()
+            process.wait()
+        raise
+    return process
+
+
+def _ending_with(parent: int, number: signal.Signals) -> Callable[[], None]:
+    def ask() -> None:
+        _PRCTL(_PR_SET_PDEATHSIG, number)
+        if os.getppid() != parent:
+            os._exit(1)  # it was killed meanwhile
+
+    return ask
