@@ -6,9 +6,9 @@
 
 TYPE_CHECKING = False  # a type checker takes it for true; importing typing costs more than this module
 if TYPE_CHECKING:
-    from envdoctor.api import EnvdoctorError, Verdict, check, diff, why
+    from envdoctor.api import Answer, Comparison, EnvdoctorError, Verdict, check, diff, why
 
-__all__ = ["EnvdoctorError", "Verdict", "__version__", "check", "diff", "why"]
+__all__ = ["Answer", "Comparison", "EnvdoctorError", "Verdict", "__version__", "check", "diff", "why"]
 __version__ = "0.3.0"
 
 

@@ -28,7 +28,7 @@ from envdoctor.report.rendering import as_format, as_text
 from envdoctor.report.style import Style, on_terminal
 from envdoctor.standards.redaction import redacted, secrets_of
 
-__all__ = ["EnvdoctorError", "Verdict", "check", "diff", "why"]
+__all__ = ["Answer", "Comparison", "EnvdoctorError", "Verdict", "check", "diff", "why"]
 _LOG = logging.getLogger("envdoctor")
 _Named = str | PathLike[str]
 _WIDTH = 100

@@ -25,7 +25,8 @@ def test_importing_the_package_loads_nothing() -> None:
     code = "import sys, envdoctor; print(sorted(name for name in sys.modules if name.startswith('envdoctor')))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "['envdoctor']\n"
-    assert dir(envdoctor) == ["EnvdoctorError", "Verdict", "__version__", "check", "diff", "why"]
+    names = ["Answer", "Comparison", "EnvdoctorError", "Verdict", "__version__", "check", "diff", "why"]
+    assert dir(envdoctor) == names
 
 
 def test_check_is_the_commands(venv: Venv, tmp_path: Path) -> None:

@@ -6,8 +6,23 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from envdoctor.compare.difference import ComparableStack, Comparison, Difference
 from envdoctor.exitcodes import ExitCode
 from envdoctor.model.profile import Profile
+from envdoctor.model.verdict import Verdict
+from envdoctor.model.why import (
+    Answer,
+    DistributionAnswer,
+    FileAnswer,
+    LibraryAnswer,
+    ModuleAnswer,
+    ModulePlace,
+    Needer,
+    RecordHolder,
+    Requirer,
+    SearchedPlace,
+    Shared,
+)
 from tests.factories.run_envdoctor import ROOT
 
 
@@ -30,6 +45,15 @@ def test_every_key_of_a_profile_is_documented() -> None:
 
 def test_every_exit_code_is_documented() -> None:
     assert first_column("exit-codes.md") == [str(int(code)) for code in ExitCode]
+
+
+def test_every_field_of_what_the_python_interface_returns_is_documented() -> None:
+    kinds = (LibraryAnswer, FileAnswer, ModuleAnswer, ModulePlace, DistributionAnswer, Answer, RecordHolder)
+    more = (SearchedPlace, Needer, Requirer, Shared, Comparison, Difference, ComparableStack, Verdict)
+    page = (ROOT / "docs/api.md").read_text()
+    known = set(re.findall(r"`(\w+)(?:\(.*?\))?`", page))
+    told = [f"{kind.__name__}.{field.name}" for kind in (*kinds, *more) for field in fields(kind)]
+    assert [name for name in told if name.partition(".")[2] not in known] == []
 
 
 def test_links_between_documents_lead_somewhere() -> None:
