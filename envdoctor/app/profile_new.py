@@ -109,7 +109,7 @@ def _made(plan: NewProfile, chosen: Selection, wishes: ProfileOptions, host: Hos
             if chosen.sources
             else ()
         )
-        built = tuple(LockedPackage(name=one.name, version=one.version, hashes=(one.sha256,)) for one in kept)
+        built = tuple(map(captured_files.locked_as, kept))
         packages = tuple(sorted((*chosen.pinned, *built), key=lambda one: one.name))
         pin = next(one for one in packages if one.name == "torch")
         file = _torch_wheel(pin, chosen, kept, folder) or _offered(pin, plan.interpreter, sources, uv, folder)

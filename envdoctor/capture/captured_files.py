@@ -12,7 +12,7 @@ from envdoctor.facts.whole_file import write_whole
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
 from envdoctor.model.profile import Profile
-from envdoctor.standards.lock import Lock, LockedPackage
+from envdoctor.standards.lock import Lock, LockedPackage, tags_of
 from envdoctor.standards.redaction import redacted
 from envdoctor.swap.durable import sync_folder
 from envdoctor.wheels import pylock_text
@@ -101,9 +101,14 @@ def _kept(one: ToKeep, path: Path) -> LockedWheel:
     )
 
 
+def locked_as(wheel: LockedWheel) -> LockedPackage:
+    """Return the pin of a wheel."""
+    return LockedPackage(name=wheel.name, version=wheel.version, hashes=(wheel.sha256,), tags=tags_of([wheel.filename]))
+
+
 def lock_of(wheels: Sequence[LockedWheel], place: CapturePaths) -> Lock:
     """Return the wheels as a lock."""
-    packages = tuple(LockedPackage(name=wheel.name, version=wheel.version, hashes=(wheel.sha256,)) for wheel in wheels)
+    packages = tuple(locked_as(wheel) for wheel in wheels)
     return Lock(name=str(place.lock), packages=packages)
 
 

@@ -24,7 +24,7 @@ from envdoctor.errors import LockError
 from envdoctor.foreign_locks.exporters import LockExport
 from envdoctor.foreign_locks.formats import LockFile
 from envdoctor.model.frozen import frozen
-from envdoctor.standards.lock import LockedPackage
+from envdoctor.standards.lock import LockedPackage, tags_of
 from envdoctor.wheels.index import File
 from envdoctor.wheels.locking import best_hashes
 from envdoctor.wheels.urls import shown
@@ -121,7 +121,11 @@ def _pinned(package: Package, files: Sequence[File], order: Mapping[Tag, int], l
         hashes = best_hashes(((file.filename, file.sha256) for file in files), [order])
     except (InvalidWheelFilename, InvalidVersion) as error:
         raise LockError(f"{lock.path}: {error}", "lock again") from error
-    return LockedPackage(name=package.name, version=str(package.version), hashes=tuple(dict.fromkeys(hashes)))
+    names = {file.sha256: file.filename for file in files}
+    kept = tuple(dict.fromkeys(hashes))
+    return LockedPackage(
+        name=package.name, version=str(package.version), hashes=kept, tags=tags_of(names[digest] for digest in kept)
+    )
 
 
 def _source(package: Package, what: _Source, raw: Mapping[str, Any], folder: Path) -> SourcePackage:

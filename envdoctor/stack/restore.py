@@ -103,7 +103,7 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
         *_ownership(store.target, host),
         *constraints.contradictions(pip.constraints, chosen, interpreter.markers, host.cwd),
         *holes(chosen, configured.cache, interpreter, request.file, host),
-        *(others := tuple(other_builds(reading.result().installed, found.filenames))),
+        *(others := tuple(other_builds(reading.result().installed, _single(chosen) | dict(found.filenames)))),
     )
     plan = planning.assemble(
         target=store.target,
@@ -130,6 +130,15 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
         lock_sha256=lock_sha256,
         other_builds=others,
     )
+
+
+def _single(chosen: Mapping[str, LockedPackage]) -> dict[str, str]:
+    """Return name -> the name of its wheel, where the lock has one wheel and says its tags."""
+    return {
+        name: f"{name.replace('-', '_')}-{package.version}-{package.tags[0]}.whl"
+        for name, package in chosen.items()
+        if len(package.tags) == 1
+    }
 
 
 def _question(request: RestoreRequest, uv: Uv, interpreter: BaseInterpreter, sources: IndexConfig) -> Question:

@@ -1,18 +1,20 @@
 """A lock: hashed requirements that name no host."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from envdoctor.errors import LockError
 from envdoctor.model.frozen import frozen
 from envdoctor.standards.names import normalized
+from envdoctor.standards.wheel_builds import is_tags, tags_in
 
 # Extras change nothing where every distribution is pinned and none is resolved: pip-compile writes `ray[default]==…`.
 _PIN = re.compile(
     r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)(?:\s*\[[A-Za-z0-9._,\s-]*\])?\s*==\s*(?P<version>[^\s;]+)\s*(?:;\s*(?P<marker>.+))?$"
 )
 _HASH = re.compile(r"--hash[=\s]\s*(?P<algorithm>[a-z0-9]+):(?P<digest>[0-9a-f]+)")
-
+# What `text_of` writes below an entry: "    # 3a807cabd511: cp311-cp311-manylinux2014_x86_64".
+_TOLD = re.compile(r"^[ \t]+# ([0-9a-f]{12}): (\S+)[ \t]*$", re.MULTILINE)
 
 _COMMENT = re.compile(r"(^|\s+)#.*$")
 # Where wheels come from, which pip's and uv's configuration says here, and what --require-hashes implies.
@@ -31,6 +33,9 @@ class LockedPackage:
     hashes: tuple[str, ...]
     """Hex sha256 digests."""
     marker: str = ""
+    tags: tuple[str, ...] = ()
+    """For each hash the tags in its wheel's file name ("cp311-cp311-manylinux2014_x86_64"), empty for one that is not
+    known; empty where the lock says none. Only `check` reads it: a hash decides what is installed."""
 
     def applies(self, environment: Mapping[str, str]) -> bool:
         """Tell whether the marker holds in that environment (PEP 508 names -> values)."""
@@ -65,7 +70,8 @@ def parse(text: str, name: str) -> Lock:
     """
     lines = logical_lines(text)
     options = [match["option"] for line in lines if (match := _OPTION.match(line))]
-    packages = [_parse_line(line, name) for line in lines if not _OPTION.match(line)]
+    told = {start: tags for start, tags in _TOLD.findall(text) if is_tags(tags)}
+    packages = [_parse_line(line, name, told) for line in lines if not _OPTION.match(line)]
     if not packages:
         raise LockError(f"{name}: the lock pins nothing", "a lock line reads `name==version --hash=sha256:…`")
     _refuse_twice(packages, name)
@@ -91,7 +97,13 @@ def logical_lines(text: str) -> list[str]:
     return [bare for line in joined if (bare := _COMMENT.sub("", line).strip())]
 
 
-def _parse_line(line: str, lock: str) -> LockedPackage:
+def tags_of(filenames: Iterable[str]) -> tuple[str, ...]:
+    """Return the tags of the wheels, in order; nothing where no name has any."""
+    found = tuple(map(tags_in, filenames))
+    return found if any(found) else ()
+
+
+def _parse_line(line: str, lock: str, told: Mapping[str, str]) -> LockedPackage:
     hashes = [(match["algorithm"], match["digest"]) for match in _HASH.finditer(line)]
     requirement = _HASH.sub("", line).strip()
     shown = requirement if len(requirement) <= 80 else requirement[:77] + "..."
@@ -111,7 +123,14 @@ def _parse_line(line: str, lock: str) -> LockedPackage:
         raise LockError(f"{lock}: `{shown}`: {error}", "correct the line") from error
     except RecursionError as error:  # packaging before 26.4 parses parentheses by recursion
         raise LockError(f"{lock}: `{shown}`: the marker is nested too deeply", "correct the line") from error
-    return LockedPackage(name=normalized(pin["name"]), version=pin["version"], hashes=digests, marker=marker)
+    tags = tuple(told.get(digest[:12], "") for digest in digests)
+    return LockedPackage(
+        name=normalized(pin["name"]),
+        version=pin["version"],
+        hashes=digests,
+        marker=marker,
+        tags=tags if any(tags) else (),
+    )
 
 
 def _validate(version: str, marker: str) -> None:

@@ -3,9 +3,10 @@
 import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from envdoctor.errors import LockError
-from envdoctor.standards.lock import Lock, LockedPackage
+from envdoctor.standards.lock import Lock, LockedPackage, tags_of
 from envdoctor.standards.names import normalized
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -54,6 +55,16 @@ def _package(entry: Any, lock: str) -> LockedPackage:
             f"{lock}: {entry.name} is locked for an extra or a dependency group ({marker})",
             "lock what the profile needs, and nothing that is optional",
         )
+    names = {digest: _filename(wheel) for digest, wheel in zip(digests, entry.wheels, strict=True)}
     return LockedPackage(
-        name=normalized(entry.name), version=str(entry.version), hashes=tuple(dict.fromkeys(digests)), marker=marker
+        name=normalized(entry.name),
+        version=str(entry.version),
+        hashes=tuple(names),
+        marker=marker,
+        tags=tags_of(names.values()),
     )
+
+
+def _filename(wheel: Any) -> str:
+    place = wheel.name or wheel.path or unquote(urlsplit(wheel.url or "").path)
+    return str(place).rpartition("/")[2]

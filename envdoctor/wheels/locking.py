@@ -16,6 +16,7 @@ from envdoctor.model.frozen import frozen
 from envdoctor.standards import lock as lock_model
 from envdoctor.standards.lock import Lock, LockedPackage
 from envdoctor.standards.need import linux_markers
+from envdoctor.standards.wheel_builds import tags_in
 from envdoctor.wheels import pylock_text, wheel_tags
 from envdoctor.wheels.index_config import IndexAccess
 from envdoctor.wheels.temporary import temporary_folder
@@ -67,7 +68,8 @@ def attested(text: str, name: str) -> tuple[LockedPackage, ...]:
     """Return the pins of a requirements text that carry hashes."""
     logical = text.replace("\\\n", " ").splitlines()
     hashed = [line for line in logical if "--hash" in line and not line.lstrip().startswith("#")]
-    return lock_model.parse("\n".join(hashed), name).packages if hashed else ()
+    told = [line for line in logical if line.lstrip().startswith("#")]
+    return lock_model.parse("\n".join([*hashed, *told]), name).packages if hashed else ()
 
 
 def resolve(wanted: LockRequest, uv: Uv, reach: IndexAccess) -> dict[str, Any]:
@@ -102,7 +104,7 @@ def lock_of(
     Packages for other systems are left out, and so are the hashes of wheels that fit none of the platforms. Raises
     LockError for a package without a wheel that fits.
     """
-    attested = {(package.name, package.version): package.hashes for package in known}
+    attested = {(package.name, package.version): package for package in known}
     tags = [platform.tags() for platform in platforms]
     packages = []
     for entry in pylock["packages"]:
@@ -111,12 +113,15 @@ def lock_of(
         if any(holds):
             pinned = (canonicalize_name(entry["name"]), str(entry["version"]))
             hashes = _hashes(entry, [t for t, held in zip(tags, holds, strict=True) if held])
+            more = attested.get(pinned)
+            hashes = list(dict.fromkeys([*hashes, *(more.hashes if more else ())]))
             packages.append(
                 LockedPackage(
                     name=pinned[0],
                     version=pinned[1],
-                    hashes=tuple(dict.fromkeys([*hashes, *attested.get(pinned, ())])),
+                    hashes=tuple(hashes),
                     marker="" if all(holds) else marker,
+                    tags=_tags(hashes, entry, more),
                 )
             )
     bare = [package.name for package in packages if not package.hashes]
@@ -133,6 +138,8 @@ def text_of(lock: Lock, comment: str) -> str:
         lines.append(f"{package.name}=={package.version}{marker} \\")
         lines += [f"    --hash=sha256:{digest} \\" for digest in package.hashes[:-1]]
         lines.append(f"    --hash=sha256:{package.hashes[-1]}")
+        wheels = dict(zip(package.hashes, package.tags, strict=True)) if package.tags else {}
+        lines += [f"    # {digest[:12]}: {tags}" for digest, tags in wheels.items() if tags]
     return "\n".join(lines) + "\n"
 
 
@@ -150,9 +157,24 @@ def head_of(lock_file: Path | None) -> str:
     return "\n".join(line.removeprefix("#").removeprefix(" ") for line in comment)
 
 
+def _tags(hashes: Sequence[str], entry: Mapping[str, Any], more: LockedPackage | None) -> tuple[str, ...]:
+    """Return the tags of the wheel behind each hash, from its file name, else as the attested pin says."""
+    known = dict(zip(more.hashes, more.tags, strict=True)) if more and more.tags else {}
+    known |= {digest: tags_in(filename) for filename, digest in _files(entry)}
+    tags = tuple(known.get(digest, "") for digest in hashes)
+    return tags if any(tags) else ()
+
+
+def _files(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return file name and sha256 of each wheel of an entry of a resolver's document."""
+    return [
+        (unquote(urlsplit(wheel["url"]).path.rsplit("/", 1)[-1]), str(wheel["hashes"]["sha256"]))
+        for wheel in entry.get("wheels", ())
+    ]
+
+
 def _hashes(entry: Mapping[str, Any], platforms: Sequence[Mapping[Tag, int]]) -> list[str]:
-    named = [(unquote(urlsplit(wheel["url"]).path.rsplit("/", 1)[-1]), wheel) for wheel in entry.get("wheels", ())]
-    return best_hashes(((name, str(wheel["hashes"]["sha256"])) for name, wheel in named), platforms)
+    return best_hashes(_files(entry), platforms)
 
 
 def best_hashes(files: Iterable[tuple[str, str]], platforms: Sequence[Mapping[Tag, int]]) -> list[str]:

@@ -17,7 +17,7 @@ import pytest
 from tests.factories.make_index import make_index
 from tests.factories.make_stack import ROOT, Stack, make_stack, make_torch, profile_text
 from tests.factories.make_venv import Venv, install, make_venv, tree_state, uninstall
-from tests.factories.make_wheel import make_wheel
+from tests.factories.make_wheel import make_wheel, sha256
 
 OWN = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"]
 
@@ -511,3 +511,34 @@ def test_a_wheel_of_another_python_in_the_locked_version_is_replaced(tmp_path: P
         f"best is {right.name}\n"
     ) in told.err
     assert (venv.site_packages / "twin.py").read_text() == "a = 1\n"
+
+
+def test_a_lock_that_says_its_wheels_accuses_another_build_and_its_remedy_heals(tmp_path: Path) -> None:
+    minor = sys.version_info[1]
+    right = make_wheel(tmp_path / "wheels", "twin", "1.0", tag=f"py3{minor}-none-any", files={"twin.py": "a = 1\n"})
+    wrong = make_wheel(tmp_path / "other", "twin", "1.0", tag=f"py3{minor - 1}-none-any", files={"twin.py": "a = 0\n"})
+    stack = make_stack(tmp_path, right)
+    lock = stack.folder / "lockfiles" / "small.txt"
+    lock.write_text(f"{lock.read_text()}    # {sha256(right)[:12]}: py3{minor}-none-any\n")
+    assert stack.restore().code == 0
+    venv = Venv(prefix=stack.venv)
+    uninstall(venv, "twin", cache=stack.cache)
+    install(venv, wrong, cache=stack.cache)
+
+    def found() -> list[tuple[str, str, list[str]]]:
+        document = json.loads(stack.run("check", "venv", "-p", "small", "--json").out)
+        return [
+            (finding["code"], finding["title"], finding["remediation"]["commands"])
+            for finding in document["findings"]
+            if finding["code"].startswith("ED4")
+        ]
+
+    ((code, title, commands),) = found()
+    assert (code, title) == (
+        "ED418",
+        f"twin 1.0 was installed from a wheel for py3{minor - 1}-none, and the lock has one for py3{minor}-none",
+    )
+    assert commands == ["envdoctor restore --profile small --venv FOLDER/venv"]
+    printed = shlex.split(commands[0].replace("FOLDER", str(stack.folder)))
+    assert stack.run(*printed[1:], "-y").code == 0
+    assert found() == []

@@ -25,7 +25,15 @@ def test_names_versions_markers_and_hashes_are_taken() -> None:
     document = _document(name="thing", marker="python_version < '3.13'", wheels=wheels)
     assert parse(document, "x") == Lock(
         name="x",
-        packages=(LockedPackage(name="thing", version="1.0", hashes=(A, B), marker='python_version < "3.13"'),),
+        packages=(
+            LockedPackage(
+                name="thing",
+                version="1.0",
+                hashes=(A, B),
+                marker='python_version < "3.13"',
+                tags=("py3-none-any", "cp312-cp312-linux_x86_64"),
+            ),
+        ),
     )
 
 

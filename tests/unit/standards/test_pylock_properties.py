@@ -7,7 +7,7 @@ import tomli
 from hypothesis import example, given
 from hypothesis import strategies as st
 from packaging.markers import Marker
-from packaging.pylock import Pylock
+from packaging.pylock import PackageWheel, Pylock
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -41,7 +41,7 @@ MARKERS = st.sampled_from(
 def entries(draw: st.DrawFn) -> dict[str, Any]:
     """Draw a package with its wheels."""
     name, version, marker = draw(NAMES), draw(VERSIONS), draw(MARKERS)
-    stem = f"{name.replace('-', '_')}-{version}"
+    stem = f"{name.replace('-', '_')}-{version}"  # which has no other hyphen
     wheels = [
         {"name": f"{stem}-{draw(TAGS)}.whl", "url": f"https://host/{at}", "hashes": {"sha256": digest}}
         for at, digest in enumerate(draw(st.lists(DIGESTS, min_size=1, max_size=4)))
@@ -65,10 +65,15 @@ def test_names_versions_markers_and_every_hash_are_as_packaging_reads_them(docum
                 version=str(entry.version),
                 hashes=tuple(dict.fromkeys(wheel.hashes["sha256"] for wheel in entry.wheels or ())),
                 marker=str(entry.marker or ""),
+                tags=tuple(dict(map(_digest_and_tags, entry.wheels or ())).values()),
             )
             for entry in theirs.packages
         ),
     )
+
+
+def _digest_and_tags(wheel: PackageWheel) -> tuple[str, str]:
+    return wheel.hashes["sha256"], str(wheel.name).removesuffix(".whl").split("-", 2)[2]
 
 
 @given(st.dictionaries(NAMES, st.tuples(VERSIONS, DIGESTS), min_size=1, max_size=8), st.text(max_size=40))
@@ -85,7 +90,7 @@ def test_what_is_written_is_read_back(pins: dict[str, tuple[str, str]], comment:
     ]
     text = pylock_text.text_of(pylock_text.document(wheels, "3.12", "x86_64"), comment)
     assert parse(tomli.loads(text), "x").select({}) == {
-        name: LockedPackage(name=name, version=str(Version(version)), hashes=(digest,))
+        name: LockedPackage(name=name, version=str(Version(version)), hashes=(digest,), tags=("py3-none-any",))
         for name, (version, digest) in pins.items()
     }
 

@@ -57,6 +57,28 @@ def test_what_is_kept(entry: dict[str, Any], platforms: tuple[LockPlatform, ...]
     assert _lines([entry], platforms) == [line]
 
 
+def test_the_text_says_which_wheel_each_hash_is() -> None:
+    entries = [
+        _entry("a", "1", "py3-none-any"),
+        _entry("b", "1", "cp311-cp311-linux_x86_64", "cp312-cp312-linux_x86_64"),
+    ]
+    hashes = f"--hash=sha256:{'8' * 64} --hash=sha256:{'9' * 64}"
+    known = attested(f"b==1 {hashes}\n    # {'8' * 12}: cp314-cp314-x\n", "x.in")
+    assert text_of(lock_of({"packages": entries}, FOUR, "x", known), "").splitlines() == [
+        "a==1 \\",
+        f"    --hash=sha256:{'1' * 64}",
+        f"    # {'1' * 12}: py3-none-any",
+        "b==1 \\",
+        f"    --hash=sha256:{'1' * 64} \\",
+        f"    --hash=sha256:{'2' * 64} \\",
+        f"    --hash=sha256:{'8' * 64} \\",
+        f"    --hash=sha256:{'9' * 64}",
+        f"    # {'1' * 12}: cp311-cp311-linux_x86_64",
+        f"    # {'2' * 12}: cp312-cp312-linux_x86_64",
+        f"    # {'8' * 12}: cp314-cp314-x",
+    ]
+
+
 def test_packages_of_other_systems_are_left_out() -> None:
     entries = [_entry("b", "1", "py3-none-any", marker="sys_platform == 'win32'"), _entry("a", "1", "py3-none-any")]
     assert _lines(entries) == ["a==1||1"]
@@ -84,8 +106,9 @@ def test_the_text_reads_back_as_the_same_lock() -> None:
     text = text_of(lock, "First line.\n\nSecond.")
     assert text == (
         "# First line.\n#\n# Second.\n"
-        f"a==1 ; python_version < '3.12' \\\n    --hash=sha256:{'1' * 64}\n"
+        f"a==1 ; python_version < '3.12' \\\n    --hash=sha256:{'1' * 64}\n    # {'1' * 12}: py3-none-any\n"
         f"b==2.0+cu128 \\\n    --hash=sha256:{'1' * 64} \\\n    --hash=sha256:{'2' * 64}\n"
+        f"    # {'1' * 12}: py3-none-any\n    # {'2' * 12}: cp312-cp312-linux_x86_64\n"
     )
     assert lock_model.parse(text, "x") == lock
 
