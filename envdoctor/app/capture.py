@@ -47,6 +47,8 @@ class CaptureOptions:
     offline: bool = False
     with_gate: bool = False
     """Put the launch gate's own wheel into the lock."""
+    with_outside: bool = False
+    """Pin what the venv takes from outside of it too."""
     force: bool = False
 
 
@@ -73,6 +75,7 @@ def capture(workspace: Workspace, wishes: CaptureOptions, dialog: Dialog) -> Res
         cache_key="",
         offline=wishes.offline,
         with_gate=wishes.with_gate,
+        with_outside=wishes.with_outside,
     )
     with dialog.listening() as listen:
         reading = workspace.reading(replace(deep_options(listen), contents=True, ask_nvml=True))

@@ -1,6 +1,6 @@
 """A working venv to a profile and a lock that rebuild it."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from envdoctor.capture import captured_files, training_code
 from envdoctor.capture.captured_files import CapturePaths
@@ -15,6 +15,7 @@ from envdoctor.gate_package.into_lock import among, keep_wheel
 from envdoctor.gate_package.wheel import NAME as GATE_NAME
 from envdoctor.model.digest import digest
 from envdoctor.model.events import Listener
+from envdoctor.model.finding import Finding
 from envdoctor.model.fingerprint import Fingerprint, MissingFactError
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.profile import LockWanted, Profile, Waiver
@@ -22,12 +23,16 @@ from envdoctor.model.wording import counted
 from envdoctor.probes.caches.compile_caches import CompileCaches
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.machine.environment import Environment
+from envdoctor.probes.venv.distribution_digests import Content
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.stack.examination import of_the_venv
 from envdoctor.standards.lock import Lock, LockedPackage
 from envdoctor.wheels.index_config import IndexConfig
 from envdoctor.wheels.pylock_text import LockedWheel
+
+_TWICE, _HIDDEN = "ED405", "ED410"
+"""The checks of a distribution with several metadata folders, and of a module that hides another."""
 
 
 @frozen
@@ -51,6 +56,8 @@ class CaptureRequest:
     """Ask no index, keep every distribution as a wheel."""
     with_gate: bool = False
     """Add the launch gate to the lock."""
+    with_outside: bool = False
+    """Pin what the venv takes from outside of it too."""
 
 
 @frozen
@@ -73,7 +80,7 @@ def capture(
     reading: Reading, sources: IndexConfig | None, wanted: CaptureRequest, place: CapturePaths, listen: Listener
 ) -> Captured:
     """Verify, pin, judge and write. Raises CaptureError before anything is written when it cannot be done."""
-    found = find(reading, sources, wanted.without, listen)
+    found = find(reading, sources, wanted.without, listen, with_outside=wanted.with_outside)
     waived = (Waiver(code=HOLE, reason=reason, subject=name) for name, reason in wanted.without.items() if reason)
     wanted = replace(wanted, waivers=(*wanted.waivers, *waived))
     facts = written_down(reading)
@@ -109,7 +116,9 @@ def _profile(
             facts,
             name=wanted.name,
             summary=wanted.summary or _summary(facts, found, wanted),
-            lock=LockWanted(file=place.lock.name, resolved=wanted.day, digest=_digest(facts, wanted.without)),
+            lock=LockWanted(
+                file=place.lock.name, resolved=wanted.day, digest=_digest(facts, wanted.without, found.outside)
+            ),
             sources=hashes,
             git=training_code.git_state(place.project, reading.host.environ),
             cache_key=wanted.cache_key,
@@ -121,9 +130,9 @@ def _profile(
     return replace(made, waivers=wanted.waivers)
 
 
-def _digest(facts: Fingerprint, without: Collection[str]) -> str:
-    """Return the digest of what is locked: the stack without what was left out on purpose."""
-    whole = identity_of(facts)
+def _digest(facts: Fingerprint, without: Collection[str], outside: Sequence[Content]) -> str:
+    """Return the digest of what is locked: the stack without what was left out, with what it takes from outside."""
+    whole = identity_of(facts, outside)
     return digest(
         replace(
             whole,
@@ -153,6 +162,7 @@ def _refuse_ill(facts: Fingerprint, found: InstalledWheels, profile: Profile, wa
         finding
         for finding in judge(facts, profile, lock, wanted.waivers).findings
         if finding.severity == "error" and of_the_venv(finding) and finding.subject not in wanted.without
+        if not _is_left_behind(finding, facts, [name for name, _ in packages], found.outside_modules)
     ]
     if against:
         lines = "".join(f"\n  {finding.code} {finding.title} ({finding.subject})" for finding in against)
@@ -160,6 +170,19 @@ def _refuse_ill(facts: Fingerprint, found: InstalledWheels, profile: Profile, wa
             f"the venv does not pass the checks, and neither would one rebuilt from it:{lines}\nnothing was written",
             f"`envdoctor check {facts.target}` says how to fix it; accept a finding with `--ignore CODE=REASON`",
         )
+
+
+def _is_left_behind(finding: Finding, facts: Fingerprint, captured: Collection[str], modules: Collection[str]) -> bool:
+    """Tell whether it is about what a rebuilt venv will not see: distributions outside of this one.
+
+    Of what is taken from there, with its modules, it has one copy: a second one is left behind too.
+    """
+    if finding.code == _HIDDEN:
+        return all(module in modules for module in finding.subject.split(", "))
+    outside = {item.name for item in facts[Distributions].items if item.origin != "site-packages"}
+    if finding.code == _TWICE:
+        return finding.subject in outside and finding.subject in captured
+    return bool(outside) and outside.difference(captured).issuperset(finding.subject.split(", "))
 
 
 def _comment(facts: Fingerprint, found: InstalledWheels, wanted: CaptureRequest) -> str:
@@ -194,4 +217,5 @@ def _notes(facts: Fingerprint, wanted: CaptureRequest) -> Iterator[str]:
     if wanted.with_gate and facts[Distributions].active(GATE_NAME) is None:
         yield f"the gate is in the lock and not in this venv: `envdoctor restore --profile {wanted.name}` installs it"
     if facts[Interpreter].system_site_packages:
-        yield "the venv also sees the packages of its base interpreter, which are not captured"
+        those = "of which only those are captured that it takes" if wanted.with_outside else "which are not captured"
+        yield f"the venv also sees the packages of its base interpreter, {those}"

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -10,6 +9,7 @@ from typing import NamedTuple
 from packaging.tags import Tag
 from packaging.version import InvalidVersion, Version
 
+from envdoctor.capture.outside import modules_outside, outside_of, refuse_outside, required_by, taken_of
 from envdoctor.capture.pinning import NotPinned, Pinned, VerifiedDistribution, pin
 from envdoctor.capture.repack import RepackError, filename
 from envdoctor.errors import CaptureError
@@ -19,16 +19,14 @@ from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
 from envdoctor.model.wording import counted
 from envdoctor.probes.loading.torch_build import TorchBuild
-from envdoctor.probes.venv.distribution_digests import lasting_rows
+from envdoctor.probes.venv.distribution_digests import Content, content_of, lasting_rows
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.records import index
 from envdoctor.probes.venv.search_path import SearchPath
 from envdoctor.stack.verify import Discrepancy, Verified, verify
 from envdoctor.standards.lock import LockedPackage
-from envdoctor.standards.names import normalized
 from envdoctor.standards.recorded import hash_field
-from envdoctor.standards.requirements import applies, parse_requirement
 from envdoctor.wheels.index_config import IndexConfig
 from envdoctor.wheels.urls import shown
 from envdoctor.wheels.wheel_tags import places, supported
@@ -69,6 +67,10 @@ class InstalledWheels:
     warnings: tuple[str, ...]
     library: str
     """"python3.12"."""
+    outside: tuple[Content, ...] = ()
+    """What was taken from outside the venv."""
+    outside_modules: frozenset[str] = frozenset()
+    """The modules that it brings."""
 
 
 HOLE = "ED406"
@@ -76,14 +78,20 @@ HOLE = "ED406"
 
 
 def find(
-    reading: Reading, sources: IndexConfig | None, without: Mapping[str, str], listen: Listener
+    reading: Reading,
+    sources: IndexConfig | None,
+    without: Mapping[str, str],
+    listen: Listener,
+    *,
+    with_outside: bool = False,
 ) -> InstalledWheels:
     """Verify and pin every distribution but those of `without` (name -> reason); without sources no place is asked.
 
-    Raises CaptureError, naming all that cannot be captured.
+    with_outside: also those outside of the venv that these require, or that hide one of them. Raises CaptureError,
+    naming all that cannot be captured.
     """
-    items = _items(reading, without)
-    _refuse_outside(reading, items, without)
+    items = _items(reading, without, with_outside=with_outside)
+    refuse_outside(reading, items, without)
     _refuse_holes(reading, items, without)
     verified = verified_files(reading, items)
     subjects, refused = subjects_of(reading, items, verified)
@@ -101,13 +109,17 @@ def find(
         pinned=tuple(pinned),
         to_keep=tuple(to_keep),
         verified=verified,
-        warnings=tuple(_not_captured(reading, verified)),
+        warnings=tuple(_not_captured(reading, verified, items)),
         library=library,
+        outside_modules=modules_outside(reading, items),
+        outside=tuple(
+            content_of(item, index(reading).rows.get(at)) for at, item in items if item.origin != "site-packages"
+        ),
     )
 
 
-def _items(reading: Reading, without: Mapping[str, str]) -> list[tuple[int, Distribution]]:
-    """Return the venv's own distributions with their place in the section."""
+def _items(reading: Reading, without: Mapping[str, str], *, with_outside: bool) -> list[tuple[int, Distribution]]:
+    """Return the distributions to capture, with their place in the section: the venv's own, and what they take."""
     if not reading.fact(Interpreter).is_venv:
         raise CaptureError(f"{reading.target.prefix} is not a venv", "name a venv: `--venv PATH`")
     if not reading.fact(TorchBuild).version or "torch" in without:
@@ -117,26 +129,16 @@ def _items(reading: Reading, without: Mapping[str, str]) -> list[tuple[int, Dist
         for at, item in enumerate(reading.fact(Distributions).items)
         if item.origin == "site-packages" and not item.shadowed
     ]
-    if strange := sorted(without.keys() - {item.name for _, item in own}):
+    outside = outside_of(reading) if with_outside else {}
+    if strange := sorted(without.keys() - {item.name for _, item in own} - outside.keys()):
         raise CaptureError(f"--without {strange[0]}: it is not installed", "omit that option")
-    return [(at, item) for at, item in own if item.name not in without]
-
-
-def _required(reading: Reading, items: Sequence[tuple[int, Distribution]]) -> dict[str, str]:
-    """Return what the distributions require here -> the first of them that does."""
-    markers = reading.fact(Interpreter).markers()
-    found: dict[str, str] = {}
-    for _, item in items:
-        for line in item.requires:
-            needed = parse_requirement(line)
-            if needed and applies(needed, markers):
-                found.setdefault(normalized(needed.name), item.name)
-    return found
+    kept = [(at, item) for at, item in own if item.name not in without]
+    return [*kept, *taken_of(reading, kept, {name: one for name, one in outside.items() if name not in without})]
 
 
 def _refuse_holes(reading: Reading, items: Sequence[tuple[int, Distribution]], without: Mapping[str, str]) -> None:
     """Refuse to leave out, without a reason, what a captured distribution requires: it would be missing."""
-    required = _required(reading, items)
+    required = required_by(reading, items)
     holes = {name: required[name] for name, reason in sorted(without.items()) if name in required and not reason}
     if holes:
         lines = "".join(f"\n  {name}, which {by} requires" for name, by in holes.items())
@@ -147,35 +149,16 @@ def _refuse_holes(reading: Reading, items: Sequence[tuple[int, Distribution]], w
         )
 
 
-def _refuse_outside(reading: Reading, items: Sequence[tuple[int, Distribution]], without: Mapping[str, str]) -> None:
-    """Refuse what the lock would lack: requirements that only a distribution outside the venv meets."""
-    own = {item.name for _, item in items} | without.keys()
-    outside = {item.name: item for item in reading.fact(Distributions).items if item.origin != "site-packages"}
-    required = _required(reading, items)
-    lacking = {name: by for name, by in required.items() if name in outside and name not in own}
-    if lacking:
-        lines = "".join(
-            f"\n  {name} {outside[name].version}, which {by} requires, is in {outside[name].site}"
-            for name, by in sorted(lacking.items())
-        )
-        pins = " ".join(shlex.quote(f"{name}=={outside[name].version}") for name in sorted(lacking))
-        python = shlex.quote(str(reading.target.interpreter))
-        raise CaptureError(
-            f"a venv restored from this lock could not import all of it, since a part is outside:{lines}\n"
-            "nothing was written",
-            f"install it into the venv too, then capture again: `uv pip install --python {python} --no-deps {pins}`",
-        )
-
-
 def verified_files(reading: Reading, items: Sequence[tuple[int, Distribution]]) -> Verified:
     """Compare the files of the distributions with their RECORDs. The reading's options say `deep`."""
     expected = {
         item.name: LockedPackage(name=item.name, version=item.version, hashes=())
         for _, item in items
-        if _is_version(item.version)
+        if item.origin == "site-packages" and _is_version(item.version)
     }
+    outside = {at for at, item in items if item.origin != "site-packages"}
     # A venv whose files are links into uv's cache is captured by its contents like any other.
-    return verify(reading, expected, self_contained=False)
+    return verify(reading, expected, self_contained=False, also=outside)
 
 
 def _is_version(text: str) -> bool:
@@ -284,15 +267,17 @@ def _unkeepable(subject: VerifiedDistribution, found: NotPinned | None) -> str:
     return ""
 
 
-def _not_captured(reading: Reading, verified: Verified) -> Iterator[str]:
+def _not_captured(reading: Reading, verified: Verified, items: Sequence[tuple[int, Distribution]]) -> Iterator[str]:
     stray = sorted(fault.path for fault in verified.faults if not fault.owner)
     if stray:
         it = "it" if len(stray) == 1 else "them"
         belong = counted(len(stray), "file", "belongs", "belong")
         yield f"{belong} to no distribution, so a restore will not bring {it} back: {_first(stray)}"
-    outside = sorted(
-        item.name for item in reading.fact(Distributions).items if item.origin != "site-packages" and not item.shadowed
-    )
+    taken = [item for _, item in items if item.origin != "site-packages"]
+    if taken:
+        named = [f"{item.name} {item.version} ({item.site})" for item in taken]
+        yield f"taken from outside the venv, and in the lock: {_first(named)}"
+    outside = sorted(outside_of(reading).keys() - {item.name for item in taken})
     if outside:
         seen = counted(len(outside), "distribution", "is", "are")
         yield f"{seen} seen from outside the venv and not captured: {_first(outside)}"

@@ -1,13 +1,13 @@
 """From a fingerprint to what its stack is, and to the digest of that."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from envdoctor.model.digest import Identity, Member, digest
 from envdoctor.model.fingerprint import Fingerprint, MissingFactError
 from envdoctor.probes.loading.libraries import Libraries
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.deep_files import DeepFiles
-from envdoctor.probes.venv.distribution_digests import Contents
+from envdoctor.probes.venv.distribution_digests import Content, Contents
 from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.startup_hooks import StartupHooks
@@ -18,9 +18,13 @@ _OF_THE_VENV = "_virtualenv.pth"
 _GATE = "envdoctor-gate"
 
 
-def identity_of(facts: Fingerprint) -> Identity:
-    """Return what the stack is. Raises MissingFactError when a section it needs was not read."""
-    contents = facts[Contents]
+def identity_of(facts: Fingerprint, outside: Sequence[Content] = ()) -> Identity:
+    """Return what the stack is. Raises MissingFactError when a section it needs was not read.
+
+    outside: distributions that it takes from outside of itself, which count as if they were in it.
+    """
+    contents = sorted((*facts[Contents].items, *outside), key=lambda one: one.name)
+    taken = {one.name for one in outside}
     python, build = facts[Interpreter], facts[TorchBuild]
     return Identity(
         python=f"{python.minor}t" if python.free_threaded else python.minor,
@@ -32,7 +36,7 @@ def identity_of(facts: Fingerprint) -> Identity:
             Member(
                 name=one.name, version=one.version, content="" if one.editable else one.sha256, editable=one.editable
             )
-            for one in contents.items
+            for one in contents
             if one.name != _GATE
         ),
         providers=tuple(
@@ -40,7 +44,7 @@ def identity_of(facts: Fingerprint) -> Identity:
                 {
                     (one.soname, one.owner, one.owner_version)
                     for one in facts[Libraries].providers
-                    if one.owner and _inside(one.path)
+                    if one.owner and (_inside(one.path) or one.owner in taken)
                 }
             )
         ),

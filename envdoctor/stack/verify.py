@@ -66,16 +66,18 @@ def verify(
     strict: bool = True,
     self_contained: bool = True,
     threads_are_ours: bool = False,
+    also: Container[int] = (),
 ) -> Verified:
     """Compare every file with its RECORD and the distributions with the lock. The reading's options say `deep`.
 
     strict: a file in site-packages that no RECORD lists is a fault too (a venv in use gathers such files, a new one
     does not), and so is a row that states no sha256. self_contained: so is a link whose file is outside the venv.
     threads_are_ours: no thread of this process is another program's, so that a child may walk through the venv while
-    the files are compared here.
+    the files are compared here. also: distributions outside of the venv (indexes into `Distributions.items`) whose
+    files are compared too; the lock does not have them.
     """
     items, records = reading.fact(Distributions).items, index(reading)
-    own = {at for at, item in enumerate(items) if item.origin == "site-packages"}
+    own = {at for at, item in enumerate(items) if item.origin == "site-packages" or at in also}
     site = Path(reading.fact(Interpreter).library, "site-packages")
     faults = list(_against_lock(own_packages(reading), locked))
 

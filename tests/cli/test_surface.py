@@ -131,6 +131,7 @@ SURFACE = {
         "--ignore",
         "--summary",
         "--offline",
+        "--with-outside",
         "--with-gate",
         "--force",
         "--json",

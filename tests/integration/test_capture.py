@@ -19,8 +19,8 @@ from envdoctor.facts.host import Host
 from envdoctor.facts.target import resolve
 from envdoctor.standards.lock import parse
 from tests.factories.make_index import Index, make_index
-from tests.factories.make_stack import Stack, make_stack
-from tests.factories.make_venv import Venv, install, make_venv, tree_state
+from tests.factories.make_stack import TORCH, Stack, make_stack
+from tests.factories.make_venv import Venv, install, make_venv, rewrite, tree_state
 from tests.factories.make_wheel import make_wheel, record_hash, sha256
 from tests.factories.served import serve
 
@@ -475,7 +475,8 @@ def test_a_requirement_that_only_the_base_meets_is_refused_and_its_command_heals
         "error: a venv restored from this lock could not import all of it, since a part is outside:\n"
         f"  needed 2.0, which needy requires, is in FOLDER/base/lib/{base.site_packages.parent.name}/site-packages\n"
         "nothing was written\n\n"
-        f"hint: install it into the venv too, then capture again: `{command}`\n"
+        "hint: pin what the venv takes from there as well: `--with-outside`; or install it into the venv, then capture "
+        f"again: `{command}`\n"
     )
     install(venv, needed, cache=stack.cache)
     answer = stack.run("capture", "mine", "--venv", "venv")
@@ -487,6 +488,85 @@ def test_a_requirement_that_only_the_base_meets_is_refused_and_its_command_heals
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert told.stdout == "2.0\n"
+
+
+@pytest.mark.parametrize("way", ["pth", "PYTHONPATH", "user site", "user site behind its own"])
+def test_what_a_venv_takes_from_outside_is_pinned_and_comes_back(stack: Stack, index: Index, way: str) -> None:
+    wheels = stack.folder / "wheels"
+    deeper = make_wheel(wheels, "deeper", "3.0")
+    needed = make_wheel(wheels, "needed", "2.0", requires=["deeper"])
+    needy = make_wheel(wheels, "needy", "1.0", requires=["needed>=1"])
+    unasked = make_wheel(wheels, "unasked", "1.0")
+    torch = stack.wheels[0]
+    outer = make_venv(stack.folder / "outer", needed, deeper, unasked, torch, cache=stack.cache)
+    own = [wheel for wheel in (*stack.wheels, needy) if wheel != torch]
+    shutil.rmtree(stack.venv)
+    venv = make_venv(stack.venv, *own, cache=stack.cache)
+    extra: dict[str, str] = {}
+    if way == "pth":
+        (venv.site_packages / "outer.pth").write_text(f"{outer.site_packages}\n")
+    elif way == "PYTHONPATH":
+        extra["PYTHONPATH"] = f"{outer.site_packages}:{stack.environment['PYTHONPATH']}"
+    else:
+        config = venv.prefix / "pyvenv.cfg"
+        text = config.read_text().replace("include-system-site-packages = false", "include-system-site-packages = true")
+        rewrite(config, text)
+        assert "include-system-site-packages = true" in text
+        extra["PYTHONUSERBASE"] = str(outer.prefix)
+    if way == "user site behind its own":
+        install(venv, deeper, cache=stack.cache)
+    refused = stack.run("capture", "mine", "--venv", "venv", extra=extra)
+    assert refused.code == 1
+    assert not (stack.folder / "lockfiles/mine.txt").exists()
+    answer = stack.run("capture", "mine", "--venv", "venv", "--with-outside", extra=extra)
+    assert answer.code == 0, answer.err
+    lock = parse((stack.folder / "lockfiles" / "mine.txt").read_text(), "mine")
+    assert {package.name: package.hashes for package in lock.packages} == {
+        wheel.name.split("-")[0].replace("_", "-"): (sha256(wheel),) for wheel in (*own, torch, needed, deeper)
+    }
+    taken = ["needed 2.0", f"torch {TORCH}"] if "own" in way else ["deeper 3.0", "needed 2.0", f"torch {TORCH}"]
+    told = ", ".join(f"{one} (FOLDER/outer/lib/{outer.site_packages.parent.name}/site-packages)" for one in taken)
+    assert f"note: taken from outside the venv, and in the lock: {told}\n" in answer.out
+    # In front of it in that list is what the base interpreter has.
+    assert ("not captured: unasked\n" in answer.out) == (way in ("pth", "PYTHONPATH"))
+    restored = stack.run("restore", "-p", "mine", "--venv", "else/where", "--yes")
+    assert restored.code == 0, restored.err
+    checked = stack.run("check", "else/where", "-p", "mine")
+    assert checked.code == 0, checked.out
+    assert "error" not in checked.out
+    compared = stack.run("diff", "mine", "else/where")
+    assert (compared.code, compared.out.splitlines()[-1]) == (0, "no difference; the digests are equal")
+    code = "import needy, needed, deeper, torch; print(needed.__version__)"
+    python = stack.folder / "else/where/bin/python"
+    assert subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout == "2.0\n"
+
+
+def test_what_hides_a_package_of_the_venv_is_what_is_captured(stack: Stack, index: Index) -> None:
+    front = make_wheel(stack.folder / "wheels", "odd", "2.0")
+    outer = make_venv(stack.folder / "outer", front, cache=stack.cache)
+    extra = {"PYTHONPATH": f"{outer.site_packages}:{stack.environment['PYTHONPATH']}"}
+    answer = stack.run("capture", "mine", "--venv", "venv", "--with-outside", extra=extra)
+    assert answer.code == 0, answer.err
+    lock = parse((stack.folder / "lockfiles" / "mine.txt").read_text(), "mine")
+    assert {package.name: package.version for package in lock.packages}["odd"] == "2.0"
+    assert stack.run("restore", "-p", "mine", "--venv", "other", "--yes").code == 0
+    assert stack.run("diff", "mine", "other").out.splitlines()[-1] == "no difference; the digests are equal"
+
+
+def test_a_damaged_file_outside_is_refused(stack: Stack, index: Index) -> None:
+    needed = make_wheel(stack.folder / "wheels", "needed", "2.0", files={"needed/__init__.py": "a = 1\n"})
+    needy = make_wheel(stack.folder / "wheels", "needy", "1.0", requires=["needed"])
+    outer = make_venv(stack.folder / "outer", needed, cache=stack.cache)
+    venv = Venv(prefix=stack.venv)
+    install(venv, needy, cache=stack.cache)
+    (venv.site_packages / "outer.pth").write_text(f"{outer.site_packages}\n")
+    rewrite(outer.site_packages / "needed/__init__.py", "a = 2\n")
+    assert _refusal(stack, "--with-outside") == (
+        "error: 1 distribution cannot be captured:\n"
+        "  needed 2.0: needed/__init__.py does not have the recorded hash\n"
+        "nothing was written\n\n"
+        "hint: fix them, or leave them out of the lock knowingly: `--without needed`\n"
+    )
 
 
 def test_a_hole_takes_a_reason_which_the_profile_keeps(stack: Stack, index: Index) -> None:

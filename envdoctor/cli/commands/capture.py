@@ -13,6 +13,14 @@ from envdoctor.cli.values import waivers
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.wheels.pylock_text import Form
 
+_WithOutside = Annotated[
+    bool,
+    typer.Option(
+        "--with-outside",
+        help="Also pin what the venv takes from outside: its base, the user site, PYTHONPATH, .pth folders.",
+    ),
+]
+
 
 def capture(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the profile that is made.")],
@@ -45,6 +53,7 @@ def capture(
     offline: Annotated[
         bool, typer.Option("--offline", help="Ask no index: save every distribution as a wheel.")
     ] = False,
+    with_outside: _WithOutside = False,
     with_gate: WithGateOption = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a profile and a lock of that name.")] = False,
     json: DocumentOption = False,
@@ -63,6 +72,7 @@ def capture(
         waivers=waivers(ignore),
         summary=summary,
         offline=offline,
+        with_outside=with_outside,
         with_gate=with_gate,
         force=force,
     )

@@ -37,16 +37,21 @@ def probe(reading: Reading) -> Contents:
     """Digest the rows of every RECORD."""
     records = index(reading)
     items = [
-        Content(
-            name=item.name,
-            version=item.version,
-            sha256=_digest(item, records.rows[at]) if at in records.rows else "",
-            editable=item.editable,
-        )
+        content_of(item, records.rows.get(at))
         for at, item in enumerate(reading.fact(Distributions).items)
         if item.origin == "site-packages" and not item.shadowed
     ]
     return Contents(items=tuple(sorted(items, key=lambda item: item.name)))
+
+
+def content_of(item: Distribution, rows: Sequence[Fields] | None) -> Content:
+    """Return what a distribution consists of, by the rows of its RECORD; None for one without."""
+    return Content(
+        name=item.name,
+        version=item.version,
+        sha256="" if rows is None else _digest(item, rows),
+        editable=item.editable,
+    )
 
 
 def _digest(item: Distribution, rows: Sequence[Fields]) -> str:

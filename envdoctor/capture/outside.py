@@ -1,0 +1,73 @@
+"""What a venv takes from outside of itself: its base, the user site, PYTHONPATH, folders that .pth files add."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+from envdoctor.errors import CaptureError
+from envdoctor.facts.context import Reading
+from envdoctor.probes.venv.distributions import Distribution, Distributions
+from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.probes.venv.records import index
+from envdoctor.standards.names import normalized
+from envdoctor.standards.requirements import applies, parse_requirement
+
+
+def outside_of(reading: Reading) -> dict[str, tuple[int, Distribution]]:
+    """Return name -> the distribution, and its place, that Python takes from outside of the venv."""
+    found = enumerate(reading.fact(Distributions).items)
+    return {item.name: (at, item) for at, item in found if item.origin != "site-packages" and not item.shadowed}
+
+
+def taken_of(
+    reading: Reading, own: Sequence[tuple[int, Distribution]], outside: Mapping[str, tuple[int, Distribution]]
+) -> list[tuple[int, Distribution]]:
+    """Return what the venv takes from outside: torch, what hides one of its own, what any of these require in turn."""
+    hidden = {item.name for item in reading.fact(Distributions).items if item.origin == "site-packages"}
+    taken = {name: one for name, one in outside.items() if name in hidden or name == "torch"}
+    while more := {
+        name: outside[name]
+        for name in required_by(reading, [*own, *taken.values()])
+        if name in outside and name not in taken
+    }:
+        taken |= more
+    return [one for _, one in sorted(taken.items())]
+
+
+def modules_outside(reading: Reading, items: Sequence[tuple[int, Distribution]]) -> frozenset[str]:
+    """Return the names of the files and folders at the top that distributions outside of the venv bring."""
+    rows = index(reading).rows
+    paths = (row[0] for at, item in items if item.origin != "site-packages" for row in rows.get(at, ()))
+    return frozenset(path.partition("/")[0].partition(".")[0] for path in paths if not path.startswith("."))
+
+
+def refuse_outside(reading: Reading, items: Sequence[tuple[int, Distribution]], without: Mapping[str, str]) -> None:
+    """Refuse what the lock would lack: requirements that only a distribution outside the venv meets."""
+    own = {item.name for _, item in items} | without.keys()
+    outside = {item.name: item for item in reading.fact(Distributions).items if item.origin != "site-packages"}
+    required = required_by(reading, items)
+    lacking = {name: by for name, by in required.items() if name in outside and name not in own}
+    if lacking:
+        lines = "".join(
+            f"\n  {name} {outside[name].version}, which {by} requires, is in {outside[name].site}"
+            for name, by in sorted(lacking.items())
+        )
+        pins = " ".join(shlex.quote(f"{name}=={outside[name].version}") for name in sorted(lacking))
+        python = shlex.quote(str(reading.target.interpreter))
+        raise CaptureError(
+            f"a venv restored from this lock could not import all of it, since a part is outside:{lines}\n"
+            "nothing was written",
+            "pin what the venv takes from there as well: `--with-outside`; or install it into the venv, then capture "
+            f"again: `uv pip install --python {python} --no-deps {pins}`",
+        )
+
+
+def required_by(reading: Reading, items: Sequence[tuple[int, Distribution]]) -> dict[str, str]:
+    """Return what the distributions require here -> the first of them that does."""
+    markers = reading.fact(Interpreter).markers()
+    found: dict[str, str] = {}
+    for _, item in items:
+        for line in item.requires:
+            needed = parse_requirement(line)
+            if needed and applies(needed, markers):
+                found.setdefault(normalized(needed.name), item.name)
+    return found
