@@ -13,6 +13,7 @@ if _HANDLER is signal.default_int_handler:
 
 from envdoctor.cli.isolation import isolate  # noqa: E402 - Ctrl-C may come while they are imported
 from envdoctor.cli.shadowed import in_front_of_python, message  # noqa: E402 - as above
+from envdoctor.facts.own_modules import quickly  # noqa: E402 - as above
 
 # ExitCode.INTERRUPTED and UNKNOWN, before anything of ours is imported.
 _INTERRUPTED, _UNKNOWN, _USAGE = 130, 3, 2
@@ -31,6 +32,7 @@ def main() -> None:
         _say(f"error: envdoctor runs on Linux only, and this is {sys.platform}\n\nhint: {_ELSEWHERE}")
         os._exit(_USAGE)
     isolate()
+    quickly()
     try:
         from envdoctor.facts.stops import raise_again  # noqa: PLC0415 - as below
 

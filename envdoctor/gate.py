@@ -84,14 +84,16 @@ def require(profile: str, *, mode: Mode | None = None, reason: str = "") -> Admi
     or a bypass without a reason. The ranks that torchrun, accelerate, Ray Train, srun or mpirun start on a node share
     one examination, and local rank 0 prints the report.
     """
-    from envdoctor.errors import EnvdoctorError  # noqa: PLC0415 - nothing of ours is loaded before it is needed
+    # Nothing of ours is loaded before it is needed.
+    from envdoctor.errors import EnvdoctorError  # noqa: PLC0415
+    from envdoctor.facts.own_modules import found_quickly  # noqa: PLC0415
 
     chosen: Mode = "enforce"
     admitted = Admitted(profile=Path(profile).stem, preset=None)
     told = _Decision(code=0, found=(), speaks=not _local_rank())
     try:
         chosen, why = choose(mode, reason, os.environ)
-        with _fewer_collections():
+        with _fewer_collections(), found_quickly():
             workspace = _open(profile)
             admitted = _admitted(workspace)
             if chosen != "off":

@@ -39,7 +39,7 @@ def _up_to(room: str, without: str = "") -> tuple[str, ...]:
 # Layer -> first-party prefixes and third-party roots it may import. The longest matching prefix is its layer.
 LAYERS: dict[str, tuple[str, ...]] = {
     "envdoctor": ("envdoctor",),
-    "envdoctor.__main__": ("envdoctor.cli", "envdoctor.facts.stops", "typer"),
+    "envdoctor.__main__": ("envdoctor.cli", "envdoctor.facts.own_modules", "envdoctor.facts.stops", "typer"),
     "envdoctor.exitcodes": (),
     "envdoctor.errors": ("envdoctor.exitcodes",),
     "envdoctor.model": (*_up_to("model"), "packaging"),

@@ -28,7 +28,8 @@ _LONGEST_URL = 16 * 1024
 _NEAR_ROOT = 2
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _NAME = pattern(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
-_BLANK_LINE = pattern(rb"\r?\n\r?\n")
+_LOOKED_AT = frozenset("nNvVrR")
+"""Initials of the headers that are looked at: Name, Version, Requires-Dist, Requires-Python."""
 _NO_NAME = pattern(r"[^A-Za-z0-9.]+")
 
 
@@ -260,17 +261,25 @@ def _headers(path: str, unreadable: _Unreadable) -> tuple[list[tuple[str, str]],
         unreadable.append(f"{path}: {error.strerror or error}")
         return [], False
     headers: list[tuple[str, str]] = []
-    # What follows the first blank line is the project's README, often a hundred times as long.
-    head = _BLANK_LINE.split(data, 1)[0].replace(b"\r\n", b"\n")
+    head = _head(data)
     if len(head) > min(_LONGEST_HEAD, unreadable.left):
         unreadable.append(f"{path}: not read, its headers have {len(head)} bytes")
         return [], False
     unreadable.left -= len(head)
     for line in head.decode("utf-8-sig", "replace").split("\n"):
-        if line and line[0] not in " \t":
+        if line and line[0] in _LOOKED_AT:
             key, _, value = line.partition(":")
             headers.append((key.strip().lower(), value.strip()))
     return headers, any(key == "name" for key, _ in headers)
+
+
+def _head(data: bytes) -> bytes:
+    """Return what is before the first blank line: behind it is the project's README, often a hundred times as long."""
+    end = data.find(b"\n\n")
+    with_returns = data.find(b"\n\r\n", 0, end if end >= 0 else len(data))
+    end = with_returns if with_returns >= 0 else end
+    head = data[:end].removesuffix(b"\r") if end >= 0 else data
+    return head.replace(b"\r\n", b"\n")
 
 
 def _small(path: str, unreadable: _Unreadable) -> str:

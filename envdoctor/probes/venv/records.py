@@ -135,6 +135,8 @@ class _Indexer:
     )
     order: list[tuple[int, str]] = field(default_factory=list)
     """(index, path) of each RECORD whose rows count."""
+    plain: set[int] = field(default_factory=set)
+    """Distributions whose rows are all the plain text of a path below the site folder."""
 
     def enter(self, at: int) -> None:
         item = self.items[at]
@@ -159,6 +161,8 @@ class _Indexer:
         else:
             parsed = self._parsed(at, path, item.folder, data)
             self.memo.learn(path, status, read_ns, parsed)
+        if not parsed.odd:
+            self.plain.add(at)
         self.left -= len(parsed.rows)
         self.left_bytes -= status.st_size
         self.made.digests[at] = parsed.digest
@@ -222,7 +226,7 @@ class _Indexer:
         """Return the absolute paths of rows of a distribution; empty for one that leads out."""
         base = self.items[at].site + os.sep
         paths = [base + row[0] for row in rows]
-        for number in _odd(rows):
+        for number in () if at in self.plain else _odd(rows):
             paths[number] = self._links_of(self.items[at]).settled(rows[number][0])
         return paths
 
