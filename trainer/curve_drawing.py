@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from statistics import median
 
 STYLE = """
 :root, svg { color-scheme: light dark; --paper: #ffffff; --ink: #16181d; --dim: #565c66; --grid: #d9dce2; }
@@ -11,9 +12,10 @@ STYLE = """
   :root, svg { --paper: #14161a; --ink: #eceef2; --dim: #a9b0bb; --grid: #363b45; }
 }
 svg text { font: 12px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; fill: var(--ink); }
-svg text.dim { fill: var(--dim); } svg text.strong { font-weight: bold; }
+svg text.dim, svg tspan.dim { fill: var(--dim); font-weight: normal; } svg text.strong { font-weight: bold; }
 svg .grid { stroke: var(--grid); stroke-width: 1; fill: none; }
 svg .run { fill: none; stroke-width: 2; stroke-linejoin: round; }
+svg .raw { stroke-opacity: 0.3; stroke-width: 1; stroke-dasharray: none !important; }
 svg .run-0 { stroke: #2f6fde; } svg .run-1 { stroke: #d9822b; stroke-dasharray: 7 3; }
 svg .run-2 { stroke: #2e9e5b; stroke-dasharray: 2 3; } svg .run-3 { stroke: #c2407e; stroke-dasharray: 9 3 2 3; }
 svg .run-4 { stroke: #9a4fd1; stroke-dasharray: 4 2; } svg .run-5 { stroke: #1899a6; stroke-dasharray: 12 4; }
@@ -21,7 +23,7 @@ svg .run-4 { stroke: #9a4fd1; stroke-dasharray: 4 2; } svg .run-5 { stroke: #189
 LINES = 6
 """Kinds of line; a seventh run looks like the first."""
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 560.0, 230.0, 78.0, 14.0, 34.0, 34.0
-_TICKS, _POINTS = 4, 500
+_TICKS, _POINTS, _STRETCHES = 4, 500, 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +69,8 @@ def _named(at: int, name: str) -> str:
 
 
 def _panel(panel: Panel) -> str:
-    head = f'<text class="strong" x="{_LEFT:.0f}" y="20">{escape(panel.title)}</text>'
+    unit = f'<tspan class="dim">, {escape(panel.unit)}</tspan>' if panel.unit else ""
+    head = f'<text class="strong" x="{_LEFT:.0f}" y="20">{escape(panel.title)}{unit}</text>'
     values = [value for curve in panel.curves for _, value in curve.points]
     steps = [step for curve in panel.curves for step, _ in curve.points]
     if not values:
@@ -87,15 +90,17 @@ def _panel(panel: Panel) -> str:
         y = up(value)
         parts.append(f'<path class="grid" d="M{_LEFT:.0f} {y:.1f}H{_WIDTH - _RIGHT:.0f}"/>')
         parts.append(f'<text class="dim" x="{_LEFT - 6:.0f}" y="{y + 4:.1f}" text-anchor="end">{short(value)}</text>')
-    unit = f"step; {panel.unit}" if panel.unit else "step"
     for step, anchor in ((first, "start"), (last, "end")):
-        text = f"{short(step)} {unit}" if anchor == "start" else short(step)
+        text = f"step {short(step)}" if anchor == "start" else short(step)
         at_y = _HEIGHT - _BOTTOM + 18
         parts.append(f'<text class="dim" x="{across(step):.1f}" y="{at_y:.0f}" text-anchor="{anchor}">{text}</text>')
     for curve in panel.curves:
-        line = " ".join(f"{across(step):.1f},{up(value):.1f}" for step, value in thinned(curve.points))
-        title = f"<title>{escape(curve.name)}</title>"
-        parts.append(f'<polyline class="run run-{curve.run % LINES}" points="{line}">{title}</polyline>')
+        middle = medians(curve.points)
+        lines = [("raw ", thinned(curve.points))] if middle else []
+        for kind, shown in (*lines, ("", middle or curve.points)):
+            line = " ".join(f"{across(step):.1f},{up(value):.1f}" for step, value in shown)
+            title = f"<title>{escape(curve.name)}</title>"
+            parts.append(f'<polyline class="{kind}run run-{curve.run % LINES}" points="{line}">{title}</polyline>')
     return "".join(parts)
 
 
@@ -110,6 +115,15 @@ def thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
         extremes = {min(stretch, key=lambda point: point[1]), max(stretch, key=lambda point: point[1])}
         kept += sorted(extremes)
     return kept
+
+
+def medians(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the median of each stretch of a long line, so that noisy runs can be told apart; empty for a short one."""
+    each = len(points) // _STRETCHES
+    if each < 2:
+        return []
+    parts = [points[at : at + each] for at in range(0, len(points), each)]
+    return [(part[len(part) // 2][0], median(value for _, value in part)) for part in parts]
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from tests.factories.run_envdoctor import ROOT
-from trainer.curve_drawing import thinned
+from trainer.curve_drawing import medians, thinned
 from trainer.curves import main, panels, read
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -51,6 +51,16 @@ def test_peaks_stay_where_points_are_left_out() -> None:
     kept = thinned(points)
     assert len(kept) <= 500
     assert (777.0, 100.0) in kept
+
+
+def test_a_long_noisy_line_has_its_medians_over_it(tmp_path: Path) -> None:
+    points = [(float(at), 100.0 if at % 2 else 0.0) for at in range(1000)]
+    assert medians(points)[:2] == [(5.0, 50.0), (15.0, 50.0)]
+    assert medians(points[:199]) == []
+    run = journal(tmp_path / "long", *(step(at) for at in range(1, 301)))
+    assert main([str(run), "-o", str(tmp_path / "curves.svg")]) == 0
+    lines = [line.get("class") for line in ET.parse(tmp_path / "curves.svg").getroot().iter(f"{SVG}polyline")]
+    assert lines == ["raw run run-0", "run run-0"] * 6
 
 
 def test_what_is_not_there_is_said(tmp_path: Path) -> None:

@@ -73,6 +73,17 @@ def test_a_bar_is_as_wide_as_its_folder_is_large() -> None:
     assert widths(cache_picture(document)) == [("box ok", 292.0), ("box ok", 584.0), ("box ok", 219.0)]
 
 
+def test_a_part_of_a_bar_says_as_much_as_fits_and_the_line_below_says_all() -> None:
+    entries = {"fx graph": 30, "c++ kernel": 8, "python wrapper": 1}
+    shown = texts(cache_picture(cache(entries=entries)))
+    assert shown[2:] == [
+        "30 fx graph: hit",
+        "8 c++ kernel: hit",
+        "1",
+        "hit: 30 fx graph, 8 c++ kernel, 1 python wrapper",
+    ]
+
+
 def test_backups_show_what_removing_them_frees() -> None:
     space = {"bytes": 4000, "frees": 1000, "shared": 3000}
     item = {"number": 2, "torch": "2.10", "profile": "good", "made_at": "2026-11-30", "space": space}

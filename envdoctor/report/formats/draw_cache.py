@@ -52,10 +52,18 @@ def _bar(root: Mapping[str, Any], found: Sequence[tuple[str, str, int]], y: floa
     for kind, fate, number in found:
         part = max(3.0, width * number / whole)
         told = f"{number} {kind}: {fate}"
+        shown = next((text for text in (told, f"{number} {kind}", f"{number}") if _fits(text, part)), "")
         box = draw.element("rect", x=x, y=y + 20, width=part, height=_BAR, class_=f"box {_FATES[fate]}")
         yield draw.element("g", draw.titled(told), box)
-        if part > len(told) * draw.CHARACTER + 10:
-            yield draw.label(x + 6, y + 39, told)
+        if shown:
+            yield draw.label(x + 6, y + 39, shown)
         x += part
-    small = ", ".join(f"{number} {kind}: {fate}" for kind, fate, number in found)
+    by_fate: dict[str, list[str]] = {}
+    for kind, fate, number in found:
+        by_fate.setdefault(fate, []).append(f"{number} {kind}")
+    small = "; ".join(f"{fate}: {', '.join(kinds)}" for fate, kinds in by_fate.items())
     yield draw.label(_MARGIN, y + 63, small, kind="dim", room=_WIDTH - 2 * _MARGIN)
+
+
+def _fits(text: str, room: float) -> bool:
+    return room > len(text) * draw.CHARACTER + 10

@@ -19,6 +19,8 @@ from envdoctor.report.formats.pictures import Drawn, picture_of
 _CODE = re.compile(r"`([^`\n]+)`")
 _FEW = 3
 _LISTED = 25
+_LISTS = ("history", "restore")
+"""Commands that look for nothing."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _STATES = {
     "ok": "✓ ok",
@@ -64,8 +66,8 @@ def _body(outline: Outline, document: Mapping[str, Any]) -> Iterator[str]:
                 yield _cause(one, its, f"{number}-{at}", owned=bool(_names(one) & owners.keys()))
         else:
             yield _bundle(bundle[0][0], [one.line for one, _ in bundle], f"{number}")
-    if not outline.entries:
-        yield "<p>Nothing was found.</p>"
+    if not outline.entries and outline.command not in _LISTS:
+        yield f"<p>Nothing was found{' in what could be read' if outline.gaps else ''}.</p>"
     yield "</section>"
     yield from _gaps(outline)
     yield from _rows(outline)

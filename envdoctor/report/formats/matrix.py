@@ -38,7 +38,7 @@ def matrix(document: Mapping[str, Any]) -> Iterator[str]:
     heads = "".join(f'<th scope="col">{escaped(fact["fact"])}</th>' for fact in facts)
     yield (
         '<section aria-label="Nodes"><h2>Nodes by facts</h2>'
-        '<div class="scroll" role="region" aria-label="Nodes by facts" tabindex="0">'
+        '<div class="scroll wide" role="region" aria-label="Nodes by facts" tabindex="0">'
         f'<table><thead><tr><th scope="col">Node</th><th scope="col">State</th>{heads}</tr></thead><tbody>'
     )
     for node in nodes:

@@ -78,11 +78,14 @@ caption { text-align: left; color: var(--dim); padding-bottom: .3rem; }
 th, td { text-align: left; vertical-align: top; padding: .25rem .6rem; border-bottom: 1px solid var(--line);
   overflow-wrap: anywhere; }
 th[scope="row"] { overflow-wrap: break-word; }
+thead th { white-space: nowrap; }
 td.state { white-space: nowrap; }
 summary { cursor: pointer; padding: .2rem 0; }
 figure svg.picture { display: block; width: 100%; height: auto; min-width: 50rem; }
 figure { margin: .5rem 0; } figcaption { color: var(--dim); }
 .scroll th, .scroll td { overflow-wrap: break-word; min-width: 7rem; }
+.scroll.wide table { width: max-content; min-width: 100%; }
+.scroll.wide th, .scroll.wide td { max-width: 18rem; white-space: normal; }
 .scroll tr > :first-child { position: sticky; left: 0; background: var(--paper); }
 .scroll { overflow-x: auto; border: 1px solid var(--line); border-radius: 4px; background: var(--paper); }
 .legend { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; color: var(--dim); }
