@@ -128,8 +128,8 @@ bench: $(TOOL)/.made
 	$(TOOL)/bin/python benchmarks/check_against_peers.py $(VENV) $(if $(PROFILE),--gate $(PROFILE))
 
 docs: $(TEST)/.made
-	$(TEST)/bin/python -m envdoctor.cli.check_pages docs/checks
-	$(TEST)/bin/python -m envdoctor.cli.man_page docs/envdoctor.1
+	$(TEST)/bin/python -m tools.check_pages docs/checks
+	$(TEST)/bin/python -m tools.man_page docs/envdoctor.1
 
 site: $(TEST)/.made
 	$(TEST)/bin/python -m tools.docsite

@@ -10,8 +10,8 @@ import pytest
 
 from envdoctor.cli.app import build
 from envdoctor.cli.examples import EXAMPLES
-from envdoctor.cli.man_page import page
 from tests.factories.run_envdoctor import ROOT, run_envdoctor
+from tools.man_page import page
 
 ROLLBACK = """\
 Usage: envdoctor rollback [OPTIONS] [N]

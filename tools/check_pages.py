@@ -1,4 +1,4 @@
-"""`python -m envdoctor.cli.check_pages FOLDER` writes a page a check, and symptoms.md beside it: `make docs`."""
+"""`python -m tools.check_pages FOLDER` writes a page a check, and symptoms.md beside it: `make docs`."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`python -m envdoctor.cli.man_page FILE` writes the manual page from what `--help` is made of (`make docs`)."""
+"""`python -m tools.man_page FILE` writes the manual page from what `--help` is made of (`make docs`)."""
 
 import os
 import sys
