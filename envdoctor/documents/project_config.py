@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envdoctor.facts.regular_file import read_regular
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import field_names, frozen
 
 if TYPE_CHECKING:  # only loaded where there is a table
     from envdoctor.model.finding import Severity
@@ -64,6 +64,9 @@ def _table(path: Path, content: bytes, owner: int) -> ProjectConfig | None:
         return None
     if owner not in (0, os.geteuid()):
         return ProjectConfig(ignored=str(path))
-    from envdoctor.documents.project_table import read  # noqa: PLC0415
+    from envdoctor.documents.project_table import Table, read  # noqa: PLC0415 - few projects have one
 
-    return read(path, content)
+    table = read(path, content)
+    return (
+        ProjectConfig(path=str(path), **{name: getattr(table, name) for name in field_names(Table)}) if table else None
+    )

@@ -4,11 +4,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from envdoctor.documents.profile_store import dates_as_text, parsed, refuse_waivers
-from envdoctor.documents.project_config import ProjectConfig
 from envdoctor.errors import UsageError
 from envdoctor.model.codec import CodecError, decode
 from envdoctor.model.finding import Severity
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.profile import Waiver
 
 KEYS = ("profile", "venv", "fail-on", "ranks", "ranks-ignore", "waivers")
@@ -17,7 +16,7 @@ _HINT = "docs/config.md shows an example"
 
 @frozen
 class Table:
-    """The keys of the table, with `_` for `-`."""
+    """The keys of the table, with `_` for `-`; paths are absolute."""
 
     profile: str = ""
     venv: str = ""
@@ -27,7 +26,7 @@ class Table:
     waivers: tuple[Waiver, ...] = ()
 
 
-def read(path: Path, content: bytes) -> ProjectConfig | None:
+def read(path: Path, content: bytes) -> Table | None:
     """Return what a pyproject.toml says, or None when it has no such table; relative paths start at its folder.
 
     Raises UsageError with the file and the key.
@@ -51,14 +50,10 @@ def read(path: Path, content: bytes) -> ProjectConfig | None:
         ) from error
     refuse_waivers(found.waivers, where, UsageError)
     is_path = "/" in found.profile or found.profile.endswith(".toml")
-    return ProjectConfig(
-        path=str(path),
+    return replace(
+        found,
         profile=str(path.parent / _home(found.profile)) if is_path else found.profile,
         venv=str(path.parent / _home(found.venv)) if found.venv else "",
-        fail_on=found.fail_on,
-        ranks=found.ranks,
-        ranks_ignore=found.ranks_ignore,
-        waivers=found.waivers,
     )
 
 
