@@ -23,6 +23,8 @@ from envdoctor.model.why import (
     SearchedPlace,
     Shared,
 )
+from envdoctor.report.schemas import names
+from tests.cli.test_help import commands
 from tests.factories.run_envdoctor import ROOT
 
 
@@ -54,6 +56,23 @@ def test_every_field_of_what_the_python_interface_returns_is_documented() -> Non
     known = set(re.findall(r"`(\w+)(?:\(.*?\))?`", page))
     told = [f"{kind.__name__}.{field.name}" for kind in (*kinds, *more) for field in fields(kind)]
     assert [name for name in told if name.partition(".")[2] not in known] == []
+
+
+def test_every_command_says_which_programs_it_starts() -> None:
+    page = (ROOT / "docs/security.md").read_text()
+    rows = re.findall(r"^\| (`[^|]*) \|", page[: page.index("## What is trusted")], re.MULTILINE)
+    listed = {name for row in rows for name in re.findall(r"`([^`]*)`", row)}
+    known = {*(name for name, _, _ in commands())}
+    assert known - listed == {"diff"} - listed
+    assert {name for name in listed if name.partition(" --")[0] not in known} == set()
+
+
+def test_every_document_is_described() -> None:
+    page = (ROOT / "docs/json.md").read_text()
+    aliases = {"check-fix": "check --fix", "error": "error", "explain-text": "explain TEXT", "try-result": "try"}
+    aliases |= {"bisect-log": "--log", "bisect-undo": "--undo", "profile-new": "profile new"}
+    words = {name: aliases.get(name, name if name == "watch-stack" else name.replace("-", " ")) for name in names()}
+    assert [name for name, word in words.items() if not re.search(rf"`(?:envdoctor )?{re.escape(word)}\b", page)] == []
 
 
 def test_links_between_documents_lead_somewhere() -> None:
