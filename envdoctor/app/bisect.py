@@ -21,7 +21,7 @@ from envdoctor.swap.in_use import users
 from envdoctor.swap.shown import ShownVenv
 from envdoctor.swap.store import BackupStore
 from envdoctor.swap.transaction import system_errors
-from envdoctor.trial.bisection import Bisected, Bisection, BisectRequest
+from envdoctor.trial.bisection import Beginning, Bisected, Bisection, BisectRequest
 from envdoctor.trial.changes import StackChange
 from envdoctor.trial.command import Criterion
 from envdoctor.trial.journal import Asked, Caches, CopyVerdict, TrialJournal
@@ -78,7 +78,13 @@ class BisectLog:
 
 
 def bisect(
-    workspace: Workspace, good: str, bad: str, command: tuple[str, ...], wishes: BisectOptions, dialog: Dialog
+    workspace: Workspace,
+    good: str,
+    bad: str,
+    command: tuple[str, ...],
+    wishes: BisectOptions,
+    dialog: Dialog,
+    beginning: Beginning = "any",
 ) -> Result:
     """Find the changes that make the command fail. Raises UsageError, RestoreError."""
     host = workspace.host
@@ -103,7 +109,7 @@ def bisect(
         try:
             with work_folder(store) as work, dialog.listening() as listen:
                 bisection = Bisection(request, work, host, listen)
-                found = bisection.find()
+                found = bisection.find(beginning)
         except KeyboardInterrupt as error:
             again = f"envdoctor bisect --resume --venv {shlex.quote(str(home))}"
             raise Interrupted(f"interrupted\n{account.state}; `{again}` goes on") from error
@@ -113,7 +119,10 @@ def bisect(
 
 
 def resume(workspace: Workspace, dialog: Dialog, *, trust_variables: bool) -> Result:
-    """Go on with the bisection whose journal is in the store of the workspace's venv. Raises UsageError."""
+    """Go on with the bisection whose journal is in the store of the workspace's venv.
+
+    Raises UsageError, also where an end is not as it was.
+    """
     asked = _asked(_journal(workspace))
     workspace = _where_asked(workspace, asked)
     wishes = BisectOptions(
@@ -123,13 +132,13 @@ def resume(workspace: Workspace, dialog: Dialog, *, trust_variables: bool) -> Re
         sources=asked.sources,
         trust_variables=trust_variables,
     )
-    return bisect(workspace, asked.good, asked.bad, asked.command, wishes, dialog)
+    return bisect(workspace, asked.good, asked.bad, asked.command, wishes, dialog, "resumed")
 
 
 def undo(workspace: Workspace, dialog: Dialog, *, yes: bool) -> Result:
     """Swap in the copy of the bad end without the causes. Raises UsageError, RestoreError, Interrupted.
 
-    What the last bisection knows is not tested again; what it was killed before is.
+    What the last bisection knows is not tested again; one that is not finished is refused.
     """
     if yes:
         refuse_found_above(workspace)
@@ -154,7 +163,7 @@ def undo(workspace: Workspace, dialog: Dialog, *, yes: bool) -> Result:
     with accounted(store, "the copy without the causes") as account, system_errors(), work_folder(store) as work:
         with dialog.listening() as listen:
             bisection = Bisection(request, work, host, listen)
-            found = bisection.find(known=True)
+            found = bisection.find("known")
         if not found.verified:
             raise UsageError(
                 "the copy without the causes could not be judged, so it is not swapped in",

@@ -107,8 +107,10 @@ def _wanted(result: TryResult, wishes: TryOptions, dialog: Dialog) -> bool:
     """Tell whether the copy is to be kept."""
     if not result.tried.changed or wishes.discard:
         return False
-    if wishes.yes:
-        return not result.tried.harmful
+    if wishes.yes and result.tried.harmful:
+        return False
     dialog.show(Result(command="try result", data=result))
+    if wishes.yes:
+        return True
     doubt = ", although something would break" if result.tried.harmful else ""
     return dialog.agreed(f"Keep it, as {result.venv}{doubt}?")

@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 from envdoctor.catalog.variables import may_be_secret
 from envdoctor.errors import RestoreError, UsageError
@@ -30,6 +31,8 @@ from envdoctor.trial.training_code import training_code
 from envdoctor.trial.tree import VenvTree, differing
 from envdoctor.trial.work_folder import WorkFolder
 
+Beginning = Literal["any", "resumed", "known"]
+"""What the journal must be of this bisection for: nothing, to go on with it, or to repeat what it found."""
 _CACHE = StackChange(kind="cache", name="compile cache", before="cold", after="as it is now", rank=9)
 
 
@@ -89,16 +92,18 @@ class Bisection:
         self.resumed = 0
         self._compiled: list[VenvTree] = []
         self._reference: float | None = None
+        self._known_only = False
         self.left: frozenset[int] = frozenset()
         """Once it is done: the changes that need not be undone."""
 
-    def find(self, *, known: bool = False) -> Bisected:
+    def find(self, beginning: Beginning = "any") -> Bisected:
         """Verify both ends, find the causes, and remove the copies. Raises UsageError where an end is not as said.
 
-        known: the journal must be of this bisection.
+        With `known` nothing is built and run: the journal must hold all of it.
         """
         changes = self.mixture.changes
-        self._open_journal(known=known)
+        self._open_journal(beginning)
+        self._known_only = beginning == "known"
         whole = frozenset(range(changes.forces.count))
         self._verify(frozenset(), "good", self.request.good.label, "GOOD")
         self._verify(whole, "bad", self.request.bad.label, "BAD")
@@ -122,6 +127,13 @@ class Bisection:
         """Return what a copy with those changes is: from the journal, else built and judged."""
         names = tuple(self.mixture.changes.named(chosen))
         known = next((one for one in self.journal.verdicts if one.changes == names), None)
+        if known is None and self._known_only:
+            venv = shlex.quote(str(self.work.venv))
+            raise UsageError(
+                f"the bisection is not finished ({counted(len(self.journal.verdicts), 'verdict')} so far), so what is "
+                "to be undone is not known",
+                f"`envdoctor bisect --resume --venv {venv}` finishes it; then `--undo` swaps in what it found",
+            )
         if known is None:
             known = self._probe(chosen, names)
             self.journal.add(known)
@@ -248,24 +260,29 @@ class Bisection:
                     f"venv: `envdoctor check --deep {end.side.tree.root}`",
                 )
 
-    def _open_journal(self, *, known: bool) -> None:
-        request, changes = self.request, self.mixture.changes
-        key = _key(self.good, self.bad, request, [change.key for change in changes.items], self.host)
-        if self.journal.read() and self.journal.asked and self.journal.asked.key == key:
+    def _open_journal(self, beginning: Beginning) -> None:
+        request, changes = self.request, [change.key for change in self.mixture.changes.items]
+        states = (_state(self.good), _state(self.bad))
+        key = _key(self.good, self.bad, states, request, changes, self.host)
+        asked = self.journal.asked if self.journal.read() else None
+        if asked and asked.key == key:
             self.resumed = len(self.journal.verdicts)
             if self.resumed:
                 text = f"copies judged in an earlier run, which are not built again: {self.resumed}"
                 self.listen(Event(phase="recover", text=text))
             return
-        if known:
-            ends = (request.good.label, request.bad.label)
-            command = f"envdoctor bisect {as_typed(ends)} -- {as_typed(request.command)}"
-            raise UsageError(
-                f"{' or '.join(dict.fromkeys(ends))} is not as it was when it was bisected, or a variable is another: "
-                "what was found may not hold",
-                f"bisect again: `cd {shlex.quote(str(self.host.cwd))} && {command}`; `envdoctor history` tells whether "
-                "it was undone already",
-            )
+        ends = (request.good.label, request.bad.label)
+        if asked and (beginning != "any" or (asked.good, asked.bad, asked.command) == (*ends, request.command)):
+            now = _unlike(asked, ends, states, changes)
+            if beginning != "any":
+                command = f"envdoctor bisect {as_typed(ends)} -- {as_typed(request.command)}"
+                undone = "; `envdoctor history` tells whether it was undone already" if beginning == "known" else ""
+                raise UsageError(
+                    f"{now}: what was {'found' if beginning == 'known' else 'judged'} may not hold",
+                    f"bisect again: `cd {shlex.quote(str(self.host.cwd))} && {command}`{undone}",
+                )
+            again = f"{now}: it starts over, without its {counted(len(self.journal.verdicts), 'verdict')}"
+            self.listen(Event(phase="recover", text=again))
         self.work.log.unlink(missing_ok=True)
         self.journal.begin(
             Asked(
@@ -278,7 +295,8 @@ class Bisection:
                 offline=request.offline,
                 sources=request.sources,
                 folder=str(self.host.cwd),
-                changes=tuple(change.key for change in changes.items),
+                states=states,
+                changes=tuple(changes),
                 started=datetime.now(UTC).isoformat(timespec="seconds"),
             )
         )
@@ -338,12 +356,39 @@ def _told(name: str, value: str | None) -> str:
     return "a value that is not shown" if may_be_secret(name, value) else value or "empty"
 
 
-def _key(good: BisectEnd, bad: BisectEnd, request: BisectRequest, changes: Sequence[str], host: Host) -> str:
+def _unlike(asked: Asked, ends: tuple[str, str], states: tuple[str, str], changes: Sequence[str]) -> str:
+    """Say what is not as when a bisection was asked, and which changes between its ends came or went since."""
+    if asked.states:
+        named = [end for end, before, now in zip(ends, asked.states, states, strict=True) if before != now]
+        what = " and ".join(dict.fromkeys(named)) or "a variable, or how the bisection was asked,"
+    else:
+        what = f"{' or '.join(dict.fromkeys(ends))}, or a variable,"
+    are = "are" if " and " in what else "is"
+    more = sorted(set(changes) - set(asked.changes))
+    less = sorted(set(asked.changes) - set(changes))
+    told = [f"{text}: {shown(keys)}" for text, keys in (("now a change", more), ("no longer a change", less)) if keys]
+    details = f" ({'; '.join(told)})" if told else ""
+    return f"{what} {are} not as when it was bisected{details}"
+
+
+def _state(end: BisectEnd) -> str:
     digest = hashlib.sha256()
-    for end in (good, bad):
-        for line in [end.built_from] if end.built_from else end.side.tree.signature():
-            digest.update(line.encode("utf-8", "surrogateescape"))
+    for line in [end.built_from] if end.built_from else end.side.tree.signature():
+        digest.update(line.encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def _key(
+    good: BisectEnd,
+    bad: BisectEnd,
+    states: Sequence[str],
+    request: BisectRequest,
+    changes: Sequence[str],
+    host: Host,
+) -> str:
+    digest = hashlib.sha256()
     values = [f"{name}={_value(end, name, host)}" for end in (good, bad) for name in sorted(end.variables)]
-    for part in (*request.command, str(request.criterion), request.caches, str(host.cwd), *values, *changes):
+    asked = (*request.command, str(request.criterion), request.caches, str(host.cwd))
+    for part in (*states, *asked, *values, *changes):
         digest.update(b"\0" + part.encode("utf-8", "surrogateescape"))
     return digest.hexdigest()

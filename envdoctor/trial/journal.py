@@ -40,6 +40,8 @@ class Asked:
     """UTC, ISO 8601."""
     folder: str = ""
     """In which it was asked: relative ends and the command's words start from it."""
+    states: tuple[str, ...] = ()
+    """Digests of what the good end and the bad one held; empty in journals of earlier versions."""
 
 
 @frozen

@@ -1,7 +1,8 @@
 """How what a bisection found is undone in the user's venv."""
 
+import os
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from os import DirEntry
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from envdoctor.stack.named import NamedStack
 from envdoctor.swap.hardlinks import copy_file, copy_tree, hard_link
 from envdoctor.swap.permissions import carry_over
 from envdoctor.swap.shown import ShownVenv
-from envdoctor.swap.store import BackupStore
+from envdoctor.swap.store import STORE, BackupStore
 from envdoctor.swap.swap import sync_file_system
 from envdoctor.swap.transaction import Copying, Exchanged, exchange
 from envdoctor.trial.bisection import Bisected, Bisection
@@ -57,6 +58,9 @@ def swap_in(
         for entry in store.target.iterdir():
             if entry.is_dir() and not entry.is_symlink() and is_cache(entry.name):
                 copy_tree(str(entry), str(copying.folder / entry.name), _link)
+        for left in _keep_special(store.target, copying.folder):
+            text = f"{left} cannot have a second link, and is in the backup alone"
+            listen(Event(phase="copy", text=text))
         restate(copying.folder, _held(bisection.mixture, copying.folder))
         carry_over(store.target, copying.folder)
         sync_file_system(copying.folder)
@@ -84,6 +88,23 @@ def _held(mixture: Mixture, copy: Path) -> dict[Path, list[bytes]]:
             if (content := tree.held(path)) is not None:
                 found.setdefault(copy / path, []).append(content)
     return found
+
+
+def _keep_special(venv: Path, copy: Path) -> Iterator[Path]:
+    """Link the pipes, sockets and devices of a venv into its copy; yield those that cannot be linked."""
+    folders = [venv]
+    while folders:
+        with os.scandir(folders.pop()) as found:
+            for entry in found:
+                path = Path(entry.path)
+                if entry.is_dir(follow_symlinks=False):
+                    if path.parent != venv or (entry.name != STORE and not is_cache(entry.name)):
+                        folders.append(path)
+                elif not entry.is_symlink() and not entry.is_file():
+                    target = copy / path.relative_to(venv)
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    if not hard_link(entry.path, str(target)):
+                        yield path
 
 
 def _link(entry: DirEntry[str], target: str) -> None:

@@ -5,7 +5,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from envdoctor.errors import RestoreError
@@ -89,6 +89,8 @@ def work_folder(store: BackupStore) -> Iterator[WorkFolder]:
             yield work
         except BaseException:
             work.sweep(ends=False)
+            with suppress(OSError):  # those that were built are kept for the next run
+                work.ends.rmdir()
             raise
         work.sweep(ends=True)
     finally:

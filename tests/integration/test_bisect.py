@@ -1,8 +1,10 @@
 """`bisect`: the change at fault is named, in few copies, whatever kind it is; both ends stay as they are."""
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -115,7 +117,10 @@ def test_files_that_another_wheel_overwrote(tmp_path: Path) -> None:
     assert "VERSION = '2.0'" in (ends.bad.site_packages / "part03.py").read_text(), "only the cause is undone"
     again = run_envdoctor("bisect", "--undo", "--venv", ends.bad.prefix, "--yes", folder=elsewhere)
     assert again.code == 2
-    assert "error: good or bad is not as it was when it was bisected, or a variable is another" in again.err
+    assert again.err.splitlines()[1] == (
+        "error: bad is not as when it was bisected (no longer a change: distribution nvidia-cudnn-cu13): "
+        "what was found may not hold"
+    )
     # The backup is an end too.
     found = ends.answer("bad", "bad@1", "--", "python", "job.py")
     assert (names(found), found["venv"]) == ([["nvidia-cudnn-cu13"]], "[TMP]/bad")
@@ -537,3 +542,46 @@ def test_the_folder_that_it_was_started_in_is_gone(tmp_path: Path) -> None:
             "hint: start it over where its command finds its files: "
             f"`envdoctor bisect [TMP]/good [TMP]/bad -- python ../{job}`\n",
         )
+
+
+def test_an_end_that_changed_meanwhile_is_said_and_what_is_unfinished_is_not_undone(tmp_path: Path) -> None:
+    ends = _many(tmp_path, 4)
+    job = _script(tmp_path, "state['part01'] == '2.0'")
+    words = ("good", "bad", "--", "python", job)
+    assert ends.killed_after(3, *words) == -signal.SIGKILL
+    before = tree_state(ends.bad.prefix)
+    early = ends.run("--undo", "--venv", "bad", "--yes")
+    assert (early.code, early.out, tree_state(ends.bad.prefix)) == (2, "", before)
+    known = len((ends.work / "journal.jsonl").read_text().splitlines()) - 1
+    assert early.err.endswith(
+        f"error: the bisection is not finished ({known} verdicts so far), so what is to be undone is not known\n\n"
+        "hint: `envdoctor bisect --resume --venv [TMP]/bad` finishes it; then `--undo` swaps in what it found\n"
+    )
+    # Nothing had to be built.
+    assert not (ends.work / "ends").exists()
+    (ends.bad.site_packages / "mine.py").write_text("X = 1")
+    resumed = ends.run("--resume", "--venv", "bad")
+    assert (resumed.code, resumed.err.partition("error: ")[2]) == (
+        2,
+        "bad is not as when it was bisected (now a change: file lib/"
+        f"{ends.bad.site_packages.relative_to(ends.bad.prefix / 'lib')}/mine.py): what was judged may not hold\n\n"
+        f"hint: bisect again: `cd [TMP] && envdoctor bisect good bad -- python {job}`\n",
+    )
+    again = ends.run(*words)
+    assert again.code == 0
+    assert f"mine.py): it starts over, without its {known} verdicts\n" in again.err
+
+
+def test_what_is_no_file_is_kept_when_it_is_undone(tmp_path: Path) -> None:
+    ends = _many(tmp_path, 2)
+    job = _script(tmp_path, "state['part01'] == '2.0'")
+    pipe = ends.bad.prefix / "run/jobs.fifo"
+    pipe.parent.mkdir()
+    os.mkfifo(pipe)
+    with socket.socket(socket.AF_UNIX) as server, contextlib.chdir(ends.bad.prefix):
+        server.bind("run/ready")
+    there = [path.stat().st_ino for path in (pipe, pipe.with_name("ready"))]
+    assert ends.run("good", "bad", "--", "python", job).code == 0
+    assert ends.run("--undo", "--venv", "bad", "--yes").code == 0
+    assert "VERSION = '1.0'" in (ends.bad.site_packages / "part01.py").read_text()
+    assert [path.stat().st_ino for path in (pipe, pipe.with_name("ready"))] == there

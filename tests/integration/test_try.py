@@ -60,6 +60,12 @@ def test_what_is_kept_is_the_venv_with_the_change_and_the_way_back(venv: Venv) -
     assert (back.code, tree_state(venv.prefix)) == (0, before)
 
 
+def test_what_is_kept_without_a_question_was_shown_before(venv: Venv) -> None:
+    outcome = _try(venv, "--yes", "--", "uv", "pip", "install", "--quiet", "one==2.0")
+    assert (outcome.code, outcome.out.splitlines()[0]) == (0, "[TMP]/venv is the copy with the change")
+    assert "  ~ one 1.0 -> 2.0\n" in outcome.err
+
+
 def test_what_harms_another_is_thrown_away(venv: Venv) -> None:
     before = tree_state(venv.prefix)
     code, told = _document(venv, "--yes", "--with", "thief")
