@@ -1,6 +1,5 @@
 """Which change broke it: copies between a good end and a bad one, each built, judged and written down."""
 
-import hashlib
 import os
 import shlex
 import time
@@ -9,7 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from envdoctor.catalog.variables import may_be_secret
 from envdoctor.errors import RestoreError, UsageError
 from envdoctor.facts.host import Host
 from envdoctor.model.events import Event, Listener
@@ -23,6 +21,7 @@ from envdoctor.trial.contested import ContestedPaths
 from envdoctor.trial.delta import Outcome, explain
 from envdoctor.trial.ends import BisectEnd, open_end
 from envdoctor.trial.foreseen import error_of
+from envdoctor.trial.identity import key_of, state, unlike, value, variable_changes
 from envdoctor.trial.journal import Asked, Caches, CopyVerdict, TrialJournal
 from envdoctor.trial.launch import as_typed, launch_environment, placed, tested_environment
 from envdoctor.trial.mixture import Mixture, shown
@@ -221,7 +220,7 @@ class Bisection:
             self.mixture.changes.items[at].name for at in chosen if self.mixture.changes.items[at].kind == "variable"
         }
         return {
-            name: _value(self.bad if name in changed else self.good, name, self.host)
+            name: value(self.bad if name in changed else self.good, name, self.host)
             for name in self.good.variables.keys() | self.bad.variables.keys()
         }
 
@@ -262,8 +261,9 @@ class Bisection:
 
     def _open_journal(self, beginning: Beginning) -> None:
         request, changes = self.request, [change.key for change in self.mixture.changes.items]
-        states = (_state(self.good), _state(self.bad))
-        key = _key(self.good, self.bad, states, request, changes, self.host)
+        states = (state(self.good), state(self.bad))
+        words = (*request.command, str(request.criterion), request.caches, str(self.host.cwd))
+        key = key_of(self.good, self.bad, states, (*words, *changes), self.host)
         asked = self.journal.asked if self.journal.read() else None
         if asked and asked.key == key:
             self.resumed = len(self.journal.verdicts)
@@ -273,7 +273,7 @@ class Bisection:
             return
         ends = (request.good.label, request.bad.label)
         if asked and (beginning != "any" or (asked.good, asked.bad, asked.command) == (*ends, request.command)):
-            now = _unlike(asked, ends, states, changes)
+            now = unlike(asked, ends, states, changes)
             if beginning != "any":
                 command = f"envdoctor bisect {as_typed(ends)} -- {as_typed(request.command)}"
                 undone = "; `envdoctor history` tells whether it was undone already" if beginning == "known" else ""
@@ -319,7 +319,7 @@ def _mixture(
     listen(Event(phase="copy", text="comparing both ends"))
     good.side.tree.kin, bad.side.tree.kin = bad.side.tree.names, good.side.tree.names
     different = differing(good.side.tree, bad.side.tree, listen)
-    more = [*_variable_changes(good, bad, host), *commits, *([_CACHE] if request.caches == "bisect" else [])]
+    more = [*variable_changes(good, bad, host), *commits, *([_CACHE] if request.caches == "bisect" else [])]
     changes = cut(good.side, bad.side, different, more)
     if not changes.items and os.path.samefile(good.side.tree.root, bad.side.tree.root):
         raise UsageError(
@@ -333,62 +333,3 @@ def _mixture(
             "name two ends that differ: `envdoctor diff` compares them; a compile cache: `--cache bisect`",
         )
     return Mixture(good=good.side, bad=bad.side, changes=changes, contested=ContestedPaths(good.side, bad.side))
-
-
-def _variable_changes(good: BisectEnd, bad: BisectEnd, host: Host) -> list[StackChange]:
-    made = []
-    for name in sorted(good.variables.keys() | bad.variables.keys()):
-        before, after = _value(good, name, host), _value(bad, name, host)
-        if before != after:
-            made.append(
-                StackChange(kind="variable", name=name, before=_told(name, before), after=_told(name, after), rank=7)
-            )
-    return made
-
-
-def _value(end: BisectEnd, name: str, host: Host) -> str | None:
-    return end.variables[name] if name in end.variables else host.environ.get(name)
-
-
-def _told(name: str, value: str | None) -> str:
-    if value is None:
-        return "not set"
-    return "a value that is not shown" if may_be_secret(name, value) else value or "empty"
-
-
-def _unlike(asked: Asked, ends: tuple[str, str], states: tuple[str, str], changes: Sequence[str]) -> str:
-    """Say what is not as when a bisection was asked, and which changes between its ends came or went since."""
-    if asked.states:
-        named = [end for end, before, now in zip(ends, asked.states, states, strict=True) if before != now]
-        what = " and ".join(dict.fromkeys(named)) or "a variable, or how the bisection was asked,"
-    else:
-        what = f"{' or '.join(dict.fromkeys(ends))}, or a variable,"
-    are = "are" if " and " in what else "is"
-    more = sorted(set(changes) - set(asked.changes))
-    less = sorted(set(asked.changes) - set(changes))
-    told = [f"{text}: {shown(keys)}" for text, keys in (("now a change", more), ("no longer a change", less)) if keys]
-    details = f" ({'; '.join(told)})" if told else ""
-    return f"{what} {are} not as when it was bisected{details}"
-
-
-def _state(end: BisectEnd) -> str:
-    digest = hashlib.sha256()
-    for line in [end.built_from] if end.built_from else end.side.tree.signature():
-        digest.update(line.encode("utf-8", "surrogateescape"))
-    return digest.hexdigest()
-
-
-def _key(
-    good: BisectEnd,
-    bad: BisectEnd,
-    states: Sequence[str],
-    request: BisectRequest,
-    changes: Sequence[str],
-    host: Host,
-) -> str:
-    digest = hashlib.sha256()
-    values = [f"{name}={_value(end, name, host)}" for end in (good, bad) for name in sorted(end.variables)]
-    asked = (*request.command, str(request.criterion), request.caches, str(host.cwd))
-    for part in (*states, *asked, *values, *changes):
-        digest.update(b"\0" + part.encode("utf-8", "surrogateescape"))
-    return digest.hexdigest()
