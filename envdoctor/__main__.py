@@ -45,7 +45,7 @@ def main() -> None:
         # Imported here, since most of a short command's time is its imports: Ctrl-C may come while they go on.
         from envdoctor.cli import direct  # noqa: PLC0415
 
-        code = direct.check(sys.argv[1:])
+        code = direct.run(sys.argv[1:])
         if code is None:
             from envdoctor.cli.app import main as run_command_line  # noqa: PLC0415
 

@@ -9,7 +9,7 @@ from envdoctor.stack.build import build
 from envdoctor.stack.restore import PreparedRestore
 from envdoctor.stack.room import refuse_too_little
 from envdoctor.stack.verify import Verified, refuse
-from envdoctor.stack.verify_copy import failed_checks, refuse_failed, verify_copy
+from envdoctor.stack.verify_copy import failed_checks, known_contents, refuse_failed, verify_copy
 from envdoctor.swap.store import remove_tree
 from envdoctor.swap.transaction import opened, system_errors
 from envdoctor.wheels import uv as uv_tool
@@ -40,7 +40,8 @@ def rehearse(prepared: PreparedRestore, listen: Listener) -> Rehearsed:
         try:
             uv = uv_tool.locate(host.environ, host.cwd, keep_open=(held.descriptor,))
             build(plan, had, prepared.sources, uv, folder, listen)
-            verified, reading = verify_copy(folder, store.target, had, host, listen, request.verify)
+            known = known_contents(host, request.verify)
+            verified, reading = verify_copy(folder, store.target, had, host, listen, known)
             refuse(verified, "the new venv")
             if not plan.unavailable:
                 listen(Event(phase="check", text="examining the copy"))

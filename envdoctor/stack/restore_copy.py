@@ -20,7 +20,7 @@ from envdoctor.stack.plan import same
 from envdoctor.stack.restore import PreparedRestore
 from envdoctor.stack.room import refuse_too_little
 from envdoctor.stack.verify import Verified, refuse
-from envdoctor.stack.verify_copy import failed_checks, refuse_failed, verify_copy, verify_in_place
+from envdoctor.stack.verify_copy import failed_checks, known_contents, refuse_failed, verify_copy, verify_in_place
 from envdoctor.swap import durable
 from envdoctor.swap.generations import NOTE
 from envdoctor.swap.in_use import users
@@ -118,7 +118,8 @@ def _make_copy(prepared: PreparedRestore, copying: Copying, listen: Listener) ->
     uv = uv_tool.locate(host.environ, host.cwd, keep_open=(copying.descriptor,))
     try:
         with ThreadPoolExecutor(1) as beside:
-            beside.submit(_every_check)  # a fifth of a second, in which uv builds
+            # A fifth of a second, in which uv builds.
+            loading = beside.submit(_ready, prepared)
             build(prepared.plan, prepared.locked, prepared.sources, uv, folder, listen)
     except uv_tool.UvError:
         CachedAnswers.of(host).forget()
@@ -132,7 +133,7 @@ def _make_copy(prepared: PreparedRestore, copying: Copying, listen: Listener) ->
         writing = beside.submit(sync_file_system, folder)
         old = beside.submit(_verdict_on_old, prepared)
         final = prepared.store.target
-        verified, reading = verify_copy(folder, final, prepared.locked, host, listen, prepared.request.verify)
+        verified, reading = verify_copy(folder, final, prepared.locked, host, listen, loading.result())
         refuse(verified, "the new venv")
         clock.lap("verify")
         listen(Event(phase="check", text="examining the copy"))
@@ -144,9 +145,11 @@ def _make_copy(prepared: PreparedRestore, copying: Copying, listen: Listener) ->
     return verified, old.result()
 
 
-def _every_check() -> None:
+def _ready(prepared: PreparedRestore) -> dict[bytes, bytes]:
+    """Import every check; return what earlier restores read."""
     import_module("envdoctor.stack.examination")
     import_module("envdoctor.doctor.examine").every_check()
+    return known_contents(prepared.host, prepared.request.verify)
 
 
 def _verdict_on_old(prepared: PreparedRestore) -> KeptVerdict | None:

@@ -17,13 +17,25 @@ from envdoctor.stack.verify import Verified, verify
 from envdoctor.standards.lock import Lock, LockedPackage
 
 
+def known_contents(host: Host, extent: Extent) -> dict[bytes, bytes]:
+    """Return the contents of files that need not be read: content key (digest_memo) -> sha256."""
+    return verified_contents.load(host) if extent == "changed" else {}
+
+
 def verify_copy(
-    copy: Path, final: Path, locked: Mapping[str, LockedPackage], host: Host, listen: Listener, extent: Extent
+    copy: Path,
+    final: Path,
+    locked: Mapping[str, LockedPackage],
+    host: Host,
+    listen: Listener,
+    known: verified_contents.Contents,
 ) -> tuple[Verified, Reading]:
-    """Return what a venv that was just built differs in from the lock, and the reading; what was read is remembered."""
+    """Return what a venv that was just built differs in from the lock, and the reading; what was read is remembered.
+
+    known: what need not be read.
+    """
     from envdoctor.stack.examination import reading_of_copy  # noqa: PLC0415 - every check comes with it
 
-    known = verified_contents.load(host) if extent == "changed" else {}
     reading = reading_of_copy(copy, host, listen, final, known, fresh=True)
     verified = verify(reading, locked, threads_are_ours=True)
     if not verified.faults:
@@ -37,7 +49,7 @@ def verify_in_place(
     """Return what a venv in use differs in from the lock, and the reading; remember what was read of it."""
     from envdoctor.stack.examination import read_deep  # noqa: PLC0415 - as above
 
-    known = verified_contents.load(host) if extent == "changed" else {}
+    known = known_contents(host, extent)
     reading, _ = read_deep(venv, host, listen, known, everything=extent == "all")
     verified = verify(reading, locked, strict=False, threads_are_ours=True)
     if not verified.faults:

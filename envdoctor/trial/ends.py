@@ -24,7 +24,7 @@ from envdoctor.stack.build import build
 from envdoctor.stack.named import NamedStack
 from envdoctor.stack.restore_copy import why_not
 from envdoctor.stack.verify import refuse
-from envdoctor.stack.verify_copy import verify_copy
+from envdoctor.stack.verify_copy import known_contents, verify_copy
 from envdoctor.swap.store import remove_tree
 from envdoctor.trial.side import Side, read_side
 from envdoctor.wheels import index_config, pip_config, wheelhouse
@@ -77,7 +77,7 @@ def _of_profile(
             raise RestoreError(*why_not(prepared.plan))
         uv = uv_tool.locate(host.environ, host.cwd)
         build(prepared.plan, prepared.locked, prepared.sources, uv, venv, listen)
-        verified, _ = verify_copy(venv, venv, prepared.locked, host, listen, "changed")
+        verified, _ = verify_copy(venv, venv, prepared.locked, host, listen, known_contents(host, "changed"))
         refuse(verified, f"the venv of profile {file.name}")
         (folder / f"{venv.name}{_DONE}").touch()
     return BisectEnd(

@@ -1,13 +1,16 @@
 """`check` without typer: the same answer as the typer command for what is read so, and nothing else is read so."""
 
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from envdoctor.cli.direct import check
+from envdoctor.cli.direct import run
 from tests.factories.make_incident import Incident, make_incident
+from tests.factories.make_stack import make_stack
 from tests.factories.run_envdoctor import ROOT, environment, run_envdoctor
 
 # A variable of ours, whichever, leads past the direct way.
@@ -71,6 +74,17 @@ def test_both_ways_say_the_same(incident: Incident, tmp_path: Path, options: tup
         ("check", "--require", "torch"),
         ("check", "--format", "json"),
         ("--version", "check"),
+        ("restore", "--verify", "all"),
+        ("restore", "--python"),
+        ("restore", "--python", ""),
+        ("restore", "-p", "a", "--exit-zero"),
+        ("restore", "--wheelhouse", "a"),
+        ("restore", "-yq"),
+        ("restore", "--rehearse"),
+        ("restore", "--plan", "a"),
+        ("restore", "a", "b"),
+        ("restore", "--help"),
+        ("check", "--yes"),
     ],
     ids=" ".join,
 )
@@ -78,7 +92,7 @@ def test_anything_else_is_left_to_typer(
     arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert check(arguments) is None
+    assert run(arguments) is None
 
 
 @pytest.mark.parametrize("variable", ["ENVDOCTOR_PROFILE", "ENVDOCTOR_FAIL_ON", "_ENVDOCTOR_COMPLETE"])
@@ -87,14 +101,14 @@ def test_a_variable_that_sets_an_option_is_left_to_typer(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(variable, "")
-    assert check(("check", "a")) is None
+    assert run(("check", "a")) is None
 
 
 @pytest.mark.parametrize("table", ['profile = "cpu-smoke"', "fail-on = 1", "broken"])
 def test_a_configured_project_is_left_to_typer(table: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(f"[tool.envdoctor]\n{table}\n")
     monkeypatch.chdir(tmp_path)
-    assert check(("check", "a")) is None
+    assert run(("check", "a")) is None
 
 
 def test_typer_is_not_loaded(tmp_path: Path) -> None:
@@ -113,3 +127,42 @@ def test_typer_is_not_loaded(tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--dry-run", "-p", "small"),
+        ("--dry-run", "--profile", "small", "--json"),
+        ("-p", "small"),
+        ("-p", "small", "-y", "--json"),
+        ("-p", "small", "-y", "-q", "--force"),
+        ("-p", "small", "-y", "--offline", "--unless-in-use", "--verbose"),
+        ("-p", "small", "-y", "--python", "no-such-python"),
+        ("-p", "none", "-y"),
+        ("-y",),
+    ],
+    ids=" ".join,
+)
+def test_both_ways_of_a_restore_do_and_say_the_same(tmp_path: Path, options: tuple[str, ...]) -> None:
+    told = []
+    for name, extra in (("a", {}), ("b", TYPER)):
+        stack = make_stack(tmp_path / name)
+        first = stack.run("restore", "venv", *options, extra=extra)
+        again = stack.run("restore", "--venv", "venv", *options, extra=extra)
+        told.append([(one.code, _outline(one.out), _said(one.err)) for one in (first, again)])
+    assert told[0] == told[1]
+    assert "Traceback" not in str(told)
+
+
+def _said(text: str) -> list[str]:
+    """Return the lines that do not depend on how long a step took."""
+    return [line for line in text.splitlines() if line.startswith(("error", "warning", "hint", "note"))]
+
+
+def _outline(text: str) -> object:
+    """Return what it says but for figures: how long it took, what is free, what was settled when it was read."""
+    if text.startswith("{"):
+        document = json.loads(text)
+        return document.get("status"), sorted(document), sorted(document.get("result", ())), sorted(document["plan"])
+    return [re.sub(r"[0-9a-f]{20,}|\d+", "N", line.partition(" verified")[0]) for line in text.splitlines()]

@@ -55,6 +55,16 @@ class RecordComparison:
     """Files that this run hashed; the others are known from an earlier one, and by their times not changed since."""
     read_bytes: int = 0
 
+    @property
+    def by_contents_alone(self) -> bool:
+        """Tell whether nothing is known but files by their contents' times, and nothing is remembered by path."""
+        return bool(self.digests.proven) and self.digests.memo.path is None
+
+    def take_known(self, files: int, total: int) -> None:
+        """Count files that are as recorded by what is proven of them, with their bytes."""
+        self.files += files
+        self.file_bytes += total
+
     def take(self, at: int, rows: Sequence[Fields], keys: Mapping[str, bytes], site: str, hashing: Hashing) -> None:
         """Compare one distribution's rows with what is remembered and hand the others to `hashing`.
 

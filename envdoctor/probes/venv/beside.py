@@ -33,11 +33,15 @@ class Beside:
 
 
 def besides(reading: Reading) -> Iterator[Beside]:
-    """Look at the top level of the environment's site folders, and with `deep` at every folder of their packages."""
+    """Look at the top level of the environment's site folders, and with `deep` at every folder of their packages.
+
+    Not at those of a fresh copy: a file of theirs that no RECORD lists is a fault there, so its facts are not used.
+    """
     suffixes = reading.fact(Interpreter).module_suffixes
     sites = [entry.path for entry in reading.fact(SearchPath).site_dirs if entry.origin == "site-packages"]
+    everywhere = reading.options.deep and not reading.options.fresh
     for site in sites:
-        for folder in sorted(_folders(reading, site)) if reading.options.deep else (site,):
+        for folder in sorted(_folders(reading, site)) if everywhere else (site,):
             yield from _in_folder(reading, site, folder, suffixes)
 
 

@@ -40,6 +40,8 @@ def stale_bytecode(reading: Reading) -> Iterator[StaleBytecode]:
     for at, rows in records.rows.items():
         if items[at].origin != "site-packages":
             continue
+        if reading.options.fresh and not any(row[0].endswith(".pyc") for row in rows):
+            continue  # nothing has run there that could have written any
         for path, _, _ in rows:
             if not path.endswith(".py"):
                 continue

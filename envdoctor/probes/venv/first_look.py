@@ -21,8 +21,8 @@ from envdoctor.probes.venv.rows import Fields, paths_and_sizes
 _WORTH_A_PROCESS = 5_000
 """Rows. To start a process and hear from it takes as long as a look at 2,000 files."""
 _READABLE_BY_ALL = stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH
-_KIND_AND_READABLE = 0o170000 | _READABLE_BY_ALL
-_PLAIN = stat.S_IFREG | _READABLE_BY_ALL
+KIND_AND_READABLE = 0o170000 | _READABLE_BY_ALL
+PLAIN = stat.S_IFREG | _READABLE_BY_ALL
 
 
 @frozen
@@ -89,7 +89,7 @@ def _plain(folder: str, rows: Sequence[Fields]) -> tuple[int, list[Fields]]:
                 odd.append(number)
                 continue
             size = status.st_size
-            if (recorded and str(size) != recorded) or status.st_mode & _KIND_AND_READABLE != _PLAIN or "/bin/" in path:
+            if (recorded and str(size) != recorded) or status.st_mode & KIND_AND_READABLE != PLAIN or "/bin/" in path:
                 odd.append(number)
             else:
                 total += size

@@ -19,6 +19,7 @@ from envdoctor.probes.venv.digest_memo import key_of
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.file_digests import Hashing
 from envdoctor.probes.venv.first_look import Looked, first_look
+from envdoctor.probes.venv.known_files import known_files
 from envdoctor.probes.venv.obstacles import Obstacle, filled_folders, in_the_way, obstacles
 from envdoctor.probes.venv.record_rows import BYTECODE, recorded_size
 from envdoctor.probes.venv.records import RecordIndex, index
@@ -161,9 +162,21 @@ def _look_deeply(reading: Reading, prefix: str) -> list[tuple[Owner, list[FileFa
     with Hashing(compared.digests, reading.options.progress) as hashing:
         for at in order:
             keys: dict[str, bytes] = {}
-            fresh = reading.options.fresh
-            found[at] = _owner(items[at], records.rows[at], records.digests[at], prefix, keys=keys, bytecode=fresh)
-            compared.take(at, records.rows[at], keys, items[at].site, hashing)
+            rows, fresh, looked = records.rows[at], reading.options.fresh, None
+            if compared.by_contents_alone:
+                seen = known_files(items[at].site, rows, compared.digests.proven)
+                rows, looked = seen.others, Looked(plain_bytes=seen.total, odd=tuple(seen.others))
+                compared.take_known(seen.files, seen.total)
+            found[at] = _owner(
+                items[at],
+                records.rows[at],
+                records.digests[at],
+                prefix,
+                looked=looked,
+                keys=keys,
+                bytecode=fresh,
+            )
+            compared.take(at, rows, keys, items[at].site, hashing)
     compared.judge(records, items)
     return [found[at] for at in sorted(found)]
 

@@ -27,6 +27,8 @@ def unfit(data: bytes) -> str:
     lines = data.split(b"\n")
     if (longest := max(map(len, lines))) > _LONGEST_ROW:
         return f"{longest} bytes"
+    if longest <= _DEEPEST_ROW:
+        return ""  # a folder takes a byte at least
     deepest = max(line.count(b"/") for line in lines)
     return f"{deepest} folders" if deepest > _DEEPEST_ROW else ""
 

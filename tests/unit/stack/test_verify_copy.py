@@ -11,17 +11,21 @@ import pytest
 from envdoctor.doctor.examine import written_down
 from envdoctor.facts.host import Host
 from envdoctor.model.codec import encode
+from envdoctor.probes.loading.comparison import RecordComparison, comparison
 from envdoctor.probes.loading.libraries import Libraries
 from envdoctor.probes.loading.loader_memo import LoaderMemo
 from envdoctor.probes.venv import verified_contents
+from envdoctor.probes.venv.deep_files import DeepFiles
+from envdoctor.probes.venv.installed_files import InstalledFiles
+from envdoctor.probes.venv.known_files import known_files
 from envdoctor.stack.examination import reading_of_copy
 from envdoctor.stack.plan import Extent
-from envdoctor.stack.verify import Verified
-from envdoctor.stack.verify_copy import verify_copy
+from envdoctor.stack.verify import Verified, verify
+from envdoctor.stack.verify_copy import known_contents, verify_copy
 from envdoctor.standards.lock import LockedPackage
 from tests.factories.make_cuda import host_without_cache, make_library, make_linked_torch
 from tests.factories.make_reading import bare_host
-from tests.factories.make_venv import Venv, edit_in_place, make_venv
+from tests.factories.make_venv import Venv, edit_in_place, make_venv, rewrite
 from tests.factories.make_wheel import make_wheel
 
 GOOD, BAD = b"fix = 1\n", b"fix = 2\n"
@@ -51,7 +55,8 @@ class Shop:
         """Verify a venv as one that was just built."""
         locked = {"thing": LockedPackage(name="thing", version="1.0", hashes=("0" * 64,))}
         final = self.folder / "final"
-        return verify_copy(venv.prefix, final, locked, host or self.host, lambda _: None, extent)[0]
+        host = host or self.host
+        return verify_copy(venv.prefix, final, locked, host, lambda _: None, known_contents(host, extent))[0]
 
 
 @pytest.fixture
@@ -212,3 +217,94 @@ def test_facts_of_a_second_copy_are_those_of_the_first(tmp_path: Path, monkeypat
     assert loaded == [True, True]
     assert second == first == facts("three", replace(host, remembers=False))
     assert "libgone.so.1" in str(first[Libraries])
+
+
+def _record(change: Callable[[list[str]], list[str]]) -> Callable[[Venv], None]:
+    """Return what changes the lines of RECORD."""
+
+    def deed(venv: Venv) -> None:
+        record = venv.dist_info("thing") / "RECORD"
+        rewrite(record, "\n".join(change(record.read_text().splitlines())) + "\n")
+
+    return deed
+
+
+def _row(path: str, old: str, new: str) -> Callable[[Venv], None]:
+    """Return what changes the row of a file."""
+    return _record(lambda lines: [line.replace(old, new) if line.startswith(path) else line for line in lines])
+
+
+def _link(venv: Venv) -> None:
+    _module(venv).rename(venv.site_packages / "elsewhere.py")
+    _module(venv).symlink_to("../elsewhere.py")
+
+
+def _folder(venv: Venv) -> None:
+    _module(venv).unlink()
+    _module(venv).mkdir()
+
+
+def _bytecode(venv: Venv) -> None:
+    compiled = venv.site_packages / "thing/old.pyc"
+    compiled.write_bytes(b"x")
+    _record(lambda lines: [*lines, "thing/old.pyc,sha256=AAAA,1", "thing/gone.pyc,sha256=AAAA,1", "thing/bare.pyc,,"])(
+        venv
+    )
+
+
+_STATES: dict[str, Callable[[Venv], None]] = {
+    "as it was built": lambda _: None,
+    "missing": lambda venv: _module(venv).unlink(),
+    "changed at equal size": lambda venv: rewrite(_module(venv), BAD),
+    "longer": lambda venv: rewrite(_module(venv), GOOD * 2),
+    "not readable by all": lambda venv: _module(venv).chmod(0o600),
+    "a link": _link,
+    "a folder": _folder,
+    "bytecode": _bytecode,
+    "no size": _row(MODULE, f",{len(GOOD)}", ","),
+    "another size": _row(MODULE, f",{len(GOOD)}", ",7"),
+    "size with zeros": _row(MODULE, f",{len(GOOD)}", f",0{len(GOOD)}"),
+    "no hash": _row(MODULE, "sha256=", ""),
+    "padded hash": _row(MODULE, f",{len(GOOD)}", f"=,{len(GOOD)}"),
+    "another algorithm": _row(MODULE, "sha256=", "sha512="),
+    "another hash": _row(MODULE, "sha256=", "sha256=A"),
+    "twice": _record(lambda lines: [*lines, next(line for line in lines if line.startswith(MODULE))]),
+    "out of the venv": _record(lambda lines: [*lines, "../../../../../etc/hostname,sha256=AAAA,1"]),
+    "a program": _record(lambda lines: [*lines, "thing/bin/tool,sha256=AAAA,1"]),
+}
+
+
+@pytest.mark.parametrize("state", _STATES)
+def test_counting_known_files_at_once_gives_what_a_look_at_each_gives(
+    shop: Shop, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.verify(shop.venv())
+    known = known_contents(shop.host, "changed")
+    assert known
+    venv = shop.venv()
+    _STATES[state](venv)
+
+    def look() -> list[object]:
+        reading = reading_of_copy(venv.prefix, shop.host, lambda _: None, shop.folder / "final", known, fresh=True)
+        verified = verify(reading, {"thing": LockedPackage(name="thing", version="1.0", hashes=("0" * 64,))})
+        compared = comparison(reading)
+        counts = [compared.files, compared.file_bytes, compared.read, compared.read_bytes, compared.without_hash]
+        faults = [compared.bytecode, compared.altered, compared.unverified]
+        return [verified, reading.fact(InstalledFiles), reading.fact(DeepFiles), *counts, *faults]
+
+    at_once = look()
+    monkeypatch.setattr(RecordComparison, "by_contents_alone", False)
+    assert at_once == look()
+
+
+def test_a_known_file_is_counted_and_not_taken_apart(shop: Shop) -> None:
+    shop.verify(shop.venv())
+    venv = shop.venv()
+    known = known_contents(shop.host, "changed")
+    rows = [line.rsplit(",", 2) for line in (venv.dist_info("thing") / "RECORD").read_text().splitlines()]
+    seen = known_files(str(venv.site_packages), rows, known)
+    linked = [row for row in rows if (venv.site_packages / row[0]).stat().st_nlink > 1]
+    assert [row for row in rows if row not in seen.others] == linked
+    assert (seen.files, seen.total) == (len(linked), sum(int(row[2]) for row in linked))
+    assert MODULE in [row[0] for row in linked]
+    assert known_files(str(venv.site_packages), rows, {}).others == rows
