@@ -11,7 +11,8 @@ from envdoctor.errors import Interrupted, RestoreError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen, replace
-from envdoctor.stack.repair import PreparedRepair, RepairRequest, prepare
+from envdoctor.stack.prepared_repair import PreparedRepair, RepairRequest
+from envdoctor.stack.repair import prepare
 from envdoctor.stack.repair_copy import Repaired, carry_out
 from envdoctor.swap.seen import SeenVenv
 from envdoctor.swap.store import BackupStore

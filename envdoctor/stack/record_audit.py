@@ -14,6 +14,7 @@ from envdoctor.probes.venv.own_packages import own_packages
 from envdoctor.probes.venv.record_rows import BYTECODE, recorded_size
 from envdoctor.probes.venv.records import RecordIndex, index
 from envdoctor.stack.owner_graph import Graph, RecordRow, graph
+from envdoctor.stack.verify import Verified
 
 Proven = Mapping[bytes, bytes]
 """Content key of a file (its key without the inode's time) -> sha256 as RECORD writes it."""
@@ -43,6 +44,11 @@ class RecordAudit:
     def bytes(self) -> int:
         """Return their recorded size."""
         return sum(self.graph.bytes.values())
+
+    @property
+    def counts(self) -> Verified:
+        """Return how much was read, without faults."""
+        return Verified(distributions=len(self.packages), files=self.files, bytes=self.bytes, faults=())
 
 
 def audit(reading: Reading) -> RecordAudit:

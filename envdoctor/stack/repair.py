@@ -8,94 +8,30 @@ from pathlib import Path
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import renamed_folders
 from envdoctor.analysis.duplicates import duplicates
-from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.errors import RestoreError, TargetError
-from envdoctor.facts.answer_memo import AnswerMemo
 from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
 from envdoctor.model.events import Listener
 from envdoctor.model.finding import Finding
 from envdoctor.model.fingerprint import Fingerprint
-from envdoctor.model.frozen import frozen
 from envdoctor.model.plan import BaseInterpreter
-from envdoctor.model.profile import Profile
 from envdoctor.model.verdict import STOPS_PYTHON
 from envdoctor.probes.venv.distributions import Distribution
 from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
-from envdoctor.stack import interpreters
+from envdoctor.stack import interpreters, repair_sources
 from envdoctor.stack.bundles import longer_bundles
 from envdoctor.stack.examination import blocking_findings, read_deep, verdict_of
 from envdoctor.stack.folders_in_the_way import folders_in_the_way, misnamed_folders, refuse_linked_out
 from envdoctor.stack.plan import same
-from envdoctor.stack.record_audit import Proven, RecordAudit, audit
+from envdoctor.stack.prepared_repair import PreparedRepair, RepairRequest
+from envdoctor.stack.record_audit import RecordAudit, audit
 from envdoctor.stack.repair_plan import Changes, RepairPlan, conflicts, plan_changes, restore_instead
-from envdoctor.stack.repair_sources import located
 from envdoctor.stack.replaceable import refuse_no_venv
-from envdoctor.stack.verify import Verified
-from envdoctor.standards.lock import Lock, LockedPackage
 from envdoctor.swap.in_use import users
 from envdoctor.swap.shown import ShownVenv
 from envdoctor.swap.store import BackupStore
-from envdoctor.swap.verdicts import KeptVerdict
-from envdoctor.wheels import index_config, pip_config
 from envdoctor.wheels import uv as uv_tool
-from envdoctor.wheels.cached_answers import Question, Remembered
-from envdoctor.wheels.index_config import IndexConfig
-from envdoctor.wheels.wheelhouse import chosen, with_wheelhouses
-
-
-@frozen
-class RepairRequest:
-    """What is to be repaired, towards what."""
-
-    target: Path
-    file: ProfileRef | None = None
-    lock: Lock | None = None
-    offline: bool = False
-
-    @property
-    def profile(self) -> Profile | None:
-        """Return the profile that was named."""
-        return self.file.profile if self.file else None
-
-    @property
-    def profile_asked(self) -> str:
-        """Return what follows `--profile` in a command to paste: the profile as it was named, quoted; else P."""
-        return shlex.quote(self.file.asked) if self.file else "P"
-
-
-@frozen
-class PreparedRepair:
-    """A plan and what is needed to carry it out."""
-
-    request: RepairRequest
-    host: Host
-    store: BackupStore
-    plan: RepairPlan
-    pins: Mapping[str, LockedPackage]
-    expected: Mapping[str, str]
-    """Name -> version of every distribution afterwards."""
-    sources: IndexConfig
-    proven: Proven
-    """Files that were as recorded: their links in the copy need no second reading."""
-    torn: Mapping[str, tuple[str, ...]]
-    """Distributions whose own metadata is damaged, and its folders, relative to the venv."""
-    misnamed: tuple[str, ...]
-    """Metadata folders of what is changed, relative to the venv, that no uninstall takes away: their RECORD lists
-    another one."""
-    bundles: tuple[str, ...]
-    """Bundles of certificates, relative to the venv, whose appended ones are carried over."""
-    in_the_way: tuple[str, ...]
-    """Files, links and folders, relative to the venv, where others of what is uninstalled should be."""
-    before: tuple[Finding, ...]
-    """Errors that the checks find in the venv as it is."""
-    shown: ShownVenv
-    """The venv that the plan was made of."""
-    verified: Verified
-    """The venv as it is."""
-    verdict: KeptVerdict
-    """What the checks find in it without a profile, for the record of the backup."""
 
 
 def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRepair:
@@ -115,13 +51,11 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
     case = CheckContext(facts=facts, profile=request.profile, lock=request.lock)
     twice = duplicates(case)
     present = {**read.packages, **twice}
-    pip = pip_config.read(host.environ, host.home, venv=store.target)
-    pip = with_wheelhouses(pip, chosen((), request.file, host.cwd) if request.file else ())
-    configured = index_config.configured(uv, pip, host.home, interpreter.path, AnswerMemo.of("uv-sources", host))
+    sources = repair_sources.configured(uv, interpreter, request, store.target, host)
     changes = plan_changes(read.graph, conflicts(case), present, pins, _in_doubt(read, twice))
     before = _blocking(facts, request, changes)
     asked = [pins[item.name] for item in changes.reinstalls if item.name in pins]
-    packages = located(asked, _question(request, uv, interpreter, configured), Remembered.of(host))
+    packages = repair_sources.located(asked, request, uv, interpreter, sources, host)
     expected = _expected(present, changes)
     touched = {item.name for item in changes.removals} | {item.name for item in changes.reinstalls}
     in_the_way = folders_in_the_way(read, store.target, touched, reading.fact(InstalledFiles).obstacles)
@@ -147,7 +81,7 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
         plan=plan,
         pins=pins,
         expected=expected,
-        sources=configured,
+        sources=sources,
         proven=read.proven,
         torn=_torn(read, store.target),
         misnamed=misnamed_folders(read, store.target, touched, _misnamed(case)),
@@ -155,7 +89,7 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
         in_the_way=in_the_way,
         before=before,
         shown=shown,
-        verified=counts(read),
+        verified=read.counts,
         verdict=verdict_of(facts),
     )
 
@@ -191,11 +125,6 @@ def _in_doubt(read: RecordAudit, twice: Collection[str]) -> dict[str, str]:
     return {**several, **read.torn}
 
 
-def _question(request: RepairRequest, uv: uv_tool.Uv, interpreter: BaseInterpreter, sources: IndexConfig) -> Question:
-    backend = request.profile.lock.torch_backend if request.profile else ""
-    return Question(uv=uv, interpreter=interpreter, sources=sources, torch_backend=backend, offline=request.offline)
-
-
 def _interpreter(request: RepairRequest, target: Path, reading: Reading, host: Host) -> BaseInterpreter:
     there = reading.fact(Interpreter)
     version = there.minor
@@ -209,8 +138,3 @@ def _interpreter(request: RepairRequest, target: Path, reading: Reading, host: H
     return interpreters.choose(
         interpreters.InterpreterRequest(versions=(version,), target=target, cwd=host.cwd), host.environ, host.home
     )
-
-
-def counts(read: RecordAudit) -> Verified:
-    """Return what was read of a venv."""
-    return Verified(distributions=len(read.packages), files=read.files, bytes=read.bytes, faults=())

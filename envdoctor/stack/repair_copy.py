@@ -21,8 +21,8 @@ from envdoctor.stack.build import install
 from envdoctor.stack.bundles import carry_appended
 from envdoctor.stack.examination import added, blocking_findings, line, reading_of_copy
 from envdoctor.stack.folders_in_the_way import clear_the_way, remove_from_copy
+from envdoctor.stack.prepared_repair import PreparedRepair
 from envdoctor.stack.record_audit import RecordAudit, audit
-from envdoctor.stack.repair import PreparedRepair, counts
 from envdoctor.stack.repair_plan import Reinstall
 from envdoctor.stack.verify import Discrepancy, Verified, equal, refuse
 from envdoctor.standards.bounded_json import loads
@@ -82,7 +82,7 @@ def _make_copy(prepared: PreparedRepair, copying: Copying, listen: Listener) -> 
     _sign(prepared, folder)
     sync_file_system(folder)
     clock.lap("sync")
-    return Repaired(verified=counts(read), remaining=remaining)
+    return Repaired(verified=read.counts, remaining=remaining)
 
 
 def _repair_copy(prepared: PreparedRepair, folder: Path, descriptor: int, listen: Listener) -> None:
@@ -161,7 +161,7 @@ def _against(prepared: PreparedRepair, read: RecordAudit) -> Verified:
             faults.append(
                 Discrepancy(owner=name, path="", problem=f"is {there or 'missing'}, not {wanted or 'absent'}")
             )
-    return replace(counts(read), faults=tuple(faults))
+    return replace(read.counts, faults=tuple(faults))
 
 
 def _sign(prepared: PreparedRepair, folder: Path) -> None:

@@ -10,7 +10,7 @@ from envdoctor.model.finding import Finding
 from envdoctor.model.wording import counted, size
 from envdoctor.report.plan_text import MEANWHILE, kept_lines
 from envdoctor.report.style import Style
-from envdoctor.stack.repair import PreparedRepair
+from envdoctor.stack.prepared_repair import PreparedRepair
 from envdoctor.stack.repair_copy import Repaired
 from envdoctor.stack.repair_plan import RepairPlan
 from envdoctor.swap.transaction import Exchanged
