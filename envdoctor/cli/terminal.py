@@ -29,7 +29,7 @@ def style_for(
     width = _width(stream, environ)
     return Style(
         width=width or _WIDTH_WITHOUT_TERMINAL,
-        on_screen=width > 0,
+        on_screen=stream is not None and stream.isatty(),
         color=_colored(stream, environ, color),
         unicode=stream is None or (stream.encoding or "ascii").lower().replace("-", "") in _UNICODE,
         verbosity=verbose - quiet,

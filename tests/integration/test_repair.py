@@ -220,7 +220,7 @@ def test_it_says_when_a_restore_is_cheaper(stack: Stack) -> None:
     (site / "some_tool.py").unlink()
     answer = stack.run("repair", "--venv", "venv", "-p", "small", "--dry-run")
     assert answer.out.endswith(
-        "installed again, so a full restore is cheaper: envdoctor restore --profile small --venv FOLDER/venv\n"
+        "installed again, so a full restore is cheaper: `envdoctor restore --profile small --venv FOLDER/venv`\n"
     )
 
 
@@ -231,7 +231,7 @@ def test_one_big_package_is_told_by_its_bytes(tmp_path: Path) -> None:
     answer = stack.run("repair", "--venv", "venv", "-p", "small", "--dry-run")
     assert answer.out.endswith(
         "\n  more than half of its bytes are to be installed again, so a full restore is cheaper: "
-        "envdoctor restore --profile small --venv FOLDER/venv\n"
+        "`envdoctor restore --profile small --venv FOLDER/venv`\n"
     )
 
 

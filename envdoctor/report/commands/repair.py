@@ -66,7 +66,7 @@ def _plan_text(plan: RepairPlan, profile: str) -> str:
     lines += [f"  {MEANWHILE}"] if plan.users else []
     if plan.restore_instead:
         command = f"envdoctor restore --profile {shlex.quote(profile)} --venv {shlex.quote(plan.target)}"
-        lines += ["", f"  {plan.restore_instead}: {command}"]
+        lines += ["", f"  {plan.restore_instead}: `{command}`"]
     return "\n".join(lines) + "\n"
 
 
