@@ -8,8 +8,11 @@ from pathlib import Path
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import UsageError
 from envdoctor.facts.context import Options
-from envdoctor.facts.whole_file import write_named
+from envdoctor.facts.whole_file import write_named, write_whole
 from envdoctor.model.fingerprint import Fingerprint
+
+KEPT = 50
+"""Runs of a venv whose start is kept beside its journal."""
 
 
 def begun(launch: Workspace, command: Sequence[str], file: str) -> Fingerprint:
@@ -19,19 +22,43 @@ def begun(launch: Workspace, command: Sequence[str], file: str) -> Fingerprint:
     """
     facts = launch.facts(Options(contents=True))
     if file:
-        from envdoctor.documents.fingerprint_file import document  # noqa: PLC0415 - most runs write none
-        from envdoctor.standards.redaction import redacted_words  # noqa: PLC0415
-
         path = Path(launch.host.cwd, file)
-        profile = launch.profile.name if launch.profile else None
-        run = {"command": redacted_words(command), "cwd": str(launch.host.cwd), "profile": profile, "pid": os.getpid()}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_named(path, json.dumps({**document(facts), "run": run}, indent=1).encode() + b"\n")
+            write_named(path, _document(launch, facts, command))
         except OSError as error:
             hint = "name a file in a folder that you can write, or omit `--provenance`"
             raise UsageError(f"{path} cannot be written: {error.strerror or error}", hint) from error
     return facts
+
+
+def kept(launch: Workspace, facts: Fingerprint, command: Sequence[str]) -> str:
+    """Keep what a run is started on beside the venv's journal; return a warning where that failed.
+
+    The newest are kept. A folder that cannot be written fails no run.
+    """
+    from envdoctor.documents.stack_journal import StackJournal  # noqa: PLC0415 - a run that is not watched keeps none
+
+    folder = StackJournal.of(launch.target.prefix, launch.host).folder / "runs"
+    # In the order of time, and of two at once each its own.
+    name = f"{facts.taken_at.replace(':', '')}-{os.getpid()}.json"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(folder / name, _document(launch, facts, command), 0o600)
+        for path in sorted(folder.glob("*.json"))[:-KEPT]:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        return f"warning: {folder} cannot be written, so what this run is started on is not kept: {error.strerror}"
+    return ""
+
+
+def _document(launch: Workspace, facts: Fingerprint, command: Sequence[str]) -> bytes:
+    from envdoctor.documents.fingerprint_file import document  # noqa: PLC0415 - most runs write none
+    from envdoctor.standards.redaction import redacted_words  # noqa: PLC0415
+
+    profile = launch.profile.name if launch.profile else None
+    run = {"command": redacted_words(command), "cwd": str(launch.host.cwd), "profile": profile, "pid": os.getpid()}
+    return json.dumps({**document(facts), "run": run}, indent=1).encode() + b"\n"
 
 
 def good(launch: Workspace, facts: Fingerprint, share: float | None, rate: float | None) -> str:

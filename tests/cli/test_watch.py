@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,9 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from envdoctor.app import provenance
+from envdoctor.doctor.workspace import Workspace
+from envdoctor.documents.stack_journal import StackJournal
+from envdoctor.facts.host import Host
+from envdoctor.model.frozen import replace
 from tests.factories.make_driver import FakeGpu, make_driver
 from tests.factories.make_incident import Incident, make_incident
-from tests.factories.run_envdoctor import COMMAND, ROOT, Outcome, environment, run_envdoctor
+from tests.factories.run_envdoctor import COMMAND, ROOT, Outcome, environment, run_behind, run_envdoctor
 
 NOTHING_READ = """\
 note: envdoctor watch: could not tell whether throughput is as expected: {why}
@@ -209,3 +215,54 @@ def test_a_slow_training_whose_memory_swings_is_said_in_log_metrics_and_summary(
     lines = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
     events = [(line["kind"], line["share"]) for line in lines if line["event"] == "watch"]
     assert events == [("slow", 0.25), ("end", 0.25)]
+
+
+# The whole command with a short warm-up: what it decides at the end is the same.
+HURRIED = """\
+from envdoctor.model.frozen import replace
+from envdoctor.watch import supervise
+from envdoctor.watch.judgement import Limits
+inner = supervise.watched
+def watched(command, host, prefix, wanted, say):
+    return inner(command, host, prefix, replace(wanted, limits=Limits(warm_up=0.1, window=0.5), interval=0.05), say)
+supervise.watched = watched
+"""
+
+
+@pytest.mark.parametrize(("rate", "code", "found"), [(21000, 0, 1), (18000, 0, 2), (21000, 3, 2)])
+def test_a_run_that_reaches_its_rate_is_the_last_good_one(tmp_path: Path, rate: int, code: int, found: int) -> None:
+    made = make_incident(tmp_path)
+    text = (tmp_path / "profiles/small.toml").read_text().replace('"small"', '"fast"')
+    (tmp_path / "profiles/fast.toml").write_text(f"{text}\n[expected]\ntokens_per_second = 20000.0\n")
+    (tmp_path / "train.py").write_text(f"{TRAINING}sys.exit({code})\n")
+    words = ["run", "-p", "fast", "--watch", "--", sys.executable, "train.py", str(rate), ""]
+    outcome = run_behind(HURRIED, *words, folder=tmp_path)
+    assert outcome.code == code, outcome.err
+    made.contaminate()
+    changed = run_envdoctor("diff", "--last-good", "--venv", ".venv", folder=tmp_path)
+    assert changed.code == found, changed.err
+    if found == 1:
+        assert "its last good run" in changed.out
+        assert "nvidia-cudnn-cu13" in changed.out
+    else:
+        assert changed.err.startswith("error: no good run on [TMP]/.venv is known\n")
+    (kept,) = (tmp_path / "home/.local/share/envdoctor/stacks").glob("*/runs/*.json")
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert json.loads(kept.read_text())["run"]["command"] == words[5:]
+    assert run_envdoctor("diff", str(kept), ".venv", folder=tmp_path).code == 1
+    assert not (tmp_path / "provenance.json").exists()
+
+
+def test_starts_of_the_newest_runs_are_kept(healthy: Incident, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = replace(Host.current(), environ={"HOME": str(healthy.root / "kept")}, home=healthy.root / "kept")
+    launch = Workspace.open(str(healthy.venv.prefix), host=host)
+    facts = provenance.begun(launch, ["x"], "")
+    folder = StackJournal.of(healthy.venv.prefix, host).folder / "runs"
+    monkeypatch.setattr(provenance, "KEPT", 2)
+    times = [f"2026-12-01T00:00:0{second}Z" for second in range(4)]
+    assert [provenance.kept(launch, replace(facts, taken_at=at), ["x"]) for at in times] == [""] * 4
+    assert [path.name.partition("-")[2][:12] for path in sorted(folder.iterdir())] == ["12-01T000002", "12-01T000003"]
+    shutil.rmtree(folder)
+    folder.write_text("")
+    said = provenance.kept(launch, facts, ["x"])
+    assert said == f"warning: {folder} cannot be written, so what this run is started on is not kept: File exists"

@@ -164,6 +164,8 @@ class _Start:
         begun = provenance.begun(launch, self.command, self.provenance) if first and self._is_kept() else None
         if self.metrics is None or not first:
             become(self.command, launch.host.environ)
+        if begun is not None and not self.provenance and (said := provenance.kept(launch, begun, self.command)):
+            say(said)
         from envdoctor.watch import supervise
 
         profile = self.workspace.needs_profile("run on", "envdoctor run --profile NAME -- CMD").profile
