@@ -105,6 +105,12 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "envdoctor.watch": (*_up_to("doctor", without="checks"), "envdoctor.watch"),
     "envdoctor.fleet": (*_up_to("doctor", without="checks"), "envdoctor.fleet"),
+    "envdoctor.rollout": (
+        *_up_to("doctor", without="checks"),
+        "envdoctor.wheels",
+        "envdoctor.fleet",
+        "envdoctor.rollout",
+    ),
     # Given to an interpreter that has Ray, as text.
     "envdoctor.fleet.ray_driver": ("ray",),
     # One function a command: it calls every room of the house and prints nothing.
@@ -120,6 +126,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
                 "explore",
                 "trial",
                 "fleet",
+                "rollout",
                 "app",
                 "gate",
                 "gate_package",

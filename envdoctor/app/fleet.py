@@ -45,7 +45,7 @@ class FleetOptions:
 
 def check(host: Host, wishes: FleetOptions, dialog: Dialog) -> Result:
     """Ask every node and compare what they say. Raises UsageError, ProbeError where the engine does not answer."""
-    _refuse_limits(wishes)
+    refuse_limits(wishes)
     asked = {"files": _files, "ray": _ray, "slurm": _slurm, "hosts": _hosts}[wishes.engine](host, wishes, dialog)
     view = beside_each_other(wishes.engine, asked)
     return Result(command="fleet check", data=view, exit_code=view.exit_code)
@@ -58,7 +58,7 @@ def manifest(wishes: FleetOptions, nodes: int, image: str) -> dict[str, Any]:
             "--kubernetes needs the number of nodes and the training's image",
             "`envdoctor fleet check --kubernetes --node-count 4 --image IMAGE --venv VENV >job.json`",
         )
-    _refuse_limits(wishes)
+    refuse_limits(wishes)
     if named := next((path for path in (wishes.venv, wishes.python) if "{node}" in path), ""):
         raise UsageError(
             f"{named}: all pods have one image, and a path in it is the same on each node",
@@ -68,7 +68,7 @@ def manifest(wishes: FleetOptions, nodes: int, image: str) -> dict[str, Any]:
     return kubernetes.manifest(errand, program("fleet.node"), nodes, image, wishes.timeout)
 
 
-def _refuse_limits(wishes: FleetOptions) -> None:
+def refuse_limits(wishes: FleetOptions) -> None:
     """Raise UsageError for limits that ask nobody, or that no clock has (`inf` and `nan` are numbers to an option)."""
     if not 0 < wishes.timeout <= _LONGEST_SECONDS or wishes.at_once < 1:
         raise UsageError(

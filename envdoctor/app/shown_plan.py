@@ -13,16 +13,34 @@ from pathlib import Path
 from typing import Any
 
 from envdoctor.errors import RestoreError, UsageError
+from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.codec import encode
 from envdoctor.swap import journal
 from envdoctor.swap.seen import SeenVenv
 from envdoctor.swap.store import BackupStore
 
+_MAXIMUM = 32 << 20
+"""Bytes of a profile or a lock, as they are read elsewhere (documents/profile_store.py)."""
 _DIGITS = 20
 """Hex digits of each half: 80 bits."""
 # What a plan states that changes by itself, and changes nothing of what is done: free room, sizes that a source tells
-# or not, and how many files a process maps.
-_BY_THEMSELVES = frozenset(("rooms", "bytes", "unpacked_bytes", "mapped", "command", "kept_at", "seconds"))
+# or not, how many files a process maps, whether uv's cache has got a wheel meanwhile whose hash is locked (another node
+# that shares the cache may have filled it), and the variables of this process (the port of its ssh connection is one),
+# of which those that decide anything are in what was made of them: indexes, folders of links, proxies.
+_BY_THEMSELVES = frozenset(
+    (
+        "rooms",
+        "bytes",
+        "unpacked_bytes",
+        "mapped",
+        "command",
+        "kept_at",
+        "seconds",
+        "cached",
+        "filename",
+        "environment",
+    )
+)
 
 
 class StateOnDisk:
@@ -31,7 +49,7 @@ class StateOnDisk:
     def __init__(self, venvs: Iterable[SeenVenv], files: Iterable[Path] = ()) -> None:
         """Take the venvs as they were seen, and look at the files; absence is a state too.
 
-        Of a file its size, time and inode count; what the plan took from it is in the plan.
+        Of a file its contents count: the same profile that a node is sent twice is the same.
         """
         seen = hashlib.sha256()
         for venv in venvs:
@@ -91,7 +109,6 @@ def _lasting(value: Any) -> Any:
 
 def _met(file: Path) -> bytes:
     try:
-        status = file.stat()
+        return hashlib.sha256(read_regular(file, _MAXIMUM)).digest()
     except OSError as error:
         return f"unread {error.errno}".encode()
-    return f"{status.st_mode} {status.st_ino} {status.st_size} {status.st_mtime_ns}".encode()

@@ -35,6 +35,14 @@ EXAMPLES: Mapping[str, Examples] = {
         ("envdoctor watch-stack", "the units of a timer that keeps the journal"),
         ("envdoctor watch-stack --once --good", "one entry: a run went well on this stack"),
     ),
+    "fleet restore": (
+        ("envdoctor fleet restore -p good --hosts hosts.txt --venv /srv/venv --dry-run", "what each node would do"),
+        ("envdoctor fleet restore -p good --slurm --venv /srv/venv", "one node first, then 8 at a time"),
+    ),
+    "fleet repair": (("envdoctor fleet repair --hosts hosts.txt --venv /srv/venv", "nodes that need it"),),
+    "fleet cache push": (
+        ("envdoctor fleet cache push good -p good --slurm --venv /srv/venv", "a snapshot of `cache save good`"),
+    ),
     "fleet check": (
         ("envdoctor fleet check --hosts hosts.txt --venv /srv/venv", "over ssh"),
         ("envdoctor fleet check --slurm --venv /srv/venv", "the nodes of the allocation"),

@@ -1,4 +1,4 @@
-"""Options of `fleet check`: whom to ask, and how."""
+"""Options of the fleet commands: whom to ask, and how, and how nodes are changed."""
 
 from typing import Annotated
 
@@ -39,3 +39,28 @@ NodePythonOption = Annotated[
 ]
 AtOnceOption = Annotated[int, typer.Option("--at-once", metavar="N", help="Nodes asked at a time.")]
 TimeoutOption = Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="For each node.")]
+
+ChangedVenvOption = Annotated[
+    str,
+    typer.Option("--venv", metavar="VENV", help="The venv that is changed on the nodes; `{node}` is a node's name."),
+]
+ChangedAtOnceOption = Annotated[
+    int, typer.Option("--at-once", metavar="N", help="Nodes changed at a time, after the first one alone.")
+]
+FleetDryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Show what each node would do, and the digest of it all; change nothing.")
+]
+FleetPlanOption = Annotated[
+    str,
+    typer.Option("--plan", metavar="DIGEST", help="Carry out what `--dry-run` showed without a question, or nothing."),
+]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on after a stop: leave out the nodes that are done.")]
+ScratchOption = Annotated[
+    str,
+    typer.Option("--scratch", metavar="DIR", help="On the nodes: where the tool is unpacked while it is at work."),
+]
+FleetOfflineOption = Annotated[bool, typer.Option("--offline", help="Nodes use their uv cache and local sources only.")]
+FleetWheelhouseOption = Annotated[
+    list[str],
+    typer.Option("--wheelhouse", metavar="DIR", help="Folder of wheels on the nodes, searched first. Repeatable."),
+]

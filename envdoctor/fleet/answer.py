@@ -74,16 +74,22 @@ def _finding(finding: Finding) -> NodeFinding:
 
 def answer_in(name: str, mark: str, out: bytes) -> NodeReport:
     """Return what a node printed; a report with a problem where it is not an answer."""
+    text, problem = framed(mark, out)
+    return NodeReport(name=name, answer=None, problem=problem) if problem else answer_of_text(name, text)
+
+
+def framed(mark: str, out: bytes) -> tuple[bytes, str]:
+    """Return the answer among what a node printed, and what is wrong with it, empty for nothing."""
     head = f"\n{MARK} {mark} ".encode()
     at = out.rfind(head)
     if at < 0:
-        return NodeReport(name=name, answer=None, problem=f"it answered something else: {_quoted(out)}")
+        return b"", f"it answered something else: {_quoted(out)}"
     length, _, rest = out[at + len(head) :].partition(b"\n")
     # Python refuses to read numbers of thousands of digits.
     size = int(length) if length.isdigit() and len(length) <= len(str(MAXIMUM)) else MAXIMUM + 1
     if size > MAXIMUM or len(rest) < size:
-        return NodeReport(name=name, answer=None, problem="its answer is cut short")
-    return answer_of_text(name, rest[:size])
+        return b"", "its answer is cut short"
+    return rest[:size], ""
 
 
 def answer_of_text(name: str, text: bytes) -> NodeReport:

@@ -24,6 +24,15 @@ _STEP_SECONDS = 0.5
 
 
 @frozen
+class Said:
+    """What a node printed, or why it printed nothing."""
+
+    name: str
+    out: bytes
+    problem: str = ""
+
+
+@frozen
 class Heard:
     """What one command said."""
 
@@ -44,10 +53,28 @@ def gather(
     timeout: float,
 ) -> list[NodeReport]:
     """Return a report of each errand, in order. An interrupt ends all commands before it leaves."""
+    said = listen(errands, command_of, payload, at_once=at_once, timeout=timeout)
+    return [
+        NodeReport(name=one.name, answer=None, problem=one.problem)
+        if one.problem
+        else answer_in(one.name, errand.mark, one.out)
+        for errand, one in zip(errands, said, strict=True)
+    ]
+
+
+def listen(
+    errands: Sequence[Errand],
+    command_of: Callable[[Errand], Sequence[str]],
+    payload: bytes | memoryview,
+    *,
+    at_once: int,
+    timeout: float,
+) -> list[Said]:
+    """Return what the node of each errand printed, in order. An interrupt ends all commands before it leaves."""
     stopped, stop = os.pipe()
     try:
         with concurrent.futures.ThreadPoolExecutor(max(1, min(at_once, len(errands)))) as pool:
-            running = [pool.submit(_report, one, command_of(one), payload, timeout, stopped) for one in errands]
+            running = [pool.submit(_said, one, command_of(one), payload, timeout, stopped) for one in errands]
             try:
                 return [future.result() for future in running]
             except BaseException:
@@ -59,20 +86,24 @@ def gather(
         os.close(stop)
 
 
-def _report(errand: Errand, command: Sequence[str], payload: bytes, timeout: float, stopped: int) -> NodeReport:
+def _said(errand: Errand, command: Sequence[str], payload: bytes | memoryview, timeout: float, stopped: int) -> Said:
     heard = hear(command, payload, timeout, stopped=stopped)
     said = last_line(heard.err)
-    if heard.problem:
-        return NodeReport(name=errand.node, answer=None, problem=heard.problem)
-    if heard.code == NO_PYTHON:
-        return NodeReport(name=errand.node, answer=None, problem=no_python(said))
-    if heard.code:
-        why = f"{command[0]} ended with {_ending(heard.code)}" + (f": {said}" if said else "")
-        return NodeReport(name=errand.node, answer=None, problem=why)
-    return answer_in(errand.node, errand.mark, heard.out)
+    problem = heard.problem
+    if not problem and heard.code == NO_PYTHON:
+        problem = no_python(said, errand.version)
+    elif not problem and heard.code:
+        problem = f"{command[0]} ended with {_ending(heard.code)}" + (f": {said}" if said else "")
+    return Said(name=errand.node, out=heard.out, problem=problem)
 
 
-def hear(command: Sequence[str], payload: bytes, timeout: float, most: int = _OUT, stopped: int | None = None) -> Heard:
+def hear(
+    command: Sequence[str],
+    payload: bytes | memoryview,
+    timeout: float,
+    most: int = _OUT,
+    stopped: int | None = None,
+) -> Heard:
     """Run a command with these bytes on its standard input, in a group of its own, and return what it said.
 
     most: bytes of its output; with more it is ended. stopped: a descriptor; it is ended when that is readable.
@@ -122,7 +153,7 @@ class _Ends:
         return remaining
 
 
-def _conversation(process: "subprocess.Popen[bytes]", payload: bytes, ends: _Ends) -> Heard:
+def _conversation(process: "subprocess.Popen[bytes]", payload: bytes | memoryview, ends: _Ends) -> Heard:
     out, err = bytearray(), bytearray()
     problem = ""
     try:
@@ -136,7 +167,7 @@ def _conversation(process: "subprocess.Popen[bytes]", payload: bytes, ends: _End
 
 
 def _exchange(
-    process: "subprocess.Popen[bytes]", payload: bytes, kept: tuple[bytearray, bytearray], ends: _Ends
+    process: "subprocess.Popen[bytes]", payload: bytes | memoryview, kept: tuple[bytearray, bytearray], ends: _Ends
 ) -> None:
     """Write the payload and keep what is said, until both streams are closed. Raises _GivenUpError."""
     assert process.stdin is not None  # noqa: S101 - pipes were asked for
@@ -189,10 +220,15 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     process.poll()
 
 
-def no_python(said: str) -> str:
+def no_python(said: str, version: tuple[int, int] | None = None) -> str:
     """Return what a node without a new enough Python is told with, from what its shell saw."""
     seen = ", ".join(part.strip() for part in said.split(",") if len(part.split()) > 1)
-    return f"no Python 3.11 or newer is there ({seen or 'none at all'}); name one: `--python PATH`"
+    wanted = (
+        "no Python {}.{}, for which what travels is compiled,".format(*version)
+        if version
+        else "no Python 3.11 or newer"
+    )
+    return f"{wanted} is there ({seen or 'none at all'}); name one: `--python PATH`"
 
 
 def last_line(err: bytes) -> str:

@@ -3,6 +3,7 @@
 import base64
 import json
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,15 @@ from envdoctor.errors import ProbeError
 from envdoctor.fleet import ray_driver
 from envdoctor.fleet.answer import MAXIMUM, NO_PYTHON, NodeReport, answer_in
 from envdoctor.fleet.carried import Errand
-from envdoctor.fleet.gather import hear, last_line, no_python
+from envdoctor.fleet.gather import Said, hear, last_line, no_python
 from envdoctor.standards.bounded_json import loads
 
 _START_SECONDS = 60.0
 """In which Ray may connect, beyond what the tasks may take."""
 _MOST = 1 << 28
 """Bytes of all nodes' answers together: 60 kB each."""
+_LARGEST = 256 << 20
+"""Bytes that are sent to nodes: the driver and the object store hold all of them."""
 
 
 def ask_ray(address: str, interpreter: str, errand: Errand, program: str, timeout: float) -> list[NodeReport]:
@@ -24,13 +27,53 @@ def ask_ray(address: str, interpreter: str, errand: Errand, program: str, timeou
 
     errand: for a node called `{node}`, which each task's own name replaces.
     """
-    asked = {"address": address, "program": program, "shell": errand.shell(), "timeout": timeout, "maximum": MAXIMUM}
+    asked = {"shell": errand.shell()}
+    return sorted(
+        (
+            NodeReport(name=said.name, answer=None, problem=said.problem)
+            if said.problem
+            else answer_in(said.name, errand.mark, said.out)
+            for said in _driven(address, interpreter, asked, program.encode(), timeout)
+        ),
+        key=lambda report: report.name,
+    )
+
+
+def nodes_of_ray(address: str, interpreter: str, timeout: float) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the nodes of a cluster that can be asked, by name, and node -> why for those that cannot.
+
+    Raises ProbeError where the cluster cannot be reached.
+    """
+    said = sorted(_driven(address, interpreter, {}, b"", timeout), key=lambda one: one.name)
+    return tuple(one.name for one in said if not one.problem), {one.name: one.problem for one in said if one.problem}
+
+
+def visit_ray(
+    address: str, interpreter: str, errands: Sequence[Errand], payload: bytes | memoryview, timeout: float
+) -> list[Said]:
+    """Return what the node of each errand printed, in order. Raises ProbeError as `ask_ray` does."""
+    if len(payload) > _LARGEST:
+        raise ProbeError(
+            f"{len(payload) >> 20} MB are too much to send through Ray's object store",
+            "use `--hosts` or `--slurm`, or copy the snapshot and run `envdoctor cache restore` on each node",
+        )
+    shells = {errand.node: errand.shell() for errand in errands}
+    told = {one.name: one for one in _driven(address, interpreter, {"shells": shells}, payload, timeout)}
+    gone = "Ray does not know it any more"
+    return [told.get(errand.node, Said(name=errand.node, out=b"", problem=gone)) for errand in errands]
+
+
+def _driven(
+    address: str, interpreter: str, asked: Mapping[str, Any], payload: bytes | memoryview, timeout: float
+) -> list[Said]:
+    given = {"address": address, "timeout": timeout, "maximum": MAXIMUM, "bytes": len(payload), **asked}
     text = Path(ray_driver.__file__).read_text(encoding="utf-8")
-    heard = hear([interpreter, "-I", "-c", text], json.dumps(asked).encode(), timeout + _START_SECONDS, _MOST)
-    reports = [_report(line, errand.mark) for line in heard.out.splitlines() if line.startswith(b"{")]
-    found = [report for report in reports if report is not None]
-    if found and not heard.problem and not heard.code:
-        return sorted(found, key=lambda report: report.name)
+    sent = b"".join((json.dumps(given).encode(), b"\n", payload))
+    heard = hear([interpreter, "-I", "-c", text], sent, timeout + _START_SECONDS, _MOST)
+    said = [_said(line) for line in heard.out.splitlines() if line.startswith(b"{")]
+    found = [one for one in said if one is not None]
+    if not heard.problem and not heard.code and (found or "shells" in asked):
+        return found
     why = heard.problem or last_line(heard.err) or f"exit code {heard.code}"
     raise ProbeError(
         f"the Ray cluster at {address} was not asked: {why}",
@@ -38,17 +81,16 @@ def ask_ray(address: str, interpreter: str, errand: Errand, program: str, timeou
     )
 
 
-def _report(line: bytes, mark: str) -> NodeReport | None:
+def _said(line: bytes) -> Said | None:
     try:
         told: dict[str, Any] = loads(line)
         name, problem = str(told["node"])[:300], told.get("problem")
+        if problem is None and told["code"] == NO_PYTHON:
+            problem = no_python(str(told["err"]))
+        elif problem is None and told["code"]:
+            problem = last_line(str(told["err"]).encode()) or f"exit code {told['code']}"
         if problem is not None:
-            return NodeReport(name=name, answer=None, problem=str(problem)[:500])
-        if told["code"] == NO_PYTHON:
-            return NodeReport(name=name, answer=None, problem=no_python(str(told["err"])))
-        if told["code"]:
-            said = last_line(str(told["err"]).encode())
-            return NodeReport(name=name, answer=None, problem=said or f"exit code {told['code']}")
-        return answer_in(name, mark, base64.b85decode(told["out"]))
+            return Said(name=name, out=b"", problem=str(problem)[:500])
+        return Said(name=name, out=base64.b85decode(told["out"]))
     except (ValueError, KeyError, TypeError):
         return None

@@ -1,7 +1,8 @@
 """Runs in an interpreter that has Ray, and imports nothing else: one task pinned to each node of a cluster.
 
-Reads one JSON document from standard input (address, program, shells by a template, timeout); prints one JSON line a
-node as it comes. It is given to that interpreter as text.
+Reads one line of JSON from standard input (address, timeout, bytes), and behind it so many bytes, which each task gets;
+prints one JSON line a node as it comes. `shell` is a template for all nodes, `shells` has one for each of some nodes;
+with neither, nodes are only named. It is given to that interpreter as text.
 """
 
 import base64
@@ -27,8 +28,12 @@ def task(shell: str, program: bytes, timeout: float, maximum: int) -> tuple[int,
     try:
         out, err = process.communicate(program, timeout)
     except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
+        process.terminate()  # what changes a venv puts the old one back first
+        try:
+            process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
         return -1, b"", f"it did not answer within {timeout:g} s".encode()
     return process.returncode, out[: maximum + 1], err[-2000:]
 
@@ -38,23 +43,29 @@ def main() -> None:
     import ray  # noqa: PLC0415 - this interpreter may not have it, which its caller names
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415 - as above
 
-    asked = json.load(sys.stdin)
+    asked = json.loads(sys.stdin.buffer.readline())
+    given = sys.stdin.buffer.read(asked["bytes"])
     ray.init(address=asked["address"], log_to_driver=False, logging_level="ERROR", configure_logging=True)
-    program = ray.put(asked["program"].encode())
+    program = ray.put(given)
     # Its code travels by value, since no node has a file of it.
     work = ray.remote(num_cpus=0, max_retries=0, max_calls=1)(task)
-    nodes = ray.nodes()
+    nodes, shells = ray.nodes(), asked.get("shells")
     names = [node.get("NodeName") or node["NodeManagerHostname"] for node in nodes]
     waiting = {}
     for name, node in zip(names, nodes, strict=True):
         called = name if names.count(name) == 1 else f"{name}/{node['NodeID'][:8]}"
+        if shells is not None and called not in shells:
+            continue
         if not node["Alive"]:
             tell(called, problem="Ray says that it is dead")
             continue
         if not re.fullmatch(r"[A-Za-z0-9_.:/-]+", called):
             tell(called, problem="its name cannot be a part of a path")
             continue
-        shell = asked["shell"].replace("{node}", called)
+        if shells is None and "shell" not in asked:
+            tell(called, code=0, out="", err="")
+            continue
+        shell = shells[called] if shells is not None else asked["shell"].replace("{node}", called)
         where = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
         options = work.options(scheduling_strategy=where, name="envdoctor")
         waiting[options.remote(shell, program, asked["timeout"], asked["maximum"])] = called

@@ -99,7 +99,7 @@ def test_every_example_is_a_command_line() -> None:
     for own, examples in EXAMPLES.items():
         for line, _ in examples:
             words = shlex.split(line)[1:]
-            path = " ".join(words[:2]) if " ".join(words[:2]) in known else words[0]
+            path = next(path for path in (" ".join(words[:many]) for many in (3, 2, 1)) if path in known)
             assert own in ("", path), line
             command, parent = known[path]
             command.make_context(path.split()[-1], words[len(path.split()) :], parent=parent)

@@ -310,6 +310,25 @@ CACHE_SURFACE = {
 }
 
 
+CHANGED_NODES = [
+    "--hosts",
+    "--ssh-config",
+    "--slurm",
+    "--nodes",
+    "--ray",
+    "--ray-python",
+    "--venv",
+    "--python",
+    "--scratch",
+    "--dry-run",
+    "--plan",
+    "--resume",
+    "--at-once",
+    "--timeout",
+    "--format (ENVDOCTOR_FORMAT)",
+    "--json",
+    "--output/-o",
+]
 FLEET_SURFACE = {
     "check": [
         "NAMES",
@@ -331,6 +350,17 @@ FLEET_SURFACE = {
         "--json",
         "--output/-o",
     ],
+    "restore": ["--profile/-p (ENVDOCTOR_PROFILE)", "--offline", "--wheelhouse", *CHANGED_NODES],
+    "repair": ["--profile/-p (ENVDOCTOR_PROFILE)", "--offline", *CHANGED_NODES],
+    "cache": [],
+}
+FLEET_CACHE_SURFACE = {
+    "push": [
+        "NAME",
+        "--profile/-p (ENVDOCTOR_PROFILE)",
+        "--signers (ENVDOCTOR_CACHE_SIGNERS)",
+        *CHANGED_NODES,
+    ]
 }
 
 
@@ -378,7 +408,18 @@ def test_subcommands_and_options(name: str, surface: dict[str, list[str]]) -> No
     context = root.make_context("envdoctor", [name])
     group = root.get_command(context, name)
     found = {name: [described(item) for item in group.get_command(context, name).params] for name in surface}
-    assert found == {name: options + PRESENTATION for name, options in surface.items()}
+    # A group within a group has no options of its own.
+    assert found == {name: options + PRESENTATION if options else [] for name, options in surface.items()}
+
+
+def test_options_of_fleet_cache() -> None:
+    group = build()
+    context = group.make_context("envdoctor", ["fleet"])
+    for name in ("fleet", "cache"):
+        group = group.get_command(context, name)
+    found = {name: [described(item) for item in group.get_command(context, name).params] for name in ("push",)}
+    assert list(group.modules) == ["push"]
+    assert found == {name: options + PRESENTATION for name, options in FLEET_CACHE_SURFACE.items()}
 
 
 def test_shell_completion(tmp_path: Path) -> None:

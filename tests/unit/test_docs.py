@@ -70,7 +70,12 @@ def test_every_command_says_which_programs_it_starts() -> None:
 def test_every_document_is_described() -> None:
     page = (ROOT / "docs/json.md").read_text()
     aliases = {"check-fix": "check --fix", "error": "error", "explain-text": "explain TEXT", "try-result": "try"}
-    aliases |= {"bisect-log": "--log", "bisect-undo": "--undo", "profile-new": "profile new"}
+    aliases |= {
+        "bisect-log": "--log",
+        "bisect-undo": "--undo",
+        "profile-new": "profile new",
+        "fleet-change": "fleet restore",
+    }
     words = {name: aliases.get(name, name if name == "watch-stack" else name.replace("-", " ")) for name in names()}
     assert [name for name, word in words.items() if not re.search(rf"`(?:envdoctor )?{re.escape(word)}\b", page)] == []
 

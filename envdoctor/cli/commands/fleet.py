@@ -1,7 +1,7 @@
 """`envdoctor fleet`: the nodes of a cluster, through the engine that runs it."""
 
-SUBCOMMANDS = {"check": "envdoctor.cli.commands.fleet_check"}
+SUBCOMMANDS = {name: f"envdoctor.cli.commands.fleet_{name}" for name in ("check", "restore", "repair", "cache")}
 
 
 def fleet() -> None:
-    """Compare the stacks of many nodes: over ssh, Slurm, Ray, Kubernetes, or from files."""
+    """Compare the stacks of many nodes, and restore or repair them: over ssh, Slurm, Ray, Kubernetes, or from files."""

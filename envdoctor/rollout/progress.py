@@ -1,0 +1,75 @@
+"""Which nodes a change has reached: a journal per command, fleet and profile, for a run that goes on after a stop.
+
+It is in `$XDG_DATA_HOME/envdoctor/fleet/`, readable by its user alone, and gone once all nodes are done.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from envdoctor.errors import UsageError
+from envdoctor.facts.host import Host
+from envdoctor.facts.owned import read_of
+from envdoctor.facts.whole_file import appending
+from envdoctor.model.frozen import frozen
+from envdoctor.standards.bounded_json import loads
+
+_MAXIMUM = 16 << 20
+
+
+@frozen
+class Progress:
+    """The journal of one change."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, host: Host, told: Sequence[str]) -> "Progress":
+        """Return the journal of the change that these words tell apart from others."""
+        data = host.environ.get("XDG_DATA_HOME", "")
+        base = Path(data) if data.startswith("/") else host.home / ".local/share"
+        name = hashlib.sha256(json.dumps(list(told)).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        return cls(path=base / "envdoctor/fleet" / f"{name}.jsonl")
+
+    def done(self) -> frozenset[str]:
+        """Return the nodes that are done. Raises UsageError where there is no journal, or it is another user's."""
+        try:
+            content = read_of(self.path, frozenset({os.geteuid()}), _MAXIMUM)
+        except FileNotFoundError as error:
+            hint = "omit `--resume`: the change begins with the first node"
+            raise UsageError("nothing was stopped here that this could go on with", hint) from error
+        except OSError as error:
+            raise UsageError(f"{self.path} is not read: {error.strerror or error}", f"`rm {self.path}`") from error
+        return frozenset(filter(None, map(_node, content.splitlines())))
+
+    def begin(self) -> None:
+        """Begin with no node. Raises UsageError where it cannot be written."""
+        try:
+            self.path.unlink(missing_ok=True)
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.note("", "begun")
+        except OSError as error:
+            hint = "name a folder that you can write: `export XDG_DATA_HOME=FOLDER`"
+            raise UsageError(f"{self.path} cannot be written: {error.strerror or error}", hint) from error
+
+    def note(self, node: str, state: str) -> None:
+        """Append what became of a node; it is on the disk when this returns."""
+        with appending(self.path, 0o600) as file:
+            # Behind a line that a crash cut short, on a line of its own.
+            file.write(b"\n" + json.dumps({"node": node, "state": state}).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def end(self) -> None:
+        """Forget it: every node is done."""
+        self.path.unlink(missing_ok=True)
+
+
+def _node(line: bytes) -> str:
+    try:
+        told = loads(line)
+        return str(told["node"]) if told["state"] == "done" else ""
+    except (ValueError, KeyError, TypeError):
+        return ""

@@ -1,0 +1,230 @@
+"""`fleet restore`, `repair` and `cache push` over the engines that people use: real sshd and Slurm, a venv a node."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from envdoctor.report import schemas
+from tests.factories.make_cache import filled
+from tests.factories.make_incident import CUDNN, Incident, make_incident, sources_of
+from tests.factories.make_slurm import make_slurm
+from tests.factories.make_sshd import make_sshd
+from tests.factories.make_venv import make_venv
+from tests.factories.run_envdoctor import Outcome, run_envdoctor
+from tests.factories.schemas import closed
+
+NODES = ("n1", "n2", "n3")
+# A Python of a node that does something of its own when it is told to carry out a plan.
+PYTHON = """\
+#!/bin/sh
+export TORCHINDUCTOR_CACHE_DIR={folder}/compiled TRITON_CACHE_DIR={folder}/triton
+case "$*" in *'"plan": "'*) [ ! -e {folder}/before ] || . {folder}/before;; esac
+exec {python} "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """Three nodes, each with a venv of its own, reached over ssh."""
+
+    root: Path
+    incidents: dict[str, Incident]
+
+    @property
+    def scratch(self) -> Path:
+        """Where nodes unpack the tool."""
+        return self.root / "scratch"
+
+    def run(self, *words: str, extra: dict[str, str] | None = None) -> Outcome:
+        """Run a fleet command on the nodes."""
+        paths = ["--venv", f"{self.root}/{{node}}/.venv", "--python", f"{self.root}/{{node}}/python"]
+        scratch = ["--scratch", str(self.scratch)] if words[0] != "check" else []
+        return run_envdoctor("fleet", *words, *paths, *scratch, folder=self.root, extra=extra)
+
+    def over_ssh(self, *words: str) -> Outcome:
+        """Run it over ssh."""
+        return self.run(*words, "--hosts", "hosts", "--ssh-config", "config")
+
+    def planned(self, *words: str) -> str:
+        """Return the digest that a dry run shows."""
+        document = json.loads(self.over_ssh(*words, "--dry-run", "--json").out)
+        return str(document["digest"])
+
+    def healthy(self) -> list[str]:
+        """Return the nodes that have the file which the incident loses."""
+        return [name for name, one in self.incidents.items() if (one.venv.site_packages / CUDNN).exists()]
+
+    def lose(self, *names: str) -> None:
+        """Let these nodes lose it, and leave the others as they are."""
+        for name in names:
+            self.incidents[name].lose()
+
+    def before_carrying_out(self, name: str, script: str) -> None:
+        """Let a node do this when it is told to carry out a plan; nothing for an empty script."""
+        path = self.root / name / "before"
+        path.write_text(script) if script else path.unlink()
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Changed:
+    incidents = {}
+    for name in NODES:
+        incidents[name] = make_incident(tmp_path / name)
+        python = tmp_path / name / "python"
+        python.write_text(PYTHON.format(folder=tmp_path / name, python=shutil.which("python3")))
+        python.chmod(0o755)
+    for folder in ("profiles", "lockfiles", "wheels"):
+        shutil.copytree(tmp_path / "n1" / folder, tmp_path / folder)
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "hosts").write_text("\n".join(NODES))
+    return Changed(root=tmp_path, incidents=incidents)
+
+
+@pytest.fixture
+def ssh(nodes: Changed) -> Iterator[Changed]:
+    """Give the nodes with an sshd whose commands see the wheels of the incident, and nothing of this user."""
+    root = nodes.root
+    told = {**sources_of(root), "HOME": str(root / "home"), "PATH": os.environ["PATH"]}
+    command = root / "command"
+    variables = "".join(f"export {name}='{value}'\n" for name, value in told.items())
+    command.write_text(f'#!/bin/sh\n{variables}exec sh -c "$SSH_ORIGINAL_COMMAND"\n')
+    command.chmod(0o755)
+    with make_sshd(root / "sshd", NODES, command=str(command)) as config:
+        (root / "config").write_text(config)
+        yield nodes
+    assert list(nodes.scratch.iterdir()) == []
+
+
+def steps(outcome: Outcome) -> dict[str, str]:
+    document: dict[str, Any] = json.loads(outcome.out)
+    jsonschema.validate(document, closed(json.loads(schemas.read("fleet-change"))))
+    return {node["name"]: node["step"] for node in document["nodes"]}
+
+
+def problem(outcome: Outcome, name: str) -> str:
+    document: dict[str, Any] = json.loads(outcome.out)
+    return next(str(node["problem"]) for node in document["nodes"] if node["name"] == name)
+
+
+RESTORE = ("restore", "-p", "small")
+
+
+# The nodes share one home and one cache of uv, as the nodes of a cluster do.
+def test_nothing_is_changed_that_was_not_shown(ssh: Changed) -> None:
+    ssh.lose("n1", "n2", "n3")
+    shown = ssh.over_ssh(*RESTORE, "--dry-run")
+    assert shown.code == 0, shown.err
+    assert "on n1, n2, n3\n" in shown.out, shown.out
+    assert "venv         CPython [PYTHON]; 0 removed, 0 added, 0 changed, 2 as locked\n" in shown.out
+    unasked = ssh.over_ssh(*RESTORE)
+    assert (unasked.code, unasked.err) == (
+        2,
+        "error: confirmation needed, but stdin is not a terminal\n\nhint: `--dry-run` shows what each node would do, "
+        "and the digest of it all; `--plan DIGEST` carries that out\n",
+    )
+    another = ssh.over_ssh(*RESTORE, "--plan", "0" * 40)
+    assert another.code == 4
+    assert another.out.startswith("nothing was changed: the plan is not the one that was shown (digest 0000")
+    assert ssh.healthy() == []
+    digest = ssh.planned(*RESTORE)
+    assert f"  digest  {digest}\n" in shown.out
+    done = ssh.over_ssh(*RESTORE, "--plan", digest, "--json")
+    assert done.code == 0, done.out + done.err
+    assert steps(done) == dict.fromkeys(NODES, "done")
+    assert ssh.healthy() == list(NODES)
+    checked = ssh.over_ssh("check")
+    assert (checked.code, checked.out) == (0, "3 nodes over hosts: one stack\n")
+
+
+def test_the_first_failure_ends_it_and_a_resume_goes_on(ssh: Changed) -> None:
+    ssh.lose("n1", "n2", "n3")
+    ssh.before_carrying_out("n2", "echo no room >&2; exit 9\n")
+    words = (*RESTORE, "--at-once", "1")
+    stopped = ssh.over_ssh(*words, "--plan", ssh.planned(*words), "--json")
+    assert stopped.code == 4
+    assert steps(stopped) == {"n1": "done", "n2": "failed", "n3": "not begun"}
+    assert problem(stopped, "n2") == "ssh ended with exit code 9: no room; whether it was changed is not known"
+    assert ssh.healthy() == ["n1"]
+    ssh.before_carrying_out("n2", "")
+    resumed = (*words, "--resume")
+    assert steps(ssh.over_ssh(*resumed, "--dry-run", "--json")) == {
+        "n1": "done before",
+        "n2": "planned",
+        "n3": "planned",
+    }
+    done = ssh.over_ssh(*resumed, "--plan", ssh.planned(*resumed), "--json")
+    assert steps(done) == {"n1": "done before", "n2": "done", "n3": "done"}
+    assert done.code == 0
+    assert ssh.healthy() == list(NODES)
+    again = ssh.over_ssh(*resumed, "--dry-run")
+    assert again.err.startswith("error: nothing was stopped here that this could go on with\n")
+
+
+def test_a_node_that_changed_after_it_was_shown_keeps_its_venv_and_no_other_is_begun(ssh: Changed) -> None:
+    ssh.lose("n1", "n2", "n3")
+    lib = ssh.incidents["n1"].venv.site_packages
+    ssh.before_carrying_out("n1", f"echo 1 >{lib}/mine.py\n")
+    stopped = ssh.over_ssh(*RESTORE, "--plan", ssh.planned(*RESTORE), "--json")
+    assert stopped.code == 4
+    assert steps(stopped) == {"n1": "failed", "n2": "not begun", "n3": "not begun"}
+    assert problem(stopped, "n1").startswith(
+        "nothing was changed: the files are not those that the plan was made on, though it is the same (digest "
+    )
+    assert (lib / "mine.py").read_text() == "1\n"
+    assert ssh.healthy() == []
+
+
+def test_a_repair_leaves_healthy_nodes_alone(ssh: Changed) -> None:
+    ssh.lose("n2")
+    done = ssh.over_ssh("repair", "--plan", ssh.planned("repair"), "--json")
+    assert done.code == 0, done.out + done.err
+    assert steps(done) == {"n1": "nothing to do", "n2": "done", "n3": "nothing to do"}
+    assert ssh.healthy() == list(NODES)
+    assert not (ssh.root / "n1/.envdoctor").exists()
+
+
+def test_a_restore_over_slurm(nodes: Changed, tmp_path: Path) -> None:
+    nodes.lose("n2")
+    folder = tmp_path / "slurm"
+    folder.mkdir()
+    wheels = str(tmp_path / "wheels")
+    words = (*RESTORE, "--slurm", "--nodes", "n[1-2]", "--wheelhouse", wheels, "--json")
+    with make_slurm(folder, nodes=2) as slurm:
+        planned = nodes.run(*words, "--dry-run", extra=slurm)
+        assert planned.code == 0, planned.out + planned.err
+        done = nodes.run(*words, "--plan", json.loads(planned.out)["digest"], extra=slurm)
+    assert done.code == 0, done.out + done.err
+    assert steps(done) == {"n1": "done", "n2": "done"}
+    assert nodes.healthy() == list(NODES)
+
+
+def test_a_snapshot_is_merged_where_it_fits(ssh: Changed) -> None:
+    root = ssh.root
+    filled(root / "compiled")
+    here = {"TORCHINDUCTOR_CACHE_DIR": str(root / "compiled"), "TRITON_CACHE_DIR": str(root / "triton")}
+    # Two without torch, which is a key too, at one path as on the nodes of a cluster, and one with.
+    bare = make_venv(root / "n1/bare").prefix
+    (root / "hosts").write_text(f"n1 {bare}\nn2 {bare}\nn3\n")
+    saved = run_envdoctor("cache", "save", "mine", "--venv", "n1/bare", folder=root, extra=here)
+    assert saved.code == 0, saved.err
+    words = ("cache", "push", "mine")
+    shown = ssh.over_ssh(*words, "--dry-run")
+    assert shown.code == 3, shown.out + shown.err
+    assert "on n1, n2\n  Would merge mine: " in shown.out
+    done = ssh.over_ssh(*words, "--plan", ssh.planned(*words), "--json")
+    assert steps(done) == {"n1": "done", "n2": "done", "n3": "could not plan"}
+    assert "mine.tar.zst was made for another machine or stack; nothing was taken from it:" in problem(done, "n3")
+    assert done.code == 3
+    kept = [sorted(path.name for path in (root / name / "compiled").rglob("*.py")) for name in NODES]
+    assert kept[0] == kept[1] == sorted(path.name for path in (root / "compiled").rglob("*.py")) != []
+    assert kept[2] == []
+    unsigned = ssh.over_ssh(*words, "--signers", "hosts", "--dry-run")
+    assert unsigned.code == 1
+    assert "mine.tar.zst" in unsigned.err

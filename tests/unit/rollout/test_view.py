@@ -1,0 +1,117 @@
+"""What is said of a change on a fleet, whatever its nodes answer."""
+
+import json
+
+import pytest
+
+from envdoctor.app.result import Result
+from envdoctor.cli.leaving import leaving
+from envdoctor.fleet.gather import Said
+from envdoctor.report.commands import fleet_change
+from envdoctor.report.rendering import as_json
+from envdoctor.report.style import Style
+from envdoctor.rollout.said import TaskSaid, VisitSaid, said_in
+from envdoctor.rollout.view import ChangedNode, FleetChange, carried_out, planned
+from tests.unit.fleet.test_fleet import EVIL, RAW, sent
+
+DONE = TaskSaid(code=0, status="restored", text="restored /v\nmore\n")
+PLANNED = ChangedNode(name="n1", step="planned", digest="d1", plan="restore /srv/n1/.venv python3.11\n")
+
+
+@pytest.mark.parametrize(
+    ("out", "problem"),
+    [
+        (b"", "it answered something else: nothing"),
+        (sent("{"), "its answer has another form: Expecting property name"),
+        (sent("[]"), "its answer has another form: expected a table"),
+        (sent('{"tasks": [{"code": "0"}]}'), "its answer has another form: tasks[0].code: "),
+        (sent("{}"), "its answer names no task"),
+        (sent('{"problem": "this node is full"}'), "this node is full"),
+    ],
+)
+def test_what_is_no_answer_is_named(out: bytes, problem: str) -> None:
+    said = said_in(Said(name="n1", out=out), "m")
+    assert said.tasks == ()
+    assert said.problem.startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "step", "problem"),
+    [
+        ("restore", (DONE, TaskSaid(code=0)), "done", ""),
+        (
+            "restore",
+            (DONE, TaskSaid(code=1, text="2 errors\n")),
+            "failed",
+            "it was changed, and its check says: 2 errors",
+        ),
+        (
+            "restore",
+            (DONE, TaskSaid(code=3, text="not read\n")),
+            "failed",
+            "it was changed, and its check says: not read",
+        ),
+        ("restore", (DONE,), "failed", "it was changed, and did not check itself"),
+        ("repair", (TaskSaid(code=4, problem="no room", hint="make some"),), "failed", "no room; make some"),
+        ("cache push", (DONE, TaskSaid(code=3)), "done", "whether the next run will hit could not be determined"),
+        ("cache push", (DONE, TaskSaid(code=1, text="cold\n")), "failed", "it was changed, and its check says: cold"),
+    ],
+)
+def test_a_node_is_done_when_its_check_says_so(kind: str, said: tuple[TaskSaid, ...], step: str, problem: str) -> None:
+    node = carried_out(kind, PLANNED, VisitSaid(node="n1", tasks=said))  # type: ignore[arg-type]
+    assert (node.step, node.problem) == (step, problem)
+
+
+def test_a_node_that_died_may_have_either_stack() -> None:
+    node = carried_out("restore", PLANNED, VisitSaid(node="n1", problem="ssh ended with SIGKILL"))
+    assert (node.step, node.problem) == ("failed", "ssh ended with SIGKILL; whether it was changed is not known")
+
+
+def test_a_plan_is_shown_once_for_all_nodes_that_have_it() -> None:
+    nodes = [
+        ChangedNode(name=name, step="planned", digest=name, plan=f"restore /srv/{name}/.venv python3.11\n")
+        for name in ("n1", "n3")
+    ]
+    odd = ChangedNode(name="n2", step="planned", digest="d", plan="restore /srv/n2/.venv python3.12\n")
+    gone = ChangedNode(name="n4", step="could not plan", problem="it did not answer within 9 s")
+    view = FleetChange(kind="restore", engine="hosts", nodes=(nodes[0], odd, nodes[1], gone))
+    assert fleet_change.text(view, Style()) == (
+        "fleet restore, 4 nodes over hosts: 3 planned, 1 could not plan\n"
+        "\n"
+        "on n1, n3\n"
+        "  restore /srv/{node}/.venv python3.11\n"
+        "\n"
+        "on n2\n"
+        "  restore /srv/n2/.venv python3.12\n"
+        "\n"
+        "  n4  could not plan  it did not answer within 9 s\n"
+        "\n"
+        f"  digest  {view.digest}\n"
+    )
+    assert int(view.exit_code) == 3
+
+
+def test_a_digest_is_of_every_node_and_of_its_plan() -> None:
+    view = FleetChange(kind="restore", engine="hosts", nodes=(PLANNED,))
+    others = [
+        FleetChange(kind="repair", engine="hosts", nodes=(PLANNED,)),
+        FleetChange(kind="restore", engine="hosts", nodes=(PLANNED, ChangedNode(name="n2", step="could not plan"))),
+        view.with_nodes({"n1": ChangedNode(name="n1", step="planned", digest="d2")}),
+    ]
+    assert len({one.digest for one in (view, *others)}) == 4
+
+
+@pytest.mark.parametrize("field", ["digest", "problem", "hint", "text", "notes", "status"])
+@pytest.mark.parametrize("code", [0, 4])
+def test_no_text_of_a_node_moves_a_terminal(field: str, code: int) -> None:
+    told = {"code": code, "status": "planned", "text": "plan\n", field: [EVIL] if field == "notes" else EVIL}
+    said = said_in(Said(name="n1", out=sent(json.dumps({"tasks": [told]}))), "m")
+    first = planned("restore", said)
+    checked = VisitSaid(node="n1", tasks=(*said.tasks, TaskSaid(code=0)) if not code else said.tasks)
+    for node in (first, carried_out("restore", PLANNED, checked)):
+        view = FleetChange(kind="restore", engine="ray", nodes=(node,))
+        shown = fleet_change.text(view, Style()), leaving(as_json(Result(command="fleet restore", data=view)))
+        for text in shown:
+            # A line of a plan is set in, so that none begins at the margin.
+            found = RAW.search(text)
+            assert found is None, text[max(0, found.start() - 200) : found.end() + 50]
