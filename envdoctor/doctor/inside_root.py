@@ -26,7 +26,7 @@ from envdoctor.errors import EnvdoctorError, ProbeError, TargetError, UsageError
 from envdoctor.facts.context import Options
 from envdoctor.facts.host import Host, default_library_dirs
 from envdoctor.facts.locate import locate
-from envdoctor.facts.stops import end_by_stops, put_off
+from envdoctor.facts.stops import end_by_stops, fork, put_off
 from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.probes.loading.demangle import demangle
 
@@ -97,7 +97,7 @@ def _in_child(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     child = 0
     try:
         with put_off():
-            child = os.fork()
+            child = fork()
             if child == 0:
                 _in_the_child(work, reading, writing)
         os.close(writing)

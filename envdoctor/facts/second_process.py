@@ -9,12 +9,11 @@ import _thread
 import json
 import os
 import signal
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from envdoctor.facts.stops import STOPS, put_off
+from envdoctor.facts.stops import STOPS, fork, put_off
 from envdoctor.model.frozen import mutable
 
 _PIECE = 1024 * 1024
@@ -115,9 +114,7 @@ def _begin(begun: ChildsWork) -> None:
         reader, writer = os.pipe()
         here = os.getpid()
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)  # of threads: they are ours, and wait
-                child = os.fork()
+            child = fork()
             if child == 0:
                 # It keeps the signals from itself, since it ends when its work does, or is killed.
                 signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -59,6 +60,13 @@ def _restore(left: dict[int, Any]) -> None:
     except BaseException:  # a stop that comes now is answered; the others are from here on
         _restore(left)
         raise
+
+
+def fork() -> int:
+    """Fork, in a block of `put_off`; Python warns of threads in the parent, and they are ours and hold no lock."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
 
 
 def end_by_stops() -> None:

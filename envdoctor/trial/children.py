@@ -1,6 +1,7 @@
 """What a command leaves running is ended with it, also what has left its session and its group (a daemon).
 
 It is asked to end (SIGTERM) and has a moment for it: a compile server writes out what it holds, git removes its lock.
+Where this process is killed itself (SIGKILL, no memory), one that stands by does it.
 """
 
 import contextlib
@@ -10,9 +11,11 @@ import signal
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NoReturn
 
 from envdoctor.errors import RestoreError
 from envdoctor.facts.processes import command_line, processes, strings
+from envdoctor.facts.stops import STOPS, fork, put_off
 
 # prctl(2): orphans among the descendants become children of this process, not of init.
 _SET_SUBREAPER, _GET_SUBREAPER = 36, 37
@@ -31,7 +34,8 @@ def ending_all(folder: str) -> Iterator[list[str]]:
     """End every process that the block started and left behind; give their command lines, complete after the block.
 
     What ran before is left alone, and what that starts: `job & exec envdoctor try …` makes the job a child of this
-    process. Where there is such a child, only what has VIRTUAL_ENV=`folder` is known to be the block's and is ended.
+    process. Where there is such a child, only what has VIRTUAL_ENV=`folder` is known to be the block's and is ended; so
+    it is where this process is killed in the block.
     Raises RestoreError for one that does not end.
     """
     before = ctypes.c_int(0)
@@ -39,22 +43,70 @@ def ending_all(folder: str) -> Iterator[list[str]]:
     _PRCTL(_SET_SUBREAPER, 1, 0, 0, 0)
     known = _descendants()
     ended: list[str] = []
+    mark = b"VIRTUAL_ENV=" + os.fsencode(folder)
     try:
-        yield ended
+        with _standing_by(mark) as warden:
+            try:
+                yield ended
+            finally:
+                _end_all(known, mark, warden, ended)
     finally:
-        try:
-            _end_all(known, b"VIRTUAL_ENV=" + os.fsencode(folder), ended)
-        finally:
-            _PRCTL(_SET_SUBREAPER, before.value, 0, 0, 0)
+        _PRCTL(_SET_SUBREAPER, before.value, 0, 0, 0)
 
 
-def _end_all(known: Collection[Process], mark: bytes, ended: list[str]) -> None:
+@contextlib.contextmanager
+def _standing_by(mark: bytes) -> Iterator[int]:
+    """Have a process, whose number is given, end what has that variable once this one is gone without a word."""
+    reader, writer = os.pipe()
+    warden = 0
+    try:
+        with put_off():
+            warden = fork()
+            if warden == 0:
+                _stand_by(reader, mark)
+        yield warden
+    finally:
+        if warden:
+            os.write(writer, b".")
+            os.waitpid(warden, 0)
+        os.close(reader)
+        os.close(writer)
+
+
+def _stand_by(reader: int, mark: bytes) -> NoReturn:
+    try:
+        # What ends a group or a terminal's session does not end it, and nobody's lock or pipe stays open with it.
+        os.setsid()
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+        os.dup2(reader, 0)
+        os.closerange(1, os.sysconf("SC_OPEN_MAX"))
+        if not os.read(0, 1):
+            _end_marked(mark)
+    finally:
+        os._exit(0)
+
+
+def _end_marked(mark: bytes) -> None:
+    began = time.monotonic()
+    asked: set[Process] = set()
+    while left := [one for one in _parents() if mark in strings(_PROC / str(one[0]) / "environ")]:
+        spent = time.monotonic() - began
+        _send(signal.SIGTERM, [one for one in left if one not in asked])
+        if spent > _GRACE:
+            _send(signal.SIGKILL, left)
+        if spent > _PATIENCE:
+            return  # nobody is there to be told
+        asked.update(left)
+        time.sleep(_LONGEST_PAUSE)
+
+
+def _end_all(known: Collection[Process], mark: bytes, warden: int, ended: list[str]) -> None:
     # What they started becomes a child of ours as soon as they are gone: until there is none.
     began, pause = time.monotonic(), _PAUSE
     asked: set[Process] = set()
 
     def is_left(process: Process) -> bool:
-        if process in known or _has_ended(process[0]):
+        if process in known or process[0] == warden or _has_ended(process[0]):
             return False
         return not known or process in asked or mark in strings(_PROC / str(process[0]) / "environ")
 

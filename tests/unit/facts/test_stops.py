@@ -170,9 +170,4 @@ def test_every_fork_is_one_that_a_stop_cannot_be_lost_in() -> None:
         for word in ("preexec_fn=", "os.fork()", "os.forkpty()", "import multiprocessing")
         if word in path.read_text(encoding="utf-8")
     ]
-    # Each of them is in a block of `put_off`.
-    assert found == [
-        "envdoctor/doctor/inside_root.py: os.fork()",
-        "envdoctor/facts/children.py: preexec_fn=",
-        "envdoctor/facts/second_process.py: os.fork()",
-    ]
+    assert found == ["envdoctor/facts/children.py: preexec_fn=", "envdoctor/facts/stops.py: os.fork()"]

@@ -4,13 +4,16 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from envdoctor.facts.processes import command_line, strings
+from envdoctor.facts.processes import command_line, processes, strings
 from envdoctor.trial import children
 from envdoctor.trial.children import ending_all
+from tests.factories.run_envdoctor import ROOT
 
 COPY = "/no/such/copy"
 
@@ -25,7 +28,10 @@ def _daemon(script: str, ready: Path) -> str:
     return f"setsid sh -c {shlex.quote(script)} & while ! [ -s {ready} ]; do sleep 0.02; done"
 
 
-def test_what_is_left_is_asked_to_end_first(tmp_path: Path) -> None:
+def test_what_is_left_is_asked_to_end_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # However busy the machine is, it is not killed before it could answer.
+    monkeypatch.setattr(children, "_GRACE", 100.0)
+    monkeypatch.setattr(children, "_PATIENCE", 200.0)
     asked, ready = tmp_path / "asked", tmp_path / "ready"
     script = f"trap 'echo asked >{asked}; exit' TERM; echo $$ >{ready}; while :; do sleep 0.02; done"
     with ending_all(COPY) as ended:
@@ -63,3 +69,42 @@ def test_what_ran_before_and_what_that_starts_is_left_alone() -> None:
             for pid in jobs:
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
+
+
+_KILLED = """
+import subprocess, sys, time
+from envdoctor.trial import children
+from envdoctor.trial.children import ending_all
+children._GRACE, children._PATIENCE = 100.0, 200.0
+from tests.factories.run_envdoctor import ROOT
+with ending_all(sys.argv[1]):
+    subprocess.run(["sh", "-c", sys.argv[2]])
+    time.sleep(600)
+"""
+
+
+def test_killed_it_leaves_nothing_running_that_has_the_copys_variable(tmp_path: Path) -> None:
+    ready, asked = tmp_path / "ready", tmp_path / "asked"
+    script = f"trap 'echo asked >{asked}; exit' TERM; echo $$ >{ready}; while :; do sleep 0.02; done"
+    daemon = f"setsid sh -c {shlex.quote(script)} & setsid sleep 605"
+    process = subprocess.Popen(
+        [sys.executable, "-c", _KILLED, COPY, daemon],
+        cwd=ROOT,
+        env={**os.environ, "VIRTUAL_ENV": COPY},
+        start_new_session=True,
+    )
+    while not (ready.exists() and ready.read_text()):
+        assert process.poll() is None
+        time.sleep(0.01)
+    # It stands by where the whole group is killed.
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    while [path for path in processes(Path("/proc")) if f"VIRTUAL_ENV={COPY}".encode() in strings(path / "environ")]:
+        time.sleep(0.01)
+    assert asked.read_text() == "asked\n"
+
+
+def test_nobody_stands_by_when_it_is_done() -> None:
+    with ending_all(COPY):
+        (warden,) = set(children._children()) - {(os.getpid(), 0)}
+    assert not Path("/proc", str(warden[0])).exists()
