@@ -152,13 +152,15 @@ def _carried_out(
                 shown.refuse_another(store)
                 shown.refuse_changed()
                 _carry_out(step, workspace, dialog, store, shown)
-            except EnvdoctorError as error:
+            except (KeyboardInterrupt, EnvdoctorError) as error:
                 undo = _undo(store, kept)
                 told = f"\nwhat was done before is undone by `{undo}`" if undo else ""
-                raise RestoreError(
-                    f"step {number} of {len(doable)} failed: {error.message}\n{account.state}{told}", error.hint
-                ) from error
-    after = checking.check(workspace, wishes, dialog)
+                at = f"step {number} of {len(doable)}"
+                if isinstance(error, KeyboardInterrupt | Interrupted):
+                    raise Interrupted(f"interrupted in {at}\n{account.state}{told}") from error
+                said = error.message.removesuffix(f"\n{account.state}")  # of a step that has said it itself
+                raise RestoreError(f"{at} failed: {said}\n{account.state}{told}", error.hint) from error
+        after = checking.check(workspace, wishes, dialog)
     done = replace(planned, status="fixed", after=after.data, undo=_undo(store, kept))
     return Result(command="check fix", data=done, exit_code=after.exit_code)
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 from collections.abc import Callable
 from types import FrameType
+from typing import Any, Self
 
 from envdoctor.facts.children import start_child
 from envdoctor.facts.programs import outside_venvs
@@ -18,47 +19,63 @@ _BATCH_STEP = "4294967291"
 _FOREVER = "2147483647"
 
 
-def forward_to(process: "subprocess.Popen[bytes]") -> Callable[[], None]:
-    """Hand signals on to the command, but those that it got too; return what undoes that.
+class Forwarding:
+    """While it is entered, hands signals on to the command that it starts, but those that the command got too.
 
     Slurm signals every process of a step, a terminal its whole group; anybody else may signal this process alone. Which
-    it was is seen from a third process, which every signal ends: where it lives on, nobody else was signalled.
+    it was is seen from a third process, which every signal ends: where it lives on, nobody else was signalled. A signal
+    that comes before the command runs is handed on when it does.
     """
-    witness: _Witness | None = None
-    pending: list[int] = []
 
-    def forward(number: int, frame: FrameType | None) -> None:
-        del frame
-        if witness is not None and _may_be_for_all(number):
-            pending.append(number)
-            signal.setitimer(signal.ITIMER_REAL, _SETTLED)
-        else:
-            process.send_signal(number)
+    def __init__(self) -> None:
+        """Nothing is answered yet."""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._witness: _Witness | None = None
+        self._early: list[int] = []
+        self._pending: list[int] = []
+        self._before: dict[int, Any] = {}
 
-    def settle(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        told, pending[:] = pending[:], []
-        if witness is not None and not witness.was_ended():
-            for one in told:
-                process.send_signal(one)
+    def __enter__(self) -> Self:
+        """Answer signals."""
+        for number in FORWARDED:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup's choice, which the command inherits
+                self._before[number] = signal.signal(number, self._forward)
+        if _in_step() or _terminal_group() is not None:
+            self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._settle)
+            self._witness = _Witness()
+        return self
 
-    before = {
-        number: signal.signal(number, forward)
-        for number in FORWARDED
-        if signal.getsignal(number) is not signal.SIG_IGN  # nohup's choice, which the command inherited
-    }
-    if _in_step() or _terminal_group() is not None:
-        before[signal.SIGALRM] = signal.signal(signal.SIGALRM, settle)
-        witness = _Witness()
+    def start(self, start: Callable[[], "subprocess.Popen[bytes]"]) -> "subprocess.Popen[bytes]":
+        """Return the command that `start` starts. Raises what that raises."""
+        self._process = start()
+        for number in self._early:
+            self._process.send_signal(number)
+        return self._process
 
-    def undo() -> None:
-        if witness is not None:
+    def __exit__(self, *error: object) -> None:
+        """Have signals answered as before."""
+        if self._witness is not None:
             signal.setitimer(signal.ITIMER_REAL, 0)
-            witness.end()
-        for number, handler in before.items():
+            self._witness.end()
+        for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    return undo
+    def _forward(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if self._process is None:
+            self._early.append(number)
+        elif self._witness is not None and _may_be_for_all(number):
+            self._pending.append(number)
+            signal.setitimer(signal.ITIMER_REAL, _SETTLED)
+        else:
+            self._process.send_signal(number)
+
+    def _settle(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        told, self._pending[:] = self._pending[:], []
+        if self._process is not None and self._witness is not None and not self._witness.was_ended():
+            for one in told:
+                self._process.send_signal(one)
 
 
 class _Witness:

@@ -21,7 +21,7 @@ from envdoctor.model.frozen import field, frozen, mutable
 from envdoctor.watch import sampler
 from envdoctor.watch.judgement import LaunchState, Limits, Notice, Throughput, Watch
 from envdoctor.watch.readings import RateReader, pattern_of
-from envdoctor.watch.signals import forward_to
+from envdoctor.watch.signals import Forwarding
 from envdoctor.watch.told import ToldOf, notice_text, summary_text
 
 _CHUNK = 1 << 16
@@ -59,9 +59,8 @@ def watched(command: Sequence[str], host: Host, venv: Path, wanted: Watching, sa
         environ=host.environ,
     )
     size = _size(wanted.metrics)  # what an earlier run left there says nothing of this one
-    with _wakes() as woken, selectors.DefaultSelector() as selector:
-        process = _started(command, host.environ, piped=wanted.metrics is None)
-        forwarding = forward_to(process)
+    with _wakes() as woken, selectors.DefaultSelector() as selector, Forwarding() as forwarding:
+        process = forwarding.start(lambda: _started(command, host.environ, piped=wanted.metrics is None))
         sampling = sampler.start(host, venv, wanted.interval)
         run.problem = sampling.problem
         try:
@@ -73,7 +72,6 @@ def watched(command: Sequence[str], host: Host, venv: Path, wanted: Watching, sa
                 if sampling.process.stdout is not None:
                     sampling.process.stdout.close()
         code = process.wait()
-        forwarding()
     run.summary()
     if wanted.ended is not None and code == 0:
         wanted.ended(run.watch.state())

@@ -121,11 +121,20 @@ def test_signals_are_handed_on_and_end_both(healthy: Incident, number: signal.Si
     assert not Path(f"/proc/{child}").exists()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_a_signal_that_comes_while_the_command_is_started_reaches_it(healthy: Incident, number: signal.Signals) -> None:
+    words = ["sh", "-c", f"kill -{int(number)} $PPID; exec sleep 600"]
+    outcome = run_envdoctor("run", "-p", "small", "--watch", "--", *words, folder=healthy.root)
+    assert (outcome.code, outcome.out) == (-number, "")
+
+
 @pytest.mark.parametrize(("to_all", "ended", "said"), [(True, 0, "1\n"), (False, -signal.SIGUSR1, "")])
 def test_in_a_step_a_signal_reaches_the_command_once(healthy: Incident, *, to_all: bool, ended: int, said: str) -> None:
     """Slurm signals all processes of a step: the command counts. Others signal `run` alone: it is handed on."""
     counts = "seen = []; signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))"
-    waits = "end = time.monotonic() + 2\nwhile time.monotonic() < end: time.sleep(0.05)\nprint(len(seen))"
+    # Longer than it takes to see that it was for one process alone, which ends the command.
+    seconds = 2 if to_all else 600
+    waits = f"end = time.monotonic() + {seconds}\nwhile time.monotonic() < end: time.sleep(0.05)\nprint(len(seen))"
     program = f"import signal, time, os\n{counts if to_all else ''}\nprint(os.getpid(), flush=True)\n{waits}"
     process = subprocess.Popen(
         [*COMMAND, "run", "-p", "small", "--watch", "--", sys.executable, "-c", program],
