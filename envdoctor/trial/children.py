@@ -87,9 +87,9 @@ def _stand_by(reader: int, mark: bytes) -> NoReturn:
 
 
 def _end_marked(mark: bytes) -> None:
-    began = time.monotonic()
+    began, own = time.monotonic(), os.getpid()
     asked: set[Process] = set()
-    while left := [one for one in _parents() if mark in strings(_PROC / str(one[0]) / "environ")]:
+    while left := [one for one in _parents() if one[0] != own and mark in strings(_PROC / str(one[0]) / "environ")]:
         spent = time.monotonic() - began
         _send(signal.SIGTERM, [one for one in left if one not in asked])
         if spent > _GRACE:

@@ -88,9 +88,9 @@ def test_killed_it_leaves_nothing_running_that_has_the_copys_variable(tmp_path: 
     script = f"trap 'echo asked >{asked}; exit' TERM; echo $$ >{ready}; while :; do sleep 0.02; done"
     daemon = f"setsid sh -c {shlex.quote(script)} & setsid sleep 605"
     process = subprocess.Popen(
-        [sys.executable, "-c", _KILLED, COPY, daemon],
+        [sys.executable, "-c", _KILLED, str(tmp_path), daemon],
         cwd=ROOT,
-        env={**os.environ, "VIRTUAL_ENV": COPY},
+        env={**os.environ, "VIRTUAL_ENV": str(tmp_path)},
         start_new_session=True,
     )
     while not (ready.exists() and ready.read_text()):
@@ -99,7 +99,9 @@ def test_killed_it_leaves_nothing_running_that_has_the_copys_variable(tmp_path: 
     # It stands by where the whole group is killed.
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    while [path for path in processes(Path("/proc")) if f"VIRTUAL_ENV={COPY}".encode() in strings(path / "environ")]:
+    while [
+        path for path in processes(Path("/proc")) if f"VIRTUAL_ENV={tmp_path}".encode() in strings(path / "environ")
+    ]:
         time.sleep(0.01)
     assert asked.read_text() == "asked\n"
 
