@@ -47,9 +47,10 @@ def run(case: CheckContext) -> Iterator[Finding]:
 
 def _contested(case: CheckContext, conflict: FileConflict) -> Finding:
     owners = " and ".join(f"{name} {version}" for name, version in conflict.owners)
-    foreign = bool(conflict.wanted and conflict.foreign)
+    foreign = bool(conflict.foreign if conflict.wanted else conflict.spoiled)
     on_disk = sorted({name for path in conflict.paths for name in path.on_disk})
-    whose = f"; the one on disk is {' and '.join(on_disk)}'s" if on_disk else ""
+    spoiled = "; the one on disk is of none of them" if conflict.spoiled else ""
+    whose = f"; the one on disk is {' and '.join(on_disk)}'s" if on_disk else spoiled
     return Finding(
         code=CODE,
         name=NAME,

@@ -27,6 +27,7 @@ from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.frozen import replace
 from envdoctor.model.verdict import BREAKS_IMPORT
 from envdoctor.model.wording import counted
+from envdoctor.probes.venv.launchers import Launchers
 
 CODE = "ED202"
 NAME = "damaged-distribution"
@@ -36,6 +37,8 @@ _READ_FIRST = ("/site-packages/torch/__init__.py", "/site-packages/torch/version
 
 def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each damaged distribution."""
+    launchers = case.facts.get(Launchers)
+    stray = {f"bin/{script.name}" for script in launchers.stray if script.owner} if launchers else set()
     for found in damage_by_owner(case):
         # What another's uninstall took is told as one cause of its own.
         damage = replace(found, missing=()) if found.other_writers and not found.unshared_missing else found
@@ -44,7 +47,8 @@ def run(case: CheckContext) -> Iterator[Finding]:
         if damage.locked:
             yield _locked(case, damage)
         broken = damage.missing + damage.changed
-        if not broken:
+        # A script that cannot start what it names is told with the others of its kind.
+        if not broken or not {path for path in broken if path not in stray}:
             continue
         yield Finding(
             code=CODE,

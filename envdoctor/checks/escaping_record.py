@@ -1,25 +1,31 @@
 """A RECORD row that leads out of the environment.
 
 What it finds:
-    RECORD rows whose path is absolute, climbs out with `..`, or goes through a folder that is a link out.
+    RECORD rows whose path is absolute, climbs out with `..`, or goes through a folder that is a link out. Of files
+    behind such a link it is told whether they are there and how large they are; nothing there is opened. Code that is
+    missing there is an error.
 
 Why it matters:
     An uninstall deletes what RECORD lists: such a row makes it delete files that are not the distribution's. envdoctor
     never reads, hashes or removes them.
 
 Example:
-    A RECORD row `../../../../../home/me/.bashrc,sha256=…,120`.
+    A RECORD row `../../../../../home/me/.bashrc,sha256=…,120`; `site-packages/flash_attn`, a link to another disk.
 
 Fix:
-    Do not uninstall it with pip or uv. Rebuild the venv without it.
+    Do not uninstall it with pip or uv. Rebuild the venv without it; where code is missing behind a link, take the link
+    away and force-reinstall the distribution.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.remedies import restore_or
+from envdoctor.analysis.damage import file_tokens, listed
+from envdoctor.analysis.remedies import reinstall_command, restore_or
 from envdoctor.model.finding import Finding
 from envdoctor.model.wording import counted
+from envdoctor.probes.venv.behind_links import BehindLink
+from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.installed_files import InstalledFiles
 
 CODE = "ED204"
@@ -28,11 +34,20 @@ AREA = "Installed files"
 
 
 def run(case: CheckContext) -> Iterator[Finding]:
-    """Yield one finding for each distribution with such rows."""
+    """Yield one finding for each distribution with such rows, another for one whose code behind a link is missing."""
+    files = case.facts[InstalledFiles]
+    behind: dict[str, list[BehindLink]] = {}
+    for item in files.behind:
+        behind.setdefault(item.owner, []).append(item)
     rows: dict[str, list[str]] = {}
-    for owner, path in case.facts[InstalledFiles].outside:
+    for owner, path in files.outside:
         rows.setdefault(owner, []).append(path)
     for owner, paths in sorted(rows.items()):
+        links = behind.get(owner, [])
+        gone = [item for item in links if item.lacks_code]
+        if gone:
+            yield _gone(case, owner, gone)
+            continue
         yield Finding(
             code=CODE,
             name=NAME,
@@ -40,10 +55,42 @@ def run(case: CheckContext) -> Iterator[Finding]:
             confidence="high",
             title=f"RECORD of {owner} lists {counted(len(paths), 'path')} outside the environment",
             subject=owner,
-            evidence=tuple(repr(path) for path in sorted(paths)[:6]),
+            evidence=(*(repr(path) for path in sorted(paths)[:6]), *(line for item in links for line in _seen(item))),
             remediation=restore_or(
                 case,
                 f"rebuild the venv without uninstalling {owner} from it: an older installer may delete those paths",
                 [],
             ),
         )
+
+
+def _seen(item: BehindLink) -> Iterator[str]:
+    yield f"{item.link} is a link to {item.leads_to}: nothing there was read, only looked for"
+    if item.missing:
+        yield f"missing there: {listed(item.missing)}"
+    if item.resized:
+        yield f"another size than RECORD says: {listed(item.resized)}"
+
+
+def _gone(case: CheckContext, owner: str, links: Sequence[BehindLink]) -> Finding:
+    found = case.facts[Distributions].active(owner)
+    version = found.version if found else ""
+    missing = [path for item in links for path in item.missing]
+    total = sum(item.files for item in links)
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="error",
+        confidence="high",
+        title=f"{owner} {version}: {len(missing)} of {counted(total, 'file')} missing behind a link out of the "
+        "environment",
+        subject=owner,
+        evidence=tuple(line for item in links for line in _seen(item)),
+        remediation=restore_or(
+            case,
+            "put back what is missing there; or take the link away, which leaves what it leads to as it is, and "
+            "install the files in its place",
+            [reinstall_command(case, [(owner, version)])] if version else [],
+        ),
+        causes=(*(token for path in missing for token in file_tokens(path)), f"dist:{owner}"),
+    )

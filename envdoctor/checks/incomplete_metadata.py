@@ -2,8 +2,8 @@
 
 What it finds:
     dist-info folders of the venv without METADATA or without RECORD, where no complete one of the same name stands
-    beside them; a RECORD that is empty or holds no row; a dist-info folder that was renamed; METADATA and the rest as
-    links to what is gone, all of them one finding.
+    beside them; a METADATA that is empty or names no distribution; a RECORD that is empty or holds no row; a dist-info
+    folder that was renamed; METADATA and the rest as links to what is gone, all of them one finding.
 
 Why it matters:
     Without RECORD nobody knows which files belong to it: they cannot be verified, and an upgrade leaves the old
@@ -109,8 +109,12 @@ def _without_rows(case: CheckContext) -> Iterator[str]:
 
 
 def _lacking(item: Distribution) -> str:
-    names = [name for name, there in (("METADATA", item.has_metadata), ("RECORD", item.has_record)) if not there]
-    return f"its dist-info has no {' and no '.join(names)}"
+    metadata, record = item.has_metadata or bool(item.nameless), item.has_record
+    names = [name for name, there in (("METADATA", metadata), ("RECORD", record)) if not there]
+    parts = [f"the METADATA of its dist-info {item.nameless}"] if item.nameless else []
+    if names:
+        parts.append(f"{'it' if parts else 'its dist-info'} has no {' and no '.join(names)}")
+    return ", and ".join(parts)
 
 
 def _renamed(case: CheckContext, item: Distribution, old: str) -> Finding:

@@ -3,7 +3,8 @@
 What it finds:
     RECORDs, METADATA and other files of dist-info folders that cannot be read or make no sense (no permission, a FIFO
     or a folder in a file's place, rows that are not rows), installed files that this user may not read, and with
-    `--deep` those that could not be hashed. Code that may not be read is an error: importing it fails.
+    `--deep` those that could not be hashed. Code that may not be read is an error, since importing it fails, and so is
+    METADATA, without which importlib.metadata finds no version.
 
 Why it matters:
     Everything else in the report is said without them: what they hide cannot be determined from here.
@@ -16,7 +17,7 @@ Fix:
 """
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
 from envdoctor.analysis.context import CheckContext, DoesNotApplyError
 from envdoctor.analysis.damage import file_tokens, listed
@@ -26,15 +27,17 @@ from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.pattern import pattern
 from envdoctor.model.verdict import BREAKS_IMPORT
 from envdoctor.model.wording import counted
+from envdoctor.probes.venv.barriers import Barrier
 from envdoctor.probes.venv.distributions import Distributions
-from envdoctor.probes.venv.installed_files import FileFault, InstalledFiles
+from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.search_path import SearchPath
 
 CODE = "ED208"
 NAME = "unreadable-file"
 AREA = "Installed files"
 _SHOWN = 6
-_CODE_FILE = pattern(r"\.(?:py|pyc|so)(?:\.\d+)*$")
+# Without METADATA importlib.metadata finds no version.
+_NEEDED = pattern(r"\.(?:py|pyc|so)(?:\.\d+)*$|\.dist-info/METADATA$")
 
 
 def run(case: CheckContext) -> Iterator[Finding]:
@@ -61,25 +64,28 @@ def run(case: CheckContext) -> Iterator[Finding]:
 
 
 def _barred(case: CheckContext) -> Iterator[Finding]:
-    by_owner: dict[str, list[FileFault]] = {}
-    for fault in case.facts[InstalledFiles].faults:
+    files = case.facts[InstalledFiles]
+    by_owner: dict[str, dict[str, Barrier]] = {}
+    for fault in files.faults:
         if fault.kind == "unreadable" and fault.barrier is not None:
-            by_owner.setdefault(fault.owner, []).append(fault)
-    for owner, faults in sorted(by_owner.items()):
-        yield _may_not(owner, faults)
+            by_owner.setdefault(fault.owner, {})[fault.path] = fault.barrier
+    for closed in files.closed:
+        by_owner.setdefault(closed.owner, {})[closed.path] = closed.barrier
+    for owner, barred in sorted(by_owner.items()):
+        yield _may_not(owner, barred)
 
 
-def _may_not(owner: str, faults: Sequence[FileFault]) -> Finding:
-    barriers = {fault.barrier.path: fault.barrier for fault in faults if fault.barrier is not None}
-    paths = [fault.path for fault in faults]
+def _may_not(owner: str, barred: Mapping[str, Barrier]) -> Finding:
+    barriers = {barrier.path: barrier for barrier in barred.values()}
+    paths = list(barred)
     mine = all(barrier.mine for barrier in barriers.values())
     chmod = f"{'' if mine else 'sudo '}chmod u+w,a+rX {' '.join(map(shlex.quote, barriers))}"
     return Finding(
         code=CODE,
         name=NAME,
-        severity="error" if any(_CODE_FILE.search(path) for path in paths) else "warning",
+        severity="error" if any(_NEEDED.search(path) for path in paths) else "warning",
         confidence="high",
-        title=f"{counted(len(faults), 'file')} of {owner} may not be read by this user",
+        title=f"{counted(len(paths), 'file')} of {owner} may not be read by this user",
         subject=owner,
         evidence=(
             *(f"{at.path}: {at.mode}, owner uid {at.uid}" for at in list(barriers.values())[:_SHOWN]),
@@ -109,9 +115,12 @@ def _reinstalls(case: CheckContext) -> Iterator[str]:
 
 def _gaps(case: CheckContext) -> Iterator[str]:
     yield from case.facts[SearchPath].unreadable
-    yield from case.facts[Distributions].unreadable
     files = case.facts[InstalledFiles]
-    yield from files.malformed
+    # Each is told with the command that opens it.
+    closed = [item.path if item.path.startswith("/") else f"{case.facts.target}/{item.path}" for item in files.closed]
+    for line in (*case.facts[Distributions].unreadable, *files.malformed):
+        if not any(f"{path}: " in line for path in closed):
+            yield line
     unread = [fault for fault in files.faults if fault.kind == "unreadable"]
     yield from (f"{fault.owner}: {fault.path}: no access" for fault in unread if fault.barrier is None)
     try:

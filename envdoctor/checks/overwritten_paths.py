@@ -2,7 +2,7 @@
 
 What it finds:
     Paths in the RECORD of several installed distributions that do not agree on the contents, and whose bytes are on
-    disk, identified by size and, for small ties, by hash.
+    disk, identified by size and, for small ties, by hash. Bytes of none of them are an error, whichever is meant.
 
 Why it matters:
     The last one installed won, silently; with both in one command the winner is random. Uninstalling either deletes
@@ -57,7 +57,14 @@ def run(case: CheckContext) -> Iterator[Finding]:
         yield _finding(case, at_risk, "note" if kept else "warning", "high", title)
     for pair in unknown:
         owned = counted(len(pair.paths), "file", "is", "are")
-        title = f"{owned} owned by {' and '.join(name for name, _ in pair.owners)} at once"
+        names = [name for name, _ in pair.owners]
+        if pair.spoiled:
+            held = counted(len(pair.spoiled), "file", "holds", "hold")
+            yield _finding(
+                case, [pair], "error", "high", f"{held} the bytes of none of {' and '.join(names)}, its owners"
+            )
+            continue
+        title = f"{owned} owned by {' and '.join(names)} at once"
         yield _finding(case, [pair], "warning", "low", title)
 
 
@@ -93,7 +100,10 @@ def _evidence(pairs: Sequence[FileConflict]) -> Iterator[str]:
     for pair in pairs:
         if pair.wanted:
             yield f"{pair.wanted} {pair.version(pair.wanted)} is the expected owner: {pair.told_by}"
-        ranked = sorted(pair.foreign or pair.paths, key=lambda item: (".so" not in item.path, item.path))
+        ranked = sorted(
+            (pair.foreign if pair.wanted else pair.spoiled) or pair.paths,
+            key=lambda item: (".so" not in item.path, item.path),
+        )
         for item in ranked[: max(2, _SHOWN // len(pairs))]:
             yield f"{site_relative(item.path)}: {_on_disk(item)}"
         if (more := len(ranked) - max(2, _SHOWN // len(pairs))) > 0:

@@ -2,8 +2,8 @@
 
 What it finds:
     bin/python leads to another minor version than the one whose library folder holds the packages; the venv was made
-    for another minor version in place, and the packages stayed in the old library folder; the library folder was
-    renamed; or the folder has lost its pyvenv.cfg, so that Python takes bin/python for its base.
+    for another minor version in place, and the packages, or most of them, stayed in the old library folder; the library
+    folder was renamed; or the folder has lost its pyvenv.cfg, so that Python takes bin/python for its base.
 
 Why it matters:
     Nothing is damaged and every import fails: `ModuleNotFoundError: No module named 'torch'`. What is installed by that
@@ -17,7 +17,7 @@ Fix:
 """
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import renew_command, restore_or
@@ -25,19 +25,20 @@ from envdoctor.model.finding import Finding
 from envdoctor.model.verdict import BREAKS_IMPORT, STOPS_PYTHON
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.distributions import Distributions
-from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.probes.venv.interpreter import Interpreter, OtherLibrary
 
 CODE = "ED105"
 NAME = "packages-not-on-path"
 AREA = "Interpreter"
 # What `python -m venv` and virtualenv put into an empty one.
 _INSTALLERS = frozenset(("pip", "setuptools", "wheel"))
+_SHOWN = 6
 
 
 def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding when the packages lie where this interpreter does not look."""
     python = case.facts[Interpreter]
-    holds, base = python.folder.removeprefix("python").rstrip("t"), ""
+    holds = python.folder.removeprefix("python").rstrip("t")
     if python.lost_config:
         title = f"this venv has lost its pyvenv.cfg: its interpreter runs as {python.resolved} and sees none of its "
         title += "packages"
@@ -49,15 +50,8 @@ def run(case: CheckContext) -> Iterator[Finding]:
         title = f"bin/python is CPython {python.runs} and sees none of this venv's packages: they are for {holds}"
         evidence = (f"{python.executable} leads to {python.resolved}", f"the packages are in {python.library}")
     elif (left := _left_behind(case)) is not None:
-        folder, count = left
-        holds = folder.removeprefix("python")
-        title = f"this venv is for CPython {python.minor} and has no packages: {counted(count, 'distribution')} of it "
-        title += f"{'are' if count > 1 else 'is'} for {holds}"
-        evidence = (
-            f"{python.library}/site-packages holds no distribution but installers",
-            f"{case.facts.target}/lib/{folder}/site-packages holds {count}",
-        )
-        base = holds
+        yield _of_another(case, *left)
+        return
     else:
         return
     yield Finding(
@@ -71,7 +65,7 @@ def run(case: CheckContext) -> Iterator[Finding]:
         remediation=restore_or(
             case,
             f"link the venv to a Python {holds} again; the packages stay",
-            [renew_command(case, base)],
+            [renew_command(case, "")],
         ),
         causes=(STOPS_PYTHON, BREAKS_IMPORT),
     )
@@ -100,10 +94,57 @@ def _renamed(case: CheckContext, python: Interpreter) -> Finding:
     )
 
 
-def _left_behind(case: CheckContext) -> tuple[str, int] | None:
-    """Return the library folder with the most packages, where the venv's own has none but what installs others."""
+def _of_another(case: CheckContext, other: OtherLibrary, lacking: tuple[str, ...], own: int) -> Finding:
+    python, holds = case.facts[Interpreter], other.folder.removeprefix("python")
+    if other.distributions:
+        what = counted(len(other.distributions), "distribution")
+        plural = len(other.distributions) > 1
+    else:
+        what, plural = f"{counted(other.modules, 'module')} without metadata", other.modules > 1
+    if own:
+        title = f"this venv is for CPython {python.minor}, and {len(lacking)} of its {what} are for {holds} only"
+        here = f"{python.library}/site-packages holds {counted(own, 'distribution')}, without {_named(lacking)}"
+    else:
+        title = f"this venv is for CPython {python.minor} and has no packages: {what} of it "
+        title += f"{'are' if plural else 'is'} for {holds}"
+        here = f"{python.library}/site-packages holds no distribution but installers"
+    torch = not own or "torch" in lacking
+    return Finding(
+        code=CODE,
+        name=NAME,
+        # Of packages that were left out on purpose nothing is known to ask for them.
+        severity="error" if torch else "warning",
+        confidence="high" if torch else "medium",
+        title=title,
+        subject=python.executable,
+        evidence=(here, f"{case.facts.target}/lib/{other.folder}/site-packages holds {what}"),
+        remediation=restore_or(
+            case,
+            f"link the venv to a Python {holds} again; the packages stay. Or keep {python.minor}, install what is "
+            f"missing for it, and delete lib/{other.folder}",
+            [renew_command(case, holds)],
+        ),
+        causes=(STOPS_PYTHON, BREAKS_IMPORT) if torch else (),
+    )
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"
+
+
+def _left_behind(case: CheckContext) -> tuple[OtherLibrary, tuple[str, ...], int] | None:
+    """Return the library folder with the most packages, those of it that the venv's own lacks, and what that one holds.
+
+    None where the own one holds most of them: they were installed again, and the old folder is only in the way.
+    """
     others, installed = case.facts[Interpreter].other_libraries, case.facts.get(Distributions)
-    if not others or installed is None:
+    if not others or installed is None or installed.bare:
         return None
-    own = {item.name for item in installed.items if item.origin == "site-packages"}
-    return max(others, key=lambda item: item[1]) if own <= _INSTALLERS else None
+    own = {item.name for item in installed.items if item.origin == "site-packages"} - _INSTALLERS
+    other = max(others, key=lambda item: (len(item.distributions), item.modules))
+    wanted = sorted(set(other.distributions) - _INSTALLERS, key=lambda name: (name != "torch", name))
+    lacking = tuple(name for name in wanted if name not in own)
+    if own and len(lacking) * 2 <= len(wanted):
+        return None
+    return (other, lacking, len(own)) if lacking or other.modules else None

@@ -82,7 +82,7 @@ def _finding(case: CheckContext, origin: str, front: str, shadows: Sequence[Shad
         severity=_severity(case, origin, ranked),
         confidence="medium" if origin == "current folder" else "high",
         title=f"{first.module}{_version(case, front, first)}{more} would be imported from {front} ({origin}) instead "
-        f"of {first.behind}{_version(case, first.behind, first)}",
+        f"of {_behind(case, first)}",
         subject=", ".join(shadow.module for shadow in ranked[:_SHOWN]),
         evidence=(
             *(
@@ -113,6 +113,12 @@ def _version(case: CheckContext, folder: str, shadow: Shadow) -> str:
     name = normalized(shadow.module)
     items = case.facts[Distributions].items
     return next((f" {item.version}" for item in items if item.site == folder and item.name == name), "")
+
+
+def _behind(case: CheckContext, shadow: Shadow) -> str:
+    """Return "2.8.0 in FOLDER", or the folder alone."""
+    version = _version(case, shadow.behind, shadow).strip()
+    return f"{version} in {shadow.behind}" if version else shadow.behind
 
 
 def _remedy(case: CheckContext, origin: str, front: str, shadows: Sequence[Shadow]) -> Remediation:

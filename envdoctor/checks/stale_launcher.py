@@ -1,9 +1,9 @@
 """A command or script that starts another Python than this environment's.
 
 What it finds:
-    Scripts in the environment's bin folder whose shebang names another interpreter, and an activate script that names
-    another folder (the venv was moved or copied); python, torchrun, accelerate or deepspeed found on PATH in front of
-    the environment that is activated.
+    Scripts in the environment's bin folder whose shebang names another interpreter, or what does not exist, and an
+    activate script that names another folder (the venv was moved or copied); python, torchrun, accelerate or deepspeed
+    found on PATH in front of the environment that is activated.
 
 Why it matters:
     Workers inherit the interpreter of the launcher, so every rank runs in the other environment while each check run
@@ -66,13 +66,14 @@ def _scripts(case: CheckContext, stray: Sequence[StrayScript], total: int) -> Fi
     gone = [script for script in stray if not script.exists]
     first = (gone or list(stray))[0]
     state = "does not exist" if gone else "is another environment's"
+    moved = case.facts[Launchers].activates or (len(stray) > 1 and len(stray) * 2 > total)
     return Finding(
         code=CODE,
         name=NAME,
         severity="error",
         confidence="high",
-        title=f"{counted(len(stray), 'script', 'starts', 'start')} {first.interpreter}, which {state}: "
-        "this venv was moved or copied",
+        title=f"{counted(len(stray), 'script', 'starts', 'start')} {first.interpreter}, which {state}"
+        f"{': this venv was moved or copied' if moved else ''}",
         subject="bin",
         evidence=(
             *(f"bin/{script.name}: #!{script.interpreter}" for script in stray[:_SHOWN]),
@@ -80,10 +81,12 @@ def _scripts(case: CheckContext, stray: Sequence[StrayScript], total: int) -> Fi
         ),
         remediation=restore_or(
             case,
-            "write the activate scripts and the owners' scripts again; or move the folder back",
+            "write the activate scripts and the owners' scripts again; or move the folder back"
+            if moved
+            else "write the owners' scripts again",
             (*_rewrite(case, stray), *_led_back(case, stray)),
         ),
-        causes=("launcher",),
+        causes=("launcher", *(f"file:bin/{script.name}" for script in stray)),
         # Whose a script is stands in a RECORD: where one is gone, its owner's reinstall comes first.
         symptom_of=() if all(script.owner for script in stray) else tuple(_without_record(case)),
     )
@@ -114,9 +117,8 @@ def _activate(case: CheckContext, named: str) -> Finding:
 
 def _rewrite(case: CheckContext, stray: Sequence[StrayScript]) -> Iterator[str]:
     python = case.facts[Interpreter]
-    # Without a stale activate script `uv venv` would change nothing about the scripts that no RECORD lists.
-    wrong = case.facts[Launchers].activates or any(script.owner for script in stray)
-    if wrong and (python.is_venv or python.lost_config):
+    # Without a stale activate script `uv venv` changes nothing that matters: the owners' reinstall writes scripts.
+    if case.facts[Launchers].activates and (python.is_venv or python.lost_config):
         yield renew_command(case, python.resolved or python.minor)
     installed = case.facts[Distributions]
     owners = sorted({script.owner for script in stray if script.owner})

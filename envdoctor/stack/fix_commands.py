@@ -58,8 +58,11 @@ def _moved(words: list[str], prefix: str, copy: str) -> tuple[str, ...]:
                 raise NotOnACopyError(f"{word} is outside of the environment")
     elif head in ("export", "unset"):
         raise NotOnACopyError("it is about your shell")
+    elif head == "chmod" or words[:2] == ["sudo", "chmod"]:
+        # A copy is hard links: a mode is the file's, and so the old venv's too.
+        raise NotOnACopyError("it changes permissions, which a copy shares with the venv")
     else:
-        raise NotOnACopyError("it is about more than the files of the environment")
+        raise NotOnACopyError("only `uv pip`, `rm` and `mv` are carried out on a copy")
     return tuple(copy + word.removeprefix(prefix) if _inside(word, prefix) else word for word in words)
 
 

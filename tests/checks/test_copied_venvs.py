@@ -42,6 +42,58 @@ def test_passes_ed417_an_empty_venv_and_one_with_metadata(venv: Venv, tmp_path: 
     assert verdict_of(venv.prefix).findings == ()
 
 
+@pytest.mark.parametrize(("text", "what"), [("", "is empty"), ("Metadata-Version: 2.1\n", "names no distribution")])
+def test_finds_ed205_a_metadata_file_that_says_nothing(venv: Venv, tmp_path: Path, text: str, what: str) -> None:
+    rewrite(venv.dist_info("thing") / "METADATA", text)
+    verdict = verdict_of(venv.prefix)
+    title = f"thing 2 was installed incompletely: the METADATA of its dist-info {what}"
+    assert f"error ED205 {title}" in outline(verdict, tmp_path)
+    mend(verdict.findings[0], wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
+    assert verdict_of(venv.prefix).findings == ()
+
+
+def test_finds_ed205_a_metadata_file_that_is_empty_beside_no_record(venv: Venv, tmp_path: Path) -> None:
+    rewrite(venv.dist_info("thing") / "METADATA", "")
+    (venv.dist_info("thing") / "RECORD").unlink()
+    title = "thing 2 was installed incompletely: the METADATA of its dist-info is empty, and it has no RECORD"
+    assert outline(verdict_of(venv.prefix), tmp_path) == [f"error ED205 {title}"]
+
+
+def _scripts(venv: Venv, *names: str, line: str) -> None:
+    for name in names:
+        path = venv.prefix / "bin" / name
+        rewrite(path, "\n".join([line, *path.read_text().split("\n")[1:]]))
+        path.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("#!/opt/gone/bin/python", "/opt/gone/bin/python"),
+        ("#!/opt/gone/bin/interpreter -E", "/opt/gone/bin/interpreter"),
+        ("#!{venv}/bin/snake", "[TMP]/venv/bin/snake"),
+        ("#!{venv}/bin/python\r", "[TMP]/venv/bin/python\\r"),
+    ],
+)
+def test_finds_ed103_one_script_that_starts_nothing(tmp_path: Path, line: str, shown: str) -> None:
+    files = {"tool.py": "def main(): print('hello')\n"}
+    scripts = {"tool": "tool:main", "second": "tool:main"}
+    tool = make_wheel(tmp_path / "wheels", "tool", "1", files=files, scripts=scripts)
+    venv = make_venv(tmp_path / "venv", tool)
+    _scripts(venv, "tool", line=line.format(venv=venv.prefix))
+    with pytest.raises(OSError, match="No such file"):
+        subprocess.run([venv.prefix / "bin/tool"], check=True)
+    verdict = verdict_of(venv.prefix)
+    assert outline(verdict, tmp_path) == [f"error ED103 1 script starts {shown}, which does not exist"]
+    # The venv is where it was: nothing but the script is written again.
+    assert commands_of(verdict.findings[0], tmp_path) == [
+        "uv pip install --python [TMP]/venv/bin/python --no-deps --reinstall-package tool tool==1"
+    ]
+    mend(verdict.findings[0], wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
+    subprocess.run([venv.prefix / "bin/tool"], check=True)
+    assert verdict_of(venv.prefix).findings == ()
+
+
 def test_links_into_a_cache_that_is_gone(venv: Venv, tmp_path: Path) -> None:
     cache = tmp_path / "cache/archive-v0"
     for path in [path for path in venv.site_packages.rglob("*") if path.is_file()]:

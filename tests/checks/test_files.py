@@ -1,11 +1,15 @@
 """ED201, ED202, ED203, ED204: files against their RECORDs."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from envdoctor.checks import damaged_distribution, escaping_record, lost_files, overwritten_paths
 from envdoctor.model.finding import Remediation
 from envdoctor.probes.venv.installed_files import InstalledFiles
 from tests.factories import make_facts as facts
+from tests.factories.examine_venv import mend, verdict_of
+from tests.factories.make_venv import make_venv, rewrite, tree_state
+from tests.factories.make_wheel import make_wheel
 
 CUDNN = "nvidia/cudnn/lib/libcudnn.so.9"
 NCCL = "nvidia/nccl/lib/libnccl.so.2"
@@ -214,6 +218,47 @@ def test_finds_ed204_rows_that_lead_out() -> None:
     (finding,) = escaping_record.run(facts.case(files))
     assert finding.title == "RECORD of evil lists 2 paths outside the environment"
     assert finding.evidence == ("'../../../../../home/me/.bashrc'", "'/etc/passwd'")
+
+
+def test_finds_ed204_code_that_is_missing_behind_a_link(tmp_path: Path) -> None:
+    files = {"thing/__init__.py": "x = 1\n", "thing/inner.py": "y = 1\n", "thing/data.txt": "z"}
+    venv = make_venv(tmp_path / "venv", make_wheel(tmp_path / "wheels", "thing", "1", files=files))
+    folder = tmp_path / "disk/thing"
+    folder.parent.mkdir()
+    (venv.site_packages / "thing").rename(folder)
+    (venv.site_packages / "thing").symlink_to(folder)
+    link = f"lib/{venv.site_packages.parent.name}/site-packages/thing"
+    looked = f"{link} is a link to {folder}: nothing there was read, only looked for"
+    (whole,) = verdict_of(venv.prefix).findings
+    assert (whole.severity, whole.evidence[-1]) == ("warning", looked)
+    (folder / "data.txt").unlink()
+    rewrite(folder / "inner.py", "y = 2 # edited\n")
+    (edited,) = verdict_of(venv.prefix).findings
+    assert (edited.severity, edited.evidence[-3:]) == (
+        "warning",
+        (looked, "missing there: thing/data.txt", "another size than RECORD says: thing/inner.py"),
+    )
+    (folder / "inner.py").unlink()
+    (lost,) = verdict_of(venv.prefix).findings
+    assert (lost.code, lost.severity) == ("ED204", "error")
+    assert lost.title == "thing 1: 2 of 3 files missing behind a link out of the environment"
+    before = tree_state(folder)
+    mend(lost, wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
+    assert verdict_of(venv.prefix).findings == ()
+    assert tree_state(folder) == before
+
+
+def test_finds_ed203_code_of_none_of_its_owners() -> None:
+    path = facts.contested("shared/core.py", ("left", "1.0"), ("right", "1.0"))
+    (finding,) = overwritten_paths.run(facts.case(_files(contested=(path,))))
+    assert (finding.severity, finding.confidence) == ("error", "high")
+    assert finding.title == "1 file holds the bytes of none of left and right, its owners"
+    assert finding.evidence == (
+        "shared/core.py: owned by left 1.0 and right 1.0; the bytes on disk are of neither (identified by size)",
+    )
+    data = facts.contested("shared/data.json", ("left", "1.0"), ("right", "1.0"))
+    (finding,) = overwritten_paths.run(facts.case(_files(contested=(data,))))
+    assert (finding.severity, finding.title) == ("warning", "1 file is owned by left and right at once")
 
 
 def test_passes_ed204_without_such_rows() -> None:

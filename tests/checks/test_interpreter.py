@@ -139,6 +139,60 @@ def test_finds_ed105_a_venv_that_lost_its_config(venv: Venv, tmp_path: Path) -> 
     assert verdict_of(venv.prefix).findings == ()
 
 
+def _upgrade(venv: Venv) -> str:
+    """Do what `python3.X -m venv --upgrade` does with a newer Python: a new empty lib, and the packages in the old."""
+    found = [path for path in BASE.parents[2].glob("3.*/bin/python3.*") if path.name[8:].isdecimal()]
+    other = next((path for path in sorted(found) if path.name != f"python{MINOR}"), None)
+    if other is None:
+        pytest.skip("there is no other Python beside this one")
+    for link in (venv.prefix / "bin").glob("python*"):
+        link.unlink()
+        link.symlink_to(other)
+    rows = (venv.prefix / "pyvenv.cfg").read_text().splitlines()
+    kept = [row for row in rows if not row.startswith(("home", "version"))]
+    minor = other.name.removeprefix("python")
+    rewrite(venv.prefix / "pyvenv.cfg", "\n".join([f"home = {other.parent}", f"version = {minor}.0", *kept]) + "\n")
+    (venv.prefix / "lib" / other.name / "site-packages").mkdir(parents=True)
+    return minor
+
+
+def test_finds_ed105_a_venv_that_was_upgraded(venv: Venv, tmp_path: Path) -> None:
+    minor = _upgrade(venv)
+    assert not _imports(venv)
+    title = f"this venv is for CPython {minor} and has no packages: 1 distribution of it is for {MINOR}"
+    assert outline(verdict_of(venv.prefix), tmp_path) == [f"error ED105 {title}"]
+    _mend(venv, tmp_path)
+    assert _imports(venv)
+    assert verdict_of(venv.prefix).findings == ()
+
+
+def test_finds_ed105_an_upgraded_venv_whose_packages_have_no_metadata(venv: Venv, tmp_path: Path) -> None:
+    shutil.rmtree(venv.dist_info("thing"))
+    minor = _upgrade(venv)
+    title = f"this venv is for CPython {minor} and has no packages: 1 module without metadata of it is for {MINOR}"
+    assert outline(verdict_of(venv.prefix), tmp_path) == [f"error ED105 {title}"]
+    _mend(venv, tmp_path)
+    assert _imports(venv)
+    assert [item.code for item in verdict_of(venv.prefix).findings] == ["ED417"]
+
+
+def test_finds_ed105_an_upgraded_venv_into_which_a_part_was_installed_again(tmp_path: Path) -> None:
+    wheels = [make_wheel(tmp_path / "wheels", name, "1") for name in ("torch", "thing", "other", "third")]
+    venv = make_venv(tmp_path / "venv", *wheels)
+    old = {name: (venv.dist_info(name), venv.site_packages / name) for name in ("torch", "thing", "other")}
+    minor = _upgrade(venv)
+    again = venv.prefix / "lib" / f"python{minor}" / "site-packages"
+    for folder in old.pop("other"):
+        shutil.copytree(folder, again / folder.name)
+    title = f"this venv is for CPython {minor}, and 3 of its 4 distributions are for {MINOR} only"
+    verdict = verdict_of(venv.prefix)
+    assert outline(verdict, tmp_path) == [f"error ED105 {title}"]
+    assert verdict.findings[0].evidence[0] == f"{again} holds 1 distribution, without torch, thing, third"
+    for folder in (folder for folders in old.values() for folder in folders):
+        shutil.copytree(folder, again / folder.name)
+    assert "ED105" not in {item.code for item in verdict_of(venv.prefix).findings}
+
+
 def test_a_library_folder_that_was_renamed_gets_its_name_back(venv: Venv, tmp_path: Path) -> None:
     library = venv.site_packages.parent
     library.rename(library.with_name("python3.99"))

@@ -53,7 +53,7 @@ def test_finds_ed103_scripts_that_point_elsewhere() -> None:
     stray = tuple(
         StrayScript(name=name, interpreter="/old/venv/bin/python", exists=False, owner="torch") for name in "abcdefgh"
     )
-    (finding,) = stale_launcher.run(facts.case(_launchers(stray=stray)))
+    (finding,) = stale_launcher.run(facts.case(replace(_launchers(stray=stray), activates="/old/venv")))
     assert finding.title == (
         "8 scripts start /old/venv/bin/python, which does not exist: this venv was moved or copied"
     )
@@ -62,6 +62,18 @@ def test_finds_ed103_scripts_that_point_elsewhere() -> None:
         f"uv venv --allow-existing --python /usr/bin/python3.12 {facts.PREFIX}",
         f"{PREFIX} --no-deps --reinstall-package torch torch===2.10.0",
     )
+
+
+def test_finds_ed103_what_is_written_again_where_only_scripts_point_elsewhere() -> None:
+    stray = [StrayScript(name=name, interpreter="/old/bin/python", exists=True, owner="torch") for name in "abcde"]
+    reinstall = (f"{PREFIX} --no-deps --reinstall-package torch torch===2.10.0",)
+    for count, title in (
+        (1, "1 script starts /old/bin/python, which is another environment's"),
+        (4, "4 scripts start /old/bin/python, which is another environment's"),
+        (5, "5 scripts start /old/bin/python, which is another environment's: this venv was moved or copied"),
+    ):
+        (finding,) = stale_launcher.run(facts.case(_launchers(stray=tuple(stray[:count]))))
+        assert (finding.title, finding.remediation.commands) == (title, reinstall)
 
 
 def test_passes_ed103_the_environments_own_and_a_launcher_it_has_no_use_for() -> None:
@@ -210,15 +222,19 @@ def test_passes_ed206_nothing_left() -> None:
     assert list(half_removed.run(facts.case())) == []
 
 
-def _contest(path: str, *claims: tuple[str, str], on_disk: tuple[str, ...] = ()) -> object:
-    return replace(facts.FILES, contested=(facts.contested(path, *claims, on_disk=on_disk),))
+def _contest(path: str, *claims: tuple[str, str], on_disk: tuple[str, ...] = (), told_by: str = "size") -> object:
+    return replace(facts.FILES, contested=(facts.contested(path, *claims, on_disk=on_disk, told_by=told_by),))
 
 
 def test_finds_ed409_and_does_not_guess() -> None:
-    files = _contest("cv2/cv2.abi3.so", ("opencv-python", "4.12"), ("opencv-python-headless", "4.12"))
-    (finding,) = contested_module.run(facts.case(files))
-    assert finding.title == "the module cv2 is installed by opencv-python 4.12 and opencv-python-headless 4.12 at once"
+    owners = (("opencv-python", "4.12"), ("opencv-python-headless", "4.12"))
+    title = "the module cv2 is installed by opencv-python 4.12 and opencv-python-headless 4.12 at once"
+    (finding,) = contested_module.run(facts.case(_contest("cv2/cv2.abi3.so", *owners, told_by="not told")))
+    assert finding.title == title
     assert (finding.severity, finding.confidence, finding.remediation.commands) == ("warning", "low", ())
+    (finding,) = contested_module.run(facts.case(_contest("cv2/cv2.abi3.so", *owners)))
+    assert finding.title == f"{title}; the one on disk is of none of them"
+    assert (finding.severity, finding.confidence, finding.remediation.commands) == ("error", "low", ())
 
 
 def test_finds_ed409_any_module_by_its_entry_file() -> None:
@@ -262,7 +278,7 @@ def test_finds_ed410_an_installed_package_on_pythonpath() -> None:
     (finding,) = shadowed_module.run(facts.case(shadows, installed, environment))
     assert (finding.severity, finding.title) == (
         "error",
-        f"torch 2.6.0 and 1 more would be imported from /leak (PYTHONPATH) instead of {facts.SITE} 2.10.0",
+        f"torch 2.6.0 and 1 more would be imported from /leak (PYTHONPATH) instead of 2.10.0 in {facts.SITE}",
     )
     assert finding.causes == ("shadow-folder:/leak", "shadow:torch", "shadow:numpy")
     assert finding.remediation.commands == ("export PYTHONPATH=/src",)

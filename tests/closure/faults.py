@@ -146,6 +146,14 @@ def _package_elsewhere(name: str, scene: Scene) -> None:
 _add("package-elsewhere:plain", partial(_package_elsewhere, "plain"), "plain")
 
 
+def _elsewhere_lost(scene: Scene) -> None:
+    _package_elsewhere("plain", scene)
+    (scene.root / "mine/plain/deep/inner.py").unlink()
+
+
+_add("package-elsewhere-lost:plain", _elsewhere_lost, "plain")
+
+
 def _link_and_more(scene: Scene) -> None:
     _package_elsewhere("plain", scene)
     rewrite(scene.info("plain") / "WHEEL", b"torn")
@@ -189,6 +197,12 @@ _KEPT: dict[str, Callable[[Path], bool]] = {
     "only-metadata": lambda path: path.name == "METADATA",
     "empty": lambda _: False,
 }
+
+
+def _metadata_empty(name: str, scene: Scene) -> None:
+    rewrite(scene.info(name) / "METADATA", b"")
+
+
 _ROWS: dict[str, Callable[[bytes], bytes]] = {
     "record-empty": lambda _: b"",
     "record-garbage": lambda rows: rows + b'"broken,row\nx\n',
@@ -199,6 +213,8 @@ for _name in ("plain", "torch", "tokenkit", "nvidia-cudnn-cu12", "tool"):
         _add(f"info-{_kind}:{_name}", partial(_info, _name, _keep), _name)
     for _kind, _change in _ROWS.items():
         _add(f"info-{_kind}:{_name}", partial(_record, _name, _change), _name)
+for _name in ("plain", "torch"):
+    _add(f"metadata-empty:{_name}", partial(_metadata_empty, _name), _name)
 _add("info-gone:plain", partial(_no_info, "plain"), "plain")
 _add("info-gone:tokenkit", partial(_no_info, "tokenkit"), "tokenkit")
 _add("info-file:plain", partial(_file_for_info, "plain"), "plain")
@@ -311,6 +327,16 @@ def _taken(foreign: str, scene: Scene) -> None:
     scene.uninstall(foreign)
 
 
+def _spoiled(scene: Scene) -> None:
+    scene.install("left-shared")
+    scene.install("right-shared")
+    rewrite(scene.site / "shared_pkg/__init__.py", b"raise ImportError('cut')")
+    scene.modules.append("shared_pkg")
+
+
+_add("spoiled:shared", _spoiled, "left-shared", "right-shared", "shared_pkg")
+
+
 def _at_risk(foreign: str, scene: Scene) -> None:
     scene.install(foreign)
     name = foreign.replace("13", "12")
@@ -337,6 +363,10 @@ def _script(change: str, scene: Scene) -> None:
         case "stale":
             rewrite(path, path.read_text().replace(str(scene.venv.prefix), str(scene.root / "elsewhere")))
             path.chmod(0o755)
+        case "nowhere" | "carriage-return":
+            line = "#!/opt/gone/interpreter" if change == "nowhere" else f"#!{scene.venv.python}\r"
+            rewrite(path, "\n".join([line, *path.read_text().split("\n")[1:]]))
+            path.chmod(0o755)
         case "locked":
             path.unlink()
             path.write_text("#!/bin/sh\n")
@@ -347,6 +377,8 @@ def _script(change: str, scene: Scene) -> None:
 
 _add("script-stale:tool", partial(_script, "stale"), "tool", "bin")
 _add("script-locked:tool", partial(_script, "locked"), "tool", "bin")
+_add("script-nowhere:tool", partial(_script, "nowhere"), "tool", "bin")
+_add("script-carriage-return:tool", partial(_script, "carriage-return"), "tool", "bin")
 _add("script-gone:tool", partial(_script, "gone"), "tool", "bin")
 
 

@@ -48,9 +48,9 @@ def test_one_closed_metadata_folder_blinds_no_other_check(venv: Venv, tmp_path: 
     heads = [line for line in done.stdout.splitlines() if line.startswith(("error", "warning", "note"))]
     assert heads == [
         "error[ED202]: other 1: 1 of 8 files missing",
-        "warning[ED208]: 4 things of the environment could not be read",
+        "error[ED208]: 5 files of thing may not be read by this user",
     ]
-    assert f"{info}/METADATA: Permission denied" in " ".join(done.stdout.split())
+    assert f"{info}: d---------, owner uid {os.getuid()}" in " ".join(done.stdout.split())
     assert done.returncode == 1
 
 
@@ -79,6 +79,35 @@ def test_what_may_not_be_read_is_an_error_where_it_is_code(
     assert found["evidence"][0] == f"{path}: {kind}---------, owner uid {os.getuid()}"
     assert found["remediation"]["commands"] == [f"chmod u+w,a+rX {path}"]
     assert after.returncode == 0, after.stdout
+
+
+@pytest.mark.parametrize(("name", "severity"), [("METADATA", "error"), ("RECORD", "warning"), ("WHEEL", "warning")])
+def test_a_closed_metadata_file_is_one_finding_with_its_command(
+    venv: Venv, tmp_path: Path, name: str, severity: str
+) -> None:
+    path = venv.dist_info("thing") / name
+    path.chmod(0)
+    try:
+        report = json.loads(_check(venv, tmp_path / "user", "--json").stdout)
+        (found,) = report["findings"]
+        subprocess.run(["/bin/sh", "-c", *found["remediation"]["commands"]], check=True)
+        after = _check(venv, tmp_path / "user")
+    finally:
+        path.chmod(0o644)
+    assert (found["code"], found["severity"]) == ("ED208", severity)
+    assert found["title"] == "1 file of thing may not be read by this user"
+    assert found["remediation"]["commands"] == [f"chmod u+w,a+rX {path}"]
+    assert after.returncode == 0, after.stdout
+
+
+def test_check_fix_leaves_permissions_to_their_owner_and_says_why(venv: Venv, tmp_path: Path) -> None:
+    path = venv.site_packages / "thing/__init__.py"
+    path.chmod(0)
+    try:
+        done = _check(venv, tmp_path / "user", "--fix", "--yes")
+    finally:
+        path.chmod(0o644)
+    assert "it changes permissions, which a copy shares with the venv" in " ".join(done.stdout.split())
 
 
 def test_what_another_user_closed_is_that_users_to_open(tmp_path: Path) -> None:

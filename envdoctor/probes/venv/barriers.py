@@ -1,5 +1,6 @@
 """What keeps this user from reading a file: a folder on its way that may not be searched, or the file."""
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -28,6 +29,8 @@ def barrier_of(path: str) -> Barrier | None:
             status = at.lstat()
         except OSError:
             return None
+        if stat.S_ISLNK(status.st_mode) and _leads_nowhere(at):
+            return None
         wanted = os.X_OK if stat.S_ISDIR(status.st_mode) else os.R_OK
         if not os.access(at, wanted):
             return Barrier(
@@ -37,3 +40,22 @@ def barrier_of(path: str) -> Barrier | None:
                 mine=os.geteuid() in (0, status.st_uid),
             )
     return None
+
+
+def _leads_nowhere(link: Path) -> bool:
+    """Tell a link to nothing, which is missing, from one whose end may not be looked at."""
+    try:
+        link.stat()
+    except OSError as error:
+        return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+    return False
+
+
+@frozen
+class ClosedFile:
+    """A file of a metadata folder that this user may not read."""
+
+    owner: str
+    path: str
+    """Relative to the prefix, or absolute."""
+    barrier: Barrier

@@ -3,7 +3,6 @@
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -13,6 +12,7 @@ from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.pattern import pattern
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.search_path import SearchPath
+from envdoctor.probes.venv.top_modules import modules_in
 from envdoctor.standards.bounded_json import loads
 from envdoctor.standards.names import normalized
 from envdoctor.standards.redaction import bare_url
@@ -61,6 +61,8 @@ class Distribution:
     """Its METADATA or RECORD may be there: looking was refused, or the disk failed."""
     no_folder: bool = False
     """There is something else where its metadata folder should be: a file, or a link that leads nowhere."""
+    nameless: str = ""
+    """What is wrong with a METADATA that is there and can be read, as the end of "its METADATA ..."; else empty."""
     link_gone: str = ""
     """Where the link in METADATA's place leads, where nothing is there."""
     source_gone: bool = False
@@ -75,7 +77,6 @@ class Distribution:
 
 
 _EGG_INFO = "EGG-INFO"
-_OF_STARTS = frozenset({"_virtualenv", "sitecustomize", "usercustomize"})
 
 
 @frozen
@@ -133,19 +134,10 @@ def probe(reading: Reading) -> Distributions:
             unreadable.append(f"{site}: {more} not read, there are more than {_MOST_FOLDERS} in all")
         found += [_read(site, entry.origin, name, unreadable) for name in taken]
     own = [entry.path for entry in reading.fact(SearchPath).site_dirs if entry.origin == "site-packages"]
-    bare = () if any(item.origin == "site-packages" for item in found) else tuple(_modules(own))
+    bare = () if any(item.origin == "site-packages" for item in found) else tuple(modules_in(own))
     return Distributions(
         items=_mark_shadowed(found), leftovers=tuple(leftovers), unreadable=tuple(unreadable), bare=bare
     )
-
-
-def _modules(sites: Iterable[str]) -> Iterator[str]:
-    """Yield the top-level modules and packages of site folders; what a tool or its user adds to every start is none."""
-    for name, path in ((name, Path(site, name)) for site in sites for name in sorted(os.listdir(site))):  # noqa: PTH208
-        stem, _, end = name.partition(".")
-        is_file = end and name.endswith((".py", ".so"))
-        if stem.isidentifier() and stem not in _OF_STARTS and (is_file or (path / "__init__.py").is_file()):
-            yield stem
 
 
 def distribution_in(site: str, folder: str) -> Distribution | None:
@@ -206,6 +198,7 @@ def _read(site: str, origin: str, folder: str, unreadable: _Unreadable) -> Distr
         has_record=has_record,
         unreadable=refused,
         no_folder=incomplete and not refused and not os.path.isdir(at),  # noqa: PTH112 - a string path
+        nameless="" if has_metadata or egg else _nameless(f"{at}/METADATA"),
         link_gone="" if has_metadata else _dangling(f"{at}/METADATA"),
         installer=_small(f"{at}/INSTALLER", unreadable).strip(),
         requires=tuple(value for key, value in headers if key == "requires-dist"),
@@ -217,6 +210,16 @@ def _read(site: str, origin: str, folder: str, unreadable: _Unreadable) -> Distr
         mount_point=_mount_point(_source(direct_url)) if gone else "",
         tags=_tags(f"{at}/WHEEL", unreadable),
     )
+
+
+def _nameless(path: str) -> str:
+    try:
+        status = os.stat(path)  # noqa: PTH116 - a string path
+    except OSError:
+        return ""
+    if not stat.S_ISREG(status.st_mode) or not os.access(path, os.R_OK):
+        return ""
+    return "names no distribution" if status.st_size else "is empty"
 
 
 def _dangling(path: str) -> str:

@@ -13,7 +13,8 @@ from envdoctor.facts.context import Reading
 from envdoctor.facts.regular_file import read_prefix, read_text
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.probes.loading.comparison import comparison
-from envdoctor.probes.venv.barriers import Barrier, barrier_of
+from envdoctor.probes.venv.barriers import Barrier, ClosedFile, barrier_of
+from envdoctor.probes.venv.behind_links import BehindLink, behind_links
 from envdoctor.probes.venv.contested_paths import Contested, contested_paths
 from envdoctor.probes.venv.digest_memo import key_of
 from envdoctor.probes.venv.distributions import Distribution, Distributions
@@ -21,6 +22,7 @@ from envdoctor.probes.venv.file_digests import Hashing
 from envdoctor.probes.venv.first_look import Looked, first_look
 from envdoctor.probes.venv.known_files import known_files
 from envdoctor.probes.venv.obstacles import Obstacle, filled_folders, in_the_way, obstacles
+from envdoctor.probes.venv.parsing import unparsable
 from envdoctor.probes.venv.record_rows import BYTECODE, recorded_size
 from envdoctor.probes.venv.records import RecordIndex, index
 from envdoctor.probes.venv.rows import Fields
@@ -31,6 +33,7 @@ from envdoctor.standards.recorded import generated_scripts
 
 _MOST_ENTRY_POINTS = 256 * 1024
 _KIND_OF_FILE, _REGULAR, _ANYBODY, _READABLE = 0o170000, stat.S_IFREG, 0o111, 0o444
+_METADATA_FILES = ("METADATA", "RECORD", "WHEEL", "INSTALLER", "direct_url.json")
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 Kind = Literal["missing", "resized", "not a file", "unreadable", "not executable"]
 
@@ -52,6 +55,8 @@ class FileFault:
     """uv's cache has the file at this size since it unpacked that wheel: its own RECORD is wrong. Empty: not known."""
     in_the_way: str = ""
     """For a missing file: a file or a link to nowhere where one of its folders should be, relative to the prefix."""
+    unparsable: bool = False
+    """A Python file of another size that is no Python: a cut one."""
     barrier: Barrier | None = None
     """For one that may not be read: the folder or file that refuses."""
 
@@ -84,6 +89,10 @@ class InstalledFiles:
     malformed: tuple[str, ...]
     links_out: tuple[tuple[str, str], ...] = ()
     """(owner, link) of each link, relative to the prefix, through which its rows lead out; no owner: all do (lib)."""
+    closed: tuple[ClosedFile, ...] = ()
+    """What of the metadata folders this user may not read; their other facts are not known."""
+    behind: tuple[BehindLink, ...] = ()
+    """What is behind each of those links, as far as it can be told without opening anything."""
     obstacles: tuple[Obstacle, ...] = ()
     """What is in the way of a reinstall, and that an uninstall would not take away, or would delete filled."""
     misnamed: tuple[str, ...] = ()
@@ -111,6 +120,8 @@ def probe(reading: Reading) -> InstalledFiles:
             *((items[at].name, link.removeprefix(prefix)) for at, link in records.links),
             *(("", link.removeprefix(prefix)) for link in _above(items, prefix)),
         ),
+        closed=tuple(_closed(reading, records, prefix)),
+        behind=tuple(behind_links(items, records, prefix)),
         obstacles=(*obstacles(items, records, prefix), *filled_folders(_not_files(faults), prefix)),
         misnamed=tuple(_misnamed(items, records)),
         held=held(reading, {*(one.owner for one in faults), *(c.owner for one in disputed.found for c in one.claims)}),
@@ -129,6 +140,18 @@ def _above(items: Sequence[Distribution], prefix: str) -> Iterator[str]:
         parts = site.removeprefix(prefix).split("/")
         folders = (prefix + "/".join(parts[:count]) for count in range(1, len(parts) + 1))
         yield from (at for at in folders if os.path.islink(at) and not os.path.realpath(at).startswith(root))  # noqa: PTH114
+
+
+def _closed(reading: Reading, records: RecordIndex, prefix: str) -> Iterator[ClosedFile]:
+    """Look at the distributions of which something could not be read: whether it was for want of permission."""
+    installed = reading.fact(Distributions)
+    doubtful = {at for at, _ in records.malformed}
+    for at, item in enumerate(installed.items):
+        folder = f"{item.site}/{item.folder}/"
+        if at in doubtful or any(line.startswith(folder) for line in installed.unreadable):
+            for path in (folder + name for name in _METADATA_FILES):
+                if (barrier := barrier_of(path)) is not None:
+                    yield ClosedFile(owner=item.name, path=path.removeprefix(prefix), barrier=barrier)
 
 
 def _not_files(faults: Sequence[FileFault]) -> Iterator[tuple[str, str]]:
@@ -287,6 +310,8 @@ def _is_program(item: Distribution, path: str) -> bool:
 def _with_twins(faults: Sequence[FileFault], reading: Reading) -> Iterator[FileFault]:
     items = {item.name: item for item in reading.fact(Distributions).items if not item.shadowed}
     cache = UvCache(host=reading.host)
+    sources = [fault.path for fault in faults if fault.kind == "resized" and fault.path.endswith(".py")]
+    cut = unparsable([str(reading.target.prefix / path) for path in sources])
     for fault in faults:
         if fault.kind == "unreadable":
             yield replace(fault, barrier=barrier_of(str(reading.target.prefix / fault.path)))
@@ -298,7 +323,7 @@ def _with_twins(faults: Sequence[FileFault], reading: Reading) -> Iterator[FileF
         full = str(reading.target.prefix / fault.path)
         published = cache.published(full, owner.site, owner.folder, fault.recorded_size)
         twin = "" if published else cache.twin(full, owner.site, owner.folder)
-        yield replace(fault, cached_at=twin, published_at=published)
+        yield replace(fault, cached_at=twin, published_at=published, unparsable=full in cut)
 
 
 def _fault(item: Distribution, path: str, prefix: str, kind: Kind, recorded: int, size: int) -> FileFault:

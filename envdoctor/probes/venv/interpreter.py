@@ -11,11 +11,25 @@ from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.frozen import frozen
 from envdoctor.model.pattern import pattern
 from envdoctor.probes.venv.base_python import barred_by, base_of, lacking, minor_of, problem_of
+from envdoctor.probes.venv.top_modules import modules_in
+from envdoctor.standards.names import normalized
 from envdoctor.standards.need import linux_markers
 
 _MAXIMUM_CONFIG = 64 * 1024
 _LIBRARY_FOLDER = pattern(r"python3\.\d+t?")
 _PATCHLEVEL = pattern(r'^#define\s+PY_VERSION\s+"([0-9]+\.[0-9]+\.[0-9]+[a-z0-9+]*)"', re.MULTILINE)
+
+
+@frozen
+class OtherLibrary:
+    """A library folder of a venv for another Python, with packages in it."""
+
+    folder: str
+    """"python3.11"."""
+    distributions: tuple[str, ...]
+    """Normalized names, by their metadata folders."""
+    modules: int
+    """Top-level modules, counted only where there is no metadata; 0 elsewhere."""
 
 
 @frozen
@@ -58,8 +72,8 @@ class Interpreter:
     """What pyvenv.cfg states for the shell; empty for nothing."""
     lost_config: bool = False
     """A venv by its folders, without a pyvenv.cfg: Python takes it for its base."""
-    other_libraries: tuple[tuple[str, int], ...] = ()
-    """Library folders of a venv for other Pythons ("python3.11"), with how many distributions each holds, if any."""
+    other_libraries: tuple[OtherLibrary, ...] = ()
+    """Library folders of a venv for other Pythons that hold packages, by name."""
 
     @property
     def module_suffixes(self) -> tuple[str, ...]:
@@ -160,18 +174,22 @@ def _library(prefix: Path, config: Mapping[str, str]) -> Path:
     return prefix / "lib" / max(names, key=lambda name: int(name.rpartition(".")[2].rstrip("t")))
 
 
-def _others(lib: Path, own: str) -> Iterator[tuple[str, int]]:
+def _others(lib: Path, own: str) -> Iterator[OtherLibrary]:
     try:
         names = [name for name in os.listdir(lib) if name != own and _LIBRARY_FOLDER.fullmatch(name)]  # noqa: PTH208
     except OSError:
         return
     for name in sorted(names):
+        site = lib / name / "site-packages"
         try:
-            inside = os.listdir(lib / name / "site-packages")  # noqa: PTH208 - names only
+            inside = sorted(os.listdir(site))  # noqa: PTH208 - names only
         except OSError:
             continue
-        if count := sum(entry.endswith(".dist-info") for entry in inside):
-            yield name, count
+        infos = [entry for entry in inside if entry.endswith(".dist-info") and not entry.startswith("~")]
+        found = tuple(normalized(entry.partition("-")[0]) for entry in infos)
+        modules = 0 if found else sum(1 for _ in modules_in([str(site)]))
+        if found or modules:
+            yield OtherLibrary(folder=name, distributions=found, modules=modules)
 
 
 def _base_version(base: Path, library: str) -> str:

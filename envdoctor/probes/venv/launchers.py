@@ -39,7 +39,7 @@ class Launcher:
 
 @frozen
 class StrayScript:
-    """A script of the environment's bin folder that starts another Python."""
+    """A script of the environment's bin folder that starts another Python, or what is not there."""
 
     name: str
     interpreter: str
@@ -73,7 +73,7 @@ def probe(reading: Reading) -> Launchers:
     named = environ.get("VIRTUAL_ENV")
     meant = not named or _same(Path(named), reading.target.prefix)
     on_path = meant and any(_same(Path(element), folder) for element in path.split(os.pathsep) if element)
-    scripts = list(_scripts(folder))
+    scripts = list(_scripts(folder, reading.target.final))
     return Launchers(
         on_path=on_path,
         commands=tuple(_commands(path, folder)) if on_path else (),
@@ -104,33 +104,56 @@ def _commands(path: str, folder: Path) -> Iterator[Launcher]:
         yield Launcher(command=command, path=found, interpreter=interpreter, inside=inside)
 
 
-def _scripts(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield (name, interpreter) of each Python script with an absolute interpreter."""
+def _scripts(folder: Path, final: Path | None) -> Iterator[tuple[str, str]]:
+    """Yield (name, interpreter) of each script that starts a Python by its path, or by a path where nothing is."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
         return
     for entry in entries:
-        if entry.is_file(follow_symlinks=False) and (interpreter := _interpreter(Path(entry.path))):
+        if not entry.is_file(follow_symlinks=False):
+            continue
+        interpreter = _started(Path(entry.path))
+        if _is_python(interpreter) or (interpreter and not _exists(interpreter, folder, final)):
             yield entry.name, interpreter
 
 
 def _interpreter(path: Path) -> str:
     """Return the absolute Python that a script starts; empty for anything else."""
+    interpreter = _started(path)
+    return interpreter if _is_python(interpreter) else ""
+
+
+def _started(path: Path) -> str:
+    """Return the absolute path that a script starts; empty for anything else."""
     try:
         text = read_prefix(path, _HEAD).decode("utf-8", "replace")
     except OSError:
         return ""
     if not text.startswith("#!"):
         return ""
-    line = text.partition("\n")[0][2:].strip()
+    # The kernel takes a carriage return for a part of the name.
+    line = text.partition("\n")[0][2:].strip(" \t").replace("\r", "\\r")
     interpreter = line.split(" ")[0]
     if Path(interpreter).name == "sh" and (match := _TRAMPOLINE.search(text)):
         interpreter = next(filter(None, match.groups()), "")
-    name = interpreter.rpartition("/")[2]
     # No path holds a zero byte: the kernel starts nothing there.
-    right = interpreter.startswith("/") and name.startswith(("python", "pypy")) and "\0" not in interpreter
-    return interpreter if right else ""
+    return interpreter if interpreter.startswith("/") and "\0" not in interpreter else ""
+
+
+def _is_python(interpreter: str) -> bool:
+    return interpreter.rpartition("/")[2].startswith(("python", "pypy"))
+
+
+def _exists(interpreter: str, folder: Path, final: Path | None) -> bool:
+    """Tell whether a path is there, or will be where a copy is made for."""
+    path = Path(interpreter)
+    if final is not None and path.parent == final / "bin":
+        path = folder / path.name
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 def _stray(reading: Reading, folder: Path, scripts: list[tuple[str, str]]) -> Iterator[StrayScript]:
@@ -142,10 +165,15 @@ def _stray(reading: Reading, folder: Path, scripts: list[tuple[str, str]]) -> It
         parent = Path(interpreter).parent
         if parent not in home:
             home[parent] = any(_same(parent, place) for place in homes)
-        if not home[parent]:
+        if not home[parent] or not _exists(interpreter, folder, reading.target.final):
             at = index(reading).owners.get(str(folder / name))
             owner = "" if at is None else items[at].name
-            yield StrayScript(name=name, interpreter=interpreter, exists=Path(interpreter).exists(), owner=owner)
+            yield StrayScript(
+                name=name,
+                interpreter=interpreter,
+                exists=_exists(interpreter, folder, reading.target.final),
+                owner=owner,
+            )
 
 
 def _same(one: Path, other: Path) -> bool:

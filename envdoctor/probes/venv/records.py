@@ -52,6 +52,8 @@ class RecordIndex:
     """(owner, absolute path) of each link that leads a folder of its rows out."""
     malformed: list[tuple[int, str]]
     """Rows or whole RECORDs that could not be read: (owner, reason)."""
+    behind: dict[tuple[int, str], list[Fields]]
+    """The same keys as `links` -> the rows of `outside` that are behind that link."""
     paths: Callable[[int, Sequence[Fields]], list[str]] = field(repr=False, compare=False)
     """Returns the absolute paths of rows of a distribution."""
 
@@ -130,7 +132,14 @@ class _Indexer:
     links: dict[tuple[str, str], Links] = field(default_factory=dict)
     made: RecordIndex = field(
         default_factory=lambda: RecordIndex(
-            rows={}, digests={}, contested={}, outside=[], links={}, malformed=[], paths=lambda _, __: []
+            rows={},
+            digests={},
+            contested={},
+            outside=[],
+            links={},
+            malformed=[],
+            behind={},
+            paths=lambda _, __: [],
         )
     )
     order: list[tuple[int, str]] = field(default_factory=list)
@@ -244,6 +253,7 @@ class _Indexer:
                 self.made.outside.append((at, row[0]))
                 if link := links.links.get(path.rpartition("/")[0]):
                     self.made.links[at, link] = None
+                    self.made.behind.setdefault((at, link), []).append(row)
             else:
                 kept.append(row)
         return kept

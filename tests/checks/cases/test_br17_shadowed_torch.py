@@ -35,7 +35,7 @@ def test_br17_another_torch_stands_in_front(tmp_path: Path) -> None:
     verdict = verdict_of(venv.prefix, host)
     site = str(venv.site_packages).replace(str(tmp_path), "[TMP]")
     assert outline(verdict, tmp_path) == [
-        f"error ED410 torch 2.6.0 would be imported from [TMP]/shadow (PYTHONPATH) instead of {site} 2.8.0",
+        f"error ED410 torch 2.6.0 would be imported from [TMP]/shadow (PYTHONPATH) instead of 2.8.0 in {site}",
         "  error ED405 torch has 2 metadata folders; the one in [TMP]/shadow comes first",
         "  error ED408 torchvision 0.23.0+cu128 was built for torch 2.8; torch 2.6.0 is imported",
         "  warning ED406 torchvision 0.23.0 requires torch==2.8.0, and 2.6.0 from [TMP]/shadow comes first",
@@ -71,7 +71,7 @@ def test_br17_comes_before_what_the_profile_says_of_that_torch(tmp_path: Path) -
     site = str(venv.site_packages).replace(str(tmp_path), "[TMP]")
     lines = outline(verdict, tmp_path)
     assert lines[:2] == [
-        f"error ED410 torch would be imported from [TMP]/shadow (PYTHONPATH) instead of {site} 2.8.0",
+        f"error ED410 torch would be imported from [TMP]/shadow (PYTHONPATH) instead of 2.8.0 in {site}",
         "  error ED404 torch is of unknown version; the profile wants 2.8.0+cu128",
     ]
     assert commands_of(verdict.findings[0], tmp_path) == ["unset PYTHONPATH"]
@@ -103,7 +103,7 @@ def test_br17_a_checkout_of_torch_in_the_current_folder(tmp_path: Path) -> None:
     site = str(venv.site_packages).replace(str(tmp_path), "[TMP]")
     assert first(verdict, tmp_path) == (
         "ED410",
-        f"torch would be imported from [TMP]/home (current folder) instead of {site} 2.8.0",
+        f"torch would be imported from [TMP]/home (current folder) instead of 2.8.0 in {site}",
     )
     mended = environment_after(host, *verdict.findings[0].remediation.commands)
     assert verdict_of(venv.prefix, mended).findings == ()

@@ -52,7 +52,7 @@ def test_n17b_one_cause_that_explains_the_rest(tmp_path: Path) -> None:
     verdict = verdict_of(tmp_path / "c", host)
     assert outline(verdict, tmp_path) == [
         f"warning ED410 tokenizers 0.19.1 would be imported from [TMP]/home/.local/lib/{FOLDER}/site-packages "
-        f"(user site) instead of [TMP]/c/lib/{FOLDER}/site-packages 0.22.2",
+        f"(user site) instead of 0.22.2 in [TMP]/c/lib/{FOLDER}/site-packages",
         "  warning ED405 tokenizers has 2 metadata folders; the one in "
         f"[TMP]/home/.local/lib/{FOLDER}/site-packages comes first",
         "  warning ED406 tokenizers-user 5.6.0 requires tokenizers<=0.23.0,>=0.22.0, and 0.19.1 from "

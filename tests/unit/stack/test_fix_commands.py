@@ -38,8 +38,10 @@ def test_what_is_done_on_a_copy(prefix: str, command: str, words: tuple[tuple[st
     ("command", "why"),
     [
         ("unset LD_LIBRARY_PATH", "it is about your shell"),
-        ("sudo apt-get install --yes x", "it is about more than the files of the environment"),
-        ("chmod a+x '{}/bin/x'", "it is about more than the files of the environment"),
+        ("sudo apt-get install --yes x", "only `uv pip`, `rm` and `mv` are carried out on a copy"),
+        ("ln -s x '{}/lib/y'", "only `uv pip`, `rm` and `mv` are carried out on a copy"),
+        ("chmod a+x '{}/bin/x'", "it changes permissions, which a copy shares with the venv"),
+        ("sudo chmod u+w,a+rX '{}/x.py'", "it changes permissions, which a copy shares with the venv"),
         ("uv cache clean torch", "it is about more than the packages of the environment"),
         ("uv pip install --python /usr/bin/python3 x", "it is about another environment"),
         ("uv pip install x", "it is about another environment"),
