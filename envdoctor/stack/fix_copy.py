@@ -3,15 +3,19 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from envdoctor.analysis.context import CheckContext
+from envdoctor.analysis.hidden_errors import broken
 from envdoctor.doctor.examine import written_down
 from envdoctor.errors import RestoreError
 from envdoctor.facts.host import Host
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.facts.whole_file import rewrite
 from envdoctor.model.events import Event, Listener
+from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.model.profile import Profile
+from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.stack.examination import added, blocking_findings, line, read_deep, reading_of_copy, verdict_on
 from envdoctor.stack.fix_commands import on_a_copy
 from envdoctor.stack.record_audit import audit
@@ -45,7 +49,8 @@ def carry_out(
     def make(copying: Copying) -> None:
         target, folder = store.target, copying.folder
         there, facts = read_deep(target, host, listen)
-        before, proven = blocking_findings(facts, *wanted), audit(there).proven
+        before, read = blocking_findings(facts, *wanted), audit(there)
+        hidden = broken(CheckContext(facts=facts, profile=wanted[0], lock=wanted[1]), before, read.torn)
         listen(Event(phase="copy", text="linking every file of the venv into a copy"))
         linked_copy(target, folder)
         copying.made()
@@ -60,8 +65,11 @@ def carry_out(
         rewrite(config, kept)
         carry_over(target, folder)
         listen(Event(phase="check", text="examining the copy"))
-        reading = reading_of_copy(folder, host, listen, target, proven)
-        new = added(blocking_findings(written_down(reading), *wanted, target), before)
+        reading = reading_of_copy(folder, host, listen, target, read.proven)
+        after = written_down(reading)
+        removed = _gone(read.graph.paths, after)
+        new = added(blocking_findings(after, *wanted, target), before)
+        new = tuple(item for item in new if not hidden.reveals(item, after, removed))
         if new:
             raise RestoreError(
                 f"the copy has an error that the venv does not have: {'; '.join(map(line, new))}",
@@ -79,6 +87,13 @@ def carry_out(
         shown=shown,
         verdict=lambda: verdict_on(store.target, host),
     )
+
+
+def _gone(paths: Mapping[str, Sequence[str]], after: Fingerprint) -> frozenset[str]:
+    """Return the distributions that the commands took away, and the names of their files."""
+    installed = after.get(Distributions)
+    names = paths.keys() - {item.name for item in installed.items} if installed else set(paths)
+    return frozenset((*names, *(path.rpartition("/")[2] for name in names for path in paths[name])))
 
 
 def _run(words: Sequence[str], host: Host, copying: Copying) -> None:

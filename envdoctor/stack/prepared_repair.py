@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
+from envdoctor.analysis.hidden_errors import Broken
 from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.facts.host import Host
 from envdoctor.model.finding import Finding
@@ -64,6 +65,10 @@ class PreparedRepair:
     """Files, links and folders, relative to the venv, where others of what is uninstalled should be."""
     before: tuple[Finding, ...]
     """Errors that the checks find in the venv as it is."""
+    broken: Broken
+    """What cannot be imported as it is: errors that it hides are not the repair's."""
+    removed: frozenset[str]
+    """What is uninstalled, and the names of its files."""
     shown: ShownVenv
     """The venv that the plan was made of."""
     verified: Verified

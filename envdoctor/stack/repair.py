@@ -8,6 +8,7 @@ from pathlib import Path
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import renamed_folders
 from envdoctor.analysis.duplicates import duplicates
+from envdoctor.analysis.hidden_errors import broken
 from envdoctor.errors import RestoreError, TargetError
 from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
@@ -19,6 +20,7 @@ from envdoctor.model.verdict import STOPS_PYTHON
 from envdoctor.probes.venv.distributions import Distribution
 from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.probes.venv.obstacles import Obstacle
 from envdoctor.stack import interpreters, repair_sources
 from envdoctor.stack.bundles import longer_bundles
 from envdoctor.stack.examination import blocking_findings, read_deep, verdict_of
@@ -52,15 +54,15 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
     twice = duplicates(case)
     present = {**read.packages, **twice}
     sources = repair_sources.configured(uv, interpreter, request, store.target, host)
-    changes = plan_changes(read.graph, conflicts(case), present, pins, _in_doubt(read, twice))
+    changes = plan_changes(
+        read.graph, conflicts(case), present, pins, _in_doubt(read, twice, reading.fact(InstalledFiles))
+    )
     before = _blocking(facts, request, changes)
     asked = [pins[item.name] for item in changes.reinstalls if item.name in pins]
     packages = repair_sources.located(asked, request, uv, interpreter, sources, host)
     expected = _expected(present, changes)
     touched = {item.name for item in changes.removals} | {item.name for item in changes.reinstalls}
-    in_the_way = folders_in_the_way(read, store.target, touched, reading.fact(InstalledFiles).obstacles)
-    site = Path(reading.fact(Interpreter).library, "site-packages")
-    refuse_linked_out(read, store.target, site, touched, in_the_way)
+    in_the_way = _in_the_way(read, store.target, touched, reading)
     plan = RepairPlan(
         target=str(store.target),
         profile=request.profile.name if request.profile else "",
@@ -88,6 +90,8 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
         bundles=longer_bundles(reading.fact(InstalledFiles).faults, touched),
         in_the_way=in_the_way,
         before=before,
+        broken=broken(case, before, read.torn),
+        removed=_removed(read, changes),
         shown=shown,
         verified=read.counts,
         verdict=verdict_of(facts),
@@ -111,6 +115,26 @@ def _expected(present: Mapping[str, Distribution], changes: Changes) -> dict[str
     return stays | {item.name: item.version for item in changes.reinstalls}
 
 
+def _removed(read: RecordAudit, changes: Changes) -> frozenset[str]:
+    names = [item.name for item in changes.removals]
+    files = (path.rpartition("/")[2] for name in names for path in read.graph.paths.get(name, ()))
+    return frozenset((*names, *files))
+
+
+def _in_the_way(read: RecordAudit, target: Path, touched: Collection[str], reading: Reading) -> tuple[str, ...]:
+    """Return what must go from the copy first. Raises RestoreError where files are behind a link out of the venv."""
+    found = folders_in_the_way(read, target, touched, _obstacles(reading.fact(InstalledFiles), read.torn))
+    site = Path(reading.fact(Interpreter).library, "site-packages")
+    refuse_linked_out(read, target, site, touched, found)
+    return found
+
+
+def _obstacles(files: InstalledFiles, torn: Collection[str]) -> list[Obstacle]:
+    """Return what is in the way; of a torn distribution, which cannot be uninstalled, folders in files' places too."""
+    folders = (fault for fault in files.faults if fault.kind == "not a file" and fault.owner in torn)
+    return [*files.obstacles, *(Obstacle(owner=item.owner, path=item.path, filled=False) for item in folders)]
+
+
 def _misnamed(case: CheckContext) -> Collection[str]:
     return {*case.facts[InstalledFiles].misnamed, *renamed_folders(case)}
 
@@ -119,10 +143,13 @@ def _torn(read: RecordAudit, target: Path) -> dict[str, tuple[str, ...]]:
     return {name: tuple(os.path.relpath(folder, target) for folder in read.folders[name]) for name in read.torn}
 
 
-def _in_doubt(read: RecordAudit, twice: Collection[str]) -> dict[str, str]:
-    """Return the distributions whose metadata cannot stay as it is, and why."""
+def _in_doubt(read: RecordAudit, twice: Collection[str], files: InstalledFiles) -> dict[str, str]:
+    """Return the distributions that cannot stay as they are for another reason than a file in the venv, and why."""
+    behind = {
+        item.owner: f"lacks code behind {item.link}, a link out of the venv" for item in files.behind if item.lacks_code
+    }
     several = {name: f"has {len(read.folders[name])} metadata folders" for name in twice}
-    return {**several, **read.torn}
+    return {**behind, **several, **read.torn}
 
 
 def _interpreter(request: RepairRequest, target: Path, reading: Reading, host: Host) -> BaseInterpreter:

@@ -45,6 +45,8 @@ class Repaired:
     verified: Verified
     remaining: tuple[Finding, ...]
     """Errors of the venv that no reinstall fixes."""
+    revealed: tuple[Finding, ...] = ()
+    """Those of them that could not be seen before, behind what was repaired."""
 
 
 def carry_out(prepared: PreparedRepair, listen: Listener) -> Exchanged[Repaired]:
@@ -76,13 +78,16 @@ def _make_copy(prepared: PreparedRepair, copying: Copying, listen: Listener) -> 
     clock.lap("verify")
     listen(Event(phase="check", text="examining the copy"))
     request = prepared.request
-    remaining = blocking_findings(written_down(reading), request.profile, request.lock, target)
-    _refuse_new(added(remaining, prepared.before), prepared)
+    facts = written_down(reading)
+    remaining = blocking_findings(facts, request.profile, request.lock, target)
+    new = added(remaining, prepared.before)
+    revealed = tuple(item for item in new if prepared.broken.reveals(item, facts, prepared.removed))
+    _refuse_new([item for item in new if item not in revealed], prepared)
     clock.lap("check")
     _sign(prepared, folder)
     sync_file_system(folder)
     clock.lap("sync")
-    return Repaired(verified=read.counts, remaining=remaining)
+    return Repaired(verified=read.counts, remaining=remaining, revealed=revealed)
 
 
 def _repair_copy(prepared: PreparedRepair, folder: Path, descriptor: int, listen: Listener) -> None:

@@ -228,8 +228,7 @@ def _agree(scene: Scene, outcome: Outcome, first: list[Finding], *, repairs: boo
     outcome.trace.append(f"repair: {_last_words(done)}")
     if "Traceback" in done.err:
         outcome.failures.append(f"repair: a traceback: {done.err[-600:]}")
-    elif re.search(r"an error that the venv does not have: ED(2|405)", done.err):
-        # Others were there before, behind the one that is repaired; it says them, and what comes first.
+    elif "an error that the venv does not have" in done.err:
         outcome.failures.append(f"repair: makes a fault itself: {_last_words(done)}")
     elif "is a link out of the venv" in done.err:
         outcome.trace.append("what is behind a link out of the venv is not repaired on a copy, and it says so")

@@ -45,6 +45,15 @@ FORMER = (
     "mishap:site-linked-lost + info-record-empty:tool",
     "info-renamed:plain + two-owners:both",
     "info-copied:plain + mishap:bytecode-unchecked",
+    "mishap:no-metadata + mishap:venv-upgraded",
+    "mishap:venv-upgraded + at-risk:cudnn",
+    "info-METADATA:plain + folder:init",
+    # A repair that refused its copy for what stood behind the error that it had repaired.
+    "truncated:torch-c + uninstalled:nvidia-nvjitlink-cu12",
+    "dangling:torch-init + uninstalled:nvidia-nccl-cu12",
+    "dangling:torch-init + version:torchvision==0.24.0",
+    "mishap:target-torch + dangling:torch-version",
+    "version:torch-cpu + truncated:torch-version",
 )
 STATES = list(dict.fromkeys([HEALTHY, *_every_day(), *RECIPES, *FORMER, *pairs(PAIRS, DRAWN_BY)]))
 OTHERS = [name for name in FAULTS if name not in STATES]

@@ -15,6 +15,10 @@ from envdoctor.stack.repair_copy import Repaired
 from envdoctor.stack.repair_plan import RepairPlan
 from envdoctor.swap.transaction import Exchanged
 
+_HIDDEN = (
+    "  while torch cannot be imported, errors behind that are hidden: they may show then, and do not stop the repair"
+)
+
 
 def text(data: RepairResult, style: Style) -> str:
     """Return the plan, or what became of it."""
@@ -24,7 +28,7 @@ def text(data: RepairResult, style: Style) -> str:
         return _outcome(prepared, data.done)
     if data.status == "planned":
         told = f"{data.refused}\n\n" if data.refused else ""
-        return told + _plan_text(prepared.plan, prepared.request.profile_asked)
+        return told + _plan_text(prepared.plan, prepared.request.profile_asked, hides=prepared.broken.torch)
     verified = prepared.verified
     counts = f"{counted(verified.distributions, 'package')}, {counted(verified.files, 'file')} ({size(verified.bytes)})"
     if data.status == "nothing to repair":
@@ -42,13 +46,20 @@ def document(data: RepairResult) -> dict[str, Any]:
     if data.done is not None:
         done = data.done
         kept = str(done.kept) if done.kept else None
-        rest = {"result": {"kept": kept, "remaining": encode(done.made.remaining), "seconds": dict(done.seconds)}}
+        rest = {
+            "result": {
+                "kept": kept,
+                "remaining": encode(done.made.remaining),
+                "revealed": encode(done.made.revealed),
+                "seconds": dict(done.seconds),
+            }
+        }
     rest |= {"digest": data.digest} if data.digest else {}
     rest |= {"refused": data.refused} if data.refused else {}
     return {"status": data.status, **rest, "plan": plan | {"profile": plan["profile"] or None}}
 
 
-def _plan_text(plan: RepairPlan, profile: str) -> str:
+def _plan_text(plan: RepairPlan, profile: str, *, hides: bool) -> str:
     lines = [f"envdoctor repair  {plan.target}   {f'profile {plan.profile}' if plan.profile else 'no profile'}", ""]
     lines += [f"  remove     {item.name} {item.version}: {item.reason}" for item in plan.changes.removals]
     for item in plan.changes.reinstalls:
@@ -60,6 +71,7 @@ def _plan_text(plan: RepairPlan, profile: str) -> str:
         "",
         f"  {counts} installed again, {size(again)} of {size(plan.total_bytes)}",
         "  on a linked copy, which is verified, examined, and then swapped in",
+        *([_HIDDEN] if hides else []),
         f"  the venv as it is now is kept at {plan.keep}",
     ]
     lines += [f"  in use by {user}" for user in plan.users]
@@ -77,19 +89,21 @@ def _outcome(prepared: PreparedRepair, done: Exchanged[Repaired]) -> str:
     )
     files = f"{counted(verified.files, 'file')} ({size(verified.bytes)})"
     lines = [f"repaired {plan.target}: {changed}; {files} verified by sha256"]
-    lines += _remaining_lines(done.made.remaining)
+    revealed = done.made.revealed
+    lines += _remaining_lines([item for item in done.made.remaining if item not in revealed])
+    lines += _remaining_lines(revealed, "could not be seen before:")
     lines += kept_lines(prepared.store.target, done.kept, plan.users) if done.kept else []
     return "\n".join(lines) + "\n"
 
 
-def _remaining_lines(findings: Sequence[Finding]) -> list[str]:
-    """Return what no reinstall fixes, each with its own fix."""
+def _remaining_lines(findings: Sequence[Finding], why: str = "no reinstall fixes") -> list[str]:
+    """Return what is left, each with its own fix."""
     lines: list[str] = []
     for finding in findings:
         remedy = finding.remediation
         lines += [
             "",
-            f"no reinstall fixes {finding.code}: {finding.title} ({finding.subject})",
+            f"{why} {finding.code}: {finding.title} ({finding.subject})",
             f"  fix: {remedy.text}",
         ]
         lines += [f"       {command}" for command in remedy.by_hand or remedy.commands]
