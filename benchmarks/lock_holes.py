@@ -100,6 +100,12 @@ def _without(copy: Path, item: Distribution, modules: list[str]) -> dict[str, st
         if path.is_file():
             path.rename(aside / str(at))
             moved.append((at, path))
+    for folder in sorted(
+        {parent for _, path in moved for parent in path.parents if site in parent.parents}, reverse=True
+    ):
+        shutil.rmtree(folder / "__pycache__", ignore_errors=True)
+        if not any(folder.iterdir()):
+            folder.rmdir()  # else it is a package without a file in it, which no restore would make
     try:
         return _imports(copy, modules)
     finally:

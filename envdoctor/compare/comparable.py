@@ -149,11 +149,14 @@ def _files(facts: Fingerprint) -> Area:
 def _damage(files: InstalledFiles, deep: DeepFiles | None) -> dict[str, str]:
     """Return distribution -> what is wrong with its files, in words."""
     told: dict[str, list[str]] = {}
+    # A distribution of the same name outside of the environment (its base's pip) is another one.
+    inside = {fault.owner for fault in files.faults if not fault.path.startswith("/")}
+    outside = {fault.owner for fault in files.faults} - inside
     for owner in files.owners:
         parts = [
             f"{number} {word}" for number, word in ((owner.missing, "missing"), (owner.resized, "resized")) if number
         ]
-        if parts:
+        if parts and owner.name not in outside:
             told.setdefault(owner.name, []).append(f"{', '.join(parts)} of {owner.files} files")
     for contested in files.contested:
         for claim in contested.claims:

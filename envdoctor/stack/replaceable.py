@@ -13,6 +13,7 @@ def refuse_no_venv(target: Path, *, new: bool = False) -> None:
 
     new: there need not be one yet; the folders above it are made.
     """
+    _refuse_undecodable(target)
     hint = "name a venv, or a path where there is nothing yet: `--venv PATH`"
     above = missing_folders(target)
     beside = (above[0] if above else target).parent
@@ -33,6 +34,16 @@ def refuse_no_venv(target: Path, *, new: bool = False) -> None:
         raise TargetError(f"{target} is a conda environment, which a lock of wheels cannot replace", hint)
     if not (target / "pyvenv.cfg").is_file() and any(path.name != STORE for path in target.iterdir()):
         raise TargetError(f"{target} is not a venv (it has no pyvenv.cfg), so it is not replaced", hint)
+
+
+def _refuse_undecodable(target: Path) -> None:
+    """Refuse a path that uv cannot be given: it takes text in UTF-8 only."""
+    if str(target) != str(target).encode("utf-8", "replace").decode():
+        raise TargetError(
+            f"the path {str(target).encode('utf-8', 'backslashreplace').decode()} is not UTF-8, and uv, which builds "
+            "the venv, takes no such path",
+            "name another folder: `--venv PATH`",
+        )
 
 
 def missing_folders(target: Path) -> tuple[Path, ...]:

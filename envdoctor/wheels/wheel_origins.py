@@ -242,6 +242,7 @@ def _unavailable(
         )
     if refused:
         reasons.append(f"the {backend} index could not be queried: {refused}")
+    minor = interpreter.version.rpartition(".")[0]
     transient = search.silent and not search.seen and not offline
     if transient:
         return Unavailable(
@@ -258,7 +259,7 @@ def _unavailable(
         hint="do not install it by hand either: find out where the wheel comes from, and lock another"
         if search.unsafe
         else (
-            f"download its {interpreter.tag} wheel (sha256 {' or '.join(package.hashes[:3])}) "
+            f"download its wheel for CPython {minor} (sha256 {' or '.join(package.hashes[:3])}) "
             "on a machine with access, put it into a folder, and run again with `--wheelhouse FOLDER`"
         ),
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.factories.make_index import Fault, Index, make_index
-from tests.factories.make_stack import Answer, Stack, make_stack
+from tests.factories.make_stack import PYTHON, Answer, Stack, make_stack
 from tests.factories.make_venv import make_venv, tree_state
 from tests.factories.make_wheel import make_wheel, sha256
 
@@ -101,16 +101,9 @@ def test_a_wheel_in_a_folder_with_another_hash_is_not_taken(stack: Stack) -> Non
     make_wheel(wheels, "plain", "3.0", files={"plain.py": "tampered = True\n"})
     assert _refused(stack) == (
         f"plain 3.0 was not found: FOLDER/wheels has {PLAIN}, but with sha256 {sha256(wheels / PLAIN)}",
-        f"download its {_tag()} wheel (sha256 {locked}) on a machine with access, put it into a folder, "
+        f"download its wheel for CPython {PYTHON} (sha256 {locked}) on a machine with access, put it into a folder, "
         "and run again with `--wheelhouse FOLDER`",
     )
-
-
-def _tag() -> str:
-    from envdoctor.stack.interpreters import InterpreterRequest, choose  # noqa: PLC0415
-    from tests.factories.make_stack import PYTHON  # noqa: PLC0415
-
-    return choose(InterpreterRequest(versions=(PYTHON,)), {"PATH": ""}, Path("/nonexistent")).tag
 
 
 def test_offline_without_a_cache_says_what_is_missing(stack: Stack, index: Index) -> None:
@@ -382,3 +375,19 @@ def test_a_reader_of_the_venv_never_sees_it_missing(stack: Stack) -> None:
     thread.join()
     assert [answer.code for answer in answers] == [0, 0]
     assert seen == {"there"}
+
+
+@pytest.mark.parametrize("command", ["restore", "repair"])
+def test_a_path_that_uv_cannot_be_given_is_named(stack: Stack, command: str) -> None:
+    folder = os.fsencode(stack.folder) + b"/odd\xff"
+    if command == "repair":
+        made = make_venv(stack.folder / "made", *stack.wheels, cache=stack.cache)
+        os.rename(os.fsencode(made.prefix), folder)  # noqa: PTH104 - bytes
+    words = [*map(os.fsencode, stack.command(command, "-p", "small", "-y", "--venv")), folder]
+    done = subprocess.run(words, env=stack.environment, cwd=stack.folder, capture_output=True, check=False)
+    assert done.returncode == 2
+    assert stack.plain(done.stderr.decode()) == (
+        "error: the path FOLDER/odd\\udcff is not UTF-8, and uv, which builds the venv, takes no such path\n\n"
+        "hint: name another folder: `--venv PATH`\n"
+    )
+    assert done.stdout == b""

@@ -179,3 +179,15 @@ def test_a_stack_without_torch_says_nothing_of_libraries() -> None:
 def test_what_could_not_be_read_is_not_compared() -> None:
     gap = Unread(section="InstalledFiles", reason="denied")
     assert _lines(_facts(), _facts(unread=(gap,))) == ["unread files: B: InstalledFiles: denied"]
+
+
+def test_damage_of_a_base_interpreters_copy_is_not_that_of_the_venvs_own() -> None:
+    # pip is in both: the base's lost files, the venv's own is whole.
+    owners = (facts.owner("torch", "2.10.0", missing=2), facts.owner("numpy", "1.0", missing=1))
+    away = (replace(facts.missing("torch", "x"), path="/usr/lib/python3/dist-packages/torch/x.py"),)
+    here = (facts.missing("numpy", "lib/python3.12/site-packages/numpy/x.py"),)
+    changed = replace(facts.FILES, owners=owners, faults=(*away, *here))
+    contents = Contents(items=(TORCH, replace(TORCH, name="numpy")))
+    files = of_fingerprint(_facts(changed, contents=contents), "a", "venv").areas["files"].traits
+    shown = {name: one.shown for name, one in files.items()}
+    assert (shown["torch"][:9], shown["numpy"]) == ("contents ", "1 missing of 10 files")
