@@ -353,6 +353,17 @@ def test_the_job_has_one_pod_a_node_and_the_tool_in_a_map() -> None:
     assert len(script) < MAXIMUM
 
 
+@pytest.mark.parametrize("version", ["1.25", "1.29", "1.37"])
+def test_the_manifest_is_as_the_schemas_of_kubernetes_say(version: str) -> None:
+    schemas = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
+    wishes = FleetOptions(engine="files", venv="/opt/venv", python="/opt/python")
+    items = manifest(wishes, 4, "registry/train:1")["items"]
+    assert [schemas.validate(item, version, strict=True) for item in items] == [version, version]
+    items[1]["spec"]["template"]["spec"]["containers"][0]["imag"] = "x"
+    with pytest.raises(schemas.ValidationError, match="'imag' was unexpected"):
+        schemas.validate(items[1], version, strict=True)
+
+
 def test_the_jobs_script_answers_and_its_log_is_read(tmp_path: Path) -> None:
     make_incident(tmp_path)
     wishes = FleetOptions(engine="files", venv=str(tmp_path / ".venv"), python=sys.executable)
