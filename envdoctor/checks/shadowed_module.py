@@ -82,12 +82,11 @@ def _finding(case: CheckContext, origin: str, front: str, shadows: Sequence[Shad
         severity=_severity(case, origin, ranked),
         confidence="medium" if origin == "current folder" else "high",
         title=f"{first.module}{_version(case, front, first)}{more} would be imported from {front} ({origin}) instead "
-        f"of {_behind(case, first)}",
+        f"of {_in(case, first.behind, first)}",
         subject=", ".join(shadow.module for shadow in ranked[:_SHOWN]),
         evidence=(
             *(
-                f"{shadow.module}: {front}{_version(case, front, shadow)} shadows "
-                f"{shadow.behind}{_version(case, shadow.behind, shadow)}"
+                f"{shadow.module}: {_in(case, front, shadow)} shadows {_in(case, shadow.behind, shadow)}"
                 for shadow in ranked[:_SHOWN]
             ),
             *((f"and {len(ranked) - _SHOWN} more",) if len(ranked) > _SHOWN else ()),
@@ -115,10 +114,10 @@ def _version(case: CheckContext, folder: str, shadow: Shadow) -> str:
     return next((f" {item.version}" for item in items if item.site == folder and item.name == name), "")
 
 
-def _behind(case: CheckContext, shadow: Shadow) -> str:
+def _in(case: CheckContext, folder: str, shadow: Shadow) -> str:
     """Return "2.8.0 in FOLDER", or the folder alone."""
-    version = _version(case, shadow.behind, shadow).strip()
-    return f"{version} in {shadow.behind}" if version else shadow.behind
+    version = _version(case, folder, shadow).strip()
+    return f"{version} in {folder}" if version else folder
 
 
 def _remedy(case: CheckContext, origin: str, front: str, shadows: Sequence[Shadow]) -> Remediation:

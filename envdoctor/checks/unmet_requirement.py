@@ -30,6 +30,7 @@ from envdoctor.analysis.unmet_kinds import UnmetKinds, enforced_here, raises_at_
 from envdoctor.analysis.version_ranges import disagreement, ranges_command
 from envdoctor.catalog.cudalibs import expected_owner
 from envdoctor.model.finding import Finding, Remediation, Severity
+from envdoctor.model.frozen import replace
 from envdoctor.model.wording import counted
 from envdoctor.probes.loading.libraries import Libraries
 from envdoctor.probes.loading.torch_build import TorchBuild
@@ -44,6 +45,10 @@ _SHOWN = 8
 def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each kind: what explains it, or what fixes it, differs."""
     kinds = unmet_kinds(case)
+    # What a version that has to go asks for goes with it.
+    replaced = {item.name for item in kinds.enforced}
+    going = [item for item in kinds.other if item.requirer.name in replaced]
+    other = [item for item in kinds.other if item not in going]
     if kinds.torch:
         text = "install the torch build that this stack was made with, local part included"
         # A bare `torch` would be the default index's build, of whatever CUDA major that is today.
@@ -62,8 +67,10 @@ def run(case: CheckContext) -> Iterator[Finding]:
     if kinds.compiler:
         severity, consequence = _compiler_severity(case)
         yield _mismatch(case, kinds.compiler, severity, (consequence,))
-    if kinds.other:
-        yield _mismatch(case, kinds.other, "warning", ())
+    if other:
+        yield _mismatch(case, other, "warning", ())
+    if going:
+        yield _of_replaced(case, going)
 
 
 def _compiler_severity(case: CheckContext) -> tuple[Severity, str]:
@@ -155,6 +162,15 @@ def _of_intruders(case: CheckContext, items: Sequence[Unmet]) -> Finding:
         ),
         symptom_of=[f"intruder:{name}" for name in requirers],
     )
+
+
+def _of_replaced(case: CheckContext, items: Sequence[Unmet]) -> Finding:
+    requirers = sorted({f"{item.requirer.name} {item.requirer.version}" for item in items})
+    verb = "is" if len(requirers) == 1 else "are"
+    found = _mismatch(case, items, "warning", ())
+    text = f"Install nothing for it: {', '.join(requirers)} {verb} to be replaced, and the requirement goes with it"
+    symptom_of = tuple(f"requirement:{item.requirer.name}" for item in items)
+    return replace(found, remediation=Remediation(text=text), symptom_of=(*found.symptom_of, *symptom_of))
 
 
 def _provided(kinds: UnmetKinds) -> Iterator[Finding]:

@@ -169,3 +169,26 @@ def test_n08_the_first_line_and_the_command(tmp_path: Path) -> None:
     # A lock that pins both so does not make the import work.
     lock = parse(lock_text(pydantic, core), "good.txt")
     assert [item.severity for item in verdict_of(venv.prefix, lock=lock).findings] == ["error"]
+
+
+def test_n08_what_is_asked_for_by_a_version_that_is_to_be_replaced_hangs_under_that(tmp_path: Path) -> None:
+    wheels = tmp_path / "wheels"
+    venv = make_venv(
+        tmp_path / "venv",
+        make_wheel(wheels, "pydantic", "2.12.5", requires=["pydantic-core==2.41.5"], files=PYDANTIC),
+        make_wheel(wheels, "pydantic-core", "2.41.4", requires=["hub<1"]),
+        make_wheel(wheels, "hub", "2"),
+    )
+    make_wheel(wheels, "pydantic-core", "2.41.5", requires=["hub<3,>=2"])
+    verdict = verdict_of(venv.prefix)
+    assert outline(verdict, tmp_path) == [
+        "error ED406 pydantic 2.12.5 requires pydantic-core==2.41.5, and 2.41.4 is installed",
+        "  warning ED406 pydantic-core 2.41.4 requires hub<1, and 2 is installed",
+    ]
+    under = verdict.findings[1].remediation
+    assert (under.text, under.commands) == (
+        "Install nothing for it: pydantic-core 2.41.4 is to be replaced, and the requirement goes with it",
+        (),
+    )
+    mend(verdict.findings[0], wheels=wheels, cache=tmp_path / ".uv-cache")
+    assert verdict_of(venv.prefix).findings == ()
