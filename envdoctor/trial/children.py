@@ -25,6 +25,8 @@ _PATIENCE = 10.0
 _GRACE = 2.0
 _PAUSE = 0.01
 _LONGEST_PAUSE = 0.1
+_LOOKS = 4
+"""As often nothing must be found: a process that is just becoming another program shows no variables."""
 Process = tuple[int, int]
 """Number, and start in clock ticks after boot: a number alone may be another process by now."""
 
@@ -56,7 +58,10 @@ def ending_all(folder: str) -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def _standing_by(mark: bytes) -> Iterator[int]:
-    """Have a process, whose number is given, end what has that variable once this one is gone without a word."""
+    """Have a process, whose number is given, end what has that variable where this one is gone without a word.
+
+    So it is where the block is left by an error or an interrupt: nothing interrupts that process.
+    """
     reader, writer = os.pipe()
     warden = 0
     try:
@@ -65,12 +70,12 @@ def _standing_by(mark: bytes) -> Iterator[int]:
             if warden == 0:
                 _stand_by(reader, mark)
         yield warden
+        os.write(writer, b".")
     finally:
-        if warden:
-            os.write(writer, b".")
-            os.waitpid(warden, 0)
-        os.close(reader)
         os.close(writer)
+        os.close(reader)
+        if warden:
+            os.waitpid(warden, 0)
 
 
 def _stand_by(reader: int, mark: bytes) -> NoReturn:
@@ -78,7 +83,7 @@ def _stand_by(reader: int, mark: bytes) -> NoReturn:
         # What ends a group or a terminal's session does not end it, and nobody's lock or pipe stays open with it.
         os.setsid()
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
-        os.dup2(reader, 0)
+        os.dup2(reader, 0)  # the pipe's other end is closed with all else
         os.closerange(1, os.sysconf("SC_OPEN_MAX"))
         if not os.read(0, 1):
             _end_marked(mark)
@@ -89,7 +94,10 @@ def _stand_by(reader: int, mark: bytes) -> NoReturn:
 def _end_marked(mark: bytes) -> None:
     began, own = time.monotonic(), os.getpid()
     asked: set[Process] = set()
-    while left := [one for one in _parents() if one[0] != own and mark in strings(_PROC / str(one[0]) / "environ")]:
+    unseen = 0
+    while unseen < _LOOKS:
+        left = [one for one in _parents() if one[0] != own and mark in strings(_PROC / str(one[0]) / "environ")]
+        unseen = 0 if left else unseen + 1
         spent = time.monotonic() - began
         _send(signal.SIGTERM, [one for one in left if one not in asked])
         if spent > _GRACE:

@@ -111,3 +111,23 @@ def test_nobody_stands_by_when_it_is_done() -> None:
     with ending_all(COPY):
         ((warden, _),) = set(children._children()) - before
     assert not Path("/proc", str(warden)).exists()
+
+
+def test_an_interrupt_while_it_is_ended_leaves_nothing_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    look = children._children
+
+    def interrupted() -> list[children.Process]:
+        monkeypatch.setattr(children, "_children", look)
+        raise KeyboardInterrupt
+
+    ready = tmp_path / "ready"
+
+    def block() -> None:
+        with ending_all(str(tmp_path)):
+            command = _daemon(f"echo $$ >{ready}; exec sleep 606", ready)
+            subprocess.run(["sh", "-c", command], env={**os.environ, "VIRTUAL_ENV": str(tmp_path)}, check=True)
+            monkeypatch.setattr(children, "_children", interrupted)
+
+    with pytest.raises(KeyboardInterrupt):
+        block()
+    assert not Path("/proc", ready.read_text().strip(), "exe").exists()
