@@ -42,12 +42,6 @@ class TrainConfig:
     def __post_init__(self) -> None:
         """Check what concerns two sections."""
         require(
-            not (self.cache.path and self.runtime == "processes"),
-            "cache.path",
-            "the processes runtime sends features from process to process and caches none",
-            "use --runtime data-parallel, inline or threads, or leave cache.path empty",
-        )
-        require(
             not self.run.evaluate_every or self.runtime in {"inline", "data-parallel"},
             "run.evaluate_every",
             f"in the {self.runtime} runtime no worker holds a drafter and a target",

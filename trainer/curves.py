@@ -16,6 +16,7 @@ from typing import Any
 
 from trainer.curve_drawing import STYLE, Curve, Panel, drawing, short
 from trainer.errors import ConfigError, TrainerError
+from trainer.writing import write_whole
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _GIB = 1 << 30
@@ -123,10 +124,7 @@ def main(argv: Sequence[str]) -> int:
             raise ConfigError(f"{asked.output} is neither .html nor .svg", "name the file so")
         runs = [read(place) for place in asked.runs]
         text = page(runs) if asked.output.suffix == ".html" else drawing(panels(runs), [run.name for run in runs])
-        try:
-            asked.output.write_text(text, encoding="utf-8", errors="replace")
-        except OSError as error:
-            raise ConfigError(f"cannot write {asked.output}: {error.strerror}", "name another file") from error
+        write_whole(asked.output, text, "make room, or name another file")
     except TrainerError as error:
         print(f"error: {error.message}\nhint: {error.hint}", file=sys.stderr)  # noqa: T201 - the process's last words
         return error.exit_code

@@ -5,6 +5,7 @@ TrainerError                  message + hint + exit code
 ├── DataError                 a row of the data cannot be used: exit 2
 ├── TargetModelError          the target model cannot be loaded or fed: exit 2
 ├── CheckpointError           a checkpoint is missing, damaged or of another run: exit 2
+├── OutputError               a file of the run cannot be written: exit 2
 ├── DenseAttentionError       the dense path would not fit: exit 2
 ├── NonFiniteError            a loss or gradient is NaN or infinite: exit 1
 ├── CompileStateError         torch's compile state is damaged, or a fallback was taken: exit 1
@@ -44,6 +45,12 @@ class TargetModelError(TrainerError):
 
 class CheckpointError(TrainerError):
     """A checkpoint is missing, damaged, or belongs to another run."""
+
+    exit_code = 2
+
+
+class OutputError(TrainerError):
+    """A file of the run cannot be written; the message names it and says why, the hint how to go on."""
 
     exit_code = 2
 

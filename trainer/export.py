@@ -5,17 +5,19 @@ configs/qwen3-8b-dflash.json.
 """
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from trainer.model.drafter import DrafterShape
+from trainer.writing import whole, write_whole
 
 MODELING = Path(__file__).parent / "model" / "modeling_dflash.py"
 """The code that transformers loads the folder with; without it AutoModel makes a Qwen3Model without fc."""
+
+_AGAIN = "make room, then run the same command with --resume: it exports from the last checkpoint"
 
 
 def published_config(
@@ -84,24 +86,16 @@ def vocabulary_tensors(kept: torch.Tensor | None, head: torch.Tensor) -> dict[st
 def export(place: Path, weights: dict[str, torch.Tensor], config: dict[str, object], dtype: torch.dtype) -> None:
     """Write model.safetensors, the model's code and config.json under `place`, each in one step: half is never there.
 
-    The weights come first, so that a config.json whose weights are missing is never there either.
+    The weights come first, so that a config.json whose weights are missing is never there either. Raises OutputError
+    when the disk does not take them; what was there before stays.
     """
-    place.mkdir(parents=True, exist_ok=True)
     plain = {
         name: tensor.detach().to("cpu", dtype if tensor.is_floating_point() else tensor.dtype, copy=True).contiguous()
         for name, tensor in weights.items()
     }
     described = json.dumps(config, indent=2, sort_keys=True) + "\n"
-    with _whole(place / "model.safetensors") as partial:
+    with whole(place / "model.safetensors", _AGAIN, SafetensorError) as partial:
         save_file(plain, partial, metadata={"format": "pt"})
-    with _whole(place / MODELING.name) as partial:
+    with whole(place / MODELING.name, _AGAIN) as partial:
         partial.write_bytes(MODELING.read_bytes())
-    with _whole(place / "config.json") as partial:
-        partial.write_text(described, encoding="utf-8")
-
-
-@contextmanager
-def _whole(file: Path) -> Iterator[Path]:
-    partial = file.with_name(f".{file.name}.partial")
-    yield partial
-    partial.replace(file)
+    write_whole(place / "config.json", described, _AGAIN)

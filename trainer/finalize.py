@@ -20,6 +20,7 @@ from trainer.evaluate import Evaluation, SpeculativeDecoder, evaluate
 from trainer.export import export, published_config, vocabulary_tensors
 from trainer.model.drafter import Drafter
 from trainer.target import Target
+from trainer.writing import write_whole
 
 TEMPERATURES = (0.0, 1.0)
 
@@ -52,7 +53,7 @@ class Finalizer:
         if greedy.acceptance_length > _best(best / "best.json"):
             weights = {name: parameter.detach() for name, parameter in drafter.named_parameters()}
             self._export(best, weights, target)
-            (best / "best.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+            write_whole(best / "best.json", json.dumps(told, indent=1) + "\n")
 
     def trained(self, masters: dict[str, torch.Tensor], target: Target) -> None:
         """Export these weights and, where asked for, evaluate them with `target`."""
@@ -68,7 +69,7 @@ class Finalizer:
             return
         self.evaluation, self.sampled = found
         told = json.dumps({**_told(found[0]), "sampled": _told(found[1])}, indent=1) + "\n"
-        (self.output / "evaluation.json").write_text(told, encoding="utf-8")
+        write_whole(self.output / "evaluation.json", told)
 
     def _evaluate(self, drafter: Drafter, target: Target) -> tuple[Evaluation, Evaluation] | None:
         parts = self.parts

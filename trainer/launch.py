@@ -14,6 +14,7 @@ from types import FrameType
 from trainer.arguments import Arguments
 from trainer.config import TrainConfig
 from trainer.errors import ConfigError
+from trainer.runtime.shutdown import Interrupted, StopRequest
 
 PARENT = "DFLASH_LAUNCHER_PID"
 GRACE = 20.0
@@ -41,10 +42,11 @@ def orphaned() -> bool:
     return parent is not None and os.getppid() != int(parent)
 
 
-def launch(arguments: Arguments) -> int:
+def launch(arguments: Arguments, stop: StopRequest) -> int:
     """Run the same command in one process a worker; returns 0, or the exit code of the first that failed.
 
-    SIGTERM and Ctrl-C are passed on, so that the workers save before they end.
+    SIGTERM and Ctrl-C are passed on, so that the workers save before they end; raises Interrupted for one that comes
+    before all of them are there.
     """
     world = arguments.config.workers
     environment = {
@@ -52,21 +54,25 @@ def launch(arguments: Arguments) -> int:
         "MASTER_PORT": str(_free_port()), PARENT: str(os.getpid()),
     }  # fmt: skip
     command = [sys.executable, "-m", "trainer", *arguments.argv, "--output", str(arguments.output)]
-    # A session of their own: a terminal's Ctrl-C then reaches the workers once, through us.
-    workers = [
-        subprocess.Popen(
-            command, env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}, start_new_session=True
-        )
-        for rank in range(world)
-    ]
+    workers: list[subprocess.Popen[bytes]] = []
+    asked: list[int] = []
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
+        asked.append(number)
         for worker in workers:
             if worker.poll() is None:
                 worker.send_signal(number)
 
+    # Before the first worker is there: none of them may outlive us.
     before = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
+        for rank in range(world):
+            # A session of their own: a terminal's Ctrl-C then reaches the workers once, through us.
+            here = {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            workers.append(subprocess.Popen(command, env=here, start_new_session=True))
+            if asked:
+                stop.signal = asked[0]
+                raise Interrupted
         return _wait(workers)
     finally:
         for worker in workers:

@@ -6,6 +6,7 @@ Nothing here waits for the device between two log lines.
 import json
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -15,8 +16,9 @@ import torch
 
 from trainer.data.loader import Batch
 from trainer.device import Memory
-from trainer.errors import NonFiniteError
+from trainer.errors import NonFiniteError, OutputError
 from trainer.loss import LossParts
+from trainer.writing import Lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,14 +147,12 @@ class Journal:
     """metrics.jsonl: one object a line, each flushed as it is written."""
 
     def __init__(self, path: Path) -> None:
-        """Append to `path`."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("a", encoding="utf-8")
+        """Append to `path`; raises OutputError when it cannot be written."""
+        self._lines = Lines(path)
 
     def write(self, event: str, values: Mapping[str, object]) -> None:
-        """Add one line."""
-        self._file.write(json.dumps({"event": event, "time": round(time.time(), 3), **values}) + "\n")
-        self._file.flush()
+        """Add one line; raises OutputError when the disk does not take it."""
+        self._lines.write(json.dumps({"event": event, "time": round(time.time(), 3), **values}) + "\n")
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -163,5 +163,7 @@ class Journal:
     ) -> None:
         """Write what ended the run early, and close the file."""
         if error is not None:
-            self.write("error", {"kind": type(error).__name__, "message": str(error)})
-        self._file.close()
+            # What ended the run is told in any case; a full disk must not take its place.
+            with suppress(OutputError):
+                self.write("error", {"kind": type(error).__name__, "message": str(error)})
+        self._lines.close()

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 
 from trainer.arguments import parse
 from trainer.errors import TrainerError
+from trainer.runtime.shutdown import StopRequest
 
 EXCHANGE = 0.97
 """Share of N times one device that N data-parallel ones reach: 34.5 of 35.4 ktok/s on two H200s (docs/figures.md)."""
@@ -70,6 +71,11 @@ def layouts(found: Measured, devices: int) -> list[Layout]:
 
 def main(argv: Sequence[str]) -> int:
     """Measure and print; returns the exit code."""
+    with StopRequest() as stop:
+        return _main(argv, stop)
+
+
+def _main(argv: Sequence[str], stop: StopRequest) -> int:
     as_json = "--json" in argv
     try:
         arguments = parse([word for word in argv if word != "--json"]).admitted()
@@ -84,7 +90,7 @@ def main(argv: Sequence[str]) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         print("interrupted; nothing was written", file=sys.stderr)  # noqa: T201
-        return 130
+        return stop.exit_code
     ranked = layouts(found, devices)
     if as_json:
         told = {"measured": asdict(found), "devices": devices, "layouts": [asdict(each) for each in ranked]}

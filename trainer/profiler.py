@@ -7,7 +7,10 @@ from typing import Any
 
 import torch
 
+from trainer.writing import write_whole, writing
+
 _ROWS = 40
+_WITHOUT = "make room or leave run.profile empty, then go on with --resume"
 
 
 class ProfilerWindow:
@@ -41,9 +44,10 @@ class ProfilerWindow:
             torch.cuda.synchronize()
         held.stop()
         place = self.output / "profile"
-        place.mkdir(parents=True, exist_ok=True)
         name = f"steps-{self.window[0]}-{self.window[1]}"
-        held.export_chrome_trace(str(place / f"{name}.json.gz"))
+        with writing(place, _WITHOUT, RuntimeError):
+            place.mkdir(parents=True, exist_ok=True)
+            held.export_chrome_trace(str(place / f"{name}.json.gz"))
         order = "self_cuda_time_total" if torch.cuda.is_available() else "self_cpu_time_total"
         table = held.key_averages().table(sort_by=order, row_limit=_ROWS)
-        (place / f"{name}.txt").write_text(table + "\n", encoding="utf-8")
+        write_whole(place / f"{name}.txt", table + "\n", _WITHOUT)

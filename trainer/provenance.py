@@ -6,17 +6,19 @@ import platform
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from importlib import metadata
 from pathlib import Path
 
 import torch
 
+from trainer.writing import Lines
+
 _PACKAGES = ("torch", "transformers", "accelerate", "datasets", "safetensors", "numpy", "triton")
 
 
 def write(output: Path, argv: Sequence[str], identity: Mapping[str, object]) -> None:
-    """Append this start of the run to OUTPUT/provenance.jsonl."""
-    output.mkdir(parents=True, exist_ok=True)
+    """Append this start of the run to OUTPUT/provenance.jsonl; raises OutputError when it cannot be written."""
     told = {
         "command": ["python", "-m", "trainer", *argv],
         "python": platform.python_version(),
@@ -28,8 +30,8 @@ def write(output: Path, argv: Sequence[str], identity: Mapping[str, object]) -> 
         "executable": sys.executable,
         "identity": identity,
     }
-    with (output / "provenance.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps(told, sort_keys=True) + "\n")
+    with closing(Lines(output / "provenance.jsonl")) as lines:
+        lines.write(json.dumps(told, sort_keys=True) + "\n")
 
 
 def _version(name: str) -> str:

@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,11 @@ from trainer.config import TrainConfig
 from trainer.data.conversation import Conversation, Message, conversation_of
 from trainer.data.files import files_of, raw_rows
 from trainer.errors import ConfigError, DataError, TrainerError
+from trainer.runtime.shutdown import StopRequest
+from trainer.writing import Lines, writing
 
-_INTERRUPTED = 130
 _QUIET_SECONDS = 2.0
+_GO_ON = "make room or name another file; the same command goes on"
 
 
 @dataclass(slots=True)
@@ -52,18 +55,19 @@ class _Talk:
 
 def main(argv: Sequence[str]) -> int:
     """Regenerate; returns the exit code."""
-    try:
-        options = _parser().parse_args(argv)
-        arguments = parse_common(options, argv).admitted()
-        return _run(arguments.config, options)
-    except TrainerError as error:
-        print(f"error: {error.message}", file=sys.stderr)  # noqa: T201 - the process's last words
-        if error.hint:
-            print(f"hint: {error.hint}", file=sys.stderr)  # noqa: T201
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("interrupted; whole rows were kept: the same command goes on", file=sys.stderr)  # noqa: T201
-        return _INTERRUPTED
+    with StopRequest() as stop:
+        try:
+            options = _parser().parse_args(argv)
+            arguments = parse_common(options, argv).admitted()
+            return _run(arguments.config, options)
+        except TrainerError as error:
+            _say(f"error: {error.message}")
+            if error.hint:
+                _say(f"hint: {error.hint}")
+            return error.exit_code
+        except KeyboardInterrupt:
+            _say("interrupted; whole rows were kept: the same command goes on")
+            return stop.exit_code
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -93,11 +97,10 @@ def _run(config: TrainConfig, options: argparse.Namespace) -> int:
     from trainer.generate import Generator  # noqa: PLC0415 - torch is imported behind the gate
 
     generator = Generator(config, options.temperature, options.max_tokens)
-    with options.out.open("a", encoding="utf-8") as file:
+    with closing(Lines(options.out, _GO_ON)) as lines:
         started, tokens = time.monotonic(), 0
         for finished, (talk, rows) in enumerate(_regenerated(talks, generator, options.batch), start=1):
-            file.write("".join(json.dumps(row) + "\n" for row in rows))
-            file.flush()
+            lines.write("".join(json.dumps(row) + "\n" for row in rows))
             tokens += sum(sum(row["loss_mask"]) for row in rows)
             seconds = time.monotonic() - started
             if finished == len(talks) or finished % options.batch == 0:
@@ -149,7 +152,6 @@ def _talks(config: TrainConfig, done: set[str]) -> Iterator[_Talk]:
 def _done(out: Path) -> set[str]:
     """Return the origins that a file already has, and cut off a last conversation that was not finished."""
     if not out.exists():
-        out.parent.mkdir(parents=True, exist_ok=True)
         return set()
     found: set[str] = set()
     held = whole = 0
@@ -167,8 +169,9 @@ def _done(out: Path) -> set[str]:
                 raise DataError(
                     f"--out {out}: line {number} is not a row of this command: {error}", "give another file"
                 ) from error
-    if whole != out.stat().st_size:
-        os.truncate(out, whole)
+    with writing(out, _GO_ON):
+        if whole != out.stat().st_size:
+            os.truncate(out, whole)
     return found
 
 

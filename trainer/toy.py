@@ -7,23 +7,28 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
 
 from trainer.data.chat import Encoder
 from trainer.data.conversation import Conversation
 from trainer.data.corpus import MARKS, TEMPLATE, conversations, vocabulary
 from trainer.data.rows import RowList
+from trainer.writing import writing
 
 CONVERSATIONS = 384
 STEPS = 260
 ROWS = 16
 LENGTH = 64
 RATE = 3e-3
+_ROOM = "make room, or set XDG_CACHE_HOME to a folder that can be written"
 _SIZES = {
     "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 4, "num_attention_heads": 4,
     "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 256,
@@ -39,8 +44,10 @@ def digest() -> str:
 def folder(cache: Path) -> Path:
     """Return the folder of the toy target under `cache`, teaching it first when it is not there yet."""
     place = cache / f"toy-target-{digest()}"
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / "toy-target.lock").open("w") as held:
+    with writing(cache, _ROOM):
+        cache.mkdir(parents=True, exist_ok=True)
+        lock = (cache / "toy-target.lock").open("w")
+    with lock as held:
         # One worker of a run teaches it; the others wait and find it.
         fcntl.flock(held, fcntl.LOCK_EX)
         if not place.is_dir():
@@ -49,7 +56,14 @@ def folder(cache: Path) -> Path:
 
 
 def _teach_into(place: Path) -> None:
-    made = Path(tempfile.mkdtemp(prefix="toy-target-", dir=place.parent))
+    with writing(place, _ROOM, SafetensorError), ExitStack() as stack:
+        made = Path(tempfile.mkdtemp(prefix="toy-target-", dir=place.parent))
+        stack.callback(shutil.rmtree, made, ignore_errors=True)
+        _teach(made)
+        made.rename(place)
+
+
+def _teach(made: Path) -> None:
     _write_tokenizer(made)
     # One thread: on so small a model a second one mostly waits for the first, and on a busy host for minutes.
     threads = torch.get_num_threads()
@@ -58,7 +72,6 @@ def _teach_into(place: Path) -> None:
         _taught(_tokenizer(made)).save_pretrained(made)
     finally:
         torch.set_num_threads(threads)
-    made.rename(place)
 
 
 def rows(tokenizer: Any, seed: int) -> RowList:

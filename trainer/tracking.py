@@ -1,7 +1,9 @@
 """Weights & Biases and TensorBoard, when a run asks for them; their packages are needed only then."""
 
 import dataclasses
+import threading
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -9,6 +11,7 @@ from typing import Any, Self
 from trainer.config import TrainConfig
 from trainer.errors import ConfigError
 from trainer.metrics import Progress
+from trainer.writing import writing
 
 
 class Tracker:
@@ -16,8 +19,15 @@ class Tracker:
 
     def __init__(self, config: TrainConfig, output: Path | None) -> None:
         """Open what is asked for; without `output` (a worker that does not lead) nothing is sent."""
+        self._place = output / "tensorboard" if output is not None else Path()
+        self._hook = threading.excepthook
         self._run = _project(config, output) if config.run.wandb and output is not None else None
-        self._board = _board(output) if config.run.tensorboard and output is not None else None
+        self._board = None
+        if config.run.tensorboard and output is not None:
+            with self._writing():
+                self._board = _board(self._place)
+            # Its writing thread dies of a full disk with a traceback; `send` raises the same error with its cure.
+            threading.excepthook = self._died
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -30,7 +40,10 @@ class Tracker:
         if self._run is not None:
             self._run.finish(exit_code=0 if error is None else 1)
         if self._board is not None:
-            self._board.close()
+            # What was not written has been told by `send`.
+            with suppress(OSError) if error is not None else self._writing():
+                self._board.close()
+        threading.excepthook = self._hook
 
     def log(self, progress: Progress) -> None:
         """Send one line."""
@@ -45,9 +58,17 @@ class Tracker:
         if self._run is not None:
             self._run.log(dict(values) if group == "train" else {group: dict(values)}, step=step)
         if self._board is not None:
-            for name, value in _numbers(group, values):
-                self._board.add_scalar(name, value, step)
-            self._board.flush()
+            with self._writing():
+                for name, value in _numbers(group, values):
+                    self._board.add_scalar(name, value, step)
+                self._board.flush()
+
+    def _writing(self) -> AbstractContextManager[None]:
+        return writing(self._place, "make room or set run.tensorboard=false, then go on with --resume")
+
+    def _died(self, told: threading.ExceptHookArgs) -> None:
+        if not (told.exc_type is not None and issubclass(told.exc_type, OSError) and _of_tensorboard(told.thread)):
+            self._hook(told)
 
 
 def _numbers(name: str, value: object) -> list[tuple[str, float]]:
@@ -73,11 +94,15 @@ def _project(config: TrainConfig, output: Path) -> Any:
     return wandb.init(project=config.run.wandb, dir=str(output), config=dataclasses.asdict(config))
 
 
-def _board(output: Path) -> Any:
+def _of_tensorboard(thread: threading.Thread | None) -> bool:
+    return type(thread).__module__.startswith("tensorboard.")
+
+
+def _board(place: Path) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - needs an optional package
     except ImportError as error:
         raise ConfigError(
             "run.tensorboard: tensorboard is not installed", "install tensorboard, or set run.tensorboard=false"
         ) from error
-    return SummaryWriter(str(output / "tensorboard"))
+    return SummaryWriter(str(place))

@@ -17,7 +17,7 @@ from trainer.baseline import judge
 from trainer.data.feature_cache import require_room
 from trainer.device import choose
 from trainer.display import Display, judged_line, summary
-from trainer.errors import ConfigError
+from trainer.errors import ConfigError, WorkerFailedError
 from trainer.finalize import Finalizer
 from trainer.launch import orphaned
 from trainer.metrics import Journal, Progress
@@ -35,8 +35,11 @@ RUNNERS: dict[str, Callable[[Parts, Session], Outcome | None]] = {
 }
 
 
-def train(arguments: Arguments) -> int:
-    """Run to the end, to a stop request (exit 143 or 130 once saved) or to an error."""
+def train(arguments: Arguments, stop: StopRequest) -> int:
+    """Run to the end, to a stop request (exit 143 or 130 once saved) or to an error.
+
+    Raises Interrupted for a stop request before the first step.
+    """
     transformers_logging.disable_progress_bar()
     config = arguments.config
     if config.run.threads:
@@ -49,10 +52,9 @@ def train(arguments: Arguments) -> int:
     cache = parts.cache_spec(choose(config.run.device))
     planned = require_room(cache) if cache is not None else ""
     start = saved.step if saved else 0
-    with (
-        Journal(output / ("metrics.jsonl" if rank == 0 else f"workers/rank-{rank}.jsonl")) as journal,
-        StopRequest() as stop,
-    ):
+    stop.require_none()
+    stop.told = rank == 0 and not arguments.quiet
+    with Journal(output / ("metrics.jsonl" if rank == 0 else f"workers/rank-{rank}.jsonl")) as journal:
         ending = Finalizer(parts=parts, output=output, stop=stop)
         evaluates = bool(config.run.evaluate_every)
         cut = {"truncated": parts.plan.truncated, "dropped": parts.plan.dropped}
@@ -82,10 +84,20 @@ def train(arguments: Arguments) -> int:
                 report=report, after=ending.trained, journal=journal.write, lead=rank == 0,
                 quality=ending.during if evaluates else None,
             )  # fmt: skip
-            outcome = RUNNERS[config.runtime](parts, session)
+            outcome = _run(parts, session, stop)
         if outcome is not None:
             _conclude(arguments.expected, output, journal, ending, session, outcome)
     return stop.exit_code if outcome is not None and (outcome.interrupted or ending.cut) else 0
+
+
+def _run(parts: Parts, session: Session, stop: StopRequest) -> Outcome | None:
+    try:
+        return RUNNERS[parts.config.runtime](parts, session)
+    except WorkerFailedError:
+        # All were asked to stop, and one of them was before its first step: there it ended, and so do the others.
+        if not (session.lead and stop.saves):
+            stop.require_none()
+        raise
 
 
 def _conclude(

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from trainer.arguments import Arguments, parse
 from trainer.errors import TrainerError, WorkerFailedError
+from trainer.runtime.shutdown import StopRequest
 
 SCHEMA = 1
 WORKER = "DFLASH_WARM_WORKER"
@@ -21,6 +22,11 @@ WORKER = "DFLASH_WARM_WORKER"
 
 def main(argv: Sequence[str]) -> int:
     """Warm up; returns the exit code."""
+    with StopRequest() as stop:
+        return _main(argv, stop)
+
+
+def _main(argv: Sequence[str], stop: StopRequest) -> int:
     try:
         arguments = parse(argv).admitted()
         print(json.dumps(_warm(arguments)))  # noqa: T201 - the result
@@ -29,6 +35,10 @@ def main(argv: Sequence[str]) -> int:
         if error.hint:
             print(f"hint: {error.hint}", file=sys.stderr)  # noqa: T201
         return error.exit_code
+    except KeyboardInterrupt:
+        if WORKER not in os.environ:
+            print("interrupted; what was compiled so far stays in the caches", file=sys.stderr)  # noqa: T201
+        return stop.exit_code
     return 0
 
 
@@ -52,7 +62,13 @@ def _spawn(argv: Sequence[str], count: int) -> list[dict[str, object]]:
         subprocess.Popen(command, env={**os.environ, WORKER: str(worker)}, stdout=subprocess.PIPE, text=True)
         for worker in range(count)
     ]
-    printed = [process.communicate()[0] for process in started]
+    try:
+        printed = [process.communicate()[0] for process in started]
+    finally:
+        for process in started:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
     failed = [worker for worker, process in enumerate(started) if process.returncode]
     if failed:
         raise WorkerFailedError(

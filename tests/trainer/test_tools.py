@@ -1,6 +1,8 @@
 """The commands beside the run: the planner's arithmetic and figures, and responses by the target."""
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -94,7 +96,7 @@ def test_responses_are_the_targets_own_and_a_stopped_run_goes_on(
     capsys.readouterr()
 
     def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
+        os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(Generator, "respond", interrupted)
     out.unlink()

@@ -12,21 +12,23 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from trainer.data.chat import Encoder
 from trainer.data.conversation import SHAPE, conversation_of
-from trainer.data.files import files_of, raw_rows
+from trainer.data.files import files_of, raw_rows, unreadable
 from trainer.data.rows import Row
 from trainer.errors import DataError
+from trainer.writing import whole, write_whole, writing
 
 _BATCH = 512
 """Rows a record batch of the kept file."""
 _EXAMPLES = 3
 _QUIET_SECONDS = 2.0
+_ROOM = "make room, or set XDG_CACHE_HOME to a folder that can be written"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,21 +113,36 @@ def _told(made: Sequence[_Made]) -> str:
 
 
 def _digest(file: Path, encoder: Encoder, vocabulary: int, *, skip: bool) -> str:
-    with file.open("rb") as opened:
-        content = hashlib.file_digest(opened, "sha256").hexdigest()
+    try:
+        with file.open("rb") as opened:
+            content = hashlib.file_digest(opened, "sha256").hexdigest()
+    except OSError as error:
+        raise unreadable(file, error) from error
     parts = f"{encoder.digest} {vocabulary} {skip} {file.name} {content}"
     return hashlib.sha256(parts.encode()).hexdigest()[:16]
 
 
 def _kept(file: Path, digest: str, encoder: Encoder, vocabulary: int, *, skip: bool) -> _Made:
-    import pyarrow as pa  # noqa: PLC0415 - as above
-
     place = _folder() / f"{digest}.arrow"
     report = place.with_suffix(".json")
-    if not (place.is_file() and report.is_file()):
-        _make(file, place, report, encoder, vocabulary, skip=skip)
+    if place.is_file() and report.is_file():
+        try:
+            return _read(place, report)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            told = str(error).partition("\n")[0]
+            print(f"{place}: cannot be read ({told}); its rows are made again", file=sys.stderr)  # noqa: T201
+    _make(file, place, report, encoder, vocabulary, skip=skip)
+    return _read(place, report)
+
+
+def _read(place: Path, report: Path) -> _Made:
+    """Return kept rows; raises an OSError, ValueError, KeyError or TypeError for files that were not written so."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
     counted = json.loads(report.read_text(encoding="utf-8"))
     table = pa.ipc.open_stream(pa.memory_map(str(place))).read_all()
+    if len(table) != counted.get("rows", len(table)):
+        raise ValueError(f"{len(table)} rows, {counted['rows']} were written")
     return _Made(table=table, skipped=counted["skipped"], examples=tuple(counted["examples"]))
 
 
@@ -138,23 +155,21 @@ def _make(file: Path, place: Path, report: Path, encoder: Encoder, vocabulary: i
         ("origin", pa.string()), ("turn", pa.int32()), ("length", pa.int32()),
     ])  # fmt: skip
     bad: list[str] = []
-    partial = place.with_suffix(f".{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
-            held: list[dict[str, Any]] = []
-            for row in _usable(file, encoder, vocabulary, bad, skip=skip):
-                held.append({
-                    "input_ids": row.ids, "loss_mask": row.wanted, "origin": row.origin, "turn": row.turn,
-                    "length": len(row.ids),
-                })  # fmt: skip
-                if len(held) == _BATCH:
-                    writer.write_batch(pa.RecordBatch.from_pylist(held, schema=schema))
-                    held.clear()
-            writer.write_batch(pa.RecordBatch.from_pylist(held, schema=schema))
-        report.write_text(json.dumps({"skipped": len(bad), "examples": bad[:_EXAMPLES]}), encoding="utf-8")
-        partial.replace(place)
-    finally:
-        partial.unlink(missing_ok=True)
+    count = 0
+    with whole(place, _ROOM) as partial, partial.open("wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
+        held: list[dict[str, Any]] = []
+        for row in _usable(file, encoder, vocabulary, bad, skip=skip):
+            held.append({
+                "input_ids": row.ids, "loss_mask": row.wanted, "origin": row.origin, "turn": row.turn,
+                "length": len(row.ids),
+            })  # fmt: skip
+            count += 1
+            if len(held) == _BATCH:
+                writer.write_batch(pa.RecordBatch.from_pylist(held, schema=schema))
+                held.clear()
+        writer.write_batch(pa.RecordBatch.from_pylist(held, schema=schema))
+    told = {"rows": count, "skipped": len(bad), "examples": bad[:_EXAMPLES]}
+    write_whole(report, json.dumps(told), _ROOM)
 
 
 def _usable(file: Path, encoder: Encoder, vocabulary: int, bad: list[str], *, skip: bool) -> Iterator[Row]:
@@ -205,13 +220,17 @@ def _tokens(raw: Mapping[str, Any], vocabulary: int, origin: str) -> Row:
 
 def _folder() -> Path:
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "envdoctor" / "rows"
-    base.mkdir(parents=True, exist_ok=True)
+    with writing(base, _ROOM):
+        base.mkdir(parents=True, exist_ok=True)
     return base
 
 
 @contextmanager
 def _one_at_a_time(name: str) -> Iterator[None]:
     """Let one worker of a host tokenise; the others then find what it kept."""
-    with (_folder() / f"{name}.lock").open("w") as held:
+    lock = _folder() / f"{name}.lock"
+    with ExitStack() as stack:
+        with writing(lock, _ROOM):
+            held = stack.enter_context(lock.open("w"))
         fcntl.flock(held, fcntl.LOCK_EX)
         yield

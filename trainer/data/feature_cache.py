@@ -14,17 +14,21 @@ import hashlib
 import json
 import os
 import shutil
+import threading
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
 
 import torch
 
-from trainer.errors import ConfigError, DataError
+from trainer.errors import ConfigError, OutputError
+from trainer.writing import write_whole
 
 _INDEX, _FEATURES, _PARTIAL = ".json", ".features", ".partial"
+_CURE = "make room and go on with --resume: what was written counts. Or leave cache.path empty"
 SHARD_BYTES = 1 << 30
 """A shard is closed once it holds this much."""
 
@@ -94,7 +98,7 @@ def require_room(spec: CacheSpec) -> str:
         )
     about = spec.place / "about.json"
     if not about.is_file():
-        about.write_text(json.dumps(spec.about, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        write_whole(about, json.dumps(spec.about, indent=1, sort_keys=True) + "\n", _CURE)
     return f"features: {spec.needed / 1e9:,.2f} GB in {spec.place}, {here / 1e9:,.2f} GB of them there"
 
 
@@ -120,10 +124,11 @@ def sweep(place: Path) -> None:
                 left.unlink(missing_ok=True)
 
 
-def _new(path: Path) -> BinaryIO:
+def _new(path: Path) -> FileIO:
     """Open a new file, locked so that no other run sweeps it."""
     while True:
-        file = path.open("wb")
+        # Without a buffer: a full disk is told at the write, and what is written can be cut back.
+        file = path.open("wb", buffering=0)
         fcntl.flock(file, fcntl.LOCK_EX)
         if os.fstat(file.fileno()).st_nlink:
             return file
@@ -143,19 +148,21 @@ class FeatureReader:
         self._seen: set[str] = set()
         self._checked: set[int] = set()
         self._changed = 0
+        self._lock = threading.Lock()
         spec.place.mkdir(parents=True, exist_ok=True)
         self.look()
 
     def look(self) -> None:
         """Read the indexes that were added since."""
-        changed = self.spec.place.stat().st_mtime_ns
-        if changed == self._changed:
-            return
-        self._changed = changed
-        for index in sorted(self.spec.place.glob(f"*{_INDEX}")):
-            if index.name not in self._seen and index.name != "about.json":
-                self._seen.add(index.name)
-                self._add(index)
+        with self._lock:
+            changed = self.spec.place.stat().st_mtime_ns
+            if changed == self._changed:
+                return
+            self._changed = changed
+            for index in sorted(self.spec.place.glob(f"*{_INDEX}")):
+                if index.name not in self._seen and index.name != "about.json":
+                    self._seen.add(index.name)
+                    self._add(index)
 
     def _add(self, index: Path) -> None:
         shard = index.with_suffix(_FEATURES)
@@ -218,28 +225,37 @@ class FeatureWriter:
         self._open: _Shard | None = None
 
     def add(self, row: int, features: torch.Tensor) -> None:
-        """Append a row's features [length, W], on the CPU; raises DataError when the disk does not take them."""
+        """Append a row's features [length, W], on the CPU.
+
+        Raises OutputError when the disk does not take them; the rows before it count.
+        """
         self.written.add(row)
         try:
             if self._open is None:
                 self._open = _Shard(self.spec.place)
             self._open.add(row, features)
-            if self._open.size >= self.shard_bytes:
-                self.flush()
         except OSError as error:
-            if self._open is not None:
-                self._open.abandon()
-                self._open = None
-            raise DataError(
-                f"{self.spec.place}: a row's features cannot be written: {error.strerror}",
-                "make room and go on with --resume, or leave cache.path empty",
-            ) from error
+            with suppress(OutputError):
+                self.flush()
+            raise self._error(error) from error
+        if self._open.size >= self.shard_bytes:
+            self.flush()
 
     def flush(self) -> None:
-        """Close the open shard, if there is one: from now on its rows count."""
+        """Close the open shard, if there is one: from now on its rows count.
+
+        Raises OutputError when the disk does not take it; as many of its rows count as there is room for.
+        """
         shard, self._open = self._open, None
-        if shard is not None:
+        if shard is None:
+            return
+        try:
             shard.finish()
+        except OSError as error:
+            raise self._error(error) from error
+
+    def _error(self, error: OSError) -> OutputError:
+        return OutputError(f"{self.spec.place}: features cannot be written: {error.strerror or error}", _CURE)
 
 
 class _Shard:
@@ -253,27 +269,67 @@ class _Shard:
         self._rows: list[tuple[int, int, int, str]] = []
 
     def add(self, row: int, features: torch.Tensor) -> None:
+        """Append a row; raises OSError, and keeps none of its bytes, when the disk does not take all of them."""
         data = memoryview(features.contiguous().view(torch.uint8).numpy()).cast("B")
-        self._file.write(data)
+        try:
+            _write(self._file, data)
+        except OSError:
+            os.ftruncate(self._file.fileno(), self.size)
+            raise
         self._rows.append((row, self.size, features.shape[0], hashlib.sha256(data).hexdigest()))
         self.size += len(data)
 
-    def abandon(self) -> None:
-        self._file.close()
-        self._partial.unlink(missing_ok=True)
-
     def finish(self) -> None:
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._partial.rename(self.folder / f"{self.name}{_FEATURES}")
+        """Make the rows count.
+
+        Where the disk has no room for the index, the last rows make room for it: those that are left count, and the
+        OSError is raised all the same.
+        """
+        failed: OSError | None = None
+        features = self.folder / f"{self.name}{_FEATURES}"
+        with self._file:
+            try:
+                os.fsync(self._file.fileno())
+                self._partial.rename(features)
+            except OSError:
+                self._partial.unlink(missing_ok=True)
+                raise
+            while self._rows:
+                try:
+                    self._index()
+                    break
+                except OSError as error:
+                    failed = failed or error
+                    self._shorten()
+            else:
+                features.unlink(missing_ok=True)
+        if failed is not None:
+            raise failed
+
+    def _index(self) -> None:
         told = {"size": self.size, "rows": self._rows, "sha256": rows_digest(self._rows)}
         index = self.folder / f"{self.name}{_INDEX}{_PARTIAL}"
         with _new(index) as file:
-            file.write(json.dumps(told).encode())
-            file.flush()
-            os.fsync(file.fileno())
-            index.rename(self.folder / f"{self.name}{_INDEX}")
-        self._file.close()
+            try:
+                _write(file, memoryview(json.dumps(told).encode()))
+                os.fsync(file.fileno())
+                index.rename(self.folder / f"{self.name}{_INDEX}")
+            except OSError:
+                index.unlink(missing_ok=True)
+                raise
+
+    def _shorten(self) -> None:
+        """Give up the last sixteenth of the rows, at least one."""
+        first = len(self._rows) - (len(self._rows) // 16 or 1)
+        self.size = self._rows[first][1]
+        del self._rows[first:]
+        os.ftruncate(self._file.fileno(), self.size)
+
+
+def _write(file: FileIO, data: memoryview) -> None:
+    """Write all of `data` to an unbuffered file."""
+    while data:
+        data = data[file.write(data) :]
 
 
 def rows_digest(rows: Sequence[Sequence[object]]) -> str:

@@ -35,11 +35,19 @@ def files_of(path: Path) -> list[Path]:
 def raw_rows(file: Path) -> Iterator[RawRow]:
     """Yield the rows of a file; raises DataError when the file as a whole cannot be read or holds no row."""
     empty = True
-    for row in _reader(file)(file):
-        empty = False
-        yield row
+    try:
+        for row in _reader(file)(file):
+            empty = False
+            yield row
+    except OSError as error:
+        raise unreadable(file, error) from error
     if empty:
         raise DataError(f"{file}: holds no row", "give a file with conversations, or remove this one")
+
+
+def unreadable(file: Path, error: OSError) -> DataError:
+    """Return the error of a file that the system does not read."""
+    return DataError(f"{file}: cannot be read: {error.strerror or error}", "check its rights and the disk it is on")
 
 
 def _reader(file: Path) -> Any:

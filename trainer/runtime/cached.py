@@ -1,7 +1,8 @@
 """The target's step with a feature cache beside it: what it makes is written by a thread, what is there is handed on.
 
 The thread copies, hashes and writes: nothing that is compiled or traced. A disk that is slower than the target makes
-the target wait in the first epoch.
+the target wait in the first epoch. A disk that takes no more stops the run as a signal does: it saves, then ends with
+the error.
 """
 
 import functools
@@ -58,12 +59,15 @@ class CachedTargetStep(TargetStep):
         if epoch != self._epoch:
             # What was made in the last epoch counts from now on.
             self._epoch = epoch
-            self._keeper.flush()
+            self._keeper.put("flush")
         if batch.features is not None:
             return batch.features
+        if epoch:
+            # Another worker may have made these rows in the first epoch: none is kept twice where that is known.
+            self._found.look()
         features = super().run(batch)
         wanted = [each for each in batch.documents if self._new(each.row)]
-        if wanted:
+        if wanted and not self.failed:
             self._taken.update(each.row for each in wanted)
             self._keeper.put((wanted, *self._on_host(features)))
         return features
@@ -83,6 +87,11 @@ class CachedTargetStep(TargetStep):
             done.record(self._stream)
         return held, done
 
+    @property
+    def failed(self) -> bool:
+        """Whether what is made can no longer be kept; `close` raises the error."""
+        return self._keeper.error is not None
+
     def close(self) -> None:
         """Write what is still to be written; raises the writer's error."""
         self._keeper.close()
@@ -94,36 +103,28 @@ class _Keeper:
     def __init__(self, spec: CacheSpec) -> None:
         self._writer = FeatureWriter(spec)
         self._queue: queue.Queue[_Job | str] = queue.Queue(_WAITING)
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._write, name="feature-cache", daemon=True)
         self._thread.start()
 
-    def put(self, job: _Job) -> None:
-        self._raise()
+    def put(self, job: _Job | str) -> None:
         self._queue.put(job)
-
-    def flush(self) -> None:
-        self._raise()
-        self._queue.put("flush")
 
     def close(self) -> None:
         self._queue.put("close")
         self._thread.join()
-        self._raise()
-
-    def _raise(self) -> None:
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
 
     def _write(self) -> None:
         while True:
             job = self._queue.get()
-            if job == "close" and self._error is None:
+            if job == "close" and self.error is None:
                 self._guarded(self._writer.flush)
             if job == "close":
                 return
-            if self._error is not None:
-                # Take what comes, so that nobody waits for room: the next `put` raises.
+            if self.error is not None:
+                # Take what comes, so that nobody waits for room.
                 continue
             if isinstance(job, str):
                 self._guarded(self._writer.flush)
@@ -134,7 +135,7 @@ class _Keeper:
         try:
             work()
         except BaseException as error:  # noqa: BLE001 - the training thread raises it
-            self._error = error
+            self.error = error
 
     def _keep(self, rows: Sequence[Document], features: torch.Tensor, done: torch.cuda.Event | None) -> None:
         if done is not None:

@@ -77,7 +77,11 @@ def learn(
         source = InlineSource(loader, target_step)
         judge = session.quality if session.lead else None
         quality = None if judge is None else (lambda done: judge(done, step.model, target))
-        loop = DrafterLoop(settings, step, source, exchange, stop=session.stop, report=session.report, quality=quality)
+        loop = DrafterLoop(
+            settings, step, source, exchange, stop=lambda: session.stop() or target_step.failed,
+            report=session.report, quality=quality,
+        )  # fmt: skip
         session.restore(loop)
         outcome = loop.run(session.start)
+    session.features(target_step.reader)
     return outcome, step.parameters.masters(), target

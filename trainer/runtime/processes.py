@@ -4,14 +4,17 @@ Features go from a target to a drafter as one message, device to device (NCCL on
 grants each of its batches to the batch's target before it is made, at most `topology.queue` ahead: that is the
 back-pressure, and the way to stop, because a grant of STOP ends the target's work for this drafter after exactly
 the batches granted before it. Grants travel over gloo, so a target waits for them on the host.
+
+With a feature cache the targets keep and read the features, and answer each grant with a word on gloo: whether the
+features are made or read, which the FLOP count needs, and whether the disk took what was made before.
 """
 
 import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -23,15 +26,17 @@ from trainer.data.buckets import Plan
 from trainer.data.loader import Batch, Loader
 from trainer.device import Stall, choose, compiles, wait_for, working_dtype
 from trainer.errors import WorkerFailedError
-from trainer.runtime.cached import drafter_step_of
+from trainer.runtime.cached import drafter_step_of, target_step_of
 from trainer.runtime.compile_state import prepare_thread
 from trainer.runtime.loop import DrafterLoop, Outcome
 from trainer.runtime.session import Session
-from trainer.runtime.steps import OpenDoor, TargetStep
+from trainer.runtime.steps import OpenDoor
 from trainer.runtime.warmup_steps import warm_drafter, warm_target
 from trainer.topology import Role, Topology, topology
 
 STOP = -1
+READ, FAILED = 1, 2
+"""Bits of the answer to a grant: the features come from the cache; the cache's disk takes no more."""
 PATIENCE = timedelta(hours=2)
 """How long a worker waits for another: a cold compile of many buckets takes its time. A worker that dies is
 noticed at once, because its connections close."""
@@ -117,14 +122,26 @@ class GroupExchange:
         return summed
 
 
+Answer = tuple[torch.Tensor, Any] | None
+"""The answer to a grant, int64 [1], and the work that receives it; None where there is no cache."""
+
+
 class RemoteSource:
     """A drafter's end: grants batches ahead, receives their features, in the order of its plan."""
 
-    def __init__(self, world: World, loader: Loader, plan: Plan, numbers: Iterator[int], wide: int, ahead: int) -> None:
-        """Grant the first `ahead` batches; `wide` is the last axis of the features."""
+    def __init__(
+        self, world: World, loader: Loader, plan: Plan, numbers: Iterator[int], wide: int, ahead: int, *, answers: bool
+    ) -> None:
+        """Grant the first `ahead` batches; `wide` is the last axis of the features.
+
+        `answers` says that the targets have a cache, and so answer each grant.
+        """
         self._world, self._loader, self._plan, self._numbers, self._wide = world, loader, plan, numbers, wide
+        self._answers = answers
         self.stall = Stall(world.device)
-        self._coming: deque[tuple[int, torch.Tensor, Any]] = deque()
+        self.failed = False
+        """Whether a target said that its cache's disk takes no more."""
+        self._coming: deque[tuple[int, torch.Tensor, Any, Answer]] = deque()
         self._grants: deque[tuple[torch.Tensor, Any]] = deque()
         for _ in range(ahead):
             self._grant()
@@ -138,7 +155,11 @@ class RemoteSource:
         planned = self._plan.batch(number)
         dtype = working_dtype(self._world.device)
         held = torch.empty(planned.size, planned.length, self._wide, dtype=dtype, device=self._world.device)
-        self._coming.append((number, held, dist.irecv(held, target)))
+        answer = None
+        if self._answers:
+            told = torch.zeros(1, dtype=torch.int64)
+            answer = (told, dist.irecv(told, target))
+        self._coming.append((number, held, dist.irecv(held, target), answer))
 
     def _target(self, number: int) -> int:
         return self._world.shape.rank(Role(kind="target", index=self._world.shape.target_of(number)))
@@ -151,7 +172,7 @@ class RemoteSource:
 
     def take(self) -> tuple[Batch, torch.Tensor]:
         """Return the next batch of this drafter's plan with its features."""
-        number, features, work = self._coming.popleft()
+        number, features, work, answer = self._coming.popleft()
         with self.stall.waiting():
             # On CUDA this makes the stream wait, not the host.
             work.wait()
@@ -159,6 +180,10 @@ class RemoteSource:
             batch = next(self._loader)
             if batch.index != number:
                 raise AssertionError(f"batch {batch.index} was read where {number} was received")
+            if answer is not None:
+                answer[1].wait()
+                batch = replace(batch, cached=bool(int(answer[0]) & READ))
+                self.failed |= bool(int(answer[0]) & FAILED)
             return batch.to(self._world.device), features
 
     def prepare(self) -> None:
@@ -168,7 +193,10 @@ class RemoteSource:
         """Receive what was granted and grant no more."""
         self._numbers = iter(())
         while self._coming:
-            self._coming.popleft()[2].wait()
+            _, _, work, answer = self._coming.popleft()
+            if answer is not None:
+                answer[1].wait()
+            work.wait()
         for index in range(self._world.shape.targets):
             self._send(STOP, self._world.shape.rank(Role(kind="target", index=index)))
         while self._grants:
@@ -215,15 +243,17 @@ def _between_workers(error: Exception) -> bool:
 
 def _target(parts: Parts, session: Session, world: World) -> None:
     config, shape, index = parts.config, world.shape, world.role.index
-    step = TargetStep(parts.load_target(world.device), config.run, OpenDoor())
-    maker = parts.maker(pin=world.device.type == "cuda")
+    step = target_step_of(parts, parts.load_target(world.device), OpenDoor())
+    maker = parts.maker(pin=world.device.type == "cuda", cache=step.reader)
     if config.run.warm and compiles(config.run.compile, world.device):
         warm_target(step, maker, config.data.buckets)
     mine = [number for number in session.numbers() if shape.target_of(number) == index]
-    stopped: set[int] = set()
-    under_way: deque[tuple[torch.Tensor, Any]] = deque()
     made, stall, started = 0, Stall(world.device), time.perf_counter()
-    with Loader(maker, iter(mine), config.data.prefetch) as loader:
+    outbox = _Outbox(stall, config.topology.queue * shape.drafters * (1 if step.reader is None else 2))
+    stopped: set[int] = set()
+    # From now on the drafters say when it ends; a signal alone does not end this worker.
+    session.stop()
+    with closing(step), Loader(maker, iter(mine), config.data.prefetch) as loader:
         for batch in loader:
             drafter = shape.drafter_of(batch.index)
             if drafter in stopped:
@@ -233,21 +263,37 @@ def _target(parts: Parts, session: Session, world: World) -> None:
             rank = shape.rank(Role(kind="drafter", index=drafter))
             with stall.waiting():
                 granted = _granted(rank, batch.index)
-            if granted:
-                features = step.run(batch.to(world.device))
-                under_way.append((features, dist.isend(features, rank)))
-                made += 1
-            else:
+            if not granted:
                 stopped.add(drafter)
-            while len(under_way) > config.topology.queue * shape.drafters:
-                with stall.waiting():
-                    under_way.popleft()[1].wait()
-    while under_way:
-        under_way.popleft()[1].wait()
-    for drafter in set(range(shape.drafters)) - stopped:
-        if _granted(shape.rank(Role(kind="drafter", index=drafter)), STOP):
-            raise AssertionError("a grant came after the plan's end")
+                continue
+            if step.reader is not None:
+                outbox.send(torch.tensor([READ * batch.cached + FAILED * step.failed]), rank)
+            outbox.send(step.run(batch.to(world.device)), rank)
+            made += 1
+        outbox.wait()
+        for drafter in set(range(shape.drafters)) - stopped:
+            if _granted(shape.rank(Role(kind="drafter", index=drafter)), STOP):
+                raise AssertionError("a grant came after the plan's end")
+    session.features(step.reader)
     session.worker(f"target-{index}", batches=made, waited=stall.read(), seconds=time.perf_counter() - started)
+
+
+class _Outbox:
+    """What a target has sent and nobody has received yet: at most `room` messages."""
+
+    def __init__(self, stall: Stall, room: int) -> None:
+        self._stall, self._room = stall, room
+        self._sent: deque[tuple[torch.Tensor, Any]] = deque()
+
+    def send(self, message: torch.Tensor, rank: int) -> None:
+        self._sent.append((message, dist.isend(message, rank)))
+        while len(self._sent) > self._room:
+            with self._stall.waiting():
+                self._sent.popleft()[1].wait()
+
+    def wait(self) -> None:
+        while self._sent:
+            self._sent.popleft()[1].wait()
 
 
 def _granted(rank: int, number: int) -> bool:
@@ -269,9 +315,13 @@ def _drafter(parts: Parts, session: Session, world: World) -> tuple[Outcome, dic
     mine = [number for number in session.numbers() if shape.drafter_of(number) == index]
     wide = parts.width
     with Loader(maker, iter(mine), config.data.prefetch) as loader:
-        source = RemoteSource(world, loader, parts.plan, iter(mine), wide, config.topology.queue)
+        source = RemoteSource(
+            world, loader, parts.plan, iter(mine), wide, config.topology.queue, answers=bool(config.cache.path)
+        )
         exchange = GroupExchange(world.drafters)
-        loop = DrafterLoop(settings, step, source, exchange, stop=session.stop, report=session.report)
+        loop = DrafterLoop(
+            settings, step, source, exchange, stop=lambda: session.stop() or source.failed, report=session.report
+        )
         session.restore(loop)
         outcome = loop.run(session.start)
     return outcome, step.parameters.masters()

@@ -8,6 +8,7 @@ import torch
 
 from trainer.assemble import Parts
 from trainer.checkpoint import Saved
+from trainer.data.feature_cache import FeatureReader
 from trainer.data.loader import Batch
 from trainer.device import matmul_rate, working_dtype
 from trainer.metrics import Progress
@@ -86,6 +87,13 @@ class Session:
         share = waited / max(seconds, 1e-9)
         self.journal("worker", {"worker": name, "batches": batches, "waited": waited, "seconds": seconds})
         self.note(name, f"{batches} batches, {share:.0%} of the time waiting for room")
+
+    def features(self, reader: FeatureReader | None) -> None:
+        """Say what was damaged in the feature cache, if anything was."""
+        refused = reader.refused if reader is not None else []
+        if refused:
+            self.journal("features", {"refused": list(refused)})
+            self.note("features", f"{len(refused)} damaged in the cache and made again, among them {refused[0]}")
 
     def trained(self, masters: dict[str, torch.Tensor], target: Target) -> None:
         """Hand the trained drafter on."""

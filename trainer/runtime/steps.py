@@ -67,6 +67,11 @@ class TargetStep:
         with self.gate.step(signature, str(self.target.device)):
             return self.target.features(batch.ids, batch.packed)
 
+    @property
+    def failed(self) -> bool:
+        """Whether the run has to stop, because what is made cannot be kept."""
+        return False
+
     def close(self) -> None:
         """End what the step has begun: nothing."""
 

@@ -7,7 +7,7 @@ happen between steps, never inside one: a thread that waits for another must not
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack
 
 import torch
 
@@ -21,7 +21,7 @@ from trainer.runtime.compile_gate import CompileGate
 from trainer.runtime.compile_state import prepare_thread, traces_beside_eager_code
 from trainer.runtime.loop import DrafterLoop, LoopSettings, Outcome
 from trainer.runtime.session import Session
-from trainer.runtime.steps import DrafterStep  # noqa: TC001 - as the other types here
+from trainer.runtime.steps import DrafterStep, TargetStep  # noqa: TC001 - as the other types here
 from trainer.runtime.warmup_steps import warm_drafter, warm_target
 from trainer.target import SharedWeights, Target
 from trainer.topology import Topology, topology
@@ -89,6 +89,7 @@ class ThreadedRun:
             Target(models[device].model, parts.layer_ids, fp8=self.config.target.fp8, last=parts.objective.teacher)
             for device in self.devices[: self.shape.targets]
         ]
+        self.features: list[TargetStep] = []
         self.outcomes: list[Outcome | None] = [None] * self.shape.drafters
         self.steps: list[DrafterStep | None] = [None] * self.shape.drafters
 
@@ -96,13 +97,14 @@ class ThreadedRun:
         """Be target `index`: make features until the plan ends or nobody takes them."""
         device = self.devices[index]
         step = target_step_of(self.parts, self.targets[index], self.gate)
+        self.features.append(step)
         maker = self.parts.maker(pin=device.type == "cuda", cache=step.reader)
         if self.config.run.warm and compiles(self.config.run.compile, device):
             warm_target(step, maker, self.config.data.buckets)
         self.warmed.wait()
         mine = (number for number in self.session.numbers() if self.shape.target_of(number) == index)
         made, stall, started = 0, Stall(device), time.perf_counter()
-        with closing(step), Loader(maker, mine, self.config.data.prefetch) as loader:
+        with Loader(maker, mine, self.config.data.prefetch) as loader:
             for held in loader:
                 batch = held.to(device)
                 features = step.run(batch)
@@ -126,13 +128,16 @@ class ThreadedRun:
             [self.channels[target][index] for target in range(self.shape.targets)], device,
         )  # fmt: skip
         loop = DrafterLoop(
-            self._settings(device, index), step, source, ThreadExchange(index, self.table), stop=self.session.stop,
+            self._settings(device, index), step, source, ThreadExchange(index, self.table), stop=self._stop,
             report=self.session.report,
         )  # fmt: skip
         self.session.restore(loop)
         # All of them, targets too: what is compiled from here on is counted against the run.
         self.warmed.wait()
         self.outcomes[index] = loop.run(self.session.start)
+
+    def _stop(self) -> bool:
+        return self.session.stop() or any(step.failed for step in self.features)
 
     def _settings(self, device: torch.device, index: int) -> LoopSettings:
         flops = flops_of(self.parts, self.targets[0])
@@ -158,8 +163,14 @@ class ThreadedRun:
             while thread.is_alive():
                 # A join without a limit would keep signal handlers from running.
                 thread.join(0.2)
-        if self.crew.error is not None:
-            raise self.crew.error
+        with ExitStack() as closing:
+            # Only now that the drafters have saved: an error of the cache is no reason to lose their steps.
+            for step in self.features:
+                closing.callback(step.close)
+            if self.crew.error is not None:
+                raise self.crew.error
+        for step in self.features:
+            self.session.features(step.reader)
         lead = self.outcomes[0]
         if lead is None:
             raise AssertionError("the lead drafter left neither an outcome nor an error")

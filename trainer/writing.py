@@ -1,0 +1,81 @@
+"""Writing files of a run: a full disk is one clear error, and half a file never stands for a whole one."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from trainer.errors import OutputError
+
+RESUME = "make room or give the folder back, then go on with --resume"
+
+
+@contextmanager
+def writing(place: Path, hint: str = RESUME, *also: type[Exception]) -> Iterator[None]:
+    """Raise OutputError for an OSError of the body, or for one of the errors in `also`, about writing `place`."""
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, (OSError, *also)):
+            raise
+        told = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+        raise OutputError(f"{place}: cannot be written: {told}", hint) from error
+
+
+@contextmanager
+def whole(file: Path, hint: str = RESUME, *also: type[Exception]) -> Iterator[Path]:
+    """Give a path beside `file` to write to, which then takes its place: what was there stays until then.
+
+    Raises OutputError as `writing` does, and leaves nothing behind.
+    """
+    partial = file.with_name(f".{file.name}.partial")
+    try:
+        with writing(file, hint, *also):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            yield partial
+            partial.replace(file)
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def write_whole(file: Path, text: str, hint: str = RESUME) -> None:
+    """Write a text file as a whole; raises OutputError."""
+    with whole(file, hint) as partial:
+        partial.write_text(text, encoding="utf-8", errors="replace")
+
+
+class Lines:
+    """A file that whole lines are appended to. A line that cannot be written leaves none of its bytes."""
+
+    def __init__(self, path: Path, hint: str = RESUME) -> None:
+        """Open it for appending, ending a line that a killed run left unfinished; raises OutputError."""
+        self.path, self.hint = path, hint
+        with writing(path, hint):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("a+b", buffering=0)
+            size = self._file.seek(0, os.SEEK_END)
+            if size:
+                self._file.seek(size - 1)
+                if self._file.read(1) != b"\n":
+                    self._write(b"\n")
+
+    def write(self, text: str) -> None:
+        """Append lines, each ended by a newline; raises OutputError."""
+        with writing(self.path, self.hint):
+            self._write(text.encode())
+
+    def _write(self, data: bytes) -> None:
+        before = os.fstat(self._file.fileno()).st_size
+        try:
+            left = memoryview(data)
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(self._file.fileno(), before)
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
