@@ -439,7 +439,7 @@ def test_a_stop_before_the_evaluation_leaves_the_export_and_no_evaluation(cache:
 def test_the_second_signal_ends_the_process_where_it_stands() -> None:
     code = (
         "import time\nfrom trainer.runtime.shutdown import StopRequest\n"
-        "with StopRequest() as stop:\n    print('ready', flush=True)\n"
+        "with StopRequest() as stop:\n    stop()\n    print('ready', flush=True)\n"
         "    while not stop():\n        time.sleep(0.01)\n    print('asked', flush=True)\n    time.sleep(600)\n"
     )
     for second, wanted in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
