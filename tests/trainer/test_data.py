@@ -285,6 +285,72 @@ def test_shapes_of_a_conversation(turns: list[object]) -> None:
     assert conversation_of({"conversations": turns}, "x:1").messages == conversation(["river"])
 
 
+ASKED = [{"role": "user", "content": "recite river"}]
+ANSWERED = [{"role": "assistant", "content": VERSES["river"]}]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"prompt": "recite river", "completion": VERSES["river"]},
+        {"prompt": "recite river", "response": VERSES["river"], "completion": None},
+        {"prompt": ASKED, "completion": ANSWERED},
+        {"instruction": "recite river", "input": "", "output": VERSES["river"]},
+        {"messages": json.dumps([*ASKED, *ANSWERED])},
+    ],
+    ids=["completion", "response", "trl", "alpaca", "json text"],
+)
+def test_rows_that_are_a_question_and_its_answer(row: dict[str, object]) -> None:
+    assert conversation_of(row, "x:1").messages == conversation(["river"])
+
+
+def test_a_question_has_its_input_and_its_system_and_may_stand_alone() -> None:
+    row = {"system": "Be brief.", "instruction": "recite", "input": "river"}
+    assert conversation_of(row, "x:1").messages == [
+        {"role": "system", "content": "Be brief."}, {"role": "user", "content": "recite\n\nriver"},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", ["reasoning_content", "reasoning", "thinking"])
+def test_reasoning_has_several_names(key: str) -> None:
+    talk = conversation_of({"messages": [*ASKED, {**ANSWERED[0], key: "clock"}]}, "x:1")
+    assert talk.messages[1] == {**ANSWERED[0], "reasoning_content": "clock"}
+
+
+CALLING = [
+    {"from": "human", "value": "recite river"},
+    {"from": "function_call", "value": '{"name": "clock", "arguments": {"at": 1}}'},
+    {"from": "observation", "value": "stone"},
+    {"from": "gpt", "value": VERSES["river"]},
+]
+
+
+def test_sharegpts_calls_are_tool_calls() -> None:
+    talk = conversation_of({"conversations": CALLING, "tools": '[{"name": "clock"}]'}, "x:1")
+    assert talk.tools == [{"name": "clock"}]
+    assert [message["role"] for message in talk.messages] == ["user", "assistant", "tool", "assistant"]
+    assert talk.messages[1] == {
+        "role": "assistant", "content": "",
+        "tool_calls": [{"type": "function", "function": {"name": "clock", "arguments": {"at": 1}}}],
+    }  # fmt: skip
+    with pytest.raises(DataError) as caught:
+        conversation_of({"conversations": [CALLING[0], {"from": "function_call", "value": "clock(1)"}]}, "x:1")
+    assert (caught.value.message, caught.value.hint) == (
+        "x:1: turn 2 is a function_call without a name: 'clock(1)'",
+        'its value is JSON: {"name": "..", "arguments": {..}}, or a list of these',
+    )
+
+
+def test_a_call_that_the_template_leaves_out_is_not_learnt_as_an_empty_turn(tokenizer: Any) -> None:
+    talk = conversation_of({"conversations": CALLING}, "x:1")
+    with pytest.raises(DataError) as caught:
+        Encoder(tokenizer).encode(talk, "x:1")
+    assert (caught.value.message, caught.value.hint) == (
+        "x:1: turn 2 calls 'clock', and the chat template does not render the call",
+        "give a template that renders tool calls (--set target.chat_template=FILE), or set data.bad_rows=skip",
+    )
+
+
 @pytest.mark.parametrize(
     ("settings", "found"),
     [
@@ -444,8 +510,18 @@ def test_every_kind_of_file_gives_the_same_rows(tokenizer: Any, tmp_path: Path, 
         name: read_rows(tmp_path / name, tokenizer, len(tokenizer))
         for name in ("lines.jsonl", "list.json", "stream.arrow", "columns.parquet")
     }
+    # The folder of a data set has JSON files that are no rows.
+    saved = read_rows(tmp_path / "saved", tokenizer, len(tokenizer))
+    datasets.DatasetDict({"train": table, "test": table}).save_to_disk(str(tmp_path / "splits"))
+    with pytest.raises(DataError) as caught:
+        read_rows(tmp_path / "splits", tokenizer, len(tokenizer))
+    assert (caught.value.message, caught.value.hint) == (
+        f"data.path {tmp_path}/splits: a data set of several splits",
+        f"name the folder of a split: {tmp_path}/splits/test, {tmp_path}/splits/train",
+    )
     first = read["lines.jsonl"]
     assert len(first.lengths) == 700
+    assert saved.table.column("input_ids").to_pylist() == first.table.column("input_ids").to_pylist()
     assert [first[at].ids for at in (0, 511, 512, 699)] == [
         encode(tokenizer, talks[at]["conversations"], "").ids for at in (0, 511, 512, 699)
     ]

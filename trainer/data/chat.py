@@ -12,7 +12,7 @@ from trainer.data.conversation import Conversation
 from trainer.data.rows import Row
 from trainer.errors import ConfigError, DataError
 
-ENCODING = 2
+ENCODING = 3
 """Raised with every change of what `encode` returns: rows cached under another number are made again."""
 _GENERATION = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
 _TEMPLATE_CURE = "--set target.chat_template=FILE"
@@ -58,6 +58,7 @@ class Encoder:
             rendered = [(0, *self._marked(talk))] if _GENERATION.search(template) else self._by_prefixes(talk, origin)
         if not any(spans for _, _, spans in rendered):
             raise DataError(f"{origin}: no turn of the assistant, so nothing to learn", "remove the row")
+        _require_calls(talk, rendered, origin)
         return [self._row(text, spans, origin, turn) for turn, text, spans in rendered]
 
     def prompt(self, talk: Conversation, origin: str) -> list[int]:
@@ -113,6 +114,20 @@ class Encoder:
         found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
         wanted = [int(any(low <= start < high for low, high in spans)) for start, _ in found["offset_mapping"]]
         return Row(ids=list(found["input_ids"]), wanted=wanted, origin=origin, turn=turn)
+
+
+def _require_calls(talk: Conversation, rendered: Sequence[tuple[int, str, list[Span]]], origin: str) -> None:
+    """Raise DataError for a tool call that the template leaves out: an empty turn would be learnt in its place."""
+    said = "\n".join(text[low:high] for _, text, spans in rendered for low, high in spans)
+    for at, message in enumerate(talk.messages, 1):
+        for call in message.get("tool_calls", ()):
+            told = call.get("function", call) if isinstance(call, Mapping) else {}
+            name = told.get("name") if isinstance(told, Mapping) else None
+            if not isinstance(name, str) or name not in said:
+                raise DataError(
+                    f"{origin}: turn {at} calls {name!r}, and the chat template does not render the call",
+                    f"give a template that renders tool calls ({_TEMPLATE_CURE}), or set data.bad_rows=skip",
+                )
 
 
 @contextmanager

@@ -24,12 +24,26 @@ def files_of(path: Path) -> list[Path]:
     if path.is_file():
         found = [path]
     elif path.is_dir():
-        found = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES)
+        found = _in_folder(path)
     else:
         raise DataError(f"data.path {path}: no such file or folder", f"give {_KINDS}")
     if not found or any(file.suffix not in SUFFIXES for file in found):
         raise DataError(f"data.path {path}: no {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]} file", f"give {_KINDS}")
     return found
+
+
+def _in_folder(path: Path) -> list[Path]:
+    """Return the files of rows in a folder; of one that `datasets` saved, those that its state.json lists."""
+    if (path / "dataset_dict.json").is_file():
+        splits = ", ".join(sorted(str(each.parent) for each in path.glob("*/state.json")))
+        raise DataError(f"data.path {path}: a data set of several splits", f"name the folder of a split: {splits}")
+    if (path / "state.json").is_file() and (path / "dataset_info.json").is_file():
+        try:
+            told = json.loads((path / "state.json").read_text(encoding="utf-8"))
+            return [path / each["filename"] for each in told["_data_files"]]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{path / 'state.json'}: cannot be read: {error}", "save the data set again") from error
+    return sorted(file for file in path.iterdir() if file.suffix in SUFFIXES)
 
 
 def raw_rows(file: Path) -> Iterator[RawRow]:
