@@ -388,3 +388,12 @@ def test_an_interpreter_that_is_no_venvs_and_only_lost_its_execute_permission(tm
     assert commands_of(finding, tmp_path) == [f"chmod a+x [TMP]/prefix/bin/python{MINOR}"]
     executable.chmod(0o755)
     assert "ED101" not in {found.code for found in verdict_of(prefix).findings}
+
+
+@pytest.mark.parametrize("written", ["mine-py3", "'mine-py3'", '"mine-py3"'], ids=["uv", "venv", "virtualenv"])
+def test_a_prompt_keeps_its_name_without_its_quotes(venv: Venv, written: str) -> None:
+    config = venv.prefix / "pyvenv.cfg"
+    rewrite(config, f"{config.read_text()}\nprompt = {written}\n")
+    venv.python.unlink()
+    (finding,) = verdict_of(venv.prefix).findings
+    assert "--prompt mine-py3 " in finding.remediation.commands[0]

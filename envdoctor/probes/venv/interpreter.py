@@ -133,7 +133,7 @@ def probe(reading: Reading) -> Interpreter:
         base_executable="" if base == prefix else _startable(base / "bin" / library.name),
         lacking=tuple(lacking(base, library.name)),
         barred=barred,
-        prompt=config.get("prompt", ""),
+        prompt=_unquoted(config.get("prompt", "")),
         other_libraries=tuple(_others(prefix / "lib", library.name)) if config else (),
         lost_config=not config and _is_bare_venv(prefix, resolved, library),
     )
@@ -156,6 +156,12 @@ def _config(path: Path) -> dict[str, str]:
         return {}
     pairs = (line.partition("=") for line in text.splitlines())
     return {key.strip().lower(): value.strip() for key, found, value in pairs if found}
+
+
+def _unquoted(value: str) -> str:
+    """Return a value without the quotes that venv and virtualenv put around a prompt."""
+    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
+    return value[1:-1] if quoted else value
 
 
 def _library(prefix: Path, config: Mapping[str, str]) -> Path:
