@@ -37,7 +37,12 @@ def envdoctor(line: str) -> Any:
     of_check = not words or words[0] == "check" or words[0].startswith(("-", ".", "~")) or "/" in words[0]
     if not of_check:
         done = subprocess.run(
-            [sys.executable, "-m", "envdoctor", *words], capture_output=True, text=True, check=False, errors="replace"
+            # -P: not what the notebook's folder has under this name.
+            [sys.executable, "-P", "-m", "envdoctor", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            errors="replace",
         )
         print(done.stdout, end="")  # noqa: T201 - a cell's output
         print(done.stderr, end="", file=sys.stderr)  # noqa: T201

@@ -9,6 +9,7 @@ from envdoctor.app.result import Dialog, Result
 from envdoctor.documents import fingerprint_file
 from envdoctor.errors import FingerprintError, UsageError
 from envdoctor.facts.host import Host
+from envdoctor.facts.programs import outside_venvs
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.fleet import hosts, kubernetes, slurm
 from envdoctor.fleet.answer import MARK, MAXIMUM, NodeReport, answer_about, answer_in, answer_of_text
@@ -78,7 +79,7 @@ def refuse_limits(wishes: FleetOptions) -> None:
 
 
 def _hosts(host: Host, wishes: FleetOptions, dialog: Dialog) -> list[NodeReport]:
-    if shutil.which("ssh", path=host.environ.get("PATH")) is None:
+    if outside_venvs("ssh", host.environ) is None:
         raise UsageError("ssh is not installed here", "install it (Debian: openssh-client)")
     mark = secrets.token_hex(8)
     errands = [

@@ -54,11 +54,12 @@ def kept(launch: Workspace, facts: Fingerprint, command: Sequence[str]) -> str:
 
 def _document(launch: Workspace, facts: Fingerprint, command: Sequence[str]) -> bytes:
     from envdoctor.documents.fingerprint_file import document  # noqa: PLC0415 - most runs write none
-    from envdoctor.standards.redaction import redacted_words  # noqa: PLC0415
+    from envdoctor.standards.redaction import redacted, redacted_words, secrets_of  # noqa: PLC0415
 
     profile = launch.profile.name if launch.profile else None
     run = {"command": redacted_words(command), "cwd": str(launch.host.cwd), "profile": profile, "pid": os.getpid()}
-    return json.dumps({**document(facts), "run": run}, indent=1).encode() + b"\n"
+    text = json.dumps({**document(facts), "run": run}, indent=1)
+    return redacted(text, secrets_of(launch.host.environ)).encode() + b"\n"
 
 
 def good(launch: Workspace, facts: Fingerprint, share: float | None, rate: float | None) -> str:

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from envdoctor.compare.sheet import sheet_of
 from envdoctor.documents.fingerprint_file import document
@@ -23,6 +23,7 @@ from envdoctor.model.codec import CodecError, decode, encode
 from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.model.frozen import frozen
 from envdoctor.standards.bounded_json import loads
+from envdoctor.standards.redaction import redacted, secrets_of
 
 KEPT = 2_000
 """Entries; of more than one and a half times as many the oldest go, but for the last good run."""
@@ -87,9 +88,9 @@ class StackJournal:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             kept = self.folder / entry.fingerprint
             if not kept.exists():
-                write_whole(kept, json.dumps(document(facts)).encode(), 0o600)
+                write_whole(kept, _shown(document(facts)), 0o600)
             with self._locked() as descriptor:
-                line = json.dumps(encode(entry)).encode()
+                line = _shown(encode(entry))
                 size = os.fstat(descriptor).st_size
                 # Behind a line that a crash cut short, on a line of its own.
                 torn = bool(size) and os.pread(descriptor, 1, size - 1) != b"\n"
@@ -155,3 +156,8 @@ def _entries(content: bytes) -> Iterator[StackEntry]:
             continue
         if "/" not in entry.fingerprint and entry.fingerprint.endswith(".json"):
             yield entry
+
+
+def _shown(value: Any) -> bytes:
+    """Return JSON without secrets: a journal is kept, and read by others."""
+    return redacted(json.dumps(value), secrets_of(os.environ)).encode()

@@ -10,8 +10,13 @@ def outside_venvs(name: str, environ: Mapping[str, str]) -> str | None:
 
     The venv that is examined is often first on PATH, and what is in its bin is its code.
     """
+    return shutil.which(name, path=search_path(environ))
+
+
+def search_path(environ: Mapping[str, str]) -> str:
+    """Return PATH without venvs and without relative folders, for a program that looks for others itself."""
     folders = environ.get("PATH", os.defpath).split(os.pathsep)
-    return shutil.which(name, path=os.pathsep.join(filter(_is_the_systems, folders)) or os.defpath)
+    return os.pathsep.join(filter(_is_the_systems, folders)) or os.defpath
 
 
 def _is_the_systems(folder: str) -> bool:

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import errno
 import os
 import select
 import selectors
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO
 
+from envdoctor.facts.programs import outside_venvs
 from envdoctor.fleet.answer import MAXIMUM, NO_PYTHON, NodeReport, answer_in
 from envdoctor.fleet.carried import Errand
 from envdoctor.model.frozen import frozen
@@ -108,9 +110,15 @@ def hear(
 
     most: bytes of its output; with more it is ended. stopped: a descriptor; it is ended when that is readable.
     """
+    program = outside_venvs(command[0], os.environ)
+    if program is None:
+        return Heard(
+            code=None, out=b"", err=b"", problem=f"{command[0]} cannot be started: {os.strerror(errno.ENOENT)}"
+        )
     try:
         process = subprocess.Popen(
             list(command),
+            executable=program,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -1,9 +1,11 @@
 """The nodes of a Slurm cluster or allocation, and one step of srun on each."""
 
+import os
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 
 from envdoctor.errors import ProbeError, UsageError
+from envdoctor.facts.programs import outside_venvs
 from envdoctor.fleet.carried import Errand
 
 _SECONDS = 30.0
@@ -53,10 +55,13 @@ def srun_command(errand: Errand, environ: Mapping[str, str], timeout: float) -> 
 
 
 def _said(*command: str) -> list[str]:
+    program = outside_venvs(command[0], os.environ)
+    if program is None:
+        raise UsageError(f"{command[0]} is not installed here", "run it where Slurm's commands are")
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
-    except FileNotFoundError as error:
-        raise UsageError(f"{command[0]} is not installed here", "run it where Slurm's commands are") from error
+        done = subprocess.run(
+            command, executable=program, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ProbeError(f"{command[0]} did not answer: {error}", f"look at `{' '.join(command)}`") from error
     if done.returncode:

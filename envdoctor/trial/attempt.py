@@ -21,6 +21,7 @@ from envdoctor.model.frozen import frozen
 from envdoctor.model.impact import Impact
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.standards.redaction import redacted_words
 from envdoctor.swap.caches_inside import CachesInside
 from envdoctor.swap.permissions import carry_over
 from envdoctor.swap.store import remove_tree
@@ -32,6 +33,7 @@ from envdoctor.trial.mixture import shown
 from envdoctor.trial.own_caches import own_caches
 from envdoctor.trial.relocation import relate, relocate
 from envdoctor.trial.tree import VenvTree
+from envdoctor.wheels.read_whole import refuse_unbounded
 from envdoctor.wheels.uv import own_binary
 
 Stage = Callable[[str], AbstractContextManager[None]]
@@ -190,6 +192,8 @@ def attempt(
     before = explore(resolve(request.target), host)
     if not before.reading.fact(Interpreter).is_venv:
         raise UsageError(f"{request.target} is not a venv, and only a venv can be copied", "name one: `--venv PATH`")
+    if _installs(request):
+        refuse_unbounded(venv=request.target, project=Path(host.cwd))
     scratch = Scratch(source=str(request.target), copy=str(folder), copy_up_to=-1 if _installs(request) else _EDITABLE)
     with stage(f"copying {request.target}"):
         scratch.fill()
@@ -233,7 +237,7 @@ def _caches(folder: Path) -> Path:
 
 
 def _compared(request: TryRequest, before: ExploredEnvironment, after: ExploredEnvironment, scratch: Scratch) -> Impact:
-    return compared(before, after, scratch, request.command, action="try", profile=request.profile)
+    return compared(before, after, scratch, redacted_words(request.command), action="try", profile=request.profile)
 
 
 def _change(request: TryRequest, environment: Mapping[str, str], host: Host, copy: Path) -> tuple[str, ...]:

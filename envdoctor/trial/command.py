@@ -139,7 +139,7 @@ def run(command: Sequence[str], environment: Mapping[str, str], cwd: Path, log: 
     environment: as `launch_environment` makes it.
     """
     started = time.monotonic()
-    with appending(log) as output, ending_all(environment["VIRTUAL_ENV"]):
+    with appending(log, 0o600) as output, ending_all(environment["VIRTUAL_ENV"]):
         at = output.seek(0, os.SEEK_END)
         try:
             process = start_child(

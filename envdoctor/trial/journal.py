@@ -104,7 +104,7 @@ class TrialJournal:
         self._append(encode(verdict))
 
     def _append(self, entry: Any) -> None:
-        with appending(self.path) as file:
+        with appending(self.path, 0o600) as file:  # it holds the command as it was typed
             file.write(json.dumps(entry).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())

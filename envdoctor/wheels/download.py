@@ -19,6 +19,10 @@ from envdoctor.wheels.urls import Access, IndexUnreadableError, shown
 from envdoctor.wheels.wheel_file import unsafe_entry
 
 _PIECE = 1024 * 1024
+_LARGEST = 16 << 30
+"""Bytes of a wheel: the largest published ones have 3 GB."""
+_END_OF_ZIP, _TRAILER = b"PK\5\6", 22 + 65_535
+"""What ends a zip archive, and how much of its end that may be (APPNOTE 4.3.16)."""
 _RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)")
 AGAIN = "run the same command again: it goes on where it stopped"
 
@@ -63,7 +67,7 @@ class Download:
         """Fetch the wheel and return its path. Raises DownloadError; an incomplete part is kept, a wrong one is not."""
         if self.made.exists():
             raise DownloadError(
-                f"{self.made} has sha256 {sha256(self.made)}, which the lock does not allow",
+                f"{self.made} has sha256 {wheel_sha256(self.made)}, which the lock does not allow",
                 "it may be another lock's wheel of the same name: use another wheelhouse, or move it away",
             )
         try:
@@ -83,7 +87,7 @@ class Download:
         if self.part.is_symlink() or (self.part.exists() and not self.part.is_file()):
             self.part.unlink()  # not what an earlier fetch left
         left = self.part.exists()
-        if left and sha256(self.part) in self.hashes:
+        if left and wheel_sha256(self.part) in self.hashes:
             self._tell(self.part.stat().st_size)
             return
         self._fetch()
@@ -177,6 +181,19 @@ class Download:
                 f"{self.file.filename} must not be installed: {problem}",
                 "never install it: find out where the wheel comes from, and lock another",
             )
+
+
+def wheel_sha256(path: Path) -> str:
+    """Return the digest of a wheel on this machine; "none" too, unread, of what is over 16 GiB or no zip archive."""
+    try:
+        with open_regular(path) as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(-min(size, _TRAILER), os.SEEK_END)
+            if size > _LARGEST or _END_OF_ZIP not in file.read(_TRAILER):
+                return "none"
+    except OSError:
+        return "none"
+    return sha256(path)
 
 
 def sha256(path: Path) -> str:

@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.standards.lock import LockedPackage
 from envdoctor.wheels import wheel_tags
-from envdoctor.wheels.download import sha256
+from envdoctor.wheels.download import wheel_sha256
 from envdoctor.wheels.index import File, size_of
 from envdoctor.wheels.index_config import IndexConfig
 from envdoctor.wheels.offers import files_of
@@ -112,7 +112,7 @@ def _find(
 ) -> Path | Job | _Absent:
     """Return the wheel in the wheelhouse, the job to fetch it, or why there is none."""
     for file in _fitting(inside, package, order):
-        if file.local is not None and sha256(file.local) in package.hashes:
+        if file.local is not None and wheel_sha256(file.local) in package.hashes:
             return file.local
     seen: list[str] = []
     unread: list[str] = []
@@ -126,7 +126,7 @@ def _find(
             transient = transient or error.transient
             continue
         for file in offered:
-            digest = sha256(file.local) if file.local is not None else file.sha256
+            digest = wheel_sha256(file.local) if file.local is not None else file.sha256
             # What states no hash is fetched and then held to the lock's.
             if not digest or digest in package.hashes:
                 found.append((_key(file, package, order), file))

@@ -1,5 +1,6 @@
 """Making a lock: resolve requirements with uv for a date, keep the hashes of the wheels that fit, name no host."""
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,9 @@ def attested(text: str, name: str) -> tuple[LockedPackage, ...]:
 def resolve(wanted: LockRequest, uv: Uv, reach: IndexAccess) -> dict[str, Any]:
     """Let uv resolve; return its PEP 751 document, which names the wheels behind the hashes. Raises UvError."""
     arguments: list[str | Path] = ["pip", "compile", wanted.requirements, "--format", "pylock.toml", "--quiet"]
-    arguments += ["--no-header", "--only-binary", ":all:", "--index-strategy", "unsafe-best-match"]
+    # Named, so that uv starts no other to ask what it is: an active venv's would run the start-up code of the venv.
+    arguments += ["--python", sys.executable, "--no-header", "--only-binary", ":all:"]
+    arguments += ["--index-strategy", "unsafe-best-match"]
     first = wanted.platforms[0]
     if len(wanted.platforms) > 1:
         arguments += ["--universal", "--python-version", min((p.python for p in wanted.platforms), key=_numbers)]

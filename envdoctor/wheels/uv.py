@@ -11,8 +11,9 @@ from pathlib import Path
 from envdoctor.catalog.variables import given_to_uv
 from envdoctor.errors import RestoreError
 from envdoctor.facts.children import start_child
-from envdoctor.facts.programs import outside_venvs
+from envdoctor.facts.programs import outside_venvs, search_path
 from envdoctor.model.frozen import field, frozen
+from envdoctor.wheels.read_whole import refuse_unbounded
 from envdoctor.wheels.uv_config import LINK_MODES, NOTHING, UvConfig, read
 from envdoctor.wheels.uv_errors import explain
 
@@ -70,9 +71,12 @@ class Uv:
 
         `written` is told twice a second how many bytes uv has written to files and pipes so far, by the kernel's count.
         `extra` adds variables; one with an empty value is removed. Raises UvError when uv fails. When this process is
-        interrupted, uv is stopped and waited for before the interrupt goes on.
+        interrupted, uv is stopped and waited for before the interrupt goes on. Raises RestoreError, before, where the
+        venv that it is to work on has a file that it would read without a limit.
         """
         command = [self.binary, *map(str, arguments)]
+        if "--python" in command:
+            refuse_unbounded(venv=Path(command[command.index("--python") + 1]))
         environment = {name: value for name, value in {**self.environment, **(extra or {})}.items() if value}
         with (
             _config_file(self.config) as (told, descriptors),
@@ -115,6 +119,8 @@ def locate(environment: Mapping[str, str], cwd: Path, keep_open: tuple[int, ...]
     kept = {name: value for name, value in environment.items() if _harmless(name, value)}
     # Downloading an interpreter would be a change nobody was shown.
     kept |= {"UV_PYTHON_DOWNLOADS": "never", "NO_COLOR": "1", "UV_NO_PROGRESS": "1"}
+    # It starts each Python that it finds there, to ask what it is: a venv's would run the start-up code of the venv.
+    kept["PATH"] = search_path(environment)
     home = Path(environment.get("HOME") or Path.home())
     return Uv(binary=binary, environment=kept, cwd=cwd, config=read(environment, home, cwd), keep_open=keep_open)
 

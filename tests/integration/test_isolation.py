@@ -179,23 +179,37 @@ def test_a_package_of_another_python_on_pythonpath_does_not_end_the_tool(trap: T
     assert (done.err, "exit" in done.out) == ("", True)
 
 
-def test_start_up_code_that_a_variable_leads_to_is_named(trap: Trap, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("variable", "folder", "name"),
+    [
+        ("PYTHONPATH", "", "sitecustomize"),
+        ("PYTHONPATH", "", "usercustomize"),
+        ("PYTHONUSERBASE", f"lib/python3.{sys.version_info[1]}/site-packages", "usercustomize"),
+    ],
+)
+def test_start_up_code_that_a_variable_leads_to_is_named(
+    trap: Trap, tmp_path: Path, variable: str, folder: str, name: str
+) -> None:
     """Python has run it by then, and a script installed by pip cannot be started with -I."""
-    code = tmp_path / "sitecustomize.py"
+    code = tmp_path / folder / f"{name}.py"
+    code.parent.mkdir(parents=True, exist_ok=True)
     code.write_text("")
     venv = str(trap.incident.venv.prefix)
-    start = f"import sys; sys.path[0] = {str(ROOT)!r}; from envdoctor.__main__ import main; main()"
+    # A venv's Python has no user site, so it is the base's, with the folders of this one.
+    python = os.path.realpath(sys.executable)
+    ours = [str(ROOT), *(entry for entry in sys.path if entry.endswith("site-packages"))]
+    start = f"import sys; sys.path[:1] = {ours!r}; from envdoctor.__main__ import main; main()"
     said = {
         flag: subprocess.run(
-            [sys.executable, *flag, "-c", start, "why", "torch", "--venv", venv],
-            cwd=tmp_path, env=environment(tmp_path, {"PYTHONPATH": str(tmp_path)}), capture_output=True, text=True,
+            [python, *flag, "-c", start, "why", "torch", "--venv", venv],
+            cwd=tmp_path, env=environment(tmp_path, {variable: str(tmp_path)}), capture_output=True, text=True,
             check=False,
         ).stderr
         for flag in ((), ("-I",))
     }  # fmt: skip
     assert said[()] == (
-        f"warning: PYTHONPATH made Python run '{code}' before envdoctor began; `{sys.executable} -I -m envdoctor` "
-        "starts without it, and reports PYTHONPATH all the same\n"
+        f"warning: {variable} made Python run '{code}' before envdoctor began; `{python} -I -m envdoctor` "
+        f"starts without it, and reports {variable} all the same\n"
     )
     assert said[("-I",)] == ""
 

@@ -7,6 +7,7 @@ from envdoctor.app.bisect import BisectResult
 from envdoctor.model.codec import encode
 from envdoctor.model.wording import counted
 from envdoctor.report.style import Style, printable
+from envdoctor.standards.redaction import redacted_words
 from envdoctor.trial.changes import StackChange
 from envdoctor.trial.journal import CopyVerdict
 from envdoctor.trial.launch import as_typed
@@ -18,7 +19,7 @@ def text(data: BisectResult, style: Style) -> str:
     """Return the answer: causes first, then how they were found, then what undoes them."""
     del style
     found = data.found
-    lines = [f"envdoctor bisect  good {found.good}  bad {found.bad}   `{as_typed(found.command)}`", ""]
+    lines = [f"envdoctor bisect  good {found.good}  bad {found.bad}   `{as_typed(redacted_words(found.command))}`", ""]
     for cause in found.causes:
         if len(cause) == 1:
             lines.append(f"cause: {printable(str(cause[0]))}")
@@ -74,7 +75,7 @@ def document(data: BisectResult) -> dict[str, Any]:
         "venv": data.venv,
         "good": found.good,
         "bad": found.bad,
-        "command": list(found.command),
+        "command": list(redacted_words(found.command)),
         "causes": [[plain(change) for change in cause] for cause in found.causes],
         "undone": [plain(change) for change in found.undone],
         "verified": found.verified,

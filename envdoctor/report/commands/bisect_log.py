@@ -6,6 +6,7 @@ from envdoctor.app.bisect import BisectLog
 from envdoctor.model.codec import encode
 from envdoctor.report.commands.bisect import verdict_lines
 from envdoctor.report.style import Style
+from envdoctor.standards.redaction import redacted_words
 from envdoctor.trial.launch import as_typed
 
 
@@ -13,8 +14,9 @@ def text(data: BisectLog, style: Style) -> str:
     """Return the question, then one line a copy."""
     del style
     asked = data.asked
+    command = as_typed(redacted_words(asked.command))
     lines = [
-        f"envdoctor bisect  good {asked.good}  bad {asked.bad}   `{as_typed(asked.command)}`   begun {asked.started}",
+        f"envdoctor bisect  good {asked.good}  bad {asked.bad}   `{command}`   begun {asked.started}",
         *verdict_lines(data.verdicts),
         f"output of every run: {data.output}",
     ]
@@ -28,7 +30,7 @@ def document(data: BisectLog) -> dict[str, Any]:
         "venv": data.venv,
         "good": asked.good,
         "bad": asked.bad,
-        "command": list(asked.command),
+        "command": list(redacted_words(asked.command)),
         "started": asked.started,
         "changes": list(asked.changes),
         "copies": [encode(verdict) for verdict in data.verdicts],
