@@ -42,7 +42,10 @@ def read(path: Path) -> frozenset[tuple[str, str]]:
         raise UsageError(f"the baseline {path} is not JSON: {error}", hint) from error
     if not isinstance(document, Mapping) or document.get("schema_version") != _SCHEMA:
         raise UsageError(f"{path} is not a baseline", hint)
-    return frozenset(_pair(item, path, hint) for item in document.get("findings", ()))
+    listed = document.get("findings")
+    if not isinstance(listed, list):
+        raise UsageError(f"{path}: it has no list of findings", hint)
+    return frozenset(_pair(item, path, hint) for item in listed)
 
 
 def _pair(item: Any, path: Path, hint: str) -> tuple[str, str]:

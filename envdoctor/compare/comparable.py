@@ -23,6 +23,7 @@ from envdoctor.probes.venv.startup_hooks import StartupHooks
 from envdoctor.probes.venv.training_sources import Sources
 from envdoctor.standards.lock import Lock
 from envdoctor.standards.names import normalized
+from envdoctor.standards.redaction import redacted
 
 # The training stack's own layers come before what they merely depend on.
 _MAIN = {"torch": 0, "triton": 2, "transformers": 2, "accelerate": 2, "datasets": 3, "safetensors": 3, "numpy": 3}
@@ -213,8 +214,10 @@ def _hooks(facts: Fingerprint) -> Area:
     hooks = [hook for hook in facts[StartupHooks].hooks if not hook.owner]
     return Area(
         traits={
-            hook.path.rpartition("/")[2]: _one("; ".join(hook.lines) or "runs", "lines", "\n".join(hook.lines))
+            # As a fingerprint's file keeps them: without what is a secret by its form.
+            hook.path.rpartition("/")[2]: _one("; ".join(lines) or "runs", "lines", "\n".join(lines))
             for hook in hooks
+            for lines in [[redacted(line) for line in hook.lines]]
         },
         absent=Property(shown="", facets={"lines": frozenset({_ABSENT})}),
     )

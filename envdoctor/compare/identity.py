@@ -11,6 +11,7 @@ from envdoctor.probes.venv.distribution_digests import Content, Contents
 from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.startup_hooks import StartupHooks
+from envdoctor.standards.redaction import redacted
 
 # uv and virtualenv put it into every venv they make; it patches distutils for venvs and belongs to no distribution.
 _OF_THE_VENV = "_virtualenv.pth"
@@ -72,7 +73,8 @@ def _deviations(facts: Fingerprint) -> Iterator[str]:
     for hook in facts[StartupHooks].hooks:
         name = hook.path.rpartition("/")[2]
         if not hook.owner and hook.origin == "site-packages" and name != _OF_THE_VENV:
-            yield f"{name}: {'; '.join(hook.lines) or 'runs at start-up'}"
+            # As a fingerprint's file keeps them: without what is a secret by its form.
+            yield f"{name}: {redacted('; '.join(hook.lines)) or 'runs at start-up'}"
 
 
 def _inside(path: str) -> bool:
