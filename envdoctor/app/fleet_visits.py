@@ -13,6 +13,7 @@ from typing import Any
 from envdoctor.app.fleet import FleetOptions, refuse_limits
 from envdoctor.errors import UsageError
 from envdoctor.facts.host import Host
+from envdoctor.facts.programs import outside_venvs
 from envdoctor.fleet import hosts, slurm
 from envdoctor.fleet.carried import Errand
 from envdoctor.fleet.gather import listen
@@ -45,7 +46,7 @@ class Fleet:
         venvs: dict[str, str] = {}
         down: dict[str, str] = {}
         if wishes.engine == "hosts":
-            if shutil.which("ssh", path=host.environ.get("PATH")) is None:
+            if outside_venvs("ssh", host.environ) is None:
                 raise UsageError("ssh is not installed here", "install it (Debian: openssh-client)")
             venvs = {one.name: one.venv or wishes.venv for one in hosts.hosts_in(Path(host.cwd, wishes.where))}
         elif wishes.engine == "slurm":
