@@ -67,9 +67,8 @@ STARTED: tuple[tuple[tuple[str, ...], set[str]], ...] = (
     (("fleet", "check", "--files", "facts.json", "facts2.json"), {OWN}),
     (("fleet", "check", "--kubernetes", "--node-count", "2", "--image", "i"), {OWN}),
     (("fleet", "check", "--hosts", "hosts.txt"), {OWN, "ssh"}),
-    (("fleet", "restore", "--hosts", "hosts.txt", "-p", "small"), {OWN, "ssh"}),
-    (("fleet", "repair", "--hosts", "hosts.txt", "-p", "small"), {OWN, "ssh"}),
-    (("fleet", "cache", "push", "kept", "--hosts", "hosts.txt"), {OWN, "ssh"}),
+    (("fleet", "restore", "--dry-run", "--hosts", "hosts.txt", "-p", "small"), {OWN, "ssh"}),
+    (("fleet", "repair", "--dry-run", "--hosts", "hosts.txt", "-p", "small"), {OWN, "ssh"}),
     (("profile", "new", "other", "--from", "requirements.txt", "-y"), {OWN, UV, FOUND}),
     (("capture", "made", "--offline", "--venv", "whole"), {OWN, UV, "git"}),
     (("fetch", "-p", "small", "--wheelhouse", "fetched"), {OWN, UV}),
@@ -78,6 +77,7 @@ STARTED: tuple[tuple[tuple[str, ...], set[str]], ...] = (
     (("cache", "status", *VENV), {OWN}),
     (("cache", "save", "kept", *VENV), {OWN}),
     (("cache", "list"), {OWN}),
+    (("fleet", "cache", "push", "kept", "--dry-run", "--hosts", "hosts.txt"), {OWN, "ssh"}),
     (("cache", "restore", "kept", *VENV), {OWN}),
     (("cache", "warm", *SMALL), {OWN, ITS}),
     (("cache", "gc", "--damaged", "-y", *VENV), {OWN}),
@@ -153,7 +153,7 @@ def trapped(tmp_path_factory: pytest.TempPathFactory) -> Trapped:
     }
     (root / "requirements.txt").write_text((root / "lockfiles/small.txt").read_text())
     (root / "direct.txt").write_text("torch\n")
-    (root / "hosts.txt").write_text("nowhere.invalid\n")
+    (root / "hosts.txt").write_text("nowhere.invalid /srv/venv\n")
     subprocess.run(["git", "init", "-q", root], check=True)
     filled(root / "inductor")
     for words in (
