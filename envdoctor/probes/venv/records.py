@@ -18,7 +18,7 @@ from envdoctor.probes.venv.rows import Fields, binaries, ending_in
 
 # A stack of 90 distributions has 26,000 rows of 3 MB. A RECORD may claim any number; memory is not for it to decide.
 _MAXIMUM_BYTES = 16 * 1024 * 1024
-_MAXIMUM_ROWS = 100_000
+_MAXIMUM_ROWS = 150_000
 """Of all RECORDs together."""
 _MOST_MALFORMED = 200
 _OF_PREFIX = pattern(r"(/.*/)lib(?:64)?/python3(?:\.\d+t?)?/(?:site|dist)-packages/\Z")
