@@ -3,21 +3,19 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.hidden_errors import broken
 from envdoctor.doctor.examine import written_down
 from envdoctor.errors import RestoreError
 from envdoctor.facts.host import Host
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.facts.whole_file import rewrite
 from envdoctor.model.events import Event, Listener
-from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.model.profile import Profile
-from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.stack.examination import added, blocking_findings, line, read_deep, reading_of_copy, verdict_on
 from envdoctor.stack.fix_commands import on_a_copy
+from envdoctor.stack.hidden_errors import hidden
 from envdoctor.stack.record_audit import audit
 from envdoctor.standards.lock import Lock
 from envdoctor.swap.hardlinks import linked_copy
@@ -50,7 +48,7 @@ def carry_out(
         target, folder = store.target, copying.folder
         there, facts = read_deep(target, host, listen)
         before, read = blocking_findings(facts, *wanted), audit(there)
-        hidden = broken(CheckContext(facts=facts, profile=wanted[0], lock=wanted[1]), before, read.torn)
+        behind = hidden(CheckContext(facts=facts, profile=wanted[0], lock=wanted[1]), before, read)
         listen(Event(phase="copy", text="linking every file of the venv into a copy"))
         linked_copy(target, folder)
         copying.made()
@@ -67,9 +65,9 @@ def carry_out(
         listen(Event(phase="check", text="examining the copy"))
         reading = reading_of_copy(folder, host, listen, target, read.proven)
         after = written_down(reading)
-        removed = _gone(read.graph.paths, after)
         new = added(blocking_findings(after, *wanted, target), before)
-        new = tuple(item for item in new if not hidden.reveals(item, after, removed))
+        revealed = behind.revealed(new, after, audit(reading))
+        new = tuple(item for item in new if item not in revealed)
         if new:
             raise RestoreError(
                 f"the copy has an error that the venv does not have: {'; '.join(map(line, new))}",
@@ -87,13 +85,6 @@ def carry_out(
         shown=shown,
         verdict=lambda: verdict_on(store.target, host),
     )
-
-
-def _gone(paths: Mapping[str, Sequence[str]], after: Fingerprint) -> frozenset[str]:
-    """Return the distributions that the commands took away, and the names of their files."""
-    installed = after.get(Distributions)
-    names = paths.keys() - {item.name for item in installed.items} if installed else set(paths)
-    return frozenset((*names, *(path.rpartition("/")[2] for name in names for path in paths[name])))
 
 
 def _run(words: Sequence[str], host: Host, copying: Copying) -> None:

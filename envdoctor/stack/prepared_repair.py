@@ -4,12 +4,12 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from envdoctor.analysis.hidden_errors import Broken
 from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.facts.host import Host
 from envdoctor.model.finding import Finding
 from envdoctor.model.frozen import frozen
 from envdoctor.model.profile import Profile
+from envdoctor.stack.hidden_errors import Hidden
 from envdoctor.stack.record_audit import Proven
 from envdoctor.stack.repair_plan import RepairPlan
 from envdoctor.stack.verify import Verified
@@ -65,10 +65,8 @@ class PreparedRepair:
     """Files, links and folders, relative to the venv, where others of what is uninstalled should be."""
     before: tuple[Finding, ...]
     """Errors that the checks find in the venv as it is."""
-    broken: Broken
-    """What cannot be imported as it is: errors that it hides are not the repair's."""
-    removed: frozenset[str]
-    """What is uninstalled, and the names of its files."""
+    hidden: Hidden
+    """What fails or is not known as it is: errors that are behind it are not the repair's."""
     shown: ShownVenv
     """The venv that the plan was made of."""
     verified: Verified

@@ -8,7 +8,6 @@ from pathlib import Path
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import renamed_folders
 from envdoctor.analysis.duplicates import duplicates
-from envdoctor.analysis.hidden_errors import broken
 from envdoctor.errors import RestoreError, TargetError
 from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
@@ -25,6 +24,7 @@ from envdoctor.stack import interpreters, repair_sources
 from envdoctor.stack.bundles import longer_bundles
 from envdoctor.stack.examination import blocking_findings, read_deep, verdict_of
 from envdoctor.stack.folders_in_the_way import folders_in_the_way, misnamed_folders, refuse_linked_out
+from envdoctor.stack.hidden_errors import hidden
 from envdoctor.stack.plan import same
 from envdoctor.stack.prepared_repair import PreparedRepair, RepairRequest
 from envdoctor.stack.record_audit import RecordAudit, audit
@@ -90,8 +90,7 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
         bundles=longer_bundles(reading.fact(InstalledFiles).faults, touched),
         in_the_way=in_the_way,
         before=before,
-        broken=broken(case, before, read.torn),
-        removed=_removed(read, changes),
+        hidden=hidden(case, before, read),
         shown=shown,
         verified=read.counts,
         verdict=verdict_of(facts),
@@ -113,12 +112,6 @@ def _expected(present: Mapping[str, Distribution], changes: Changes) -> dict[str
     gone = {item.name for item in changes.removals}
     stays = {name: item.version for name, item in present.items() if name not in gone}
     return stays | {item.name: item.version for item in changes.reinstalls}
-
-
-def _removed(read: RecordAudit, changes: Changes) -> frozenset[str]:
-    names = [item.name for item in changes.removals]
-    files = (path.rpartition("/")[2] for name in names for path in read.graph.paths.get(name, ()))
-    return frozenset((*names, *files))
 
 
 def _in_the_way(read: RecordAudit, target: Path, touched: Collection[str], reading: Reading) -> tuple[str, ...]:

@@ -81,7 +81,7 @@ def _make_copy(prepared: PreparedRepair, copying: Copying, listen: Listener) -> 
     facts = written_down(reading)
     remaining = blocking_findings(facts, request.profile, request.lock, target)
     new = added(remaining, prepared.before)
-    revealed = tuple(item for item in new if prepared.broken.reveals(item, facts, prepared.removed))
+    revealed = prepared.hidden.revealed(new, facts, read)
     _refuse_new([item for item in new if item not in revealed], prepared)
     clock.lap("check")
     _sign(prepared, folder)

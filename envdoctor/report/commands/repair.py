@@ -28,7 +28,7 @@ def text(data: RepairResult, style: Style) -> str:
         return _outcome(prepared, data.done)
     if data.status == "planned":
         told = f"{data.refused}\n\n" if data.refused else ""
-        return told + _plan_text(prepared.plan, prepared.request.profile_asked, hides=prepared.broken.torch)
+        return told + _plan_text(prepared.plan, prepared.request.profile_asked, hides=prepared.hidden.torch)
     verified = prepared.verified
     counts = f"{counted(verified.distributions, 'package')}, {counted(verified.files, 'file')} ({size(verified.bytes)})"
     if data.status == "nothing to repair":
