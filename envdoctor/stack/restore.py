@@ -9,13 +9,13 @@ from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.errors import TargetError
 from envdoctor.facts.answer_memo import AnswerMemo
 from envdoctor.facts.host import Host
-from envdoctor.model.frozen import frozen, replace
+from envdoctor.model.frozen import field, frozen, replace
 from envdoctor.model.plan import BaseInterpreter, Plan
 from envdoctor.probes.venv.own_packages import read_venv
 from envdoctor.stack import interpreters
 from envdoctor.stack import plan as planning
 from envdoctor.stack.lock_holes import holes
-from envdoctor.stack.other_builds import other_builds
+from envdoctor.stack.other_builds import noted_in, other_builds
 from envdoctor.stack.replaceable import missing_folders, refuse_no_venv, refuse_unmanaged_files
 from envdoctor.stack.restore_sources import plan_sources
 from envdoctor.stack.room import rooms
@@ -71,6 +71,8 @@ class PreparedRestore:
     """Of the lock's file as it was when the plan was made."""
     other_builds: tuple[str, ...] = ()
     """What the venv has in the locked version, and not from the locked wheel that fits best."""
+    filenames: Mapping[str, str] = field(default_factory=dict)
+    """Name -> the file name of the wheel that is installed, where it is known."""
 
 
 def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
@@ -97,13 +99,14 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
         configured = asking.result()
         question = _question(request, uv, interpreter, configured)
         found = wheel_origins.locate(question, list(chosen.values()), Remembered.of(host))
+    installed = reading.result().installed
     warnings = (
         *configured.warnings,
         *_ignored(request.lock),
         *_ownership(store.target, host),
         *constraints.contradictions(pip.constraints, chosen, interpreter.markers, host.cwd),
         *holes(chosen, configured.cache, interpreter, request.file, host),
-        *(others := tuple(other_builds(reading.result().installed, _single(chosen) | dict(found.filenames)))),
+        *(others := tuple(other_builds(installed, found.filenames, noted_in(store.target)).values())),
     )
     plan = planning.assemble(
         target=store.target,
@@ -129,16 +132,8 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
         shown=shown,
         lock_sha256=lock_sha256,
         other_builds=others,
+        filenames=found.filenames,
     )
-
-
-def _single(chosen: Mapping[str, LockedPackage]) -> dict[str, str]:
-    """Return name -> the name of its wheel, where the lock has one wheel and says its tags."""
-    return {
-        name: f"{name.replace('-', '_')}-{package.version}-{package.tags[0]}.whl"
-        for name, package in chosen.items()
-        if len(package.tags) == 1
-    }
 
 
 def _question(request: RestoreRequest, uv: Uv, interpreter: BaseInterpreter, sources: IndexConfig) -> Question:

@@ -15,7 +15,9 @@ from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import field, frozen
 from envdoctor.model.plan import Plan, VenvUser
 from envdoctor.model.wording import counted
+from envdoctor.probes.venv.own_packages import own_packages
 from envdoctor.stack.build import build
+from envdoctor.stack.other_builds import AS_BUILT, built_as
 from envdoctor.stack.plan import same
 from envdoctor.stack.restore import PreparedRestore
 from envdoctor.stack.room import refuse_too_little
@@ -140,7 +142,7 @@ def _make_copy(prepared: PreparedRestore, copying: Copying, listen: Listener) ->
         refuse_failed(_failed_checks(prepared, reading))
         writing.result()
     clock.lap("check")
-    _sign(prepared, folder)
+    _sign(prepared, folder, built_as(own_packages(reading), prepared.filenames))
     clock.lap("sync")
     return verified, old.result()
 
@@ -178,12 +180,13 @@ def why_not(plan: Plan) -> tuple[str, str]:
     )
 
 
-def _sign(prepared: PreparedRestore, folder: Path) -> None:
+def _sign(prepared: PreparedRestore, folder: Path, as_built: Mapping[str, list[str]]) -> None:
     note = {
         "profile": prepared.plan.profile,
         "lock_sha256": prepared.lock_sha256,
         "restored_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "envdoctor": __version__,
+        **({AS_BUILT: as_built} if as_built else {}),
     }
     # The one file since the copy was written out.
     with (folder / NOTE).open("w", encoding="utf-8") as file:

@@ -1,7 +1,7 @@
 """Which of several builds of a wheel an interpreter takes: the order of Python tags and ABIs, without packaging.
 
-The order is that of `packaging.tags` (PEP 425). The glibc of a platform tag does not count: two wheels of one Python
-tag and ABI for two versions of glibc are one build.
+The order is that of `packaging.tags` (PEP 425). The glibc of a platform tag does not count in it: two wheels of one
+Python tag and ABI for two versions of glibc are one build. Whether it fits is asked apart (`needed_glibc`).
 """
 
 import re
@@ -10,6 +10,9 @@ from functools import lru_cache
 
 _TAGS = re.compile(r"[A-Za-z0-9_.]+-[A-Za-z0-9_.]+-[A-Za-z0-9_.]+")
 _PARTS_OF_A_NAME = 5
+_MANYLINUX = re.compile(r"manylinux(?:_(\d+)_(\d+)|2014|2010|1)_")
+_NAMED = {"manylinux2014_": (2, 17), "manylinux2010_": (2, 12), "manylinux1_": (2, 5)}
+"""PEPs 513, 571 and 599; PEP 600 has the version in the tag."""
 _ANY = 10_000
 """Wheels for every machine come after those for this one."""
 _PURE = 1_000
@@ -40,6 +43,14 @@ def first_place(tags: Iterable[str], python: str, machine: str, *, free_threaded
     """
     places = (place(tag, python, machine, free_threaded=free_threaded) for tag in tags)
     return min((found for found in places if found is not None), default=None)
+
+
+def needed_glibc(tag: str) -> tuple[int, int] | None:
+    """Return the glibc that a single tag asks for at least; None for a tag that asks for none ("linux_x86_64")."""
+    match = _MANYLINUX.match(tag.rpartition("-")[2])
+    if match is None:
+        return None
+    return (int(match[1]), int(match[2])) if match[1] else _NAMED[match[0]]
 
 
 @lru_cache(maxsize=4096)

@@ -4,6 +4,7 @@ import pytest
 
 from envdoctor.checks import lesser_wheel
 from envdoctor.model.finding import Finding
+from envdoctor.probes.machine.platform import Platform
 from envdoctor.standards.lock import parse
 from tests.factories.make_facts import PROFILE, case, distribution, distributions
 
@@ -11,10 +12,12 @@ OLD, NEW = "py310-none-any", "py312-none-any"
 MANY = "cp312-cp312-manylinux2014_x86_64.manylinux_2_17_x86_64"
 
 
-def _found(installed: str, *locked: str, version: str = "1.0") -> list[Finding]:
+def _found(installed: str, *locked: str, version: str = "1.0", glibc: str = "2.36") -> list[Finding]:
     hashes = " ".join(f"--hash=sha256:{f'{at:x}' * 64}" for at in range(1, len(locked) + 1))
     told = "".join(f"    # {f'{at:x}' * 12}: {tags}\n" for at, tags in enumerate(locked, 1) if tags)
-    examined = case(distributions(distribution("twin", version, tags=tuple(installed.split()))), profile=PROFILE)
+    machine = Platform(kernel="", container="", wsl=False, glibc=glibc)
+    items = distributions(distribution("twin", version, tags=tuple(installed.split())))
+    examined = case(items, machine, profile=PROFILE)
     lock = parse(f"twin==1.0 {hashes}\n{told}", "good.txt")
     return list(lesser_wheel.run(type(examined)(facts=examined.facts, profile=PROFILE, lock=lock)))
 
@@ -26,7 +29,7 @@ def test_finds_ed418_a_wheel_for_another_python() -> None:
     assert finding.evidence == (
         "twin 1.0: twin-1.0.dist-info/WHEEL says py310-none-any, the lock's best wheel is py312-none-any",
     )
-    assert finding.remediation.commands == ("envdoctor restore --profile good --venv /srv/venv",)
+    assert finding.remediation.commands == ("envdoctor restore --force --profile good --venv /srv/venv",)
 
 
 @pytest.mark.parametrize(
@@ -62,6 +65,23 @@ def test_another_build_is_found(installed: str, locked: tuple[str, ...], best: s
     assert finding.title == (
         f"twin 1.0 was installed from a wheel for {installed.rpartition('-')[0]}, and the lock has one for {best}"
     )
+
+
+@pytest.mark.parametrize(
+    ("glibc", "newest", "found"),
+    [
+        ("2.28", "manylinux_2_28_x86_64", True),
+        ("2.31", "manylinux2014_x86_64", True),
+        ("2.17", "manylinux_2_28_x86_64", False),
+        ("2.9", "manylinux_2_17_x86_64", False),
+        ("2.17", "manylinux_2_28_x86_64.manylinux_2_17_x86_64", True),
+        ("", "manylinux1_x86_64", False),
+        ("", "linux_x86_64", True),
+    ],
+)
+def test_a_wheel_for_a_newer_glibc_is_left_aside(glibc: str, newest: str, *, found: bool) -> None:
+    pure = "py3-none-any"
+    assert bool(_found(pure, pure, f"cp312-cp312-{newest}", glibc=glibc)) == found
 
 
 def test_another_version_is_the_drifts_matter() -> None:

@@ -1,17 +1,21 @@
 """What can happen to a healthy venv, each as one function that does it."""
 
+import hashlib
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import tomli_w
+
 from tests.closure.mishaps import MISHAPS
 from tests.closure.scene import Scene
 from tests.closure.stock import CUDNN, NCCL, SUFFIX
 from tests.factories.make_venv import rewrite
-from tests.factories.make_wheel import record_hash
+from tests.factories.make_wheel import make_wheel, record_hash
 
 Act = Callable[[Scene], None]
 INIT, CORE, DATA = "plain/__init__.py", f"quicknum/_core{SUFFIX}", "plain/d.json"
@@ -320,6 +324,33 @@ _add(
 _add(
     "alternatives:triton", partial(_install, ("mamba-ssm", "pytorch-triton-rocm")), "triton", "pytorch-triton-rocm",
 )  # fmt: skip
+
+
+def _another_build(scene: Scene) -> None:
+    """Install a pure wheel for an older Python; the lock has one for this Python too."""
+    minor = sys.version_info[1]
+    for older in (1, 0):
+        files = {"twin.py": f"older = {older}\n"}
+        make_wheel(scene.wheels, "twin", "1.0", tag=f"py3{minor - older}-none-any", files=files)
+        if older:
+            scene.install("twin==1.0")
+    scene.modules.append("twin")
+    installed = {path.name.removesuffix(".dist-info") for path in scene.site.glob("*.dist-info")}
+    packages: dict[str, list[dict[str, object]]] = {}
+    for wheel in sorted(scene.wheels.glob("*.whl")):
+        if (name := "-".join(wheel.name.split("-")[:2])) in installed:
+            digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+            packages.setdefault(name, []).append({"path": f"../wheels/{wheel.name}", "hashes": {"sha256": digest}})
+    entries = [
+        {"name": name.split("-")[0].replace("_", "-"), "version": name.split("-")[1], "wheels": wheels}
+        for name, wheels in packages.items()
+    ]
+    scene.lock = scene.root / "mine" / "pylock.toml"
+    scene.lock.parent.mkdir(exist_ok=True)
+    scene.lock.write_text(tomli_w.dumps({"lock-version": "1.0", "created-by": "test", "packages": entries}))
+
+
+_add("another-build:twin", _another_build, "twin")
 
 
 def _taken(foreign: str, scene: Scene) -> None:

@@ -57,6 +57,8 @@ class Scene:
     modules: list[str] = field(default_factory=list)
     deep: bool = False
     """The fault is one that only reading every byte can see."""
+    lock: Path | None = None
+    """What it is compared with."""
     own: dict[str, str] = field(default_factory=dict)
     """Name of a file in site-packages -> what somebody wrote into it, which has to be in such a file afterwards."""
 
@@ -115,6 +117,7 @@ class Scene:
         }
         self.modules = list(MODULES)
         self.deep = False
+        self.lock = None
         self.own = {}
 
     def keep(self) -> None:
@@ -165,7 +168,8 @@ class Scene:
 
     def check(self) -> Done:
         """Run `envdoctor check --json` on it."""
-        more = ["--deep"] if self.deep else []
+        more: list[str | Path] = ["--deep"] if self.deep else []
+        more += ["--lock", self.lock] if self.lock else []
         return self.cli("check", self.venv.prefix, "--json", *more)
 
     def cli(self, *arguments: str | Path) -> Done:

@@ -513,6 +513,27 @@ def test_a_wheel_of_another_python_in_the_locked_version_is_replaced(tmp_path: P
     assert (venv.site_packages / "twin.py").read_text() == "a = 1\n"
 
 
+def test_a_wheel_that_was_renamed_after_its_build_is_built_once(tmp_path: Path) -> None:
+    minor = sys.version_info[1]
+    made = make_wheel(tmp_path / "wheels", "twin", "1.0", tag="py3-none-any", files={"twin.py": "a = 1\n"})
+    named = made.rename(made.with_name(f"twin-1.0-py3{minor}-none-any.whl"))
+    stack = make_stack(tmp_path, named)
+    assert stack.restore().code == 0
+    again = stack.restore()
+    assert (again.code, again.out.startswith("FOLDER/venv already holds small: "), again.err) == (0, True, again.err)
+    assert "twin" not in again.err
+
+
+def test_tags_in_the_lock_alone_build_nothing_again(tmp_path: Path) -> None:
+    minor = sys.version_info[1]
+    twin = make_wheel(tmp_path / "wheels", "twin", "1.0", tag="py3-none-any", files={"twin.py": "a = 1\n"})
+    stack = make_stack(tmp_path, twin)
+    lock = stack.folder / "lockfiles" / "small.txt"
+    lock.write_text(f"{lock.read_text()}    # {sha256(twin)[:12]}: py3{minor}-none-any\n")
+    assert stack.restore().code == 0
+    assert stack.restore().out.startswith("FOLDER/venv already holds small: ")
+
+
 def test_a_lock_that_says_its_wheels_accuses_another_build_and_its_remedy_heals(tmp_path: Path) -> None:
     minor = sys.version_info[1]
     right = make_wheel(tmp_path / "wheels", "twin", "1.0", tag=f"py3{minor}-none-any", files={"twin.py": "a = 1\n"})
@@ -538,7 +559,7 @@ def test_a_lock_that_says_its_wheels_accuses_another_build_and_its_remedy_heals(
         "ED418",
         f"twin 1.0 was installed from a wheel for py3{minor - 1}-none, and the lock has one for py3{minor}-none",
     )
-    assert commands == ["envdoctor restore --profile small --venv FOLDER/venv"]
+    assert commands == ["envdoctor restore --force --profile small --venv FOLDER/venv"]
     printed = shlex.split(commands[0].replace("FOLDER", str(stack.folder)))
     assert stack.run(*printed[1:], "-y").code == 0
     assert found() == []

@@ -1,5 +1,8 @@
 """What kind of machine this is: bare, a container, WSL."""
 
+import os
+from pathlib import Path
+
 from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen
@@ -30,6 +33,8 @@ class Platform:
     """The C library is musl, as on Alpine: wheels for glibc (manylinux) cannot be loaded."""
     debian: bool = False
     """Debian or one of its children: apt-get is the package manager."""
+    glibc: str = ""
+    """The version of the C library ("2.36"); empty where it is another one, or not known."""
 
     @property
     def container_name(self) -> str:
@@ -53,7 +58,17 @@ def probe(reading: Reading) -> Platform:
         musl=(reading.host.root / f"lib/ld-musl-{reading.host.machine}.so.1").exists()
         and not reading.host.ld_so_cache.exists(),
         debian=(reading.host.root / "etc/debian_version").is_file(),
+        glibc=_glibc(reading.host),
     )
+
+
+def _glibc(host: Host) -> str:
+    """Return the version of the one that this process runs on, where that is the machine that is looked at."""
+    try:
+        library, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
+    except (ValueError, OSError):
+        return ""  # musl has no such name
+    return version if library == "glibc" and host.root == Path("/") else ""
 
 
 def _container(host: Host) -> str:
