@@ -67,7 +67,7 @@ class Download:
         """Fetch the wheel and return its path. Raises DownloadError; an incomplete part is kept, a wrong one is not."""
         if self.made.exists():
             raise DownloadError(
-                f"{self.made} has sha256 {wheel_sha256(self.made)}, which the lock does not allow",
+                f"{self.made} {hash_told(wheel_sha256(self.made))}, which the lock does not allow",
                 "it may be another lock's wheel of the same name: use another wheelhouse, or move it away",
             )
         try:
@@ -194,6 +194,11 @@ def wheel_sha256(path: Path) -> str:
     except OSError:
         return "none"
     return sha256(path)
+
+
+def hash_told(digest: str) -> str:
+    """Return what a message says of a file with that digest of `wheel_sha256`."""
+    return "is not a readable zip archive of up to 16 GiB" if digest == "none" else f"has sha256 {digest}"
 
 
 def sha256(path: Path) -> str:

@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.standards.lock import LockedPackage
 from envdoctor.wheels import wheel_tags
-from envdoctor.wheels.download import wheel_sha256
+from envdoctor.wheels.download import hash_told, wheel_sha256
 from envdoctor.wheels.index import File, size_of
 from envdoctor.wheels.index_config import IndexConfig
 from envdoctor.wheels.offers import files_of
@@ -131,7 +131,8 @@ def _find(
             if not digest or digest in package.hashes:
                 found.append((_key(file, package, order), file))
                 break
-            seen.append(f"{shown(place)} has {file.filename}, but with sha256 {digest}")
+            told = hash_told(digest)
+            seen.append(f"{shown(place)} has {file.filename}, but {told.replace('has', 'with', 1)}")
         if found and len(package.hashes) == 1:
             break
     if found:

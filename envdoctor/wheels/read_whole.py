@@ -12,7 +12,11 @@ from envdoctor.model.wording import size
 
 _MOST = 64 * 1024 * 1024
 """Bytes: the largest published RECORD has 4 MB."""
-_OF_METADATA = ("METADATA", "PKG-INFO", "RECORD", "INSTALLER", "WHEEL", "direct_url.json", "entry_points.txt")
+_OF_METADATA = (
+    "METADATA", "PKG-INFO", "RECORD", "INSTALLER", "WHEEL", "direct_url.json", "entry_points.txt", "uv_cache.json",
+    "top_level.txt", "requires.txt", "installed-files.txt", "SOURCES.txt",
+)  # fmt: skip
+"""What pip and uv read of a distribution, of whatever age: distutils' and setuptools' have the last four."""
 _OF_PROJECTS = ("pyproject.toml", "uv.toml")
 _PYTHONS = re.compile(r"python3\.\d+t?")
 
@@ -45,6 +49,8 @@ def _of_venv(venv: Path) -> Iterator[str]:
         for name in _names(Path(site)) if _PYTHONS.fullmatch(python) else ():
             if name.endswith((".dist-info", ".egg-info")):
                 yield from (f"{site}/{name}/{file}" for file in _OF_METADATA)
+                if not os.path.isdir(f"{site}/{name}"):  # noqa: PTH112 - a string path
+                    yield f"{site}/{name}"  # distutils wrote all of its metadata into one file of that name
             elif name.endswith((".pth", ".egg-link")):
                 yield f"{site}/{name}"
 

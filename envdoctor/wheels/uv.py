@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -71,12 +71,15 @@ class Uv:
 
         `written` is told twice a second how many bytes uv has written to files and pipes so far, by the kernel's count.
         `extra` adds variables; one with an empty value is removed. Raises UvError when uv fails. When this process is
-        interrupted, uv is stopped and waited for before the interrupt goes on. Raises RestoreError, before, where the
-        venv that it is to work on has a file that it would read without a limit.
+        interrupted, uv is stopped and waited for before the interrupt goes on. It is not started, and UvError raised,
+        where the venv that it is to work on has a file that it would read without a limit.
         """
         command = [self.binary, *map(str, arguments)]
-        if "--python" in command:
-            refuse_unbounded(venv=Path(command[command.index("--python") + 1]))
+        for venv in _pythons(command[1:], self.cwd):
+            try:
+                refuse_unbounded(venv=venv)
+            except RestoreError as error:
+                raise UvError(error.message, error.hint, "") from error
         environment = {name: value for name, value in {**self.environment, **(extra or {})}.items() if value}
         with (
             _config_file(self.config) as (told, descriptors),
@@ -104,6 +107,21 @@ class Uv:
             message, hint = explain(output.stderr, process.returncode)
             raise UvError(message, hint, output.stderr)
         return output
+
+
+def _pythons(words: Sequence[str], cwd: Path) -> Iterator[Path]:
+    """Yield the interpreters and folders that these words of uv's name; a version ("3.12") names none."""
+    for at, word in enumerate(words):
+        if word in ("--python", "-p"):
+            named = words[at + 1] if at + 1 < len(words) else ""
+        elif word.startswith("--python="):
+            named = word.removeprefix("--python=")
+        elif word.startswith("-p") and not word.startswith("--"):
+            named = word.removeprefix("-p").removeprefix("=")
+        else:
+            continue
+        if "/" in named or (named and (cwd / named).is_dir()):
+            yield cwd / named
 
 
 def told_offline(environ: Mapping[str, str]) -> bool:

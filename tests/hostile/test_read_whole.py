@@ -1,11 +1,15 @@
 """Files that uv and pip would read whole, or wait at: nothing is started on them, and they are named."""
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from envdoctor.errors import RestoreError
+from envdoctor.wheels.read_whole import refuse_unbounded
+from envdoctor.wheels.uv import Uv, UvError
 from tests.factories.make_incident import make_incident, sources_of
 from tests.factories.run_envdoctor import run_envdoctor
 from tests.hostile.special_files import _sparse
@@ -45,11 +49,61 @@ def test_our_own_uv_is_not_started_on_it_and_a_repair_goes_without(tmp_path: Pat
     _sparse(record)
     extra = sources_of(tmp_path)
     tried = run_envdoctor("impact", "install", "nvidia-cudnn-cu13", "--venv", ".venv", folder=tmp_path, extra=extra)
-    assert (tried.code, "RECORD has 1.1 TB, and an installer would read all of it" in tried.err) == (4, True), tried
+    assert (tried.code, "RECORD has 1.1 TB, and an installer would read all of it" in tried.err) == (3, True), tried
     repaired = run_envdoctor(
         "repair", "-y", "--offline", "-p", "small", "--venv", ".venv", folder=tmp_path, extra=extra
     )
     assert (repaired.code, record.stat().st_size < 1000) == (0, True), repaired.err
+
+
+OLD = ("old.egg-info", "old.egg-info/installed-files.txt", "old.egg-info/top_level.txt", "old.egg-info/requires.txt")
+NEW = ("old.egg-info/SOURCES.txt", "new.dist-info/uv_cache.json")
+
+
+@pytest.mark.parametrize("name", [*OLD, *NEW])
+def test_whatever_an_installer_reads_of_a_distribution_is_looked_at(tmp_path: Path, name: str) -> None:
+    (tmp_path / "pyvenv.cfg").touch()
+    path = tmp_path / "lib/python3.11/site-packages" / name
+    path.parent.mkdir(parents=True)
+    path.touch()
+    refuse_unbounded(venv=tmp_path)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(RestoreError, match=f"{re.escape(str(path))} is not a regular file"):
+        refuse_unbounded(venv=tmp_path)
+
+
+NAMED = (("--python", "V"), ("--python=V",), ("-p", "V"), ("-pV",), ("-p=V",))
+
+
+@pytest.mark.parametrize("words", NAMED)
+@pytest.mark.parametrize("what", ["V", "V/bin/python"])
+@pytest.mark.parametrize("absolute", [True, False])
+def test_uv_is_not_started_on_the_venv_that_its_words_name(
+    tmp_path: Path, words: tuple[str, ...], what: str, *, absolute: bool
+) -> None:
+    (tmp_path / "V/bin").mkdir(parents=True)
+    (tmp_path / "V/pyvenv.cfg").touch()
+    pth = tmp_path / "V/lib/python3.11/site-packages/a.pth"
+    pth.parent.mkdir(parents=True)
+    os.mkfifo(pth)
+    named = [word.replace("V", str(tmp_path / what) if absolute else what) for word in words]
+    with pytest.raises(UvError) as raised:
+        Uv(binary="/no/uv", environment={}, cwd=tmp_path).run(("pip", "list", *named))
+    told = "is not a regular file, and an installer would read all of it; nothing was started"
+    assert raised.value.message == f"{pth} {told}"
+
+
+def test_a_version_names_no_venv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where envdoctor is started in a venv's folder, `--python 3.12` is not that venv's interpreter."""
+    (tmp_path / "pyvenv.cfg").touch()
+    pth = tmp_path / "lib/python3.11/site-packages/a.pth"
+    pth.parent.mkdir(parents=True)
+    os.mkfifo(pth)
+    monkeypatch.chdir(tmp_path)
+    uv = Uv(binary="/bin/true", environment={}, cwd=tmp_path)
+    for words in (("--python", "3.12"), ("--python=3.12",), ("--python",)):
+        assert uv.run(("venv", *words)).stdout == ""
 
 
 def test_a_wheel_in_a_wheelhouse_that_is_no_archive_is_not_hashed(tmp_path: Path) -> None:
@@ -61,4 +115,5 @@ def test_a_wheel_in_a_wheelhouse_that_is_no_archive_is_not_hashed(tmp_path: Path
     wheel.unlink()
     _sparse(wheel)
     done = run_envdoctor(*fetched, folder=tmp_path, extra=extra)
-    assert (done.code, "has sha256 none, which the lock does not allow" in done.err) == (4, True), done.err
+    told = f"{wheel.name} is not a readable zip archive of up to 16 GiB, which the lock does not allow"
+    assert (done.code, told in done.err) == (4, True), done.err
