@@ -26,6 +26,7 @@ from envdoctor.probes.machine.environment import Environment
 from envdoctor.probes.venv.distribution_digests import Content
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.probes.venv.shadowing import Shadowing
 from envdoctor.stack.examination import of_the_venv
 from envdoctor.standards.lock import Lock, LockedPackage
 from envdoctor.wheels.index_config import IndexConfig
@@ -162,7 +163,7 @@ def _refuse_ill(facts: Fingerprint, found: InstalledWheels, profile: Profile, wa
         finding
         for finding in judge(facts, profile, lock, wanted.waivers).findings
         if finding.severity == "error" and of_the_venv(finding) and finding.subject not in wanted.without
-        if not _is_left_behind(finding, facts, [name for name, _ in packages], found.outside_modules)
+        if not _is_left_behind(finding, facts, [name for name, _ in packages], found.left_behind)
     ]
     if against:
         lines = "".join(f"\n  {finding.code} {finding.title} ({finding.subject})" for finding in against)
@@ -172,13 +173,17 @@ def _refuse_ill(facts: Fingerprint, found: InstalledWheels, profile: Profile, wa
         )
 
 
-def _is_left_behind(finding: Finding, facts: Fingerprint, captured: Collection[str], modules: Collection[str]) -> bool:
+def _is_left_behind(
+    finding: Finding, facts: Fingerprint, captured: Collection[str], modules: Collection[tuple[str, str, str]]
+) -> bool:
     """Tell whether it is about what a rebuilt venv will not see: distributions outside of this one.
 
     Of what is taken from there, with its modules, it has one copy: a second one is left behind too.
     """
     if finding.code == _HIDDEN:
-        return all(module in modules for module in finding.subject.split(", "))
+        # The subject names the first few alone.
+        hidden = [one for one in facts[Shadowing].shadows if f"shadow-folder:{one.front}" in finding.causes]
+        return bool(hidden) and all((one.module, one.front, one.behind) in modules for one in hidden)
     outside = {item.name for item in facts[Distributions].items if item.origin != "site-packages"}
     if finding.code == _TWICE:
         return finding.subject in outside and finding.subject in captured

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from packaging.tags import Tag
 from packaging.version import InvalidVersion, Version
 
-from envdoctor.capture.outside import modules_outside, outside_of, refuse_outside, required_by, taken_of
+from envdoctor.capture.outside import modules_left_behind, outside_of, refuse_outside, required_by, taken_of
 from envdoctor.capture.pinning import NotPinned, Pinned, VerifiedDistribution, pin
 from envdoctor.capture.repack import RepackError, filename
 from envdoctor.errors import CaptureError
@@ -69,8 +69,8 @@ class InstalledWheels:
     """"python3.12"."""
     outside: tuple[Content, ...] = ()
     """What was taken from outside the venv."""
-    outside_modules: frozenset[str] = frozenset()
-    """The modules that it brings."""
+    left_behind: frozenset[tuple[str, str, str]] = frozenset()
+    """(module, folder in front, folder behind) of hidden modules that a rebuilt venv has once."""
 
 
 HOLE = "ED406"
@@ -111,7 +111,7 @@ def find(
         verified=verified,
         warnings=tuple(_not_captured(reading, verified, items)),
         library=library,
-        outside_modules=modules_outside(reading, items),
+        left_behind=modules_left_behind(reading, items),
         outside=tuple(
             content_of(item, index(reading).rows.get(at)) for at, item in items if item.origin != "site-packages"
         ),

@@ -8,6 +8,7 @@ from envdoctor.facts.context import Reading
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.records import index
+from envdoctor.probes.venv.shadowing import Shadowing
 from envdoctor.standards.names import normalized
 from envdoctor.standards.requirements import applies, parse_requirement
 
@@ -21,7 +22,7 @@ def outside_of(reading: Reading) -> dict[str, tuple[int, Distribution]]:
 def taken_of(
     reading: Reading, own: Sequence[tuple[int, Distribution]], outside: Mapping[str, tuple[int, Distribution]]
 ) -> list[tuple[int, Distribution]]:
-    """Return what the venv takes from outside: torch, what hides one of its own, what any of these require in turn."""
+    """Return what the venv takes from outside: torch, what comes before its own, what any of these require."""
     hidden = {item.name for item in reading.fact(Distributions).items if item.origin == "site-packages"}
     taken = {name: one for name, one in outside.items() if name in hidden or name == "torch"}
     while more := {
@@ -33,11 +34,40 @@ def taken_of(
     return [one for _, one in sorted(taken.items())]
 
 
-def modules_outside(reading: Reading, items: Sequence[tuple[int, Distribution]]) -> frozenset[str]:
-    """Return the names of the files and folders at the top that distributions outside of the venv bring."""
-    rows = index(reading).rows
-    paths = (row[0] for at, item in items if item.origin != "site-packages" for row in rows.get(at, ()))
-    return frozenset(path.partition("/")[0].partition(".")[0] for path in paths if not path.startswith("."))
+def modules_left_behind(
+    reading: Reading, captured: Sequence[tuple[int, Distribution]]
+) -> frozenset[tuple[str, str, str]]:
+    """Return (module, folder in front, folder behind) of each hidden module that a rebuilt venv has once, as it is now.
+
+    Distributions record it in both folders, all of them are outside of the venv or other copies of a captured one, and
+    what is taken from the front is captured from there, or nothing of both is.
+    """
+    taken = {at for at, _ in captured}
+    names = {item.name for _, item in captured}
+    owners = _module_owners(reading)
+
+    def is_left(item: Distribution) -> bool:
+        return item.origin != "site-packages" and item.name not in names
+
+    found = []
+    for shadow in reading.fact(Shadowing).shadows:
+        front, behind = (owners.get((folder, shadow.module), []) for folder in (shadow.front, shadow.behind))
+        if not front or not behind:
+            continue
+        one = {item.name for _, item in front} if all(at in taken for at, _ in front) else set()
+        none = all(is_left(item) for _, item in front)
+        if (one or none) and all(item.name in one or is_left(item) for _, item in behind):
+            found.append((shadow.module, shadow.front, shadow.behind))
+    return frozenset(found)
+
+
+def _module_owners(reading: Reading) -> dict[tuple[str, str], list[tuple[int, Distribution]]]:
+    """Return (site folder, module at its top) -> the distributions that record it, with their places."""
+    rows, found = index(reading).rows, dict[tuple[str, str], list[tuple[int, Distribution]]]()
+    for at, item in enumerate(reading.fact(Distributions).items):
+        for module in {row[0].partition("/")[0].partition(".")[0] for row in rows.get(at, ())} - {""}:
+            found.setdefault((item.site, module), []).append((at, item))
+    return found
 
 
 def refuse_outside(reading: Reading, items: Sequence[tuple[int, Distribution]], without: Mapping[str, str]) -> None:

@@ -553,6 +553,17 @@ def test_what_hides_a_package_of_the_venv_is_what_is_captured(stack: Stack, inde
     assert stack.run("diff", "mine", "other").out.splitlines()[-1] == "no difference; the digests are equal"
 
 
+def test_what_hides_a_module_of_another_package_is_refused(stack: Stack, index: Index) -> None:
+    # `odd` is captured from outside, with a module that the venv's own plain has too: a rebuilt venv would have both.
+    files = {"odd/__init__.py": "", "plain/__init__.py": "hidden = 1\n"}
+    outer = make_venv(
+        stack.folder / "outer", make_wheel(stack.folder / "wheels", "odd", "2.0", files=files), cache=stack.cache
+    )
+    extra = {"PYTHONPATH": f"{outer.site_packages}:{stack.environment['PYTHONPATH']}"}
+    answer = stack.run("capture", "mine", "--venv", "venv", "--with-outside", extra=extra)
+    assert (answer.code, "ED410" in answer.err) == (1, True), answer.err
+
+
 def test_a_damaged_file_outside_is_refused(stack: Stack, index: Index) -> None:
     needed = make_wheel(stack.folder / "wheels", "needed", "2.0", files={"needed/__init__.py": "a = 1\n"})
     needy = make_wheel(stack.folder / "wheels", "needy", "1.0", requires=["needed"])
