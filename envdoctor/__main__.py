@@ -69,8 +69,12 @@ def main() -> None:
 
 
 def _say(text: str) -> None:
-    if sys.stderr is not None:
-        print(text, file=sys.stderr, flush=True)  # noqa: T201 - as cli.app says it
+    # Where it goes may be gone: what reads the pipe ends with the same Ctrl-C. The exit code tells.
+    try:
+        if sys.stderr is not None:
+            print(text, file=sys.stderr, flush=True)  # noqa: T201 - as cli.app says it
+    except (OSError, ValueError):
+        pass
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """`check` and `restore` with their plainest options, read without typer: loading it takes a fifth of a check's time.
 
-Only what cannot be misread is read here. Any other word, a variable or a pyproject.toml that sets an option, and every
-mistake go to the typer command, which does the same for these options.
+Only what cannot be misread is read here. Any other word, a variable of ours, a pyproject.toml that sets an option, and
+every mistake go to the typer command, which does the same for these options.
 """
 
 import os
@@ -29,7 +29,9 @@ def run(arguments: Sequence[str]) -> int | None:
     arguments: what follows the program's name. Raises KeyboardInterrupt.
     """
     command = _COMMANDS.get(arguments[0]) if arguments else None
-    words = _words(arguments, command) if command else None
+    if command is None:
+        return None
+    words = _words(arguments, command)
     if words is None or any(name.startswith(_VARIABLES) for name in os.environ) or _configured():
         return None
     from envdoctor.cli.endings import say_crash, say_error
@@ -37,7 +39,7 @@ def run(arguments: Sequence[str]) -> int | None:
 
     show_as(Shown(quiet="quiet" in words, verbose="verbose" in words))
     try:
-        return command.run(words) if command else None
+        return command.run(words)
     except EnvdoctorError as error:
         return say_error(error, as_json="json" in words)
     except Exception as error:  # noqa: BLE001 - as for every other command

@@ -14,7 +14,7 @@ _PIN = re.compile(
 )
 _HASH = re.compile(r"--hash[=\s]\s*(?P<algorithm>[a-z0-9]+):(?P<digest>[0-9a-f]+)")
 # What `text_of` writes below an entry: "    # 3a807cabd511: cp311-cp311-manylinux2014_x86_64".
-_TOLD = re.compile(r"^[ \t]+# ([0-9a-f]{12}): (\S+)[ \t]*$", re.MULTILINE)
+_TOLD = re.compile(r"^[ \t]+# ([0-9a-f]{12}): (\S+)[ \t]*\r?$", re.MULTILINE)
 
 _COMMENT = re.compile(r"(^|\s+)#.*$")
 # Where wheels come from, which pip's and uv's configuration says here, and what --require-hashes implies.
@@ -35,7 +35,7 @@ class LockedPackage:
     marker: str = ""
     tags: tuple[str, ...] = ()
     """For each hash the tags in its wheel's file name ("cp311-cp311-manylinux2014_x86_64"), empty for one that is not
-    known; empty where the lock says none. Only `check` reads it: a hash decides what is installed."""
+    known; empty where the lock says none. `check` compares them (ED418). A hash decides what is installed."""
 
     def applies(self, environment: Mapping[str, str]) -> bool:
         """Tell whether the marker holds in that environment (PEP 508 names -> values)."""

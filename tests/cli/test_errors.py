@@ -238,6 +238,15 @@ def test_ctrl_c_while_it_is_still_importing_says_one_line(folder: Path, name: st
     assert outcome == Outcome(code=130, out="", err="error: interrupted\n")
 
 
+@pytest.mark.parametrize("gone", ["os.close(2)", "r, w = os.pipe(); os.close(r); os.dup2(w, 2)"])
+def test_ctrl_c_ends_it_as_ever_where_nobody_reads_what_it_says(folder: Path, gone: str) -> None:
+    early = folder / "early-gone"
+    early.mkdir(exist_ok=True)
+    text = f"import os, signal, time\n{gone}\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n"
+    (early / "json.py").write_text(text)
+    assert _run_behind(early, folder).code == 130
+
+
 @pytest.mark.parametrize("name", ["typing", "json"])
 def test_a_file_in_front_of_pythons_own_is_named_and_is_no_bug_of_ours(folder: Path, name: str) -> None:
     front = folder / f"front-{name}"

@@ -21,6 +21,8 @@ _KEY = struct.Struct("<QQqqq")
 _TIME = struct.Struct("<q")
 _MAXIMUM_MEMO = 256 * 1024 * 1024
 
+pack_content_key = struct.Struct(_KEY.format[: -len("q")]).pack
+"""(device, inode, size, mtime_ns) -> the content key of a file."""
 pack_key = _KEY.pack
 """(device, inode, size, mtime_ns, ctime_ns) -> the key of a file."""
 

@@ -7,16 +7,15 @@ bytecode or of a program, is left for `installed_files` to judge.
 """
 
 import os
-import struct
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from envdoctor.probes.venv.digest_memo import pack_content_key
 from envdoctor.probes.venv.first_look import KIND_AND_READABLE, PLAIN
 from envdoctor.probes.venv.record_rows import BYTECODE
 from envdoctor.probes.venv.rows import Fields
 
-_CONTENT = struct.Struct("<QQqq")
-"""As digest_memo.content_key makes it of a key."""
+_SHA256 = "sha256="
 
 
 class KnownFiles(NamedTuple):
@@ -36,7 +35,7 @@ def known_files(folder: str, rows: Sequence[Fields], proven: Mapping[bytes, byte
     proven: content key (digest_memo) -> sha256 as RECORD writes it.
     """
     others: list[Fields] = []
-    total, stat_at, pack, known = 0, os.stat, _CONTENT.pack, proven.get
+    total, stat_at, pack, known = 0, os.stat, pack_content_key, proven.get
     # Relative to the open site folder the kernel walks a third of each path, 25,000 times.
     site = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -49,12 +48,12 @@ def known_files(folder: str, rows: Sequence[Fields], proven: Mapping[bytes, byte
                     others.append(row)
                     continue
                 size = status.st_size
-                # "sha256=" has seven characters; another algorithm's digest has another length, so it never fits here.
                 if (
                     status.st_mode & KIND_AND_READABLE == PLAIN
                     and str(size) == recorded
                     and (digest := known(pack(status.st_dev, status.st_ino, size, status.st_mtime_ns)))
-                    and digest == stated[7:].encode("utf-8", "replace")
+                    and stated.startswith(_SHA256)
+                    and digest == stated[len(_SHA256) :].encode("utf-8", "replace")
                 ):
                     total += size
                     continue

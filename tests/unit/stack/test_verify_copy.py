@@ -26,7 +26,7 @@ from envdoctor.standards.lock import LockedPackage
 from tests.factories.make_cuda import host_without_cache, make_library, make_linked_torch
 from tests.factories.make_reading import bare_host
 from tests.factories.make_venv import Venv, edit_in_place, make_venv, rewrite
-from tests.factories.make_wheel import make_wheel
+from tests.factories.make_wheel import make_wheel, record_hash
 
 GOOD, BAD = b"fix = 1\n", b"fix = 2\n"
 MODULE = "thing/__init__.py"
@@ -252,6 +252,39 @@ def _bytecode(venv: Venv) -> None:
     )
 
 
+def _contested(venv: Venv) -> None:
+    """Have another distribution record the same file, with another hash."""
+    folder = venv.site_packages / "other-2.0.dist-info"
+    folder.mkdir()
+    texts = {"METADATA": "Metadata-Version: 2.1\nName: other\nVersion: 2.0\n", "INSTALLER": "uv"}
+    rows = [f"{MODULE},sha256={'A' * 43},{len(GOOD)}", f"{folder.name}/RECORD,,"]
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+        rows.append(f"{folder.name}/{name},{record_hash(text.encode())},{len(text)}")
+    (folder / "RECORD").write_text("\n".join(rows) + "\n")
+
+
+def _link_out(venv: Venv) -> None:
+    package = _module(venv).parent
+    package.rename(venv.prefix.parent / f"{venv.prefix.name}-package")
+    package.symlink_to(venv.prefix.parent / f"{venv.prefix.name}-package")
+
+
+def _closed(venv: Venv) -> None:
+    _module(venv).parent.chmod(0o000)
+
+
+def _program(venv: Venv) -> None:
+    tool = venv.prefix / "bin/thing-tool"
+    tool.write_bytes(b"#!/bin/sh\n")
+    tool.chmod(0o755)
+    row = f"../../../bin/thing-tool,{record_hash(tool.read_bytes())},{tool.stat().st_size}"
+    inner = venv.site_packages / "thing/bin/tool"
+    inner.parent.mkdir()
+    inner.write_bytes(GOOD)
+    _record(lambda lines: [*lines, row, f"thing/bin/tool,{record_hash(GOOD)},{len(GOOD)}"])(venv)
+
+
 _STATES: dict[str, Callable[[Venv], None]] = {
     "as it was built": lambda _: None,
     "missing": lambda venv: _module(venv).unlink(),
@@ -270,7 +303,11 @@ _STATES: dict[str, Callable[[Venv], None]] = {
     "another hash": _row(MODULE, "sha256=", "sha256=A"),
     "twice": _record(lambda lines: [*lines, next(line for line in lines if line.startswith(MODULE))]),
     "out of the venv": _record(lambda lines: [*lines, "../../../../../etc/hostname,sha256=AAAA,1"]),
-    "a program": _record(lambda lines: [*lines, "thing/bin/tool,sha256=AAAA,1"]),
+    "a missing program": _record(lambda lines: [*lines, "thing/bin/tool,sha256=AAAA,1"]),
+    "programs": _program,
+    "a contested path": _contested,
+    "a link that leads out": _link_out,
+    "a closed folder": _closed,
 }
 
 
@@ -295,6 +332,7 @@ def test_counting_known_files_at_once_gives_what_a_look_at_each_gives(
     at_once = look()
     monkeypatch.setattr(RecordComparison, "by_contents_alone", False)
     assert at_once == look()
+    _module(venv).parent.chmod(0o755)
 
 
 def test_a_known_file_is_counted_and_not_taken_apart(shop: Shop) -> None:

@@ -144,3 +144,10 @@ def test_what_is_no_lock_is_refused(text: str, message: str) -> None:
     with pytest.raises(LockError) as caught:
         parse(text, "lock.txt")
     assert caught.value.message == message
+
+
+def test_the_tags_of_a_lock_with_line_ends_of_windows_are_read() -> None:
+    text = f"a==1.0 \\\n    --hash=sha256:{A}\n    # {A[:12]}: py3-none-any\nb==1.0 --hash=sha256:{B}\n"
+    read = parse(text, "x")
+    assert [package.tags for package in read.packages] == [("py3-none-any",), ()]
+    assert parse(text.replace("\n", "\r\n"), "x") == read
