@@ -16,6 +16,7 @@ from envdoctor.cli.signals import stoppable
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import EnvdoctorError, UsageError, internal_error
 from envdoctor.exitcodes import ExitCode
+from envdoctor.facts.stops import raise_again
 from envdoctor.model.events import Listener, silent
 
 _LONGEST = 100_000
@@ -62,6 +63,7 @@ class _Nobody:
 
 def main() -> None:
     """Do the tasks of sys.argv[1], a list as JSON, up to the first that does not end well; print what came of each."""
+    raise_again()  # a stop that Python drops would be answered by nobody
     said: list[dict[str, Any]] = []
     for task in json.loads(sys.argv[1]):
         said.append(_done(task))
