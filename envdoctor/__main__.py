@@ -34,7 +34,7 @@ def main() -> None:
     isolate()
     quickly()
     try:
-        from envdoctor.facts.stops import raise_again  # noqa: PLC0415 - as below
+        from envdoctor.facts.stops import raise_again, raise_lost  # noqa: PLC0415 - as below
 
         raise_again()
         signal.signal(signal.SIGINT, _HANDLER)
@@ -54,6 +54,7 @@ def main() -> None:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
+        raise_lost()  # one that came in the last moment
     except KeyboardInterrupt:
         code = _INTERRUPTED
         _say("error: interrupted")

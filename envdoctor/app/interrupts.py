@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from envdoctor.errors import Interrupted
+from envdoctor.facts.stops import raise_lost
 from envdoctor.swap.durable import inode
 from envdoctor.swap.store import BackupStore
 
@@ -38,5 +39,6 @@ def accounted(store: BackupStore, new: str) -> Iterator[Account]:
     account = Account(store, new)
     try:
         yield account
+        raise_lost()  # one that came shortly before is told of here, where the venv's state is known
     except KeyboardInterrupt as error:
         raise Interrupted(f"interrupted\n{account.state}") from error

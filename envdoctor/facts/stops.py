@@ -26,20 +26,20 @@ def put_off() -> Iterator[None]:
     """Put stops off until the block ends, where what answers them is called; it may raise KeyboardInterrupt.
 
     For a block that must not be left half-way, and around a fork. A process that the block forks leaves them out until
-    it decides otherwise. Raises KeyboardInterrupt at once where one was lost shortly before.
+    it decides otherwise. Raises KeyboardInterrupt at once where one was lost shortly before. In a thread or interpreter
+    that is not Python's main one no signal is answered, and nothing is put off.
     """
-    if _thread.get_native_id() != os.getpid():
-        yield  # handlers run in the main thread only
-        return
-    if _LOST:
-        _LOST.clear()
-        raise KeyboardInterrupt
     came: list[int] = []
     # Not a signal mask: another thread would take the signal, and Python would still raise in this one.
     before: dict[int, Any] = {int(number): signal.getsignal(number) for number in STOPS if _is_answered(number)}
     try:
-        for number in before:
-            signal.signal(number, lambda number, _: came.append(number))
+        try:
+            for number in before:
+                signal.signal(number, lambda number, _: came.append(number))
+        except ValueError:  # Python's own test: the main thread may be any of a program that embeds it
+            before.clear()
+        else:
+            raise_lost()
         yield
     finally:
         _restore(before)
@@ -77,7 +77,13 @@ def end_by_stops() -> None:
     for number in STOPS:
         if _is_answered(number):
             signal.signal(number, signal.SIG_DFL)
+    raise_lost()
+
+
+def raise_lost() -> None:
+    """Raise KeyboardInterrupt where a stop was lost and has not been raised again yet."""
     if _LOST:
+        _LOST.clear()
         raise KeyboardInterrupt
 
 

@@ -98,6 +98,55 @@ def test_a_thread_of_its_own_needs_no_protection() -> None:
     assert ran == [True]
 
 
+_ELSEWHERE = """
+import importlib, sys
+for name in ("_interpreters", "_xxsubinterpreters"):
+    try:
+        interpreters = importlib.import_module(name)
+        break
+    except ImportError:
+        continue
+code = f"import sys; sys.path[:] = {sys.path!r}; from envdoctor.facts.stops import put_off\\n"
+failed = interpreters.run_string(interpreters.create(), code + "with put_off(): print('done', flush=True)")
+sys.exit(str(failed) if failed else 0)
+"""
+
+
+def test_an_interpreter_that_answers_no_signals_goes_on() -> None:
+    """Where a program embeds Python, the process's first thread need not be Python's main one."""
+    assert _ran(_ELSEWHERE) == (0, "done\n", "")
+
+
+_AT_THE_END = """
+import os, signal, sys
+from envdoctor.facts import stops
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+stops.raise_again()
+stops._MOMENT = 600.0
+
+class Dropped:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        [None for _ in range(9)]
+
+from envdoctor import __main__
+from envdoctor.cli import direct
+
+def checked(arguments):
+    Dropped()
+    return 0
+
+direct.run = checked
+sys.argv[1:] = ["check"]
+__main__.main()
+"""
+
+
+def test_a_stop_in_the_last_moment_is_not_lost_with_the_process() -> None:
+    assert _ran(_AT_THE_END) == (130, "", "error: interrupted\n")
+
+
 def test_a_child_blocks_and_ignores_what_its_parent_does_and_nothing_else() -> None:
     show = ["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"]
     plain = subprocess.run(show, stdout=subprocess.PIPE, check=True).stdout
