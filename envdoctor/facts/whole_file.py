@@ -6,6 +6,7 @@ Nor is anything written through a link, or to what is not a file, in a folder th
 import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -86,6 +87,20 @@ def open_alone(path: Path, flags: int, mode: int = 0o666) -> int:
 
 
 def _copy_in_place(path: Path) -> None:
+    import fcntl  # noqa: PLC0415 - for what seldom happens
+
+    # Of two processes, the second would put its copy over the first one's, and over what that has written by then.
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        if path.lstat().st_nlink > 1:
+            _copy_alone(path)
+    finally:
+        os.close(folder)
+
+
+def _copy_alone(path: Path) -> None:
     import shutil  # noqa: PLC0415 - for what seldom happens
 
     temporary = beside(path)

@@ -2,10 +2,14 @@
 
 import json
 import os
+import shutil
 import stat
 import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +20,7 @@ from tests.factories.make_cache import filled, manifest_of
 from tests.factories.make_incident import Incident
 from tests.factories.make_stack import make_stack
 from tests.factories.make_venv import rewrite
-from tests.factories.run_envdoctor import run_envdoctor
+from tests.factories.run_envdoctor import ROOT, run_envdoctor
 
 
 def test_a_repair_writes_through_no_link_of_the_venv(tmp_path: Path) -> None:
@@ -83,6 +87,32 @@ def test_a_log_with_a_second_name_goes_on_as_a_copy(tmp_path: Path) -> None:
     assert (log.read_text(), other.read_text()) == ("line 1\nline 2\n", "line 1\n")
     assert stat.S_IMODE(log.stat().st_mode) == 0o640
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "other"]
+
+
+def test_two_that_write_a_log_with_a_second_name_lose_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other, log = tmp_path / "other", tmp_path / "log"
+    other.write_text("line 1\n")
+    log.hardlink_to(other)
+    copy, begun = shutil.copyfileobj, []
+
+    def meanwhile(*given: Any) -> None:
+        copy(*given)
+        code = f"from envdoctor.facts.whole_file import appending; appending(Path({str(log)!r})).write(b'line 2\\n')"
+        begun.append(subprocess.Popen([sys.executable, "-c", f"from pathlib import Path; {code}"], cwd=ROOT))
+        # Until the other one has written, or waits for this one.
+        while begun[0].poll() is None and f"-> FLOCK  ADVISORY  WRITE {begun[0].pid} " not in _locks():
+            time.sleep(0.01)
+
+    monkeypatch.setattr(shutil, "copyfileobj", meanwhile)
+    with whole_file.appending(log) as file:
+        assert begun[0].wait() == 0
+        file.write(b"line 3\n")
+    assert (log.read_text(), other.read_text()) == ("line 1\nline 2\nline 3\n", "line 1\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "other"]
+
+
+def _locks() -> str:
+    return Path("/proc/locks").read_text()
 
 
 def test_a_second_name_of_another_users_file_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
