@@ -214,8 +214,10 @@ def _question(workspace: "Workspace") -> tuple[object, ...]:
     return (str(workspace.target.prefix), str(workspace.target.interpreter), *of_profile(workspace))
 
 
-def _note(text: str) -> None:
-    if not _local_rank():
+def _note(text: str, waited: float = 0.0) -> None:
+    from envdoctor.doctor.once_a_node import LONG_SECONDS  # noqa: PLC0415
+
+    if not _local_rank() or waited > LONG_SECONDS:
         _say(f"note: envdoctor gate: {text}")
 
 

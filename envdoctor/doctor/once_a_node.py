@@ -7,11 +7,12 @@ Each rank takes it once. Where anything of this cannot be had, a rank examines b
 
 import fcntl
 import json
+import math
 import os
 import stat
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -29,10 +30,15 @@ from envdoctor.model.frozen import frozen, replace
 _MAXIMUM = 4 * 1024 * 1024
 _LASTS_SECONDS = 600.0
 """How old a verdict may be in a launch whose launcher ends with it."""
-_WORD_SECONDS = 2.0
+_WORD_SECONDS, _NEXT_WORD_SECONDS = 2.0, 60.0
+"""How long a rank waits before it says so; again then, and each time that it has waited twice as long."""
 PATIENCE_SECONDS = 600.0
 """The lock is free when the process that examines has died; on a slow file system those that give up make it slower."""
 _OLD_SECONDS = 3600.0
+LONG_SECONDS = 100.0
+"""After such a wait every rank speaks for itself: the one that speaks for all may be the one that hangs."""
+Waiting = Callable[[str, float], None]
+"""Told that a rank waits, and for how many seconds so far."""
 _MOST_LOOKED_AT = 1000
 """Of a folder's verdicts at one start: what is older than an hour goes, little by little where it is a lot."""
 _LOOK_SECONDS = 0.05
@@ -80,31 +86,42 @@ class _Shared:
 class Node:
     """What the ranks of this launch on this node share: one examination, and one report of it. A context manager."""
 
-    def __init__(self, host: Host, question: tuple[object, ...]) -> None:
-        """Take the host and what the verdict depends on beside its variables, as plain values."""
+    def __init__(self, host: Host, question: tuple[object, ...], *, whatever_variables: bool = False) -> None:
+        """Take the host and what the verdict depends on beside its variables, as plain values.
+
+        whatever_variables: it does not depend on them.
+        """
         self._host, self._question = host, question
+        self._variables = {} if whatever_variables else shared(host.environ)
         self._launch = launch_of(host)
         self._descriptor: int | None = None
 
     def __enter__(self) -> Self:
         """Open the file of the question, where this process is one of several."""
         if self._launch is not None:
-            self._descriptor = _open(self._host, _name(self._launch, self._question, self._host))
+            self._descriptor = _open(self._host, _name(self._launch, self._question, self._host, self._variables))
         return self
 
     def __exit__(self, *_: object) -> None:
         """Close it."""
         self._leave()
 
-    def told(self, examine: Callable[[], Told], say: Callable[[str], None], patience: float = PATIENCE_SECONDS) -> Told:
+    def told(
+        self,
+        examine: Callable[[], Told],
+        say: Waiting,
+        patience: float = PATIENCE_SECONDS,
+        doing: str = "examines the same environment",
+    ) -> Told:
         """Return what `examine` finds, in this process or in another rank of the launch that was asked the same.
 
-        say: tells a person that this rank waits, for `patience` seconds at most. Raises what `examine` raises.
+        say: tells a person that this rank waits, for `patience` seconds at most; doing: for what, as a clause. Raises
+        what `examine` raises.
         """
         launch, descriptor = self._launch, self._descriptor
         if launch is None or descriptor is None:
             return examine()
-        with _locked(descriptor, say, patience) as alone:
+        with _locked(descriptor, say, patience, doing) as alone:
             if not alone:
                 self._leave()
                 return examine()
@@ -121,6 +138,15 @@ class Node:
                 raise
             _write(descriptor, _made(told, launch))
             return told
+
+    @contextmanager
+    def alone(self, say: Waiting, doing: str) -> Iterator[bool]:
+        """Run the block in one rank after the other, however long that takes; tell whether there are several."""
+        if self._descriptor is None:
+            yield False
+            return
+        with _locked(self._descriptor, say, math.inf, doing):
+            yield True
 
     def reports(self, told: Told, wait: float) -> bool:
         """Tell whether this rank prints the report of what it was told: local rank 0 where it was told the same.
@@ -140,7 +166,7 @@ class Node:
             if time.monotonic() >= until:
                 break
             time.sleep(_LOOK_SECONDS)
-        with _locked(descriptor, lambda _: None) as alone:
+        with _locked(descriptor, lambda _, __: None) as alone:
             known = _read(descriptor) if alone else None
             if known is None or known.by != launch.by or launch.rank not in known.ranks:
                 return True
@@ -184,13 +210,13 @@ def _holds(known: _Shared, launch: Launch) -> bool:
     return 0 <= age < _LASTS_SECONDS and (launch.ends or known.ended >= launch.started)
 
 
-def _name(launch: Launch, question: tuple[object, ...], host: Host) -> str:
+def _name(launch: Launch, question: tuple[object, ...], host: Host, environ: Mapping[str, str]) -> str:
     """Return the file of a question: a digest, since variables may hold secrets."""
     import hashlib  # noqa: PLC0415 - a process that is not one of several hashes nothing
 
     namespace = os.stat(host.proc / "self/ns/mnt").st_ino if (host.proc / "self/ns/mnt").exists() else 0  # noqa: PTH116 - as below
     root = os.stat("/")  # noqa: PTH116 - a status alone
-    variables = sorted(shared(host.environ).items())
+    variables = sorted(environ.items())
     asked = [__version__, launch.by, namespace, root.st_dev, root.st_ino, host.uid, str(host.cwd), variables, *question]
     return hashlib.sha256(json.dumps(asked).encode("utf-8", "surrogateescape")).hexdigest()[:40] + ".verdict"
 
@@ -250,9 +276,11 @@ def _forget_old(folder: int) -> None:
 
 
 @contextmanager
-def _locked(descriptor: int, say: Callable[[str], None], patience: float = PATIENCE_SECONDS) -> Iterator[bool]:
+def _locked(
+    descriptor: int, say: Waiting, patience: float = PATIENCE_SECONDS, doing: str = "examines the same environment"
+) -> Iterator[bool]:
     """Hold the file for oneself, when the process that examines is done or dead; False after a long wait."""
-    started, told, pause = time.monotonic(), False, 0.002
+    started, word, pause = time.monotonic(), _WORD_SECONDS, 0.002
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -265,9 +293,10 @@ def _locked(descriptor: int, say: Callable[[str], None], patience: float = PATIE
         if waited > patience:
             yield False
             return
-        if waited > _WORD_SECONDS and not told:
-            told = True
-            say("waiting for another rank of this node, which examines the same environment")
+        if waited > word:
+            so_far = f": {waited:.0f} s so far" if word > _WORD_SECONDS else ""
+            say(f"waiting for another rank of this node, which {doing}{so_far}", waited)
+            word = max(_NEXT_WORD_SECONDS, 2 * word)
         time.sleep(pause)
         pause = min(0.05, pause * 1.5)
     try:

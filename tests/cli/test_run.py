@@ -5,13 +5,14 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.cli.test_check import UNSEEN
 from tests.factories.make_incident import Incident, make_broken_incident, make_incident
-from tests.factories.run_envdoctor import COMMAND, Outcome, environment, run_envdoctor
+from tests.factories.run_envdoctor import COMMAND, Outcome, environment, run_behind, run_envdoctor
 
 REPORT_ENDS = """\
 Found 1 error (1 cause).   exit 1
@@ -157,6 +158,75 @@ def test_restore_mends_a_broken_venv_before_the_command_starts(tmp_path: Path) -
         "run", "-p", "small", "--restore", "--", "echo", "started", folder=tmp_path, extra=local_sources(tmp_path)
     )
     assert again == Outcome(code=0, out="started\n", err="")
+
+
+_RANK = {"TORCHELASTIC_RUN_ID": "run", "LOCAL_WORLD_SIZE": "2"}
+
+
+def _begin(folder: Path, rank: int, words: Sequence[str], extra: Mapping[str, str]) -> "subprocess.Popen[str]":
+    """Start a rank of `envdoctor run` as torchrun starts it."""
+    own = {**_RANK, "RANK": str(rank), "LOCAL_RANK": str(rank), **extra}
+    return subprocess.Popen(
+        [*COMMAND, "run", "-p", "small", *words],
+        cwd=folder,
+        env=environment(folder, own),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_ranks_that_see_a_gpu_each_restore_once(tmp_path: Path) -> None:
+    """`srun --gpus-per-task=1` sets CUDA_VISIBLE_DEVICES in each; a second restore would be under the first rank."""
+    incident = make_incident(tmp_path)
+    incident.lose()
+    words = ("--restore", "--", "python", "-c", "print('started', flush=True); input()")
+    ranks = [
+        _begin(tmp_path, rank, words, {"CUDA_VISIBLE_DEVICES": str(rank), **local_sources(tmp_path)})
+        for rank in range(2)
+    ]
+    said = []
+    for rank in ranks:
+        assert rank.stdout is not None
+        said.append(rank.stdout.readline())
+    errors = [rank.communicate("\n")[1] for rank in ranks]
+    assert said == ["started\n", "started\n"], errors
+    assert [rank.returncode for rank in ranks] == [0, 0]
+    assert "".join(errors).count("restored ") == 1, errors
+
+
+def test_an_error_that_ranks_share_is_printed_once(tmp_path: Path) -> None:
+    incident = make_incident(tmp_path)
+    (incident.venv.prefix / "bin/python").unlink()
+    (incident.venv.prefix / "pyvenv.cfg").unlink()
+    ranks = [_begin(tmp_path, rank, ("--", "true"), {}) for rank in range(2)]
+    said = [rank.communicate()[1] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [2, 2], said
+    assert said[1] == "error: `true` was not started (profile small): another rank of this node says why\n"
+    assert said[0].count("error: ") == 1
+    assert "hint: " in said[0]
+
+
+def test_with_the_gate_off_what_is_restored_is_not_judged(tmp_path: Path) -> None:
+    incident = make_incident(tmp_path)
+    incident.lose()
+    once = (
+        "from envdoctor.cli.commands import run\n"
+        "examine, calls = run._examine, []\n"
+        "def once(workspace):\n"
+        "    calls.append(workspace)\n"
+        "    assert len(calls) == 1, 'examined again'\n"
+        "    return examine(workspace)\n"
+        "run._examine = once"
+    )
+    outcome = run_behind(
+        once,
+        *("run", "-p", "small", "--restore", "--gate", "off", "--reason", "a test", "--", "echo", "started"),
+        folder=tmp_path,
+        extra=local_sources(tmp_path),
+    )
+    assert (outcome.code, outcome.out) == (0, "started\n"), outcome.err
 
 
 def test_restore_does_not_swap_under_a_running_process_unless_told(tmp_path: Path) -> None:

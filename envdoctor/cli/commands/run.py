@@ -6,7 +6,8 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -24,9 +25,9 @@ from envdoctor.cli.run_options import (
     WatchOption,
 )
 from envdoctor.cli.terminal import say
-from envdoctor.doctor.once_a_node import PATIENCE_SECONDS, Node, Told, of_profile
+from envdoctor.doctor.once_a_node import LONG_SECONDS, Node, Told, of_profile
 from envdoctor.doctor.workspace import Workspace
-from envdoctor.errors import TargetError, UsageError
+from envdoctor.errors import EnvdoctorError, TargetError, UsageError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.facts.launch import local_rank, rank
 from envdoctor.facts.stops import end_by_stops
@@ -77,7 +78,8 @@ def run(
     """Check a venv against a profile, then become the command: its exit code and signals are its own.
 
     The command gets the profile's environment variables, VIRTUAL_ENV, and the venv's bin folder first on PATH.
-    Ranks that one launcher starts on a node share one check and one restore; local rank 0 prints the report.
+    Ranks that one launcher starts on a node share one check where their variables agree, and one restore; local rank 0
+    prints the report.
     """
     if not command:
         raise UsageError("no command to run", "name it after `--`: `envdoctor run --profile NAME -- python -m trainer`")
@@ -98,9 +100,16 @@ def run(
     if chosen != "off" or restore:
         asked = ("run", chosen, restore, workspace.named, *of_profile(workspace))
         with Node(workspace.host, asked) as node:
-            told = _told(node, workspace, restore=restore, while_in_use=yes_while_in_use)
+            judges = chosen != "off"
+            named = shlex.join(redacted_words(command))
+            examine = partial(_found, workspace, restore=restore, while_in_use=yes_while_in_use, judges=judges)
+            told = _told(node, examine, restores=restore)
+            if told.problem:
+                say(f"error: `{named}` was not started (profile {profile}): another rank of this node says why")
+                time.sleep(gate.END_SECONDS)  # which the launcher must not end before
+                return told.code
             if chosen == "enforce" and told.code:
-                named, prefix = shlex.join(redacted_words(command)), workspace.launched().target.prefix
+                prefix = workspace.launched().target.prefix
                 _refuse(f"error: `{named}` was not started on {prefix} (profile {profile})", told, node)
                 return told.code
             speaks = chosen == "warn" and node.reports(told, 0.0)
@@ -113,13 +122,23 @@ def run(
     return start.on(launch)
 
 
-def _told(node: Node, workspace: Workspace, *, restore: bool, while_in_use: bool) -> Told:
-    """Return what the check finds, in this rank or another one of the node. Raises what it raises in either."""
-    # Who restores may take long, and nobody else can meanwhile.
-    patience = math.inf if restore else PATIENCE_SECONDS
-    told = node.told(lambda: _found(workspace, restore=restore, while_in_use=while_in_use), _note, patience)
-    if told.problem:
-        raise told.error()
+def _told(node: Node, examine: Callable[[], Told], *, restores: bool) -> Told:
+    """Return what the check finds, in this rank or another one of the node.
+
+    Raises what it raises in either, in the rank that is to print it; the others return it as a `problem`.
+    """
+    own = None
+    try:
+        # Who restores may take long, and nobody else can meanwhile.
+        told = (
+            node.told(examine, _note, math.inf, "checks the same venv and restores it")
+            if restores
+            else node.told(examine, _note)
+        )
+    except EnvdoctorError as error:
+        own, told = error, Told(code=int(error.exit_code), problem=error.message, hint=error.hint)
+    if told.problem and node.reports(told, gate.REPORT_SECONDS if local_rank(os.environ) else 0.0):
+        raise own or told.error()
     return told
 
 
@@ -140,8 +159,8 @@ def _report(told: Told) -> None:
     say(told.colored if style_on(sys.stderr).color else told.report)
 
 
-def _note(text: str) -> None:
-    if not local_rank(os.environ):
+def _note(text: str, waited: float) -> None:
+    if not local_rank(os.environ) or waited > LONG_SECONDS:
         say(f"note: {text}")
 
 
@@ -216,9 +235,14 @@ def become(command: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
         ) from error
 
 
-def _found(workspace: Workspace, *, restore: bool, while_in_use: bool) -> Told:
-    """Examine the venv, restored first where that is asked for and needed, for all ranks of the node."""
+def _found(workspace: Workspace, *, restore: bool, while_in_use: bool, judges: bool) -> Told:
+    """Examine the venv, restored first where that is asked for and needed, for all ranks of the node.
+
+    judges: what is found counts; what is only restored is not examined once more.
+    """
     examined = _restored(workspace, while_in_use=while_in_use) if restore else None
+    if not judges:
+        return Told(code=0)
     examined = examined or _examine(workspace)
     code, style = int(examined.verdict.exit_code()), style_on(sys.stderr)
     plain, colored = (
@@ -236,22 +260,37 @@ def _examine(workspace: Workspace) -> Examined:
 
 def _restored(workspace: Workspace, *, while_in_use: bool) -> Examined | None:
     """Restore the venv where the check finds errors; return what the check found where nothing had to be restored."""
+    if (examined := _sound(workspace)) is not None:
+        return examined
+    from envdoctor.app.restore import RestoreOptions, restore
+    from envdoctor.cli.dialog import Terminal
+
+    # Ranks whose variables differ (each sees a GPU of its own) are asked questions of their own, about one venv.
+    question = ("restore", str(workspace.folder), *of_profile(workspace))
+    with (
+        Node(workspace.host, question, whatever_variables=True) as node,
+        node.alone(_note, "restores the same venv") as one_of_several,
+    ):
+        if one_of_several and (examined := _sound(workspace)) is not None:
+            return examined
+        # stdout belongs to the command that is about to start.
+        terminal = Terminal()
+        terminal.show(restore(workspace, RestoreOptions(yes=True, unless_in_use=not while_in_use), terminal))
+    return None
+
+
+def _sound(workspace: Workspace) -> Examined | None:
+    """Return what the check finds; None for errors, and for a venv that is not there: they are to be restored."""
     try:
         examined = _examine(workspace)
     except TargetError:
         # A venv that is not there yet is what `--restore` builds; it refuses a folder that is something else.
         if (workspace.folder / "pyvenv.cfg").is_file():
             raise
-    else:
-        if examined.verdict.exit_code() is not ExitCode.FINDINGS:
-            return examined
-        _refuse_another(workspace, examined)
-    from envdoctor.app.restore import RestoreOptions, restore
-    from envdoctor.cli.dialog import Terminal
-
-    # stdout belongs to the command that is about to start.
-    terminal = Terminal()
-    terminal.show(restore(workspace, RestoreOptions(yes=True, unless_in_use=not while_in_use), terminal))
+        return None
+    if examined.verdict.exit_code() is not ExitCode.FINDINGS:
+        return examined
+    _refuse_another(workspace, examined)
     return None
 
 
