@@ -24,7 +24,8 @@ class Forwarding:
 
     Slurm signals every process of a step, a terminal its whole group; anybody else may signal this process alone. Which
     it was is seen from a third process, which every signal ends: where it lives on, nobody else was signalled. A signal
-    that comes before the command runs is handed on when it does.
+    that comes before the command runs is handed on when it does; one for all that comes in the milliseconds in which it
+    is started may reach it twice, since the other way round it could be lost.
     """
 
     def __init__(self) -> None:

@@ -132,10 +132,10 @@ def test_a_signal_that_comes_while_the_command_is_started_reaches_it(healthy: In
 def test_in_a_step_a_signal_reaches_the_command_once(healthy: Incident, *, to_all: bool, ended: int, said: str) -> None:
     """Slurm signals all processes of a step: the command counts. Others signal `run` alone: it is handed on."""
     counts = "seen = []; signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))"
-    # Longer than it takes to see that it was for one process alone, which ends the command.
-    seconds = 2 if to_all else 600
-    waits = f"end = time.monotonic() + {seconds}\nwhile time.monotonic() < end: time.sleep(0.05)\nprint(len(seen))"
-    program = f"import signal, time, os\n{counts if to_all else ''}\nprint(os.getpid(), flush=True)\n{waits}"
+    # Once it has come: longer than it takes to see that it was for one process alone, and to hand it on.
+    waits = "end = time.monotonic() + 2\nwhile time.monotonic() < end: time.sleep(0.05)"
+    end = f"while not seen: time.sleep(0.05)\n{waits}\nprint(len(seen))" if to_all else "time.sleep(600)"
+    program = f"import signal, time, os\n{counts if to_all else ''}\nprint(os.getpid(), flush=True)\n{end}"
     process = subprocess.Popen(
         [*COMMAND, "run", "-p", "small", "--watch", "--", sys.executable, "-c", program],
         cwd=healthy.root,
