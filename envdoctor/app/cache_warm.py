@@ -15,6 +15,7 @@ from envdoctor.doctor.workspace import Workspace
 from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.errors import CacheError
 from envdoctor.model.frozen import frozen
+from envdoctor.standards.redaction import redacted_words
 
 
 @frozen
@@ -53,7 +54,7 @@ def warm(workspace: Workspace, dialog: Dialog, *, trust_variables: bool = False)
 def _run_twice(asked: CacheSubject, profile: ProfileRef, dialog: Dialog) -> Warmed:
     words = warming.command(profile.profile.compile.warm_command, asked.python, profile.asked)
     was_cold = not any(file.kind.endswith("graph") for file in files(asked.roots()))
-    dialog.note(f"running twice, as {profile.path} says: {shlex.join(words)}")
+    dialog.note(f"running twice, as {profile.path} says: {shlex.join(redacted_words(words))}")
     runs: list[WarmupRun] = []
     warmed = warming.warm(words, dict(asked.workspace.launched().host.environ), asked.host.cwd, asked.roots())
     for number in (1, 2):
