@@ -17,6 +17,7 @@ from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.plan import VenvUser
 from envdoctor.stack.named import NamedStack, named_stack
 from envdoctor.standards.measured import compiled
+from envdoctor.standards.redaction import redacted_words
 from envdoctor.swap.in_use import users
 from envdoctor.swap.shown import ShownVenv
 from envdoctor.swap.store import BackupStore
@@ -203,9 +204,10 @@ def _where_asked(workspace: Workspace, asked: Asked) -> Workspace:
     folder = Path(asked.folder or workspace.host.cwd)
     if not folder.is_dir():
         ends = as_typed((_from(folder, asked.good), _from(folder, asked.bad)))
+        command = as_typed(redacted_words(asked.command))
         raise UsageError(
             f"the last bisection was started in {folder}, which is no longer there",
-            f"start it over where its command finds its files: `envdoctor bisect {ends} -- {as_typed(asked.command)}`",
+            f"start it over where its command finds its files: `envdoctor bisect {ends} -- {command}`",
         )
     there = Workspace(replace(workspace.host, cwd=folder), str(workspace.folder), workspace.profile)
     there.typed = workspace.typed

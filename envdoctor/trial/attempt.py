@@ -123,7 +123,8 @@ def refuse_elsewhere(request: TryRequest, host: Host) -> None:
         )
     if program == "uv" and _uv_command(words) not in _UV_COMMANDS:
         raise UsageError(
-            f"`{as_typed(words)}` does not change a venv", "as in `envdoctor try -- uv pip install numpy==2.4.4`"
+            f"`{as_typed(redacted_words(words))}` does not change a venv",
+            "as in `envdoctor try -- uv pip install numpy==2.4.4`",
         )
     if "/" in words[0] and program.startswith(("pip", "python")) and not _of_the_copy(request, host):
         raise UsageError(
@@ -186,7 +187,7 @@ def attempt(
     """Make the copy in `folder`, which does not exist, and the change in it; compare and test it.
 
     `made` is called once the copy is there, and again after the change: an installer may make the folder again.
-    `note` is told of permissions that were set back.
+    `note` is told of permissions that were set back, and of what is waited for.
     Raises UsageError, RestoreError. The copy's scripts name the copy then: `finish` puts the venv's name back.
     """
     before = explore(resolve(request.target), host)
@@ -205,7 +206,7 @@ def attempt(
     unset = dict.fromkeys(_LEADING_ELSEWHERE)
     environment = launch_environment(host.environ, folder, {**caches, **unset}, _names(request, host), Path(host.cwd))
     try:
-        ended = _change(request, environment, host, folder)
+        ended = _change(request, environment, host, folder, note)
     finally:
         made()
     _refuse_removed(request, folder)
@@ -215,7 +216,7 @@ def attempt(
         impact = _compared(request, before, before, scratch)
         return scratch, Tried(impact=impact, changed=False, ended=ended)
     # First: what it changes in the copy is compared too.
-    test, output = _tested(request, environment, host, folder)
+    test, output = _tested(request, environment, host, folder, note)
     _refuse_removed(request, folder)
     _refuse_changed(request, as_it_was, scratch, host, note)
     with stage("comparing the copy with the venv"):
@@ -240,16 +241,20 @@ def _compared(request: TryRequest, before: ExploredEnvironment, after: ExploredE
     return compared(before, after, scratch, redacted_words(request.command), action="try", profile=request.profile)
 
 
-def _change(request: TryRequest, environment: Mapping[str, str], host: Host, copy: Path) -> tuple[str, ...]:
+def _change(
+    request: TryRequest, environment: Mapping[str, str], host: Host, copy: Path, note: Callable[[str], None]
+) -> tuple[str, ...]:
     """Run the command in the copy; return the command lines of what it left running, which was ended."""
     command = placed(request.command, _names(request, host), copy, Path(host.cwd), environment["PATH"])
     if request.shell:
         command = [environment.get("SHELL") or "/bin/sh"]
     program = _program("uv", host, copy) if command[0] == "uv" else None
     try:
-        with ending_all(str(copy)) as left:
+        with ending_all(note) as started:
             # stdout belongs to the result.
-            process = start_child(command, executable=program, env=dict(environment), cwd=host.cwd, stdout=sys.stderr)
+            process = start_child(
+                command, executable=program, env={**environment, **started.mark}, cwd=host.cwd, stdout=sys.stderr
+            )
             try:
                 process.wait()
             except BaseException:
@@ -259,12 +264,13 @@ def _change(request: TryRequest, environment: Mapping[str, str], host: Host, cop
     except OSError as error:
         raise UsageError(f"cannot start `{command[0]}`: {error.strerror}", "name a program on PATH") from error
     if process.returncode and not request.shell:
+        typed = as_typed(redacted_words(request.command))
         raise RestoreError(
-            f"`{as_typed(request.command)}` ended with exit code {process.returncode} in the copy, which was removed; "
+            f"`{typed}` ended with exit code {process.returncode} in the copy, which was removed; "
             f"{request.target} is as it was",
             "what it printed above says why",
         )
-    return tuple(left)
+    return tuple(started.ended)
 
 
 def _names(request: TryRequest, host: Host) -> tuple[str, ...]:
@@ -319,13 +325,15 @@ def _refuse_changed(
         )
 
 
-def _tested(request: TryRequest, environment: Mapping[str, str], host: Host, folder: Path) -> tuple[Run | None, str]:
+def _tested(
+    request: TryRequest, environment: Mapping[str, str], host: Host, folder: Path, note: Callable[[str], None]
+) -> tuple[Run | None, str]:
     """Return the run of the test, where there is one, and the last lines that it printed if it failed."""
     if not request.test:
         return None, ""
     log = _caches(folder) / "test.log"
     test = placed(request.test, _names(request, host), folder, Path(host.cwd), environment["PATH"])
-    done = run(test, tested_environment(environment), host.cwd, log, Criterion(timeout=request.timeout))
+    done = run(test, tested_environment(environment), host.cwd, log, Criterion(timeout=request.timeout), note)
     text = log.read_text(encoding="utf-8", errors="replace")
     return done, "\n".join(text.splitlines()[-20:]) if done.code else ""
 

@@ -8,12 +8,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
+from envdoctor import __version__
 from envdoctor.errors import RestoreError, UsageError
 from envdoctor.facts.host import Host
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.wording import counted
 from envdoctor.stack.named import NamedStack
+from envdoctor.standards.redaction import redacted_words
 from envdoctor.swap.store import remove_tree
 from envdoctor.trial.changes import StackChange, cut
 from envdoctor.trial.command import Criterion, Judged, judge
@@ -187,8 +189,11 @@ class Bisection:
         wanted = self.request.criterion
         if not wanted.pattern and (error := error_of(command, folder, replace(self.host, cwd=cwd), environment)):
             return Judged(outcome="bad", why=f"{error} (from its files; not run)", runs=()), False
-        judged = judge(command, environment, cwd, self.work.log, wanted, self._reference)
+        judged = judge(command, environment, cwd, self.work.log, wanted, self._reference, self._note)
         return judged, True
+
+    def _note(self, text: str) -> None:
+        self.listen(Event(phase="check", text=text))
 
     @property
     def _names(self) -> tuple[str, ...]:
@@ -203,7 +208,7 @@ class Bisection:
             return
         names = tuple(self.mixture.changes.named(chosen))
         verdict = next(one for one in self.journal.verdicts if one.changes == names)
-        command = as_typed(self.request.command)
+        command = as_typed(redacted_words(self.request.command))
         if outcome == "skip":
             hint = "exit code 125, and a run without a number where one is measured, say nothing: look at its output"
         elif wanted == "good":
@@ -275,7 +280,7 @@ class Bisection:
         if asked and (beginning != "any" or (asked.good, asked.bad, asked.command) == (*ends, request.command)):
             now = unlike(asked, ends, states, changes)
             if beginning != "any":
-                command = f"envdoctor bisect {as_typed(ends)} -- {as_typed(request.command)}"
+                command = f"envdoctor bisect {as_typed(ends)} -- {as_typed(redacted_words(request.command))}"
                 undone = "; `envdoctor history` tells whether it was undone already" if beginning == "known" else ""
                 raise UsageError(
                     f"{now}: what was {'found' if beginning == 'known' else 'judged'} may not hold",
@@ -297,6 +302,7 @@ class Bisection:
                 folder=str(self.host.cwd),
                 states=states,
                 changes=tuple(changes),
+                version=__version__,
                 started=datetime.now(UTC).isoformat(timespec="seconds"),
             )
         )

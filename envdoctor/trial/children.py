@@ -1,7 +1,8 @@
 """What a command leaves running is ended with it, also what has left its session and its group (a daemon).
 
 It is asked to end (SIGTERM) and has a moment for it: a compile server writes out what it holds, git removes its lock.
-Where this process is killed itself (SIGKILL, no memory), one that stands by does it.
+Where this process is killed itself (SIGKILL, no memory), one that stands by does it. What belongs to a block is known
+by a variable with a random value, which it inherits: a copy's folder has the same name in the next run.
 """
 
 import contextlib
@@ -9,58 +10,80 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn
 
 from envdoctor.errors import RestoreError
 from envdoctor.facts.processes import command_line, processes, strings
 from envdoctor.facts.stops import STOPS, fork, put_off
+from envdoctor.model.frozen import frozen
 
 # prctl(2): orphans among the descendants become children of this process, not of init.
 _SET_SUBREAPER, _GET_SUBREAPER = 36, 37
 _PRCTL = ctypes.CDLL(None).prctl
 _PROC = Path("/proc")
+_VARIABLE = "ENVDOCTOR_TRIAL"
 _PATIENCE = 10.0
 _GRACE = 2.0
+_WORD = 1.0
+"""Seconds after which it is said what is waited for."""
 _PAUSE = 0.01
 _LONGEST_PAUSE = 0.1
 _LOOKS = 4
 """As often nothing must be found: a process that is just becoming another program shows no variables."""
 Process = tuple[int, int]
 """Number, and start in clock ticks after boot: a number alone may be another process by now."""
+_NOTHING_LEFT, _AT_ONCE = b".", b"!"
+
+
+@frozen
+class Started:
+    """What a block starts, and what became of it."""
+
+    mark: Mapping[str, str]
+    """A variable that every command of the block must be started with."""
+    ended: list[str]
+    """Command lines of what was left running and was ended; complete after the block."""
 
 
 @contextlib.contextmanager
-def ending_all(folder: str) -> Iterator[list[str]]:
-    """End every process that the block started and left behind; give their command lines, complete after the block.
+def ending_all(note: Callable[[str], None]) -> Iterator[Started]:
+    """End every process that the block started and left behind.
 
     What ran before is left alone, and what that starts: `job & exec envdoctor try …` makes the job a child of this
-    process. Where there is such a child, only what has VIRTUAL_ENV=`folder` is known to be the block's and is ended; so
-    it is where this process is killed in the block.
+    process. Where there is such a child, only what has the mark is known to be the block's and is ended; so it is where
+    this process is killed in the block. note: is told what is waited for.
     Raises RestoreError for one that does not end.
     """
     before = ctypes.c_int(0)
     _PRCTL(_GET_SUBREAPER, ctypes.byref(before), 0, 0, 0)
     _PRCTL(_SET_SUBREAPER, 1, 0, 0, 0)
     known = _descendants()
-    ended: list[str] = []
-    mark = b"VIRTUAL_ENV=" + os.fsencode(folder)
+    started = Started(mark={_VARIABLE: os.urandom(16).hex()}, ended=[])
+    mark = f"{_VARIABLE}={started.mark[_VARIABLE]}".encode()
     try:
-        with _standing_by(mark) as warden:
+        with _standing_by(mark) as (warden, say):
             try:
-                yield ended
+                yield started
             finally:
-                _end_all(known, mark, warden, ended)
+                try:
+                    _end_all(known, mark, warden, started.ended, note)
+                except RestoreError:
+                    say(_NOTHING_LEFT)  # nothing that could be ended
+                    raise
+                else:
+                    say(_NOTHING_LEFT)
     finally:
         _PRCTL(_SET_SUBREAPER, before.value, 0, 0, 0)
 
 
 @contextlib.contextmanager
-def _standing_by(mark: bytes) -> Iterator[int]:
-    """Have a process, whose number is given, end what has that variable where this one is gone without a word.
+def _standing_by(mark: bytes) -> Iterator[tuple[int, Callable[[bytes], object]]]:
+    """Have a process end what has that variable where this one is gone without a word; give its number.
 
-    So it is where the block is left by an error or an interrupt: nothing interrupts that process.
+    Beside it: what tells that process that nothing is left. Where the block ends without it, an interrupt came while
+    what is left was ended: that process ends it at once.
     """
     reader, writer = os.pipe()
     warden = 0
@@ -69,9 +92,9 @@ def _standing_by(mark: bytes) -> Iterator[int]:
             warden = fork()
             if warden == 0:
                 _stand_by(reader, mark)
-        yield warden
-        os.write(writer, b".")
+        yield warden, lambda word: os.write(writer, word)
     finally:
+        os.write(writer, _AT_ONCE)  # read only where nothing was told before
         os.close(writer)
         os.close(reader)
         if warden:
@@ -84,14 +107,28 @@ def _stand_by(reader: int, mark: bytes) -> NoReturn:
         os.setsid()
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
         os.dup2(reader, 0)  # the pipe's other end is closed with all else
-        os.closerange(1, os.sysconf("SC_OPEN_MAX"))
-        if not os.read(0, 1):
-            _end_marked(mark)
+        _close_all_but_the_first()
+        told = os.read(0, 1)
+        if told != _NOTHING_LEFT:
+            _end_marked(mark, at_once=told == _AT_ONCE)
     finally:
         os._exit(0)
 
 
-def _end_marked(mark: bytes) -> None:
+def _close_all_but_the_first() -> None:
+    try:
+        names = os.listdir("/proc/self/fd")  # the limit on descriptors may be a billion
+    except OSError:
+        os.closerange(1, os.sysconf("SC_OPEN_MAX"))
+        return
+    for descriptor in map(int, names):
+        with contextlib.suppress(OSError):  # the one that listed them is closed already
+            if descriptor:
+                os.close(descriptor)
+
+
+def _end_marked(mark: bytes, *, at_once: bool) -> None:
+    """End what has that variable; at once: it is not asked first, and at most _GRACE seconds are spent."""
     began, own = time.monotonic(), os.getpid()
     asked: set[Process] = set()
     unseen = 0
@@ -99,19 +136,23 @@ def _end_marked(mark: bytes) -> None:
         left = [one for one in _parents() if one[0] != own and mark in strings(_PROC / str(one[0]) / "environ")]
         unseen = 0 if left else unseen + 1
         spent = time.monotonic() - began
-        _send(signal.SIGTERM, [one for one in left if one not in asked])
-        if spent > _GRACE:
+        if at_once or spent > _GRACE:
             _send(signal.SIGKILL, left)
-        if spent > _PATIENCE:
+        else:
+            _send(signal.SIGTERM, [one for one in left if one not in asked])
+        if spent > (_GRACE if at_once else _PATIENCE):
             return  # nobody is there to be told
         asked.update(left)
         time.sleep(_LONGEST_PAUSE)
 
 
-def _end_all(known: Collection[Process], mark: bytes, warden: int, ended: list[str]) -> None:
+def _end_all(
+    known: Collection[Process], mark: bytes, warden: int, ended: list[str], note: Callable[[str], None]
+) -> None:
     # What they started becomes a child of ours as soon as they are gone: until there is none.
     began, pause = time.monotonic(), _PAUSE
     asked: set[Process] = set()
+    said = False
 
     def is_left(process: Process) -> bool:
         if process in known or process[0] == warden or _has_ended(process[0]):
@@ -120,15 +161,16 @@ def _end_all(known: Collection[Process], mark: bytes, warden: int, ended: list[s
 
     while left := list(filter(is_left, _children())):
         spent = time.monotonic() - began
-        for process in left:
-            pid = process[0]
-            if process not in asked and (words := strings(_PROC / str(pid) / "cmdline")):
-                ended.append(command_line(words))
-            if spent > _GRACE:
-                _send(signal.SIGKILL, [process])
-            elif process not in asked:
-                _send(signal.SIGTERM, [process])
-            asked.add(process)
+        new = [process for process in left if process not in asked]
+        ended += (command_line(words) for pid, _ in new if (words := strings(_PROC / str(pid) / "cmdline")))
+        asked.update(new)
+        if spent > _GRACE:
+            _send(signal.SIGKILL, left)
+        else:
+            _send(signal.SIGTERM, new)
+        if spent > _WORD and not said:
+            said = True
+            note(f"waiting for what the command left running to end: {'; '.join(ended)}")
         if spent > _PATIENCE:
             numbers = [str(pid) for pid, _ in left]
             raise RestoreError(

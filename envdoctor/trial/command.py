@@ -8,7 +8,7 @@ import signal
 import statistics
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from envdoctor.facts.children import start_child
@@ -86,11 +86,15 @@ def judge(
     log: Path,
     wanted: Criterion,
     reference: float | None,
+    note: Callable[[str], None],
 ) -> Judged:
-    """Run the command as often as it takes to judge it. `reference` is the good end's number, None to measure it."""
+    """Run the command as often as it takes to judge it. `reference` is the good end's number, None to measure it.
+
+    note: is told what is waited for.
+    """
     runs: list[Run] = []
     while len(runs) < wanted.runs:
-        runs.append(run(command, environment, cwd, log, wanted))
+        runs.append(run(command, environment, cwd, log, wanted, note))
         if runs[-1].code == SKIP:
             said = f": {runs[-1].said}" if runs[-1].said else ""
             return Judged(outcome="skip", why=f"exit code {SKIP}{said}", runs=tuple(runs))
@@ -133,19 +137,26 @@ def _measured(runs: tuple[Run, ...], wanted: Criterion, reference: float | None)
     )
 
 
-def run(command: Sequence[str], environment: Mapping[str, str], cwd: Path, log: Path, wanted: Criterion) -> Run:
+def run(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    cwd: Path,
+    log: Path,
+    wanted: Criterion,
+    note: Callable[[str], None],
+) -> Run:
     """Run it once; what it says is appended to `log`. It and its children are ended after the time limit.
 
-    environment: as `launch_environment` makes it.
+    environment: as `launch_environment` makes it. note: is told what is waited for.
     """
     started = time.monotonic()
-    with appending(log, 0o600) as output, ending_all(environment["VIRTUAL_ENV"]):
+    with appending(log, 0o600) as output, ending_all(note) as block:
         at = output.seek(0, os.SEEK_END)
         try:
             process = start_child(
                 command,
                 ending=signal.SIGKILL,
-                env=dict(environment),
+                env={**environment, **block.mark},
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 
+from envdoctor import __version__
 from envdoctor.catalog.variables import may_be_secret
 from envdoctor.facts.host import Host
 from envdoctor.trial.changes import StackChange
@@ -17,12 +18,15 @@ def value(end: BisectEnd, name: str, host: Host) -> str | None:
 
 
 def unlike(asked: Asked, ends: tuple[str, str], states: tuple[str, str], changes: Sequence[str]) -> str:
-    """Say what is not as when a bisection was asked, and which changes between its ends came or went since."""
-    if asked.states:
-        named = [end for end, before, now in zip(ends, asked.states, states, strict=True) if before != now]
-        what = " and ".join(dict.fromkeys(named)) or "a variable, or how the bisection was asked,"
-    else:
-        what = f"{' or '.join(dict.fromkeys(ends))}, or a variable,"
+    """Say what is not as when a bisection was asked, and which changes between its ends came or went since.
+
+    Another version digests differently, so nothing is said of the ends then.
+    """
+    if asked.version != __version__ or len(asked.states) != len(ends):
+        by = f"envdoctor {asked.version}" if asked.version not in ("", __version__) else "another version of envdoctor"
+        return f"the bisection was begun by {by}, and this is {__version__}"
+    named = [end for end, before, now in zip(ends, asked.states, states, strict=True) if before != now]
+    what = " and ".join(dict.fromkeys(named)) or "a variable, or how the bisection was asked,"
     are = "are" if " and " in what else "is"
     more = sorted(set(changes) - set(asked.changes))
     less = sorted(set(asked.changes) - set(changes))

@@ -42,6 +42,8 @@ class Asked:
     """In which it was asked: relative ends and the command's words start from it."""
     states: tuple[str, ...] = ()
     """Digests of what the good end and the bad one held; empty in journals of earlier versions."""
+    version: str = ""
+    """Of the envdoctor that began it: another one may digest differently."""
 
 
 @frozen

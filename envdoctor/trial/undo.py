@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import stat
 from collections.abc import Collection, Iterator
 from os import DirEntry
 from pathlib import Path
@@ -59,7 +60,7 @@ def swap_in(
             if entry.is_dir() and not entry.is_symlink() and is_cache(entry.name):
                 copy_tree(str(entry), str(copying.folder / entry.name), _link)
         for left in _keep_special(store.target, copying.folder):
-            text = f"{left} cannot have a second link, and is in the backup alone"
+            text = f"{left} has no place in the copy or cannot have a second link; it is in the backup alone"
             listen(Event(phase="copy", text=text))
         restate(copying.folder, _held(bisection.mixture, copying.folder))
         carry_over(store.target, copying.folder)
@@ -91,7 +92,11 @@ def _held(mixture: Mixture, copy: Path) -> dict[Path, list[bytes]]:
 
 
 def _keep_special(venv: Path, copy: Path) -> Iterator[Path]:
-    """Link the pipes, sockets and devices of a venv into its copy; yield those that cannot be linked."""
+    """Link the pipes, sockets and devices of a venv into its copy; yield those that cannot be linked.
+
+    In the copy there may be a link or a file where the venv has their folder, or something in their place: the copy's
+    stays, and nothing is written where a link leads.
+    """
     folders = [venv]
     while folders:
         with os.scandir(folders.pop()) as found:
@@ -102,9 +107,25 @@ def _keep_special(venv: Path, copy: Path) -> Iterator[Path]:
                         folders.append(path)
                 elif not entry.is_symlink() and not entry.is_file():
                     target = copy / path.relative_to(venv)
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    if not hard_link(entry.path, str(target)):
+                    if not (_is_free(target, copy) and hard_link(entry.path, str(target))):
                         yield path
+
+
+def _is_free(target: Path, copy: Path) -> bool:
+    return _made(target.parent, copy) and not os.path.lexists(target)
+
+
+def _made(folder: Path, copy: Path) -> bool:
+    """Make a folder inside of a copy; tell whether it is one, reached through folders alone."""
+    if folder == copy:
+        return True
+    if not _made(folder.parent, copy):
+        return False
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return stat.S_ISDIR(folder.lstat().st_mode)
+    return True
 
 
 def _link(entry: DirEntry[str], target: str) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import uv
 
+from envdoctor import __version__
 from tests.factories.bisected import Ends, make_ends, names
 from tests.factories.make_cuda_stack import CudaWheels, make_cuda_wheels
 from tests.factories.make_profile import make_profile
@@ -567,6 +568,22 @@ def test_an_end_that_changed_meanwhile_is_said_and_what_is_unfinished_is_not_und
         f"{ends.bad.site_packages.relative_to(ends.bad.prefix / 'lib')}/mine.py): what was judged may not hold\n\n"
         f"hint: bisect again: `cd [TMP] && envdoctor bisect good bad -- python {job}`\n",
     )
+    # One that another version began digests otherwise: nothing is said of the ends then.
+    journal = ends.work / "journal.jsonl"
+    first, *rest = journal.read_text().splitlines(keepends=True)
+    for spoilt, by in (
+        ({"version": "0.2.9"}, "envdoctor 0.2.9"),
+        ({"version": ""}, "another version of envdoctor"),
+        ({"states": []}, "another version of envdoctor"),
+        ({"states": ["one"]}, "another version of envdoctor"),
+    ):
+        journal.write_text(json.dumps(json.loads(first) | spoilt) + "\n" + "".join(rest))
+        older = ends.run("--resume", "--venv", "bad")
+        assert (older.code, older.err.partition("error: ")[2].partition("\n")[0]) == (
+            2,
+            f"the bisection was begun by {by}, and this is {__version__}: what was judged may not hold",
+        )
+    journal.write_text("".join((first, *rest)))
     again = ends.run(*words)
     assert again.code == 0
     assert f"mine.py): it starts over, without its {known} verdicts\n" in again.err
@@ -581,7 +598,18 @@ def test_what_is_no_file_is_kept_when_it_is_undone(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server, contextlib.chdir(ends.bad.prefix):
         server.bind("run/ready")
     there = [path.stat().st_ino for path in (pipe, pipe.with_name("ready"))]
+    # What is a folder or a pipe in one end is a link out of the venv, or a file, in the other.
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (ends.good.prefix / "linked").symlink_to(outside)
+    (ends.good.prefix / "plain").write_text("a file")
+    os.mkfifo(ends.bad.prefix / "plain")
+    for folder in ("linked", "linked/deep"):
+        (ends.bad.prefix / folder).mkdir()
+        os.mkfifo(ends.bad.prefix / folder / "pipe")
     assert ends.run("good", "bad", "--", "python", job).code == 0
-    assert ends.run("--undo", "--venv", "bad", "--yes").code == 0
+    undone = ends.run("--undo", "--venv", "bad", "--yes")
+    assert undone.code == 0, undone.err
+    assert list(outside.iterdir()) == []
     assert "VERSION = '1.0'" in (ends.bad.site_packages / "part01.py").read_text()
     assert [path.stat().st_ino for path in (pipe, pipe.with_name("ready"))] == there

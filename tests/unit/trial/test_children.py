@@ -6,21 +6,40 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from envdoctor.facts.processes import command_line, processes, strings
 from envdoctor.trial import children
-from envdoctor.trial.children import ending_all
+from envdoctor.trial.children import Started, ending_all
 from tests.factories.run_envdoctor import ROOT
 
-COPY = "/no/such/copy"
 
-
-def _run(script: str) -> None:
+def _run(script: str, started: Started) -> None:
     """Run a command as it is run in a copy."""
-    subprocess.run(["sh", "-c", script], env={**os.environ, "VIRTUAL_ENV": COPY}, check=True)
+    subprocess.run(["sh", "-c", script], env={**os.environ, **started.mark}, check=True)
+
+
+def _until(done: Callable[[], object]) -> None:
+    """Wait; a minute, on any machine, is for ever."""
+    end = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < end, "it never came to that"
+        time.sleep(0.01)
+
+
+def _runs(pid: int | str) -> bool:
+    """Tell a process from none, and from one that nobody has waited for."""
+    try:
+        return b") Z" not in Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def _silent(text: str) -> None:
+    raise AssertionError(text)
 
 
 def _daemon(script: str, ready: Path) -> str:
@@ -34,18 +53,23 @@ def test_what_is_left_is_asked_to_end_first(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(children, "_PATIENCE", 200.0)
     asked, ready = tmp_path / "asked", tmp_path / "ready"
     script = f"trap 'echo asked >{asked}; exit' TERM; echo $$ >{ready}; while :; do sleep 0.02; done"
-    with ending_all(COPY) as ended:
-        _run(_daemon(script, ready))
+    monkeypatch.setattr(children, "_WORD", 100.0)
+    with ending_all(_silent) as started:
+        _run(_daemon(script, ready), started)
     assert asked.read_text() == "asked\n"
-    assert ended[0] == command_line([b"sh", b"-c", script.encode()])
+    assert started.ended[0] == command_line([b"sh", b"-c", script.encode()])
     assert not Path("/proc", ready.read_text().strip()).exists()
 
 
 def test_what_does_not_listen_is_ended_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(children, "_GRACE", 0.1)
+    monkeypatch.setattr(children, "_GRACE", 0.2)
+    monkeypatch.setattr(children, "_WORD", 0.1)
     ready = tmp_path / "ready"
-    with ending_all(COPY):
-        _run(_daemon(f"trap '' TERM; echo $$ >{ready}; exec sleep 604", ready))
+    said: list[str] = []
+    with ending_all(said.append) as started:
+        _run(_daemon(f"trap '' TERM; echo $$ >{ready}; while :; do sleep 0.02; done", ready), started)
+    assert len(said) == 1
+    assert said[0].startswith("waiting for what the command left running to end: sh -c trap '' TERM; ")
     assert not Path("/proc", ready.read_text().strip()).exists()
 
 
@@ -57,13 +81,13 @@ def test_what_ran_before_and_what_that_starts_is_left_alone() -> None:
         assert before.stdout
         jobs = [int(before.stdout.readline())]
         try:
-            with ending_all(COPY) as ended:
+            with ending_all(_silent) as started:
                 before.stdin.write("\n")
                 before.stdin.flush()
                 jobs.append(int(before.stdout.readline()))
                 before.wait()
-                _run("setsid sleep 603 & while [ $(cat /proc/$!/comm) != sleep ]; do :; done")
-            assert ended == ["sleep 603"]
+                _run("setsid sleep 603 & while [ $(cat /proc/$!/comm) != sleep ]; do :; done", started)
+            assert started.ended == ["sleep 603"]
             assert [strings(Path(f"/proc/{pid}/cmdline"))[1:] for pid in jobs] == [[b"601"], [b"602"]]
         finally:
             for pid in jobs:
@@ -72,43 +96,79 @@ def test_what_ran_before_and_what_that_starts_is_left_alone() -> None:
 
 
 _KILLED = """
-import subprocess, sys, time
+import os, subprocess, sys, time
 from envdoctor.trial import children
 from envdoctor.trial.children import ending_all
 children._GRACE, children._PATIENCE = 100.0, 200.0
-from tests.factories.run_envdoctor import ROOT
-with ending_all(sys.argv[1]):
-    subprocess.run(["sh", "-c", sys.argv[2]])
+with ending_all(print) as started:
+    print(*(pid for pid, _ in children._children()), *map("=".join, started.mark.items()), flush=True)
+    subprocess.run(["sh", "-c", sys.argv[1]], env={**os.environ, **started.mark})
     time.sleep(600)
 """
 
 
-def test_killed_it_leaves_nothing_running_that_has_the_copys_variable(tmp_path: Path) -> None:
-    ready, asked = tmp_path / "ready", tmp_path / "asked"
-    script = f"trap 'echo asked >{asked}; exit' TERM; echo $$ >{ready}; while :; do sleep 0.02; done"
-    daemon = f"setsid sh -c {shlex.quote(script)} & setsid sleep 605"
+def test_killed_it_leaves_nothing_running_of_its_own_and_the_next_one_alone(tmp_path: Path) -> None:
+    """`bisect` is killed and resumed: the next command runs in a copy of the same name, in the same folder."""
+    ready, asked, may_end, spared = (tmp_path / name for name in ("ready", "asked", "may_end", "spared"))
+    traps = f"trap 'echo asked >{asked}; while ! [ -e {may_end} ]; do sleep 0.02; done; exit' TERM"
+    script = f"{traps}; echo $$ >{ready}; while :; do sleep 0.02; done"
+    copy = {**os.environ, "VIRTUAL_ENV": str(tmp_path)}
     process = subprocess.Popen(
-        [sys.executable, "-c", _KILLED, str(tmp_path), daemon],
+        [sys.executable, "-c", _KILLED, f"setsid sh -c {shlex.quote(script)} & setsid sleep 605"],
         cwd=ROOT,
-        env={**os.environ, "VIRTUAL_ENV": str(tmp_path)},
+        env=copy,
         start_new_session=True,
+        stdout=subprocess.PIPE,
+        text=True,
     )
-    while not (ready.exists() and ready.read_text()):
-        assert process.poll() is None
-        time.sleep(0.01)
+    assert process.stdout is not None
+    warden, mark = process.stdout.readline().split()
+    _until(lambda: ready.exists() and ready.read_text())
     # It stands by where the whole group is killed.
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    while [
-        path for path in processes(Path("/proc")) if f"VIRTUAL_ENV={tmp_path}".encode() in strings(path / "environ")
-    ]:
-        time.sleep(0.01)
-    assert asked.read_text() == "asked\n"
+    process.stdout.close()
+    _until(asked.exists)
+    traps = f"trap 'echo asked >{spared}; exit' TERM; echo ready; read line"
+    with (
+        ending_all(_silent) as started,
+        subprocess.Popen(
+            ["sh", "-c", traps], env=copy | started.mark, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as following,
+    ):
+        assert following.stdout is not None
+        following.stdout.readline()
+        may_end.touch()
+        # It has looked for what is left until there was nothing.
+        _until(lambda: not _runs(warden))
+        following.communicate("\n")
+    assert not spared.exists()
+    assert [path for path in processes(Path("/proc")) if mark.encode() in strings(path / "environ")] == []
+
+
+def test_what_stands_by_keeps_nothing_open() -> None:
+    reader, writer = os.pipe()
+    before = set(children._children())
+    with ending_all(_silent):
+        ((warden, _),) = set(children._children()) - before
+        os.close(writer)
+        assert os.read(reader, 1) == b"", "the other end is closed"
+        assert [path.name for path in Path(f"/proc/{warden}/fd").iterdir()] == ["0"]
+    os.close(reader)
+
+
+def test_an_error_of_the_block_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands by has nothing to do, and does not look through all processes."""
+    looked = tmp_path / "looked"
+    monkeypatch.setattr(children, "_end_marked", lambda _, **__: looked.touch())
+    with pytest.raises(ZeroDivisionError), ending_all(_silent):
+        raise ZeroDivisionError
+    assert not looked.exists()
 
 
 def test_nobody_stands_by_when_it_is_done() -> None:
     before = set(children._children())
-    with ending_all(COPY):
+    with ending_all(_silent):
         ((warden, _),) = set(children._children()) - before
     assert not Path("/proc", str(warden)).exists()
 
@@ -123,11 +183,10 @@ def test_an_interrupt_while_it_is_ended_leaves_nothing_running(tmp_path: Path, m
     ready = tmp_path / "ready"
 
     def block() -> None:
-        with ending_all(str(tmp_path)):
-            command = _daemon(f"echo $$ >{ready}; exec sleep 606", ready)
-            subprocess.run(["sh", "-c", command], env={**os.environ, "VIRTUAL_ENV": str(tmp_path)}, check=True)
+        with ending_all(_silent) as started:
+            _run(_daemon(f"trap '' TERM; echo $$ >{ready}; exec sleep 606", ready), started)
             monkeypatch.setattr(children, "_children", interrupted)
 
     with pytest.raises(KeyboardInterrupt):
         block()
-    assert not Path("/proc", ready.read_text().strip(), "exe").exists()
+    assert not _runs(ready.read_text().strip())
