@@ -1,6 +1,7 @@
 """The gate in the ranks of one node: one examination for all that ask the same, in real processes."""
 
 import fcntl
+import math
 import os
 import re
 import subprocess
@@ -319,6 +320,24 @@ def test_who_waits_for_long_says_so(node: Node, healthy: Incident, verdict: Path
     waiting.communicate()
     assert said == "note: envdoctor gate: waiting for another rank of this node, which examines the same environment\n"
     assert waiting.returncode == 0
+
+
+def test_who_waits_for_longer_says_so_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(once_a_node, "_WORD_SECONDS", 0.01)
+    monkeypatch.setattr(once_a_node, "_NEXT_WORD_SECONDS", 0.02)
+    path, said = tmp_path / "verdict", []
+
+    def say(text: str, waited: float) -> None:
+        said.append(text)
+        if len(said) == 3:
+            fcntl.flock(held, fcntl.LOCK_UN)
+
+    with path.open("w") as held, path.open() as waiting:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with once_a_node._locked(waiting.fileno(), say, math.inf, "restores the same venv") as alone:
+            assert alone
+    first = "waiting for another rank of this node, which restores the same venv"
+    assert [said[0], *(re.sub(r"\d+ s", "N s", text) for text in said[1:])] == [first, *[f"{first}: N s so far"] * 2]
 
 
 def test_an_examination_that_takes_long_is_said_by_local_rank_0(node: Node, healthy: Incident) -> None:

@@ -19,7 +19,7 @@ from tests.factories.run_envdoctor import ROOT
 
 def _run(script: str, started: Started) -> None:
     """Run a command as it is run in a copy."""
-    subprocess.run(["sh", "-c", script], env={**os.environ, **started.mark}, check=True)
+    subprocess.run(["sh", "-c", script], env={**os.environ, **started.mark}, check=True, timeout=60)
 
 
 def _until(done: Callable[[], object]) -> None:
