@@ -23,12 +23,14 @@ from envdoctor.trial.command import Criterion, judge
 def test_a_number(tmp_path: Path, printed: str, reference: float | None, drop: float, outcome: str, why: str) -> None:
     wanted = Criterion(pattern=r"loss=(\S+)", drop=drop)
     command = ["sh", "-c", f"echo loss={printed}"]
+    said: list[str] = []
     judged = judge(
         command,
-        {"PATH": "/usr/bin:/bin", "VIRTUAL_ENV": "/no/such/copy"},
+        {"PATH": "/usr/bin:/bin"},
         tmp_path,
         tmp_path / "log",
         wanted,
         reference,
+        said.append,
     )
     assert (judged.outcome, judged.why) == (outcome, why)
