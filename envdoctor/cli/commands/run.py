@@ -101,16 +101,10 @@ def run(
         asked = ("run", chosen, restore, workspace.named, *of_profile(workspace))
         with Node(workspace.host, asked) as node:
             judges = chosen != "off"
-            named = shlex.join(redacted_words(command))
             examine = partial(_found, workspace, restore=restore, while_in_use=yes_while_in_use, judges=judges)
             told = _told(node, examine, restores=restore)
-            if told.problem:
-                say(f"error: `{named}` was not started (profile {profile}): another rank of this node says why")
-                time.sleep(gate.END_SECONDS)  # which the launcher must not end before
-                return told.code
-            if chosen == "enforce" and told.code:
-                prefix = workspace.launched().target.prefix
-                _refuse(f"error: `{named}` was not started on {prefix} (profile {profile})", told, node)
+            if told.problem or (chosen == "enforce" and told.code):
+                _refuse(start, profile, told, node)
                 return told.code
             speaks = chosen == "warn" and node.reports(told, 0.0)
     if speaks and told.code:
@@ -142,8 +136,14 @@ def _told(node: Node, examine: Callable[[], Told], *, restores: bool) -> Told:
     return told
 
 
-def _refuse(refused: str, told: Told, node: Node) -> None:
+def _refuse(start: "_Start", profile: str, told: Told, node: Node) -> None:
     """Say that the command is not started, and the report once a node, before the launcher ends the other ranks."""
+    named = shlex.join(redacted_words(start.command))
+    if told.problem:
+        say(f"error: `{named}` was not started (profile {profile}): another rank of this node says why")
+        time.sleep(gate.END_SECONDS)
+        return
+    refused = f"error: `{named}` was not started on {start.workspace.launched().target.prefix} (profile {profile})"
     begun, later = time.monotonic(), local_rank(os.environ)
     if later:
         say(refused)
