@@ -38,6 +38,8 @@ class Progress:
     """Real context tokens consumed by all drafters."""
     positions_per_second: float
     """The same with padding."""
+    flops: float
+    """Useful FLOPs since the last line, of all devices: present blocks and real tokens, not what padding costs."""
     utilisation: float
     """MFU: useful FLOP/s over the measured matmul rate of the devices in use."""
     seconds: float
@@ -53,7 +55,7 @@ class Progress:
             "step": self.step, "loss": self.loss, "accuracy": self.accuracy, "by_position": list(self.by_position),
             "run_length": self.run_length, "gradient_norm": self.gradient_norm, "learning_rate": self.learning_rate,
             "tokens_per_second": self.tokens_per_second, "positions_per_second": self.positions_per_second,
-            "utilisation": self.utilisation, "seconds": self.seconds, "waits": dict(self.waits),
+            "flops": self.flops, "utilisation": self.utilisation, "seconds": self.seconds, "waits": dict(self.waits),
             "memory_now": self.memory.now, "memory_peak": self.memory.peak, "compilations": self.compilations,
         }  # fmt: skip
 

@@ -71,9 +71,8 @@ def _repair(request: RepairRequest, wishes: RepairOptions, host: Host, dialog: D
             recover_first(store, listen)
             account.begin()
         if wishes.dry_run or wishes.plan:
-            files = (request.file.path, request.file.lock_path) if request.file else ()
             seen = SeenVenv(store.target, host)
-            state = StateOnDisk([seen], files)
+            state = StateOnDisk([seen], request.file)
             prepared = prepare(request, host, listen)
             prepared = replace(prepared, shown=replace(prepared.shown, seen=seen))
             digest = digest_of("repair", (prepared.plan, prepared.sources, prepared.expected), state)

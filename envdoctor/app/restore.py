@@ -127,7 +127,7 @@ def _prepared(
     if not (wishes.dry_run or wishes.plan):
         return prepare(request, host), ""
     seen = SeenVenv(store.target, host)
-    state = StateOnDisk([seen], (request.file.path, request.file.lock_path))
+    state = StateOnDisk([seen], request.file)
     prepared = prepare(request, host)
     prepared = replace(prepared, shown=replace(prepared.shown, seen=seen))
     return prepared, digest_of("restore", (prepared.plan, wishes.force), state)

@@ -9,18 +9,15 @@ import json
 import os
 import shlex
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
+from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.errors import RestoreError, UsageError
-from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.codec import encode
 from envdoctor.swap import journal
 from envdoctor.swap.seen import SeenVenv
 from envdoctor.swap.store import BackupStore
 
-_MAXIMUM = 32 << 20
-"""Bytes of a profile or a lock, as they are read elsewhere (documents/profile_store.py)."""
 _DIGITS = 20
 """Hex digits of each half: 80 bits."""
 # What a plan states that changes by itself, and changes nothing of what is done: free room, sizes that a source tells
@@ -44,19 +41,19 @@ _BY_THEMSELVES = frozenset(
 
 
 class StateOnDisk:
-    """What some venvs and files hold at one moment."""
+    """What some venvs, and a profile with its lock, hold at one moment."""
 
-    def __init__(self, venvs: Iterable[SeenVenv], files: Iterable[Path] = ()) -> None:
-        """Take the venvs as they were seen, and look at the files; absence is a state too.
+    def __init__(self, venvs: Iterable[SeenVenv], profile: ProfileRef | None = None) -> None:
+        """Take the venvs as they were seen, and the profile and its lock as they were read.
 
-        Of a file its contents count: the same profile that a node is sent twice is the same.
+        Of a profile its place and its contents count: the same profile that a node is sent twice is the same.
         """
         seen = hashlib.sha256()
         for venv in venvs:
             for piece in venv.pieces():
                 seen.update(piece)
-        for file in files:
-            seen.update(b"\0file\0" + os.fsencode(file) + b"\0" + _met(file))
+        if profile is not None:
+            seen.update(b"\0profile\0" + os.fsencode(profile.path) + b"\0" + profile.digest.encode())
         self.digest = seen.hexdigest()[:_DIGITS]
 
 
@@ -105,10 +102,3 @@ def _lasting(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _lasting(item) for key, item in value.items() if key not in _BY_THEMSELVES}
     return [_lasting(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _met(file: Path) -> bytes:
-    try:
-        return hashlib.sha256(read_regular(file, _MAXIMUM)).digest()
-    except OSError as error:
-        return f"unread {error.errno}".encode()

@@ -46,7 +46,7 @@ _LATE = (
         "io",
     ),
     *("packaging.markers", "packaging.pylock", "packaging.requirements", "packaging.specifiers", "packaging.version"),
-    *("pwd", "subprocess", "tempfile", "threading"),
+    *("pwd", "shutil", "subprocess", "tempfile", "threading"),
 )
 _CODECS = ("ascii", "latin-1", "utf-8", "utf-8-sig", "utf-16", "utf-32", "idna")
 _CLONE_NEWUSER = 0x10000000

@@ -76,6 +76,8 @@ def test_no_document_and_no_metadata_is_opened_twice(incident: Incident, words: 
 def plain(outcome: Outcome) -> tuple[int, str, str]:
     """Return an outcome with the ways to name one venv, which commands show as they were typed, made one."""
     texts = [text.replace("[TMP]/link", "[TMP]/.venv") for text in (outcome.out, outcome.err)]
+    # A machine that is busy makes hashing long enough to be told.
+    texts[1] = texts[1].replace("Verify   every file by its sha256\n", "")
     return (outcome.code, *texts)  # type: ignore[return-value]
 
 
@@ -97,9 +99,9 @@ def test_a_venv_is_a_folder_an_interpreter_or_a_link(incident: Incident, name: s
 @pytest.mark.parametrize("name", BY_ARGUMENT)
 def test_both_spellings_of_the_venv(incident: Incident, name: str) -> None:
     words, where = BY_OPTION[name], {"folder": incident.root, "extra": sources_of(incident.root)}
-    option = run_envdoctor(*words, "--venv", ".venv", **where)  # type: ignore[arg-type]
-    assert run_envdoctor(*words, ".venv", **where) == option  # type: ignore[arg-type]
-    assert run_envdoctor(*words, ".venv", "--venv", ".venv", **where) == option  # type: ignore[arg-type]
+    option = plain(run_envdoctor(*words, "--venv", ".venv", **where))  # type: ignore[arg-type]
+    assert plain(run_envdoctor(*words, ".venv", **where)) == option  # type: ignore[arg-type]
+    assert plain(run_envdoctor(*words, ".venv", "--venv", ".venv", **where)) == option  # type: ignore[arg-type]
     assert run_envdoctor(*words, ".venv", "--venv", "link", **where) == Outcome(  # type: ignore[arg-type]
         code=2, out="", err="error: two venvs are given: `.venv` and `--venv link`\n\nhint: give only one of them\n"
     )

@@ -1,5 +1,6 @@
 """`envdoctor lock` with real uv against a local index."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -26,8 +27,8 @@ def test_requirements_become_a_lock_that_names_no_host(tmp_path: Path) -> None:
     assert (answer.code, answer.out, answer.err) == (0, "locked 2 packages in direct.txt\n", "")
     assert (tmp_path / "direct.txt").read_text() == (
         "# Kept head.\n# Second line.\n"
-        f"asked-for==1.5 \\\n    --hash=sha256:{sha256(served)}\n"
-        f"needed==2.0 \\\n    --hash=sha256:{sha256(needed)}\n"
+        f"asked-for==1.5 \\\n    --hash=sha256:{sha256(served)}\n    # {sha256(served)[:12]}: py3-none-any\n"
+        f"needed==2.0 \\\n    --hash=sha256:{sha256(needed)}\n    # {sha256(needed)[:12]}: py3-none-any\n"
     )
     assert too_early.code == 4
 
@@ -39,6 +40,11 @@ def test_a_missing_file_is_said(tmp_path: Path) -> None:
         "error: absent.in cannot be read: [Errno 2] No such file or directory: 'absent.in'\n\n"
         "hint: name a file of direct requirements\n",
     )
+
+
+def _told(*wheels: Path) -> str:
+    """Return a lock of these wheels, for any Python, as the command writes it: with the tags of each hash."""
+    return re.sub(r"(sha256:([0-9a-f]{12})[0-9a-f]{52})", r"\1\n    # \2: py3-none-any", lock_text(*wheels))
 
 
 def test_a_lock_is_updated_in_one_package_only(tmp_path: Path) -> None:
@@ -55,10 +61,10 @@ def test_a_lock_is_updated_in_one_package_only(tmp_path: Path) -> None:
         answer = stack.run("lock", "direct.in", "-o", "direct.txt", "--upgrade", "first", extra=online)
         assert answer.code == 0, answer.err
         new = tmp_path / "served" / "first-2.0-py3-none-any.whl"
-        assert (tmp_path / "direct.txt").read_text() == "# Kept head.\n" + lock_text(new, *old[1:])
+        assert (tmp_path / "direct.txt").read_text() == "# Kept head.\n" + _told(new, *old[1:])
         assert stack.run("lock", "direct.in", "-o", "direct.txt", extra=online).code == 0
     newest = [tmp_path / "served" / f"{name}-2.0-py3-none-any.whl" for name in ("first", "second", "under")]
-    assert (tmp_path / "direct.txt").read_text() == "# Kept head.\n" + lock_text(*newest)
+    assert (tmp_path / "direct.txt").read_text() == "# Kept head.\n" + _told(*newest)
 
 
 def test_a_pep_751_lock_is_written_and_restored_from(tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ class DrafterLoop:
             step=done, loss=loss, accuracy=accuracy, by_position=by_position, run_length=run_length,
             gradient_norm=norm, learning_rate=learning_rate(self.config.optim, done - 1, self.config.run.steps),
             tokens_per_second=tokens / seconds, positions_per_second=positions / seconds,
-            utilisation=flops / seconds / (self.settings.rate * self.settings.devices), seconds=seconds,
+            flops=flops, utilisation=flops / seconds / (self.settings.rate * self.settings.devices), seconds=seconds,
             waits={
                 "features": self.source.stall.read() / seconds,
                 "exchange": self._exchange_stall.read() / seconds,
