@@ -6,15 +6,14 @@ from envdoctor.analysis.unmet import required_by_others
 from envdoctor.analysis.wanted_owner import wanted_owner
 from envdoctor.catalog.shared_paths import MAINTAINED, shared_module
 from envdoctor.model.frozen import frozen, replace
-from envdoctor.model.pattern import pattern
 from envdoctor.probes.venv.contested_paths import Contested
 from envdoctor.probes.venv.installed_files import InstalledFiles
+from envdoctor.probes.venv.record_rows import CODE_FILE
 
 _BESIDE = frozenset(
     {"test", "tests", "doc", "docs", "example", "examples", "benchmark", "benchmarks", "scripts", "share"}
     | {"notebooks", "tutorials"}
 )
-_CODE_FILE = pattern(r"\.(?:py|so)(?:\.\d+)*$")
 _SPHINX = "sphinx/source/"
 """The sources of a project's documentation, as botorch and ax-platform pack them; Sphinx itself has no such folder."""
 
@@ -57,7 +56,7 @@ class FileConflict:
     def spoiled(self) -> tuple[Contested, ...]:
         """Return the code that holds bytes of none of the owners: whichever is meant, the file is damaged."""
         told = (at for at in self.paths if not at.on_disk and at.told_by not in ("missing", "not told"))
-        return tuple(at for at in told if _CODE_FILE.search(at.path))
+        return tuple(at for at in told if CODE_FILE.search(at.path))
 
     def version(self, name: str) -> str:
         """Return the version of an owner."""

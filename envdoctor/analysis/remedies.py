@@ -7,6 +7,7 @@ from urllib.parse import unquote, urlsplit
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import is_longer_bundle, renamed
 from envdoctor.analysis.linked_site import folder_again
+from envdoctor.analysis.taken_away import in_the_way, links_out, records_leading_out, unparsable_records, with_sharers
 from envdoctor.model.finding import BY_HAND, Remediation
 from envdoctor.model.pattern import pattern
 from envdoctor.probes.machine.environment import Environment
@@ -49,8 +50,11 @@ def restore_command(case: CheckContext) -> str:
 def uninstall_command(case: CheckContext, names: Iterable[str]) -> str:
     """Return the uv line that removes those distributions, a link out of the environment first, as in a reinstall."""
     chosen = list(names)
-    first = _remove(_links_out(case, chosen))
-    return f"{first}uv pip uninstall --python {case.python} {' '.join(map(shlex.quote, chosen))}"
+    links = links_out(case, chosen)
+    command = f"{_remove(links)}uv pip uninstall --python {case.python} {' '.join(map(shlex.quote, chosen))}"
+    # What the others have behind the same link goes with it.
+    others = [pin for pin in with_sharers(case, [(name, "") for name in chosen]) if pin[0] not in chosen]
+    return f"{command} && {_reinstall(case, others, links)}" if others else command
 
 
 def reinstall_command(case: CheckContext, pins: Iterable[tuple[str, str]]) -> str:
@@ -61,12 +65,19 @@ def reinstall_command(case: CheckContext, pins: Iterable[tuple[str, str]]) -> st
     nowhere, where a folder should be: uv stops at it; and a link to a folder elsewhere: uv would follow it, and delete
     somebody's own files. A metadata folder that was renamed gets its name back, or there would be two. What is
     published in several builds is asked for by `===`. A wheel that uv's cache holds whole is not fetched again: uv does
-    that for a reinstall unless it is told to stay offline.
+    that for a reinstall unless it is told to stay offline. Whatever else has files behind a link that goes is installed
+    again too. A RECORD with a row that leads out behind no link goes as well: an older uv deletes what it lists.
     """
+    return _reinstall(case, with_sharers(case, pins))
+
+
+def _reinstall(case: CheckContext, pins: Iterable[tuple[str, str]], removed: Collection[str] = ()) -> str:
+    """Return that line for exactly these; `removed` are links that are gone by then."""
     chosen = [(name, _version_by_record(case, name) or version) for name, version in pins]
     names = [name for name, _ in chosen]
-    bad = [record for name in names for record in unparsable_records(case, name)]
-    first = _named_again(case, names) + _remove([*bad, *_in_the_way(case, names), *_links_out(case, names)])
+    bad = [record for name in names for record in (*unparsable_records(case, name), *records_leading_out(case, name))]
+    links = [path for path in links_out(case, names) if path not in removed]
+    first = _named_again(case, names) + _remove([*dict.fromkeys(bad), *in_the_way(case, names), *links])
     first += _cleared(case, names)
     first, after = _saved(case, names, first)
     flags = " ".join(f"--reinstall-package {shlex.quote(name)}" for name, _ in chosen)
@@ -100,16 +111,6 @@ def same_build(name: str, version: str) -> str:
     return f"{name}{'===' if several else '=='}{version}"
 
 
-def _in_the_way(case: CheckContext, names: Collection[str]) -> list[str]:
-    files = case.facts.get(InstalledFiles)
-    return _inside(case, {fault.in_the_way for fault in files.faults if fault.owner in names} if files else ())
-
-
-def _inside(case: CheckContext, paths: Collection[str]) -> list[str]:
-    """Return those below the prefix as absolute paths; a leaked folder's are absolute, and no reinstall changes it."""
-    return sorted(f"{case.facts.target}/{path}" for path in paths if path and not path.startswith("/"))
-
-
 def _version_by_record(case: CheckContext, name: str) -> str:
     """Return the version that only RECORD tells: the metadata folder was renamed, and METADATA is gone."""
     installed = case.facts.get(Distributions)
@@ -140,7 +141,7 @@ def _cleared(case: CheckContext, names: Collection[str]) -> str:
     """Return what takes away what no RECORD tells of; a folder with something in it is moved aside, never deleted."""
     files = case.facts.get(InstalledFiles)
     found = [item for item in files.obstacles if item.owner in names] if files else []
-    known = {*_in_the_way(case, names), *_links_out(case, names)}
+    known = {*in_the_way(case, names), *links_out(case, names)}
     paths = {
         item.path if item.path.startswith("/") else f"{case.facts.target}/{item.path}": item.filled for item in found
     }
@@ -174,27 +175,8 @@ def _again(case: CheckContext, name: str, version: str) -> str:
     return shlex.quote(f"{name} @ {item.built_from}")
 
 
-def _links_out(case: CheckContext, names: Collection[str]) -> list[str]:
-    files = case.facts.get(InstalledFiles)
-    return _inside(case, {path for owner, path in files.links_out if owner in names} if files else ())
-
-
 def _remove(paths: Collection[str]) -> str:
     return f"rm {' '.join(map(shlex.quote, paths))} && " if paths else ""
-
-
-def unparsable_records(case: CheckContext, name: str) -> list[str]:
-    """Return the paths of a distribution's RECORDs where some of the rows are none."""
-    installed, files = case.facts.get(Distributions), case.facts.get(InstalledFiles)
-    if installed is None or files is None:
-        return []
-    records = [f"{item.site}/{item.folder}/RECORD" for item in installed.items if item.name == name]
-    starts = {record: f"{name}: {record}:" for record in records}
-    return [
-        record
-        for record, start in starts.items()
-        if any(line.startswith(start) and line[len(start)].isdecimal() for line in files.malformed)
-    ]
 
 
 def renew_command(case: CheckContext, base: str = "", flags: str = "") -> str:

@@ -13,8 +13,8 @@ Example:
     A RECORD row `../../../../../home/me/.bashrc,sha256=…,120`; `site-packages/flash_attn`, a link to another disk.
 
 Fix:
-    Do not uninstall it with pip or uv. Rebuild the venv without it; where code is missing behind a link, take the link
-    away and force-reinstall the distribution.
+    Do not uninstall it with pip or uv. Rebuild the venv without it; where code is missing behind a link and no other
+    row leads out, take the link away and force-reinstall every distribution that has files behind it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import file_tokens, listed
 from envdoctor.analysis.remedies import reinstall_command, restore_or
+from envdoctor.analysis.taken_away import sharers
 from envdoctor.model.finding import Finding
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.behind_links import BehindLink
@@ -31,6 +32,7 @@ from envdoctor.probes.venv.installed_files import InstalledFiles
 CODE = "ED204"
 NAME = "record-outside-environment"
 AREA = "Installed files"
+_SHOWN = 6
 
 
 def run(case: CheckContext) -> Iterator[Finding]:
@@ -46,7 +48,7 @@ def run(case: CheckContext) -> Iterator[Finding]:
         links = behind.get(owner, [])
         gone = [item for item in links if item.lacks_code]
         if gone:
-            yield _gone(case, owner, gone)
+            yield _gone(case, owner, gone, sorted(path for name, path in files.elsewhere if name == owner))
             continue
         yield Finding(
             code=CODE,
@@ -55,13 +57,16 @@ def run(case: CheckContext) -> Iterator[Finding]:
             confidence="high",
             title=f"RECORD of {owner} lists {counted(len(paths), 'path')} outside the environment",
             subject=owner,
-            evidence=(*(repr(path) for path in sorted(paths)[:6]), *(line for item in links for line in _seen(item))),
-            remediation=restore_or(
-                case,
-                f"rebuild the venv without uninstalling {owner} from it: an older installer may delete those paths",
-                [],
+            evidence=(
+                *(repr(path) for path in sorted(paths)[:_SHOWN]),
+                *(line for item in links for line in _seen(item)),
             ),
+            remediation=restore_or(case, _no_uninstall(owner), []),
         )
+
+
+def _no_uninstall(owner: str) -> str:
+    return f"rebuild the venv without uninstalling {owner} from it: an older installer may delete those paths"
 
 
 def _seen(item: BehindLink) -> Iterator[str]:
@@ -72,11 +77,28 @@ def _seen(item: BehindLink) -> Iterator[str]:
         yield f"another size than RECORD says: {listed(item.resized)}"
 
 
-def _gone(case: CheckContext, owner: str, links: Sequence[BehindLink]) -> Finding:
+def _gone(case: CheckContext, owner: str, links: Sequence[BehindLink], elsewhere: Sequence[str]) -> Finding:
+    """Judge missing code; `elsewhere` are the rows that lead out behind no link, with which nothing is uninstalled."""
     found = case.facts[Distributions].active(owner)
     version = found.version if found else ""
     missing = [path for item in links for path in item.missing]
     total = sum(item.files for item in links)
+    others = sharers(case, [owner])
+    evidence = [line for item in links for line in _seen(item)]
+    if others:
+        evidence.append(f"files of {', '.join(others)} are behind the same link")
+    if elsewhere:
+        more = f" and {len(elsewhere) - _SHOWN} more" if len(elsewhere) > _SHOWN else ""
+        evidence.append(f"RECORD lists other paths outside too: {', '.join(map(repr, elsewhere[:_SHOWN]))}{more}")
+        remediation = restore_or(case, f"put back what is missing there, or {_no_uninstall(owner)}", [])
+    else:
+        back = f"the files of {', '.join((owner, *others))}" if others else "the files"
+        remediation = restore_or(
+            case,
+            f"put back what is missing there; or take the link away, which leaves what it leads to as it is, and "
+            f"install {back} in its place",
+            [reinstall_command(case, [(owner, version)])] if version else [],
+        )
     return Finding(
         code=CODE,
         name=NAME,
@@ -85,12 +107,7 @@ def _gone(case: CheckContext, owner: str, links: Sequence[BehindLink]) -> Findin
         title=f"{owner} {version}: {len(missing)} of {counted(total, 'file')} missing behind a link out of the "
         "environment",
         subject=owner,
-        evidence=tuple(line for item in links for line in _seen(item)),
-        remediation=restore_or(
-            case,
-            "put back what is missing there; or take the link away, which leaves what it leads to as it is, and "
-            "install the files in its place",
-            [reinstall_command(case, [(owner, version)])] if version else [],
-        ),
+        evidence=tuple(evidence),
+        remediation=remediation,
         causes=(*(token for path in missing for token in file_tokens(path)), f"dist:{owner}"),
     )

@@ -28,8 +28,8 @@ from envdoctor.analysis.remedies import (
     rename_command,
     restore_or,
     same_build,
-    unparsable_records,
 )
+from envdoctor.analysis.taken_away import unparsable_records
 from envdoctor.model.finding import Finding
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.distributions import Distribution, Distributions

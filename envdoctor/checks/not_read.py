@@ -17,13 +17,14 @@ Fix:
 """
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from envdoctor.analysis.context import CheckContext, DoesNotApplyError
 from envdoctor.analysis.damage import file_tokens, listed
-from envdoctor.analysis.remedies import reinstall_command, restore_or, unparsable_records
+from envdoctor.analysis.remedies import reinstall_command, restore_or
+from envdoctor.analysis.taken_away import unparsable_records
 from envdoctor.checks.altered_contents import deep_files
-from envdoctor.model.finding import Finding, Remediation
+from envdoctor.model.finding import Finding, Remediation, Severity
 from envdoctor.model.pattern import pattern
 from envdoctor.model.verdict import BREAKS_IMPORT
 from envdoctor.model.wording import counted
@@ -37,7 +38,7 @@ NAME = "unreadable-file"
 AREA = "Installed files"
 _SHOWN = 6
 # Without METADATA importlib.metadata finds no version.
-_NEEDED = pattern(r"\.(?:py|pyc|so)(?:\.\d+)*$|\.dist-info/METADATA$")
+_NEEDED = pattern(r"\.(?:py|pyc|so)(?:\.\d+)*$|\.dist-info(?:/METADATA)?$")
 
 
 def run(case: CheckContext) -> Iterator[Finding]:
@@ -71,11 +72,17 @@ def _barred(case: CheckContext) -> Iterator[Finding]:
             by_owner.setdefault(fault.owner, {})[fault.path] = fault.barrier
     for closed in files.closed:
         by_owner.setdefault(closed.owner, {})[closed.path] = closed.barrier
+    installed = case.facts[Distributions]
     for owner, barred in sorted(by_owner.items()):
-        yield _may_not(owner, barred)
+        item = installed.active(owner)
+        own = item is not None and item.origin == "site-packages"
+        active = f"{item.site}/{item.folder}".removeprefix(f"{case.facts.target}/") if item and own else "none"
+        # Metadata that nobody reads for this environment: of a user site, or of one that another stands before.
+        needed = any(_NEEDED.search(path) and (".dist-info" not in path or path.startswith(active)) for path in barred)
+        yield _may_not(owner, barred, "error" if needed else "warning")
 
 
-def _may_not(owner: str, barred: Mapping[str, Barrier]) -> Finding:
+def _may_not(owner: str, barred: Mapping[str, Barrier], severity: Severity) -> Finding:
     barriers = {barrier.path: barrier for barrier in barred.values()}
     paths = list(barred)
     mine = all(barrier.mine for barrier in barriers.values())
@@ -83,9 +90,9 @@ def _may_not(owner: str, barred: Mapping[str, Barrier]) -> Finding:
     return Finding(
         code=CODE,
         name=NAME,
-        severity="error" if any(_NEEDED.search(path) for path in paths) else "warning",
+        severity=severity,
         confidence="high",
-        title=f"{counted(len(paths), 'file')} of {owner} may not be read by this user",
+        title=f"{_counted(paths)} of {owner} may not be read by this user",
         subject=owner,
         evidence=(
             *(f"{at.path}: {at.mode}, owner uid {at.uid}" for at in list(barriers.values())[:_SHOWN]),
@@ -106,6 +113,14 @@ def _may_not(owner: str, barred: Mapping[str, Barrier]) -> Finding:
     )
 
 
+def _counted(paths: Sequence[str]) -> str:
+    folders = [path for path in paths if path.endswith(".dist-info")]
+    files = len(paths) - len(folders)
+    return " and ".join(
+        [*(["the metadata folder"] if folders else []), *([counted(files, "file")] if files or not folders else [])]
+    )
+
+
 def _reinstalls(case: CheckContext) -> Iterator[str]:
     """Yield the command for distributions with a RECORD that no installer can read either."""
     items = [item for item in case.facts[Distributions].items if not item.shadowed]
@@ -119,7 +134,7 @@ def _gaps(case: CheckContext) -> Iterator[str]:
     # Each is told with the command that opens it.
     closed = [item.path if item.path.startswith("/") else f"{case.facts.target}/{item.path}" for item in files.closed]
     for line in (*case.facts[Distributions].unreadable, *files.malformed):
-        if not any(f"{path}: " in line for path in closed):
+        if not any(f"{path}: " in line or f"{path}/" in line for path in closed):
             yield line
     unread = [fault for fault in files.faults if fault.kind == "unreadable"]
     yield from (f"{fault.owner}: {fault.path}: no access" for fault in unread if fault.barrier is None)

@@ -1,14 +1,19 @@
 """ED201, ED202, ED203, ED204: files against their RECORDs."""
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+from envdoctor.analysis.context import CheckContext
+from envdoctor.analysis.remedies import uninstall_command
 from envdoctor.checks import damaged_distribution, escaping_record, lost_files, overwritten_paths
+from envdoctor.doctor.examine import written_down
 from envdoctor.model.finding import Remediation
 from envdoctor.probes.venv.installed_files import InstalledFiles
 from tests.factories import make_facts as facts
 from tests.factories.examine_venv import mend, verdict_of
-from tests.factories.make_venv import make_venv, rewrite, tree_state
+from tests.factories.make_reading import read
+from tests.factories.make_venv import Venv, make_venv, rewrite, tree_state
 from tests.factories.make_wheel import make_wheel
 
 CUDNN = "nvidia/cudnn/lib/libcudnn.so.9"
@@ -246,6 +251,87 @@ def test_finds_ed204_code_that_is_missing_behind_a_link(tmp_path: Path) -> None:
     mend(lost, wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
     assert verdict_of(venv.prefix).findings == ()
     assert tree_state(folder) == before
+
+
+def _behind_one_link(tmp_path: Path, *more_rows: str) -> tuple[Venv, Path]:
+    """Make three distributions with files in the folder `shared`, a link to another disk; left/inner.py is gone."""
+    wheels = tmp_path / "wheels"
+    made = [
+        make_wheel(wheels, name, "1", files={f"shared/{name}/__init__.py": "", f"shared/{name}/inner.py": "x = 1\n"})
+        for name in ("left", "right", "third")
+    ]
+    venv = make_venv(tmp_path / "venv", *made)
+    folder = tmp_path / "disk/shared"
+    folder.parent.mkdir()
+    (venv.site_packages / "shared").rename(folder)
+    (venv.site_packages / "shared").symlink_to(folder)
+    record = venv.dist_info("left") / "RECORD"
+    rewrite(record, record.read_text() + "".join(f"{row},,\n" for row in more_rows))
+    (folder / "left/inner.py").unlink()
+    return venv, folder
+
+
+def test_a_link_that_several_share_goes_only_with_a_reinstall_of_all(tmp_path: Path) -> None:
+    venv, folder = _behind_one_link(tmp_path)
+    lost = verdict_of(venv.prefix).findings[0]
+    assert lost.title == "left 1: 1 of 2 files missing behind a link out of the environment"
+    assert lost.evidence[-1] == "files of right, third are behind the same link"
+    assert lost.remediation.commands == (
+        f"rm {venv.site_packages}/shared && uv pip install --python {venv.python} --no-deps --reinstall-package left "
+        "--reinstall-package right --reinstall-package third left==1 right==1 third==1",
+    )
+    before = tree_state(folder)
+    mend(lost, wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
+    assert verdict_of(venv.prefix).findings == ()
+    code = "import shared.left.inner, shared.right.inner, shared.third.inner"
+    subprocess.run([venv.python, "-c", code], check=True)
+    assert tree_state(folder) == before
+
+
+def test_an_uninstall_of_one_behind_a_shared_link_leaves_the_others(tmp_path: Path) -> None:
+    venv, folder = _behind_one_link(tmp_path)
+    context = CheckContext(facts=written_down(read(venv.prefix)))
+    command = uninstall_command(context, ["left"])
+    assert command == (
+        f"rm {venv.site_packages}/shared && uv pip uninstall --python {venv.python} left && uv pip install "
+        f"--python {venv.python} --no-deps --reinstall-package right --reinstall-package third right==1 third==1"
+    )
+    before = tree_state(folder)
+    finding = replace(verdict_of(venv.prefix).findings[0], remediation=Remediation(text="", commands=(command,)))
+    mend(finding, wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
+    subprocess.run([venv.python, "-c", "import shared.right.inner, shared.third.inner"], check=True)
+    assert tree_state(folder) == before
+
+
+def test_no_command_installs_again_what_lists_paths_outside_beside_a_link(tmp_path: Path) -> None:
+    mine = tmp_path / "home/.bashrc"
+    mine.parent.mkdir()
+    mine.touch()
+    venv, _ = _behind_one_link(tmp_path, "/etc/x", str(mine), "../../../../home/.bashrc")
+    lost = verdict_of(venv.prefix).findings[0]
+    assert lost.evidence[-1] == (
+        f"RECORD lists other paths outside too: '../../../../home/.bashrc', '/etc/x', {str(mine)!r}"
+    )
+    assert lost.remediation == Remediation(
+        text="put back what is missing there, or rebuild the venv without uninstalling left from it: an older "
+        "installer may delete those paths",
+        safe=False,
+    )
+
+
+def test_a_record_with_a_path_outside_goes_before_any_reinstall(tmp_path: Path) -> None:
+    venv = make_venv(tmp_path / "venv", make_wheel(tmp_path / "wheels", "thing", "1", files={"thing.py": "x = 1\n"}))
+    mine = tmp_path / "home/.bashrc"
+    mine.parent.mkdir()
+    mine.write_text("mine\n")
+    record = venv.dist_info("thing") / "RECORD"
+    rewrite(record, record.read_text() + f"{mine},,\n")
+    (venv.site_packages / "thing.py").unlink()
+    damaged = next(item for item in verdict_of(venv.prefix).findings if item.code == "ED202")
+    assert damaged.remediation.commands[0].startswith(f"rm {record} && uv pip install ")
+    mend(damaged, wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
+    assert mine.read_text() == "mine\n"
+    assert verdict_of(venv.prefix).findings == ()
 
 
 def test_finds_ed203_code_of_none_of_its_owners() -> None:

@@ -8,13 +8,11 @@ import os
 from collections.abc import Iterator, Sequence
 
 from envdoctor.model.frozen import frozen
-from envdoctor.model.pattern import pattern
 from envdoctor.probes.venv.distributions import Distribution
-from envdoctor.probes.venv.record_rows import BYTECODE, recorded_size
+from envdoctor.probes.venv.record_rows import BYTECODE, CODE_FILE, recorded_size
 from envdoctor.probes.venv.records import RecordIndex
 from envdoctor.probes.venv.rows import Fields
 
-_CODE_FILE = pattern(r"\.(?:py|so)(?:\.\d+)*$")
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
@@ -36,7 +34,7 @@ class BehindLink:
     @property
     def lacks_code(self) -> bool:
         """Tell whether code is missing there, so that an import fails."""
-        return any(_CODE_FILE.search(path) for path in self.missing)
+        return any(CODE_FILE.search(path) for path in self.missing)
 
 
 def behind_links(items: Sequence[Distribution], records: RecordIndex, prefix: str) -> Iterator[BehindLink]:
@@ -53,6 +51,12 @@ def behind_links(items: Sequence[Distribution], records: RecordIndex, prefix: st
             missing=tuple(row[0] for row in rows if sizes[row[0]] is None),
             resized=tuple(row[0] for row in rows if _differs(row, sizes[row[0]])),
         )
+
+
+def elsewhere(items: Sequence[Distribution], records: RecordIndex) -> Iterator[tuple[str, str]]:
+    """Yield (owner, row) of each row that leads out, and not behind such a link."""
+    behind = {(at, row[0]) for (at, _), rows in records.behind.items() for row in rows}
+    yield from ((items[at].name, path) for at, path in records.outside if (at, path) not in behind)
 
 
 def _size(path: str) -> int | None:

@@ -14,12 +14,13 @@ from envdoctor.facts.regular_file import read_prefix, read_text
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.probes.loading.comparison import comparison
 from envdoctor.probes.venv.barriers import Barrier, ClosedFile, barrier_of
-from envdoctor.probes.venv.behind_links import BehindLink, behind_links
+from envdoctor.probes.venv.behind_links import BehindLink, behind_links, elsewhere
 from envdoctor.probes.venv.contested_paths import Contested, contested_paths
 from envdoctor.probes.venv.digest_memo import key_of
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.file_digests import Hashing
 from envdoctor.probes.venv.first_look import Looked, first_look
+from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.known_files import known_files
 from envdoctor.probes.venv.obstacles import Obstacle, filled_folders, in_the_way, obstacles
 from envdoctor.probes.venv.parsing import unparsable
@@ -56,7 +57,7 @@ class FileFault:
     in_the_way: str = ""
     """For a missing file: a file or a link to nowhere where one of its folders should be, relative to the prefix."""
     unparsable: bool = False
-    """A Python file of another size that is no Python: a cut one."""
+    """A Python file of another size that is no Python: a cut one. Looked at with `deep` only."""
     barrier: Barrier | None = None
     """For one that may not be read: the folder or file that refuses."""
 
@@ -97,6 +98,8 @@ class InstalledFiles:
     """What is in the way of a reinstall, and that an uninstall would not take away, or would delete filled."""
     misnamed: tuple[str, ...] = ()
     """Metadata folders, absolute, whose RECORD lists none of their own files: it is of another version."""
+    elsewhere: tuple[tuple[str, str], ...] = ()
+    """The rows of `outside` that are behind none of those links: absolute ones, and those that climb out."""
     held: tuple[str, ...] = ()
     """Of those with faults or contested paths: what uv's cache holds whole."""
 
@@ -115,6 +118,7 @@ def probe(reading: Reading) -> InstalledFiles:
         contested=disputed.found,
         shared_equal=disputed.shared_equal,
         outside=tuple((items[at].name, path) for at, path in records.outside),
+        elsewhere=tuple(elsewhere(items, records)),
         malformed=tuple(f"{items[at].name}: {reason}" for at, reason in records.malformed),
         links_out=(
             *((items[at].name, link.removeprefix(prefix)) for at, link in records.links),
@@ -150,8 +154,14 @@ def _closed(reading: Reading, records: RecordIndex, prefix: str) -> Iterator[Clo
         folder = f"{item.site}/{item.folder}/"
         if at in doubtful or any(line.startswith(folder) for line in installed.unreadable):
             for path in (folder + name for name in _METADATA_FILES):
-                if (barrier := barrier_of(path)) is not None:
+                if (barrier := barrier_of(path)) is None:
+                    continue
+                if barrier.path == path:
                     yield ClosedFile(owner=item.name, path=path.removeprefix(prefix), barrier=barrier)
+                    continue
+                # What a closed folder holds is not known: it is told once, as itself.
+                yield ClosedFile(owner=item.name, path=folder[:-1].removeprefix(prefix), barrier=barrier)
+                break
 
 
 def _not_files(faults: Sequence[FileFault]) -> Iterator[tuple[str, str]]:
@@ -310,8 +320,7 @@ def _is_program(item: Distribution, path: str) -> bool:
 def _with_twins(faults: Sequence[FileFault], reading: Reading) -> Iterator[FileFault]:
     items = {item.name: item for item in reading.fact(Distributions).items if not item.shadowed}
     cache = UvCache(host=reading.host)
-    sources = [fault.path for fault in faults if fault.kind == "resized" and fault.path.endswith(".py")]
-    cut = unparsable([str(reading.target.prefix / path) for path in sources])
+    cut = _cut(faults, reading)
     for fault in faults:
         if fault.kind == "unreadable":
             yield replace(fault, barrier=barrier_of(str(reading.target.prefix / fault.path)))
@@ -324,6 +333,14 @@ def _with_twins(faults: Sequence[FileFault], reading: Reading) -> Iterator[FileF
         published = cache.published(full, owner.site, owner.folder, fault.recorded_size)
         twin = "" if published else cache.twin(full, owner.site, owner.folder)
         yield replace(fault, cached_at=twin, published_at=published, unparsable=full in cut)
+
+
+def _cut(faults: Sequence[FileFault], reading: Reading) -> set[str]:
+    """Parse what is of another size, for a repair alone: it asks which of it could not be imported before."""
+    sources = [fault.path for fault in faults if fault.kind == "resized" and fault.path.endswith(".py")]
+    if not sources or not reading.options.deep:
+        return set()
+    return unparsable([str(reading.target.prefix / path) for path in sources], reading.fact(Interpreter).minor)
 
 
 def _fault(item: Distribution, path: str, prefix: str, kind: Kind, recorded: int, size: int) -> FileFault:

@@ -1,5 +1,6 @@
 """The rows of one RECORD, as text says them."""
 
+from envdoctor.model.pattern import pattern
 from envdoctor.probes.venv.rows import Fields
 
 # A path as long as Linux takes one (4096), each of its letters quoted, with a hash and a size.
@@ -8,6 +9,8 @@ _DEEPEST_ROW = 200
 """Folders in a path; wheels with copies of node_modules have 30."""
 _DIGITS = 20
 
+CODE_FILE = pattern(r"\.(?:py|so)(?:\.\d+)*$")
+"""Ends of paths of what an import reads."""
 BYTECODE = (".pyc", "/__pycache__")
 """Ends of paths that say nothing about a distribution: bytecode, and the folders that virtualenv lists for it."""
 
