@@ -55,7 +55,8 @@ def _contested(case: CheckContext, conflict: FileConflict) -> Finding:
         code=CODE,
         name=NAME,
         severity="note" if conflict.unused else "error" if foreign else "warning",
-        confidence="high" if conflict.wanted or conflict.unused else "low",
+        # Bytes of none of the owners are damage, whichever is meant.
+        confidence="high" if conflict.wanted or conflict.unused or conflict.spoiled else "low",
         title=f"the module {conflict.module} is installed by {owners} at once{whose}",
         subject=conflict.module,
         evidence=(

@@ -38,7 +38,8 @@ _READ_FIRST = ("/site-packages/torch/__init__.py", "/site-packages/torch/version
 def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each damaged distribution."""
     launchers = case.facts.get(Launchers)
-    stray = {f"bin/{script.name}" for script in launchers.stray if script.owner} if launchers else set()
+    # A script that cannot start what it names is told with the others of its kind; here too, where that is waived.
+    stray = {f"bin/{script.name}" for script in launchers.stray if not script.foreign} if launchers else set()
     for found in damage_by_owner(case):
         # What another's uninstall took is told as one cause of its own.
         damage = replace(found, missing=()) if found.other_writers and not found.unshared_missing else found
@@ -47,8 +48,7 @@ def run(case: CheckContext) -> Iterator[Finding]:
         if damage.locked:
             yield _locked(case, damage)
         broken = damage.missing + damage.changed
-        # A script that cannot start what it names is told with the others of its kind.
-        if not broken or not {path for path in broken if path not in stray}:
+        if not broken:
             continue
         yield Finding(
             code=CODE,
@@ -65,6 +65,7 @@ def run(case: CheckContext) -> Iterator[Finding]:
                 f"dist:{damage.owner}",
                 *((BREAKS_IMPORT,) if any(path.endswith(_READ_FIRST) for path in damage.missing) else ()),
             ),
+            symptom_of=tuple(f"file:{path}" for path in broken) if stray.issuperset(broken) else (),
         )
 
 

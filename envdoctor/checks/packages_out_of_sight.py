@@ -3,7 +3,8 @@
 What it finds:
     bin/python leads to another minor version than the one whose library folder holds the packages; the venv was made
     for another minor version in place, and the packages, or most of them, stayed in the old library folder; the library
-    folder was renamed; or the folder has lost its pyvenv.cfg, so that Python takes bin/python for its base.
+    folder was renamed; or the folder has lost its pyvenv.cfg, so that Python takes bin/python for its base. Modules
+    without metadata in an old library folder are worth a warning.
 
 Why it matters:
     Nothing is damaged and every import fails: `ModuleNotFoundError: No module named 'torch'`. What is installed by that
@@ -13,7 +14,8 @@ Example:
     `/usr/bin/python3` was 3.12 and is 3.13 since the upgrade; `.venv/lib/python3.12` holds the packages.
 
 Fix:
-    `uv venv --allow-existing --python 3.12 VENV` links the right interpreter and keeps the packages.
+    `uv venv --allow-existing --python 3.12 VENV` links the right interpreter and keeps the packages. Where packages
+    were installed for the new one already, it would hide those: install what is missing, and delete the old folder.
 """
 
 import shlex
@@ -22,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import renew_command, restore_or
 from envdoctor.model.finding import Finding
+from envdoctor.model.frozen import frozen
 from envdoctor.model.verdict import BREAKS_IMPORT, STOPS_PYTHON
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.distributions import Distributions
@@ -33,6 +36,19 @@ AREA = "Interpreter"
 # What `python -m venv` and virtualenv put into an empty one.
 _INSTALLERS = frozenset(("pip", "setuptools", "wheel"))
 _SHOWN = 6
+
+
+@frozen
+class _Left:
+    """Packages of a venv that are for another Python than its own."""
+
+    other: OtherLibrary
+    lacking: tuple[str, ...]
+    """Those that this Python finds nowhere, torch first."""
+    own: str
+    """What the venv's own library folder holds; empty for nothing but installers."""
+    elsewhere: int
+    """Distributions that it finds outside of the venv."""
 
 
 def run(case: CheckContext) -> Iterator[Finding]:
@@ -50,7 +66,7 @@ def run(case: CheckContext) -> Iterator[Finding]:
         title = f"bin/python is CPython {python.runs} and sees none of this venv's packages: they are for {holds}"
         evidence = (f"{python.executable} leads to {python.resolved}", f"the packages are in {python.library}")
     elif (left := _left_behind(case)) is not None:
-        yield _of_another(case, *left)
+        yield _of_another(case, left)
         return
     else:
         return
@@ -94,37 +110,45 @@ def _renamed(case: CheckContext, python: Interpreter) -> Finding:
     )
 
 
-def _of_another(case: CheckContext, other: OtherLibrary, lacking: tuple[str, ...], own: int) -> Finding:
-    python, holds = case.facts[Interpreter], other.folder.removeprefix("python")
+def _of_another(case: CheckContext, left: _Left) -> Finding:
+    python, other = case.facts[Interpreter], left.other
+    holds = other.folder.removeprefix("python")
     if other.distributions:
-        what = counted(len(other.distributions), "distribution")
-        plural = len(other.distributions) > 1
+        what, one = counted(len(other.distributions), "distribution"), len(other.distributions) == 1
     else:
-        what, plural = f"{counted(other.modules, 'module')} without metadata", other.modules > 1
-    if own:
-        title = f"this venv is for CPython {python.minor}, and {len(lacking)} of its {what} are for {holds} only"
-        here = f"{python.library}/site-packages holds {counted(own, 'distribution')}, without {_named(lacking)}"
+        what, one = f"{counted(other.modules, 'module')} without metadata", other.modules == 1
+    site = f"{python.library}/site-packages"
+    if left.own:
+        title = f"this venv is for CPython {python.minor}, and {len(left.lacking)} of its {what} "
+        title += f"{'is' if len(left.lacking) == 1 else 'are'} for {holds} only"
+        here = f"{site} holds {left.own}, without {_named(left.lacking)}"
+        remedy = f"install for {python.minor} what is missing, and delete lib/{other.folder}. A link to Python {holds} "
+        remedy += "would bring back the old packages and hide those that are there now"
+        commands = list[str]()
     else:
-        title = f"this venv is for CPython {python.minor} and has no packages: {what} of it "
-        title += f"{'are' if plural else 'is'} for {holds}"
-        here = f"{python.library}/site-packages holds no distribution but installers"
-    torch = not own or "torch" in lacking
+        title = f"this venv is for CPython {python.minor} and has no packages: {what} of it {'is' if one else 'are'} "
+        title += f"for {holds}"
+        here = f"{site} holds no distribution but installers"
+        remedy = f"link the venv to a Python {holds} again; the packages stay. Or keep {python.minor}, install what is "
+        remedy += f"missing for it, and delete lib/{other.folder}"
+        commands = [renew_command(case, holds)]
+    # Of packages that were left out on purpose nothing is known to ask for them; of modules not even what they are.
+    severe = "torch" in left.lacking or other.torch or not (left.own or left.elsewhere or other.modules)
     return Finding(
         code=CODE,
         name=NAME,
-        # Of packages that were left out on purpose nothing is known to ask for them.
-        severity="error" if torch else "warning",
-        confidence="high" if torch else "medium",
+        severity="error" if severe else "warning",
+        confidence="high" if severe else "medium",
         title=title,
         subject=python.executable,
-        evidence=(here, f"{case.facts.target}/lib/{other.folder}/site-packages holds {what}"),
-        remediation=restore_or(
-            case,
-            f"link the venv to a Python {holds} again; the packages stay. Or keep {python.minor}, install what is "
-            f"missing for it, and delete lib/{other.folder}",
-            [renew_command(case, holds)],
+        evidence=(
+            here,
+            f"{case.facts.target}/lib/{other.folder}/site-packages holds {what}",
+            *((f"{counted(left.elsewhere, 'distribution')} of other folders on sys.path",) if left.elsewhere else ()),
         ),
-        causes=(STOPS_PYTHON, BREAKS_IMPORT) if torch else (),
+        remediation=restore_or(case, remedy, commands),
+        # Where it has anything to import, this Python runs as the environment's.
+        causes=(*((STOPS_PYTHON,) if not (left.own or left.elsewhere) else ()), BREAKS_IMPORT) if severe else (),
     )
 
 
@@ -133,18 +157,25 @@ def _named(names: Sequence[str]) -> str:
     return f"{', '.join(names[:_SHOWN])}{more}"
 
 
-def _left_behind(case: CheckContext) -> tuple[OtherLibrary, tuple[str, ...], int] | None:
-    """Return the library folder with the most packages, those of it that the venv's own lacks, and what that one holds.
+def _left_behind(case: CheckContext) -> _Left | None:
+    """Return the library folder with the most packages, and what its packages lack.
 
     None where the own one holds most of them: they were installed again, and the old folder is only in the way.
     """
     others, installed = case.facts[Interpreter].other_libraries, case.facts.get(Distributions)
-    if not others or installed is None or installed.bare:
+    if not others or installed is None:
         return None
-    own = {item.name for item in installed.items if item.origin == "site-packages"} - _INSTALLERS
+    active = {item.name: item.origin == "site-packages" for item in installed.items if not item.shadowed}
+    seen = active.keys() - _INSTALLERS
+    own = sum(active[name] for name in seen)
     other = max(others, key=lambda item: (len(item.distributions), item.modules))
     wanted = sorted(set(other.distributions) - _INSTALLERS, key=lambda name: (name != "torch", name))
-    lacking = tuple(name for name in wanted if name not in own)
-    if own and len(lacking) * 2 <= len(wanted):
+    lacking = tuple(name for name in wanted if name not in seen)
+    # Of modules without metadata each may be one of the packages.
+    bare = len(installed.bare)
+    if (seen or bare) and len(lacking) * 2 <= max(len(wanted), 2 * bare):
         return None
-    return (other, lacking, len(own)) if lacking or other.modules else None
+    if not (lacking or other.modules):
+        return None
+    there = counted(own, "distribution") if own else f"{counted(bare, 'module')} without metadata" if bare else ""
+    return _Left(other=other, lacking=lacking, own=there, elsewhere=len(seen) - own)

@@ -3,7 +3,8 @@
 What it finds:
     Scripts in the environment's bin folder whose shebang names another interpreter, or what does not exist, and an
     activate script that names another folder (the venv was moved or copied); python, torchrun, accelerate or deepspeed
-    found on PATH in front of the environment that is activated.
+    found on PATH in front of the environment that is activated. A script for a program that the machine lacks (perl)
+    is worth a warning.
 
 Why it matters:
     Workers inherit the interpreter of the launcher, so every rank runs in the other environment while each check run
@@ -36,6 +37,7 @@ CODE = "ED103"
 NAME = "stale-launcher"
 AREA = "Interpreter"
 _SHOWN = 6
+_GONE = "does not exist"
 # Paths that mean themselves to a shell, in a shebang and in a pattern of sed, but for the dot, which means itself too.
 _PLAIN = pattern(r"/[\w./+@,-]+")
 _MODULES = {
@@ -46,10 +48,10 @@ _MODULES = {
 
 
 def run(case: CheckContext) -> Iterator[Finding]:
-    """Yield one finding for the environment's own scripts, one for the commands on PATH."""
+    """Yield one finding for the environment's own scripts of each interpreter, one for the commands on PATH."""
     launchers = case.facts[Launchers]
     if launchers.stray:
-        yield _scripts(case, launchers.stray, launchers.scripts)
+        yield from _scripts(case, launchers.stray, launchers.scripts)
     elif launchers.activates:
         yield _activate(case, launchers.activates)
     torch = case.facts.get(TorchBuild)
@@ -62,29 +64,68 @@ def run(case: CheckContext) -> Iterator[Finding]:
         yield _commands(case, elsewhere)
 
 
-def _scripts(case: CheckContext, stray: Sequence[StrayScript], total: int) -> Finding:
-    gone = [script for script in stray if not script.exists]
-    first = (gone or list(stray))[0]
-    state = "does not exist" if gone else "is another environment's"
-    moved = case.facts[Launchers].activates or (len(stray) > 1 and len(stray) * 2 > total)
+def _scripts(case: CheckContext, stray: Sequence[StrayScript], total: int) -> Iterator[Finding]:
+    """Yield one finding for the scripts of each interpreter; what is about the whole venv is told with the first."""
+    groups: dict[tuple[bool, bool, str], list[StrayScript]] = {}
+    for script in stray:
+        groups.setdefault((script.foreign, script.exists, script.interpreter), []).append(script)
+    # Python that is gone first, then the most scripts.
+    order = sorted(groups, key=lambda key: (key[0], key[1], -len(groups[key]), key[2]))
+    for at, key in enumerate(order):
+        foreign, exists, interpreter = key
+        if foreign:
+            yield _of_programs(groups[key], total)
+        else:
+            subject = "bin" if at == 0 else f"bin: {interpreter}"
+            yield _of_python(case, groups[key], total, subject, "is another environment's" if exists else _GONE)
+
+
+def _title(scripts: Sequence[StrayScript], state: str) -> str:
+    return f"{counted(len(scripts), 'script', 'starts', 'start')} {scripts[0].interpreter}, which {state}"
+
+
+def _shown(scripts: Sequence[StrayScript], total: int) -> Iterator[str]:
+    yield from (f"bin/{script.name}: #!{script.interpreter}" for script in scripts[:_SHOWN])
+    if len(scripts) > _SHOWN:
+        yield f"and {len(scripts) - _SHOWN} more of {counted(total, 'script')}"
+
+
+def _of_programs(scripts: Sequence[StrayScript], total: int) -> Finding:
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="warning",
+        confidence="high",
+        title=_title(scripts, _GONE),
+        subject=f"bin: {scripts[0].interpreter}",
+        evidence=tuple(_shown(scripts, total)),
+        remediation=Remediation(
+            text=f"Install {scripts[0].interpreter.rpartition('/')[2]} on this machine if you use "
+            f"{'it' if len(scripts) == 1 else 'them'}: a reinstall writes the same line again",
+            safe=True,
+        ),
+        # Where the script was changed, its owner's reinstall writes the line that it came with.
+        symptom_of=tuple(f"file:bin/{script.name}" for script in scripts),
+    )
+
+
+def _of_python(case: CheckContext, stray: Sequence[StrayScript], total: int, subject: str, state: str) -> Finding:
+    first = subject == "bin"
+    moved = (case.facts[Launchers].activates and first) or (len(stray) > 1 and len(stray) * 2 > total)
     return Finding(
         code=CODE,
         name=NAME,
         severity="error",
         confidence="high",
-        title=f"{counted(len(stray), 'script', 'starts', 'start')} {first.interpreter}, which {state}"
-        f"{': this venv was moved or copied' if moved else ''}",
-        subject="bin",
-        evidence=(
-            *(f"bin/{script.name}: #!{script.interpreter}" for script in stray[:_SHOWN]),
-            *((f"and {len(stray) - _SHOWN} more of {counted(total, 'script')}",) if len(stray) > _SHOWN else ()),
-        ),
+        title=f"{_title(stray, state)}{': this venv was moved or copied' if moved else ''}",
+        subject=subject,
+        evidence=tuple(_shown(stray, total)),
         remediation=restore_or(
             case,
             "write the activate scripts and the owners' scripts again; or move the folder back"
             if moved
             else "write the owners' scripts again",
-            (*_rewrite(case, stray), *_led_back(case, stray)),
+            (*_rewrite(case, stray, activate=first), *_led_back(case, stray)),
         ),
         causes=("launcher", *(f"file:bin/{script.name}" for script in stray)),
         # Whose a script is stands in a RECORD: where one is gone, its owner's reinstall comes first.
@@ -110,15 +151,17 @@ def _activate(case: CheckContext, named: str) -> Finding:
         title=f"bin/activate puts {named}/bin first on PATH, not this venv's: this venv was moved or copied",
         subject="bin/activate",
         evidence=(f"bin/activate: VIRTUAL_ENV={named}", "after `source bin/activate` another Python starts"),
-        remediation=restore_or(case, "write the activate scripts again; or move the folder back", _rewrite(case, ())),
+        remediation=restore_or(
+            case, "write the activate scripts again; or move the folder back", _rewrite(case, (), activate=True)
+        ),
         causes=("launcher",),
     )
 
 
-def _rewrite(case: CheckContext, stray: Sequence[StrayScript]) -> Iterator[str]:
+def _rewrite(case: CheckContext, stray: Sequence[StrayScript], *, activate: bool) -> Iterator[str]:
     python = case.facts[Interpreter]
     # Without a stale activate script `uv venv` changes nothing that matters: the owners' reinstall writes scripts.
-    if case.facts[Launchers].activates and (python.is_venv or python.lost_config):
+    if activate and case.facts[Launchers].activates and (python.is_venv or python.lost_config):
         yield renew_command(case, python.resolved or python.minor)
     installed = case.facts[Distributions]
     owners = sorted({script.owner for script in stray if script.owner})

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from envdoctor.model.finding import Remediation
 from tests.factories.examine_venv import commands_of, mend, outline, verdict_of
 from tests.factories.make_venv import Venv, make_venv, rewrite
 from tests.factories.make_wheel import make_wheel
@@ -52,6 +53,24 @@ def test_finds_ed205_a_metadata_file_that_says_nothing(venv: Venv, tmp_path: Pat
     assert verdict_of(venv.prefix).findings == ()
 
 
+def test_a_metadata_file_that_was_not_read_is_not_said_to_be_wrong(venv: Venv, tmp_path: Path) -> None:
+    path = venv.dist_info("thing") / "METADATA"
+    whole = path.read_bytes()
+    rewrite(path, whole.replace(b"\n\n", b"\n", 1) + b"Classifier: x\n" * 40_000)
+    (record, found) = sorted(verdict_of(venv.prefix).findings, key=lambda item: item.code)
+    assert (record.code, record.title) == ("ED202", "thing 2: 1 of 8 files changed")
+    assert (found.code, found.title, found.remediation.commands) == (
+        "ED208",
+        "1 thing of the environment could not be read",
+        (),
+    )
+    size = len(path.read_bytes())
+    assert found.evidence == (f"{path}: not read, its headers have {size} bytes",)
+    (venv.dist_info("thing") / "RECORD").unlink()
+    title = "thing 2 was installed incompletely: the METADATA of its dist-info was not read, and it has no RECORD"
+    assert f"error ED205 {title}" in outline(verdict_of(venv.prefix), tmp_path)
+
+
 def test_finds_ed205_a_metadata_file_that_is_empty_beside_no_record(venv: Venv, tmp_path: Path) -> None:
     rewrite(venv.dist_info("thing") / "METADATA", "")
     (venv.dist_info("thing") / "RECORD").unlink()
@@ -70,7 +89,7 @@ def _scripts(venv: Venv, *names: str, line: str) -> None:
     ("line", "shown"),
     [
         ("#!/opt/gone/bin/python", "/opt/gone/bin/python"),
-        ("#!/opt/gone/bin/interpreter -E", "/opt/gone/bin/interpreter"),
+        ("#!/opt/gone/bin/python3\t-E", "/opt/gone/bin/python3"),
         ("#!{venv}/bin/snake", "[TMP]/venv/bin/snake"),
         ("#!{venv}/bin/python\r", "[TMP]/venv/bin/python\\r"),
     ],
@@ -84,13 +103,45 @@ def test_finds_ed103_one_script_that_starts_nothing(tmp_path: Path, line: str, s
     with pytest.raises(OSError, match="No such file"):
         subprocess.run([venv.prefix / "bin/tool"], check=True)
     verdict = verdict_of(venv.prefix)
-    assert outline(verdict, tmp_path) == [f"error ED103 1 script starts {shown}, which does not exist"]
+    # That the script was changed is told too, where the other finding is waived.
+    assert outline(verdict, tmp_path) == [
+        f"error ED103 1 script starts {shown}, which does not exist",
+        "  warning ED202 tool 1: 1 of 11 files changed",
+    ]
     # The venv is where it was: nothing but the script is written again.
     assert commands_of(verdict.findings[0], tmp_path) == [
         "uv pip install --python [TMP]/venv/bin/python --no-deps --reinstall-package tool tool==1"
     ]
     mend(verdict.findings[0], wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
     subprocess.run([venv.prefix / "bin/tool"], check=True)
+    assert verdict_of(venv.prefix).findings == ()
+
+
+def test_a_script_for_a_program_that_this_machine_lacks_is_worth_a_warning(tmp_path: Path) -> None:
+    venv = make_venv(tmp_path / "venv", make_wheel(tmp_path / "wheels", "thing", "1"))
+    (venv.prefix / "bin/own").write_text("#!/opt/gone/bin/tclsh\n")
+    (finding,) = verdict_of(venv.prefix).findings
+    assert (finding.severity, finding.title) == (
+        "warning",
+        "1 script starts /opt/gone/bin/tclsh, which does not exist",
+    )
+    assert finding.remediation == Remediation(
+        text="Install tclsh on this machine if you use it: a reinstall writes the same line again", safe=True
+    )
+
+
+def test_a_changed_script_that_starts_no_python_is_its_owners_to_write(tmp_path: Path) -> None:
+    tool = make_wheel(
+        tmp_path / "wheels", "tool", "1", files={"tool.py": "def main(): print(1)\n"}, scripts={"tool": "tool:main"}
+    )
+    venv = make_venv(tmp_path / "venv", tool)
+    _scripts(venv, "tool", line="#!/opt/gone/bin/interpreter -E")
+    verdict = verdict_of(venv.prefix)
+    assert outline(verdict, tmp_path) == [
+        "warning ED202 tool 1: 1 of 10 files changed",
+        "  warning ED103 1 script starts /opt/gone/bin/interpreter, which does not exist",
+    ]
+    mend(verdict.findings[0], wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
     assert verdict_of(venv.prefix).findings == ()
 
 

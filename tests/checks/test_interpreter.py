@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from envdoctor.facts.target import resolve
+from envdoctor.model.finding import Remediation
+from envdoctor.model.verdict import BREAKS_IMPORT
 from tests.factories.examine_venv import commands_of, mend, outline, verdict_of
 from tests.factories.make_venv import Venv, make_venv, rewrite
 from tests.factories.make_wheel import make_wheel
@@ -168,29 +170,72 @@ def test_finds_ed105_a_venv_that_was_upgraded(venv: Venv, tmp_path: Path) -> Non
 
 def test_finds_ed105_an_upgraded_venv_whose_packages_have_no_metadata(venv: Venv, tmp_path: Path) -> None:
     shutil.rmtree(venv.dist_info("thing"))
+    site = venv.site_packages
     minor = _upgrade(venv)
     title = f"this venv is for CPython {minor} and has no packages: 1 module without metadata of it is for {MINOR}"
-    assert outline(verdict_of(venv.prefix), tmp_path) == [f"error ED105 {title}"]
+    # One module may be anybody's, and nothing stops this Python: `repair` does not refuse for it.
+    (finding,) = verdict_of(venv.prefix).findings
+    assert (finding.severity, finding.confidence, finding.title, finding.causes) == ("warning", "medium", title, ())
+    (site / "torch.py").touch()
+    (finding,) = verdict_of(venv.prefix).findings
+    assert (finding.severity, finding.confidence) == ("error", "high")
+    (site / "torch.py").unlink()
     _mend(venv, tmp_path)
     assert _imports(venv)
     assert [item.code for item in verdict_of(venv.prefix).findings] == ["ED417"]
 
 
 def test_finds_ed105_an_upgraded_venv_into_which_a_part_was_installed_again(tmp_path: Path) -> None:
-    wheels = [make_wheel(tmp_path / "wheels", name, "1") for name in ("torch", "thing", "other", "third")]
+    wheels = [make_wheel(tmp_path / "wheels", name, "1") for name in ("torch", "thing", "other", "x", "y")]
     venv = make_venv(tmp_path / "venv", *wheels)
     old = {name: (venv.dist_info(name), venv.site_packages / name) for name in ("torch", "thing", "other")}
     minor = _upgrade(venv)
     again = venv.prefix / "lib" / f"python{minor}" / "site-packages"
     for folder in old.pop("other"):
         shutil.copytree(folder, again / folder.name)
-    title = f"this venv is for CPython {minor}, and 3 of its 4 distributions are for {MINOR} only"
+    title = f"this venv is for CPython {minor}, and 4 of its 5 distributions are for {MINOR} only"
     verdict = verdict_of(venv.prefix)
     assert outline(verdict, tmp_path) == [f"error ED105 {title}"]
-    assert verdict.findings[0].evidence[0] == f"{again} holds 1 distribution, without torch, thing, third"
+    (finding,) = verdict.findings
+    assert finding.evidence[0] == f"{again} holds 1 distribution, without torch, thing, x, y"
+    # This Python runs as the environment's, and a link to the other one would hide what was installed for it.
+    assert (finding.causes, finding.remediation) == (
+        (BREAKS_IMPORT,),
+        Remediation(
+            text=f"install for {minor} what is missing, and delete lib/python{MINOR}. A link to Python {MINOR} would "
+            "bring back the old packages and hide those that are there now",
+            safe=False,
+        ),
+    )
+    # What torch is imported from elsewhere does not lack.
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for folder in old["torch"]:
+        shutil.copytree(folder, elsewhere / folder.name)
+    (again / "elsewhere.pth").write_text(f"{elsewhere}\n")
+    found = next(item for item in verdict_of(venv.prefix).findings if item.code == "ED105")
+    assert (found.severity, found.title) == (
+        "warning",
+        f"this venv is for CPython {minor}, and 3 of its 5 distributions are for {MINOR} only",
+    )
+    (again / "elsewhere.pth").unlink()
     for folder in (folder for folders in old.values() for folder in folders):
         shutil.copytree(folder, again / folder.name)
     assert "ED105" not in {item.code for item in verdict_of(venv.prefix).findings}
+
+
+def test_one_module_in_the_new_library_folder_hides_no_old_one(tmp_path: Path) -> None:
+    wheels = [make_wheel(tmp_path / "wheels", name, "1") for name in ("torch", "thing", "other")]
+    venv = make_venv(tmp_path / "venv", *wheels)
+    minor = _upgrade(venv)
+    again = venv.prefix / "lib" / f"python{minor}" / "site-packages"
+    (again / "mine.py").touch()
+    finding = next(item for item in verdict_of(venv.prefix).findings if item.code == "ED105")
+    assert (finding.severity, finding.title, finding.evidence[0]) == (
+        "error",
+        f"this venv is for CPython {minor}, and 3 of its 3 distributions are for {MINOR} only",
+        f"{again} holds 1 module without metadata, without torch, other, thing",
+    )
 
 
 def test_a_library_folder_that_was_renamed_gets_its_name_back(venv: Venv, tmp_path: Path) -> None:

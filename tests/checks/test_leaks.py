@@ -76,6 +76,33 @@ def test_finds_ed103_what_is_written_again_where_only_scripts_point_elsewhere() 
         assert (finding.title, finding.remediation.commands) == (title, reinstall)
 
 
+def test_finds_ed103_each_interpreter_by_itself() -> None:
+    def script(name: str, interpreter: str, *, exists: bool = False, foreign: bool = False) -> StrayScript:
+        return StrayScript(name=name, interpreter=interpreter, exists=exists, owner="torch", foreign=foreign)
+
+    stray = (
+        script("a", "/opt/other/bin/python", exists=True),
+        script("b", "/gone/bin/python"),
+        script("c", "/usr/bin/perl", foreign=True),
+        script("d", "/opt/other/bin/python", exists=True),
+    )
+    found = list(stale_launcher.run(facts.case(_launchers(stray=stray))))
+    reinstall = (f"{PREFIX} --no-deps --reinstall-package torch torch===2.10.0",)
+    assert [(item.severity, item.title, item.subject, item.remediation.commands) for item in found] == [
+        ("error", "1 script starts /gone/bin/python, which does not exist", "bin", reinstall),
+        (
+            "error",
+            "2 scripts start /opt/other/bin/python, which is another environment's",
+            "bin: /opt/other/bin/python",
+            reinstall,
+        ),
+        ("warning", "1 script starts /usr/bin/perl, which does not exist", "bin: /usr/bin/perl", ()),
+    ]
+    assert found[2].remediation.text == (
+        "Install perl on this machine if you use it: a reinstall writes the same line again"
+    )
+
+
 def test_passes_ed103_the_environments_own_and_a_launcher_it_has_no_use_for() -> None:
     own = Launcher(command="torchrun", path=f"{facts.PREFIX}/bin/torchrun", interpreter="", inside=True)
     assert list(stale_launcher.run(facts.case(_launchers(own)))) == []
@@ -234,7 +261,7 @@ def test_finds_ed409_and_does_not_guess() -> None:
     assert (finding.severity, finding.confidence, finding.remediation.commands) == ("warning", "low", ())
     (finding,) = contested_module.run(facts.case(_contest("cv2/cv2.abi3.so", *owners)))
     assert finding.title == f"{title}; the one on disk is of none of them"
-    assert (finding.severity, finding.confidence, finding.remediation.commands) == ("error", "low", ())
+    assert (finding.severity, finding.confidence, finding.remediation.commands) == ("error", "high", ())
 
 
 def test_finds_ed409_any_module_by_its_entry_file() -> None:

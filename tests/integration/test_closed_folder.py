@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.factories.make_stack import make_stack
-from tests.factories.make_venv import Venv, make_venv
+from tests.factories.make_venv import Venv, make_venv, rewrite
 from tests.factories.make_wheel import make_wheel
 from tests.factories.run_envdoctor import environment, filtered
 
@@ -48,8 +49,9 @@ def test_one_closed_metadata_folder_blinds_no_other_check(venv: Venv, tmp_path: 
     heads = [line for line in done.stdout.splitlines() if line.startswith(("error", "warning", "note"))]
     assert heads == [
         "error[ED202]: other 1: 1 of 8 files missing",
-        "error[ED208]: 5 files of thing may not be read by this user",
+        "error[ED208]: the metadata folder of thing may not be read by this user",
     ]
+    assert "behind that: thing-1.dist-info" in done.stdout
     assert f"{info}: d---------, owner uid {os.getuid()}" in " ".join(done.stdout.split())
     assert done.returncode == 1
 
@@ -98,6 +100,46 @@ def test_a_closed_metadata_file_is_one_finding_with_its_command(
     assert found["title"] == "1 file of thing may not be read by this user"
     assert found["remediation"]["commands"] == [f"chmod u+w,a+rX {path}"]
     assert after.returncode == 0, after.stdout
+
+
+def test_metadata_that_nobody_asks_for_is_no_error(venv: Venv, tmp_path: Path) -> None:
+    shadowed = tmp_path / "user/.local/lib" / venv.site_packages.parent.name / "site-packages/thing-0.9.dist-info"
+    shutil.copytree(venv.dist_info("thing"), shadowed)
+    rewrite(shadowed / "METADATA", "Metadata-Version: 2.1\nName: thing\nVersion: 0.9\n")
+    (venv.site_packages / "leaked.pth").write_text(f"{shadowed.parent}\n")
+    (shadowed / "METADATA").chmod(0)
+    try:
+        report = json.loads(_check(venv, tmp_path / "user", "--json").stdout)
+    finally:
+        (shadowed / "METADATA").chmod(0o644)
+    found = [(item["severity"], item["title"]) for item in report["findings"] if item["code"] == "ED208"]
+    assert found == [("warning", "1 file of thing may not be read by this user")]
+
+
+def test_what_may_not_be_looked_at_is_not_gone_and_fails_no_probe(venv: Venv, tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    old = venv.prefix / "lib/python3.4/site-packages/package"
+    (closed / "source").mkdir(parents=True)
+    info = venv.dist_info("thing")
+    old.mkdir(parents=True)
+    (venv.prefix / "bin/other").write_text(f"#!{closed}/bin/python\n")
+    (venv.prefix / "bin/program").write_text(f"#!{closed}/bin/perl\n")
+    direct = {"url": f"file://{closed}/source", "dir_info": {"editable": True}}
+    (info / "direct_url.json").write_text(json.dumps(direct))
+    before = json.loads(_check(venv, tmp_path / "user", "--json").stdout)
+    old.chmod(0)
+    closed.chmod(0)
+    try:
+        report = json.loads(_check(venv, tmp_path / "user", "--json").stdout)
+    finally:
+        closed.chmod(0o755)
+        old.chmod(0o755)
+    assert [item["title"] for item in report["findings"] if item["code"] == "ED103"] == [
+        f"1 script starts {closed}/bin/python, which is another environment's"
+    ]
+    others = [[item["title"] for item in seen["findings"] if item["code"] != "ED103"] for seen in (before, report)]
+    assert others[0] == others[1]
+    assert [item["code"] for item in report["could_not_tell"]] == [item["code"] for item in before["could_not_tell"]]
 
 
 def test_check_fix_leaves_permissions_to_their_owner_and_says_why(venv: Venv, tmp_path: Path) -> None:

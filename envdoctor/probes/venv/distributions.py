@@ -30,6 +30,7 @@ _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _NAME = pattern(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
 _LOOKED_AT = frozenset("nNvVrR")
 """Initials of the headers that are looked at: Name, Version, Requires-Dist, Requires-Python."""
+_NOT_READ = "was not read"
 _NO_NAME = pattern(r"[^A-Za-z0-9.]+")
 
 
@@ -58,11 +59,11 @@ class Distribution:
     tags: tuple[str, ...]
     """Wheel tags of WHEEL."""
     unreadable: bool = False
-    """Its METADATA or RECORD may be there: looking was refused, or the disk failed."""
+    """Its METADATA or RECORD may be there: looking was refused, the disk failed, or METADATA is too large to read."""
     no_folder: bool = False
     """There is something else where its metadata folder should be: a file, or a link that leads nowhere."""
     nameless: str = ""
-    """What is wrong with a METADATA that is there and can be read, as the end of "its METADATA ..."; else empty."""
+    """What is wrong with a METADATA that is there and may be read, as the end of "its METADATA ..."; else empty."""
     link_gone: str = ""
     """Where the link in METADATA's place leads, where nothing is there."""
     source_gone: bool = False
@@ -170,10 +171,12 @@ def _rank(item: Distribution) -> tuple[bool, bool]:
 def _read(site: str, origin: str, folder: str, unreadable: _Unreadable) -> Distribution:
     at = f"{site}/{folder}"
     egg = folder.endswith((".egg-info", _EGG_INFO))
+    told = len(unreadable)
     headers, has_metadata = _headers(
         at if egg and os.path.isfile(at) else f"{at}/{'PKG-INFO' if egg else 'METADATA'}",  # noqa: PTH113
         unreadable,
     )
+    not_read = len(unreadable) > told
     stem = (Path(site).name if folder == _EGG_INFO else folder).rpartition(".")[0]
     stem_name, _, stem_version = stem.partition("-")
     stated = _first(headers, "name")
@@ -184,9 +187,11 @@ def _read(site: str, origin: str, folder: str, unreadable: _Unreadable) -> Distr
         headers, version = [], stem_version
     direct_url, editable, built_from = _direct_url(f"{at}/direct_url.json", unreadable)
     has_record = os.path.lexists(f"{at}/RECORD")
-    gone = editable and direct_url.startswith("file://") and not _source(direct_url).is_dir()
+    gone = editable and direct_url.startswith("file://") and _is_gone(_source(direct_url))
     incomplete = not egg and not (has_metadata and has_record)
     refused = incomplete and (_is_refused(f"{at}/RECORD") or _is_refused(f"{at}/METADATA"))
+    nameless = "" if has_metadata or egg else _nameless(f"{at}/METADATA", not_read=not_read)
+    refused = refused or (has_record and nameless == _NOT_READ)
     return Distribution(
         name=name,
         version=version,
@@ -198,7 +203,7 @@ def _read(site: str, origin: str, folder: str, unreadable: _Unreadable) -> Distr
         has_record=has_record,
         unreadable=refused,
         no_folder=incomplete and not refused and not os.path.isdir(at),  # noqa: PTH112 - a string path
-        nameless="" if has_metadata or egg else _nameless(f"{at}/METADATA"),
+        nameless=nameless,
         link_gone="" if has_metadata else _dangling(f"{at}/METADATA"),
         installer=_small(f"{at}/INSTALLER", unreadable).strip(),
         requires=tuple(value for key, value in headers if key == "requires-dist"),
@@ -212,13 +217,23 @@ def _read(site: str, origin: str, folder: str, unreadable: _Unreadable) -> Distr
     )
 
 
-def _nameless(path: str) -> str:
+def _is_gone(source: Path) -> bool:
+    """Tell whether a folder is known not to be there; one that may not be looked at may be."""
+    try:
+        return not stat.S_ISDIR(source.stat().st_mode)
+    except OSError as error:
+        return error.errno in _NOT_THERE
+
+
+def _nameless(path: str, *, not_read: bool) -> str:
     try:
         status = os.stat(path)  # noqa: PTH116 - a string path
     except OSError:
         return ""
     if not stat.S_ISREG(status.st_mode) or not os.access(path, os.R_OK):
         return ""
+    if not_read:
+        return _NOT_READ
     return "names no distribution" if status.st_size else "is empty"
 
 

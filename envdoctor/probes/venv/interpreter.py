@@ -30,6 +30,8 @@ class OtherLibrary:
     """Normalized names, by their metadata folders."""
     modules: int
     """Top-level modules, counted only where there is no metadata; 0 elsewhere."""
+    torch: bool = False
+    """One of those modules is torch."""
 
 
 @frozen
@@ -193,9 +195,9 @@ def _others(lib: Path, own: str) -> Iterator[OtherLibrary]:
             continue
         infos = [entry for entry in inside if entry.endswith(".dist-info") and not entry.startswith("~")]
         found = tuple(normalized(entry.partition("-")[0]) for entry in infos)
-        modules = 0 if found else sum(1 for _ in modules_in([str(site)]))
+        modules = () if found else tuple(modules_in([str(site)]))
         if found or modules:
-            yield OtherLibrary(folder=name, distributions=found, modules=modules)
+            yield OtherLibrary(folder=name, distributions=found, modules=len(modules), torch="torch" in modules)
 
 
 def _base_version(base: Path, library: str) -> str:

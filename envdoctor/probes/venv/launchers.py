@@ -1,5 +1,6 @@
 """Which interpreter starts when a command is typed: the scripts' shebangs, and what stands first on PATH."""
 
+import errno
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ from envdoctor.probes.venv.records import index
 COMMANDS = ("python", "python3", "torchrun", "accelerate", "deepspeed")
 """Commands whose worker processes inherit the interpreter of the one that was typed."""
 _HEAD = 1024
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 _ACTIVATE = 64 * 1024
 _NAMES = pattern(r"""^\s*(?:export )?VIRTUAL_ENV=(?:'(/[^'\n]*)'|"(/[^"$`\n]*)"|(/[^\s'"$`]*))\s*$""", re.MULTILINE)
 # Where a path is too long for a kernel's shebang, or holds a blank, installers write a shell line that execs Python
@@ -46,6 +48,8 @@ class StrayScript:
     exists: bool
     owner: str
     """The distribution whose RECORD lists it, or empty."""
+    foreign: bool = False
+    """What it starts is not Python and not a file of this environment (perl): no reinstall brings that."""
 
 
 @frozen
@@ -134,7 +138,7 @@ def _started(path: Path) -> str:
         return ""
     # The kernel takes a carriage return for a part of the name.
     line = text.partition("\n")[0][2:].strip(" \t").replace("\r", "\\r")
-    interpreter = line.split(" ")[0]
+    interpreter = line.replace("\t", " ").split(" ")[0]
     if Path(interpreter).name == "sh" and (match := _TRAMPOLINE.search(text)):
         interpreter = next(filter(None, match.groups()), "")
     # No path holds a zero byte: the kernel starts nothing there.
@@ -142,24 +146,27 @@ def _started(path: Path) -> str:
 
 
 def _is_python(interpreter: str) -> bool:
+    """Tell a path that is named as Pythons are."""
     return interpreter.rpartition("/")[2].startswith(("python", "pypy"))
 
 
 def _exists(interpreter: str, folder: Path, final: Path | None) -> bool:
-    """Tell whether a path is there, or will be where a copy is made for."""
+    """Tell whether a path is there, or will be where a copy is made for; one that may not be looked at counts."""
     path = Path(interpreter)
     if final is not None and path.parent == final / "bin":
         path = folder / path.name
     try:
-        return path.exists()
-    except OSError:
-        return False
+        path.stat()
+    except OSError as error:
+        return error.errno not in _NOT_THERE
+    return True
 
 
 def _stray(reading: Reading, folder: Path, scripts: list[tuple[str, str]]) -> Iterator[StrayScript]:
     items = reading.fact(Distributions).items
     # The scripts of a copy start the interpreter of the place the copy is made for.
     homes = [folder] if reading.target.final is None else [folder, reading.target.final / "bin"]
+    roots = [place.parent for place in homes]
     home: dict[Path, bool] = {}
     for name, interpreter in scripts:
         parent = Path(interpreter).parent
@@ -173,6 +180,7 @@ def _stray(reading: Reading, folder: Path, scripts: list[tuple[str, str]]) -> It
                 interpreter=interpreter,
                 exists=_exists(interpreter, folder, reading.target.final),
                 owner=owner,
+                foreign=not _is_python(interpreter) and not any(Path(interpreter).is_relative_to(at) for at in roots),
             )
 
 

@@ -138,3 +138,10 @@ def test_bytecode_checked_by_hash_is_left_to_python(package: Path) -> None:
     )
     write(package, "two")
     assert loaded(package)[0] == "two"
+
+
+def test_no_module_stands_beside_a_package_of_its_name() -> None:
+    """Python takes the package of the two, this finder the module: there must be no such pair."""
+    modules = [path for path in (ROOT / "envdoctor").rglob("*.py") if path.name != "__init__.py"]
+    assert modules
+    assert [path for path in modules if path.with_suffix("").joinpath("__init__.py").is_file()] == []

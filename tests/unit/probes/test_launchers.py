@@ -64,6 +64,8 @@ def test_a_link_to_the_venv_is_the_venv(venv: Venv, tmp_path: Path) -> None:
         ("#!/usr/bin/perl\n", 0),
         ("no shebang", 0),
         ("#!/gone/python3.12 -I\n", 1),
+        ("#!/gone/python3.12\t-I\n", 1),
+        ("#!/bin/sh\t-e\n", 0),
         ("#!/bin/sh\n'''exec' '/a b/python3' \"$0\" \"$@\"\n' '''\n", 1),
         ("#!/bin/sh\n'''exec' \"$(dirname -- \"$(realpath -- \"$0\")\")\"/'python' \"$0\" \"$@\"\n' '''\n", 0),
         ("#!", 0),
