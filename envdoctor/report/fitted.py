@@ -11,8 +11,8 @@ from envdoctor.report.style import COMMAND_BEGINS, RESET
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _WORD = re.compile(rf"(\s+)|(?:{re.escape(COMMAND_BEGINS)}.*?{re.escape(RESET)}|`[^`]*`|[^\s`])+|`")
 _LEAST = 40
-# A painted command; or a command where no style was at hand: those stand under their help, this far in.
-_WHOLE = re.compile(rf"[ |]*{re.escape(COMMAND_BEGINS)}|(?:     \| )? {{5,8}}(?=\S)")
+# A painted command on a line of its own; behind a bar in a plan within a plan.
+_WHOLE = re.compile(rf"[ |]*{re.escape(COMMAND_BEGINS)}")
 
 
 def fitted(text: str, width: int, *, color: bool) -> str:

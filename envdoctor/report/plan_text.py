@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from envdoctor.model.plan import Change, Plan, Room, SourceChange, VenvUser
 from envdoctor.model.wording import counted, size
+from envdoctor.report.style import Style, printable
 from envdoctor.wheels.urls import shown
 
 if TYPE_CHECKING:  # prune and rollback use this too, and restore nothing
@@ -46,13 +47,13 @@ def plan_text(plan: Plan) -> str:
     return "\n".join(lines) + "\n"
 
 
-def outcome_text(done: "Restored") -> str:
+def outcome_text(done: "Restored", style: Style) -> str:
     """Return what was done, and the way back."""
     verified = done.verified
     counts = f"{counted(verified.distributions, 'package')}, {counted(verified.files, 'file')} ({size(verified.bytes)})"
     lines = [f"restored {done.target}: {counts} verified by sha256", *remembered_lines(verified)]
     if done.kept is not None:
-        lines += kept_lines(done.target, done.kept, done.users)
+        lines += kept_lines(done.target, done.kept, done.users, style)
     return "\n".join(lines) + "\n"
 
 
@@ -64,13 +65,14 @@ def remembered_lines(verified: "Verified") -> list[str]:
     return [f"{many} were read by an earlier restore and have not changed since; `--verify all` reads every file"]
 
 
-def kept_lines(target: Path, kept: Path, users: Sequence[VenvUser]) -> list[str]:
+def kept_lines(target: Path, kept: Path, users: Sequence[VenvUser], style: Style) -> list[str]:
     """Return where the old venv is, who still runs from it, and the way back."""
     lines = [f"the old venv is kept at {kept}" + ("" if users else "; no running process uses it")]
     lines += [f"in use by {user}" for user in users[:_NAMED]]
     lines += [f"and {len(users) - _NAMED} more"] if len(users) > _NAMED else []
     lines += [MEANWHILE] if users else []
-    return [*lines, f"to go back: envdoctor rollback --venv {shlex.quote(str(target))}"]
+    back = printable(f"envdoctor rollback --venv {shlex.quote(str(target))}")
+    return [*lines, f"to go back: {style.paint('command', back)}"]
 
 
 def source_lines(changes: Sequence[SourceChange]) -> list[str]:

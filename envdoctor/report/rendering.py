@@ -20,7 +20,7 @@ _OUTLINES: Mapping[str, str] = {
     "restore": "of_restore",
     "fleet check": "of_fleet",
 }
-_FILES = ("fingerprint", "watch-stack", "lock")
+_FILES = ("fingerprint", "watch-stack", "lock", "sbom")
 """Commands whose text is a file: its lines stay as they are."""
 _DRAWN = ("html", "svg")
 _LISTED = ("markdown", "sarif", "junit", "github")

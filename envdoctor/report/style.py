@@ -22,6 +22,7 @@ _PLAIN_SIGNS = {"ok": "+", "note": "i", "warning": "!", "error": "x", "unknown":
 # C0 and C1 controls, and the lone surrogates that stand for undecodable bytes of a file name.
 # And the marks that turn the direction of text, behind which a name can read as another, or that separate lines.
 _UNPRINTABLE = pattern("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_QUOTED = pattern("`[^`]*`")
 _NOT_OURS = pattern(
     rf"\x1b\[(?:0|{'|'.join(sorted(set(_SGR.values())))})m|[\n\t]|([\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff])"
 )
@@ -49,20 +50,26 @@ class Style:
         return (_SIGNS if self.unicode else _PLAIN_SIGNS)[state]
 
     def wrap(self, text: str, first: str, rest: str) -> list[str]:
-        """Wrap prose at the width; `first` and `rest` are the indents. Paths and other long words stay whole."""
+        """Wrap prose at the width behind the indents `first` and `rest`.
+
+        A path or another long word stays whole, and so does what stands in backticks.
+        """
         shown, width = printable(text), max(self.width, 40)
         if len(first) + len(shown) <= width and shown == " ".join(shown.split()):
             return [(first + shown).rstrip()]
         import textwrap  # noqa: PLC0415 - a report without a finding wraps nothing
 
-        return textwrap.wrap(
-            shown,
+        # What stands in backticks is there to be copied: one word, whatever it holds. No control character is left.
+        words = _QUOTED.sub(lambda match: match[0].replace(" ", "\0"), shown)
+        lines = textwrap.wrap(
+            words,
             width,
             initial_indent=first,
             subsequent_indent=rest,
             break_long_words=False,
             break_on_hyphens=False,
-        ) or [first.rstrip()]
+        )
+        return [line.replace("\0", " ") for line in lines] or [first.rstrip()]
 
 
 def printable(text: str) -> str:

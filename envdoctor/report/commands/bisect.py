@@ -17,7 +17,6 @@ _SHOWN = 3
 
 def text(data: BisectResult, style: Style) -> str:
     """Return the answer: causes first, then how they were found, then what undoes them."""
-    del style
     found = data.found
     lines = [f"envdoctor bisect  good {found.good}  bad {found.bad}   `{as_typed(redacted_words(found.command))}`", ""]
     for cause in found.causes:
@@ -38,7 +37,7 @@ def text(data: BisectResult, style: Style) -> str:
     )
     lines += [f"note: {printable(note)}" for note in found.notes]
     lines.append(f"output of every run: {found.log}")
-    lines += _undo_lines(data)
+    lines += _undo_lines(data, style)
     return "\n".join(lines) + "\n"
 
 
@@ -58,13 +57,16 @@ def _with(verdict: CopyVerdict) -> str:
     return ", ".join(key.partition(" ")[2] for key in verdict.changes)
 
 
-def _undo_lines(data: BisectResult) -> list[str]:
+def _undo_lines(data: BisectResult, style: Style) -> list[str]:
     lines = []
     if data.undo.command:
-        lines += ["help: to undo it, with the copy that was found good:", f"      {data.undo.command}"]
+        lines += [
+            "help: to undo it, with the copy that was found good:",
+            f"      {style.paint('command', data.undo.command)}",
+        ]
     if data.undo.by_hand:
         lines += ["help: or by hand:" if lines else "help: to undo it:"]
-        lines += [f"      {line}" for line in data.undo.by_hand]
+        lines += [f"      {style.paint('command', line)}" for line in data.undo.by_hand]
     return lines
 
 

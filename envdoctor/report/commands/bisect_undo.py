@@ -11,7 +11,6 @@ from envdoctor.report.style import Style, printable
 
 def text(data: BisectUndo, style: Style) -> str:
     """Return the plan, or what was done."""
-    del style
     if data.status == "planned":
         lines = [f"undone in {data.venv}, in a copy that was found good and is swapped in:"]
         lines += [f"  {printable(str(change))}" for change in data.undone]
@@ -19,7 +18,7 @@ def text(data: BisectUndo, style: Style) -> str:
         lines += [f"it is in use by {user}" for user in data.users]
     else:
         lines = [f"{data.venv} is the copy without the causes"]
-        lines += kept_lines(Path(data.venv), Path(data.kept), data.users)
+        lines += kept_lines(Path(data.venv), Path(data.kept), data.users, style)
     return "\n".join(lines) + "\n"
 
 

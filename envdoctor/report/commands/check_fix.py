@@ -16,7 +16,8 @@ def text(data: Fix, style: Style) -> str:
     """Return the plan; once it was carried out, what a check says now, and the way back."""
     if data.after is not None:
         now = as_text.render(data.after.header, data.after.verdict, style, fail_on=data.after.fail_on)
-        undo = f"\neverything that was done is undone by: {data.undo}\n" if data.undo else ""
+        back = style.paint("command", data.undo)
+        undo = f"\neverything that was done is undone by: {back}\n" if data.undo else ""
         return f"{now}{undo}"
     return "\n".join(_plan(data, style)) + "\n"
 

@@ -22,10 +22,9 @@ _HIDDEN = (
 
 def text(data: RepairResult, style: Style) -> str:
     """Return the plan, or what became of it."""
-    del style
     prepared = data.prepared
     if data.done is not None:
-        return _outcome(prepared, data.done)
+        return _outcome(prepared, data.done, style)
     if data.status == "planned":
         told = f"{data.refused}\n\n" if data.refused else ""
         return told + _plan_text(prepared.plan, prepared.request.profile_asked, hides=prepared.hidden.torch)
@@ -33,7 +32,8 @@ def text(data: RepairResult, style: Style) -> str:
     counts = f"{counted(verified.distributions, 'package')}, {counted(verified.files, 'file')} ({size(verified.bytes)})"
     if data.status == "nothing to repair":
         return f"{prepared.plan.target} needs no repair: {counts} are as recorded\n"
-    lines = [f"{prepared.plan.target} needs no reinstall: {counts} are as recorded", *_remaining_lines(prepared.before)]
+    lines = [f"{prepared.plan.target} needs no reinstall: {counts} are as recorded"]
+    lines += _remaining_lines(prepared.before, style)
     return "\n".join(lines) + "\n"
 
 
@@ -60,6 +60,7 @@ def document(data: RepairResult) -> dict[str, Any]:
 
 
 def _plan_text(plan: RepairPlan, profile: str, *, hides: bool) -> str:
+    """Return the plan; `profile` is what follows `--profile` in a command, quoted."""
     lines = [f"envdoctor repair  {plan.target}   {f'profile {plan.profile}' if plan.profile else 'no profile'}", ""]
     lines += [f"  remove     {item.name} {item.version}: {item.reason}" for item in plan.changes.removals]
     for item in plan.changes.reinstalls:
@@ -77,12 +78,12 @@ def _plan_text(plan: RepairPlan, profile: str, *, hides: bool) -> str:
     lines += [f"  in use by {user}" for user in plan.users]
     lines += [f"  {MEANWHILE}"] if plan.users else []
     if plan.restore_instead:
-        command = f"envdoctor restore --profile {shlex.quote(profile)} --venv {shlex.quote(plan.target)}"
+        command = f"envdoctor restore --profile {profile} --venv {shlex.quote(plan.target)}"
         lines += ["", f"  {plan.restore_instead}: `{command}`"]
     return "\n".join(lines) + "\n"
 
 
-def _outcome(prepared: PreparedRepair, done: Exchanged[Repaired]) -> str:
+def _outcome(prepared: PreparedRepair, done: Exchanged[Repaired], style: Style) -> str:
     plan, verified = prepared.plan, done.made.verified
     changed = (
         f"{counted(len(plan.changes.removals), 'package')} removed, {len(plan.changes.reinstalls)} installed again"
@@ -90,13 +91,13 @@ def _outcome(prepared: PreparedRepair, done: Exchanged[Repaired]) -> str:
     files = f"{counted(verified.files, 'file')} ({size(verified.bytes)})"
     lines = [f"repaired {plan.target}: {changed}; {files} verified by sha256"]
     revealed = done.made.revealed
-    lines += _remaining_lines([item for item in done.made.remaining if item not in revealed])
-    lines += _remaining_lines(revealed, "could not be seen before:")
-    lines += kept_lines(prepared.store.target, done.kept, plan.users) if done.kept else []
+    lines += _remaining_lines([item for item in done.made.remaining if item not in revealed], style)
+    lines += _remaining_lines(revealed, style, "could not be seen before:")
+    lines += kept_lines(prepared.store.target, done.kept, plan.users, style) if done.kept else []
     return "\n".join(lines) + "\n"
 
 
-def _remaining_lines(findings: Sequence[Finding], why: str = "no reinstall fixes") -> list[str]:
+def _remaining_lines(findings: Sequence[Finding], style: Style, why: str = "no reinstall fixes") -> list[str]:
     """Return what is left, each with its own fix."""
     lines: list[str] = []
     for finding in findings:
@@ -106,5 +107,5 @@ def _remaining_lines(findings: Sequence[Finding], why: str = "no reinstall fixes
             f"{why} {finding.code}: {finding.title} ({finding.subject})",
             f"  fix: {remedy.text}",
         ]
-        lines += [f"       {command}" for command in remedy.by_hand or remedy.commands]
+        lines += [f"       {style.paint('command', command)}" for command in remedy.by_hand or remedy.commands]
     return lines

@@ -15,9 +15,8 @@ from envdoctor.wheels.urls import shown
 
 def text(data: RestoreResult, style: Style) -> str:
     """Return the plan, or what became of it."""
-    del style
     if data.restored is not None:
-        return outcome_text(data.restored) + _put_back(data)
+        return outcome_text(data.restored, style) + _put_back(data)
     if data.rehearsed is not None:
         return _rehearsed(data.plan, data.rehearsed)
     if data.status == "planned":

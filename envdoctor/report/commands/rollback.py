@@ -11,10 +11,9 @@ from envdoctor.report.style import Style
 
 def text(data: Rollback, style: Style) -> str:
     """Return the plan, or what was done and the way back."""
-    del style
     if data.done is not None:
         lines = [f"backup {data.done.number} is back at {data.done.target}"]
-        lines += kept_lines(data.done.target, data.done.kept, data.users) if data.done.kept else []
+        lines += kept_lines(data.done.target, data.done.kept, data.users, style) if data.done.kept else []
         return "\n".join(lines) + "\n"
     lines = [data.refused, ""] if data.refused else []
     lines.append(f"backup {data.back.number} comes back to {data.target}: {line(data.back)}")

@@ -17,7 +17,7 @@ def text(data: TryResult, style: Style) -> str:
         return f"nothing changed in the copy of {data.venv}, which was thrown away\n"
     if data.status == "kept":
         lines = [f"{data.venv} is the copy with the change"]
-        lines += kept_lines(Path(data.venv), Path(data.kept), data.users)
+        lines += kept_lines(Path(data.venv), Path(data.kept), data.users, style)
         return "\n".join(lines) + "\n"
     lines = [impact_text.render(data.tried.impact, style).rstrip("\n")]
     lines += [f"it was still running, and was ended: {printable(line)}" for line in data.tried.ended]
