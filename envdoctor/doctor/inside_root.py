@@ -40,13 +40,14 @@ _LATE = (
         "csv",
         "ctypes",
         "dataclasses",
+        "fcntl",
         "glob",
         "hashlib",
         "importlib.util",
         "io",
     ),
     *("packaging.markers", "packaging.pylock", "packaging.requirements", "packaging.specifiers", "packaging.version"),
-    *("pwd", "shutil", "subprocess", "tempfile", "threading"),
+    *("pwd", "shutil", "subprocess", "symtable", "tempfile", "threading", "warnings"),
 )
 _CODECS = ("ascii", "latin-1", "utf-8", "utf-8-sig", "utf-16", "utf-32", "idna")
 _CLONE_NEWUSER = 0x10000000
