@@ -78,6 +78,14 @@ def refuse_limits(wishes: FleetOptions) -> None:
         )
 
 
+def ray_python(host: Host, wishes: FleetOptions) -> str:
+    """Return the interpreter that has Ray. Raises UsageError where it is no program here."""
+    found = shutil.which(wishes.ray_python or "python3", path=host.environ.get("PATH"))
+    if found is None:
+        raise UsageError(f"{wishes.ray_python or 'python3'} is not a program here", "name it: `--ray-python PYTHON`")
+    return found
+
+
 def _hosts(host: Host, wishes: FleetOptions, dialog: Dialog) -> list[NodeReport]:
     if outside_venvs("ssh", host.environ) is None:
         raise UsageError("ssh is not installed here", "install it (Debian: openssh-client)")
@@ -110,10 +118,7 @@ def _gathered(errands: list[Errand], command_of: Any, wishes: FleetOptions, dial
 def _ray(host: Host, wishes: FleetOptions, dialog: Dialog) -> list[NodeReport]:
     from envdoctor.fleet.ray import ask_ray  # noqa: PLC0415 - few fleets are Ray's
 
-    path = host.environ.get("PATH")
-    interpreter = shutil.which(wishes.ray_python or "python3", path=path)
-    if interpreter is None:
-        raise UsageError(f"{wishes.ray_python or 'python3'} is not a program here", "name it: `--ray-python PYTHON`")
+    interpreter = ray_python(host, wishes)
     errand = Errand(node="{node}", venv=wishes.venv, python=wishes.python, mark=secrets.token_hex(8))
     with dialog.waiting(f"asking the nodes of the Ray cluster at {wishes.where}"):
         return ask_ray(wishes.where, interpreter, errand, program("fleet.node"), wishes.timeout)

@@ -4,13 +4,12 @@ import json
 import os
 import re
 import secrets
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from envdoctor.app.fleet import FleetOptions, refuse_limits
+from envdoctor.app.fleet import FleetOptions, ray_python, refuse_limits
 from envdoctor.errors import UsageError
 from envdoctor.facts.host import Host
 from envdoctor.facts.programs import outside_venvs
@@ -18,7 +17,7 @@ from envdoctor.fleet import hosts, slurm
 from envdoctor.fleet.carried import Errand
 from envdoctor.fleet.gather import listen
 from envdoctor.model.frozen import frozen
-from envdoctor.rollout.said import VisitSaid, said_in
+from envdoctor.rollout.said import VisitSaid, as_here, said_in
 
 _DIGITS = 12
 _PLAIN = re.compile(r"[A-Za-z0-9_@.-]{1,80}")
@@ -33,6 +32,8 @@ class Fleet:
     names: tuple[str, ...]
     venvs: Mapping[str, str]
     """Node -> the venv that is meant there."""
+    given: Mapping[str, str]
+    """The same as it was given, with `{node}`."""
     down: Mapping[str, str]
     """Node -> why it cannot be reached, as the engine says."""
     version: tuple[int, int] | None
@@ -64,11 +65,35 @@ class Fleet:
             )
         named = {name: venv.replace("{node}", name) for name, venv in venvs.items()}
         return cls(
-            host=host, wishes=wishes, names=tuple(named), venvs=named, down=down, version=version, scratch=scratch
+            host=host,
+            wishes=wishes,
+            names=tuple(named),
+            venvs=named,
+            given=venvs,
+            down=down,
+            version=version,
+            scratch=scratch.rstrip("/") or "/",
         )
 
-    def visit(self, tasks: Mapping[str, Sequence[Mapping[str, Any]]], load: memoryview) -> list[VisitSaid]:
-        """Give each of these nodes its tasks and return what they say, in order."""
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Return what tells these nodes and their venvs apart from others, in whatever file they are named."""
+        wishes = self.wishes
+        reached = str(Path(self.host.cwd, wishes.ssh_config)) if wishes.ssh_config else ""
+        if wishes.engine == "ray":
+            return (wishes.engine, wishes.where, wishes.venv)  # nodes come and go
+        down = [f"{name}\0{wishes.venv.replace('{node}', name)}" for name in self.down]
+        return (wishes.engine, reached, *sorted((*down, *(f"{name}\0{venv}" for name, venv in self.venvs.items()))))
+
+    def paths(self, name: str) -> dict[str, str]:
+        """Return paths of a node -> as they were given for all nodes."""
+        given = (self.given[name], self.wishes.python)
+        return {path.replace("{node}", name): path for path in given if "{node}" in path}
+
+    def visit(
+        self, tasks: Mapping[str, Sequence[Mapping[str, Any]]], load: memoryview, here: Mapping[str, str]
+    ) -> list[VisitSaid]:
+        """Give each of these nodes its tasks and return what they say, in order; here: see `as_here`."""
         wishes, mark = self.wishes, secrets.token_hex(8)
         errands = [
             Errand(
@@ -79,7 +104,7 @@ class Fleet:
                 request=json.dumps(
                     {
                         "name": _folder_name(name),
-                        "scratch": self.scratch.rstrip("/") or "/",
+                        "scratch": self.scratch,
                         "machine": os.uname().machine,
                         "tasks": [{"venv": self.venvs[name], **task} for task in given],
                     }
@@ -95,20 +120,16 @@ class Fleet:
             said = visit_ray(wishes.where, interpreter, errands, load, wishes.timeout)
         else:
             said = listen(errands, self._command, load, at_once=wishes.at_once, timeout=wishes.timeout)
-        return [said_in(one, mark) for one in said]
+        return [as_here(said_in(one, mark), self._folder(one.name), here) for one in said]
+
+    def _folder(self, name: str) -> str:
+        """Return the folder of files of a node as an expression: whose user it has is known there."""
+        return rf"{re.escape(self.scratch)}/envdoctor-fleet-\d+-{re.escape(_folder_name(name))}/files"
 
     def _command(self, errand: Errand) -> Sequence[str]:
         if self.wishes.engine == "hosts":
             return hosts.ssh_command(errand, self.wishes.ssh_config)
         return slurm.srun_command(errand, self.host.environ, self.wishes.timeout)
-
-
-def ray_python(host: Host, wishes: FleetOptions) -> str:
-    """Return the interpreter that has Ray. Raises UsageError where it is no program here."""
-    found = shutil.which(wishes.ray_python or "python3", path=host.environ.get("PATH"))
-    if found is None:
-        raise UsageError(f"{wishes.ray_python or 'python3'} is not a program here", "name it: `--ray-python PYTHON`")
-    return found
 
 
 def own_version() -> tuple[int, int]:

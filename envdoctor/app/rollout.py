@@ -1,6 +1,6 @@
 """A change on many nodes: each says what it would do, which is shown; then one node, then the rest, a few at a time."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,14 @@ from envdoctor.app.result import Dialog, Result
 from envdoctor.cache.store import SnapshotStore
 from envdoctor.cache.vouched import Vouching, checked, vouched
 from envdoctor.documents import profile_store
-from envdoctor.errors import Interrupted, UsageError
+from envdoctor.errors import Interrupted, ProbeError, UsageError
 from envdoctor.facts.host import Host
 from envdoctor.facts.regular_file import open_regular
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.wording import counted
 from envdoctor.rollout.payload import payload
 from envdoctor.rollout.progress import Progress
+from envdoctor.rollout.said import VisitSaid
 from envdoctor.rollout.view import ChangedNode, FleetChange, Kind, carried_out, planned
 from envdoctor.wheels.wheelhouse import beside
 
@@ -54,10 +55,17 @@ class _Work:
 
     files: Mapping[str, Path]
     """Path below the node's folder of files -> file here."""
+    here: Mapping[str, str]
+    """Path below the node's folder of files -> what that is called here: there, it is gone in the end."""
     change: Mapping[str, Any]
     check: Mapping[str, Any]
     told: tuple[str, ...]
-    """What tells this change of a fleet apart from another one."""
+    """What tells this change apart from another one of the same nodes."""
+
+    def carried_out(self, plan: str) -> list[Mapping[str, Any]]:
+        """Return the tasks that carry out a node's plan. A repair is compared with what was there right before."""
+        before = [{**self.check, "before": True}] if self.change["do"] == "repair" else []
+        return [*before, {**self.change, "plan": plan}, self.check]
 
 
 def change(host: Host, kind: Kind, wishes: FleetOptions, how: ChangeOptions, dialog: Dialog) -> Result:
@@ -69,10 +77,10 @@ def change(host: Host, kind: Kind, wishes: FleetOptions, how: ChangeOptions, dia
     if not (how.plan or how.dry_run):
         dialog.needs_answer(_HINT)
     work = _work(host, kind, how)
-    progress = Progress.of(host, (kind, wishes.engine, wishes.where, wishes.venv, *work.told))
-    done = progress.done() if how.resume else frozenset()
     pushed = kind == "cache push"
     fleet = Fleet.of(host, wishes, scratch=how.scratch, version=own_version() if pushed else None)
+    progress = Progress.of(host, (kind, *fleet.told, *work.told))
+    done = progress.done() if how.resume else frozenset()
     with _packed(work, host, dialog, zstd=pushed) as load:
         return _Change(fleet, work, load, progress, dialog).run(kind, how, done)
 
@@ -110,8 +118,8 @@ class _Change:
         fleet = self._fleet
         asked = [name for name in fleet.names if name not in done]
         with self._dialog.waiting(f"planning on {counted(len(asked), 'node')}"):
-            said = fleet.visit({name: [self._work.change] for name in asked}, self._load) if asked else []
-        found = {one.node: planned(kind, one) for one in said}
+            said = self._visit({name: [self._work.change] for name in asked}) if asked else []
+        found = {one.node: planned(kind, one, fleet.paths(one.node)) for one in said}
         found |= {name: ChangedNode(name=name, step="could not plan", problem=why) for name, why in fleet.down.items()}
         before = {name: ChangedNode(name=name, step="done before") for name in fleet.names if name in done}
         nodes = {name: (found | before)[name] for name in (*fleet.names, *fleet.down)}
@@ -124,22 +132,41 @@ class _Change:
             batch, waiting = waiting[:at_once], waiting[at_once:]
             at_once = self._fleet.wishes.at_once
             names = ", ".join(one.name for one in batch)
-            tasks = {one.name: [{**self._work.change, "plan": one.digest}, self._work.check] for one in batch}
+            tasks = {one.name: self._work.carried_out(one.digest) for one in batch}
             try:
                 with self._dialog.stage(f"{view.kind}: {names}"):
-                    said = self._fleet.visit(tasks, self._load)
+                    said = self._visit(tasks)
             except KeyboardInterrupt:
                 raise Interrupted(
                     f"interrupted while {names} {'was' if len(batch) == 1 else 'were'} at work; each ends with its old "
-                    "stack or the new one\nthe same command with `--resume` plans for those that are not done"
+                    "stack or the new one\n"
+                    "the same command with `--resume` and without `--plan` plans for those that are not done"
                 ) from None
+            except ProbeError as error:
+                asked = {one.name: replace(one, step="not begun", problem=error.message) for one in batch}
+                return _left(view.with_nodes(asked), waiting)
             now = {node.name: carried_out(view.kind, node, one) for node, one in zip(batch, said, strict=True)}
-            for one in now.values():
-                self._progress.note(one.name, one.step)
+            self._note(now.values())
             view = view.with_nodes(now)
             if any(one.step == "failed" for one in now.values()):
-                return view.with_nodes({one.name: replace(one, step="not begun") for one in waiting})
+                return _left(view, waiting)
         return view
+
+    def _visit(self, tasks: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[VisitSaid]:
+        return self._fleet.visit(tasks, self._load, self._work.here)
+
+    def _note(self, nodes: Iterable[ChangedNode]) -> None:
+        """Note what became of nodes. A full disk loses no result: it is said, and `--resume` plans for them too."""
+        try:
+            for one in nodes:
+                self._progress.note(one.name, "done" if one.step == "errors left" else one.step)
+        except OSError as error:
+            why = f"{self._progress.path} cannot be written: {error.strerror or error}"
+            self._dialog.note(f"warning: {why}\n\nhint: `--resume` will plan again for nodes that are done")
+
+
+def _left(view: FleetChange, nodes: Iterable[ChangedNode]) -> FleetChange:
+    return view.with_nodes({one.name: replace(one, step="not begun") for one in nodes})
 
 
 def _result(view: FleetChange) -> Result:
@@ -160,6 +187,7 @@ def _packed(work: _Work, host: Host, dialog: Dialog, *, zstd: bool) -> Iterator[
 def _work(host: Host, kind: Kind, how: ChangeOptions) -> _Work:
     """Return what travels. Raises UsageError, ProfileError, LockError, CacheError."""
     files: dict[str, Path] = {}
+    here: dict[str, str] = {}
     profile, told = "", ""
     if how.profile:
         found = profile_store.find(how.profile, host.cwd)
@@ -167,15 +195,18 @@ def _work(host: Host, kind: Kind, how: ChangeOptions) -> _Work:
         files = {f"profiles/{found.path.name}": found.path, f"lockfiles/{found.lock_path.name}": found.lock_path}
         wheels = beside(found.lock_path, found.name)
         files |= {f"lockfiles/{wheels.name}/{path.name}": path for path in wheels.glob("*.whl")}
+        here = {f"profiles/{found.path.name}": how.profile, "lockfiles": str(found.lock_path.parent)}
         profile, told = f"{{files}}/profiles/{found.path.name}", found.digest
     elif kind == "restore":
         raise UsageError("no profile to restore", "`envdoctor profiles` lists them: `envdoctor fleet restore -p NAME`")
     if kind == "cache push":
         path, sha256 = _snapshot(host, how)
         files |= {f"cache/{path.name}": path}
+        here |= {"cache": str(path.parent)}
         merged = {"do": "cache", "profile": profile, "archive": f"{{files}}/cache/{path.name}", "sha256": sha256}
         return _Work(
             files=files,
+            here=here,
             change=merged,
             check={"do": "cache status", "profile": profile},
             told=(told, sha256),
@@ -183,7 +214,7 @@ def _work(host: Host, kind: Kind, how: ChangeOptions) -> _Work:
     wanted = {"do": kind, "profile": profile, "offline": how.offline}
     if kind == "restore":
         wanted["wheelhouses"] = list(how.wheelhouses)
-    return _Work(files=files, change=wanted, check={"do": "check", "profile": profile}, told=(told,))
+    return _Work(files=files, here=here, change=wanted, check={"do": "check", "profile": profile}, told=(told,))
 
 
 def _snapshot(host: Host, how: ChangeOptions) -> tuple[Path, str]:

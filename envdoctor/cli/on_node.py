@@ -1,25 +1,37 @@
 """The tasks of `fleet restore`, `repair` or `cache push` on a node: what `rollout/visit.py` starts there.
 
-It prints a list as JSON: of each task "code", "status", "digest", "text", "problem", "hint", "notes". Nothing is asked:
-what changes something has the digest of a plan that was shown, or the sha256 of an archive.
+It prints a line of JSON for each task as soon as that is done: "code", "status", "digest", "text", "problem", "hint",
+"notes", "errors", "died". Nothing is asked: what changes something has the digest of a plan that was shown.
 """
 
+import hashlib
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from types import FrameType
 from typing import Any
 
 from envdoctor.app.result import Result, ShowProgress
 from envdoctor.cli.leaving import leaving
-from envdoctor.cli.signals import stoppable
 from envdoctor.doctor.workspace import Workspace
-from envdoctor.errors import EnvdoctorError, UsageError, internal_error
+from envdoctor.errors import CacheError, EnvdoctorError, UsageError, internal_error
 from envdoctor.exitcodes import ExitCode
-from envdoctor.facts.stops import raise_again
+from envdoctor.facts.stops import STOPS, raise_again
 from envdoctor.model.events import Listener, silent
+from envdoctor.model.frozen import replace
+from envdoctor.swap import journal
+from envdoctor.swap.store import BackupStore
+from envdoctor.swap.transaction import recover_first
 
 _LONGEST = 100_000
+_DIGITS = 20
+_MOST_ERRORS = 100
+_ROLLBACK = "to go back: envdoctor rollback"
+"""How a line begins that names a command which is not on this node."""
+_PENDING = "+"
+"""In a digest, before what tells the interrupted command that is put right before the plan."""
 
 
 class _Nobody:
@@ -44,10 +56,9 @@ class _Nobody:
 
     @contextmanager
     def listening(self, *, plain: bool = False) -> Iterator[Listener]:
-        """SIGTERM is an interrupt, after which the old venv is as it was."""
+        """Nobody listens."""
         del plain
-        with stoppable():
-            yield silent
+        yield silent
 
     def waiting(self, text: str) -> AbstractContextManager[None]:
         """Say nothing."""
@@ -63,29 +74,52 @@ class _Nobody:
 
 def main() -> None:
     """Do the tasks of sys.argv[1], a list as JSON, up to the first that does not end well; print what came of each."""
-    raise_again()  # a stop that Python drops would be answered by nobody
-    said: list[dict[str, Any]] = []
+    _answer_stops_once()
     for task in json.loads(sys.argv[1]):
-        said.append(_done(task))
-        if said[-1]["code"]:
+        said = _done(task)
+        sys.stdout.write(json.dumps(said) + "\n")
+        sys.stdout.flush()
+        if said["code"] and (said.get("died") or not task.get("before")):
             break
-    sys.stdout.write(json.dumps(said))
-    sys.stdout.flush()
+
+
+def _answer_stops_once() -> None:
+    """Raise KeyboardInterrupt for the first stop: a second one would break what tidies up after it.
+
+    One that Python drops would be answered by nobody: it is raised again.
+    """
+    raise_again()
+    again, came = sys.unraisablehook, list[int]()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        del frame
+        if not came:
+            came.append(number)
+            raise KeyboardInterrupt
+
+    def dropped(what: "sys.UnraisableHookArgs") -> None:
+        if issubclass(what.exc_type, KeyboardInterrupt):
+            came.clear()
+        again(what)
+
+    sys.unraisablehook = dropped
+    for number in STOPS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
 
 
 def _done(task: Mapping[str, Any]) -> dict[str, Any]:
     dialog = _Nobody()
     told: dict[str, Any]
     try:
-        with stoppable():
-            workspace = Workspace.open(task["venv"], task.get("profile", ""))
-            told = _told(_TASKS[task["do"]](workspace, task, dialog))
+        workspace = Workspace.open(task["venv"], task.get("profile", ""))
+        told = _TASKS[task["do"]](workspace, task, dialog)
     except EnvdoctorError as error:
         told = {"code": int(error.exit_code), "problem": error.message, "hint": error.hint}
     except KeyboardInterrupt:
-        told = {"code": int(ExitCode.INTERRUPTED), "problem": "it was interrupted, and the old venv is as it was"}
+        told = {"code": int(ExitCode.INTERRUPTED), "problem": "it was interrupted", "died": True}
     except Exception as error:  # noqa: BLE001 - a fault of ours is that node's answer
-        told = {"code": int(ExitCode.UNKNOWN), "problem": internal_error(error)}
+        told = {"code": int(ExitCode.UNKNOWN), "problem": internal_error(error), "died": True}
     clean = {name: leaving(value) if isinstance(value, str) else value for name, value in told.items()}
     return clean | {"notes": [leaving(note)[:_LONGEST] for note in dialog.notes]}
 
@@ -94,62 +128,123 @@ def _told(result: Result) -> dict[str, Any]:
     from envdoctor.report.rendering import as_text
     from envdoctor.report.style import Style
 
+    status = getattr(result.data, "status", "")
+    text = as_text(result, Style(verbosity=-1 if result.command == "check" else 0))
     return {
         "code": int(result.exit_code),
-        "status": str(getattr(result.data, "status", ""))
-        if isinstance(getattr(result.data, "status", ""), str)
-        else "",
+        "status": status if isinstance(status, str) else "",
         "digest": str(getattr(result.data, "digest", "")),
         "problem": str(getattr(result.data, "refused", "")),
-        "text": as_text(result, Style(verbosity=-1 if result.command == "check" else 0))[:_LONGEST],
+        "text": "".join(line for line in text.splitlines(keepends=True) if not line.startswith(_ROLLBACK))[:_LONGEST],
     }
 
 
-def _restore(workspace: Workspace, task: Mapping[str, Any], dialog: _Nobody) -> Result:
+def _changed(
+    workspace: Workspace, task: Mapping[str, Any], run: Callable[[str], Result]
+) -> tuple[dict[str, Any], Result]:
+    """Plan, or carry a plan out: what an interrupted command left is part of a plan, and is put right before it.
+
+    Where that was half-way through its swap, the plan after it is another one than was shown, and is not carried out.
+    """
+    store = BackupStore.of(workspace.folder)
+    pending = journal.read(store)
+    left = f"{_PENDING}{hashlib.sha256(repr(pending).encode()).hexdigest()[:_DIGITS]}" if pending else ""
+    shown = str(task.get("plan", ""))
+    plan, _, _ = shown.partition(_PENDING)
+    if shown and left and shown.endswith(left):
+        recover_first(store, silent)
+    try:
+        result = run(plan)
+    except EnvdoctorError as error:
+        if not left:
+            raise
+        error.message += f"; an interrupted {pending} was left there"
+        raise
+    told = _told(result)
+    if left and not shown and not told["code"]:
+        first = f"first: what an interrupted {pending} left is put right"
+        told |= {"status": "planned", "text": f"{first}\n\n{told['text']}", "digest": told["digest"] + left}
+    return told, result
+
+
+def _restore(workspace: Workspace, task: Mapping[str, Any], dialog: _Nobody) -> dict[str, Any]:
     from envdoctor.app import restore as app
 
-    plan = task.get("plan", "")
     wishes = app.RestoreOptions(
-        python=task.get("base", ""),
-        dry_run=not plan,
+        dry_run="plan" not in task,
         offline=task.get("offline", False),
         wheelhouses=tuple(task.get("wheelhouses", ())),
-        plan=plan,
     )
-    return app.restore(workspace, wishes, dialog)
+    told, result = _changed(workspace, task, lambda plan: app.restore(workspace, replace(wishes, plan=plan), dialog))
+    planned = result.data.plan
+    missing = [f"{one.name} {one.version} was not found: {one.reason}; {one.hint}" for one in planned.unavailable]
+    if lacking := planned.lacking:
+        missing.append(f"too little room on the file system of {lacking.where}")
+    if told["code"] and missing:
+        return told | {"problem": "\n".join(missing)}
+    if told["problem"]:
+        # Another node that shares the venv may have restored it meanwhile. Without a plan and an answer, a restore
+        # changes nothing: it ends where the stack is in place, or asks.
+        with suppress(UsageError):
+            return _told(app.restore(workspace, replace(wishes, plan=""), dialog))
+    return told
 
 
-def _repair(workspace: Workspace, task: Mapping[str, Any], dialog: _Nobody) -> Result:
+def _repair(workspace: Workspace, task: Mapping[str, Any], dialog: _Nobody) -> dict[str, Any]:
     from envdoctor.app import repair as app
 
-    plan = task.get("plan", "")
-    wishes = app.RepairOptions(offline=task.get("offline", False), dry_run=not plan, plan=plan)
-    return app.repair(workspace, wishes, dialog)
+    wishes = app.RepairOptions(offline=task.get("offline", False), dry_run="plan" not in task)
+    told, result = _changed(workspace, task, lambda plan: app.repair(workspace, replace(wishes, plan=plan), dialog))
+    if told["status"] != "not repaired":
+        return told
+    if "plan" in task:  # another node that shares the venv has repaired it; what is left is the next check's to say
+        return told | {"code": 0}
+    left = ", ".join(f"{finding.code} {finding.subject}" for finding in result.data.prepared.before)
+    return told | {"problem": f"no file is damaged, and no reinstall is for {left}"}
 
 
-def _check(workspace: Workspace, task: Mapping[str, Any], dialog: _Nobody) -> Result:
+def _check(workspace: Workspace, task: Mapping[str, Any], dialog: _Nobody) -> dict[str, Any]:
     from envdoctor.app import check as app
 
     del task
-    return app.check(workspace, app.CheckOptions(), dialog)
+    result = app.check(workspace, app.CheckOptions(), dialog)
+    errors = [
+        f"{finding.code} {finding.subject}" for finding in result.data.verdict.findings if finding.severity == "error"
+    ]
+    return _told(result) | {"errors": [leaving(error) for error in errors[:_MOST_ERRORS]]}
 
 
-def _cache(workspace: Workspace, task: Mapping[str, Any], dialog: _Nobody) -> Result:
+def _cache(workspace: Workspace, task: Mapping[str, Any], dialog: _Nobody) -> dict[str, Any]:
     from envdoctor.app import cache_restore as app
     from envdoctor.cache.vouched import Vouching
 
-    wishes = app.CacheRestoreOptions(vouching=Vouching(sha256=task["sha256"]), dry_run=not task.get("plan", ""))
-    return app.restore(workspace, task["archive"], wishes, dialog)
+    wishes = app.CacheRestoreOptions(vouching=Vouching(sha256=task["sha256"]), dry_run=True)
+    try:
+        told = _told(app.restore(workspace, task["archive"], wishes, dialog))
+    except CacheError as error:
+        hint = error.hint.replace(", or add `--force` to merge entries that will not hit here", "")
+        if "--include" in hint:
+            hint = "`envdoctor cache restore` on the node has `--include` for them"
+        raise CacheError(error.message, hint) from error
+    seen = json.dumps([task["sha256"], told["text"], dialog.notes])
+    digest = hashlib.sha256(seen.encode("utf-8", "surrogateescape")).hexdigest()[: 2 * _DIGITS]
+    if "plan" not in task:
+        return told | {"digest": digest}
+    if task["plan"] != digest:
+        problem = f"nothing was changed: the plan is not the one that was shown (digest {task['plan']}, now {digest})"
+        return told | {"code": int(ExitCode.RESTORE_FAILED), "problem": problem}
+    dialog.notes.clear()  # they come again
+    return _told(app.restore(workspace, task["archive"], replace(wishes, dry_run=False), dialog))
 
 
-def _cache_status(workspace: Workspace, task: Mapping[str, Any], dialog: _Nobody) -> Result:
+def _cache_status(workspace: Workspace, task: Mapping[str, Any], dialog: _Nobody) -> dict[str, Any]:
     from envdoctor.app import caches as app
 
     del task
-    return app.status(workspace, dialog)
+    return _told(app.status(workspace, dialog))
 
 
-_TASKS: Mapping[str, Callable[[Workspace, Mapping[str, Any], _Nobody], Result]] = {
+_TASKS: Mapping[str, Callable[[Workspace, Mapping[str, Any], _Nobody], dict[str, Any]]] = {
     "restore": _restore,
     "repair": _repair,
     "check": _check,

@@ -32,6 +32,8 @@ class Said:
     name: str
     out: bytes
     problem: str = ""
+    begun: bool = True
+    """False where it is known that nothing was begun there."""
 
 
 @frozen
@@ -39,11 +41,12 @@ class Heard:
     """What one command said."""
 
     code: int | None
-    """None where it did not start."""
+    """None where it did not start, or was given up."""
     out: bytes
     err: bytes
     problem: str = ""
     """Why it was ended, or did not start."""
+    started: bool = True
 
 
 def gather(
@@ -96,7 +99,8 @@ def _said(errand: Errand, command: Sequence[str], payload: bytes | memoryview, t
         problem = no_python(said, errand.version)
     elif not problem and heard.code:
         problem = f"{command[0]} ended with {_ending(heard.code)}" + (f": {said}" if said else "")
-    return Said(name=errand.node, out=heard.out, problem=problem)
+    begun = heard.started and (heard.code != NO_PYTHON or bool(heard.problem))
+    return Said(name=errand.node, out=heard.out, problem=problem, begun=begun)
 
 
 def hear(
@@ -112,9 +116,7 @@ def hear(
     """
     program = outside_venvs(command[0], os.environ)
     if program is None:
-        return Heard(
-            code=None, out=b"", err=b"", problem=f"{command[0]} cannot be started: {os.strerror(errno.ENOENT)}"
-        )
+        return _not_started(command, os.strerror(errno.ENOENT))
     try:
         process = subprocess.Popen(
             list(command),
@@ -126,13 +128,17 @@ def hear(
             bufsize=0,
         )
     except OSError as error:
-        return Heard(code=None, out=b"", err=b"", problem=f"{command[0]} cannot be started: {error.strerror}")
+        return _not_started(command, error.strerror)
     with process:
         try:
             ends = _Ends(timeout=timeout, until=time.monotonic() + timeout, most=most, stopped=stopped)
             return _conversation(process, payload, ends)
         finally:
             _end(process)
+
+
+def _not_started(command: Sequence[str], why: str | None) -> Heard:
+    return Heard(code=None, out=b"", err=b"", problem=f"{command[0]} cannot be started: {why}", started=False)
 
 
 class _GivenUpError(Exception):

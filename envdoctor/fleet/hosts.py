@@ -13,6 +13,8 @@ _MAXIMUM, _MOST = 1 << 20, 10_000
 # ssh(1): [user@]hostname. A name that begins with a dash would be an option, `%` and blanks mean something to ssh.
 _HOST = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9_\[:][A-Za-z0-9_.:\]-]*")
 _CONNECT_SECONDS = 10
+_ALIVE_SECONDS, _ALIVE_TIMES = 15, 4
+"""A host that says nothing to so many questions, so far apart, is gone: a network that drops packets closes nothing."""
 
 
 @frozen
@@ -57,6 +59,7 @@ def hosts_in(path: Path) -> tuple[NamedHost, ...]:
 def ssh_command(errand: Errand, config: str) -> Sequence[str]:
     """Return the command of the system's ssh: it asks nothing, and what ends its options stands before the host."""
     options = ["-T", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={_CONNECT_SECONDS}"]
+    options += ["-o", f"ServerAliveInterval={_ALIVE_SECONDS}", "-o", f"ServerAliveCountMax={_ALIVE_TIMES}"]
     given = ["-F", config] if config else []
     # The remote shell is anybody's: one word in single quotes, which every shell reads alike.
     script = "'" + errand.shell().replace("'", "'\\''") + "'"

@@ -18,6 +18,8 @@ _START_SECONDS = 60.0
 """In which Ray may connect, beyond what the tasks may take."""
 _MOST = 1 << 28
 """Bytes of all nodes' answers together: 60 kB each."""
+_BEGUN = ""
+"""The name under which the driver says that it gives tasks to nodes from now on."""
 _LARGEST = 256 << 20
 """Bytes that are sent to nodes: the driver and the object store hold all of them."""
 
@@ -51,46 +53,68 @@ def nodes_of_ray(address: str, interpreter: str, timeout: float) -> tuple[tuple[
 def visit_ray(
     address: str, interpreter: str, errands: Sequence[Errand], payload: bytes | memoryview, timeout: float
 ) -> list[Said]:
-    """Return what the node of each errand printed, in order. Raises ProbeError as `ask_ray` does."""
+    """Return what the node of each errand printed, in order; where Ray ends meanwhile, what was told until then.
+
+    Raises ProbeError where the cluster cannot be reached.
+    """
     if len(payload) > _LARGEST:
         raise ProbeError(
             f"{len(payload) >> 20} MB are too much to send through Ray's object store",
             "use `--hosts` or `--slurm`, or copy the snapshot and run `envdoctor cache restore` on each node",
         )
     shells = {errand.node: errand.shell() for errand in errands}
-    told = {one.name: one for one in _driven(address, interpreter, {"shells": shells}, payload, timeout)}
-    gone = "Ray does not know it any more"
-    return [told.get(errand.node, Said(name=errand.node, out=b"", problem=gone)) for errand in errands]
+    said, why = _heard(address, interpreter, {"shells": shells}, payload, timeout, errands[0].version)
+    told = {one.name: one for one in said}
+    if why and not told.keys() & {_BEGUN, *shells}:
+        raise _not_asked(address, interpreter, why)
+    lost = f"Ray's driver ended: {why}" if why else "Ray does not know it any more"
+    return [told.get(errand.node, Said(name=errand.node, out=b"", problem=lost, begun=bool(why))) for errand in errands]
 
 
 def _driven(
     address: str, interpreter: str, asked: Mapping[str, Any], payload: bytes | memoryview, timeout: float
 ) -> list[Said]:
+    found, why = _heard(address, interpreter, asked, payload, timeout, None)
+    if why or not found:
+        raise _not_asked(address, interpreter, why or "it names no node")
+    return found
+
+
+def _heard(
+    address: str,
+    interpreter: str,
+    asked: Mapping[str, Any],
+    payload: bytes | memoryview,
+    timeout: float,
+    version: tuple[int, int] | None,
+) -> tuple[list[Said], str]:
+    """Return what was said of each node, and why the driver did not end well; empty where it did."""
     given = {"address": address, "timeout": timeout, "maximum": MAXIMUM, "bytes": len(payload), **asked}
     text = Path(ray_driver.__file__).read_text(encoding="utf-8")
     sent = b"".join((json.dumps(given).encode(), b"\n", payload))
     heard = hear([interpreter, "-I", "-c", text], sent, timeout + _START_SECONDS, _MOST)
-    said = [_said(line) for line in heard.out.splitlines() if line.startswith(b"{")]
-    found = [one for one in said if one is not None]
-    if not heard.problem and not heard.code and (found or "shells" in asked):
-        return found
-    why = heard.problem or last_line(heard.err) or f"exit code {heard.code}"
-    raise ProbeError(
+    said = [_said(line, version) for line in heard.out.splitlines() if line.startswith(b"{")]
+    why = heard.problem or (last_line(heard.err) or f"exit code {heard.code}" if heard.code else "")
+    return [one for one in said if one is not None], why
+
+
+def _not_asked(address: str, interpreter: str, why: str) -> ProbeError:
+    return ProbeError(
         f"the Ray cluster at {address} was not asked: {why}",
         f"name an interpreter that has the cluster's Ray: `--ray-python PYTHON`; this was {shlex.quote(interpreter)}",
     )
 
 
-def _said(line: bytes) -> Said | None:
+def _said(line: bytes, version: tuple[int, int] | None) -> Said | None:
     try:
         told: dict[str, Any] = loads(line)
-        name, problem = str(told["node"])[:300], told.get("problem")
+        name, problem, begun = str(told["node"])[:300], told.get("problem"), told.get("begun") is not False
         if problem is None and told["code"] == NO_PYTHON:
-            problem = no_python(str(told["err"]))
+            problem, begun = no_python(str(told["err"]), version), False
         elif problem is None and told["code"]:
             problem = last_line(str(told["err"]).encode()) or f"exit code {told['code']}"
         if problem is not None:
-            return Said(name=name, out=b"", problem=str(problem)[:500])
+            return Said(name=name, out=b"", problem=str(problem)[:500], begun=begun)
         return Said(name=name, out=base64.b85decode(told["out"]))
     except (ValueError, KeyError, TypeError):
         return None

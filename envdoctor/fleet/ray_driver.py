@@ -52,15 +52,17 @@ def main() -> None:
     nodes, shells = ray.nodes(), asked.get("shells")
     names = [node.get("NodeName") or node["NodeManagerHostname"] for node in nodes]
     waiting = {}
+    if shells is not None:
+        tell("", code=0, out="", err="")  # from here on, what becomes of a node is not known until it is told
     for name, node in zip(names, nodes, strict=True):
         called = name if names.count(name) == 1 else f"{name}/{node['NodeID'][:8]}"
         if shells is not None and called not in shells:
             continue
         if not node["Alive"]:
-            tell(called, problem="Ray says that it is dead")
+            tell(called, problem="Ray says that it is dead", begun=False)
             continue
         if not re.fullmatch(r"[A-Za-z0-9_.:/-]+", called):
-            tell(called, problem="its name cannot be a part of a path")
+            tell(called, problem="its name cannot be a part of a path", begun=False)
             continue
         if shells is None and "shell" not in asked:
             tell(called, code=0, out="", err="")

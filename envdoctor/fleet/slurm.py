@@ -9,6 +9,8 @@ from envdoctor.facts.programs import outside_venvs
 from envdoctor.fleet.carried import Errand
 
 _SECONDS = 30.0
+_PATIENCE = 120
+"""Seconds that a job may wait for its node, however long it may run then."""
 _UP = ("idle", "mixed", "allocated", "completing", "planned", "idl", "mix", "alloc", "comp", "plnd")
 """States of sinfo(1) in which a step can start."""
 _FLAGS = "~#!%$@^-+"
@@ -49,7 +51,7 @@ def down_among(names: Iterable[str], states: Mapping[str, str]) -> dict[str, str
 def srun_command(errand: Errand, environ: Mapping[str, str], timeout: float) -> Sequence[str]:
     """Return one step on that node: of this allocation, or else a job that is given up where it has to wait."""
     inside = bool(environ.get("SLURM_JOB_ID"))
-    how = ["--overlap"] if inside else [f"--immediate={max(1, int(timeout))}"]
+    how = ["--overlap"] if inside else [f"--immediate={max(1, min(_PATIENCE, int(timeout)))}"]
     where = ["--nodes=1", "--ntasks=1", "--cpus-per-task=1", f"--nodelist={errand.node}", "--chdir=/", "--quiet"]
     return ["srun", *how, *where, "sh", "-c", errand.shell()]
 

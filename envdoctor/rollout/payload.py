@@ -1,6 +1,7 @@
 """What travels to a node: the program that visits it, and behind it one archive with the tool and some files."""
 
 import importlib.metadata
+import io
 import mmap
 import os
 import tarfile
@@ -15,8 +16,16 @@ from envdoctor.rollout import visit
 from envdoctor.wheels import uv
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-_NEEDED = ("packaging", "tomli", "tomli-w", "urllib3", "nvidia-ml-py", "uv")
+_NEEDED = ("packaging", "tomli", "tomli-w", "urllib3", "nvidia-ml-py")
 """Distributions that restore, repair and check import. None of them needs a certain Python."""
+_UV = """\
+from pathlib import Path
+
+
+def find_uv_bin():
+    return str(Path(__file__).resolve().parent.parent / "bin/uv")
+"""
+"""In place of uv's package, which looks among the scripts of the node's Python first: another uv, or a venv's."""
 _ZSTD = "zstandard"
 """Compiled for one Python: only what reads a snapshot of a cache takes it along."""
 _LEVEL = 1
@@ -32,7 +41,12 @@ def payload(files: Mapping[str, Path], environ: Mapping[str, str], *, zstd: bool
     program = Path(visit.__file__).read_bytes()
     with tempfile.TemporaryFile() as out:
         out.write(b"%d\n" % len(program) + program)
-        with tarfile.open(fileobj=out, mode="w:gz", compresslevel=_LEVEL, format=tarfile.PAX_FORMAT) as archive:
+        with tarfile.open(
+            fileobj=out, mode="w:gz", compresslevel=_LEVEL, format=tarfile.PAX_FORMAT, dereference=True
+        ) as archive:
+            found = tarfile.TarInfo("tool/uv/__init__.py")
+            found.size = len(_UV)
+            archive.addfile(found, io.BytesIO(_UV.encode()))
             for name, path in sorted(_tool(environ, zstd=zstd)):
                 archive.add(path, f"tool/{name}", filter=_plain)
             for name, path in sorted(files.items()):

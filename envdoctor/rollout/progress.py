@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from envdoctor.errors import UsageError
@@ -64,7 +65,8 @@ class Progress:
 
     def end(self) -> None:
         """Forget it: every node is done."""
-        self.path.unlink(missing_ok=True)
+        with suppress(OSError):  # then a run with `--resume` finds every node done
+            self.path.unlink(missing_ok=True)
 
 
 def _node(line: bytes) -> str:

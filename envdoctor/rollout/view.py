@@ -2,16 +2,24 @@
 
 import hashlib
 import json
+import re
+from collections.abc import Mapping
 from typing import Literal
 
 from envdoctor.exitcodes import ExitCode
 from envdoctor.model.frozen import frozen, replace
-from envdoctor.rollout.said import VisitSaid
+from envdoctor.rollout.said import TaskSaid, VisitSaid
 
 Kind = Literal["restore", "repair", "cache push"]
-NodeStep = Literal["planned", "nothing to do", "could not plan", "done before", "not begun", "done", "failed"]
+NodeStep = Literal[
+    "planned", "nothing to do", "could not plan", "done before", "not begun", "done", "errors left", "failed"
+]
 """`could not plan`: it did not answer, or its own command refuses; nothing is changed there. `not begun`: planned, and
-left as it is because another node failed. `failed`: what it says of itself is in `problem`."""
+left as it is because another node failed. `errors left`: repaired, and its check finds errors that it found before and
+that no repair is for. `failed`: what it says of itself is in `problem`."""
+_UNKNOWN = "whether it was changed is not known"
+_EVIDENCE = 40
+"""Lines of a check that are shown of a node that it fails on."""
 
 
 @frozen
@@ -24,6 +32,8 @@ class ChangedNode:
     """Of its plan; what is carried out there is that plan or nothing."""
     plan: str = ""
     """As its own command shows it."""
+    shared: str = ""
+    """The same with `{node}` for its name in the paths that were given with that."""
     problem: str = ""
     notes: tuple[str, ...] = ()
     outcome: str = ""
@@ -53,49 +63,69 @@ class FleetChange:
 
     @property
     def exit_code(self) -> ExitCode:
-        """Return 0 where nothing is left, 4 where a node failed or a plan was refused, 3 where one could not plan."""
+        """Return 0 where nothing is left, 4 where a node failed or a plan was refused, else 3."""
         steps = {one.step for one in self.nodes}
         if self.refused or steps & {"failed", "not begun"}:
             return ExitCode.RESTORE_FAILED
-        return ExitCode.UNKNOWN if "could not plan" in steps else ExitCode.OK
+        return ExitCode.UNKNOWN if steps & {"could not plan", "errors left"} else ExitCode.OK
 
     def with_nodes(self, changed: "dict[str, ChangedNode]") -> "FleetChange":
         """Return the same with some nodes as they are now."""
         return replace(self, nodes=tuple(changed.get(one.name, one) for one in self.nodes))
 
 
-def planned(kind: Kind, said: VisitSaid) -> ChangedNode:
-    """Return a node that was asked what it would do."""
+def planned(kind: Kind, said: VisitSaid, paths: Mapping[str, str]) -> ChangedNode:
+    """Return a node that was asked what it would do. paths: of the node -> as they were given for all nodes."""
     if said.problem:
         return ChangedNode(name=said.node, step="could not plan", problem=said.problem)
     task = said.tasks[0]
     if task.code:
         return ChangedNode(name=said.node, step="could not plan", problem=task.why, notes=task.notes)
     idle = kind == "repair" and task.status != "planned"
-    # A snapshot's plan is its sha256, which every node is given, and what the node would merge of it.
-    digest = task.digest or hashlib.sha256(task.text.encode()).hexdigest()[:40]
     return ChangedNode(
         name=said.node,
         step="nothing to do" if idle else "planned",
-        digest="" if idle else digest,
+        digest="" if idle else task.digest,
         plan=task.text,
+        shared=_shared(task.text, paths),
         notes=task.notes,
     )
+
+
+def _shared(plan: str, paths: Mapping[str, str]) -> str:
+    for path, given in paths.items():
+        plan = re.sub(rf"(?<![\w./-]){re.escape(path)}(?![\w.-])", lambda _, given=given: given, plan)  # type: ignore[misc]
+    return plan
 
 
 def carried_out(kind: Kind, node: ChangedNode, said: VisitSaid) -> ChangedNode:
     """Return a node that was told to carry out its plan, and then to check itself."""
     if said.problem:
-        return replace(node, step="failed", problem=f"{said.problem}; whether it was changed is not known")
-    change, *checks = said.tasks
+        known = _UNKNOWN if said.begun else "nothing was changed there"
+        return replace(node, step="failed", problem=f"{said.problem}; {known}")
+    before, tasks = (said.tasks[:1], said.tasks[1:]) if kind == "repair" else ((), said.tasks)
+    if not tasks:
+        return replace(node, step="failed", problem=f"{before[0].why or 'it did nothing'}; nothing was changed there")
+    change, *checks = tasks
     if change.code:
-        return replace(node, step="failed", problem=change.why, notes=change.notes)
-    # Whether a cache will hit cannot always be told, and what was merged harms nobody.
-    unsure = kind == "cache push" and bool(checks) and checks[-1].code == ExitCode.UNKNOWN
+        problem = f"{change.why}; {_UNKNOWN}" if change.died else change.why
+        return replace(node, step="failed", problem=problem, notes=change.notes)
+    done = replace(node, step="done", outcome=change.text, notes=change.notes)
     if not checks:
-        return replace(node, step="failed", problem="it was changed, and did not check itself", outcome=change.text)
-    if checks[-1].code and not unsure:
-        problem = f"it was changed, and its check says: {checks[-1].why}"
-        return replace(node, step="failed", problem=problem, outcome=change.text)
-    problem = "whether the next run will hit could not be determined" if unsure else ""
-    return replace(node, step="done", outcome=change.text, problem=problem, notes=change.notes)
+        return replace(done, step="failed", problem="it was changed, and did not check itself")
+    return _checked(kind, done, checks[-1], before)
+
+
+def _checked(kind: Kind, done: ChangedNode, last: TaskSaid, before: tuple[TaskSaid, ...]) -> ChangedNode:
+    """Return a node that was changed, as its check found it; before: of a repair, the check before that."""
+    if not last.code:
+        return done
+    # Whether a cache will hit cannot always be told, and what was merged harms nobody.
+    if kind == "cache push" and last.code == ExitCode.UNKNOWN:
+        return replace(done, problem="whether the next run will hit could not be determined")
+    if before and not last.died and last.code == before[0].code and set(last.errors) <= set(before[0].errors):
+        left = ", ".join(last.errors) or last.why
+        return replace(done, step="errors left", problem=f"its check finds what it found before: {left}")
+    problem = f"it was changed, and its check says: {last.why}"
+    found = "\n".join(last.text.rstrip("\n").split("\n")[:_EVIDENCE])
+    return replace(done, step="failed", problem=f"{problem}\n{found}" if found not in ("", last.why) else problem)

@@ -6,7 +6,6 @@ Each node has a venv of its own. sshd, Slurm and Ray are real, and started and s
 import json
 import os
 import signal
-import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,28 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uv
 
 from tests.factories.make_incident import make_broken_incident, make_incident
+from tests.factories.make_ray import make_ray
 from tests.factories.make_slurm import make_slurm
 from tests.factories.make_sshd import make_sshd
 from tests.factories.run_envdoctor import Outcome, run_envdoctor
 
 NODES = ("n1", "n2", "n3", "n4")
-RAY = """\
-import sys
-from ray.cluster_utils import Cluster
-
-# Not the 30 s that it waits for each node by default: a busy machine takes longer.
-cluster = Cluster()
-cluster.add_node(wait=False, num_cpus=1, node_name="n1", include_dashboard=False)
-nodes = [cluster.add_node(wait=False, num_cpus=1, node_name=f"n{number}") for number in (2, 3, 4)]
-cluster.wait_for_nodes(timeout=900)
-print(cluster.address, flush=True)
-for line in sys.stdin:
-    cluster.remove_node(nodes[-1], allow_graceful=False)
-cluster.shutdown()
-"""
 
 REPAIR = (
     "`uv pip install --python [TMP]/n3/.venv/bin/python --no-deps --reinstall-package nvidia-cudnn-cu12"
@@ -161,44 +146,6 @@ def test_nodes_over_slurm(fleet: Fleet, tmp_path: Path) -> None:
 @pytest.mark.stack
 @pytest.mark.index
 def test_nodes_of_a_ray_cluster(fleet: Fleet, tmp_path: Path) -> None:
-    command = [uv.find_uv_bin(), "venv", "--quiet", "--python", "3.11", str(tmp_path / "ray")]
-    subprocess.run(command, check=True)
-    install = [uv.find_uv_bin(), "pip", "install", "--quiet", "--python", str(tmp_path / "ray/bin/python"), "ray"]
-    done = subprocess.run(install, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"ray cannot be installed: {done.stderr[-300:]}")
-    (tmp_path / "cluster.py").write_text(RAY)
-    ray = str(tmp_path / "ray/bin/python")
-    patience = {"RAY_gcs_server_request_timeout_seconds": "900", "RAY_gcs_server_port_wait_time_s": "900"}
-    with (tmp_path / "cluster.log").open("wb") as log:
-        cluster = subprocess.Popen(
-            [ray, tmp_path / "cluster.py"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0", **patience},
-            text=True,
-            start_new_session=True,
-        )
-    assert cluster.stdin is not None
-    assert cluster.stdout is not None
-    try:
-        address = cluster.stdout.readline().strip()
-        assert address, (tmp_path / "cluster.log").read_text()[-2000:]
-
-        def kill(processes: list[int]) -> None:
-            del processes
-            cluster.stdin.write("now\n")
-            cluster.stdin.flush()
-
-        with when_begun(fleet, kill):
-            outcome = fleet.ask("--ray", address, "--ray-python", ray, "--timeout", "120", "--json")
-    finally:
-        cluster.stdin.close()
-        try:
-            cluster.wait(60)
-        except subprocess.TimeoutExpired:
-            os.killpg(cluster.pid, signal.SIGKILL)
-            cluster.wait()
-        cluster.stdout.close()
+    with make_ray(tmp_path, NODES) as ray, when_begun(fleet, lambda _: ray.lose_last()):
+        outcome = fleet.ask("--ray", ray.address, "--ray-python", ray.python, "--timeout", "120", "--json")
     judged(outcome, fleet, "its task ended with ")

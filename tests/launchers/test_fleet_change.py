@@ -3,6 +3,9 @@
 import json
 import os
 import shutil
+import signal
+import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +15,14 @@ import jsonschema
 import pytest
 
 from envdoctor.report import schemas
+from envdoctor.swap.store import BackupStore
 from tests.factories.make_cache import filled
 from tests.factories.make_incident import CUDNN, Incident, make_incident, sources_of
+from tests.factories.make_ray import make_ray
 from tests.factories.make_slurm import make_slurm
 from tests.factories.make_sshd import make_sshd
 from tests.factories.make_venv import make_venv
-from tests.factories.run_envdoctor import Outcome, run_envdoctor
+from tests.factories.run_envdoctor import COMMAND, Outcome, environment, run_envdoctor
 from tests.factories.schemas import closed
 
 NODES = ("n1", "n2", "n3")
@@ -44,9 +49,12 @@ class Changed:
 
     def run(self, *words: str, extra: dict[str, str] | None = None) -> Outcome:
         """Run a fleet command on the nodes."""
+        return run_envdoctor("fleet", *words, *self.paths(words[0]), folder=self.root, extra=extra)
+
+    def paths(self, command: str) -> list[str]:
+        """Return the options that give each node its own venv and Python, and what changes it a folder."""
         paths = ["--venv", f"{self.root}/{{node}}/.venv", "--python", f"{self.root}/{{node}}/python"]
-        scratch = ["--scratch", str(self.scratch)] if words[0] != "check" else []
-        return run_envdoctor("fleet", *words, *paths, *scratch, folder=self.root, extra=extra)
+        return paths if command == "check" else [*paths, "--scratch", str(self.scratch)]
 
     def over_ssh(self, *words: str) -> Outcome:
         """Run it over ssh."""
@@ -116,7 +124,9 @@ def problem(outcome: Outcome, name: str) -> str:
 RESTORE = ("restore", "-p", "small")
 
 
+# Each visit of a node unpacks the tool and starts it: `make test` has one rollout, the rest is for `make test-stack`.
 # The nodes share one home and one cache of uv, as the nodes of a cluster do.
+@pytest.mark.stack
 def test_nothing_is_changed_that_was_not_shown(ssh: Changed) -> None:
     ssh.lose("n1", "n2", "n3")
     shown = ssh.over_ssh(*RESTORE, "--dry-run")
@@ -154,19 +164,85 @@ def test_the_first_failure_ends_it_and_a_resume_goes_on(ssh: Changed) -> None:
     assert ssh.healthy() == ["n1"]
     ssh.before_carrying_out("n2", "")
     resumed = (*words, "--resume")
-    assert steps(ssh.over_ssh(*resumed, "--dry-run", "--json")) == {
-        "n1": "done before",
-        "n2": "planned",
-        "n3": "planned",
-    }
-    done = ssh.over_ssh(*resumed, "--plan", ssh.planned(*resumed), "--json")
+    planned = ssh.over_ssh(*resumed, "--dry-run", "--json")
+    assert steps(planned) == {"n1": "done before", "n2": "planned", "n3": "planned"}
+    done = ssh.over_ssh(*resumed, "--plan", json.loads(planned.out)["digest"], "--json")
     assert steps(done) == {"n1": "done before", "n2": "done", "n3": "done"}
     assert done.code == 0
     assert ssh.healthy() == list(NODES)
     again = ssh.over_ssh(*resumed, "--dry-run")
+    assert again.code == 2
     assert again.err.startswith("error: nothing was stopped here that this could go on with\n")
 
 
+@pytest.mark.stack
+def test_a_journal_is_of_its_nodes_and_not_of_the_name_of_a_file(ssh: Changed) -> None:
+    ssh.lose("n1", "n2", "n3")
+    hosts = ssh.root / "hosts"
+    hosts.write_text("n1\nn2\n")
+    ssh.before_carrying_out("n2", "exit 9\n")
+    assert ssh.over_ssh(*RESTORE, "--plan", ssh.planned(*RESTORE)).code == 4
+    hosts.write_text("n1\nn3\n")
+    other = ssh.over_ssh(*RESTORE, "--resume", "--dry-run")
+    assert (other.code, other.out) == (2, "")
+    assert other.err.startswith("error: nothing was stopped here that this could go on with\n")
+    (ssh.root / "again").write_text("n2\nn1\n")
+    same = ssh.run(*RESTORE, "--resume", "--dry-run", "--json", "--hosts", "again", "--ssh-config", "config")
+    assert steps(same) == {"n1": "done before", "n2": "planned"}
+
+
+@pytest.mark.stack
+def test_those_at_work_with_one_that_fails_go_on(ssh: Changed) -> None:
+    ssh.lose("n1", "n2", "n3")
+    ssh.before_carrying_out("n2", "exit 9\n")
+    stopped = ssh.over_ssh(*RESTORE, "--plan", ssh.planned(*RESTORE), "--json")
+    assert stopped.code == 4
+    assert steps(stopped) == {"n1": "done", "n2": "failed", "n3": "done"}
+    assert ssh.healthy() == ["n1", "n3"]
+
+
+@pytest.mark.stack
+def test_an_interrupt_of_the_controller_leaves_whole_venvs_and_no_tool(ssh: Changed) -> None:
+    ssh.lose("n1", "n2", "n3")
+    store = BackupStore.of(ssh.incidents["n1"].venv.prefix)
+    command = [*COMMAND, "fleet", *RESTORE, "--plan", ssh.planned(*RESTORE), *ssh.paths("restore")]
+    process = subprocess.Popen(
+        [*command, "--hosts", "hosts", "--ssh-config", "config"],
+        cwd=ssh.root,
+        env=environment(ssh.root),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not store.journal.exists() and process.poll() is None:
+        time.sleep(0.002)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate()
+    assert process.returncode == 130, said
+    assert "interrupted while n1 was at work; each ends with its old stack or the new one\n" in said
+    while list(ssh.scratch.iterdir()):  # the node tidies up after its connection is gone
+        time.sleep(0.05)
+    assert not store.journal.exists()
+    assert not store.builds.exists() or list(store.builds.iterdir()) == []
+    assert ssh.healthy() in ([], ["n1"])
+    resumed = (*RESTORE, "--resume")
+    assert ssh.over_ssh(*resumed, "--plan", ssh.planned(*resumed)).code == 0
+    assert ssh.healthy() == list(NODES)
+
+
+@pytest.mark.stack
+def test_a_node_that_lacks_a_wheel_says_so_and_the_others_are_restored(ssh: Changed) -> None:
+    ssh.lose("n1", "n2", "n3")
+    python = ssh.root / "n2/python"
+    python.write_text(
+        python.read_text().replace("#!/bin/sh\n", "#!/bin/sh\nexport PIP_FIND_LINKS= UV_CACHE_DIR=$HOME/none\n")
+    )
+    done = ssh.over_ssh(*RESTORE, "--plan", ssh.planned(*RESTORE), "--json")
+    assert done.code == 3
+    assert steps(done) == {"n1": "done", "n2": "could not plan", "n3": "done"}
+    assert " 9.19.0.56 was not found: " in problem(done, "n2")
+
+
+@pytest.mark.stack
 def test_a_node_that_changed_after_it_was_shown_keeps_its_venv_and_no_other_is_begun(ssh: Changed) -> None:
     ssh.lose("n1", "n2", "n3")
     lib = ssh.incidents["n1"].venv.site_packages
@@ -181,6 +257,7 @@ def test_a_node_that_changed_after_it_was_shown_keeps_its_venv_and_no_other_is_b
     assert ssh.healthy() == []
 
 
+@pytest.mark.stack
 def test_a_repair_leaves_healthy_nodes_alone(ssh: Changed) -> None:
     ssh.lose("n2")
     done = ssh.over_ssh("repair", "--plan", ssh.planned("repair"), "--json")
@@ -190,6 +267,7 @@ def test_a_repair_leaves_healthy_nodes_alone(ssh: Changed) -> None:
     assert not (ssh.root / "n1/.envdoctor").exists()
 
 
+@pytest.mark.stack
 def test_a_restore_over_slurm(nodes: Changed, tmp_path: Path) -> None:
     nodes.lose("n2")
     folder = tmp_path / "slurm"
@@ -205,6 +283,29 @@ def test_a_restore_over_slurm(nodes: Changed, tmp_path: Path) -> None:
     assert nodes.healthy() == list(NODES)
 
 
+@pytest.mark.stack
+@pytest.mark.index
+def test_a_restore_over_ray(nodes: Changed, tmp_path: Path) -> None:
+    nodes.lose("n1", "n2", "n3")
+    with make_ray(tmp_path, NODES) as ray:
+        words = (*RESTORE, "--ray", ray.address, "--ray-python", ray.python, "--json")
+        words = (*words, "--wheelhouse", str(tmp_path / "wheels"))
+        planned = nodes.run(*words, "--dry-run")
+        assert planned.code == 0, planned.out + planned.err
+        nodes.before_carrying_out("n2", "echo no room >&2; exit 9\n")
+        stopped = nodes.run(*words, "--plan", json.loads(planned.out)["digest"])
+        assert stopped.code == 4, stopped.out + stopped.err
+        assert steps(stopped) == {"n1": "done", "n2": "failed", "n3": "done"}
+        assert problem(stopped, "n2") == "no room; whether it was changed is not known"
+        nodes.before_carrying_out("n2", "")
+        planned = nodes.run(*words, "--resume", "--dry-run")
+        done = nodes.run(*words, "--resume", "--plan", json.loads(planned.out)["digest"])
+    assert steps(done) == {"n1": "done before", "n2": "done", "n3": "done before"}
+    assert nodes.healthy() == list(NODES)
+    assert list(nodes.scratch.iterdir()) == []
+
+
+@pytest.mark.stack
 def test_a_snapshot_is_merged_where_it_fits(ssh: Changed) -> None:
     root = ssh.root
     filled(root / "compiled")

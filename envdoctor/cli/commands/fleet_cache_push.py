@@ -45,8 +45,9 @@ def push(
 
     Its signature is looked at here (`--signers`), its sha256 on each node before anything is unpacked. A node that it
     does not fit says why and is left as it is. The snapshot travels, and is removed again once it is merged.
-    Exit codes: 0 done or nothing to do, 2 bad input, 3 some could not plan and the others are done, 4 a node failed or
-    the plan is not the one that was shown, 130 declined or interrupted.
+    Exit codes: 0 done or nothing to do, 1 a snapshot that is damaged or not signed as asked, 2 bad input, 3 some could
+    not plan and the others are done, 4 a node failed or the plan is not the one that was shown, 130 declined or
+    interrupted.
     """
     wishes = nodes_of(
         hosts,

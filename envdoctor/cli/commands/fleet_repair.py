@@ -31,8 +31,8 @@ def repair(
 
     Each node repairs a copy, verifies it and swaps it in, as `repair` does; it carries out the plan that was shown, or
     nothing. At the first node that fails, no other is begun; the tool travels and is removed again.
-    Exit codes: 0 done or nothing to do, 2 bad input, 3 some could not plan and the others are done, 4 a node failed or
-    the plan is not the one that was shown, 130 declined or interrupted.
+    Exit codes: 0 done or nothing to do, 2 bad input, 3 some could not plan or have errors that they had before and the
+    others are done, 4 a node failed or the plan is not the one that was shown, 130 declined or interrupted.
     """
     wishes = nodes_of(
         hosts,

@@ -1,6 +1,5 @@
 """`envdoctor fleet restore`, `repair` and `cache push`: what each node would do, and what became of it."""
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -8,8 +7,14 @@ from envdoctor.model.wording import counted
 from envdoctor.report.style import Style, printable
 from envdoctor.rollout.view import ChangedNode, FleetChange
 
-_PAINTS = {"done": "ok", "failed": "error", "could not plan": "unknown", "not begun": "unknown"}
-_ORDER = ("planned", "done", "nothing to do", "done before", "failed", "not begun", "could not plan")
+_PAINTS = {
+    "done": "ok",
+    "errors left": "unknown",
+    "failed": "error",
+    "could not plan": "unknown",
+    "not begun": "unknown",
+}
+_ORDER = ("planned", "done", "errors left", "nothing to do", "done before", "failed", "not begun", "could not plan")
 
 
 def text(data: FleetChange, style: Style) -> str:
@@ -20,6 +25,7 @@ def text(data: FleetChange, style: Style) -> str:
 def document(data: FleetChange) -> dict[str, Any]:
     """Return the nodes as plain values."""
     return {
+        "kind": data.kind,
         "engine": data.engine,
         "conclusion": conclusion(data),
         "digest": data.digest,
@@ -58,15 +64,18 @@ def _lines(data: FleetChange, style: Style) -> Iterator[str]:
         yield from ("", f"  digest  {data.digest}")
     elif any(node.step in ("failed", "not begun") for node in data.nodes):
         yield ""
-        yield "help: the same command with `--resume` plans again for all nodes but those that are done"
+        yield "help: the same command with `--resume` and without `--plan` plans for all nodes but those that are done"
+    if any(node.outcome for node in data.nodes) and data.kind != "cache push":
+        yield ""
+        yield "the old venv of a changed node is kept; an envdoctor on that node puts it back: rollback --venv VENV"
 
 
 def _plans(nodes: Sequence[ChangedNode], style: Style) -> Iterator[str]:
-    """Yield each plan once, with the nodes whose it is: what differs in nothing but the node's name is one plan."""
+    """Yield each plan once, with the nodes whose it is: what differs in nothing but given paths is one plan."""
     groups: dict[str, list[ChangedNode]] = {}
     for node in nodes:
         if node.step == "planned":
-            groups.setdefault(_for_any(node), []).append(node)
+            groups.setdefault(node.shared, []).append(node)
     for plan, alike in groups.items():
         shown = plan if len(alike) > 1 else alike[0].plan
         yield ""
@@ -74,11 +83,6 @@ def _plans(nodes: Sequence[ChangedNode], style: Style) -> Iterator[str]:
         yield from (f"  {printable(line)}" if line else "" for line in shown.rstrip("\n").split("\n"))
         notes = dict.fromkeys(note for node in alike for note in node.notes)
         yield from (f"  {printable(note)}" for note in notes)
-
-
-def _for_any(node: ChangedNode) -> str:
-    """Return a node's plan with `{node}` where it has the node's name as a word of its own."""
-    return re.sub(rf"(?<![A-Za-z0-9]){re.escape(node.name)}(?![A-Za-z0-9])", "{node}", node.plan)
 
 
 def _table(nodes: Sequence[ChangedNode], style: Style) -> Iterator[str]:

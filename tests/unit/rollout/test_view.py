@@ -10,11 +10,18 @@ from envdoctor.fleet.gather import Said
 from envdoctor.report.commands import fleet_change
 from envdoctor.report.rendering import as_json
 from envdoctor.report.style import Style
-from envdoctor.rollout.said import TaskSaid, VisitSaid, said_in
+from envdoctor.rollout.said import TaskSaid, VisitSaid, as_here, said_in
 from envdoctor.rollout.view import ChangedNode, FleetChange, carried_out, planned
 from tests.unit.fleet.test_fleet import EVIL, RAW, sent
 
 DONE = TaskSaid(code=0, status="restored", text="restored /v\nmore\n")
+
+
+def driver(*more: str) -> TaskSaid:
+    """Return a check that finds what no repair is for."""
+    return TaskSaid(code=1, text="errors\n", errors=("ED401 driver", *more))
+
+
 PLANNED = ChangedNode(name="n1", step="planned", digest="d1", plan="restore /srv/n1/.venv python3.11\n")
 
 
@@ -47,12 +54,51 @@ def test_what_is_no_answer_is_named(out: bytes, problem: str) -> None:
         ),
         (
             "restore",
+            (DONE, TaskSaid(code=1, text="error[ED1]: a\n  b\n\n1 error\n")),
+            "failed",
+            "it was changed, and its check says: 1 error\nerror[ED1]: a\n  b\n\n1 error",
+        ),
+        (
+            "restore",
+            (TaskSaid(code=-9, problem="it ended with -9", died=True),),
+            "failed",
+            "it ended with -9; whether it was changed is not known",
+        ),
+        (
+            "restore",
+            (DONE, TaskSaid(code=-9, problem="it ended with -9", died=True)),
+            "failed",
+            "it was changed, and its check says: it ended with -9",
+        ),
+        ("repair", (TaskSaid(code=0), DONE, TaskSaid(code=0)), "done", ""),
+        ("repair", (driver(), DONE, TaskSaid(code=0)), "done", ""),
+        (
+            "repair",
+            (driver("ED201 x"), DONE, driver()),
+            "errors left",
+            "its check finds what it found before: ED401 driver",
+        ),
+        ("repair", (driver(), DONE, driver("ED2 new")), "failed", "it was changed, and its check says: errors"),
+        ("repair", (TaskSaid(code=0), DONE, driver()), "failed", "it was changed, and its check says: errors"),
+        (
+            "repair",
+            (TaskSaid(code=130, problem="it was interrupted", died=True),),
+            "failed",
+            "it was interrupted; nothing was changed there",
+        ),
+        (
+            "restore",
             (DONE, TaskSaid(code=3, text="not read\n")),
             "failed",
             "it was changed, and its check says: not read",
         ),
         ("restore", (DONE,), "failed", "it was changed, and did not check itself"),
-        ("repair", (TaskSaid(code=4, problem="no room", hint="make some"),), "failed", "no room; make some"),
+        (
+            "repair",
+            (driver(), TaskSaid(code=4, problem="no room", hint="make some")),
+            "failed",
+            "no room; make some",
+        ),
         ("cache push", (DONE, TaskSaid(code=3)), "done", "whether the next run will hit could not be determined"),
         ("cache push", (DONE, TaskSaid(code=1, text="cold\n")), "failed", "it was changed, and its check says: cold"),
     ],
@@ -67,12 +113,41 @@ def test_a_node_that_died_may_have_either_stack() -> None:
     assert (node.step, node.problem) == ("failed", "ssh ended with SIGKILL; whether it was changed is not known")
 
 
+def test_a_visit_that_began_nothing_changed_nothing() -> None:
+    for said in (
+        Said(name="n1", out=b"", problem="no Python 3.11 or newer is there", begun=False),
+        Said(name="n1", out=sent('{"problem": "no Python 3.11 or newer is there"}')),
+    ):
+        node = carried_out("restore", PLANNED, said_in(said, "m"))
+        assert node.problem == "no Python 3.11 or newer is there; nothing was changed there"
+
+
+def shown(name: str, plan: str, given: str) -> ChangedNode:
+    """Return a node whose venv was given in these words."""
+    said = VisitSaid(node=name, tasks=(TaskSaid(code=0, digest="d", text=plan),))
+    return planned("restore", said, {given.replace("{node}", name): given})
+
+
+def test_plans_that_differ_in_more_than_given_paths_are_not_one() -> None:
+    nodes = tuple(
+        shown(name, f"restore /srv/{name}/.venv: torch {name}.1\n", "/srv/{node}/.venv") for name in ("2", "3")
+    )
+    text = fleet_change.text(FleetChange(kind="restore", engine="hosts", nodes=nodes), Style())
+    assert "on 2\n  restore /srv/2/.venv: torch 2.1\n\non 3\n  restore /srv/3/.venv: torch 3.1\n" in text
+
+
+def test_a_name_that_was_gone_on_the_node_is_the_one_here() -> None:
+    folder = "/tmp/envdoctor-fleet-0-n1/files"
+    task = TaskSaid(code=4, problem=f"{folder}/profiles/good.toml", hint=f"`restore -p {folder}/profiles/good.toml`")
+    said = as_here(
+        VisitSaid(node="n1", tasks=(task,)), r"/tmp/envdoctor-fleet-\d+-n1/files", {"profiles/good.toml": "good"}
+    )
+    assert said.tasks == (TaskSaid(code=4, problem="good", hint="`restore -p good`"),)
+
+
 def test_a_plan_is_shown_once_for_all_nodes_that_have_it() -> None:
-    nodes = [
-        ChangedNode(name=name, step="planned", digest=name, plan=f"restore /srv/{name}/.venv python3.11\n")
-        for name in ("n1", "n3")
-    ]
-    odd = ChangedNode(name="n2", step="planned", digest="d", plan="restore /srv/n2/.venv python3.12\n")
+    nodes = [shown(name, f"restore /srv/{name}/.venv python3.11\n", "/srv/{node}/.venv") for name in ("n1", "n3")]
+    odd = shown("n2", "restore /srv/n2/.venv python3.12\n", "/srv/{node}/.venv")
     gone = ChangedNode(name="n4", step="could not plan", problem="it did not answer within 9 s")
     view = FleetChange(kind="restore", engine="hosts", nodes=(nodes[0], odd, nodes[1], gone))
     assert fleet_change.text(view, Style()) == (
@@ -106,7 +181,7 @@ def test_a_digest_is_of_every_node_and_of_its_plan() -> None:
 def test_no_text_of_a_node_moves_a_terminal(field: str, code: int) -> None:
     told = {"code": code, "status": "planned", "text": "plan\n", field: [EVIL] if field == "notes" else EVIL}
     said = said_in(Said(name="n1", out=sent(json.dumps({"tasks": [told]}))), "m")
-    first = planned("restore", said)
+    first = planned("restore", said, {})
     checked = VisitSaid(node="n1", tasks=(*said.tasks, TaskSaid(code=0)) if not code else said.tasks)
     for node in (first, carried_out("restore", PLANNED, checked)):
         view = FleetChange(kind="restore", engine="ray", nodes=(node,))

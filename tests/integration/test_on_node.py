@@ -1,0 +1,165 @@
+"""The tasks of `fleet restore`, `repair` and `cache push` as a node does them, without a fleet."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envdoctor.swap import journal
+from envdoctor.swap.journal import JournalEntry
+from envdoctor.swap.store import BackupStore
+from tests.factories.make_cache import filled
+from tests.factories.make_incident import CUDNN, make_broken_incident, sources_of
+from tests.factories.make_venv import make_venv
+from tests.factories.run_envdoctor import ROOT, environment, filtered, run_envdoctor
+
+START = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from envdoctor.cli.on_node import main; main()"
+
+
+def done(root: Path, *tasks: dict[str, Any], extra: dict[str, str] | None = None) -> list[dict[str, Any]]:
+    """Return what a node says of each task."""
+    own = environment(root, sources_of(root) | (extra or {}))
+    command = [sys.executable, "-c", START, json.dumps(tasks)]
+    ended = subprocess.run(command, cwd=root, env=own, capture_output=True, text=True, check=True)
+    return [json.loads(filtered(line, root)) for line in ended.stdout.splitlines()]
+
+
+def task(root: Path, do: str, **more: object) -> dict[str, Any]:
+    return {"do": do, "venv": str(root / ".venv"), "profile": str(root / "profiles/small.toml"), **more}
+
+
+def left(root: Path) -> BackupStore:
+    """Leave the journal of a restore that was killed while it built its copy."""
+    store = BackupStore.of(root / ".venv")
+    store.builds.mkdir(parents=True, exist_ok=True)
+    (store.builds / "20260101T000000").mkdir()
+    entry = JournalEntry(phase="building", profile="small", build=str(store.builds / "20260101T000000"))
+    journal.write(store, entry)
+    return store
+
+
+def test_what_an_interrupted_command_left_is_part_of_the_plan_and_put_right(tmp_path: Path) -> None:
+    incident = make_broken_incident(tmp_path)
+    store = left(tmp_path)
+    (planned,) = done(tmp_path, task(tmp_path, "restore"))
+    assert planned["code"] == 0, planned
+    assert planned["text"].startswith(
+        "first: what an interrupted restore (small) left is put right\n\nenvdoctor restore  [TMP]/.venv   profile small"
+    )
+    assert store.journal.exists()
+    changed, checked = done(tmp_path, task(tmp_path, "restore", plan=planned["digest"]), task(tmp_path, "check"))
+    assert (changed["code"], changed["status"], checked["code"]) == (0, "restored", 0), (changed, checked)
+    assert not store.journal.exists()
+    assert (incident.venv.site_packages / CUDNN).exists()
+
+
+def test_an_interrupted_command_that_nobody_was_shown_stops_a_plan(tmp_path: Path) -> None:
+    make_broken_incident(tmp_path)
+    (planned,) = done(tmp_path, task(tmp_path, "restore"))
+    left(tmp_path)
+    (refused,) = done(tmp_path, task(tmp_path, "restore", plan=planned["digest"]))
+    assert refused["code"] == 4
+    assert refused["problem"].startswith("an interrupted restore (small) has to be put right first")
+
+
+def test_a_repair_of_a_whole_venv_puts_right_what_was_left(tmp_path: Path) -> None:
+    make_broken_incident(tmp_path)
+    (planned,) = done(tmp_path, task(tmp_path, "repair"))
+    assert done(tmp_path, task(tmp_path, "repair", plan=planned["digest"]))[0]["status"] == "repaired"
+    store = left(tmp_path)
+    (again,) = done(tmp_path, task(tmp_path, "repair"))
+    assert (again["code"], again["status"]) == (0, "planned"), again
+    (put_right,) = done(tmp_path, task(tmp_path, "repair", plan=again["digest"]))
+    assert (put_right["code"], put_right["status"]) == (0, "nothing to repair"), put_right
+    assert not store.journal.exists()
+
+
+def test_a_venv_that_another_node_has_restored_meanwhile_is_in_place(tmp_path: Path) -> None:
+    make_broken_incident(tmp_path)
+    (planned,) = done(tmp_path, task(tmp_path, "restore"))
+    (first,) = done(tmp_path, task(tmp_path, "restore", plan=planned["digest"]))
+    assert first["status"] == "restored", first
+    second, checked = done(tmp_path, task(tmp_path, "restore", plan=planned["digest"]), task(tmp_path, "check"))
+    assert (second["code"], second["status"], checked["code"]) == (0, "already in place", 0), (second, checked)
+    assert "rollback" not in first["text"] + second["text"]
+
+
+def test_a_venv_that_is_neither_as_shown_nor_in_place_is_left(tmp_path: Path) -> None:
+    incident = make_broken_incident(tmp_path)
+    (planned,) = done(tmp_path, task(tmp_path, "restore"))
+    (incident.venv.site_packages / "mine.py").write_text("1")
+    (refused,) = done(tmp_path, task(tmp_path, "restore", plan=planned["digest"]))
+    assert refused["code"] == 4
+    assert refused["problem"].startswith("nothing was changed: the files are not those that the plan was made on")
+    assert not (incident.venv.site_packages / CUDNN).exists()
+
+
+def test_a_missing_wheel_is_named_and_why(tmp_path: Path) -> None:
+    make_broken_incident(tmp_path)
+    (wheel,) = (tmp_path / "wheels").glob("nvidia_cudnn_cu12-*")
+    wheel.unlink()
+    (planned,) = done(tmp_path, task(tmp_path, "restore"))
+    assert planned["code"] == 4
+    assert planned["problem"].startswith("nvidia-cudnn-cu12 9.19.0.56 was not found: "), planned["problem"]
+
+
+def test_errors_of_a_check_before_do_not_end_it(tmp_path: Path) -> None:
+    make_broken_incident(tmp_path)
+    before, after = done(tmp_path, task(tmp_path, "check", before=True), task(tmp_path, "check"))
+    assert before["code"] == after["code"] == 1
+    assert "ED201 nvidia-cudnn-cu12" in before["errors"]
+    assert before["errors"] == after["errors"]
+    assert len(done(tmp_path, task(tmp_path, "check"), task(tmp_path, "check"))) == 1
+
+
+@pytest.mark.parametrize("drops", [0, 1])
+def test_a_stop_is_answered_once_also_where_python_drops_it(tmp_path: Path, drops: int) -> None:
+    code = f"""
+import os, signal, sys, time
+sys.path.insert(0, {str(ROOT)!r})
+from envdoctor.cli.on_node import _answer_stops_once
+_answer_stops_once()
+class Dropped:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.001)
+try:
+    if {drops}:
+        Dropped()
+    else:
+        os.kill(os.getpid(), signal.SIGTERM)
+    while True:
+        time.sleep(1)
+except KeyboardInterrupt:
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        os.kill(os.getpid(), number)
+    print("tidied up")
+"""
+    ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "tidied up\n", "")
+
+
+def test_a_snapshot_is_merged_by_the_plan_that_was_shown_or_not_at_all(tmp_path: Path) -> None:
+    filled(tmp_path / "compiled")
+    venv = str(make_venv(tmp_path / "bare").prefix)
+    folders = {
+        name: {"TORCHINDUCTOR_CACHE_DIR": f"{tmp_path}/{name}", "TRITON_CACHE_DIR": f"{tmp_path}/triton-{name}"}
+        for name in ("compiled", "node")
+    }
+    saved = run_envdoctor("cache", "save", "mine", "--venv", venv, folder=tmp_path, extra=folders["compiled"])
+    assert saved.code == 0, saved.err
+    (archive,) = tmp_path.rglob("mine.tar.zst")
+    sha256 = subprocess.run(["sha256sum", archive], capture_output=True, text=True, check=True).stdout.split()[0]
+    push = {"do": "cache", "venv": venv, "profile": "", "archive": str(archive), "sha256": sha256}
+    (planned,) = done(tmp_path, push, extra=folders["node"])
+    assert planned["code"] == 0, planned
+    (refused,) = done(tmp_path, push | {"plan": "0" * 40}, extra=folders["node"])
+    assert refused["code"] == 4
+    assert refused["problem"].startswith("nothing was changed: the plan is not the one that was shown (digest 0000")
+    assert not (tmp_path / "node").exists()
+    (merged,) = done(tmp_path, push | {"plan": planned["digest"]}, extra=folders["node"])
+    assert merged["code"] == 0, merged
+    assert list((tmp_path / "node").rglob("*.py")) != []
