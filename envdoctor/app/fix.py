@@ -20,6 +20,7 @@ from envdoctor.model.finding import SEVERITY_ORDER, Finding
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.plan import VenvUser
 from envdoctor.model.verdict import Verdict
+from envdoctor.stack.examination import line
 from envdoctor.stack.fix_commands import NotOnACopyError, on_a_copy
 from envdoctor.stack.fix_copy import carry_out
 from envdoctor.swap.in_use import users
@@ -183,7 +184,9 @@ def _carry_out(step: FixStep, workspace: Workspace, dialog: Dialog, store: Backu
         file = workspace.profile
         wanted = (file.profile, file.lock) if file else (None, None)
         with dialog.listening() as listen:
-            carry_out(store, step.commands, workspace.host, wanted, listen, shown)
+            made = carry_out(store, step.commands, workspace.host, wanted, listen, shown).made
+        for finding in made:
+            dialog.note(f"could not be seen before: {line(finding)}")
     if done is not None and done.exit_code != ExitCode.OK:
         raise RestoreError(f"`{step.commands[0]}` did not do it", "run it by itself: it says why")
 

@@ -12,6 +12,7 @@ from envdoctor.facts.host import Host
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.facts.whole_file import rewrite
 from envdoctor.model.events import Event, Listener
+from envdoctor.model.finding import Finding
 from envdoctor.model.profile import Profile
 from envdoctor.stack.examination import added, blocking_findings, line, read_deep, reading_of_copy, verdict_on
 from envdoctor.stack.fix_commands import on_a_copy
@@ -37,14 +38,15 @@ def carry_out(
     wanted: tuple[Profile | None, Lock | None],
     listen: Listener,
     shown: ShownVenv,
-) -> Exchanged[None]:
+) -> Exchanged[tuple[Finding, ...]]:
     """Copy the venv, run the commands there in order, examine, swap. A failure leaves the venv as it was.
 
-    wanted: profile and lock that the environment is compared with. shown: the venv that was judged.
+    wanted: profile and lock that the environment is compared with. shown: the venv that was judged. What was made are
+    the errors of the copy that could not be seen before.
     Raises RestoreError: a command failed, or the copy has an error that the venv does not have.
     """
 
-    def make(copying: Copying) -> None:
+    def make(copying: Copying) -> tuple[Finding, ...]:
         target, folder = store.target, copying.folder
         there, facts = read_deep(target, host, listen)
         before, read = blocking_findings(facts, *wanted), audit(there)
@@ -74,6 +76,7 @@ def carry_out(
                 "nothing was changed; run the commands one by one, and check after each",
             )
         sync_file_system(folder)
+        return revealed
 
     return exchange(
         store,

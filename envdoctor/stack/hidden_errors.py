@@ -11,7 +11,8 @@ from envdoctor.analysis.unmet import unmet_requirements
 from envdoctor.model.finding import Finding
 from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.model.frozen import frozen
-from envdoctor.model.verdict import BREAKS_IMPORT
+from envdoctor.model.verdict import BREAKS_IMPORT, STOPS_PYTHON
+from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.import_closure import Closure
 from envdoctor.probes.venv.installed_files import FileFault, InstalledFiles
@@ -19,8 +20,13 @@ from envdoctor.stack.record_audit import RecordAudit
 
 _OF_IMPORT_TORCH = ("ED301", "ED302", "ED303", "ED304", "ED308", "ED404")
 _UNMET = "ED406"
-_OF_AN_IMPORT = ("ED3", "ED4")
-"""Whether files are as recorded can be seen whatever else is wrong."""
+_BUILD = "ED404"
+_OF_METADATA = ("ED3", "ED4")
+"""Whether files are as recorded, and whether Python starts, can be seen whatever else is wrong."""
+_OF_A_PACKAGE = frozenset(
+    ("ED305", "ED306", "ED307", "ED309", "ED310", "ED311", "ED312", "ED407", "ED408", "ED414", "ED415", "ED416")
+)
+"""What keeps one package from being imported, or from working once it is."""
 _OF_FILES = ("ED202", "ED208")
 """They name a file by its end, which may be that of a torch outside: the faults are looked at instead."""
 _READ_FIRST = ("torch/__init__.py", "torch/version.py")
@@ -33,6 +39,8 @@ class Hidden:
 
     torch: bool
     """`import torch` failed."""
+    build: bool
+    """What torch/version.py says of the build was known."""
     unstated: frozenset[str]
     """Distributions whose metadata is torn or there twice: what they require was not known."""
     unmet: frozenset[str]
@@ -70,14 +78,16 @@ class Hidden:
         about = {part.strip() for listed in finding.subject.split(", ") for part in listed.split(" / ")}
         if not about.isdisjoint(touched):
             return False
+        if STOPS_PYTHON in finding.causes or not finding.code.startswith(_OF_METADATA):
+            return False
+        if finding.code == _BUILD and self.build:
+            return False
         if finding.code == _UNMET:
             return self._only_unstated_ask(about - self.unmet, facts, changed)
         if finding.code in _OF_IMPORT_TORCH or BREAKS_IMPORT in finding.causes:
             # Whose files are not known may have lost any of them to its other version.
             return self.torch and "torch" not in changed and changed.isdisjoint(self.unstated)
-        if not finding.code.startswith(_OF_AN_IMPORT):
-            return False
-        of_import = self.torch and "torch" not in changed
+        of_import = self.torch and "torch" not in changed and finding.code in _OF_A_PACKAGE
         return all(name in self.unstated or (of_import and self._imports_torch(name)) for name in about)
 
     def _only_unstated_ask(self, names: set[str], facts: Fingerprint, changed: set[str]) -> bool:
@@ -98,9 +108,10 @@ class Hidden:
 
 def hidden(case: CheckContext, before: Sequence[Finding], read: RecordAudit) -> Hidden:
     """Return what a change of this venv may reveal; `before` are its errors."""
-    twice = duplicates(case)
+    twice, build = duplicates(case), case.facts.get(TorchBuild)
     return Hidden(
         torch=_torch_fails(case, before),
+        build=build is not None and bool(build.version),
         unstated=frozenset((*read.torn, *twice)),
         unmet=frozenset(name for item in before if item.code == _UNMET for name in item.subject.split(", ")),
         installed={**read.packages, **twice},

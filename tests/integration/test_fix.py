@@ -13,6 +13,7 @@ import pytest
 from envdoctor.report import schemas
 from tests.factories.make_incident import CUDNN, Incident, make_incident
 from tests.factories.make_scene import state
+from tests.factories.make_venv import install, rewrite
 from tests.factories.make_wheel import make_wheel
 from tests.factories.run_envdoctor import Outcome, run_envdoctor
 from tests.factories.schemas import closed
@@ -104,6 +105,16 @@ def test_a_profile_is_restored_in_one_step_for_all_causes(incident: Incident) ->
     jsonschema.validate(document, closed(json.loads(schemas.read("check-fix"))))
     assert (done.code, document["status"], document["check"]["summary"]["errors"]) == (0, "fixed", 0)
     assert library(incident) == b"twelve " * 10
+
+
+def test_an_error_that_was_hidden_is_told_with_the_step_that_shows_it(incident: Incident) -> None:
+    wheel = make_wheel(incident.root / "wheels", "asker", "1", requires=("absent",))
+    install(incident.venv, wheel, cache=incident.root / "cache")
+    rewrite(incident.venv.dist_info("asker") / "METADATA", "")
+    done = run(incident, "check", "--fix", "-y")
+    told = [line for line in done.err.splitlines() if line.startswith("could not be seen before: ")]
+    assert told == ["could not be seen before: ED406 absent is not installed; asker 1 requires absent (absent)"], done
+    assert "everything that was done is undone by: envdoctor rollback 1 --venv [TMP]/.venv\n" in done.out
 
 
 def test_what_is_about_the_shell_is_left_to_the_user(incident: Incident) -> None:

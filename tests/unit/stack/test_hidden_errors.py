@@ -8,7 +8,7 @@ import pytest
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.model.finding import Finding, Remediation
-from envdoctor.model.verdict import BREAKS_IMPORT
+from envdoctor.model.verdict import BREAKS_IMPORT, STOPS_PYTHON
 from envdoctor.probes.venv.distributions import Distribution
 from envdoctor.probes.venv.installed_files import FileFault
 from envdoctor.stack.hidden_errors import hidden
@@ -44,7 +44,13 @@ IMPORT, LATER = _finding("ED301", "libcudnn.so.9", BREAKS_IMPORT), _finding("ED3
 VISION, AUDIO, CAREFUL, LATE = (_finding("ED408", name) for name in ("torchvision", "audio", "careful", "late"))
 DAMAGED, BOTH = _finding("ED202", "torchvision"), _finding("ED203", "torchvision / late")
 ABSENT, WANTED = _finding("ED406", "absent"), _finding("ED406", "wanted")
+STOPS = _finding("ED604", "stop.pth", STOPS_PYTHON, BREAKS_IMPORT)
+ANOTHER_PYTHON = _finding("ED105", "/venv/bin/python", BREAKS_IMPORT)
+LOST = (_finding("ED202", "torch", BREAKS_IMPORT), _finding("ED208", "torch", BREAKS_IMPORT))
+STATIC = (_finding("ED403", "audio"), _finding("ED409", "audio"), _finding("ED410", "audio"))
+BUILD = _finding("ED404", "build")
 NEW = (IMPORT, LATER, VISION, AUDIO, CAREFUL, LATE, DAMAGED, BOTH, ABSENT, WANTED)
+NEW += (STOPS, ANOTHER_PYTHON, *LOST, *STATIC, BUILD)
 OF_TORCH = (IMPORT, LATER, VISION, AUDIO)
 FAILS = _finding("ED301", "libc10.so", BREAKS_IMPORT)
 
@@ -60,6 +66,7 @@ class Scene:
         self.before = {
             name: facts.distribution(name, site=str(site), requires=REQUIRES.get(name, ())) for name in NAMES
         }
+        self.build = facts.TORCH
         self.paths = {"nvidia-cudnn-cu12": (f"{CUDNN}9",), "torch": ("lib/python3.12/site-packages/torch/__init__.py",)}
 
     def revealed(
@@ -85,7 +92,9 @@ class Scene:
     def _case(
         self, items: Mapping[str, Distribution], faults: tuple[FileFault, ...], outside: tuple[Distribution, ...]
     ) -> CheckContext:
-        made = facts.case(facts.distributions(*outside, *items.values()), replace(facts.FILES, faults=faults))
+        made = facts.case(
+            facts.distributions(*outside, *items.values()), replace(facts.FILES, faults=faults), self.build
+        )
         site = Path(self.before["torch"].site)
         return replace(made, facts=replace(made.facts, target=str(site.parents[2])))
 
@@ -145,6 +154,13 @@ def test_torch_failed_where_the_checks_say_so(scene: Scene) -> None:
     # It names a file by its end: that of another place.
     assert scene.revealed(errors=(_finding("ED202", "torch", BREAKS_IMPORT),)) == []
     assert scene.revealed() == []
+
+
+def test_another_build_is_revealed_only_where_it_was_not_known(scene: Scene) -> None:
+    fault = facts.missing("torch", "torch/version.py")
+    assert BUILD not in scene.revealed(faults=(fault,))
+    scene.build = replace(facts.TORCH, version="")
+    assert BUILD in scene.revealed(faults=(fault,))
 
 
 def test_a_torch_outside_is_not_the_own_one(scene: Scene) -> None:
