@@ -87,7 +87,9 @@ class Fleet:
 
     def paths(self, name: str) -> dict[str, str]:
         """Return paths of a node -> as they were given for all nodes."""
-        given = (self.given[name], self.wishes.python)
+        venv = self.given[name].rstrip("/")
+        folder, _, last = venv.rpartition("/")
+        given = (venv, f"{folder}/.envdoctor/{last}", self.wishes.python)  # in the second, old venvs are kept
         return {path.replace("{node}", name): path for path in given if "{node}" in path}
 
     def visit(

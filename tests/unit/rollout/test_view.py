@@ -4,8 +4,11 @@ import json
 
 import pytest
 
+from envdoctor.app.fleet import FleetOptions
+from envdoctor.app.fleet_visits import Fleet
 from envdoctor.app.result import Result
 from envdoctor.cli.leaving import leaving
+from envdoctor.facts.host import Host
 from envdoctor.fleet.gather import Said
 from envdoctor.report.commands import fleet_change
 from envdoctor.report.rendering import as_json
@@ -134,6 +137,28 @@ def test_plans_that_differ_in_more_than_given_paths_are_not_one() -> None:
     )
     text = fleet_change.text(FleetChange(kind="restore", engine="hosts", nodes=nodes), Style())
     assert "on 2\n  restore /srv/2/.venv: torch 2.1\n\non 3\n  restore /srv/3/.venv: torch 3.1\n" in text
+
+
+@pytest.mark.parametrize("venv", ["/srv/{node}/.venv", "/srv/{node}"])
+def test_plans_that_differ_in_given_paths_are_one(venv: str) -> None:
+    names = ("n1", "n2")
+    fleet = Fleet(
+        host=Host.current(),
+        wishes=FleetOptions(engine="hosts"),
+        names=names,
+        venvs={},
+        given=dict.fromkeys(names, venv),
+        down={},
+        version=None,
+        scratch="/scratch",
+    )
+    folder, _, last = venv.rpartition("/")
+    plan = f"restore {venv}\n  kept at {folder}/.envdoctor/{last}/generations/0001\n"
+    nodes = []
+    for name in names:
+        task = TaskSaid(code=0, digest="d", text=plan.replace("{node}", name))
+        nodes.append(planned("restore", VisitSaid(node=name, tasks=(task,)), fleet.paths(name)))
+    assert {node.shared for node in nodes} == {plan}
 
 
 def test_a_name_that_was_gone_on_the_node_is_the_one_here() -> None:
