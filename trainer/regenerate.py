@@ -21,12 +21,15 @@ from trainer.arguments import add_common, parse_common
 from trainer.config import TrainConfig
 from trainer.data.conversation import Conversation, Message, conversation_of
 from trainer.data.files import files_of, raw_rows
-from trainer.errors import ConfigError, DataError, TrainerError
+from trainer.errors import ConfigError, DataError, OutputError, TrainerError
 from trainer.runtime.shutdown import StopRequest
-from trainer.writing import Lines, writing
+from trainer.writing import Lines, say, say_error, writing
 
 _QUIET_SECONDS = 2.0
 _GO_ON = "make room or name another file; the same command goes on"
+_KINDS = {"origin": str, "input_ids": list, "loss_mask": list, "conversation": list, "last": bool}
+"""A row that is written, in its order."""
+_FIRST = b'{"origin": "'
 
 
 @dataclass(slots=True)
@@ -60,14 +63,15 @@ def main(argv: Sequence[str]) -> int:
             options = _parser().parse_args(argv)
             arguments = parse_common(options, argv).admitted()
             return _run(arguments.config, options)
-        except TrainerError as error:
-            _say(f"error: {error.message}")
-            if error.hint:
-                _say(f"hint: {error.hint}")
+        except (Exception, KeyboardInterrupt) as error:
+            # Where a signal comes in the middle of an import, Python may wrap what it raises.
+            if stop.signal is not None:
+                say("interrupted; whole rows were kept: the same command goes on")
+                return stop.exit_code
+            if not isinstance(error, TrainerError):
+                raise
+            say_error(error)
             return error.exit_code
-        except KeyboardInterrupt:
-            _say("interrupted; whole rows were kept: the same command goes on")
-            return stop.exit_code
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -93,7 +97,7 @@ def _run(config: TrainConfig, options: argparse.Namespace) -> int:
         raise ConfigError("--target and --data: both are needed", "name the target's folder and the conversations")
     done = _done(options.out)
     talks = list(_talks(config, done))
-    _say(f"{len(talks):,} conversations to regenerate, {len(done):,} there already")
+    say(f"{len(talks):,} conversations to regenerate, {len(done):,} there already")
     from trainer.generate import Generator  # noqa: PLC0415 - torch is imported behind the gate
 
     generator = Generator(config, options.temperature, options.max_tokens)
@@ -104,7 +108,7 @@ def _run(config: TrainConfig, options: argparse.Namespace) -> int:
             tokens += sum(sum(row["loss_mask"]) for row in rows)
             seconds = time.monotonic() - started
             if finished == len(talks) or finished % options.batch == 0:
-                _say(f"{finished:,} of {len(talks):,} ({talk.origin}), {tokens / seconds:,.0f} tok/s")
+                say(f"{finished:,} of {len(talks):,} ({talk.origin}), {tokens / seconds:,.0f} tok/s")
     return 0
 
 
@@ -150,33 +154,43 @@ def _talks(config: TrainConfig, done: set[str]) -> Iterator[_Talk]:
 
 
 def _done(out: Path) -> set[str]:
-    """Return the origins that a file already has, and cut off a last conversation that was not finished."""
+    """Return the origins that a file already has, and cut off a last conversation that was not finished.
+
+    Raises DataError, and changes nothing, for a file that has anything but rows of this command.
+    """
     if not out.exists():
         return set()
     found: set[str] = set()
     held = whole = 0
-    with out.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.endswith(b"\n"):
-                break
-            held += len(line)
-            try:
-                row = json.loads(line)
+    try:
+        with out.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                # Behind a whole row, a killed run may have left the beginning of the next.
+                if held and not line.endswith(b"\n") and (line.startswith(_FIRST) or _FIRST.startswith(line)):
+                    break
+                row = _own(line) if line.endswith(b"\n") else None
+                if row is None:
+                    raise DataError(f"--out {out}: line {number} is not a row of this command", "give another file")
+                held += len(line)
                 if row["last"]:
                     found.add(row["origin"])
                     whole = held
-            except (ValueError, KeyError, TypeError) as error:
-                raise DataError(
-                    f"--out {out}: line {number} is not a row of this command: {error}", "give another file"
-                ) from error
+    except OSError as error:
+        raise OutputError(f"--out {out}: cannot be read: {error.strerror or error}", "give another file") from error
     with writing(out, _GO_ON):
         if whole != out.stat().st_size:
             os.truncate(out, whole)
     return found
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)  # noqa: T201 - progress
+def _own(line: bytes) -> dict[str, Any] | None:
+    """Return a line as a row of this command; None for one that it did not write."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    kinds = {name: type(value) for name, value in row.items()} if isinstance(row, dict) else {}
+    return row if kinds == _KINDS else None
 
 
 if __name__ == "__main__":

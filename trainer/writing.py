@@ -1,13 +1,28 @@
 """Writing files of a run: a full disk is one clear error, and half a file never stands for a whole one."""
 
 import os
+import sys
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from trainer.errors import OutputError
+from trainer.errors import OutputError, TrainerError
 
 RESUME = "make room or give the folder back, then go on with --resume"
+
+
+def say(text: str) -> None:
+    """Print a line on stderr, as far as it takes one: a pipe whose reader is gone must not end a run."""
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)  # noqa: T201 - what a person is told
+
+
+def say_error(error: TrainerError) -> None:
+    """Print an error and its hint on stderr."""
+    say(f"error: {error.message}")
+    if error.hint:
+        say(f"hint: {error.hint}")
 
 
 @contextmanager
@@ -23,25 +38,30 @@ def writing(place: Path, hint: str = RESUME, *also: type[Exception]) -> Iterator
 
 
 @contextmanager
-def whole(file: Path, hint: str = RESUME, *also: type[Exception]) -> Iterator[Path]:
+def whole(file: Path, hint: str = RESUME, *also: type[Exception], shared: bool = False) -> Iterator[Path]:
     """Give a path beside `file` to write to, which then takes its place: what was there stays until then.
+
+    With `shared` several processes may write the file at once, each to a path of its own; without it what a killed
+    run left is overwritten by the next.
 
     Raises OutputError as `writing` does, and leaves nothing behind.
     """
-    partial = file.with_name(f".{file.name}.partial")
+    partial = file.with_name(f".{file.name}{f'.{uuid.uuid4().hex[:16]}' if shared else ''}.partial")
     try:
         with writing(file, hint, *also):
             file.parent.mkdir(parents=True, exist_ok=True)
             yield partial
+            with partial.open("rb") as written:
+                os.fsync(written.fileno())
             partial.replace(file)
     finally:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
 
 
-def write_whole(file: Path, text: str, hint: str = RESUME) -> None:
-    """Write a text file as a whole; raises OutputError."""
-    with whole(file, hint) as partial:
+def write_whole(file: Path, text: str, hint: str = RESUME, *, shared: bool = False) -> None:
+    """Write a text file as `whole` does; raises OutputError."""
+    with whole(file, hint, shared=shared) as partial:
         partial.write_text(text, encoding="utf-8", errors="replace")
 
 

@@ -17,7 +17,7 @@ from trainer.assemble import Parts, assemble
 from trainer.config import DataConfig, DrafterConfig, build
 from trainer.data.buckets import Plan, derive
 from trainer.data.chat import Encoder, template_arguments
-from trainer.data.conversation import Conversation, conversation_of
+from trainer.data.conversation import PAIRS, Conversation, conversation_of
 from trainer.data.corpus import TEMPLATE, VERSES, conversation, conversations
 from trainer.data.dataset import FileRows
 from trainer.data.dataset import read_rows as read_files
@@ -304,6 +304,75 @@ def test_rows_that_are_a_question_and_its_answer(row: dict[str, object]) -> None
     assert conversation_of(row, "x:1").messages == conversation(["river"])
 
 
+@pytest.mark.parametrize(
+    "text", ["[]", "[1, 2]", '[{"role": "user", "content": "x"}]', '[{"name": "clock"}]', "{}", "null"]
+)
+@pytest.mark.parametrize("pair", PAIRS)
+def test_a_prompt_and_an_answer_are_never_read_as_json(pair: tuple[str, str], text: str) -> None:
+    assert conversation_of({pair[0]: text, pair[1]: text}, "x:1").messages == [
+        {"role": "user", "content": text}, {"role": "assistant", "content": text},
+    ]  # fmt: skip
+
+
+SYSTEM = {"role": "system", "content": "Be brief."}
+
+
+@pytest.mark.parametrize(
+    ("row", "messages"),
+    [
+        ({"system": "Be brief.", "conversations": [*ASKED, *ANSWERED]}, [SYSTEM, *ASKED, *ANSWERED]),
+        ({"system": "Be brief.", "messages": [SYSTEM, *ASKED, *ANSWERED]}, [SYSTEM, *ASKED, *ANSWERED]),
+        ({"system": "", "messages": [*ASKED, *ANSWERED]}, [*ASKED, *ANSWERED]),
+        ({"system": "Be brief.", "prompt": ASKED, "completion": ANSWERED}, [SYSTEM, *ASKED, *ANSWERED]),
+        (
+            {"instruction": "recite", "context": "river", "response": VERSES["river"], "category": "closed_qa"},
+            [{"role": "user", "content": "recite\n\nriver"}, *ANSWERED],
+        ),
+        (
+            {"instruction": "recite river", "output": VERSES["river"], "history": [["hello", "good day"]], "system": "Be brief."},
+            [SYSTEM, {"role": "user", "content": "hello"}, {"role": "assistant", "content": "good day"}, *ASKED, *ANSWERED],
+        ),
+    ],
+    ids=["system", "twice", "empty", "trl", "dolly", "history"],
+)  # fmt: skip
+def test_what_stands_beside_the_turns_is_read(row: dict[str, object], messages: list[object]) -> None:
+    assert conversation_of(row, "x:1").messages == messages
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"system": "Be long.", "messages": [SYSTEM, *ASKED]}, "system and turn 1 are two texts of the system"),
+        ({"system": ["Be brief."], "messages": ASKED}, "system is list, not text"),
+        ({"instruction": "a", "output": "b", "history": "[]"}, "history is not a list of a question and its answer each"),
+        ({"instruction": "a", "output": "b", "history": [["a"]]}, "history is not a list of a question and its answer each"),
+        ({"instruction": "a", "output": "b", "input": ["c"]}, "input or context is not text"),
+        ({"messages": [*ASKED, {**ANSWERED[0], "tool_calls": "clock(1)"}]}, "turn 2: tool_calls is str, not a list"),
+        ({"conversations": [*ASKED, {"from": "function_call", "value": "[]"}]}, "turn 2 is a function_call without a name: '[]'"),
+    ],
+)  # fmt: skip
+def test_what_stands_beside_the_turns_and_cannot_be_read_is_told(row: dict[str, object], message: str) -> None:
+    with pytest.raises(DataError) as caught:
+        conversation_of(row, "x:1")
+    assert caught.value.message == f"x:1: {message}"
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        {"role": "assistant", "content": "", "tool_calls": json.dumps([{"type": "function", "function": {"name": "clock", "arguments": {"at": 1}}}])},
+        {"role": "assistant", "content": None, "function_call": {"name": "clock", "arguments": {"at": 1}}},
+        {"from": "function_call", "value": '{"name": "clock", "arguments": {"at": 1}}'},
+    ],
+    ids=["json text", "openai's older", "sharegpt"],
+)  # fmt: skip
+def test_a_turn_keeps_its_calls_and_its_reasoning(turn: dict[str, object]) -> None:
+    assert conversation_of({"messages": [*ASKED, {**turn, "thinking": "stone"}]}, "x:1").messages[1] == {
+        "role": "assistant", "content": "", "reasoning_content": "stone",
+        "tool_calls": [{"type": "function", "function": {"name": "clock", "arguments": {"at": 1}}}],
+    }  # fmt: skip
+
+
 def test_a_question_has_its_input_and_its_system_and_may_stand_alone() -> None:
     row = {"system": "Be brief.", "instruction": "recite", "input": "river"}
     assert conversation_of(row, "x:1").messages == [
@@ -349,6 +418,62 @@ def test_a_call_that_the_template_leaves_out_is_not_learnt_as_an_empty_turn(toke
         "x:1: turn 2 calls 'clock', and the chat template does not render the call",
         "give a template that renders tool calls (--set target.chat_template=FILE), or set data.bad_rows=skip",
     )
+
+
+CALLS = (  # renders the first of a turn's calls, or none
+    "{% for message in messages %}{{ '<' + message.role + '> ' }}"
+    "{% if message.tool_calls and keep %}{{ message.tool_calls[0].function.name + ' ' }}{% endif %}"
+    "{{ message.content + ' <end> ' }}{% endfor %}{% if add_generation_prompt %}{{ '<assistant> ' }}{% endif %}"
+)
+CALLS_MARKED = (
+    "{% for message in messages %}{{ '<' + message.role + '> ' }}{% if message.role == 'assistant' %}"
+    "{% if message.tool_calls and keep %}{% generation %}{{ message.tool_calls[0].function.name + ' ' }}{% endgeneration %}{% endif %}"
+    "{% generation %}{{ message.content + ' <end> ' }}{% endgeneration %}"
+    "{% else %}{{ message.content + ' <end> ' }}{% endif %}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize("template", [CALLS, CALLS_MARKED], ids=["by prefixes", "by generation marks"])
+@pytest.mark.parametrize(
+    ("calls", "content", "keep", "wrong"),
+    [
+        (["clock"], "", True, None),
+        (["clock"], "the clock", True, None),
+        (["clock"], "c", True, None),
+        (["clock"], "", False, "clock"),
+        # The turn's own words, and another turn's, name it too.
+        (["clock"], "the clock", False, "clock"),
+        (["clock", "clock"], "", True, "clock"),
+        (["clock", "stone"], "", True, "stone"),
+    ],
+)  # fmt: skip
+def test_each_call_is_looked_for_in_its_own_turn(
+    tokenizer: Any, template: str, calls: list[str], content: str, keep: Any, wrong: str | None
+) -> None:
+    tokenizer.chat_template = template
+    made = [{"type": "function", "function": {"name": name, "arguments": {}}} for name in calls]
+    turns = [*ASKED, {"role": "assistant", "content": content, "tool_calls": made}, *ASKED]
+    talk = conversation_of({"messages": [*turns, {"role": "assistant", "content": "clock stone clock"}]}, "x:1")
+    encoder = Encoder(tokenizer, {"keep": keep})
+    if wrong is None:
+        assert len(encoder.encode(talk, "x:1")) == 1
+        return
+    with pytest.raises(DataError) as caught:
+        encoder.encode(talk, "x:1")
+    assert caught.value.message == f"x:1: turn 2 calls {wrong!r}, and the chat template does not render the call"
+
+
+def test_rows_of_the_same_tokens_are_the_same_to_a_checkpoint(
+    tokenizer: Any, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cache.is_dir()
+    place = write(tmp_path / "chats.jsonl", [GOOD])
+    first = read_rows(place, tokenizer, len(tokenizer)).digest
+    monkeypatch.setattr("trainer.data.chat.ENCODING", 0)
+    write(place, [{**GOOD, "id": 7}])
+    assert read_rows(place, tokenizer, len(tokenizer)).digest == first
+    write(place, [GOOD, GOOD])
+    assert read_rows(place, tokenizer, len(tokenizer)).digest != first
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,13 @@
 """The feature cache: the same loss bit for bit, whole shards only, nothing damaged read, its bound kept."""
 
+import errno
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +17,7 @@ from trainer.data import feature_cache
 from trainer.data.feature_cache import CacheSpec, FeatureReader, FeatureWriter, require_room, sweep
 from trainer.errors import ConfigError
 from trainer.target import Target
+from trainer.writing import write_whole
 
 # 384 rows of the embedded corpus in batches of 128 rows: four batches an epoch, three epochs.
 RUN = [
@@ -197,6 +203,104 @@ def test_a_shard_with_a_wrong_index_does_not_count(tmp_path: Path, harm: str, to
     assert not reader.entries
     assert len(reader.refused) == 1
     assert told in reader.refused[0]
+
+
+def test_a_row_that_was_damaged_and_made_again_is_read_where_it_is_whole(tmp_path: Path) -> None:
+    made = written(tmp_path)
+    (shard,) = made.place.glob("*.features")
+    shard.write_bytes(bytes(len(shard.read_bytes())))
+    features = rows(3)
+    for _ in range(2):
+        again = FeatureWriter(made)
+        for row in (0, 1):
+            again.add(row, features[row])
+        again.flush()
+    # Whichever index is read first: the names of shards are drawn.
+    reader = FeatureReader(made)
+    for row in (0, 1):
+        into = torch.empty(row + 2, 4)
+        assert reader.read(row, into)
+        assert torch.equal(into, features[row])
+    assert not reader.read(2, torch.empty(4, 4))
+    assert not reader.holds([(2, 4)])
+    late = FeatureWriter(made)
+    late.add(2, features[2])
+    late.flush()
+    assert reader.holds([(2, 4)])
+    assert reader.read(2, torch.empty(4, 4))
+
+
+def test_many_workers_may_start_on_one_cache_at_once(tmp_path: Path) -> None:
+    made = spec(tmp_path)
+    code = (
+        "import sys, torch\nfrom pathlib import Path\n"
+        "from trainer.data.feature_cache import CacheSpec, require_room\n"
+        "made = CacheSpec(folder=Path(sys.argv[1]), about={'target': 'one'}, width=4, dtype=torch.float32, needed=320,"
+        " limit=1 << 20)\n"
+        "sys.stdin.readline()\n"
+        "for _ in range(200):\n    (made.place / 'about.json').unlink(missing_ok=True)\n    require_room(made)\n"
+    )
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(tmp_path)], cwd=Path(__file__).resolve().parents[2], text=True,
+            stdin=subprocess.PIPE, stderr=subprocess.PIPE,
+        )
+        for _ in range(3)
+    ]  # fmt: skip
+    made.place.mkdir()
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write("\n")
+        worker.stdin.flush()
+    assert [(worker.communicate(timeout=300)[1], worker.returncode) for worker in workers] == [("", 0)] * 3
+    assert sorted(path.name for path in made.place.iterdir()) == ["about.json"]
+
+
+def test_what_another_run_removes_meanwhile_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = written(tmp_path)
+    (made.place / "gone.features").symlink_to("nowhere")
+    (tmp_path / "going").mkdir()
+    scandir = os.scandir
+
+    def removing(path: object) -> object:
+        if Path(str(path)).name == "going":
+            Path(str(path)).rmdir()
+        return scandir(path)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(os, "scandir", removing)
+    assert feature_cache._size(tmp_path) == sum(file.stat().st_size for file in made.place.iterdir() if file.is_file())
+
+
+@pytest.mark.parametrize("failing", ["stat", "scandir"])
+def test_a_folder_of_another_key_that_cannot_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    other = tmp_path / "other" / "one.features"
+    other.parent.mkdir()
+    other.write_bytes(bytes(10))
+    place = other if failing == "stat" else other.parent
+    work = getattr(os, failing)
+
+    def refused(path: Any, *arguments: Any, **named: Any) -> Any:
+        if Path(str(path)) == place:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(place))
+        return work(path, *arguments, **named)
+
+    monkeypatch.setattr(os, failing, refused)
+    with pytest.raises(ConfigError) as caught:
+        require_room(spec(tmp_path))
+    assert (caught.value.message, caught.value.hint) == (
+        f"cache.path: {place}: Permission denied", "give a folder that can be made, read and written",
+    )  # fmt: skip
+
+
+def test_a_whole_file_is_on_the_disk_before_it_takes_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "one.json"
+    file.write_text("before")
+    seen: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda _descriptor: seen.append(file.read_text()))
+    write_whole(file, "after")
+    assert (seen, file.read_text()) == (["before"], "after")
 
 
 def test_half_a_shard_is_swept_once_its_writer_is_gone(tmp_path: Path) -> None:

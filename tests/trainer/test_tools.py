@@ -9,6 +9,7 @@ import pytest
 
 from trainer import plan, regenerate
 from trainer.data.corpus import conversation
+from trainer.errors import DataError, OutputError
 from trainer.generate import Generator
 from trainer.plan import Measured, layouts
 
@@ -125,4 +126,41 @@ def test_a_file_of_something_else_is_not_appended_to(
     data = talks(tmp_path / "talks.jsonl", 1)
     assert regenerate.main([*SMOKE, "--target", str(target_folder), "--data", str(data), "--out", str(data)]) == 2
     told = capsys.readouterr().err
-    assert f"error: --out {data}: line 1 is not a row of this command: 'last'" in told
+    assert f"error: --out {data}: line 1 is not a row of this command\nhint: give another file\n" in told
+
+
+OWN = b'{"origin": "a:1", "input_ids": [1], "loss_mask": [1], "conversation": [], "last": true}\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (b'{"a": 1}', 1), (b'{"a": 1}\n', 1), (b"[1,\n2]", 1), (b"text", 1), (b"\xff", 1), (b"[" * 100_000 + b"\n", 1),
+        (b'{"origin": "a:1", "last": false}\n', 1), (b'{"origin": "a:1", "last": 1}\n', 1), (OWN[:40], 1),
+        (OWN + b"a note", 2), (OWN + b'{"a": 1}', 2), (OWN + b'{"a": 1}\n', 2), (OWN.replace(b"true", b"1"), 1),
+    ],
+)  # fmt: skip
+def test_a_file_with_anything_else_is_not_cut(tmp_path: Path, content: bytes, line: int) -> None:
+    out = tmp_path / "mine.json"
+    out.write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        regenerate._done(out)
+    assert (caught.value.message, caught.value.hint) == (
+        f"--out {out}: line {line} is not a row of this command", "give another file",
+    )  # fmt: skip
+    assert out.read_bytes() == content
+
+
+@pytest.mark.parametrize("kept", range(0, len(OWN) + 1, 7))
+def test_what_a_killed_run_left_behind_whole_rows_is_cut(tmp_path: Path, kept: int) -> None:
+    out = tmp_path / "own.jsonl"
+    half = OWN.replace(b"a:1", b"a:2").replace(b"true", b"false")
+    out.write_bytes(OWN + half + half[:kept])
+    assert regenerate._done(out) == {"a:1"}
+    assert out.read_bytes() == OWN
+
+
+def test_an_out_that_is_a_folder_is_told(tmp_path: Path) -> None:
+    with pytest.raises(OutputError) as caught:
+        regenerate._done(tmp_path)
+    assert caught.value.message == f"--out {tmp_path}: cannot be read: Is a directory"

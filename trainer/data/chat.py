@@ -6,13 +6,14 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
-from trainer.data.conversation import Conversation
+from trainer.data.conversation import Conversation, Message
 from trainer.data.rows import Row
 from trainer.errors import ConfigError, DataError
 
-ENCODING = 3
+ENCODING = 4
 """Raised with every change of what `encode` returns: rows cached under another number are made again."""
 _GENERATION = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
 _TEMPLATE_CURE = "--set target.chat_template=FILE"
@@ -54,11 +55,14 @@ class Encoder:
             raise ConfigError(
                 "target.chat_template: the target's tokenizer has no chat template", f"give one: {_TEMPLATE_CURE}"
             )
+        marked = bool(_GENERATION.search(template))
         with _rendering(origin):
-            rendered = [(0, *self._marked(talk))] if _GENERATION.search(template) else self._by_prefixes(talk, origin)
-        if not any(spans for _, _, spans in rendered):
-            raise DataError(f"{origin}: no turn of the assistant, so nothing to learn", "remove the row")
-        _require_calls(talk, rendered, origin)
+            rendered = [(0, *self._marked(talk))] if marked else self._by_prefixes(talk, origin)
+            if not any(spans for _, _, spans in rendered):
+                raise DataError(f"{origin}: no turn of the assistant, so nothing to learn", "remove the row")
+            for at, message in enumerate(talk.messages):
+                if message.get("tool_calls"):
+                    _require_calls(message, self._said(talk, at, rendered, marked=marked), f"{origin}: turn {at + 1}")
         return [self._row(text, spans, origin, turn) for turn, text, spans in rendered]
 
     def prompt(self, talk: Conversation, origin: str) -> list[int]:
@@ -93,6 +97,22 @@ class Encoder:
         stable = all(text.startswith(upto) for _, upto, _ in alone)
         return [(0, text, spans)] if stable else alone
 
+    def _said(
+        self, talk: Conversation, at: int, rendered: Sequence[tuple[int, str, list[Span]]], *, marked: bool
+    ) -> str:
+        """Return what is learnt of the turn at `at`, empty where that is nothing."""
+        if marked:
+            # A turn may have several marks, or none: its own are those that the turns before it do not have.
+            before = len(self._marked(replace(talk, messages=talk.messages[:at]))[1]) if at else 0
+            text, spans = self._marked(replace(talk, messages=talk.messages[: at + 1]))
+            return "\n".join(text[low:high] for low, high in spans[before:])
+        own = [(text, span) for _, text, spans in rendered for span in spans]
+        number = sum(message["role"] == "assistant" for message in talk.messages[:at])
+        if talk.messages[at]["role"] != "assistant":
+            return ""
+        text, (low, high) = own[number]
+        return text[low:high]
+
     def _render(self, talk: Conversation, turns: int, *, prompt: bool = False) -> str:
         return str(
             self.tokenizer.apply_chat_template(
@@ -116,18 +136,26 @@ class Encoder:
         return Row(ids=list(found["input_ids"]), wanted=wanted, origin=origin, turn=turn)
 
 
-def _require_calls(talk: Conversation, rendered: Sequence[tuple[int, str, list[Span]]], origin: str) -> None:
-    """Raise DataError for a tool call that the template leaves out: an empty turn would be learnt in its place."""
-    said = "\n".join(text[low:high] for _, text, spans in rendered for low, high in spans)
-    for at, message in enumerate(talk.messages, 1):
-        for call in message.get("tool_calls", ()):
-            told = call.get("function", call) if isinstance(call, Mapping) else {}
-            name = told.get("name") if isinstance(told, Mapping) else None
-            if not isinstance(name, str) or name not in said:
-                raise DataError(
-                    f"{origin}: turn {at} calls {name!r}, and the chat template does not render the call",
-                    f"give a template that renders tool calls ({_TEMPLATE_CURE}), or set data.bad_rows=skip",
-                )
+def _require_calls(message: Message, said: str, place: str) -> None:
+    """Raise DataError for a tool call that the template leaves out of a turn: less would be learnt than is there."""
+    names = []
+    for call in message["tool_calls"]:
+        told = call.get("function", call) if isinstance(call, Mapping) else {}
+        names.append(told.get("name") if isinstance(told, Mapping) else None)
+    for name in names:
+        if not isinstance(name, str) or not name or _without_text(message, said).count(name) < names.count(name):
+            raise DataError(
+                f"{place} calls {name!r}, and the chat template does not render the call",
+                f"give a template that renders tool calls ({_TEMPLATE_CURE}), or set data.bad_rows=skip",
+            )
+
+
+def _without_text(message: Message, said: str) -> str:
+    """Return what a turn says besides its content and its reasoning: these may name what is called too."""
+    for text in (str(message.get("reasoning_content", "")).strip(), message["content"].strip()):
+        before, found, after = said.partition(text) if text else (said, "", "")
+        said = f"{before}\n{after}" if found else said
+    return said
 
 
 @contextmanager

@@ -2,9 +2,10 @@
 
 These shapes are read: {"conversations": [{"role": .., "content": ..}]} (also "messages"), ShareGPT's
 {"from": "human", "value": ..} with "function_call" and "observation", a prompt with its answer (TRL's
-"prompt"/"completion", "prompt"/"response", Alpaca's "instruction"/"input"/"output"), content as a list of text parts,
-turns that call tools, a row's "tools", and reasoning ("reasoning_content", as the templates of Qwen3 and DeepSeek read
-it, or "reasoning" or "thinking"). Lists that a file holds as JSON text are read as lists.
+"prompt"/"completion", "prompt"/"response", Alpaca's "instruction"/"input"/"output" with "history", Dolly's
+"instruction"/"context"/"response"), a row's "system" and "tools", content as a list of text parts, turns that call
+tools, and reasoning ("reasoning_content", as the templates of Qwen3 and DeepSeek read it, or "reasoning" or
+"thinking"). Turns, tools and calls that a file holds as JSON text are read as lists; a prompt or an answer never is.
 """
 
 import json
@@ -15,7 +16,7 @@ from typing import Any
 from trainer.errors import DataError
 
 Message = dict[str, Any]
-"""What a chat template sees of a turn: "role", "content" and the keys in CARRIED that the row has."""
+"""What a chat template sees of a turn: "role", "content", "tool_calls" and the keys in CARRIED that the row has."""
 
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 # ShareGPT's names, as its exports and the data sets derived from it write them.
@@ -24,10 +25,14 @@ SHAREGPT = {
     "system": "system", "tool": "tool", "observation": "tool", "function_response": "tool",
     "function_call": "assistant",
 }  # fmt: skip
-PAIRS = (("prompt", "completion"), ("prompt", "response"), ("instruction", "output"))
+PAIRS = (
+    ("prompt", "completion"), ("prompt", "response"), ("instruction", "output"), ("instruction", "response"),
+)  # fmt: skip
 """Keys of a row that is one question and its answer."""
+_MORE = ("input", "context")
+"""Keys of what an instruction is about: Alpaca's and Dolly's."""
 REASONING = ("reasoning_content", "reasoning", "thinking")
-CARRIED = ("tool_calls", "tool_call_id", "name", "reasoning_content")
+CARRIED = ("tool_call_id", "name", "reasoning_content")
 SHAPE = 'a row is {"conversations": [{"role": "user", "content": ".."}, ..]} or {"input_ids": [..], "loss_mask": [..]}'
 
 
@@ -42,15 +47,29 @@ class Conversation:
 
 def conversation_of(row: Mapping[str, Any], origin: str) -> Conversation:
     """Return the conversation of a row; raises DataError that names `origin` and the turn that cannot be used."""
-    talk = _listed(row.get("conversations") or row.get("messages")) or _pair(row)
+    talk = _listed(row.get("conversations") or row.get("messages")) or _pair(row, origin)
     if not isinstance(talk, list) or not talk:
         raise DataError(f"{origin}: no conversation in the keys {sorted(row)}", SHAPE)
     tools = _listed(row.get("tools")) or None
     if tools is not None and not isinstance(tools, list):
         raise DataError(f"{origin}: tools is {type(tools).__name__}, not a list", "give a list of JSON schemas")
-    return Conversation(
-        messages=[_message(turn, f"{origin}: turn {at}") for at, turn in enumerate(talk, 1)], tools=tools
-    )
+    messages = [_message(turn, f"{origin}: turn {at}") for at, turn in enumerate(talk, 1)]
+    return Conversation(messages=_with_system(messages, row.get("system"), origin), tools=tools)
+
+
+def _with_system(messages: list[Message], told: Any, origin: str) -> list[Message]:
+    """Return the turns after the system's text that a row has beside them."""
+    if not told:
+        return messages
+    if not isinstance(told, str):
+        raise DataError(
+            f"{origin}: system is {type(told).__name__}, not text", 'give it as a turn of the role "system"'
+        )
+    if messages[0]["role"] not in {"system", "developer"}:
+        return [{"role": "system", "content": told}, *messages]
+    if messages[0]["content"] != told:
+        raise DataError(f"{origin}: system and turn 1 are two texts of the system", "keep one of them")
+    return messages
 
 
 def _listed(value: Any) -> Any:
@@ -64,58 +83,86 @@ def _listed(value: Any) -> Any:
     return found if isinstance(found, list) else value
 
 
-def _pair(row: Mapping[str, Any]) -> Any:
+def _pair(row: Mapping[str, Any], origin: str) -> Any:
     """Return the turns of a row that is a question with or without its answer; None for another row."""
     whole = [pair for pair in PAIRS if row.get(pair[0]) is not None and row.get(pair[1]) is not None]
     found = next(iter([*whole, *(pair for pair in PAIRS if row.get(pair[0]) is not None)]), None)
     if found is None:
         return None
     # A question alone is for trainer.regenerate.
-    asked, answer = _listed(row[found[0]]), _listed(row.get(found[1])) or []
+    asked, answer = row[found[0]], row.get(found[1])
     if isinstance(asked, str):
-        more = row.get("input") if found[0] == "instruction" else None
-        asked = [{"role": "user", "content": f"{asked}\n\n{more}" if more else asked}]
-        if isinstance(row.get("system"), str) and row["system"]:
-            asked.insert(0, {"role": "system", "content": row["system"]})
+        more = [row[key] for key in _MORE if row.get(key)] if found[0] == "instruction" else []
+        if not all(isinstance(text, str) for text in more):
+            raise DataError(f"{origin}: {' or '.join(_MORE)} is not text", SHAPE)
+        asked = [{"role": "user", "content": "\n\n".join([asked, *more])}]
     if isinstance(answer, str):
         answer = [{"role": "assistant", "content": answer}]
-    return [*asked, *answer] if isinstance(asked, list) and isinstance(answer, list) else None
+    if not isinstance(asked, list) or not isinstance(answer, list | None):
+        return None
+    return [*_history(row.get("history"), origin), *asked, *(answer or [])]
+
+
+def _history(told: Any, origin: str) -> list[Message]:
+    """Return the turns of Alpaca's history, [[question, answer], ..]."""
+    turns: list[Message] = []
+    for pair in told or []:
+        if not isinstance(pair, list) or [type(text) for text in pair] != [str, str]:
+            raise DataError(f"{origin}: history is not a list of a question and its answer each", SHAPE)
+        turns += [{"role": "user", "content": pair[0]}, {"role": "assistant", "content": pair[1]}]
+    return turns
 
 
 def _message(turn: Any, place: str) -> Message:
     if not isinstance(turn, dict):
         raise DataError(f"{place} is {type(turn).__name__}, not an object", SHAPE)
+    calls = None
     if "role" not in turn and "from" in turn:
         role, content = SHAREGPT.get(str(turn["from"])), turn.get("value")
         if role is None:
             raise DataError(f"{place} is from {turn['from']!r}", f"known are {', '.join(SHAREGPT)}")
         if turn["from"] == "function_call":
-            return {"role": role, "content": "", "tool_calls": _calls(content, place)}
+            calls, content = _calls(content, place), ""
     else:
         role, content = turn.get("role"), turn.get("content")
         if role not in ROLES:
             raise DataError(f"{place} has the role {role!r}", f"roles are {', '.join(sorted(ROLES))}")
     carried = {key: _without_nulls(turn[key]) for key in CARRIED if turn.get(key)}
+    calls = calls or _tool_calls(turn, place)
+    if calls:
+        carried["tool_calls"] = calls
     thought = next((turn[key] for key in REASONING if isinstance(turn.get(key), str) and turn[key]), None)
     if role == "assistant" and thought is not None:
         carried["reasoning_content"] = thought
     return {"role": role, "content": _text(content, place, optional="tool_calls" in carried), **carried}
 
 
+def _tool_calls(turn: Mapping[str, Any], place: str) -> Any:
+    """Return a turn's calls in the form of "tool_calls": also those of OpenAI's older "function_call"."""
+    found = _listed(turn.get("tool_calls"))
+    if found and not isinstance(found, list):
+        raise DataError(f"{place}: tool_calls is {type(found).__name__}, not a list", "give a list of calls")
+    if not found and turn.get("function_call"):
+        return _calls(turn["function_call"], place)
+    return _without_nulls(found or [])
+
+
 def _calls(value: Any, place: str) -> list[Mapping[str, Any]]:
-    """Return the tool calls of a ShareGPT turn: {"name": .., "arguments": ..}, or a list of them, as JSON text."""
+    """Return the calls of {"name": .., "arguments": ..}, or of a list of them, also as JSON text; at least one."""
     try:
         told = json.loads(value) if isinstance(value, str) else value
-        calls = told if isinstance(told, list) else [told]
-        return [
+        calls = [
             {"type": "function", "function": {"name": call["name"], "arguments": call.get("arguments", {})}}
-            for call in calls
+            for call in (told if isinstance(told, list) else [told])
         ]
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        calls = []
+    if not calls:
         raise DataError(
             f"{place} is a function_call without a name: {str(value)[:60]!r}",
             'its value is JSON: {"name": "..", "arguments": {..}}, or a list of these',
-        ) from error
+        )
+    return calls
 
 
 def _text(content: Any, place: str, *, optional: bool) -> str:

@@ -9,7 +9,6 @@ import fcntl
 import hashlib
 import json
 import os
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -22,7 +21,7 @@ from trainer.data.conversation import SHAPE, conversation_of
 from trainer.data.files import files_of, raw_rows, unreadable
 from trainer.data.rows import Row
 from trainer.errors import DataError
-from trainer.writing import whole, write_whole, writing
+from trainer.writing import say, whole, write_whole, writing
 
 _BATCH = 512
 """Rows a record batch of the kept file."""
@@ -65,6 +64,8 @@ class _Made:
     """One file's rows on disk."""
 
     table: Any
+    digest: str
+    """Of the rows, not of how they came about: a run goes on over the same tokens."""
     skipped: int
     examples: tuple[str, ...]
 
@@ -86,9 +87,9 @@ def read_rows(paths: Sequence[Path], encoder: Encoder, vocabulary: int, *, skip:
         before = len(made)
         for file in files_of(path):
             digest = _digest(file, encoder, vocabulary, skip=skip)
-            digests.append(f"{file.name} {digest}")
             with _one_at_a_time(digest):
                 made.append(_kept(file, digest, encoder, vocabulary, skip=skip))
+            digests.append(f"{file.name} {made[-1].digest}")
         groups.append(sum(len(each.table) for each in made[before:]))
         if not groups[-1]:
             raise DataError(f"{path}: no usable row: {made[before].examples[0]}", "fix the rows, or remove the file")
@@ -130,7 +131,7 @@ def _kept(file: Path, digest: str, encoder: Encoder, vocabulary: int, *, skip: b
             return _read(place, report)
         except (OSError, ValueError, KeyError, TypeError) as error:
             told = str(error).partition("\n")[0]
-            print(f"{place}: cannot be read ({told}); its rows are made again", file=sys.stderr)  # noqa: T201
+            say(f"{place}: cannot be read ({told}); its rows are made again")
     _make(file, place, report, encoder, vocabulary, skip=skip)
     return _read(place, report)
 
@@ -143,7 +144,7 @@ def _read(place: Path, report: Path) -> _Made:
     table = pa.ipc.open_stream(pa.memory_map(str(place))).read_all()
     if len(table) != counted.get("rows", len(table)):
         raise ValueError(f"{len(table)} rows, {counted['rows']} were written")
-    return _Made(table=table, skipped=counted["skipped"], examples=tuple(counted["examples"]))
+    return _Made(table=table, digest=counted["digest"], skipped=counted["skipped"], examples=tuple(counted["examples"]))
 
 
 def _make(file: Path, place: Path, report: Path, encoder: Encoder, vocabulary: int, *, skip: bool) -> None:
@@ -156,6 +157,7 @@ def _make(file: Path, place: Path, report: Path, encoder: Encoder, vocabulary: i
     ])  # fmt: skip
     bad: list[str] = []
     count = 0
+    digest = hashlib.sha256()
     with whole(place, _ROOM) as partial, partial.open("wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
         held: list[dict[str, Any]] = []
         for row in _usable(file, encoder, vocabulary, bad, skip=skip):
@@ -164,11 +166,12 @@ def _make(file: Path, place: Path, report: Path, encoder: Encoder, vocabulary: i
                 "length": len(row.ids),
             })  # fmt: skip
             count += 1
+            digest.update(json.dumps([row.ids, row.wanted, row.origin, row.turn]).encode())
             if len(held) == _BATCH:
                 writer.write_batch(pa.RecordBatch.from_pylist(held, schema=schema))
                 held.clear()
         writer.write_batch(pa.RecordBatch.from_pylist(held, schema=schema))
-    told = {"rows": count, "skipped": len(bad), "examples": bad[:_EXAMPLES]}
+    told = {"rows": count, "digest": digest.hexdigest(), "skipped": len(bad), "examples": bad[:_EXAMPLES]}
     write_whole(report, json.dumps(told), _ROOM)
 
 
@@ -186,7 +189,7 @@ def _usable(file: Path, encoder: Encoder, vocabulary: int, bad: list[str], *, sk
             bad.append(error.message)
         if time.monotonic() - spoke > _QUIET_SECONDS:
             spoke = time.monotonic()
-            print(f"tokenising {file}: {number:,} rows", file=sys.stderr)  # noqa: T201 - a wait must not be silent
+            say(f"tokenising {file}: {number:,} rows")  # a wait must not be silent
 
 
 def _rows(raw: Mapping[str, Any], encoder: Encoder, vocabulary: int, origin: str) -> list[Row]:

@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
@@ -76,13 +77,16 @@ def require_room(spec: CacheSpec) -> str:
     """Return the plan in words; raises ConfigError when the rows do not fit in the limit or on the disk."""
     try:
         spec.place.mkdir(parents=True, exist_ok=True)
+        sweep(spec.place)
         free = shutil.disk_usage(spec.place).free
+        here, everything = _size(spec.place), _size(spec.folder)
     except OSError as error:
         raise ConfigError(
-            f"cache.path: {spec.folder}: {error.strerror}", "give a folder that can be made and written"
+            f"cache.path: {error.filename or spec.folder}: {error.strerror}",
+            "give a folder that can be made, read and written",
         ) from error
-    sweep(spec.place)
-    here, others = _size(spec.place), _size(spec.folder) - _size(spec.place)
+    # Another run may have written between the two looks.
+    others = max(everything - here, 0)
     if spec.needed + others > spec.limit:
         more = f", beside {others / 1e9:,.2f} GB of other keys" if others else ""
         raise ConfigError(
@@ -98,27 +102,35 @@ def require_room(spec: CacheSpec) -> str:
         )
     about = spec.place / "about.json"
     if not about.is_file():
-        write_whole(about, json.dumps(spec.about, indent=1, sort_keys=True) + "\n", _CURE)
+        write_whole(about, json.dumps(spec.about, indent=1, sort_keys=True) + "\n", _CURE, shared=True)
     return f"features: {spec.needed / 1e9:,.2f} GB in {spec.place}, {here / 1e9:,.2f} GB of them there"
 
 
 def _size(place: Path) -> int:
-    return sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
+    """Return the bytes of the files under `place`; what another run removes meanwhile is not counted."""
+
+    def refuse(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
+    total = 0
+    for folder, _, names in os.walk(place, onerror=refuse):
+        for name in names:
+            with suppress(FileNotFoundError):
+                found = Path(folder, name).stat()
+                total += found.st_size if stat.S_ISREG(found.st_mode) else 0
+    return total
 
 
 def sweep(place: Path) -> None:
     """Remove shards that nobody writes any more and that have no index: what a killed run left."""
     unfinished = [shard for shard in place.glob(f"*{_FEATURES}") if not shard.with_suffix(_INDEX).is_file()]
-    for left in [*place.glob(f"*{_PARTIAL}"), *unfinished]:
-        try:
-            held = left.open("rb")
-        except FileNotFoundError:
-            continue  # its writer went on, or another run swept it
-        with held:
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                continue
+    # A name with a dot in front is not a shard's: nobody holds a lock on it.
+    partial = [left for left in place.glob(f"*{_PARTIAL}") if not left.name.startswith(".")]
+    for left in [*partial, *unfinished]:
+        # Its writer went on or holds it, another run swept it, or it is another user's.
+        with suppress(OSError), left.open("rb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Its writer may have finished between the two looks.
             if not left.with_suffix(_INDEX).is_file():
                 left.unlink(missing_ok=True)
@@ -144,6 +156,8 @@ class FeatureReader:
         self.entries: dict[int, Entry] = {}
         self.refused: list[str] = []
         """What was found damaged, in words; those rows are made again."""
+        self._more: dict[int, list[Entry]] = {}
+        """Other places of rows that are in `entries`: two workers kept them, or one was damaged and made again."""
         self._maps: dict[str, torch.Tensor] = {}
         self._seen: set[str] = set()
         self._checked: set[int] = set()
@@ -182,7 +196,10 @@ class FeatureReader:
         if wrong:
             self.refused.append(f"{index}: {wrong}")
         else:
-            self.entries.update(found)
+            for row, entry in found.items():
+                # The place that was checked stays.
+                if self.entries.setdefault(row, entry) is not entry:
+                    self._more.setdefault(row, []).append(entry)
 
     def holds(self, rows: Sequence[tuple[int, int]]) -> bool:
         """Return whether each (row, tokens) can be read; looks for new shards when one cannot."""
@@ -197,16 +214,24 @@ class FeatureReader:
 
     def read(self, row: int, into: torch.Tensor) -> bool:
         """Copy a row's features to `into` [length, W]; returns False for one that is damaged, and forgets it."""
-        entry = self.entries[row]
-        held = self._map(entry.shard)[entry.offset : entry.offset + entry.length * self.spec.token_bytes]
-        if row not in self._checked:
-            if hashlib.sha256(memoryview(held.numpy())).hexdigest() != entry.sha256:
-                self.refused.append(f"{self.spec.place / entry.shard}: row {row} does not match its sha256")
+        while (entry := self.entries.get(row)) is not None:
+            held = self._map(entry.shard)[entry.offset : entry.offset + entry.length * self.spec.token_bytes]
+            if row in self._checked or hashlib.sha256(memoryview(held.numpy())).hexdigest() == entry.sha256:
+                self._checked.add(row)
+                into.copy_(held.view(self.spec.dtype).view(entry.length, self.spec.width)[: into.shape[0]])
+                return True
+            self.refused.append(f"{self.spec.place / entry.shard}: row {row} does not match its sha256")
+            self._forget(row)
+        return False
+
+    def _forget(self, row: int) -> None:
+        """Go on with another place of a row, where there is one."""
+        with self._lock:
+            more = self._more.get(row)
+            if more:
+                self.entries[row] = more.pop()
+            else:
                 del self.entries[row]
-                return False
-            self._checked.add(row)
-        into.copy_(held.view(self.spec.dtype).view(entry.length, self.spec.width)[: into.shape[0]])
-        return True
 
     def _map(self, name: str) -> torch.Tensor:
         if name not in self._maps:
@@ -221,7 +246,6 @@ class FeatureWriter:
     def __init__(self, spec: CacheSpec, shard_bytes: int = SHARD_BYTES) -> None:
         """Start without a shard."""
         self.spec, self.shard_bytes = spec, shard_bytes
-        self.written: set[int] = set()
         self._open: _Shard | None = None
 
     def add(self, row: int, features: torch.Tensor) -> None:
@@ -229,7 +253,6 @@ class FeatureWriter:
 
         Raises OutputError when the disk does not take them; the rows before it count.
         """
-        self.written.add(row)
         try:
             if self._open is None:
                 self._open = _Shard(self.spec.place)
