@@ -140,7 +140,7 @@ def measured(held: RowList, data: DataConfig) -> Mapping[str, float]:
 def main() -> None:
     """Count and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", default="128,5000", help="sizes of the data set, divided by commas")
+    parser.add_argument("--rows", default="128,2000", help="sizes of the data set, divided by commas")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     record: dict[str, Mapping[str, float]] = {}
