@@ -1,55 +1,81 @@
 """`python -m trainer`: parse the configuration, pass the gate, build, run."""
 
+# What else is imported is imported behind StopRequest: a signal in the middle of it is answered with a word.
 import os
 import sys
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from trainer.arguments import Arguments, make_output, parse
-from trainer.errors import TrainerError
-from trainer.launch import launch, require_one_process, under_launcher
 from trainer.runtime.shutdown import StopRequest
+
+if TYPE_CHECKING:
+    from trainer.arguments import Arguments
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the trainer; returns the exit code."""
+    found: list[Arguments] = []
     with StopRequest() as stop:
-        arguments: Arguments | None = None
         try:
-            arguments = parse(argv).admitted()
-            require_one_process(arguments.config)
-            make_output(arguments.output)
-            if arguments.config.launched and not under_launcher():
-                return launch(arguments, stop)
-            if not arguments.quiet and _leads():
-                _say("loading torch and the target, then compiling the first steps: progress follows")
-            # Only now: a stack that the gate refuses may not even import.
-            from trainer.train import train  # noqa: PLC0415
+            stop.listen()
+            return _main(argv, stop, found)
+        except (Exception, KeyboardInterrupt) as error:
+            from trainer.errors import TrainerError, hint_for  # noqa: PLC0415 - as above
+            from trainer.writing import say  # noqa: PLC0415
 
-            return train(arguments, stop)
-        except TrainerError as error:
-            _say(f"error: {error.message}")
-            if error.hint:
-                _say(f"hint: {error.hint}")
+            # Where a signal comes in the middle of an import, Python may wrap what it raises.
+            if isinstance(error, KeyboardInterrupt) or (stop.signal is not None and not stop.saves):
+                if _leads():
+                    say(_interrupted(bool(found) and found[0].resume))
+                return stop.exit_code
+            if not isinstance(error, TrainerError):
+                raise
+            if not error.told:
+                say(f"error: {error.message}")
+                if error.hint:
+                    say(f"hint: {hint_for(error, found[0].output if found else None)}")
             return error.exit_code
-        except KeyboardInterrupt:
-            if _leads():
-                _say(_interrupted(arguments))
-            return stop.exit_code
 
 
-def _interrupted(arguments: Arguments | None) -> str:
+def _main(argv: Sequence[str], stop: StopRequest, found: "list[Arguments]") -> int:
+    from trainer.arguments import make_output, parse  # noqa: PLC0415 - as above
+    from trainer.launch import launch, require_one_process, under_launcher  # noqa: PLC0415
+    from trainer.writing import say  # noqa: PLC0415
+
+    arguments = parse(argv).admitted()
+    found.append(arguments)
+    require_one_process(arguments.config)
+    make_output(arguments.output)
+    if arguments.config.launched and not under_launcher():
+        return launch(arguments, stop)
+    if not arguments.quiet and _leads():
+        say("loading torch and the target, then compiling the first steps: progress follows")
+    # Only now: a stack that the gate refuses may not even import.
+    from trainer.train import train  # noqa: PLC0415
+
+    return train(arguments, stop)
+
+
+def _interrupted(resumed: bool) -> str:  # noqa: FBT001
     # From the first step on a stop request is answered by saving; before, there is nothing to save.
-    kept = "the checkpoints before it stay" if arguments is not None and arguments.resume else "nothing was saved"
-    return f"interrupted before the first step; {kept}"
+    return f"interrupted before the first step; {'the checkpoints before it stay' if resumed else 'nothing was saved'}"
 
 
 def _leads() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)  # noqa: T201 - before there is a display, and the process's last words
+def _end(code: int) -> None:
+    """End the process; one whose threads are still at work inside torch would abort on its way out."""
+    if code and any(thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    _end(main(sys.argv[1:]))

@@ -1,8 +1,10 @@
 """What a person sees: a progress bar or plain lines on stderr while it runs, a summary on stdout at the end."""
 
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TextIO, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -14,12 +16,31 @@ from trainer.evaluate import Evaluation
 from trainer.runtime.loop import Outcome
 
 
+class _Stderr:
+    """stderr, as far as it takes what is said: a pipe whose reader is gone or a full disk must not end a run."""
+
+    def __init__(self) -> None:
+        self._file = sys.stderr
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._file.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._file.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
 class Display:
     """Progress on stderr: a bar on a terminal, a line a log interval elsewhere, nothing when quiet."""
 
     def __init__(self, steps: int, start: int, *, quiet: bool) -> None:
         """Prepare; enter it to show."""
-        self.console = Console(stderr=True, quiet=quiet)
+        self.console = Console(file=cast("TextIO", _Stderr()), quiet=quiet)
         self._bar = Progress(
             TextColumn("[bold]training"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[told]}"),
             TimeRemainingColumn(), console=self.console, disable=not self.console.is_terminal, transient=False,

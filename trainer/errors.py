@@ -12,17 +12,38 @@ TrainerError                  message + hint + exit code
 └── WorkerFailedError         another worker of the run died: exit 1
 """
 
+from pathlib import Path
+
+_RESUMING = (
+    ("go on with --resume from the checkpoint before it", "run the same command again"),
+    ("go on with --resume", "run the same command again"),
+    ("run the same command with --resume: it exports from the last checkpoint", "run the same command again"),
+    ("resume from the last checkpoint", "start again"),
+)
+"""How a hint goes on from a checkpoint, and what it says where there is none."""
+
 
 class TrainerError(Exception):
     """Root of the hierarchy. `message` says what is wrong with its evidence, `hint` what to change or run next."""
 
     exit_code = 1
+    told = False
+    """Whether another process of the run says it."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         """Keep the message and the hint apart, so that the caller places them."""
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+
+def hint_for(error: TrainerError, output: Path | None) -> str:
+    """Return the hint of an error of the run in `output`: to go on from a checkpoint only where one is."""
+    hint = error.hint
+    if output is None or not any((output / "checkpoints").glob("step-*")):
+        for resumed, started in _RESUMING:
+            hint = hint.replace(resumed, started)
+    return hint
 
 
 class ConfigError(TrainerError):

@@ -14,11 +14,13 @@ from types import FrameType
 from trainer.arguments import Arguments
 from trainer.config import TrainConfig
 from trainer.errors import ConfigError
-from trainer.runtime.shutdown import Interrupted, StopRequest
+from trainer.runtime.shutdown import SIGNALS, Interrupted, StopRequest
+from trainer.writing import say
 
 PARENT = "DFLASH_LAUNCHER_PID"
 GRACE = 20.0
-"""Seconds the others get to end by themselves once one worker has failed."""
+"""Seconds the others get to end by themselves once one worker has failed, or a second signal has come."""
+_QUIET_SECONDS = 2.0
 
 
 def under_launcher() -> bool:
@@ -64,16 +66,21 @@ def launch(arguments: Arguments, stop: StopRequest) -> int:
                 worker.send_signal(number)
 
     # Before the first worker is there: none of them may outlive us.
-    before = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, pass_on) for number in SIGNALS}
     try:
         for rank in range(world):
-            # A session of their own: a terminal's Ctrl-C then reaches the workers once, through us.
+            # A session of their own: a terminal's Ctrl-C then reaches the workers once, through us. A worker takes
+            # the signals once it can answer them, see StopRequest.listen.
             here = {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-            workers.append(subprocess.Popen(command, env=here, start_new_session=True))
+            blocked = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+            try:
+                workers.append(subprocess.Popen(command, env=here, start_new_session=True))
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
             if asked:
                 stop.signal = asked[0]
                 raise Interrupted
-        return _wait(workers)
+        return _wait(workers, asked, quiet=arguments.quiet)
     finally:
         for worker in workers:
             if worker.poll() is None:
@@ -83,20 +90,40 @@ def launch(arguments: Arguments, stop: StopRequest) -> int:
             signal.signal(number, handler)
 
 
-def _wait(workers: list[subprocess.Popen[bytes]]) -> int:
-    failed_at = None
+def _wait(workers: list[subprocess.Popen[bytes]], asked: list[int], *, quiet: bool) -> int:
     code = 0
+    failed_at = asked_at = None
+    told = False
     while True:
         codes = [worker.poll() for worker in workers]
         bad = [found for found in codes if found]
-        if bad and failed_at is None:
-            code, failed_at = bad[0], time.monotonic()
-        if all(found is not None for found in codes):
+        left = ", ".join(str(rank) for rank, found in enumerate(codes) if found is None)
+        now = time.monotonic()
+        if failed_at is None and (bad or len(asked) > 1):
             # A worker that a signal killed has a negative code; shells report 128 + the signal.
-            return code if code >= 0 else 128 - code
-        if failed_at is not None and time.monotonic() - failed_at > GRACE:
-            return code if code >= 0 else 128 - code
+            code, failed_at, told = (bad[0] if bad else 128 + asked[1]), now, False
+            code = code if code >= 0 else 128 - code
+        if asked and asked_at is None:
+            asked_at = now
+        if not left or (failed_at is not None and now - failed_at > GRACE):
+            # The worker whose files cannot be written ends with 2; those that lose it may be seen first, with 1.
+            return 2 if 2 in codes else code
+        since = failed_at if failed_at is not None else asked_at
+        if since is not None and now - since > _QUIET_SECONDS and not told:
+            told = True
+            if not quiet:
+                say(_waiting(left, failed=failed_at is not None))
         time.sleep(0.05)
+
+
+def _waiting(left: str, *, failed: bool) -> str:
+    # A worker that waits for another one inside torch answers once torch returns.
+    if failed:
+        return f"waiting up to {GRACE:.0f} s for rank {left}, which is then killed"
+    return (
+        f"the signal was passed on to rank {left}: each ends after its step, saved, or once a wait inside torch ends;"
+        f" a second signal ends them within {GRACE:.0f} s, without saving"
+    )
 
 
 def _free_port() -> int:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from trainer.arguments import parse
 from trainer.errors import TrainerError
 from trainer.runtime.shutdown import StopRequest
+from trainer.writing import say, say_error
 
 EXCHANGE = 0.97
 """Share of N times one device that N data-parallel ones reach: 34.5 of 35.4 ktok/s on two H200s (docs/figures.md)."""
@@ -79,18 +80,19 @@ def _main(argv: Sequence[str], stop: StopRequest) -> int:
     as_json = "--json" in argv
     try:
         arguments = parse([word for word in argv if word != "--json"]).admitted()
-        print("loading the target, then a few steps of each half", file=sys.stderr, flush=True)  # noqa: T201
+        say("loading the target, then a few steps of each half")
         from trainer.measure import device_count, measure  # noqa: PLC0415 - torch is imported behind the gate
 
         found, devices = measure(arguments.config), device_count(arguments.config)
-    except TrainerError as error:
-        print(f"error: {error.message}", file=sys.stderr)  # noqa: T201
-        if error.hint:
-            print(f"hint: {error.hint}", file=sys.stderr)  # noqa: T201
+    except (Exception, KeyboardInterrupt) as error:
+        # Where a signal comes in the middle of an import, Python may wrap what it raises.
+        if stop.signal is not None:
+            say("interrupted; nothing was written")
+            return stop.exit_code
+        if not isinstance(error, TrainerError):
+            raise
+        say_error(error)
         return error.exit_code
-    except KeyboardInterrupt:
-        print("interrupted; nothing was written", file=sys.stderr)  # noqa: T201
-        return stop.exit_code
     ranked = layouts(found, devices)
     if as_json:
         told = {"measured": asdict(found), "devices": devices, "layouts": [asdict(each) for each in ranked]}

@@ -20,6 +20,7 @@ class ProfilerWindow:
         """Record nothing for an empty window."""
         self.window, self.output = window, output
         self._profile: Any = None
+        self._last = 0
 
     @contextmanager
     def step(self, number: int) -> Iterator[None]:
@@ -30,11 +31,12 @@ class ProfilerWindow:
         try:
             yield
         finally:
+            self._last = number
             if self._profile is not None and number == self.window[1]:
                 self._finish()
 
     def close(self) -> None:
-        """Write what was recorded of a window that the run's end cut short."""
+        """Write what was recorded of a window that an evaluation or the run's end cuts short."""
         if self._profile is not None:
             self._finish()
 
@@ -44,7 +46,7 @@ class ProfilerWindow:
             torch.cuda.synchronize()
         held.stop()
         place = self.output / "profile"
-        name = f"steps-{self.window[0]}-{self.window[1]}"
+        name = f"steps-{self.window[0]}-{self._last}"
         with writing(place, _WITHOUT, RuntimeError):
             place.mkdir(parents=True, exist_ok=True)
             held.export_chrome_trace(str(place / f"{name}.json.gz"))

@@ -4,6 +4,7 @@ import dataclasses
 import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -12,6 +13,26 @@ from trainer.config import TrainConfig
 from trainer.errors import ConfigError
 from trainer.metrics import Progress
 from trainer.writing import writing
+
+
+def require_packages(config: TrainConfig) -> None:
+    """Raise ConfigError for what a run asks for and is not installed: before the target is loaded."""
+    if config.run.wandb and find_spec("wandb") is None:
+        raise _no_wandb(config)
+    if config.run.tensorboard and find_spec("tensorboard") is None:
+        raise _no_tensorboard()
+
+
+def _no_wandb(config: TrainConfig) -> ConfigError:
+    return ConfigError(
+        f"run.wandb: {config.run.wandb}, but wandb is not installed", "install wandb, or leave run.wandb empty"
+    )
+
+
+def _no_tensorboard() -> ConfigError:
+    return ConfigError(
+        "run.tensorboard: tensorboard is not installed", "install tensorboard, or set run.tensorboard=false"
+    )
 
 
 class Tracker:
@@ -88,9 +109,7 @@ def _project(config: TrainConfig, output: Path) -> Any:
     try:
         import wandb  # noqa: PLC0415 - optional
     except ImportError as error:
-        raise ConfigError(
-            f"run.wandb: {config.run.wandb}, but wandb is not installed", "install wandb, or leave run.wandb empty"
-        ) from error
+        raise _no_wandb(config) from error
     return wandb.init(project=config.run.wandb, dir=str(output), config=dataclasses.asdict(config))
 
 
@@ -102,7 +121,5 @@ def _board(place: Path) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - needs an optional package
     except ImportError as error:
-        raise ConfigError(
-            "run.tensorboard: tensorboard is not installed", "install tensorboard, or set run.tensorboard=false"
-        ) from error
+        raise _no_tensorboard() from error
     return SummaryWriter(str(place))

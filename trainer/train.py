@@ -21,11 +21,13 @@ from trainer.errors import ConfigError, WorkerFailedError
 from trainer.finalize import Finalizer
 from trainer.launch import orphaned
 from trainer.metrics import Journal, Progress
+from trainer.model.drafter import Drafter
 from trainer.runtime import data_parallel, inline, processes, threads
 from trainer.runtime.loop import Outcome
 from trainer.runtime.session import Session
-from trainer.runtime.shutdown import StopRequest
-from trainer.tracking import Tracker
+from trainer.runtime.shutdown import AFTER_PROMPT, AFTER_STEP, AFTER_TRAINING, StopRequest
+from trainer.target import Target
+from trainer.tracking import Tracker, require_packages
 
 RUNNERS: dict[str, Callable[[Parts, Session], Outcome | None]] = {
     "inline": inline.run,
@@ -42,6 +44,7 @@ def train(arguments: Arguments, stop: StopRequest) -> int:
     """
     transformers_logging.disable_progress_bar()
     config = arguments.config
+    require_packages(config)
     if config.run.threads:
         torch.set_num_threads(config.run.threads)
     output = arguments.output
@@ -56,7 +59,6 @@ def train(arguments: Arguments, stop: StopRequest) -> int:
     stop.told = rank == 0 and not arguments.quiet
     with Journal(output / ("metrics.jsonl" if rank == 0 else f"workers/rank-{rank}.jsonl")) as journal:
         ending = Finalizer(parts=parts, output=output, stop=stop)
-        evaluates = bool(config.run.evaluate_every)
         cut = {"truncated": parts.plan.truncated, "dropped": parts.plan.dropped}
         journal.write("start", {"step": start, "config": dataclasses.asdict(config), **cut})
         with (
@@ -76,13 +78,22 @@ def train(arguments: Arguments, stop: StopRequest) -> int:
                 tracker.evaluation(values)
                 display.say(judged_line(values))
 
+            def during(step: int, drafter: Drafter, target: Target) -> None:
+                stop.words = AFTER_PROMPT
+                ending.during(step, drafter, target)
+                stop.words = AFTER_STEP
+
+            def trained(masters: dict[str, torch.Tensor], target: Target) -> None:
+                stop.words = AFTER_TRAINING
+                ending.trained(masters, target)
+
             ending.report = told
             if rank == 0:
                 provenance.write(output, arguments.argv, parts.identity())
             session = Session(
                 parts=parts, output=output, saved=saved, parent=parent, stop=lambda: stop() or orphaned(),
-                report=report, after=ending.trained, journal=journal.write, lead=rank == 0,
-                quality=ending.during if evaluates else None,
+                report=report, after=trained, journal=journal.write, lead=rank == 0,
+                quality=during if config.run.evaluate_every else None,
             )  # fmt: skip
             outcome = _run(parts, session, stop)
         if outcome is not None:
@@ -93,9 +104,9 @@ def train(arguments: Arguments, stop: StopRequest) -> int:
 def _run(parts: Parts, session: Session, stop: StopRequest) -> Outcome | None:
     try:
         return RUNNERS[parts.config.runtime](parts, session)
-    except WorkerFailedError:
+    except WorkerFailedError as error:
         # All were asked to stop, and one of them was before its first step: there it ended, and so do the others.
-        if not (session.lead and stop.saves):
+        if not (session.lead and session.begun) and not error.told:
             stop.require_none()
         raise
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from trainer.arguments import Arguments, parse
 from trainer.errors import TrainerError, WorkerFailedError
 from trainer.runtime.shutdown import StopRequest
+from trainer.writing import say, say_error
 
 SCHEMA = 1
 WORKER = "DFLASH_WARM_WORKER"
@@ -29,24 +30,25 @@ def main(argv: Sequence[str]) -> int:
 def _main(argv: Sequence[str], stop: StopRequest) -> int:
     try:
         arguments = parse(argv).admitted()
-        print(json.dumps(_warm(arguments)))  # noqa: T201 - the result
-    except TrainerError as error:
-        print(f"error: {error.message}", file=sys.stderr)  # noqa: T201
-        if error.hint:
-            print(f"hint: {error.hint}", file=sys.stderr)  # noqa: T201
+        print(json.dumps(_warm(arguments, stop)))  # noqa: T201 - the result
+    except (Exception, KeyboardInterrupt) as error:
+        # Where a signal comes in the middle of an import, Python may wrap what it raises.
+        if stop.signal is not None:
+            if WORKER not in os.environ:
+                say("interrupted; what was compiled so far stays in the caches")
+            return stop.exit_code
+        if not isinstance(error, TrainerError):
+            raise
+        say_error(error)
         return error.exit_code
-    except KeyboardInterrupt:
-        if WORKER not in os.environ:
-            print("interrupted; what was compiled so far stays in the caches", file=sys.stderr)  # noqa: T201
-        return stop.exit_code
     return 0
 
 
-def _warm(arguments: Arguments) -> dict[str, object]:
+def _warm(arguments: Arguments, stop: StopRequest) -> dict[str, object]:
     config = arguments.config
     started = time.monotonic()
     if config.launched and WORKER not in os.environ:
-        workers = _spawn(arguments.argv, config.workers)
+        workers = _spawn(arguments.argv, config.workers, stop)
     else:
         workers = [_here(arguments)]
     return {
@@ -55,20 +57,29 @@ def _warm(arguments: Arguments) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _spawn(argv: Sequence[str], count: int) -> list[dict[str, object]]:
+def _spawn(argv: Sequence[str], count: int, stop: StopRequest) -> list[dict[str, object]]:
     """Warm each worker in a process of its own, as the run will have them."""
     command = [sys.executable, "-m", "trainer.warmup", *argv]
-    started = [
-        subprocess.Popen(command, env={**os.environ, WORKER: str(worker)}, stdout=subprocess.PIPE, text=True)
-        for worker in range(count)
-    ]
-    try:
-        printed = [process.communicate()[0] for process in started]
-    finally:
+    started: list[subprocess.Popen[str]] = []
+
+    def end() -> None:
         for process in started:
             if process.poll() is None:
                 process.kill()
-                process.wait()
+
+    stop.ending = end
+    try:
+        with stop.held():
+            for worker in range(count):
+                here = {**os.environ, WORKER: str(worker)}
+                started.append(subprocess.Popen(command, env=here, stdout=subprocess.PIPE, text=True))
+        printed = [process.communicate()[0] for process in started]
+    finally:
+        end()
+        for process in started:
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
     failed = [worker for worker, process in enumerate(started) if process.returncode]
     if failed:
         raise WorkerFailedError(

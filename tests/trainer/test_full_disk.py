@@ -5,8 +5,10 @@ The disks are real: a small tmpfs for each test, shrunk to what is in use when t
 
 # ruff: noqa: E501 - tables of whole messages
 
+import ast
 import json
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 import torch
 
 from tests.factories.small_disk import leave, roomy, small_disk
+from trainer import errors
 from trainer.__main__ import main
 from trainer.curves import main as curves
 from trainer.data import feature_cache
@@ -68,11 +71,14 @@ def result(output: Path) -> dict[str, bytes]:
 def filling(disk: Path, calls: int, work: Callable[..., Any]) -> Callable[..., Any]:
     """Return `work`, before whose `calls`th call the disk is shrunk to what is in use."""
     left = [calls]
+    lock = threading.Lock()
 
     def full(*arguments: Any, **named: Any) -> Any:
-        left[0] -= 1
-        if left[0] == 0:
-            leave(disk, 0)
+        # Of several threads the one that counts to zero fills the disk, before another goes on.
+        with lock:
+            left[0] -= 1
+            if left[0] == 0:
+                leave(disk, 0)
         return work(*arguments, **named)
 
     return full
@@ -80,7 +86,7 @@ def filling(disk: Path, calls: int, work: Callable[..., Any]) -> Callable[..., A
 
 # Writer: what is called before the disk is full, on which call, what cannot be written, and how to go on.
 WRITERS = {
-    "provenance": ("trainer.provenance.write", 1, "provenance.jsonl", "make room or give the folder back, then go on with --resume"),
+    "provenance": ("trainer.provenance.write", 1, "provenance.jsonl", "make room or give the folder back, then run the same command again"),
     "checkpoint": ("trainer.checkpoint._write", 2, "checkpoints/step-000004", "make room or give the folder back, then go on with --resume from the checkpoint before it"),
     "export": ("trainer.finalize.export", 1, "drafter/model.safetensors", "make room, then run the same command with --resume: it exports from the last checkpoint"),
     "evaluation": ("trainer.finalize.write_whole", 1, "evaluation.json", "make room or give the folder back, then go on with --resume"),
@@ -101,10 +107,12 @@ def test_a_writer_of_a_run_names_its_file_and_the_run_goes_on(
         assert main([*RUN, "--output", str(output)]) == 2
     told = [line for line in capsys.readouterr().err.splitlines() if line.startswith(("error", "hint"))]
     assert told[0].startswith(f"error: {output}/{file}: cannot be written: ")
+    assert FULL in told[0]
     assert told[1:] == [f"hint: {hint}"]
     assert not [path for path in output.rglob("*partial*") if path.exists()]
     roomy(disk)
-    again = ["--resume"] if list(output.glob("checkpoints/step-*")) else []
+    # As the hint says.
+    again = ["--resume"] if "--resume" in hint else []
     assert main([*RUN, "--output", str(output), *again]) == 0
     assert result(output) == result(straight)
     assert (output / "evaluation.json").is_file()
@@ -297,3 +305,20 @@ def test_event_files_that_do_not_fit_are_told(disk: Path, tmp_path: Path, capfd:
         "make room or set run.tensorboard=false, then go on with --resume",
     )
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_no_hint_goes_on_from_a_checkpoint_that_is_not_there(tmp_path: Path) -> None:
+    told = [
+        node.value
+        for file in Path(errors.__file__).parent.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and ("with --resume" in node.value or "resume from the last" in node.value)
+        and file.name != "errors.py"
+    ]
+    assert len(told) >= 8
+    (tmp_path / "checkpoints").mkdir()
+    assert [text for text in told if "resume" in errors.hint_for(OutputError("", text), tmp_path)] == []
+    (tmp_path / "checkpoints" / "step-000002").mkdir()
+    assert [text for text in told if text != errors.hint_for(OutputError("", text), tmp_path)] == []

@@ -162,6 +162,30 @@ def test_the_profiler_records_its_window_alone(tmp_path: Path) -> None:
     assert ["[4, 4]" in told, "[5, 5]" in told, "[3, 3]" in told, "[6, 6]" in told] == [True, True, False, False]
 
 
+def test_a_window_that_spans_an_evaluation_ends_before_it(cache: Path, tmp_path: Path) -> None:
+    assert cache.is_dir()
+    command = [
+        *TINY, "--steps", "4", "--set", "run.profile=[2,4]", "--set", "run.evaluate=1",
+        "--set", "run.evaluate_tokens=4", "--set", "run.evaluate_every=3", "--output", str(tmp_path / "run"),
+    ]  # fmt: skip
+    assert main(command) == 0
+    assert sorted(file.name for file in (tmp_path / "run" / "profile").iterdir()) == [
+        "steps-2-3.json.gz", "steps-2-3.txt",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("package", ["tensorboard", "wandb"])
+def test_a_package_that_is_missing_is_told_before_anything_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], package: str
+) -> None:
+    monkeypatch.setattr(tracking, "find_spec", lambda _name: None)
+    monkeypatch.setattr("trainer.train.assemble", lambda _config: pytest.fail("something was loaded"))
+    asked = ["--set", "run.tensorboard=true"] if package == "tensorboard" else ["--wandb", "mine"]
+    assert main([*TINY, *asked, "--output", str(tmp_path / "run")]) == 2
+    told = "run.tensorboard: tensorboard" if package == "tensorboard" else "run.wandb: mine, but wandb"
+    assert f"error: {told} is not installed" in capsys.readouterr().err.splitlines()
+
+
 def test_two_nodes_under_torchrun_train_the_bits_of_one(cache: Path, tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

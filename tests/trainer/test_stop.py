@@ -2,13 +2,21 @@
 
 import os
 import signal
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from trainer import launch, warmup
 from trainer.__main__ import main
+from trainer.runtime.shutdown import Interrupted, StopRequest
+
+ROOT = Path(__file__).resolve().parents[2]
 
 STEPS = 6
 RUN = [
@@ -19,6 +27,7 @@ RUN = [
 BEFORE = "interrupted before the first step; nothing was saved"
 KEPT = "interrupted before the first step; the checkpoints before it stay"
 STOPPING = "stopping after this step; a second signal ends the run without saving"
+TRAINED = "stopping: training is over, and the evaluation is left out; a second signal ends the run at once"
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +73,8 @@ PHASES = {
     "the first step": ("trainer.runtime.loop.Optimizer.step", 1, STOPPING, [2]),
     "a step": ("trainer.runtime.loop.Optimizer.step", 4, STOPPING, [2, 4, 5]),
     "writing a checkpoint": ("trainer.checkpoint._write", 1, STOPPING, [2, 3]),
-    "exporting": ("trainer.finalize.export", 1, STOPPING, [2, 4, 6]),
-    "evaluating": ("trainer.finalize.SpeculativeDecoder.speculative", 1, STOPPING, [2, 4, 6]),
+    "exporting": ("trainer.finalize.export", 1, TRAINED, [2, 4, 6]),
+    "evaluating": ("trainer.finalize.SpeculativeDecoder.speculative", 1, TRAINED, [2, 4, 6]),
 }  # fmt: skip
 
 
@@ -85,7 +94,7 @@ def test_a_signal_in_any_phase_ends_cleanly_and_the_run_goes_on_to_the_same_bits
         patch.setattr(owner, name, interrupting(number, calls, getattr(owner, name)))
         assert main([*RUN, "--output", str(output)]) == code
     told = capfd.readouterr().err
-    assert words in told
+    assert [line for line in told.splitlines() if line.startswith(("stopping", "interrupted"))] == [words]
     assert "Traceback" not in told
     assert sorted(int(place.name[5:]) for place in output.glob("checkpoints/step-*")) == saved
     assert not list(output.glob("checkpoints/.*"))
@@ -120,9 +129,6 @@ def test_a_resumed_run_that_is_interrupted_before_its_first_step_keeps_its_check
 
 @pytest.mark.parametrize("runtime", ["threads", "processes", "data-parallel"])
 def test_a_signal_before_the_first_step_ends_all_workers(cache: Path, tmp_path: Path, runtime: str) -> None:
-    import subprocess  # noqa: PLC0415
-    import sys  # noqa: PLC0415
-
     targets = "1" if runtime == "data-parallel" else "2"
     process = subprocess.Popen(
         [
@@ -140,6 +146,261 @@ def test_a_signal_before_the_first_step_ends_all_workers(cache: Path, tmp_path: 
             process.send_signal(signal.SIGTERM)
             break
     _, rest = process.communicate(timeout=180)
-    assert (process.returncode, rest.splitlines()[-1]) == (143, BEFORE)
+    assert process.returncode == 143
+    assert BEFORE in rest.splitlines()
     assert "Traceback" not in rest
     assert not list((tmp_path / "run").glob("checkpoints/*"))
+
+
+def environment(cache: Path, **more: str) -> dict[str, str]:
+    return {**os.environ, "XDG_CACHE_HOME": str(cache), "OMP_NUM_THREADS": "1", **more}
+
+
+def until(there: Callable[[], bool], process: "subprocess.Popen[Any]") -> None:
+    """Wait for something that a process does."""
+    while not there():
+        assert process.poll() is None
+        time.sleep(0.05)
+
+
+def stepped(output: Path) -> bool:
+    file = output / "metrics.jsonl"
+    return file.is_file() and '"event": "step"' in file.read_text()
+
+
+@pytest.mark.parametrize("stderr", ["a pipe without a reader", "a full disk"])
+def test_a_stderr_that_takes_nothing_costs_no_checkpoint(cache: Path, tmp_path: Path, stderr: str) -> None:
+    output = tmp_path / "run"
+    reader, writer = os.pipe() if stderr == "a pipe without a reader" else (0, os.open("/dev/full", os.O_WRONLY))
+    command = [*RUN, "--steps", "100000", "--set", "run.save_every=100000", "--output", str(output)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "trainer", *command], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=writer,
+        env=environment(cache),
+    )  # fmt: skip
+    os.close(writer)
+    if reader:
+        os.close(reader)
+    until(lambda: stepped(output), process)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=180) == 143
+    assert len(list(output.glob("checkpoints/step-*"))) == 1
+
+
+def test_a_signal_that_comes_while_python_starts_is_answered_with_a_word(cache: Path, tmp_path: Path) -> None:
+    # As the launcher starts its workers: blocked until they can answer.
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "trainer", *RUN, "--output", str(tmp_path / "run")], cwd=ROOT, text=True,
+            stderr=subprocess.PIPE, env=environment(cache),
+        )  # fmt: skip
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=180)[1] == f"{BEFORE}\n"
+    assert process.returncode == 130
+
+
+@pytest.mark.parametrize("wrapped", [ImportError, SystemError])
+def test_an_exception_that_a_signal_caused_is_not_told_as_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wrapped: type[Exception]
+) -> None:
+    def train(*_: object) -> int:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except KeyboardInterrupt as error:
+            raise wrapped("initialization failed") from error
+        return 0
+
+    monkeypatch.setattr("trainer.train.train", train)
+    assert main([*RUN, "--quiet", "--output", str(tmp_path / "run")]) == 143
+    assert capsys.readouterr().err.splitlines()[-1] == BEFORE
+
+
+STUCK = """
+import os, runpy, signal, sys, threading
+import torch
+from trainer.runtime import threads
+def stuck(*_):
+    if threading.current_thread().name == "target-0":
+        os.kill(os.getpid(), signal.SIGTERM)
+    while True:
+        torch.randn(300, 300) @ torch.randn(300, 300)
+threads.compiles = threads.traces_beside_eager_code = lambda *_: True
+threads.warm_target = stuck
+sys.argv = ["trainer", *sys.argv[1:]]
+runpy.run_module("trainer", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_threads_inside_torch_do_not_abort_a_run_that_is_interrupted(cache: Path, tmp_path: Path) -> None:
+    flags = ["--runtime", "threads", "--targets", "2", "--output", str(tmp_path / "run")]
+    process = subprocess.run(
+        [sys.executable, "-c", STUCK, *RUN, "--quiet", *flags], cwd=ROOT, env=environment(cache), text=True,
+        capture_output=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert (process.returncode, process.stderr.splitlines()[-1:]) == (143, [BEFORE])
+
+
+def port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def ranks(cache: Path, world: int, patch: str, command: list[str]) -> list[tuple[int, str]]:
+    """Run the workers of a run as a launcher starts them, each after `patch`; return their codes and words."""
+    code = (
+        f"import errno, os, signal, sys\nRANK = int(os.environ['RANK'])\n{patch}\n"
+        "from trainer.__main__ import main\nsys.exit(main(sys.argv[1:]))\n"
+    )
+    shared = {
+        "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port()),
+    }  # fmt: skip
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, *command], cwd=ROOT, text=True, stderr=subprocess.PIPE,
+            env=environment(cache, **shared, RANK=str(rank), LOCAL_RANK=str(rank)),
+        )
+        for rank in range(world)
+    ]  # fmt: skip
+    words = [process.communicate(timeout=300)[1] for process in started]
+    return [(process.returncode, told) for process, told in zip(started, words, strict=True)]
+
+
+def test_a_signal_in_the_first_step_of_several_drafters_is_saved_by_all(cache: Path, tmp_path: Path) -> None:
+    # One has asked for stops already and waits for the other, which has not come to that: both are signalled.
+    patch = (
+        "from trainer.runtime.loop import DrafterLoop\n"
+        "from trainer.runtime.processes import GroupExchange\n"
+        "owner, name = (DrafterLoop, '_one_step') if RANK else (GroupExchange, 'pool')\n"
+        "work, left = getattr(owner, name), [1]\n"
+        "def signalled(*arguments):\n"
+        "    if left.pop() if left else 0:\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    return work(*arguments)\n"
+        "setattr(owner, name, signalled)\n"
+    )
+    output = tmp_path / "run"
+    flags = ["--set", "run.evaluate=0", "--runtime", "data-parallel", "--drafters", "2"]
+    command = [*RUN, *flags, "--output", str(output)]
+    found = ranks(cache, 2, patch, command)
+    # The lead says how it ended; the others have nothing to save and nothing to say.
+    assert [code for code, _ in found] == [143, 0], found
+    assert [place.name for place in output.glob("checkpoints/step-*")] in (["step-000001"], ["step-000002"])
+
+
+@pytest.mark.parametrize("runtime", ["processes", "data-parallel"])
+@pytest.mark.parametrize("failing", [0, 1])
+def test_all_workers_end_alike_when_one_cannot_keep_its_features(
+    cache: Path, tmp_path: Path, runtime: str, failing: int
+) -> None:
+    # In `processes` ranks 0 and 1 are the drafters: a target is what fails.
+    patch = (
+        "from trainer.data import feature_cache\n"
+        "def full(*_):\n"
+        "    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))\n"
+        f"if RANK == {failing + 2 * (runtime == 'processes')}:\n"
+        "    feature_cache._Shard.add = full\n"
+    )
+    output, kept = tmp_path / "run", tmp_path / "kept"
+    topology = ["--targets", "1" if runtime == "data-parallel" else "2", "--drafters", "2"]
+    command = [
+        *RUN, "--set", "run.evaluate=0", "--runtime", runtime, *topology, "--output", str(output),
+        "--set", f"cache.path={kept}", "--set", "cache.size_gb=1",
+    ]  # fmt: skip
+    world = 2 if runtime == "data-parallel" else 4
+    found = ranks(cache, world, patch, command)
+    assert [code for code, _ in found] == [2] * world, found
+    (place,) = kept.iterdir()
+    errors = [line for _, told in found for line in told.splitlines() if line.startswith(("error: ", "hint: "))]
+    assert errors == [
+        f"error: {place}: features cannot be written: No space left on device",
+        "hint: make room and go on with --resume: what was written counts. Or leave cache.path empty",
+    ]
+    assert list(output.glob("checkpoints/step-*"))
+
+
+def test_a_second_signal_does_not_wait_for_the_cache(cache: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys, threading\nfrom trainer.runtime import cached\nfrom trainer.__main__ import main\n"
+        "cached._Keeper._keep = lambda *_: threading.Event().wait()\nsys.exit(main(sys.argv[1:]))\n"
+    )
+    output = tmp_path / "run"
+    command = [*RUN, "--output", str(output), "--set", f"cache.path={tmp_path / 'kept'}", "--set", "cache.size_gb=1"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *command], cwd=ROOT, text=True, stderr=subprocess.PIPE, env=environment(cache)
+    )
+    until(lambda: stepped(output), process)
+    process.send_signal(signal.SIGTERM)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.rstrip("\n") in {STOPPING, TRAINED}:
+            break
+    process.send_signal(signal.SIGINT)
+    rest = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert "ended at once" in rest.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("failed", "asked", "code", "words"),
+    [
+        (True, [], 3, "waiting up to 0 s for rank 1, which is then killed"),
+        (False, [15, 2], 130, "waiting up to 0 s for rank 0, 1, which is then killed"),
+    ],
+)
+def test_the_launcher_says_whom_it_waits_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], failed: Any, asked: list[int], code: int,
+    words: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(launch, "_QUIET_SECONDS", -1.0)
+    monkeypatch.setattr(launch, "GRACE", 0.4)
+    sleeping = "import time; time.sleep(600)"
+    workers = [
+        subprocess.Popen([sys.executable, "-c", text])
+        for text in ("raise SystemExit(3)" if failed else sleeping, sleeping)
+    ]
+    if failed:
+        workers[0].wait()
+    try:
+        assert launch._wait(workers, asked, quiet=False) == code
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+    assert capsys.readouterr().err.splitlines() == [words]
+
+
+def test_a_signal_that_was_passed_on_is_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "_QUIET_SECONDS", -1.0)
+    worker = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+
+    def sleep(_seconds: float) -> None:
+        worker.communicate(b"\n")
+
+    monkeypatch.setattr(launch.time, "sleep", sleep)
+    assert launch._wait([worker], [15], quiet=False) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "the signal was passed on to rank 0: each ends after its step, saved, or once a wait inside torch ends;"
+        " a second signal ends them within 20 s, without saving"
+    ]
+
+
+def test_a_signal_while_warm_up_workers_are_started_leaves_none_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[str]] = []
+    popen = subprocess.Popen
+
+    def start(*_: object, **_named: object) -> "subprocess.Popen[str]":
+        started.append(popen([sys.executable, "-c", "import time; time.sleep(600)"], stdout=subprocess.PIPE, text=True))
+        if len(started) == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return started[-1]
+
+    monkeypatch.setattr(warmup.subprocess, "Popen", start)
+    with StopRequest() as stop, pytest.raises(Interrupted):
+        warmup._spawn([], 2, stop)
+    assert [process.returncode for process in started] == [-signal.SIGKILL] * 2

@@ -142,20 +142,30 @@ def _require_calls(message: Message, said: str, place: str) -> None:
     for call in message["tool_calls"]:
         told = call.get("function", call) if isinstance(call, Mapping) else {}
         names.append(told.get("name") if isinstance(told, Mapping) else None)
+    rests = _besides(message, said)
+
+    def most(name: str) -> int:
+        return max(rest.count(name) for rest in rests)
+
     for name in names:
-        if not isinstance(name, str) or not name or _without_text(message, said).count(name) < names.count(name):
+        if not isinstance(name, str) or not name or most(name) < names.count(name):
             raise DataError(
                 f"{place} calls {name!r}, and the chat template does not render the call",
                 f"give a template that renders tool calls ({_TEMPLATE_CURE}), or set data.bad_rows=skip",
             )
 
 
-def _without_text(message: Message, said: str) -> str:
-    """Return what a turn says besides its content and its reasoning: these may name what is called too."""
+def _besides(message: Message, said: str) -> set[str]:
+    """Return what a turn says besides its content and its reasoning, which may name what is called too.
+
+    These stand before or behind the calls: either is taken away once.
+    """
+    rests = {said}
     for text in (str(message.get("reasoning_content", "")).strip(), message["content"].strip()):
-        before, found, after = said.partition(text) if text else (said, "", "")
-        said = f"{before}\n{after}" if found else said
-    return said
+        if text and text in said:
+            parts = [part for rest in rests for part in (rest.partition(text), rest.rpartition(text)) if part[1]]
+            rests = {f"{before}\n{after}" for before, _, after in parts} or rests
+    return rests
 
 
 @contextmanager

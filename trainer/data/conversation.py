@@ -151,7 +151,7 @@ def _calls(value: Any, place: str) -> list[Mapping[str, Any]]:
     """Return the calls of {"name": .., "arguments": ..}, or of a list of them, also as JSON text; at least one."""
     try:
         told = json.loads(value) if isinstance(value, str) else value
-        calls = [
+        calls: list[Mapping[str, Any]] = [
             {"type": "function", "function": {"name": call["name"], "arguments": call.get("arguments", {})}}
             for call in (told if isinstance(told, list) else [told])
         ]

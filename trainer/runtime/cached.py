@@ -67,7 +67,7 @@ class CachedTargetStep(TargetStep):
             self._found.look()
         features = super().run(batch)
         wanted = [each for each in batch.documents if self._new(each.row)]
-        if wanted and not self.failed:
+        if wanted and self.error is None:
             self._taken.update(each.row for each in wanted)
             self._keeper.put((wanted, *self._on_host(features)))
         return features
@@ -88,12 +88,12 @@ class CachedTargetStep(TargetStep):
         return held, done
 
     @property
-    def failed(self) -> bool:
-        """Whether what is made can no longer be kept; `close` raises the error."""
-        return self._keeper.error is not None
+    def error(self) -> BaseException | None:  # type: ignore[override]
+        """Why what is made can no longer be kept."""
+        return self._keeper.error
 
     def close(self) -> None:
-        """Write what is still to be written; raises the writer's error."""
+        """Write what is still to be written; `error` says whether that was possible."""
         self._keeper.close()
 
 
@@ -113,8 +113,6 @@ class _Keeper:
     def close(self) -> None:
         self._queue.put("close")
         self._thread.join()
-        if self.error is not None:
-            raise self.error
 
     def _write(self) -> None:
         while True:
@@ -134,7 +132,7 @@ class _Keeper:
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
             work()
-        except BaseException as error:  # noqa: BLE001 - the training thread raises it
+        except BaseException as error:  # noqa: BLE001 - the runtime raises it
             self.error = error
 
     def _keep(self, rows: Sequence[Document], features: torch.Tensor, done: torch.cuda.Event | None) -> None:

@@ -10,7 +10,7 @@ from trainer.assemble import Parts
 from trainer.runtime.compile_state import prepare_thread
 from trainer.runtime.inline import learn
 from trainer.runtime.loop import Outcome
-from trainer.runtime.processes import GroupExchange, between_workers, join
+from trainer.runtime.processes import GroupExchange, between_workers, join, meet, part, require_kept_elsewhere
 from trainer.runtime.session import Session
 
 
@@ -22,9 +22,11 @@ def run(parts: Parts, session: Session) -> Outcome | None:
         mine = [number for number in session.numbers() if world.shape.drafter_of(number) == world.role.index]
         devices = world.shape.world if world.device.type == "cuda" else 1
         exchange = GroupExchange(world.drafters)
-        outcome, masters, target = learn(parts, session, world.device, mine, exchange, devices)
-        dist.barrier()
+        outcome, masters, target = learn(parts, session, world.device, mine, exchange, devices, meet)
+        failed = part(session.unkept)
     dist.destroy_process_group()
+    session.require_kept()
+    require_kept_elsewhere(failed)
     if session.lead and not outcome.interrupted:
         session.trained(masters, target)
     return outcome if session.lead else None

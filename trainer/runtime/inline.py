@@ -1,6 +1,6 @@
 """One target and one drafter in one thread on one device: nothing waits for anything."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 
 import torch
@@ -51,17 +51,24 @@ def run(parts: Parts, session: Session) -> Outcome:
     device = choose(parts.config.run.device)
     prepare_thread()
     outcome, masters, target = learn(parts, session, device, session.numbers(), Alone())
+    session.require_kept()
     if not outcome.interrupted:  # SIGTERM leaves seconds: the checkpoint is on disk, the export can follow later
         session.trained(masters, target)
     return outcome
 
 
 def learn(
-    parts: Parts, session: Session, device: torch.device, numbers: Iterable[int], exchange: Exchange, devices: int = 1
+    parts: Parts,
+    session: Session,
+    device: torch.device,
+    numbers: Iterable[int],
+    exchange: Exchange,
+    devices: int = 1,
+    meet: Callable[[], None] = lambda: None,
 ) -> tuple[Outcome, dict[str, torch.Tensor], Target]:
     """Train a drafter on the batches of these numbers with a target beside it; return the masters and the target too.
 
-    `devices` is how many the whole run uses.
+    `devices` is how many the whole run uses, `meet` waits for the other workers.
     """
     config = parts.config
     target = parts.load_target(device)
@@ -78,10 +85,12 @@ def learn(
         judge = session.quality if session.lead else None
         quality = None if judge is None else (lambda done: judge(done, step.model, target))
         loop = DrafterLoop(
-            settings, step, source, exchange, stop=lambda: session.stop() or target_step.failed,
+            settings, step, source, exchange, stop=lambda: session.stop() or target_step.error is not None,
             report=session.report, quality=quality,
         )  # fmt: skip
         session.restore(loop)
+        session.begin(meet)
         outcome = loop.run(session.start)
+    session.unkept = target_step.error
     session.features(target_step.reader)
     return outcome, step.parameters.masters(), target

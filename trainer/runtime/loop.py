@@ -160,11 +160,18 @@ class DrafterLoop:
             saves = bool(every) and (last or done % every == 0)
             judged = bool(self.config.run.evaluate_every) and done % self.config.run.evaluate_every == 0
             # A log line looks for NaN: a checkpoint never replaces a good one with weights nobody has looked at.
+            progress = None
             if last or saves or judged or done % self.config.run.log_every == 0:
-                sums = self._log(done, sums)
+                sums, progress = self._log(done, sums)
             if saves:
                 self._save(done)
+            # Only now: a log that cannot be written is no reason to lose a checkpoint.
+            if progress is not None and self.settings.lead:
+                self._report(progress)
             if judged and self._quality is not None and not interrupted:
+                if self._profiler is not None:
+                    # An evaluation is not what was to be recorded, and its trace would fill the memory.
+                    self._profiler.close()
                 self._quality(done)
                 # The time was not spent on training.
                 sums.restart()
@@ -193,7 +200,7 @@ class DrafterLoop:
         self._norm = self.optimizer.step(index, max(pooled, 1e-9))
         return stop
 
-    def _log(self, done: int, sums: Sums) -> Sums:
+    def _log(self, done: int, sums: Sums) -> tuple[Sums, Progress]:
         sums.require_finite(done)
         norm = float(self._norm) if self._norm is not None else 0.0
         if norm != norm or norm == float("inf"):  # noqa: PLR0124 - the test for NaN
@@ -225,15 +232,13 @@ class DrafterLoop:
             memory=memory, compilations=counts.graphs + counts.events - self._compiled_before,
         )  # fmt: skip
         self._keep(progress, tokens, flops)
-        return Sums(self.config.drafter.block, self.step.device)
+        return Sums(self.config.drafter.block, self.step.device), progress
 
     def _keep(self, progress: Progress, tokens: float, flops: float) -> None:
         if self._lines:
             for place, value in enumerate((tokens, flops, progress.seconds)):
                 self._totals[place] += value
         self._lines.append(progress)
-        if self.settings.lead:
-            self._report(progress)
 
     def _save(self, done: int) -> None:
         if not self.settings.lead:

@@ -25,7 +25,7 @@ from trainer.assemble import Parts, flops_of
 from trainer.data.buckets import Plan
 from trainer.data.loader import Batch, Loader
 from trainer.device import Stall, choose, compiles, wait_for, working_dtype
-from trainer.errors import WorkerFailedError
+from trainer.errors import TrainerError, WorkerFailedError
 from trainer.runtime.cached import drafter_step_of, target_step_of
 from trainer.runtime.compile_state import prepare_thread
 from trainer.runtime.loop import DrafterLoop, Outcome
@@ -213,11 +213,40 @@ def run(parts: Parts, session: Session) -> Outcome | None:
             outcome = None
         else:
             outcome, masters = _drafter(parts, session, world)
-        dist.barrier()
+        failed = part(session.unkept)
     dist.destroy_process_group()
+    session.require_kept()
+    require_kept_elsewhere(failed)
     if outcome is not None and session.lead and not outcome.interrupted:
         session.trained(masters, parts.load_target(world.device))
     return outcome if session.lead else None
+
+
+def meet() -> None:
+    """Wait for all workers: over gloo, which notices one that has ended."""
+    _codes(0)
+
+
+def part(error: BaseException | None) -> tuple[int, int]:
+    """Wait until all workers are done; returns the first rank with an error and its exit code, else zeros."""
+    codes = _codes(0 if error is None else error.exit_code if isinstance(error, TrainerError) else 1)
+    dist.barrier()
+    return next(((rank, code) for rank, code in enumerate(codes) if code), (0, 0))
+
+
+def _codes(mine: int) -> list[int]:
+    held = [torch.zeros(1, dtype=torch.int64) for _ in range(dist.get_world_size())]
+    dist.all_gather(held, torch.tensor([mine]))
+    return [int(told) for told in held]
+
+
+def require_kept_elsewhere(failed: tuple[int, int]) -> None:
+    """Raise the error of a worker that ends because another one could not keep its features: all end alike."""
+    rank, code = failed
+    if code:
+        error = WorkerFailedError(f"rank {rank} cannot keep its features")
+        error.exit_code, error.told = code, True
+        raise error
 
 
 @contextmanager
@@ -252,7 +281,7 @@ def _target(parts: Parts, session: Session, world: World) -> None:
     outbox = _Outbox(stall, config.topology.queue * shape.drafters * (1 if step.reader is None else 2))
     stopped: set[int] = set()
     # From now on the drafters say when it ends; a signal alone does not end this worker.
-    session.stop()
+    session.begin(meet)
     with closing(step), Loader(maker, iter(mine), config.data.prefetch) as loader:
         for batch in loader:
             drafter = shape.drafter_of(batch.index)
@@ -267,13 +296,14 @@ def _target(parts: Parts, session: Session, world: World) -> None:
                 stopped.add(drafter)
                 continue
             if step.reader is not None:
-                outbox.send(torch.tensor([READ * batch.cached + FAILED * step.failed]), rank)
+                outbox.send(torch.tensor([READ * batch.cached + FAILED * (step.error is not None)]), rank)
             outbox.send(step.run(batch.to(world.device)), rank)
             made += 1
         outbox.wait()
         for drafter in set(range(shape.drafters)) - stopped:
             if _granted(shape.rank(Role(kind="drafter", index=drafter)), STOP):
                 raise AssertionError("a grant came after the plan's end")
+    session.unkept = step.error
     session.features(step.reader)
     session.worker(f"target-{index}", batches=made, waited=stall.read(), seconds=time.perf_counter() - started)
 
@@ -314,6 +344,7 @@ def _drafter(parts: Parts, session: Session, world: World) -> tuple[Outcome, dic
     settings = session.settings(world.device, flops_of(parts, None), devices=_devices(world), lead=session.lead)
     mine = [number for number in session.numbers() if shape.drafter_of(number) == index]
     wide = parts.width
+    session.begin(meet)
     with Loader(maker, iter(mine), config.data.prefetch) as loader:
         source = RemoteSource(
             world, loader, parts.plan, iter(mine), wide, config.topology.queue, answers=bool(config.cache.path)

@@ -35,6 +35,10 @@ class Session:
     quality: Callable[[int, Drafter, Target], None] | None = None
     """Called in the lead between two steps with the steps done: evaluation while it trains."""
     lead: bool = True
+    begun: bool = False
+    """Whether all workers have come to their first step: from then on each answers a signal by saving."""
+    unkept: BaseException | None = None
+    """Why the features of this process cannot be kept, where that is so."""
     notes: list[tuple[str, str]] = field(default_factory=list)
     """Lines for the closing summary."""
     _rate: float = field(default=0.0)
@@ -94,6 +98,17 @@ class Session:
         if refused:
             self.journal("features", {"refused": list(refused)})
             self.note("features", f"{len(refused)} damaged in the cache and made again, among them {refused[0]}")
+
+    def begin(self, meet: Callable[[], None] = lambda: None) -> None:
+        """Take signals as requests from now on, and `meet` the other workers before the first step."""
+        self.stop()
+        meet()
+        self.begun = True
+
+    def require_kept(self) -> None:
+        """Raise why the features of this process could not be kept: after all is saved and nobody waits for it."""
+        if self.unkept is not None:
+            raise self.unkept
 
     def trained(self, masters: dict[str, torch.Tensor], target: Target) -> None:
         """Hand the trained drafter on."""

@@ -1,14 +1,21 @@
 """SIGTERM and Ctrl-C, in every phase of a run.
 
 Before the first step there is nothing to save: the process ends at once. From the first step on a signal is a request
-that the loop sees between two steps: it saves, then the run ends. A second one ends the process where it stands: in a
-wait for a worker that does not come, say.
+that the loop sees between two steps: it saves, then the run ends. A second one ends the process where it stands:
+in a wait for a worker that does not come, say.
 """
 
 import os
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Self
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+AFTER_STEP = "stopping after this step; a second signal ends the run without saving"
+AFTER_PROMPT = "stopping: the evaluation ends, then one more step; a second signal ends the run without saving"
+AFTER_TRAINING = "stopping: training is over, and the evaluation is left out; a second signal ends the run at once"
 
 
 class Interrupted(KeyboardInterrupt):
@@ -23,8 +30,13 @@ class StopRequest:
         self.signal: int | None = None
         self.told = False
         """Whether a request is answered with a line on stderr: in a worker that leads, and is not quiet."""
+        self.words = AFTER_STEP
+        """That line."""
         self.saves = False
         """Whether a request is answered by saving."""
+        self.ending: Callable[[], None] = lambda: None
+        """Called before a second signal ends the process: processes that were started may not outlive it."""
+        self._held = False
         self._previous: dict[int, object] = {}
 
     def __call__(self) -> bool:
@@ -37,9 +49,23 @@ class StopRequest:
         if self.signal is not None:
             raise Interrupted
 
+    def listen(self) -> None:
+        """Take the signals that came since the launcher started this process: it blocks them until now."""
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Have a signal wait for the body's end: what it starts is known by then."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+        self.require_none()
+
     def __enter__(self) -> Self:
         """Install the handlers."""
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in SIGNALS:
             self._previous[number] = signal.signal(number, self._asked)
         return self
 
@@ -52,15 +78,25 @@ class StopRequest:
 
     def _asked(self, number: int, _frame: FrameType | None) -> None:
         if self.signal is not None:
-            raise SystemExit(128 + number)
+            # Not an exception: on its way out it would wait for threads and files, and a library may swallow it.
+            self.ending()
+            if self.told:
+                _tell("ended at once" + ("\x1b[?25h" if os.isatty(2) else ""))
+            os._exit(128 + number)
         self.signal = number
-        if not self.saves:
+        if not self.saves and not self._held:
             raise Interrupted
-        if self.told:
-            # Past Python's buffers: the signal may have come in the middle of a write to them.
-            os.write(2, b"\nstopping after this step; a second signal ends the run without saving\n")
+        if self.told and self.saves:
+            _tell(self.words)
 
     @property
     def exit_code(self) -> int:
         """128 + the signal, as a shell reports it: 143 after SIGTERM or a vanished launcher, 130 after Ctrl-C."""
         return 128 + (self.signal or signal.SIGTERM)
+
+
+def _tell(words: str) -> None:
+    # Past Python's buffers: the signal may have come in the middle of a write to them. A terminal that is gone, or a
+    # full disk behind stderr, is no reason to lose a run.
+    with suppress(OSError):
+        os.write(2, f"\n{words}\n".encode())

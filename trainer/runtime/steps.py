@@ -67,10 +67,8 @@ class TargetStep:
         with self.gate.step(signature, str(self.target.device)):
             return self.target.features(batch.ids, batch.packed)
 
-    @property
-    def failed(self) -> bool:
-        """Whether the run has to stop, because what is made cannot be kept."""
-        return False
+    error: BaseException | None = None
+    """Why what is made cannot be kept, where that is so: the run has to stop, and to raise this once it has saved."""
 
     def close(self) -> None:
         """End what the step has begun: nothing."""

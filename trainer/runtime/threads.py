@@ -7,7 +7,6 @@ happen between steps, never inside one: a thread that waits for another must not
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 
 import torch
 
@@ -134,10 +133,11 @@ class ThreadedRun:
         self.session.restore(loop)
         # All of them, targets too: what is compiled from here on is counted against the run.
         self.warmed.wait()
+        self.session.begin()
         self.outcomes[index] = loop.run(self.session.start)
 
     def _stop(self) -> bool:
-        return self.session.stop() or any(step.failed for step in self.features)
+        return self.session.stop() or any(step.error is not None for step in self.features)
 
     def _settings(self, device: torch.device, index: int) -> LoopSettings:
         flops = flops_of(self.parts, self.targets[0])
@@ -159,18 +159,24 @@ class ThreadedRun:
         self._settings(self.devices[self.shape.targets], 0)
         for thread in threads:
             thread.start()
-        for thread in threads:
-            while thread.is_alive():
-                # A join without a limit would keep signal handlers from running.
-                thread.join(0.2)
-        with ExitStack() as closing:
-            # Only now that the drafters have saved: an error of the cache is no reason to lose their steps.
-            for step in self.features:
-                closing.callback(step.close)
-            if self.crew.error is not None:
-                raise self.crew.error
+        try:
+            for thread in threads:
+                while thread.is_alive():
+                    # A join without a limit would keep signal handlers from running.
+                    thread.join(0.2)
+        except BaseException as error:
+            # Those that wait for each other end; one that computes is ended with the process.
+            self.crew.fail(error)
+            raise
         for step in self.features:
+            step.close()
+        if self.crew.error is not None:
+            raise self.crew.error
+        for step in self.features:
+            self.session.unkept = self.session.unkept or step.error
             self.session.features(step.reader)
+        # Only now that the drafters have saved: an error of the cache is no reason to lose their steps.
+        self.session.require_kept()
         lead = self.outcomes[0]
         if lead is None:
             raise AssertionError("the lead drafter left neither an outcome nor an error")
