@@ -21,12 +21,10 @@ from trainer.errors import ConfigError, WorkerFailedError
 from trainer.finalize import Finalizer
 from trainer.launch import orphaned
 from trainer.metrics import Journal, Progress
-from trainer.model.drafter import Drafter
 from trainer.runtime import data_parallel, inline, processes, threads
 from trainer.runtime.loop import Outcome
 from trainer.runtime.session import Session
-from trainer.runtime.shutdown import AFTER_PROMPT, AFTER_STEP, AFTER_TRAINING, StopRequest
-from trainer.target import Target
+from trainer.runtime.shutdown import AFTER_PROMPT, AFTER_TRAINING, StopRequest
 from trainer.tracking import Tracker, require_packages
 
 RUNNERS: dict[str, Callable[[Parts, Session], Outcome | None]] = {
@@ -78,22 +76,13 @@ def train(arguments: Arguments, stop: StopRequest) -> int:
                 tracker.evaluation(values)
                 display.say(judged_line(values))
 
-            def during(step: int, drafter: Drafter, target: Target) -> None:
-                stop.words = AFTER_PROMPT
-                ending.during(step, drafter, target)
-                stop.words = AFTER_STEP
-
-            def trained(masters: dict[str, torch.Tensor], target: Target) -> None:
-                stop.words = AFTER_TRAINING
-                ending.trained(masters, target)
-
             ending.report = told
             if rank == 0:
                 provenance.write(output, arguments.argv, parts.identity())
             session = Session(
                 parts=parts, output=output, saved=saved, parent=parent, stop=lambda: stop() or orphaned(),
-                report=report, after=trained, journal=journal.write, lead=rank == 0,
-                quality=during if config.run.evaluate_every else None,
+                report=report, after=stop.saying(AFTER_TRAINING, ending.trained), journal=journal.write, lead=rank == 0,
+                quality=stop.saying(AFTER_PROMPT, ending.during) if config.run.evaluate_every else None,
             )  # fmt: skip
             outcome = _run(parts, session, stop)
         if outcome is not None:

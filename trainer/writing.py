@@ -1,6 +1,7 @@
 """Writing files of a run: a full disk is one clear error, and half a file never stands for a whole one."""
 
 import os
+import stat
 import sys
 import uuid
 from collections.abc import Iterator
@@ -63,6 +64,22 @@ def write_whole(file: Path, text: str, hint: str = RESUME, *, shared: bool = Fal
     """Write a text file as `whole` does; raises OutputError."""
     with whole(file, hint, shared=shared) as partial:
         partial.write_text(text, encoding="utf-8", errors="replace")
+
+
+def folder_bytes(place: Path) -> int:
+    """Return the bytes of the files under `place`; what another run removes meanwhile is not counted."""
+
+    def refuse(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
+    total = 0
+    for folder, _, names in os.walk(place, onerror=refuse):
+        for name in names:
+            with suppress(FileNotFoundError):
+                found = Path(folder, name).stat()
+                total += found.st_size if stat.S_ISREG(found.st_mode) else 0
+    return total
 
 
 class Lines:

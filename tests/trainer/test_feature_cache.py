@@ -17,7 +17,7 @@ from trainer.data import feature_cache
 from trainer.data.feature_cache import CacheSpec, FeatureReader, FeatureWriter, require_room, sweep
 from trainer.errors import ConfigError
 from trainer.target import Target
-from trainer.writing import write_whole
+from trainer.writing import folder_bytes, write_whole
 
 # 384 rows of the embedded corpus in batches of 128 rows: four batches an epoch, three epochs.
 RUN = [
@@ -268,7 +268,7 @@ def test_what_another_run_removes_meanwhile_is_not_counted(tmp_path: Path, monke
         return scandir(path)  # type: ignore[call-overload]
 
     monkeypatch.setattr(os, "scandir", removing)
-    assert feature_cache._size(tmp_path) == sum(file.stat().st_size for file in made.place.iterdir() if file.is_file())
+    assert folder_bytes(tmp_path) == sum(file.stat().st_size for file in made.place.iterdir() if file.is_file())
 
 
 @pytest.mark.parametrize("failing", ["stat", "scandir"])

@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import shutil
-import stat
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
@@ -26,7 +25,7 @@ from pathlib import Path
 import torch
 
 from trainer.errors import ConfigError, OutputError
-from trainer.writing import write_whole
+from trainer.writing import folder_bytes, write_whole
 
 _INDEX, _FEATURES, _PARTIAL = ".json", ".features", ".partial"
 _CURE = "make room and go on with --resume: what was written counts. Or leave cache.path empty"
@@ -79,7 +78,7 @@ def require_room(spec: CacheSpec) -> str:
         spec.place.mkdir(parents=True, exist_ok=True)
         sweep(spec.place)
         free = shutil.disk_usage(spec.place).free
-        here, everything = _size(spec.place), _size(spec.folder)
+        here, everything = folder_bytes(spec.place), folder_bytes(spec.folder)
     except OSError as error:
         raise ConfigError(
             f"cache.path: {error.filename or spec.folder}: {error.strerror}",
@@ -104,22 +103,6 @@ def require_room(spec: CacheSpec) -> str:
     if not about.is_file():
         write_whole(about, json.dumps(spec.about, indent=1, sort_keys=True) + "\n", _CURE, shared=True)
     return f"features: {spec.needed / 1e9:,.2f} GB in {spec.place}, {here / 1e9:,.2f} GB of them there"
-
-
-def _size(place: Path) -> int:
-    """Return the bytes of the files under `place`; what another run removes meanwhile is not counted."""
-
-    def refuse(error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError):
-            raise error
-
-    total = 0
-    for folder, _, names in os.walk(place, onerror=refuse):
-        for name in names:
-            with suppress(FileNotFoundError):
-                found = Path(folder, name).stat()
-                total += found.st_size if stat.S_ISREG(found.st_mode) else 0
-    return total
 
 
 def sweep(place: Path) -> None:

@@ -10,7 +10,8 @@ from trainer.assemble import Parts
 from trainer.runtime.compile_state import prepare_thread
 from trainer.runtime.inline import learn
 from trainer.runtime.loop import Outcome
-from trainer.runtime.processes import GroupExchange, between_workers, join, meet, part, require_kept_elsewhere
+from trainer.runtime.meetings import meet, part, require_kept_elsewhere
+from trainer.runtime.processes import GroupExchange, between_workers, join
 from trainer.runtime.session import Session
 
 

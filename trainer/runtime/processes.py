@@ -25,10 +25,11 @@ from trainer.assemble import Parts, flops_of
 from trainer.data.buckets import Plan
 from trainer.data.loader import Batch, Loader
 from trainer.device import Stall, choose, compiles, wait_for, working_dtype
-from trainer.errors import TrainerError, WorkerFailedError
+from trainer.errors import WorkerFailedError
 from trainer.runtime.cached import drafter_step_of, target_step_of
 from trainer.runtime.compile_state import prepare_thread
 from trainer.runtime.loop import DrafterLoop, Outcome
+from trainer.runtime.meetings import meet, part, require_kept_elsewhere
 from trainer.runtime.session import Session
 from trainer.runtime.steps import OpenDoor
 from trainer.runtime.warmup_steps import warm_drafter, warm_target
@@ -220,33 +221,6 @@ def run(parts: Parts, session: Session) -> Outcome | None:
     if outcome is not None and session.lead and not outcome.interrupted:
         session.trained(masters, parts.load_target(world.device))
     return outcome if session.lead else None
-
-
-def meet() -> None:
-    """Wait for all workers: over gloo, which notices one that has ended."""
-    _codes(0)
-
-
-def part(error: BaseException | None) -> tuple[int, int]:
-    """Wait until all workers are done; returns the first rank with an error and its exit code, else zeros."""
-    codes = _codes(0 if error is None else error.exit_code if isinstance(error, TrainerError) else 1)
-    dist.barrier()
-    return next(((rank, code) for rank, code in enumerate(codes) if code), (0, 0))
-
-
-def _codes(mine: int) -> list[int]:
-    held = [torch.zeros(1, dtype=torch.int64) for _ in range(dist.get_world_size())]
-    dist.all_gather(held, torch.tensor([mine]))
-    return [int(told) for told in held]
-
-
-def require_kept_elsewhere(failed: tuple[int, int]) -> None:
-    """Raise the error of a worker that ends because another one could not keep its features: all end alike."""
-    rank, code = failed
-    if code:
-        error = WorkerFailedError(f"rank {rank} cannot keep its features")
-        error.exit_code, error.told = code, True
-        raise error
 
 
 @contextmanager

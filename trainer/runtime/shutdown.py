@@ -53,6 +53,16 @@ class StopRequest:
         """Take the signals that came since the launcher started this process: it blocks them until now."""
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
+    def saying(self, words: str, work: Callable[..., None]) -> Callable[..., None]:
+        """Return `work` during which a request is answered with these words."""
+
+        def told(*arguments: object) -> None:
+            before, self.words = self.words, words
+            work(*arguments)
+            self.words = before
+
+        return told
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Have a signal wait for the body's end: what it starts is known by then."""
