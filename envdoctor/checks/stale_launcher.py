@@ -26,6 +26,7 @@ from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import reinstall_command, renew_command, restore_or
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.pattern import pattern
+from envdoctor.model.verdict import STOPS_PYTHON
 from envdoctor.model.wording import counted
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.distributions import Distributions
@@ -111,7 +112,8 @@ def _of_programs(scripts: Sequence[StrayScript], total: int) -> Finding:
 
 def _of_python(case: CheckContext, stray: Sequence[StrayScript], total: int, subject: str, state: str) -> Finding:
     first = subject == "bin"
-    moved = (case.facts[Launchers].activates and first) or (len(stray) > 1 and len(stray) * 2 > total)
+    own = stray[0].interpreter.startswith(f"{case.prefix}/bin/")
+    moved = (case.facts[Launchers].activates and first) or (not own and len(stray) > 1 and len(stray) * 2 > total)
     return Finding(
         code=CODE,
         name=NAME,
@@ -128,8 +130,12 @@ def _of_python(case: CheckContext, stray: Sequence[StrayScript], total: int, sub
             (*_rewrite(case, stray, activate=first), *_led_back(case, stray)),
         ),
         causes=("launcher", *(f"file:bin/{script.name}" for script in stray)),
-        # Whose a script is stands in a RECORD: where one is gone, its owner's reinstall comes first.
-        symptom_of=() if all(script.owner for script in stray) else tuple(_without_record(case)),
+        symptom_of=(
+            # The venv's own interpreter is gone: the scripts start again with it.
+            *((STOPS_PYTHON,) if own else ()),
+            # Whose a script is stands in a RECORD: where one is gone, its owner's reinstall comes first.
+            *(() if all(script.owner for script in stray) else _without_record(case)),
+        ),
     )
 
 
