@@ -19,7 +19,7 @@ from envdoctor.model.wording import counted
 from envdoctor.rollout.payload import payload
 from envdoctor.rollout.progress import Progress
 from envdoctor.rollout.said import VisitSaid
-from envdoctor.rollout.view import ChangedNode, FleetChange, Kind, carried_out, planned
+from envdoctor.rollout.view import ChangedNode, FleetChange, Kind, carried_out, done_before, planned
 from envdoctor.wheels.wheelhouse import beside
 
 _HINT = "`--dry-run` shows what each node would do, and the digest of it all; `--plan DIGEST` carries that out"
@@ -80,7 +80,7 @@ def change(host: Host, kind: Kind, wishes: FleetOptions, how: ChangeOptions, dia
     pushed = kind == "cache push"
     fleet = Fleet.of(host, wishes, scratch=how.scratch, version=own_version() if pushed else None)
     progress = Progress.of(host, (kind, *fleet.told, *work.told))
-    done = progress.done() if how.resume else frozenset()
+    done = progress.done() if how.resume else {}
     with _packed(work, host, dialog, zstd=pushed) as load:
         return _Change(fleet, work, load, progress, dialog).run(kind, how, done)
 
@@ -92,7 +92,7 @@ class _Change:
         self._fleet, self._work, self._load = fleet, work, load
         self._progress, self._dialog = progress, dialog
 
-    def run(self, kind: Kind, how: ChangeOptions, done: frozenset[str]) -> Result:
+    def run(self, kind: Kind, how: ChangeOptions, done: Mapping[str, str]) -> Result:
         """Go through all of it."""
         view = self._plan(kind, done)
         if how.dry_run:
@@ -114,14 +114,14 @@ class _Change:
             self._progress.end()
         return _result(view)
 
-    def _plan(self, kind: Kind, done: frozenset[str]) -> FleetChange:
+    def _plan(self, kind: Kind, done: Mapping[str, str]) -> FleetChange:
         fleet = self._fleet
         asked = [name for name in fleet.names if name not in done]
         with self._dialog.waiting(f"planning on {counted(len(asked), 'node')}"):
             said = self._visit({name: [self._work.change] for name in asked}) if asked else []
         found = {one.node: planned(kind, one, fleet.paths(one.node)) for one in said}
         found |= {name: ChangedNode(name=name, step="could not plan", problem=why) for name, why in fleet.down.items()}
-        before = {name: ChangedNode(name=name, step="done before") for name in fleet.names if name in done}
+        before = {name: done_before(name, done[name]) for name in fleet.names if name in done}
         nodes = {name: (found | before)[name] for name in (*fleet.names, *fleet.down)}
         return FleetChange(kind=kind, engine=fleet.wishes.engine, nodes=tuple(nodes.values()))
 
@@ -159,7 +159,7 @@ class _Change:
         """Note what became of nodes. A full disk loses no result: it is said, and `--resume` plans for them too."""
         try:
             for one in nodes:
-                self._progress.note(one.name, "done" if one.step == "errors left" else one.step)
+                self._progress.note(one.name, one.step)
         except OSError as error:
             why = f"{self._progress.path} cannot be written: {error.strerror or error}"
             self._dialog.note(f"warning: {why}\n\nhint: `--resume` will plan again for nodes that are done")

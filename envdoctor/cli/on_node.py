@@ -151,16 +151,23 @@ def _changed(
     left = f"{_PENDING}{hashlib.sha256(repr(pending).encode()).hexdigest()[:_DIGITS]}" if pending else ""
     shown = str(task.get("plan", ""))
     plan, _, _ = shown.partition(_PENDING)
-    if shown and left and shown.endswith(left):
+    put_right = bool(shown and left and shown.endswith(left))
+    if put_right:
         recover_first(store, silent)
+
+    def truly(problem: str) -> str:
+        changed = f"nothing was changed but that an interrupted {pending} was put right"
+        return problem.replace("nothing was changed", changed, 1) if put_right else problem
+
     try:
         result = run(plan)
     except EnvdoctorError as error:
-        if not left:
-            raise
-        error.message += f"; an interrupted {pending} was left there"
+        if left:
+            became = "put right" if put_right else "left"
+            error.message = f"{truly(error.message)}; an interrupted {pending} was {became} there"
         raise
     told = _told(result)
+    told["problem"] = truly(told["problem"])
     if left and not shown and not told["code"]:
         first = f"first: what an interrupted {pending} left is put right"
         told |= {"status": "planned", "text": f"{first}\n\n{told['text']}", "digest": told["digest"] + left}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from envdoctor.report.style import COMMAND_BEGINS, RESET
 
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
-_WORD = re.compile(rf"(\s+)|(?:{re.escape(COMMAND_BEGINS)}.*?{re.escape(RESET)}|`[^`]*`|[^\s`])+|`")
+_WORD = re.compile(rf"(\s+)|(?:{re.escape(COMMAND_BEGINS)}.*?{re.escape(RESET)}|`[^`]*`|[^\s`])+(?:`[^\s`]*)?|`[^\s`]*")
 _LEAST = 40
 # A painted command on a line of its own; behind a bar in a plan within a plan.
 _WHOLE = re.compile(rf"[ |]*{re.escape(COMMAND_BEGINS)}")

@@ -18,6 +18,7 @@ from envdoctor.model.frozen import frozen
 from envdoctor.standards.bounded_json import loads
 
 _MAXIMUM = 16 << 20
+_DONE = ("done", "errors left")
 
 
 @frozen
@@ -34,8 +35,11 @@ class Progress:
         name = hashlib.sha256(json.dumps(list(told)).encode("utf-8", "surrogateescape")).hexdigest()[:16]
         return cls(path=base / "envdoctor/fleet" / f"{name}.jsonl")
 
-    def done(self) -> frozenset[str]:
-        """Return the nodes that are done. Raises UsageError where there is no journal, or it is another user's."""
+    def done(self) -> dict[str, str]:
+        """Return the nodes that are done -> "done" or "errors left".
+
+        Raises UsageError where there is no journal, or it is another user's.
+        """
         try:
             content = read_of(self.path, frozenset({os.geteuid()}), _MAXIMUM)
         except FileNotFoundError as error:
@@ -43,7 +47,7 @@ class Progress:
             raise UsageError("nothing was stopped here that this could go on with", hint) from error
         except OSError as error:
             raise UsageError(f"{self.path} is not read: {error.strerror or error}", f"`rm {self.path}`") from error
-        return frozenset(filter(None, map(_node, content.splitlines())))
+        return dict(filter(None, map(_node, content.splitlines())))
 
     def begin(self) -> None:
         """Begin with no node. Raises UsageError where it cannot be written."""
@@ -69,9 +73,9 @@ class Progress:
             self.path.unlink(missing_ok=True)
 
 
-def _node(line: bytes) -> str:
+def _node(line: bytes) -> tuple[str, str] | None:
     try:
         told = loads(line)
-        return str(told["node"]) if told["state"] == "done" else ""
+        return (str(told["node"]), told["state"]) if told["state"] in _DONE else None
     except (ValueError, KeyError, TypeError):
-        return ""
+        return None

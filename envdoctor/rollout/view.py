@@ -53,7 +53,8 @@ class FleetChange:
     @property
     def digest(self) -> str:
         """Return one digest of what each node would do: 40 hex digits."""
-        told = [self.kind, sorted((one.name, one.digest) for one in self.nodes if one.step != "done before")]
+        asked = (one for one in self.nodes if one.digest or one.step not in ("done before", "errors left"))
+        told = [self.kind, sorted((one.name, one.digest) for one in asked)]
         return hashlib.sha256(json.dumps(told).encode("utf-8", "surrogateescape")).hexdigest()[:40]
 
     @property
@@ -72,6 +73,13 @@ class FleetChange:
     def with_nodes(self, changed: "dict[str, ChangedNode]") -> "FleetChange":
         """Return the same with some nodes as they are now."""
         return replace(self, nodes=tuple(changed.get(one.name, one) for one in self.nodes))
+
+
+def done_before(name: str, state: str) -> ChangedNode:
+    """Return a node that an earlier run of the change has reached."""
+    if state == "errors left":
+        return ChangedNode(name=name, step="errors left", problem="done before; its check found errors then")
+    return ChangedNode(name=name, step="done before")
 
 
 def planned(kind: Kind, said: VisitSaid, paths: Mapping[str, str]) -> ChangedNode:
@@ -123,9 +131,11 @@ def _checked(kind: Kind, done: ChangedNode, last: TaskSaid, before: tuple[TaskSa
     # Whether a cache will hit cannot always be told, and what was merged harms nobody.
     if kind == "cache push" and last.code == ExitCode.UNKNOWN:
         return replace(done, problem="whether the next run will hit could not be determined")
-    if before and not last.died and last.code == before[0].code and set(last.errors) <= set(before[0].errors):
-        left = ", ".join(last.errors) or last.why
-        return replace(done, step="errors left", problem=f"its check finds what it found before: {left}")
+    # An error that is gone may leave only what could not be told.
+    codes = (before[0].code, ExitCode.UNKNOWN) if before else ()
+    if not last.died and last.code in codes and set(last.errors) <= set(before[0].errors):
+        left = f"its check finds what it found before: {', '.join(last.errors)}" if last.errors else last.why
+        return replace(done, step="errors left", problem=left)
     problem = f"it was changed, and its check says: {last.why}"
     found = "\n".join(last.text.rstrip("\n").split("\n")[:_EVIDENCE])
     return replace(done, step="failed", problem=f"{problem}\n{found}" if found not in ("", last.why) else problem)

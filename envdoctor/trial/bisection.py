@@ -267,7 +267,7 @@ class Bisection:
     def _open_journal(self, beginning: Beginning) -> None:
         request, changes = self.request, [change.key for change in self.mixture.changes.items]
         states = (state(self.good), state(self.bad))
-        words = (*request.command, str(request.criterion), request.caches, str(self.host.cwd))
+        words = (__version__, *request.command, str(request.criterion), request.caches, str(self.host.cwd))
         key = key_of(self.good, self.bad, states, (*words, *changes), self.host)
         asked = self.journal.asked if self.journal.read() else None
         if asked and asked.key == key:

@@ -97,6 +97,20 @@ def test_a_venv_that_is_neither_as_shown_nor_in_place_is_left(tmp_path: Path) ->
     assert not (incident.venv.site_packages / CUDNN).exists()
 
 
+def test_what_was_put_right_is_told_where_the_plan_is_not_carried_out(tmp_path: Path) -> None:
+    incident = make_broken_incident(tmp_path)
+    store = left(tmp_path)
+    (planned,) = done(tmp_path, task(tmp_path, "restore"))
+    (incident.venv.site_packages / "mine.py").write_text("1")
+    (refused,) = done(tmp_path, task(tmp_path, "restore", plan=planned["digest"]))
+    assert refused["code"] == 4
+    assert refused["problem"].startswith(
+        "nothing was changed but that an interrupted restore (small) was put right: the files are not those that the "
+        "plan was made on"
+    )
+    assert not store.journal.exists()
+
+
 def test_a_missing_wheel_is_named_and_why(tmp_path: Path) -> None:
     make_broken_incident(tmp_path)
     (wheel,) = (tmp_path / "wheels").glob("nvidia_cudnn_cu12-*")

@@ -79,7 +79,7 @@ def changed(visits: int, progress: Progress, dialog: Noted) -> FleetChange:
         work = _Work(files={}, here={}, change={"do": "restore"}, check={"do": "check"}, told=())
         nodes: Any = Nodes(visits)
         one: Any = dialog
-        data = _Change(nodes, work, memoryview(b""), progress, one).run("restore", how, frozenset()).data
+        data = _Change(nodes, work, memoryview(b""), progress, one).run("restore", how, {}).data
         assert isinstance(data, FleetChange)
         return data
 
@@ -94,7 +94,7 @@ def test_an_engine_that_fails_on_the_way_leaves_what_was_told(tmp_path: Path) ->
         ("n3", "not begun", ""),
     ]
     assert view.exit_code == 4
-    assert Progress(path=tmp_path / "j").done() == {"n1"}
+    assert Progress(path=tmp_path / "j").done() == {"n1": "done"}
 
 
 def test_a_full_disk_loses_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """What is said of a change on a fleet, whatever its nodes answer."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -10,11 +11,13 @@ from envdoctor.app.result import Result
 from envdoctor.cli.leaving import leaving
 from envdoctor.facts.host import Host
 from envdoctor.fleet.gather import Said
+from envdoctor.model.frozen import replace
 from envdoctor.report.commands import fleet_change
 from envdoctor.report.rendering import as_json
 from envdoctor.report.style import Style
+from envdoctor.rollout.progress import Progress
 from envdoctor.rollout.said import TaskSaid, VisitSaid, as_here, said_in
-from envdoctor.rollout.view import ChangedNode, FleetChange, carried_out, planned
+from envdoctor.rollout.view import ChangedNode, FleetChange, carried_out, done_before, planned
 from tests.unit.fleet.test_fleet import EVIL, RAW, sent
 
 DONE = TaskSaid(code=0, status="restored", text="restored /v\nmore\n")
@@ -81,6 +84,7 @@ def test_what_is_no_answer_is_named(out: bytes, problem: str) -> None:
             "errors left",
             "its check finds what it found before: ED401 driver",
         ),
+        ("repair", (driver(), DONE, TaskSaid(code=3, text="not read\n")), "errors left", "not read"),
         ("repair", (driver(), DONE, driver("ED2 new")), "failed", "it was changed, and its check says: errors"),
         ("repair", (TaskSaid(code=0), DONE, driver()), "failed", "it was changed, and its check says: errors"),
         (
@@ -109,6 +113,21 @@ def test_what_is_no_answer_is_named(out: bytes, problem: str) -> None:
 def test_a_node_is_done_when_its_check_says_so(kind: str, said: tuple[TaskSaid, ...], step: str, problem: str) -> None:
     node = carried_out(kind, PLANNED, VisitSaid(node="n1", tasks=said))  # type: ignore[arg-type]
     assert (node.step, node.problem) == (step, problem)
+
+
+def test_a_node_with_errors_left_has_them_in_a_later_run_too(tmp_path: Path) -> None:
+    progress = Progress(path=tmp_path / "journal")
+    progress.begin()
+    for node, step in (("n1", "done"), ("n2", "errors left"), ("n3", "failed")):
+        progress.note(node, step)
+    nodes = tuple(done_before(*one) for one in progress.done().items())
+    assert nodes == (
+        ChangedNode(name="n1", step="done before"),
+        ChangedNode(name="n2", step="errors left", problem="done before; its check found errors then"),
+    )
+    later = FleetChange(kind="repair", engine="hosts", nodes=nodes)
+    assert (later.exit_code, later.planned) == (3, ())
+    assert later.digest == replace(later, nodes=()).digest  # nothing of them is left to agree to
 
 
 def test_a_node_that_died_may_have_either_stack() -> None:
