@@ -51,10 +51,10 @@ _MODULES = {
 def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for the environment's own scripts of each interpreter, one for the commands on PATH."""
     launchers = case.facts[Launchers]
-    if launchers.stray:
-        yield from _scripts(case, launchers.stray, launchers.scripts)
-    elif launchers.activates:
+    # What starts this venv's former Python tells of the move too.
+    if launchers.activates and all(script.foreign for script in launchers.stray):
         yield _activate(case, launchers.activates)
+    yield from _scripts(case, launchers.stray, launchers.scripts)
     torch = case.facts.get(TorchBuild)
     elsewhere = [
         command
@@ -112,8 +112,9 @@ def _of_programs(scripts: Sequence[StrayScript], total: int) -> Finding:
 
 def _of_python(case: CheckContext, stray: Sequence[StrayScript], total: int, subject: str, state: str) -> Finding:
     first = subject == "bin"
-    own = stray[0].interpreter.startswith(f"{case.prefix}/bin/")
+    own = stray[0].own
     moved = (case.facts[Launchers].activates and first) or (not own and len(stray) > 1 and len(stray) * 2 > total)
+    commands = (*_rewrite(case, stray, activate=first), *_led_back(case, stray))
     return Finding(
         code=CODE,
         name=NAME,
@@ -126,8 +127,10 @@ def _of_python(case: CheckContext, stray: Sequence[StrayScript], total: int, sub
             case,
             "write the activate scripts and the owners' scripts again; or move the folder back"
             if moved
+            else f"bring back {stray[0].interpreter}, or delete the scripts that start it"
+            if own and not commands
             else "write the owners' scripts again",
-            (*_rewrite(case, stray, activate=first), *_led_back(case, stray)),
+            commands,
         ),
         causes=("launcher", *(f"file:bin/{script.name}" for script in stray)),
         symptom_of=(
@@ -180,12 +183,13 @@ def _led_back(case: CheckContext, stray: Sequence[StrayScript]) -> Iterator[str]
     """Yield a line for each interpreter that is gone and that scripts of no RECORD start.
 
     No reinstall writes such a script again: the metadata is gone, or site-packages is a link and their place by RECORD
-    is beside its end. One whose interpreter exists may be meant so.
+    is beside its end. One whose interpreter exists may be meant so; one that starts what this venv's own bin folder
+    lacks starts again with that.
     """
     right = f"{case.prefix}/bin/python"
     gone: dict[str, list[str]] = {}
     for script in stray:
-        if not script.owner and not script.exists:
+        if not script.owner and not script.exists and not script.own:
             gone.setdefault(script.interpreter, []).append(f"{case.facts.target}/bin/{script.name}")
     for wrong, scripts in sorted(gone.items()):
         if _PLAIN.fullmatch(wrong) and _PLAIN.fullmatch(right):

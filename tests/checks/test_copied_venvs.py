@@ -117,6 +117,18 @@ def test_finds_ed103_one_script_that_starts_nothing(tmp_path: Path, line: str, s
     assert verdict_of(venv.prefix).findings == ()
 
 
+@pytest.mark.parametrize("named", ["vénv", "link"])
+def test_scripts_that_name_a_file_of_their_own_venv_do_not_say_that_it_was_moved(tmp_path: Path, named: str) -> None:
+    scripts = {"tool": "tool:main", "second": "tool:main"}
+    tool = make_wheel(tmp_path / "wheels", "tool", "1", files={"tool.py": "def main(): pass\n"}, scripts=scripts)
+    venv = make_venv(tmp_path / "vénv", tool)
+    (tmp_path / "link").symlink_to(venv.prefix)
+    _scripts(venv, *scripts, line=f"#!{tmp_path / named}/bin/snake")
+    assert outline(verdict_of(venv.prefix), tmp_path)[0] == (
+        f"error ED103 2 scripts start [TMP]/{named}/bin/snake, which does not exist"
+    )
+
+
 def test_a_script_for_a_program_that_this_machine_lacks_is_worth_a_warning(tmp_path: Path) -> None:
     venv = make_venv(tmp_path / "venv", make_wheel(tmp_path / "wheels", "thing", "1"))
     (venv.prefix / "bin/own").write_text("#!/opt/gone/bin/tclsh\n")

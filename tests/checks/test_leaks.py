@@ -103,6 +103,25 @@ def test_finds_ed103_each_interpreter_by_itself() -> None:
     )
 
 
+def test_finds_ed103_a_stale_activate_script_beside_scripts_of_other_programs() -> None:
+    stray = (StrayScript(name="c", interpreter="/usr/bin/perl", exists=False, owner="", foreign=True),)
+    found = list(stale_launcher.run(facts.case(replace(_launchers(stray=stray), activates="/old/venv"))))
+    assert [(item.severity, item.subject, item.remediation.commands) for item in found] == [
+        ("warning", "bin/activate", (f"uv venv --allow-existing --python /usr/bin/python3.12 {facts.PREFIX}",)),
+        ("warning", "bin: /usr/bin/perl", ()),
+    ]
+
+
+def test_finds_ed103_no_command_for_scripts_that_start_with_the_venvs_own_interpreter() -> None:
+    python = f"{facts.PREFIX}/bin/python"
+    stray = tuple(StrayScript(name=name, interpreter=python, exists=False, owner="", own=True) for name in "abcdefgh")
+    (finding,) = stale_launcher.run(facts.case(_launchers(stray=stray)))
+    assert finding.title == f"8 scripts start {python}, which does not exist"
+    assert finding.remediation == Remediation(
+        text=f"bring back {python}, or delete the scripts that start it", safe=False
+    )
+
+
 def test_passes_ed103_the_environments_own_and_a_launcher_it_has_no_use_for() -> None:
     own = Launcher(command="torchrun", path=f"{facts.PREFIX}/bin/torchrun", interpreter="", inside=True)
     assert list(stale_launcher.run(facts.case(_launchers(own)))) == []

@@ -50,6 +50,8 @@ class StrayScript:
     """The distribution whose RECORD lists it, or empty."""
     foreign: bool = False
     """What it starts is not Python and not a file of this environment (perl): no reinstall brings that."""
+    own: bool = False
+    """What it starts is named in this environment's own bin folder, where nothing of that name is."""
 
 
 @frozen
@@ -180,8 +182,13 @@ def _stray(reading: Reading, folder: Path, scripts: list[tuple[str, str]]) -> It
                 interpreter=interpreter,
                 exists=_exists(interpreter, folder, reading.target.final),
                 owner=owner,
-                foreign=not _is_python(interpreter) and not any(Path(interpreter).is_relative_to(at) for at in roots),
+                foreign=not (_is_python(interpreter) or home[parent] or _is_below(interpreter, roots)),
+                own=home[parent],
             )
+
+
+def _is_below(interpreter: str, roots: list[Path]) -> bool:
+    return any(Path(interpreter).is_relative_to(root) for root in roots)
 
 
 def _same(one: Path, other: Path) -> bool:
