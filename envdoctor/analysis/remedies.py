@@ -48,13 +48,47 @@ def restore_command(case: CheckContext) -> str:
 
 
 def uninstall_command(case: CheckContext, names: Iterable[str]) -> str:
-    """Return the uv line that removes those distributions, a link out of the environment first, as in a reinstall."""
+    """Return the uv line that removes those distributions, a link out of the environment first, as in a reinstall.
+
+    Shown only where `unless_outside` or `not_to_uninstall` says nothing against it.
+    """
+    return " && ".join(exchange_commands(case, names, ()))
+
+
+def exchange_commands(case: CheckContext, names: Iterable[str], pins: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the uv line that removes those distributions, and the one that puts back the files of the pinned others.
+
+    What has files behind a link that the first takes away is installed again by the second, which does not take it
+    away once more.
+    """
     chosen = list(names)
     links = links_out(case, chosen)
-    command = f"{_remove(links)}uv pip uninstall --python {case.python} {' '.join(map(shlex.quote, chosen))}"
+    first = f"{_remove(links)}uv pip uninstall --python {case.python} {' '.join(map(shlex.quote, chosen))}"
     # What the others have behind the same link goes with it.
-    others = [pin for pin in with_sharers(case, [(name, "") for name in chosen]) if pin[0] not in chosen]
-    return f"{command} && {_reinstall(case, others, links)}" if others else command
+    behind = with_sharers(case, [*pins, *((name, "") for name in chosen)])
+    others = [pin for pin in behind if pin[0] not in chosen]
+    return [first, _reinstall(case, others, links)] if others else [first]
+
+
+def unless_outside(case: CheckContext, names: Iterable[str], remedy: Remediation, keep: str = "") -> Remediation:
+    """Return the remedy, which uninstalls those; another where the RECORD of one lists paths outside, behind no link.
+
+    keep: what else than an uninstall can be done, if anything.
+    """
+    words = not_to_uninstall(case, names)
+    return restore_or(case, f"{keep}, or {words}" if keep else words, ()) if words else remedy
+
+
+def not_to_uninstall(case: CheckContext, names: Iterable[str]) -> str:
+    """Return what to do in place of an uninstall where a RECORD of those lists paths outside, behind no link."""
+    files = case.facts.get(InstalledFiles)
+    leading = {owner for owner, _ in files.elsewhere} if files else set()
+    if not (found := ", ".join(sorted(leading.intersection(names)))):
+        return ""
+    return (
+        f"rebuild the environment without uninstalling {found} from it: RECORD of {found} lists paths outside, which "
+        "an older installer may delete"
+    )
 
 
 def reinstall_command(case: CheckContext, pins: Iterable[tuple[str, str]]) -> str:

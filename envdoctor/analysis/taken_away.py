@@ -22,7 +22,8 @@ def links_out(case: CheckContext, names: Collection[str]) -> list[str]:
 def sharers(case: CheckContext, names: Collection[str]) -> list[str]:
     """Return the other distributions with files behind the links out of the environment that these lead through."""
     files = case.facts.get(InstalledFiles)
-    pairs = [(owner, link) for owner, link in files.links_out if owner] if files else []
+    # An absolute link is outside the environment, as are those with files behind it: no reinstall takes it away.
+    pairs = [(owner, link) for owner, link in files.links_out if owner and not link.startswith("/")] if files else []
     found, before = set(names), set[str]()
     while found != before:
         before = set(found)

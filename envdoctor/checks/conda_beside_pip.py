@@ -18,7 +18,7 @@ import shlex
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext, DoesNotApplyError
-from envdoctor.analysis.remedies import uninstall_command
+from envdoctor.analysis.remedies import uninstall_command, unless_outside
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.probes.venv.conda import Conda
 from envdoctor.probes.venv.distributions import Distributions
@@ -59,12 +59,16 @@ def run(case: CheckContext) -> Iterator[Finding]:
             f"{item.name}: {item.version} by {item.installer}, {packages[item.name].version} in conda-meta"
             for item in both[:_SHOWN]
         ),
-        remediation=Remediation(
-            text="Take one of them. To keep conda's: uninstall the other and force-reinstall conda's; a plain "
-            "`conda install` assumes that its files are there",
-            commands=(
-                uninstall_command(case, names),
-                f"conda install --prefix {case.prefix} --force-reinstall --no-deps {pins}",
+        remediation=unless_outside(
+            case,
+            names,
+            Remediation(
+                text="Take one of them. To keep conda's: uninstall the other and force-reinstall conda's; a plain "
+                "`conda install` assumes that its files are there",
+                commands=(
+                    uninstall_command(case, names),
+                    f"conda install --prefix {case.prefix} --force-reinstall --no-deps {pins}",
+                ),
             ),
         ),
     )

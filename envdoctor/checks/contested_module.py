@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import file_tokens, site_relative
 from envdoctor.analysis.file_conflicts import FileConflict, file_conflicts
-from envdoctor.analysis.remedies import reinstall_command, repair_or, restore_or, uninstall_command
+from envdoctor.analysis.remedies import exchange_commands, repair_or, restore_or, uninstall_command, unless_outside
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.contested_paths import Contested
@@ -104,14 +104,12 @@ def _remedy(case: CheckContext, conflict: FileConflict) -> Remediation:
             text=f"Decide which of {names} this environment needs, uninstall the others, then force-reinstall that "
             "one: the uninstall deletes the module"
         )
-    return repair_or(
+    remedy = repair_or(
         case,
         f"first uninstall all but {conflict.wanted}, then force-reinstall it: the uninstall deletes the module",
-        [
-            uninstall_command(case, conflict.unwanted),
-            reinstall_command(case, [(conflict.wanted, conflict.version(conflict.wanted))]),
-        ],
+        exchange_commands(case, conflict.unwanted, [(conflict.wanted, conflict.version(conflict.wanted))]),
     )
+    return unless_outside(case, conflict.unwanted, remedy)
 
 
 def _shim(case: CheckContext, path: str) -> Finding:
@@ -120,6 +118,8 @@ def _shim(case: CheckContext, path: str) -> Finding:
     askers = [
         item.name for item in installed.items if any(line.split(";")[0].strip() == _SHIM for line in item.requires)
     ]
+    remove = uninstall_command(case, [_SHIM])
+    remedy = restore_or(case, "uninstall the shim; the module belongs to nvidia-ml-py", [remove])
     required = (f"required by {', '.join(askers)}: their requirement should be nvidia-ml-py",) if askers else ()
     return Finding(
         code=CODE,
@@ -130,7 +130,5 @@ def _shim(case: CheckContext, path: str) -> Finding:
         "interpreter and warns at `import pynvml`",
         subject=_SHIM,
         evidence=(path, "nvidia-ml-py provides the module itself", *required),
-        remediation=restore_or(
-            case, "uninstall the shim; the module belongs to nvidia-ml-py", [uninstall_command(case, [_SHIM])]
-        ),
+        remediation=unless_outside(case, [_SHIM], remedy),
     )

@@ -18,7 +18,7 @@ Fix:
 from collections.abc import Iterator, Sequence
 
 from envdoctor.analysis.context import CheckContext, DoesNotApplyError
-from envdoctor.analysis.remedies import restore_or, uninstall_command
+from envdoctor.analysis.remedies import not_to_uninstall, restore_or, uninstall_command
 from envdoctor.catalog.cudalibs import owner_major
 from envdoctor.catalog.minimum_drivers import MINIMUM_DRIVER
 from envdoctor.model.finding import Finding
@@ -49,7 +49,7 @@ def run(case: CheckContext) -> Iterator[Finding]:
             f"driver {gpu.driver_version} is too old for torch {build.version}: CUDA {build.cuda_major} needs "
             f"{MINIMUM_DRIVER[build.cuda_major]} or newer",
             gpu,
-            _other_build(case, build),
+            *_other_build(case, build),
         )
         return
     wanted = case.profile.driver if case.profile else None
@@ -61,23 +61,26 @@ def run(case: CheckContext) -> Iterator[Finding]:
         yield _finding(case, f"driver {gpu.driver_version} is not below the profile's {wanted.below}", gpu)
 
 
-def _other_build(case: CheckContext, build: TorchBuild) -> list[str]:
-    """Return the command that swaps the build for the driver's CUDA major.
+def _other_build(case: CheckContext, build: TorchBuild) -> tuple[list[str], str]:
+    """Return the command that swaps the build for the driver's CUDA major; or none, and what to do in its place.
 
     The libraries of the present major go before the new build comes: uninstalled later they would take shared files of
     it along. They go only once uv has found that build.
     """
     items = case.facts[Distributions].items
     libraries = [item.name for item in items if owner_major(item.name, item.version) == build.cuda_major]
+    # The install takes the old build away too.
+    if keep := not_to_uninstall(case, ["torch", *libraries]):
+        return [], keep
     public = build.version.partition("+")[0]
     options = f"--python {case.python} --torch-backend auto --reinstall-package torch torch=={public}"
     if not libraries:
-        return [f"uv pip install {options}"]
+        return [f"uv pip install {options}"], ""
     steps = (f"uv pip install --dry-run {options}", uninstall_command(case, libraries), f"uv pip install {options}")
-    return [" && ".join(steps)]
+    return [" && ".join(steps)], ""
 
 
-def _finding(case: CheckContext, title: str, gpu: Gpu, commands: Sequence[str] = ()) -> Finding:
+def _finding(case: CheckContext, title: str, gpu: Gpu, commands: Sequence[str] = (), keep: str = "") -> Finding:
     supports = f"the driver supports CUDA up to {gpu.cuda_version}" if gpu.cuda_version else ""
     loaded = f"kernel module {gpu.module_version or 'unknown'}, user-space library {gpu.library_version or 'unknown'}"
     return Finding(
@@ -91,7 +94,7 @@ def _finding(case: CheckContext, title: str, gpu: Gpu, commands: Sequence[str] =
         remediation=restore_or(
             case,
             "take a torch build for the driver's CUDA major, and pin it with its local part: a bare `torch` is the "
-            "default index's build; or update the driver on the host",
+            f"default index's build; or update the driver on the host{f'. For another build, {keep}' if keep else ''}",
             commands,
         ),
         symptom_of=("torch-build",),

@@ -24,7 +24,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.remedies import restore_or, uninstall_command
+from envdoctor.analysis.remedies import not_to_uninstall, restore_or, uninstall_command, unless_outside
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.distributions import Distribution, Distributions
@@ -82,16 +82,19 @@ def _gone(case: CheckContext, items: Sequence[Distribution]) -> Finding:
 
 
 def _bring_back(case: CheckContext, items: Sequence[Distribution], points: Sequence[str]) -> Remediation:
-    remove = uninstall_command(case, [item.name for item in items])
+    names = [item.name for item in items]
+    remove = uninstall_command(case, names)
     if points:
         # Mounted again it is whole; no command tells from here what to mount.
+        mount = f"If it is on a share, mount it (below {' and '.join(points)}), and nothing else is to be done. "
+        if keep := not_to_uninstall(case, names):
+            return Remediation(text=f"{mount}Otherwise {keep}")
         return Remediation(
-            text=f"If it is on a share, mount it (below {' and '.join(points)}), and nothing else is to be done. "
-            f"Otherwise install from where it is now: `uv pip install --python {case.python} --editable FOLDER`; or, "
-            f"if it is not needed any more, `{remove}`"
+            text=f"{mount}Otherwise install from where it is now: "
+            f"`uv pip install --python {case.python} --editable FOLDER`; or, if it is not needed any more, `{remove}`"
         )
     text = "put the folder back, or install from where it is now; if it is not needed any more, uninstall it"
-    return restore_or(case, text, [remove])
+    return unless_outside(case, names, restore_or(case, text, [remove]), "put the folder back")
 
 
 def _exposes_nothing(case: CheckContext, item: Editable) -> Finding:

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import file_tokens, site_relative
 from envdoctor.analysis.file_conflicts import FileConflict, file_conflicts
-from envdoctor.analysis.remedies import reinstall_command, repair_or, restore_or, uninstall_command
+from envdoctor.analysis.remedies import exchange_commands, reinstall_command, repair_or, restore_or, unless_outside
 from envdoctor.analysis.unmet import wanted_by_extras
 from envdoctor.model.finding import Confidence, Finding, Remediation, Severity
 from envdoctor.model.wording import counted
@@ -150,12 +150,13 @@ def _remedy(case: CheckContext, pairs: Sequence[FileConflict]) -> Remediation:
     others = sorted({name for pair in pairs for name in pair.unwanted} - required.keys())
     if not others:
         return _keep(case, pairs, wanted, required)
-    return (restore_or if required else repair_or)(
+    remedy = (restore_or if required else repair_or)(
         case,
         "first uninstall the distributions that do not belong here, then force-reinstall the owners: the "
         "uninstall deletes the shared files, so the second step must follow",
-        [uninstall_command(case, others), reinstall_command(case, wanted)],
+        exchange_commands(case, others, wanted),
     )
+    return unless_outside(case, others, remedy)
 
 
 def _keep(

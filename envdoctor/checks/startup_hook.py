@@ -23,7 +23,7 @@ import shlex
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.remedies import leave_out_command, reinstall_command, uninstall_command
+from envdoctor.analysis.remedies import leave_out_command, not_to_uninstall, reinstall_command, uninstall_command
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.pattern import pattern
 from envdoctor.model.verdict import BREAKS_IMPORT, STOPS_PYTHON
@@ -123,6 +123,8 @@ def _without(case: CheckContext, hook: Hook) -> Remediation:
             text="Set it aside, under a name that Python does not look for, and read it", commands=(aside,)
         )
     version = next(item.version for item in case.facts[Distributions].items if item.name == hook.owner)
+    if hook.published and (keep := not_to_uninstall(case, [hook.owner])):
+        return Remediation(text=f"Set it aside so that Python starts, and {keep}", commands=(aside,))
     if hook.published:
         text = f"Set it aside so that Python starts, and uninstall {hook.owner} {version}, which was published so"
         return Remediation(text=text, commands=(aside, uninstall_command(case, [hook.owner])))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.remedies import uninstall_command
+from envdoctor.analysis.remedies import reinstall_command, uninstall_command
 from envdoctor.checks import damaged_distribution, escaping_record, lost_files, overwritten_paths
 from envdoctor.doctor.examine import written_down
 from envdoctor.model.finding import Remediation
@@ -301,6 +301,14 @@ def test_an_uninstall_of_one_behind_a_shared_link_leaves_the_others(tmp_path: Pa
     mend(finding, wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
     subprocess.run([venv.python, "-c", "import shared.right.inner, shared.third.inner"], check=True)
     assert tree_state(folder) == before
+
+
+def test_what_is_outside_behind_an_absolute_link_is_not_installed_into_the_venv() -> None:
+    links = (("inner", "lib/x"), ("inner", "/leak/shared"), ("outer", "/leak/shared"))
+    context = facts.case(_files(links_out=links))
+    assert reinstall_command(context, [("inner", "1")]) == (
+        f"rm {facts.PREFIX}/lib/x && uv pip install {PYTHON} --no-deps --reinstall-package inner inner==1"
+    )
 
 
 def test_no_command_installs_again_what_lists_paths_outside_beside_a_link(tmp_path: Path) -> None:
