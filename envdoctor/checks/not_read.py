@@ -75,9 +75,8 @@ def _barred(case: CheckContext) -> Iterator[Finding]:
     installed = case.facts[Distributions]
     for owner, barred in sorted(by_owner.items()):
         item = installed.active(owner)
-        own = item is not None and item.origin == "site-packages"
-        active = f"{item.site}/{item.folder}".removeprefix(f"{case.facts.target}/") if item and own else "none"
-        # Metadata that nobody reads for this environment: of a user site, or of one that another stands before.
+        # Metadata that another stands before is read by nobody; a folder of another place is on sys.path all the same.
+        active = f"{item.site}/{item.folder}".removeprefix(f"{case.facts.target}/") if item else "none"
         needed = any(_NEEDED.search(path) and (".dist-info" not in path or path.startswith(active)) for path in barred)
         yield _may_not(owner, barred, "error" if needed else "warning")
 

@@ -29,6 +29,7 @@ from envdoctor.model.verdict import BREAKS_IMPORT, STOPS_PYTHON
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.interpreter import Interpreter, OtherLibrary
+from envdoctor.standards.names import normalized
 
 CODE = "ED105"
 NAME = "packages-not-on-path"
@@ -170,10 +171,12 @@ def _left_behind(case: CheckContext) -> _Left | None:
     own = sum(active[name] for name in seen)
     other = max(others, key=lambda item: (len(item.distributions), item.modules))
     wanted = sorted(set(other.distributions) - _INSTALLERS, key=lambda name: (name != "torch", name))
-    lacking = tuple(name for name in wanted if name not in seen)
-    # Of modules without metadata each may be one of the packages.
-    bare = len(installed.bare)
-    if (seen or bare) and len(lacking) * 2 <= max(len(wanted), 2 * bare):
+    modules = {normalized(module) for module in installed.bare}
+    lacking = tuple(name for name in wanted if name not in seen and name not in modules)
+    # Of the other modules without metadata each may be one of the packages too, but not torch.
+    bare, unknown = len(installed.bare), len(modules.difference(wanted))
+    here = (seen or bare) and len(lacking) * 2 <= max(len(wanted), 2 * unknown)
+    if here and "torch" not in lacking:
         return None
     if not (lacking or other.modules):
         return None

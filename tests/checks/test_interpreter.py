@@ -238,6 +238,23 @@ def test_one_module_in_the_new_library_folder_hides_no_old_one(tmp_path: Path) -
     )
 
 
+def test_modules_without_metadata_stand_for_the_packages_of_their_names_and_none_for_torch(tmp_path: Path) -> None:
+    wheels = [make_wheel(tmp_path / "wheels", name, "1") for name in ("torch", "thing", "other-one")]
+    venv = make_venv(tmp_path / "venv", *wheels)
+    minor = _upgrade(venv)
+    again = venv.prefix / "lib" / f"python{minor}" / "site-packages"
+    for name in ("thing", "other_one", "mine"):
+        (again / f"{name}.py").touch()
+    finding = next(item for item in verdict_of(venv.prefix).findings if item.code == "ED105")
+    assert (finding.severity, finding.title, finding.evidence[0]) == (
+        "error",
+        f"this venv is for CPython {minor}, and 1 of its 3 distributions is for {MINOR} only",
+        f"{again} holds 3 modules without metadata, without torch",
+    )
+    (again / "torch.py").touch()
+    assert "ED105" not in {item.code for item in verdict_of(venv.prefix).findings}
+
+
 def test_a_library_folder_that_was_renamed_gets_its_name_back(venv: Venv, tmp_path: Path) -> None:
     library = venv.site_packages.parent
     library.rename(library.with_name("python3.99"))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.factories.make_stack import make_stack
-from tests.factories.make_venv import Venv, make_venv, rewrite
+from tests.factories.make_venv import Venv, make_venv, rewrite, run_uv
 from tests.factories.make_wheel import make_wheel
 from tests.factories.run_envdoctor import environment, filtered
 
@@ -114,6 +114,30 @@ def test_metadata_that_nobody_asks_for_is_no_error(venv: Venv, tmp_path: Path) -
         (shadowed / "METADATA").chmod(0o644)
     found = [(item["severity"], item["title"]) for item in report["findings"] if item["code"] == "ED208"]
     assert found == [("warning", "1 file of thing may not be read by this user")]
+
+
+@pytest.mark.parametrize("how", ["pth", "PYTHONPATH", "user site"])
+def test_metadata_of_another_place_is_asked_for_where_nothing_stands_before_it(tmp_path: Path, how: str) -> None:
+    other = make_venv(tmp_path / "other", make_wheel(tmp_path / "wheels", "thing", "1"))
+    options = ("--system-site-packages",) if how == "user site" else ()
+    run_uv("venv", "--quiet", "--python", sys.executable, *options, tmp_path / "venv", cache=tmp_path / ".uv-cache")
+    venv = Venv(prefix=tmp_path / "venv")
+    place, environ = tmp_path / "place", {}
+    if how == "pth":
+        (venv.site_packages / "leaked.pth").write_text(f"{place}\n")
+    elif how == "PYTHONPATH":
+        environ = {"PYTHONPATH": str(place)}
+    else:
+        place = tmp_path / "user/home/.local/lib" / venv.site_packages.parent.name / "site-packages"
+    metadata = place / other.dist_info("thing").name / "METADATA"
+    shutil.copytree(other.site_packages, place)
+    metadata.chmod(0)
+    try:
+        report = json.loads(_check(venv, tmp_path / "user", "--json", **environ).stdout)
+    finally:
+        metadata.chmod(0o644)
+    found = [(item["severity"], item["title"]) for item in report["findings"] if item["subject"] == "thing"]
+    assert found == [("error", "1 file of thing may not be read by this user")]
 
 
 def test_what_may_not_be_looked_at_is_not_gone_and_fails_no_probe(venv: Venv, tmp_path: Path) -> None:
