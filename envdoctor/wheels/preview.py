@@ -11,7 +11,7 @@ from envdoctor.model.plan import BaseInterpreter
 from envdoctor.standards.lock import LockedPackage
 from envdoctor.wheels.index_config import IndexAccess
 from envdoctor.wheels.temporary import temporary_folder
-from envdoctor.wheels.uv import Uv, UvError
+from envdoctor.wheels.uv import Uv, UvError, UvNotStartedError
 from envdoctor.wheels.uv_errors import missing
 
 # uv has no query for its cache; its dry run says it package by package, in its log. A line it no longer writes makes a
@@ -61,6 +61,8 @@ def cached(
     if not offline:
         try:
             return preview(uv, packages, interpreter, reach, offline=False, torch_backend=torch_backend)
+        except UvNotStartedError:
+            raise
         except UvError:
             pass  # the index does not answer; what the cache holds can still be told
     return preview(uv, packages, interpreter, reach, offline=True, torch_backend=torch_backend)

@@ -32,6 +32,10 @@ class UvError(RestoreError):
         self.output = output
 
 
+class UvNotStartedError(UvError):
+    """uv was not started, since it would read a file without a limit: another source or question changes nothing."""
+
+
 @frozen
 class Output:
     """What uv printed."""
@@ -71,15 +75,15 @@ class Uv:
 
         `written` is told twice a second how many bytes uv has written to files and pipes so far, by the kernel's count.
         `extra` adds variables; one with an empty value is removed. Raises UvError when uv fails. When this process is
-        interrupted, uv is stopped and waited for before the interrupt goes on. It is not started, and UvError raised,
-        where the venv that it is to work on has a file that it would read without a limit.
+        interrupted, uv is stopped and waited for before the interrupt goes on. It is not started, and
+        UvNotStartedError raised, where the venv that it is to work on has a file that it would read without a limit.
         """
         command = [self.binary, *map(str, arguments)]
         for venv in _pythons(command[1:], self.cwd):
             try:
                 refuse_unbounded(venv=venv)
             except RestoreError as error:
-                raise UvError(error.message, error.hint, "") from error
+                raise UvNotStartedError(error.message, error.hint, "") from error
         environment = {name: value for name, value in {**self.environment, **(extra or {})}.items() if value}
         with (
             _config_file(self.config) as (told, descriptors),

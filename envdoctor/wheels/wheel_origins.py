@@ -14,7 +14,7 @@ from envdoctor.wheels.offers import files_of
 from envdoctor.wheels.preview import cached, preview
 from envdoctor.wheels.temporary import sweep
 from envdoctor.wheels.urls import THREADS, IndexUnreadableError, is_local, shown
-from envdoctor.wheels.uv import Uv, UvError
+from envdoctor.wheels.uv import Uv, UvError, UvNotStartedError
 from envdoctor.wheels.uv_cache import perhaps_cached
 from envdoctor.wheels.wheel_names import WheelNames
 from envdoctor.wheels.wheel_search import WheelSearch
@@ -188,6 +188,8 @@ def _through_uv(
     try:
         packages = [search.package for search in searches]
         seen = preview(uv, packages, interpreter, sources.everywhere, offline=False)
+    except UvNotStartedError:
+        raise
     except UvError:
         return {}  # it did not get through either
     return dict.fromkeys(seen.uncached | seen.unknown | seen.cached, Source(kind="configured"))
@@ -221,6 +223,8 @@ def _from_backend(
         seen = cached(uv, packages, interpreter, sources.everywhere, offline=True, torch_backend=backend)
         if not offline and (seen.absent or seen.uncached):
             seen = preview(uv, packages, interpreter, sources.everywhere, offline=False, torch_backend=backend)
+    except UvNotStartedError:
+        raise
     except UvError as error:
         return {}, error.message
     here = Source(kind="backend", location=backend, cached=True, bytes=0)

@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 
 from envdoctor.errors import RestoreError
+from envdoctor.model.plan import BaseInterpreter
+from envdoctor.standards.lock import LockedPackage
+from envdoctor.wheels import preview, wheel_origins
+from envdoctor.wheels.index_config import IndexAccess, IndexConfig
+from envdoctor.wheels.preview import Preview
 from envdoctor.wheels.read_whole import refuse_unbounded
-from envdoctor.wheels.uv import Uv, UvError
+from envdoctor.wheels.urls import Access
+from envdoctor.wheels.uv import Uv, UvError, UvNotStartedError
+from envdoctor.wheels.wheel_search import WheelSearch
 from tests.factories.make_incident import make_incident, sources_of
 from tests.factories.run_envdoctor import run_envdoctor
 from tests.hostile.special_files import _sparse
@@ -92,6 +99,49 @@ def test_uv_is_not_started_on_the_venv_that_its_words_name(
         Uv(binary="/no/uv", environment={}, cwd=tmp_path).run(("pip", "list", *named))
     told = "is not a regular file, and an installer would read all of it; nothing was started"
     assert raised.value.message == f"{pth} {told}"
+
+
+def test_a_search_for_wheels_ends_with_it_and_says_no_other_reason(tmp_path: Path) -> None:
+    """Another source changes nothing: that a package is in none of them would not be the truth."""
+    (tmp_path / "V").mkdir()
+    (tmp_path / "V/pyvenv.cfg").touch()
+    pth = tmp_path / "V/lib/python3.11/site-packages/a.pth"
+    pth.parent.mkdir(parents=True)
+    os.mkfifo(pth)
+    uv = Uv(binary="/no/uv", environment={}, cwd=tmp_path)
+    python = BaseInterpreter(
+        path=str(tmp_path / "V/bin/python"), version="3.11.1", found_via="", markers={}, tag="cp311"
+    )
+    access = Access(environment={}, home=tmp_path)
+    sources = IndexConfig(
+        indexes=(), find_links=(), everywhere=IndexAccess(variables={}), access=access, cache=tmp_path / "cache"
+    )
+    search = WheelSearch(package=LockedPackage(name="thing", version="1", hashes=("0" * 64,)), order={})
+    told = f"^{re.escape(str(pth))} is not a regular file, and an installer would read all of it; nothing was started$"
+    with pytest.raises(UvNotStartedError, match=told):
+        wheel_origins._through_uv(uv, [search], python, sources)
+    with pytest.raises(UvNotStartedError, match=told):
+        wheel_origins._from_backend(uv, [search.package], python, sources, "cpu", offline=False)
+
+
+def test_a_file_that_comes_between_two_questions_ends_the_preview(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first finds no index page in the cache; asked online, uv is not started."""
+    answers = [UvError("", "", "No solution found: Because thing was not found in the cache and you require thing==1")]
+    answers.append(UvNotStartedError("told", "", ""))
+
+    def asked(*_: object, **__: object) -> Preview:
+        if answers:
+            raise answers.pop(0)
+        return Preview()
+
+    monkeypatch.setattr(preview, "_asked", asked)
+    uv = Uv(binary="/no/uv", environment={}, cwd=tmp_path)
+    python = BaseInterpreter(path="/usr/bin/python3", version="3.11.1", found_via="", markers={}, tag="cp311")
+    package = LockedPackage(name="thing", version="1", hashes=("0" * 64,))
+    with pytest.raises(UvNotStartedError, match="^told$"):
+        preview.cached(uv, [package], python, IndexAccess(variables={}), offline=False)
 
 
 def test_a_version_names_no_venv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
