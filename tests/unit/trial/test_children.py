@@ -73,8 +73,9 @@ def test_what_does_not_listen_is_ended_all_the_same(tmp_path: Path, monkeypatch:
     assert not Path("/proc", ready.read_text().strip()).exists()
 
 
-def test_what_ran_before_and_what_that_starts_is_left_alone() -> None:
+def test_what_ran_before_and_what_that_starts_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """`sh -c 'job & exec envdoctor try …'`: the job is a child of envdoctor, and what it leaves becomes one."""
+    monkeypatch.setattr(children, "_WORD", 100.0)
     job = "sleep 601 & echo $!; read line; sleep 602 & echo $!"
     with subprocess.Popen(["sh", "-c", job], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as before:
         assert before.stdin
