@@ -1,4 +1,4 @@
-"""No remedy uninstalls a distribution whose RECORD lists paths outside the environment: an old installer deletes those."""
+"""No remedy uninstalls a distribution whose RECORD lists paths outside the environment."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -66,7 +66,8 @@ def _editable(mount_point: str = "") -> CheckContext:
 
 def _conda() -> CheckContext:
     conda = Conda(packages=(CondaPackage(name="torch", version="2.5.1", build="py312_0"),), base="", active="")
-    return facts.case(conda, facts.distributions(facts.distribution("torch", "2.8.0", installer="pip")), _files("torch"))
+    installed = facts.distributions(facts.distribution("torch", "2.8.0", installer="pip"))
+    return facts.case(conda, installed, _files("torch"))
 
 
 def _driver() -> CheckContext:
@@ -100,8 +101,7 @@ def _driver() -> CheckContext:
             driver_too_old.run,
             _driver,
             "take a torch build for the driver's CUDA major, and pin it with its local part: a bare `torch` is the "
-            "default index's build; or update the driver on the host. For another build, "
-            + _keep("nvidia-cudnn-cu13"),
+            "default index's build; or update the driver on the host. For another build, " + _keep("nvidia-cudnn-cu13"),
             (),
         ),
     ],
