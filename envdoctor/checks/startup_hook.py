@@ -123,11 +123,11 @@ def _without(case: CheckContext, hook: Hook) -> Remediation:
             text="Set it aside, under a name that Python does not look for, and read it", commands=(aside,)
         )
     version = next(item.version for item in case.facts[Distributions].items if item.name == hook.owner)
-    if hook.published and (keep := not_to_uninstall(case, [hook.owner])):
-        return Remediation(text=f"Set it aside so that Python starts, and {keep}", commands=(aside,))
     if hook.published:
-        text = f"Set it aside so that Python starts, and uninstall {hook.owner} {version}, which was published so"
-        return Remediation(text=text, commands=(aside, uninstall_command(case, [hook.owner])))
+        keep = not_to_uninstall(case, [hook.owner])
+        then = keep or f"uninstall {hook.owner} {version}, which was published so"
+        commands = () if keep else (uninstall_command(case, [hook.owner]),)
+        return Remediation(text=f"Set it aside so that Python starts, and {then}", commands=(aside, *commands))
     text = f"Set it aside so that Python starts, and install {hook.owner} {version} again, which has changed here"
     return Remediation(text=text, commands=(aside, reinstall_command(case, [(hook.owner, version)])))
 
