@@ -7,7 +7,14 @@ from urllib.parse import unquote, urlsplit
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import is_longer_bundle, renamed
 from envdoctor.analysis.linked_site import folder_again
-from envdoctor.analysis.taken_away import in_the_way, links_out, records_leading_out, unparsable_records, with_sharers
+from envdoctor.analysis.taken_away import (
+    in_the_way,
+    links_out,
+    not_to_uninstall,
+    records_leading_out,
+    unparsable_records,
+    with_sharers,
+)
 from envdoctor.model.finding import BY_HAND, Remediation
 from envdoctor.model.pattern import pattern
 from envdoctor.probes.machine.environment import Environment
@@ -77,18 +84,6 @@ def unless_outside(case: CheckContext, names: Iterable[str], remedy: Remediation
     """
     words = not_to_uninstall(case, names)
     return restore_or(case, f"{keep}, or {words}" if keep else words, ()) if words else remedy
-
-
-def not_to_uninstall(case: CheckContext, names: Iterable[str]) -> str:
-    """Return what to do in place of an uninstall where a RECORD of those lists paths outside, behind no link."""
-    files = case.facts.get(InstalledFiles)
-    leading = {owner for owner, _ in files.elsewhere} if files else set()
-    if not (found := ", ".join(sorted(leading.intersection(names)))):
-        return ""
-    return (
-        f"rebuild the environment without uninstalling {found} from it: RECORD of {found} lists paths outside, which "
-        "an older installer may delete"
-    )
 
 
 def reinstall_command(case: CheckContext, pins: Iterable[tuple[str, str]]) -> str:

@@ -63,6 +63,18 @@ def records_leading_out(case: CheckContext, name: str) -> list[str]:
     return [f"{item.site}/{item.folder}/RECORD" for item in items if item.origin == "site-packages"]
 
 
+def not_to_uninstall(case: CheckContext, names: Iterable[str]) -> str:
+    """Return what to do in place of an uninstall where a RECORD of those lists paths outside, behind no link."""
+    files = case.facts.get(InstalledFiles)
+    leading = {owner for owner, _ in files.elsewhere} if files else set()
+    if not (found := ", ".join(sorted(leading.intersection(names)))):
+        return ""
+    return (
+        f"rebuild the environment without uninstalling {found} from it: RECORD of {found} lists paths outside, which "
+        "an older installer may delete"
+    )
+
+
 def _inside(case: CheckContext, paths: Collection[str]) -> list[str]:
     """Return those below the prefix as absolute paths; a leaked folder's are absolute, and no reinstall changes it."""
     return sorted(f"{case.facts.target}/{path}" for path in paths if path and not path.startswith("/"))

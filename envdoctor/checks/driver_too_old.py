@@ -18,7 +18,8 @@ Fix:
 from collections.abc import Iterator, Sequence
 
 from envdoctor.analysis.context import CheckContext, DoesNotApplyError
-from envdoctor.analysis.remedies import not_to_uninstall, restore_or, uninstall_command
+from envdoctor.analysis.remedies import restore_or, uninstall_command
+from envdoctor.analysis.taken_away import not_to_uninstall
 from envdoctor.catalog.cudalibs import owner_major
 from envdoctor.catalog.minimum_drivers import MINIMUM_DRIVER
 from envdoctor.model.finding import Finding

@@ -24,7 +24,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.remedies import not_to_uninstall, restore_or, uninstall_command, unless_outside
+from envdoctor.analysis.remedies import restore_or, uninstall_command, unless_outside
+from envdoctor.analysis.taken_away import not_to_uninstall
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.distributions import Distribution, Distributions

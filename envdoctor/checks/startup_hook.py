@@ -23,7 +23,8 @@ import shlex
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.remedies import leave_out_command, not_to_uninstall, reinstall_command, uninstall_command
+from envdoctor.analysis.remedies import leave_out_command, reinstall_command, uninstall_command
+from envdoctor.analysis.taken_away import not_to_uninstall
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.pattern import pattern
 from envdoctor.model.verdict import BREAKS_IMPORT, STOPS_PYTHON
