@@ -55,10 +55,7 @@ def restore_command(case: CheckContext) -> str:
 
 
 def uninstall_command(case: CheckContext, names: Iterable[str]) -> str:
-    """Return the uv line that removes those distributions, a link out of the environment first, as in a reinstall.
-
-    Shown only where `unless_outside` or `not_to_uninstall` says nothing against it.
-    """
+    """Return the uv line that removes those distributions; shown where `not_to_uninstall` says nothing against it."""
     return " && ".join(exchange_commands(case, names, ()))
 
 
