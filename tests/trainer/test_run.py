@@ -164,9 +164,9 @@ def wait_for_step(output: Path, step: int, process: subprocess.Popen[str]) -> No
     deadline = time.monotonic() + 240
     while time.monotonic() < deadline and process.poll() is None:
         journal = output / "metrics.jsonl"
-        if journal.exists() and any(
-            json.loads(line).get("step", 0) >= step for line in journal.read_text().splitlines()
-        ):
+        # The last line may be under way: a reader can see the first page of it.
+        lines = journal.read_text().splitlines(keepends=True) if journal.exists() else []
+        if any(json.loads(line).get("step", 0) >= step for line in lines if line.endswith("\n")):
             return
         time.sleep(0.01)
     raise AssertionError(f"step {step} was not reached: {process.communicate()[1]}")
