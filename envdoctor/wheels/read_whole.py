@@ -24,7 +24,7 @@ _PYTHONS = re.compile(r"python3\.\d+t?")
 def refuse_unbounded(*, venv: Path | None = None, project: Path | None = None) -> None:
     """Raise RestoreError for a file that an installer would read without a limit: one of over 64 MiB, a pipe, a device.
 
-    venv: its folder, or the interpreter in its bin; what is no venv has nothing to look at. project: the folder that an
+    venv: its folder, or the interpreter in its bin; without one, none is read. project: the folder that an
     installer is started in; it reads what is above, too.
     """
     paths = [*(_of_venv(venv) if venv else ()), *(_of_project(project) if project else ())]

@@ -57,7 +57,7 @@ class FileFault:
     in_the_way: str = ""
     """For a missing file: a file or a link to nowhere where one of its folders should be, relative to the prefix."""
     unparsable: bool = False
-    """A Python file of another size that is no Python: a cut one. Looked at with `deep` only."""
+    """A Python file of another size that does not parse: a cut one. Looked at with `deep` only."""
     barrier: Barrier | None = None
     """For one that may not be read: the folder or file that refuses."""
 
