@@ -14,7 +14,7 @@ import shutil
 import stat
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -23,6 +23,7 @@ from envdoctor.cache.manifest import Manifest, StoredFile
 from envdoctor.cache.own_folder import STAGING, own_folder, remove_abandoned
 from envdoctor.catalog.cache_kinds import kind_of
 from envdoctor.errors import CacheError
+from envdoctor.facts.on_failure import on_failure
 from envdoctor.facts.owned import adder_of
 from envdoctor.facts.regular_file import open_regular, read_regular
 from envdoctor.model.frozen import frozen, replace
@@ -108,17 +109,18 @@ class _Change:
 def _all_or_none() -> Iterator[list[_Change]]:
     """Give a list of what was changed; an error in the block undoes it, the last change first."""
     done: list[_Change] = []
-    try:
+    with on_failure(lambda: _undo(done)):
         yield done
-    except BaseException:
-        for change in reversed(done):
-            # What another process has taken away or made again meanwhile is its own.
-            with contextlib.suppress(OSError):
-                if change.former is None:
-                    change.target.unlink()
-                else:
-                    change.former.replace(change.target)
-        raise
+
+
+def _undo(done: Sequence[_Change]) -> None:
+    for change in reversed(done):
+        # What another process has taken away or made again meanwhile is its own.
+        with contextlib.suppress(OSError):
+            if change.former is None:
+                change.target.unlink()
+            else:
+                change.former.replace(change.target)
 
 
 def _require_owned(manifest: Manifest, folders: Mapping[str, Path]) -> None:

@@ -26,6 +26,7 @@ from envdoctor.errors import EnvdoctorError, ProbeError, TargetError, UsageError
 from envdoctor.facts.context import Options
 from envdoctor.facts.host import Host, default_library_dirs
 from envdoctor.facts.locate import locate
+from envdoctor.facts.on_failure import on_failure
 from envdoctor.facts.stops import end_by_stops, fork, put_off
 from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.probes.loading.demangle import demangle
@@ -96,7 +97,14 @@ def _in_child(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     sys.stderr.flush()
     reading, writing = os.pipe()
     child = 0
-    try:
+
+    def end() -> None:
+        if child:
+            with suppress(OSError):  # it has ended, and was waited for
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+
+    with on_failure(end):
         with put_off():
             child = fork()
             if child == 0:
@@ -105,12 +113,6 @@ def _in_child(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         with os.fdopen(reading, encoding="ascii") as pipe:
             text = pipe.read()
         _, status = os.waitpid(child, 0)
-    except BaseException:
-        if child:
-            with suppress(OSError):  # it has ended, and was waited for
-                os.kill(child, signal.SIGKILL)
-                os.waitpid(child, 0)
-        raise
     if not text:
         raise ProbeError(f"the child that read the root folder gave no answer ({os.waitstatus_to_exitcode(status)})")
     answer: dict[str, Any] = json.loads(text)

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from envdoctor.facts.on_failure import on_failure
 from envdoctor.facts.stops import put_off
 
 _PR_SET_PDEATHSIG = 1
@@ -21,15 +22,15 @@ def start_child(
     options: as Popen takes them. The kernel means the thread that starts it: call this from one that lives as long as
     the process. Raises OSError; where a stop came meanwhile, the program is ended before KeyboardInterrupt goes on.
     """
-    process = None
-    try:
-        with put_off():
-            process = subprocess.Popen(command, preexec_fn=_ending_with(os.getpid(), ending), **options)  # noqa: PLW1509 - two system calls, looked up before the fork
-    except BaseException:
+    process: subprocess.Popen[Any] | None = None
+
+    def end() -> None:
         if process is not None:
             process.kill()
             process.wait()
-        raise
+
+    with on_failure(end), put_off():
+        process = subprocess.Popen(command, preexec_fn=_ending_with(os.getpid(), ending), **options)  # noqa: PLW1509 - two system calls, looked up before the fork
     return process
 
 

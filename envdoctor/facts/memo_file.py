@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from envdoctor.facts.host import Host
+from envdoctor.facts.on_failure import on_failure
 from envdoctor.facts.regular_file import read_with_status
 
 _SECOND = 1_000_000_000
@@ -65,13 +66,12 @@ def write_memo(path: Path, data: bytes) -> None:
 
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor, written = tempfile.mkstemp(prefix=".", suffix=".memo", dir=path.parent)
-    try:
+    temporary = Path(written)
+    # It has gone where a stop came right behind the last step.
+    with on_failure(lambda: temporary.unlink(missing_ok=True)):
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
-        os.replace(written, path)  # noqa: PTH105 - mkstemp gives a string
-    except BaseException:
-        os.unlink(written)  # noqa: PTH108 - as above
-        raise
+        temporary.replace(path)
     # Only whole memos: the temporary one of another process may be gone between its listing and a look at it.
     for old in _by_age(path.parent.glob("[!.]*.memo"))[:-_KEPT]:
         old.unlink(missing_ok=True)

@@ -114,21 +114,27 @@ def _begin(begun: ChildsWork) -> None:
         reader, writer = os.pipe()
         here = os.getpid()
         try:
-            child = fork()
+            child = _forked(reader)
             if child == 0:
                 # It keeps the signals from itself, since it ends when its work does, or is killed.
                 signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
                 os.close(reader)  # so that it ends, and does not wait, where nobody wants its answer any more
                 _write(json.dumps(begun.work()).encode(), writer)
             begun.reader, begun.child = reader, child
-        except BaseException:
-            os.close(reader)
-            raise
         finally:
             if os.getpid() != here:
                 # Whatever happened: what called this function, buffers and exit functions are the parent's.
                 os._exit(0)
             os.close(writer)
+
+
+def _forked(reader: int) -> int:
+    """Fork; no process, no reader. Raises OSError where the system has none left."""
+    try:
+        return fork()
+    except OSError:
+        os.close(reader)
+        raise
 
 
 def _write(answer: bytes, writer: int) -> None:

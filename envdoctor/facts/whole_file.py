@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from envdoctor.facts.on_failure import on_failure
+
 # O_NOFOLLOW goes with O_EXCL: nothing that somebody put there, link or file, is ever written to.
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -30,7 +32,7 @@ def write_whole(path: Path, content: bytes, mode: int = 0o666, *, exact: bool = 
     exact: the mode is not narrowed by the umask.
     """
     temporary = beside(path)
-    try:
+    with on_failure(lambda: temporary.unlink(missing_ok=True)):
         with os.fdopen(create(temporary, mode), "wb") as file:
             if exact:
                 os.fchmod(file.fileno(), mode)
@@ -38,9 +40,6 @@ def write_whole(path: Path, content: bytes, mode: int = 0o666, *, exact: bool = 
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def rewrite(path: Path, content: bytes) -> None:
@@ -107,14 +106,12 @@ def _copy_alone(path: Path) -> None:
     source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         status = os.fstat(source)
-        with os.fdopen(create(temporary, 0o600), "wb") as file:
-            with os.fdopen(os.dup(source), "rb") as content:
-                shutil.copyfileobj(content, file, 1 << 20)
-            os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode))
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+        with on_failure(lambda: temporary.unlink(missing_ok=True)):
+            with os.fdopen(create(temporary, 0o600), "wb") as file:
+                with os.fdopen(os.dup(source), "rb") as content:
+                    shutil.copyfileobj(content, file, 1 << 20)
+                os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode))
+            temporary.replace(path)
     finally:
         os.close(source)
 

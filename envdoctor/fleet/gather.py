@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO
 
+from envdoctor.facts.on_failure import on_failure
 from envdoctor.facts.programs import outside_venvs
 from envdoctor.fleet.answer import MAXIMUM, NO_PYTHON, NodeReport, answer_in
 from envdoctor.fleet.carried import Errand
@@ -80,12 +81,13 @@ def listen(
     try:
         with concurrent.futures.ThreadPoolExecutor(max(1, min(at_once, len(errands)))) as pool:
             running = [pool.submit(_said, one, command_of(one), payload, timeout, stopped) for one in errands]
-            try:
-                return [future.result() for future in running]
-            except BaseException:
+
+            def end() -> None:
                 os.write(stop, b"!")
                 pool.shutdown(wait=False, cancel_futures=True)
-                raise
+
+            with on_failure(end):
+                return [future.result() for future in running]
     finally:
         os.close(stopped)
         os.close(stop)
