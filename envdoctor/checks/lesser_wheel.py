@@ -16,8 +16,8 @@ Example:
 
 Fix:
     `envdoctor restore --force --profile NAME`, which takes the best locked wheel; for a lock of uv's the command with
-    `--reinstall-package`. A wheel that was renamed after its build shows other tags than its name for ever: accept it
-    with `--ignore ED418=REASON`.
+    `--reinstall-package`. A wheel that was renamed after its build shows other tags than its name for ever: a restore
+    notes its name in the venv it builds, and in a venv made otherwise accept it with `--ignore ED418=REASON`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ from envdoctor.model.wording import counted
 from envdoctor.probes.machine.platform import Platform
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.interpreter import Interpreter
-from envdoctor.standards.wheel_builds import expanded, first_place, needed_glibc
+from envdoctor.standards.wheel_builds import expanded, first_place, needed_glibc, tags_in
 
 if TYPE_CHECKING:
     from envdoctor.standards.lock import LockedPackage
@@ -56,18 +56,18 @@ def run(case: CheckContext) -> Iterator[Finding]:
         return
     more = f", and {counted(len(found) - 1, 'more distribution')}" if len(found) > 1 else ""
     first, best = found[0]
+    own = tags_in(first.wheel) or first.tags[0]
     yield Finding(
         code=CODE,
         name=NAME,
         severity="warning",
         confidence="high",
-        title=f"{first.name} {first.version} was installed from a wheel for {_short(first.tags[0])}, and the lock has "
+        title=f"{first.name} {first.version} was installed from a wheel for {_short(own)}, and the lock has "
         f"one for {_short(best)}{more}",
         subject=", ".join(item.name for item, _ in found),
         evidence=(
             *(
-                f"{item.name} {item.version}: {item.folder}/WHEEL says {item.tags[0]}, the lock's best wheel is "
-                f"{wanted}"
+                f"{item.name} {item.version}: {_source(item)}, the lock's best wheel is {wanted}"
                 for item, wanted in found[:_SHOWN]
             ),
             *((f"and {len(found) - _SHOWN} more",) if len(found) > _SHOWN else ()),
@@ -90,7 +90,10 @@ def _better(item: Distribution, pin: "LockedPackage", python: Interpreter, glibc
                 return ""  # it may be too new for this machine
             if not needed or needed <= _numbers(glibc):
                 places.setdefault(at, tags)
-    own = first_place(item.tags, python.minor, python.machine, free_threaded=python.free_threaded)
+    stated = tags_in(item.wheel)
+    own = first_place(
+        expanded(stated) if stated else item.tags, python.minor, python.machine, free_threaded=python.free_threaded
+    )
     if not places or own is None:
         return ""  # not for this machine, or ED104's matter
     best = min(places)
@@ -111,6 +114,10 @@ def _forced(told: Remediation, names: Sequence[str]) -> Remediation:
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdecimal())
+
+
+def _source(item: Distribution) -> str:
+    return f"was built from {item.wheel}" if item.wheel else f"{item.folder}/WHEEL says {item.tags[0]}"
 
 
 def _short(tags: str) -> str:

@@ -26,12 +26,17 @@ def start_child(
 
     def end() -> None:
         if process is not None:
-            process.kill()
-            process.wait()
+            kill(process)
 
     with on_failure(end), put_off():
         process = subprocess.Popen(command, preexec_fn=_ending_with(os.getpid(), ending), **options)  # noqa: PLW1509 - two system calls, looked up before the fork
     return process
+
+
+def kill(process: "subprocess.Popen[Any]") -> None:
+    """End a program at once, and wait for its end."""
+    process.kill()
+    process.wait()
 
 
 def _ending_with(parent: int, number: signal.Signals) -> Callable[[], None]:

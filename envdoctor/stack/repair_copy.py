@@ -17,6 +17,7 @@ from envdoctor.facts.whole_file import rewrite, write_whole
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.finding import Finding
 from envdoctor.model.frozen import frozen, replace
+from envdoctor.probes.venv.restore_note import NOTE
 from envdoctor.stack.build import install
 from envdoctor.stack.bundles import carry_appended
 from envdoctor.stack.examination import added, blocking_findings, line, reading_of_copy
@@ -26,7 +27,6 @@ from envdoctor.stack.record_audit import RecordAudit, audit
 from envdoctor.stack.repair_plan import Reinstall
 from envdoctor.stack.verify import Discrepancy, Verified, equal, refuse
 from envdoctor.standards.bounded_json import loads
-from envdoctor.swap.generations import NOTE
 from envdoctor.swap.hardlinks import linked_copy
 from envdoctor.swap.permissions import carry_over
 from envdoctor.swap.swap import sync_file_system

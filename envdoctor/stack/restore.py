@@ -15,7 +15,7 @@ from envdoctor.probes.venv.own_packages import read_venv
 from envdoctor.stack import interpreters
 from envdoctor.stack import plan as planning
 from envdoctor.stack.lock_holes import holes
-from envdoctor.stack.other_builds import noted_in, other_builds
+from envdoctor.stack.other_builds import other_builds
 from envdoctor.stack.replaceable import missing_folders, refuse_no_venv, refuse_unmanaged_files
 from envdoctor.stack.restore_sources import plan_sources
 from envdoctor.stack.room import rooms
@@ -106,7 +106,7 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
         *_ownership(store.target, host),
         *constraints.contradictions(pip.constraints, chosen, interpreter.markers, host.cwd),
         *holes(chosen, configured.cache, interpreter, request.file, host),
-        *(others := tuple(other_builds(installed, found.filenames, noted_in(store.target)).values())),
+        *(others := tuple(other_builds(installed, found.filenames).values())),
     )
     plan = planning.assemble(
         target=store.target,

@@ -16,15 +16,15 @@ from envdoctor.model.frozen import field, frozen
 from envdoctor.model.plan import Plan, VenvUser
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.own_packages import own_packages
+from envdoctor.probes.venv.restore_note import AS_BUILT, NOTE
 from envdoctor.stack.build import build
-from envdoctor.stack.other_builds import AS_BUILT, built_as
+from envdoctor.stack.other_builds import built_as
 from envdoctor.stack.plan import same
 from envdoctor.stack.restore import PreparedRestore
 from envdoctor.stack.room import refuse_too_little
 from envdoctor.stack.verify import Verified, refuse
 from envdoctor.stack.verify_copy import failed_checks, known_contents, refuse_failed, verify_copy, verify_in_place
 from envdoctor.swap import durable
-from envdoctor.swap.generations import NOTE
 from envdoctor.swap.in_use import users
 from envdoctor.swap.permissions import carry_over
 from envdoctor.swap.swap import sync_file_system
@@ -180,7 +180,7 @@ def why_not(plan: Plan) -> tuple[str, str]:
     )
 
 
-def _sign(prepared: PreparedRestore, folder: Path, as_built: Mapping[str, list[str]]) -> None:
+def _sign(prepared: PreparedRestore, folder: Path, as_built: Mapping[str, object]) -> None:
     note = {
         "profile": prepared.plan.profile,
         "lock_sha256": prepared.lock_sha256,

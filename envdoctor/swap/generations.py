@@ -13,6 +13,7 @@ from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.caches.compile_caches import locate
 from envdoctor.probes.venv.own_packages import read_venv
+from envdoctor.probes.venv.restore_note import NOTE
 from envdoctor.standards.bounded_json import loads
 from envdoctor.swap import durable, journal, verdicts
 from envdoctor.swap.journal import JournalEntry
@@ -26,8 +27,6 @@ from envdoctor.swap.verdicts import KeptVerdict
 
 _SHOWN = 4
 _MAXIMUM = 1 << 20
-NOTE = "envdoctor-restore.json"
-"""Written into each venv that is swapped in: which lock it holds. It moves with the venv."""
 
 
 @frozen

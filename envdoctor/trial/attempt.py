@@ -7,6 +7,7 @@ import stat
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 from envdoctor.documents.profile_store import ProfileRef
@@ -14,8 +15,9 @@ from envdoctor.errors import RestoreError, UsageError
 from envdoctor.explore.addition import compared
 from envdoctor.explore.environment import ExploredEnvironment, explore
 from envdoctor.explore.scratch import Scratch
-from envdoctor.facts.children import start_child
+from envdoctor.facts.children import kill, start_child
 from envdoctor.facts.host import Host
+from envdoctor.facts.on_failure import on_failure
 from envdoctor.facts.target import resolve
 from envdoctor.model.frozen import frozen
 from envdoctor.model.impact import Impact
@@ -255,12 +257,8 @@ def _change(
             process = start_child(
                 command, executable=program, env={**environment, **started.mark}, cwd=host.cwd, stdout=sys.stderr
             )
-            try:
+            with on_failure(partial(kill, process)):
                 process.wait()
-            except BaseException:
-                process.kill()
-                process.wait()
-                raise
     except OSError as error:
         raise UsageError(f"cannot start `{command[0]}`: {error.strerror}", "name a program on PATH") from error
     if process.returncode and not request.shell:

@@ -11,10 +11,12 @@ import os
 import signal
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 from envdoctor.errors import RestoreError
+from envdoctor.facts.on_failure import on_failure
 from envdoctor.facts.processes import command_line, processes, strings
 from envdoctor.facts.stops import STOPS, fork, put_off
 from envdoctor.model.frozen import frozen
@@ -177,11 +179,8 @@ def _end_all(
                 f"the command left processes that do not end: {', '.join(numbers)}",
                 f"see what they wait for: `ps -o pid,stat,wchan,args -p {','.join(numbers)}`",
             )
-        try:
+        with on_failure(partial(_send, signal.SIGKILL, left)):  # Ctrl-C, a second time: at once
             time.sleep(pause)
-        except BaseException:  # Ctrl-C, a second time: at once
-            _send(signal.SIGKILL, left)
-            raise
         pause = min(pause * 1.5, _LONGEST_PAUSE)
 
 

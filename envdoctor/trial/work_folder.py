@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from envdoctor.errors import RestoreError
+from envdoctor.facts.on_failure import on_failure
 from envdoctor.model.frozen import frozen
 from envdoctor.swap.in_use import users
 from envdoctor.swap.store import BackupStore, locked, own_lock, remove_tree
@@ -56,6 +57,12 @@ class WorkFolder:
                     f"{folder} cannot be removed, something writes into it: {using}", "end it, then run this again"
                 ) from error
 
+    def keep_ends(self) -> None:
+        """Remove the copies; the ends that were built are kept for the next run."""
+        self.sweep(ends=False)
+        with suppress(OSError):
+            self.ends.rmdir()
+
 
 def place_of(store: BackupStore) -> WorkFolder:
     """Return the folder of a store, which need not exist."""
@@ -85,13 +92,8 @@ def work_folder(store: BackupStore) -> Iterator[WorkFolder]:
         work.sweep(ends=False)
         work.ends.mkdir(exist_ok=True)
         (work.folder / "copies").mkdir()
-        try:
+        with on_failure(work.keep_ends):
             yield work
-        except BaseException:
-            work.sweep(ends=False)
-            with suppress(OSError):  # those that were built are kept for the next run
-                work.ends.rmdir()
-            raise
         work.sweep(ends=True)
     finally:
         os.close(descriptor)

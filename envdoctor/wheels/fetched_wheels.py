@@ -11,6 +11,7 @@ from threading import Event as Flag
 from threading import Lock as Mutex
 
 from envdoctor.errors import FetchError
+from envdoctor.facts.on_failure import on_failure
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
 from envdoctor.model.wording import counted
@@ -71,11 +72,9 @@ def _all(jobs: Sequence[Job], folder: Path, access: Access, progress: "_Progress
 
     pool = ThreadPoolExecutor(_THREADS)
     try:
-        return list(pool.map(one, jobs))
-    except BaseException:
         # An interrupt: the threads stop at the next piece, and what has come stays for the next fetch.
-        stop.set()
-        raise
+        with on_failure(stop.set):
+            return list(pool.map(one, jobs))
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from envdoctor.catalog.variables import given_to_uv
 from envdoctor.errors import RestoreError
 from envdoctor.facts.children import start_child
+from envdoctor.facts.on_failure import on_failure
 from envdoctor.facts.programs import outside_venvs, search_path
 from envdoctor.model.frozen import field, frozen
 from envdoctor.wheels.read_whole import refuse_unbounded
@@ -85,6 +86,12 @@ class Uv:
             except RestoreError as error:
                 raise UvNotStartedError(error.message, error.hint, "") from error
         environment = {name: value for name, value in {**self.environment, **(extra or {})}.items() if value}
+        process: subprocess.Popen[str]
+
+        def end() -> None:
+            process.terminate()
+            process.wait()
+
         with (
             _config_file(self.config) as (told, descriptors),
             start_child(
@@ -99,14 +106,10 @@ class Uv:
                 encoding="utf-8",
                 errors="replace",
             ) as process,
+            on_failure(end),
+            _watched(process.pid, written),
         ):
-            try:
-                with _watched(process.pid, written):
-                    output = _talk(process, stdin, listen)
-            except BaseException:
-                process.terminate()
-                process.wait()
-                raise
+            output = _talk(process, stdin, listen)
         if process.returncode != 0:
             message, hint = explain(output.stderr, process.returncode)
             raise UvError(message, hint, output.stderr)

@@ -12,11 +12,11 @@ OLD, NEW = "py310-none-any", "py312-none-any"
 MANY = "cp312-cp312-manylinux2014_x86_64.manylinux_2_17_x86_64"
 
 
-def _found(installed: str, *locked: str, version: str = "1.0", glibc: str = "2.36") -> list[Finding]:
+def _found(installed: str, *locked: str, version: str = "1.0", glibc: str = "2.36", wheel: str = "") -> list[Finding]:
     hashes = " ".join(f"--hash=sha256:{f'{at:x}' * 64}" for at in range(1, len(locked) + 1))
     told = "".join(f"    # {f'{at:x}' * 12}: {tags}\n" for at, tags in enumerate(locked, 1) if tags)
     machine = Platform(kernel="", container="", wsl=False, glibc=glibc)
-    items = distributions(distribution("twin", version, tags=tuple(installed.split())))
+    items = distributions(distribution("twin", version, tags=tuple(installed.split()), wheel=wheel))
     examined = case(items, machine, profile=PROFILE)
     lock = parse(f"twin==1.0 {hashes}\n{told}", "good.txt")
     return list(lesser_wheel.run(type(examined)(facts=examined.facts, profile=PROFILE, lock=lock)))
@@ -86,3 +86,13 @@ def test_a_wheel_for_a_newer_glibc_is_left_aside(glibc: str, newest: str, *, fou
 
 def test_another_version_is_the_drifts_matter() -> None:
     assert _found(OLD, OLD, NEW, version="1.1") == []
+
+
+def test_a_renamed_wheel_counts_by_the_name_that_the_restore_noted() -> None:
+    """Its WHEEL says the tags of the build, for ever."""
+    assert _found("py3-none-any", NEW, wheel="twin-1.0-py312-none-any.whl") == []
+    (finding,) = _found("py3-none-any", OLD, NEW, wheel="twin-1.0-py310-none-any.whl")
+    assert finding.title == "twin 1.0 was installed from a wheel for py310-none, and the lock has one for py312-none"
+    assert finding.evidence == (
+        "twin 1.0: was built from twin-1.0-py310-none-any.whl, the lock's best wheel is py312-none-any",
+    )

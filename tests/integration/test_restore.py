@@ -524,6 +524,38 @@ def test_a_wheel_that_was_renamed_after_its_build_is_built_once(tmp_path: Path) 
     assert "twin" not in again.err
 
 
+def test_a_renamed_wheel_is_as_locked_until_the_lock_has_a_better_one(tmp_path: Path) -> None:
+    minor = sys.version_info[1]
+    made = make_wheel(tmp_path / "wheels", "twin", "1.0", tag="py3-none-any", files={"twin.py": "a = 1\n"})
+    named = made.rename(made.with_name(f"twin-1.0-py3{minor - 1}-none-any.whl"))
+    stack = make_stack(tmp_path, named)
+    lock = stack.folder / "lockfiles" / "small.txt"
+    locked = lock.read_text()
+    lock.write_text(f"{locked}    # {sha256(named)[:12]}: py3{minor - 1}-none-any\n")
+    assert stack.restore().code == 0
+
+    def titles() -> list[str]:
+        document = json.loads(stack.run("check", "venv", "-p", "small", "--json").out)
+        return [finding["title"] for finding in document["findings"] if finding["code"] == "ED418"]
+
+    assert titles() == []
+    better = f" --hash=sha256:{'e' * 64}\n    # {'e' * 12}: py3{minor}-none-any\n"
+    lock.write_text(f"{locked.rstrip()}{better}    # {sha256(named)[:12]}: py3{minor - 1}-none-any\n")
+    assert titles() == [
+        f"twin 1.0 was installed from a wheel for py3{minor - 1}-none, and the lock has one for py3{minor}-none",
+    ]
+    lock.write_text(f"{locked}    # {sha256(named)[:12]}: py3{minor - 1}-none-any\n")
+    note = stack.venv / "envdoctor-restore.json"
+    document = json.loads(note.read_text())
+    assert document.pop("as_built") == {
+        "twin": {"version": "1.0", "tags": ["py3-none-any"], "wheel": named.name},
+    }
+    note.write_text(json.dumps(document))
+    assert titles() == [
+        f"twin 1.0 was installed from a wheel for py3-none, and the lock has one for py3{minor - 1}-none",
+    ]
+
+
 def test_tags_in_the_lock_alone_build_nothing_again(tmp_path: Path) -> None:
     minor = sys.version_info[1]
     twin = make_wheel(tmp_path / "wheels", "twin", "1.0", tag="py3-none-any", files={"twin.py": "a = 1\n"})

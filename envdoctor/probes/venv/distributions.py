@@ -1,16 +1,16 @@
 """Installed distributions, from the headers of their dist-info folders."""
 
-import errno
 import os
 import stat
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from envdoctor.facts.context import Reading
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.pattern import pattern
 from envdoctor.model.wording import counted
+from envdoctor.probes.venv import restore_note
+from envdoctor.probes.venv.editable_source import NOT_THERE, is_gone, mount_point, source_folder
 from envdoctor.probes.venv.search_path import SearchPath
 from envdoctor.probes.venv.top_modules import modules_in
 from envdoctor.standards.bounded_json import loads
@@ -24,9 +24,6 @@ _MOST_FOLDERS = 20_000
 _LONGEST_HEAD, _LONGEST_HEADS = 512 * 1024, 8 * 1024 * 1024
 """Bytes of one METADATA before its text, and of all: the largest published ones have 100 KB."""
 _LONGEST_URL = 16 * 1024
-# "/" and "/mnt".
-_NEAR_ROOT = 2
-_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _NAME = pattern(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
 _LOOKED_AT = frozenset("nNvVrR")
 """Initials of the headers that are looked at: Name, Version, Requires-Dist, Requires-Python."""
@@ -58,6 +55,8 @@ class Distribution:
     editable: bool
     tags: tuple[str, ...]
     """Wheel tags of WHEEL."""
+    wheel: str = ""
+    """File name of the wheel, where the restore that built the venv noted that it says other tags than WHEEL."""
     unreadable: bool = False
     """Its METADATA or RECORD may be there: looking was refused, the disk failed, or METADATA is too large to read."""
     no_folder: bool = False
@@ -137,8 +136,25 @@ def probe(reading: Reading) -> Distributions:
     own = [entry.path for entry in reading.fact(SearchPath).site_dirs if entry.origin == "site-packages"]
     bare = () if any(item.origin == "site-packages" for item in found) else tuple(modules_in(own))
     return Distributions(
-        items=_mark_shadowed(found), leftovers=tuple(leftovers), unreadable=tuple(unreadable), bare=bare
+        items=_mark_shadowed(_with_wheels(found, reading.target.prefix)),
+        leftovers=tuple(leftovers),
+        unreadable=tuple(unreadable),
+        bare=bare,
     )
+
+
+def _with_wheels(found: list[Distribution], prefix: Path) -> list[Distribution]:
+    """Add what the venv's note says of renamed wheels; of what was replaced since, it says nothing."""
+    noted = restore_note.built_from(prefix)
+    if not noted:
+        return found
+
+    def told(item: Distribution) -> Distribution:
+        note = noted.get(item.name) if item.origin == "site-packages" else None
+        same = note is not None and (note.version, note.tags) == (item.version, item.tags)
+        return replace(item, wheel=note.wheel) if note is not None and same else item
+
+    return list(map(told, found))
 
 
 def distribution_in(site: str, folder: str) -> Distribution | None:
@@ -187,7 +203,7 @@ def _read(site: str, origin: str, folder: str, unreadable: _Unreadable) -> Distr
         headers, version = [], stem_version
     direct_url, editable, built_from = _direct_url(f"{at}/direct_url.json", unreadable)
     has_record = os.path.lexists(f"{at}/RECORD")
-    gone = editable and direct_url.startswith("file://") and _is_gone(_source(direct_url))
+    gone = editable and direct_url.startswith("file://") and is_gone(source_folder(direct_url))
     incomplete = not egg and not (has_metadata and has_record)
     refused = incomplete and (_is_refused(f"{at}/RECORD") or _is_refused(f"{at}/METADATA"))
     nameless = "" if has_metadata or egg else _nameless(f"{at}/METADATA", not_read=not_read)
@@ -212,17 +228,9 @@ def _read(site: str, origin: str, folder: str, unreadable: _Unreadable) -> Distr
         editable=editable,
         built_from=built_from,
         source_gone=gone,
-        mount_point=_mount_point(_source(direct_url)) if gone else "",
+        mount_point=mount_point(source_folder(direct_url)) if gone else "",
         tags=_tags(f"{at}/WHEEL", unreadable),
     )
-
-
-def _is_gone(source: Path) -> bool:
-    """Tell whether a folder is known not to be there; one that may not be looked at may be."""
-    try:
-        return not stat.S_ISDIR(source.stat().st_mode)
-    except OSError as error:
-        return error.errno in _NOT_THERE
 
 
 def _nameless(path: str, *, not_read: bool) -> str:
@@ -249,7 +257,7 @@ def _is_refused(path: str) -> bool:
     try:
         return stat.S_ISREG(os.stat(path).st_mode) and not os.access(path, os.R_OK)  # noqa: PTH116 - a string path
     except OSError as error:
-        return error.errno not in _NOT_THERE
+        return error.errno not in NOT_THERE
 
 
 def _name(stated: str, stem: str, at: str, unreadable: _Unreadable) -> str:
@@ -331,18 +339,6 @@ def _direct_url(path: str, unreadable: _Unreadable) -> tuple[str, bool, str]:
         unreadable.append(f"{path}: not a direct_url document ({type(error).__name__})")
         return "", False, ""
     return url, editable, commit or (url if "dir_info" in data else "")
-
-
-def _source(url: str) -> Path:
-    return Path(unquote(urlsplit(url).path).replace("\0", ""))
-
-
-def _mount_point(source: Path) -> str:
-    try:
-        left = next(folder for folder in source.parents if folder.exists())
-        return str(left) if len(left.parts) <= _NEAR_ROOT or not any(left.iterdir()) else ""
-    except (OSError, StopIteration, ValueError):
-        return ""
 
 
 def _tags(path: str, unreadable: _Unreadable) -> tuple[str, ...]:
