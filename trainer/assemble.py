@@ -29,6 +29,7 @@ from trainer.sections import LossConfig
 from trainer.shared_weights import load_shared, weights_index
 from trainer.target import SharedWeights, Target, choose_layer_ids, decoder_layers, read_config
 from trainer.target_files import target_digest
+from trainer.tensor_parallel import TensorGroup, split_plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +101,8 @@ class Parts:
             model.reset(self.config.run.seed)
         return model.to(device=device, dtype=working_dtype(device))
 
-    def load_target(self, device: torch.device) -> Target:
-        """Return the target on `device`."""
+    def load_target(self, device: torch.device, group: TensorGroup | None = None) -> Target:
+        """Return the target on `device`, or this process's share of one that a group holds together."""
         target = Target.load(
             self.target_path,
             self.layer_ids,
@@ -109,6 +110,7 @@ class Parts:
             working_dtype(device),
             fp8=self.config.target.fp8,
             last=self.objective.teacher,
+            group=group,
         )
         if self.config.data.pack:
             target.require_packable()
@@ -165,6 +167,8 @@ def assemble(config: TrainConfig) -> Parts:
     path = toy.folder(toy.cache_folder()) if builtin else Path(config.target.path)
     target_config = read_config(path)
     weights_index(path)
+    if config.target.tensor_parallel > 1:
+        split_plan(path, config.target.tensor_parallel)
     tokenizer = load_tokenizer(path, config.target.chat_template)
     rows = _rows(config, tokenizer, target_config.vocab_size)
     held_out = _held_out(config, rows)
@@ -251,9 +255,9 @@ def unused_tokens(tokenizer: Any) -> list[tuple[int, str]]:
 
 
 def flops_of(parts: Parts, target: Target | None) -> Callable[[Batch], float]:
-    """Return the useful FLOPs of a batch; without a target at hand its part is counted from a weightless copy."""
-    if target is None:
-        from transformers import AutoModelForCausalLM  # noqa: PLC0415 - only drafter processes come here
+    """Return the useful FLOPs of a batch; without a whole target at hand its part is counted from a weightless copy."""
+    if target is None or target.group is not None:
+        from transformers import AutoModelForCausalLM  # noqa: PLC0415 - most processes have a target
 
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(parts.target_config)

@@ -60,6 +60,20 @@ class TrainConfig:
             "give one of the two",
         )
 
+        size, drafters = self.target.tensor_parallel, self.topology.drafters
+        require(
+            size == 1 or self.runtime == "data-parallel",
+            "target.tensor_parallel",
+            f"in the {self.runtime} runtime each target is on one device",
+            f"use --runtime data-parallel --drafters {-(-drafters // size) * size}",
+        )
+        require(
+            drafters % size == 0,
+            "target.tensor_parallel",
+            f"{drafters} drafters are not groups of {size} devices",
+            f"use --drafters {-(-drafters // size) * size}, or a target.tensor_parallel that divides {drafters}",
+        )
+
     @property
     def runtime(self) -> Literal["inline", "threads", "processes", "data-parallel"]:
         """The runtime that `auto` stands for."""

@@ -30,6 +30,7 @@ def require(condition: bool, key: str, problem: str, cure: str) -> None:  # noqa
 
 _OWN = "use 0 for the target's own"
 RANGES: Mapping[str, _Range] = {
+    "target.tensor_parallel": _least(1, problem="{} devices"),
     "target.features": _least(1, "select at least 1", "{} layers"),
     "drafter.layers": _least(1, problem="{} layers"),
     "drafter.block": _least(2, problem="width {} predicts nothing"),

@@ -44,7 +44,7 @@ class Finalizer:
     def during(self, step: int, drafter: Drafter, target: Target) -> None:
         """Evaluate the drafter as it is after `step`, and keep it if it is the best so far."""
         found = self._evaluate(drafter, target)
-        if found is None:
+        if found is None or not _writes(target):
             return
         greedy, sampled = found
         told = {"step": step, **_told(greedy), "sampled": _told(sampled)}
@@ -58,7 +58,8 @@ class Finalizer:
     def trained(self, masters: dict[str, torch.Tensor], target: Target) -> None:
         """Export these weights and, where asked for, evaluate them with `target`."""
         parts = self.parts
-        self._export(self.output / "drafter", masters, target)
+        if _writes(target):
+            self._export(self.output / "drafter", masters, target)
         if parts.config.run.evaluate == 0:
             return
         drafter = parts.drafter(target.device)
@@ -68,20 +69,22 @@ class Finalizer:
             self.cut = True
             return
         self.evaluation, self.sampled = found
+        if not _writes(target):
+            return
         told = json.dumps({**_told(found[0]), "sampled": _told(found[1])}, indent=1) + "\n"
         write_whole(self.output / "evaluation.json", told)
 
     def _evaluate(self, drafter: Drafter, target: Target) -> tuple[Evaluation, Evaluation] | None:
-        parts = self.parts
+        parts, group = self.parts, target.group
+        # Those that hold a target together decode the same text in step: all of them, or none.
+        stop = self.stop if group is None else group.asked(self.stop)
         decoder = SpeculativeDecoder(
             target, drafter, block=parts.config.drafter.block, mask_token=parts.mask_token,
             stop=stop_tokens(parts.target_config), kept=parts.kept,
         )  # fmt: skip
         found = []
         for temperature in TEMPERATURES:
-            made = evaluate(
-                decoder, parts.prompts(), parts.config.run.evaluate_tokens, self.stop, temperature=temperature
-            )
+            made = evaluate(decoder, parts.prompts(), parts.config.run.evaluate_tokens, stop, temperature=temperature)
             if made is None:
                 return None
             found.append(made)
@@ -94,6 +97,11 @@ class Finalizer:
             target=parts.target_config, dtype=dtype, kept=parts.kept,
         )  # fmt: skip
         export(place, {**weights, **vocabulary_tensors(parts.kept, target.shared.head)}, described, dtype)
+
+
+def _writes(target: Target) -> bool:
+    """Return whether this process writes what is found: of those that hold a target together, the first."""
+    return target.group is None or target.group.place == 0
 
 
 def _told(evaluation: Evaluation) -> dict[str, object]:

@@ -6,14 +6,18 @@ from collections.abc import Callable
 
 import torch
 
-from trainer.assemble import assemble
+from trainer.assemble import Parts, assemble
 from trainer.config import TrainConfig
-from trainer.device import choose, free_bytes, read_memory, wait_for
+from trainer.device import choose, free_bytes, read_memory, wait_for, working_dtype
+from trainer.errors import TrainerError
+from trainer.model.drafter import Drafter
 from trainer.optim import Optimizer
-from trainer.plan import Measured
+from trainer.plan import Measured, Weights
 from trainer.runtime.cached import drafter_step_of
 from trainer.runtime.compile_state import prepare_thread
 from trainer.runtime.steps import OpenDoor, TargetStep
+from trainer.tensor_parallel import weight_bytes
+from trainer.writing import say
 
 _WARM, _REPEATS = 2, 4
 
@@ -25,16 +29,48 @@ def device_count(config: TrainConfig) -> int:
     return max(config.topology.drafters, config.topology.targets)
 
 
-def measure(config: TrainConfig) -> Measured:
+def measure(config: TrainConfig, devices: int) -> Measured | Weights:
     """Run both halves at the longest bucket, on random features; nothing is kept.
 
-    A device that cannot hold both measures nothing: torch's out-of-memory error says what was asked for.
+    A device that cannot hold both measures nothing: what the weights take on each of `devices` is returned.
     """
     prepare_thread()
     parts = assemble(config)
     device = choose(config.run.device)
     read_memory(device)
     room = (free_bytes(device) + read_memory(device).now) / 1e9
+    held = weights(parts, device, devices, room)
+    if held.target_gb + held.drafter_gb > room:
+        return held
+    try:
+        return _measured(parts, device, room)
+    except torch.OutOfMemoryError as error:
+        say(f"target and drafter do not fit on the device: {str(error).splitlines()[0]}")
+        return held
+
+
+def weights(parts: Parts, device: torch.device, devices: int, room: float) -> Weights:
+    """Return what the weights take on one device, from the configs alone; `room` is what is free on it, in GB."""
+    dtype = working_dtype(device)
+    whole = weight_bytes(parts.target_path, 1, dtype.itemsize)
+    shares, unsplit = [], ""
+    for size in range(2, devices + 1):
+        try:
+            shares.append((size, weight_bytes(parts.target_path, size, dtype.itemsize) / 1e9))
+        except TrainerError as error:
+            unsplit = error.message
+    with torch.device("meta"):
+        parameters = sum(each.numel() for each in Drafter(parts.shape).parameters())
+    # fp32 masters, gradient sums and two moments; the working weights are the masters where they are fp32 too.
+    each = 16 + (dtype.itemsize if dtype != torch.float32 else 0)
+    return Weights(
+        target_gb=whole / 1e9, shares=tuple(shares), unsplit="" if shares else unsplit,
+        drafter_gb=parameters * each / 1e9, device_gb=room,
+    )  # fmt: skip
+
+
+def _measured(parts: Parts, device: torch.device, room: float) -> Measured:
+    config = parts.config
     target = parts.load_target(device)
     held = read_memory(device).now / 1e9
     target_step = TargetStep(target, config.run, OpenDoor())

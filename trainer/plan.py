@@ -1,7 +1,8 @@
 """`python -m trainer.plan --profile NAME ..`: measure a target's and a drafter's step, name the layout to use.
 
 Takes the trainer's own flags. Both halves run a few times at the longest bucket on one device; what each layout would
-reach with the devices of this host follows by arithmetic: a layout is as fast as its slower half.
+reach with the devices of this host follows by arithmetic: a layout is as fast as its slower half. A target that one
+device cannot hold is not measured: the layouts that split it are listed with what its weights take.
 """
 
 import json
@@ -34,12 +35,31 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """What one device holds before anything runs, in GB; activations come on top."""
+
+    target_gb: float
+    """The whole target."""
+    shares: tuple[tuple[int, float], ...]
+    """Devices that hold a target together, and what each of them has of it; none where it cannot be split."""
+    unsplit: str
+    """Why it cannot be split, where that is so."""
+    drafter_gb: float
+    """Weights, masters, moments and gradient sums of the drafter."""
+    device_gb: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """A way to use the devices."""
 
     flags: str
-    tokens_per_second: float
+    tokens_per_second: float | None
+    """None where nothing was measured."""
     fits: bool
+    """Whether what was measured, or else the weights, fit on the devices."""
+    weights_gb: float | None = None
+    """Weights of target and drafter on each device, of a layout that was not measured."""
 
 
 def layouts(found: Measured, devices: int) -> list[Layout]:
@@ -67,7 +87,31 @@ def layouts(found: Measured, devices: int) -> list[Layout]:
         )
         for targets in range(1, devices)
     ]
-    return sorted(made, key=lambda each: (not each.fits, -each.tokens_per_second))
+    return sorted(made, key=lambda each: (not each.fits, -(each.tokens_per_second or 0.0)))
+
+
+def split_layouts(found: Weights, devices: int) -> list[Layout]:
+    """Return the layouts that do not put both whole models on a device, the first that fits first.
+
+    Those that split the target come by the number of its devices: fewer ones mean fewer sums between them.
+    """
+    made = [
+        Layout(
+            flags=f"--runtime data-parallel --drafters {devices // size * size} --set target.tensor_parallel={size}",
+            tokens_per_second=None,
+            fits=share + found.drafter_gb <= found.device_gb,
+            weights_gb=share + found.drafter_gb,
+        )
+        for size, share in found.shares
+        if size <= devices
+    ]
+    if devices > 1:
+        # How many of each kind keep each other busy is not known before both were measured.
+        drafters = devices // 2
+        most = max(found.target_gb, found.drafter_gb)
+        flags = f"--runtime processes --targets {devices - drafters} --drafters {drafters}"
+        made.append(Layout(flags=flags, tokens_per_second=None, fits=most <= found.device_gb, weights_gb=most))
+    return sorted(made, key=lambda each: not each.fits)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -83,7 +127,8 @@ def _main(argv: Sequence[str], stop: StopRequest) -> int:
         say("loading the target, then a few steps of each half")
         from trainer.measure import device_count, measure  # noqa: PLC0415 - torch is imported behind the gate
 
-        found, devices = measure(arguments.config), device_count(arguments.config)
+        devices = device_count(arguments.config)
+        found = measure(arguments.config, devices)
     except (Exception, KeyboardInterrupt) as error:
         # Where a signal comes in the middle of an import, Python may wrap what it raises.
         if stop.signal is not None:
@@ -93,13 +138,33 @@ def _main(argv: Sequence[str], stop: StopRequest) -> int:
             raise
         say_error(error)
         return error.exit_code
-    ranked = layouts(found, devices)
+    measured = isinstance(found, Measured)
+    ranked = layouts(found, devices) if isinstance(found, Measured) else split_layouts(found, devices)
     if as_json:
-        told = {"measured": asdict(found), "devices": devices, "layouts": [asdict(each) for each in ranked]}
+        told = {
+            "measured": asdict(found) if measured else None, "weights": None if measured else asdict(found),
+            "devices": devices, "layouts": [asdict(each) for each in ranked],
+        }  # fmt: skip
         print(json.dumps(told, indent=1))  # noqa: T201 - the result
     else:
-        print("\n".join(_told(found, devices, ranked)))  # noqa: T201 - the result
-    return 0 if ranked[0].fits else 2
+        lines = _told(found, devices, ranked) if isinstance(found, Measured) else _split(found, devices, ranked)
+        print("\n".join(lines))  # noqa: T201 - the result
+    return 0 if ranked and ranked[0].fits else 2
+
+
+def _split(found: Weights, devices: int, ranked: Sequence[Layout]) -> list[str]:
+    lines = [
+        f"target: {found.target_gb:,.1f} GB of weights; drafter: {found.drafter_gb:,.1f} GB with its optimizer",
+        f"free on a device: {found.device_gb:,.1f} GB, so nothing was measured; activations come on top",
+        f"{devices} device{'s' if devices > 1 else ''}:",
+    ]
+    for place, each in enumerate(ranked):
+        mark = "->" if place == 0 and each.fits else "  "
+        note = "" if each.fits else "  (does not fit)"
+        lines.append(f"{mark} {each.weights_gb:>8,.1f} GB a device  {each.flags}{note}")
+    if not ranked or not ranked[0].fits:
+        lines.append(f"no layout fits{': ' + found.unsplit if found.unsplit else ''}")
+    return lines
 
 
 def _told(found: Measured, devices: int, ranked: Sequence[Layout]) -> list[str]:
@@ -114,10 +179,10 @@ def _told(found: Measured, devices: int, ranked: Sequence[Layout]) -> list[str]:
     for place, each in enumerate(ranked):
         note = "" if each.fits else "  (does not fit)"
         mark = "->" if place == 0 and each.fits else "  "
-        lines.append(f"{mark} {each.tokens_per_second:>10,.0f} tok/s  {each.flags}{note}")
+        lines.append(f"{mark} {each.tokens_per_second or 0.0:>10,.0f} tok/s  {each.flags}{note}")
     lines.append(f"from cached features (cache.path), epochs 2 and later: {cached:,.0f} tok/s a device")
     if not ranked[0].fits:
-        lines.append("no layout fits: the target needs more than one device, which this trainer does not split it over")
+        lines.append("no layout fits: see target.tensor_parallel in trainer/README.md")
     return lines
 
 

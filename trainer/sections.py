@@ -31,6 +31,8 @@ class TargetConfig:
     fp8: bool = False
     """Multiply the linear layers of the frozen target in fp8 (e4m3) with a scale a row; about 3.7 % error a product.
     Evaluation decodes with the target as it is. CUDA devices of compute capability 8.9 and later."""
+    tensor_parallel: int = 1
+    """Devices that hold one target together, each a share of every layer; data-parallel only."""
 
     def __post_init__(self) -> None:
         """Check what needs no model."""
@@ -40,6 +42,12 @@ class TargetConfig:
             "target.layer_ids",
             f"a layer is listed twice in {list(self.layer_ids)}",
             "list each layer once",
+        )
+        require(
+            not (self.fp8 and self.tensor_parallel > 1),
+            "target.fp8",
+            f"the layers that target.tensor_parallel={self.tensor_parallel} splits are multiplied as they are",
+            "set target.fp8=false",
         )
         require(
             all(layer >= 0 for layer in self.layer_ids),

@@ -23,6 +23,7 @@ from trainer.data.packing import Packed, causal_within
 from trainer.errors import ConfigError, TargetModelError
 from trainer.fp8 import replace_linears, require_fp8
 from trainer.runtime.private_code import private
+from trainer.tensor_parallel import TensorGroup, load_split
 
 UNSUPPORTED = (
     "final_logit_softcapping", "logits_scaling", "logit_scale", "lm_head_multiplier", "embedding_multiplier",
@@ -122,6 +123,8 @@ class Target:
         With `last` the features end with the state that the head takes: the last layer's output, normed.
         """
         require_plain_embedding(model)
+        self.group: TensorGroup | None = None
+        """Who holds this target together, where that is more than one process."""
         self.model = model.eval().requires_grad_(requires_grad=False)
         self.layer_ids = layer_ids
         self.config = model.config.get_text_config()
@@ -151,8 +154,13 @@ class Target:
         *,
         fp8: bool = False,
         last: bool = False,
+        group: TensorGroup | None = None,
     ) -> "Target":
-        """Load a local folder (safetensors) onto `device`."""
+        """Load a local folder (safetensors) onto `device`; of one that a group holds together, this process's share."""
+        if group is not None:
+            target = cls(load_split(path, dtype, group, device), layer_ids, last=last)
+            target.group = group
+            return target
         model = AutoModelForCausalLM.from_pretrained(
             path, dtype=dtype, local_files_only=True, attn_implementation="sdpa", use_safetensors=True
         )

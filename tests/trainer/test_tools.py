@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from trainer import plan, regenerate
 from trainer.data.corpus import conversation
 from trainer.errors import DataError, OutputError
 from trainer.generate import Generator
-from trainer.plan import Measured, layouts
+from trainer.plan import Measured, Weights, layouts, split_layouts
 
 SMOKE = ["--profile", "cpu-smoke"]
 
@@ -48,6 +49,51 @@ def test_the_plan_command_measures_and_names_a_layout(cache: Path, capsys: pytes
         "--runtime data-parallel --drafters 2", "--runtime processes --targets 1 --drafters 1",
     }  # fmt: skip
     assert all(each["tokens_per_second"] > 0 for each in told["layouts"])
+
+
+def test_the_planner_splits_a_target_that_no_device_holds() -> None:
+    # 70 billion parameters in bf16 over cards of 80 GB.
+    found = Weights(
+        target_gb=141.0, shares=((2, 72.0), (4, 37.0), (8, 20.0)), unsplit="", drafter_gb=30.0, device_gb=79.0
+    )
+    assert [(each.flags, each.fits, each.weights_gb) for each in split_layouts(found, 8)] == [
+        ("--runtime data-parallel --drafters 8 --set target.tensor_parallel=4", True, 67.0),
+        ("--runtime data-parallel --drafters 8 --set target.tensor_parallel=8", True, 50.0),
+        ("--runtime data-parallel --drafters 8 --set target.tensor_parallel=2", False, 102.0),
+        ("--runtime processes --targets 4 --drafters 4", False, 141.0),
+    ]
+    # Five devices: a group of four, and one that is left out.
+    assert split_layouts(found, 5)[0].flags == "--runtime data-parallel --drafters 4 --set target.tensor_parallel=4"
+    assert not any(each.fits for each in split_layouts(found, 2))
+    assert split_layouts(found, 1) == []
+
+
+def test_the_plan_command_lists_layouts_for_a_target_that_the_machine_does_not_hold(
+    tmp_path: Path, target_folder: Path, cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # 126 layers of 16,384 channels with this vocabulary: 1.5 TB in fp32, of which there is the config alone.
+    place = tmp_path / "giant"
+    shutil.copytree(target_folder, place)
+    config = json.loads((place / "config.json").read_text())
+    config |= {
+        "hidden_size": 16384, "intermediate_size": 53248, "num_hidden_layers": 126, "num_attention_heads": 128,
+        "num_key_value_heads": 8, "head_dim": 128, "layer_types": ["full_attention"] * 126,
+    }  # fmt: skip
+    (place / "config.json").write_text(json.dumps(config))
+    command = [
+        *SMOKE, "--target", str(place), "--runtime", "data-parallel", "--drafters", "8", "--set", "run.evaluate=0",
+    ]  # fmt: skip
+    command += ["--set", "drafter.intermediate=64", "--set", "drafter.heads=2", "--set", "drafter.key_value_heads=2"]
+    assert plan.main(command) == 2
+    said = capsys.readouterr().out.splitlines()
+    assert [line.split("device  ")[1] for line in said if "GB a device" in line] == [
+        "--runtime data-parallel --drafters 8 --set target.tensor_parallel=2  (does not fit)",
+        "--runtime data-parallel --drafters 8 --set target.tensor_parallel=4  (does not fit)",
+        "--runtime data-parallel --drafters 8 --set target.tensor_parallel=8  (does not fit)",
+        "--runtime processes --targets 4 --drafters 4  (does not fit)",
+    ]
+    assert said[0] == "target: 1,606.6 GB of weights; drafter: 13.5 GB with its optimizer"
+    assert said[-1] == "no layout fits"
 
 
 def talks(place: Path, count: int) -> Path:

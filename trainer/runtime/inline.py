@@ -15,13 +15,14 @@ from trainer.runtime.session import Session
 from trainer.runtime.steps import OpenDoor, TargetStep
 from trainer.runtime.warmup_steps import warm_drafter, warm_target
 from trainer.target import Target
+from trainer.tensor_parallel import TensorGroup
 
 
 class InlineSource:
     """Features made on the spot."""
 
     def __init__(self, loader: Loader, target: TargetStep) -> None:
-        """Bind the loader and the target."""
+        """Bind the loader and the target, whose other holders do the same where it is split."""
         self.loader, self.target = loader, target
         self.stall = Stall(target.target.device)
         self._ready: tuple[Batch, torch.Tensor] | None = None
@@ -38,8 +39,27 @@ class InlineSource:
 
     def _make(self) -> tuple[Batch, torch.Tensor]:
         with self.stall.waiting():
-            batch = next(self.loader).to(self.target.target.device)
-        return batch.bare(), self.target.run(batch)
+            batch = next(self.loader)
+            group = self.target.target.group
+            batch, features = self._alone(batch) if group is None else self._together(batch, group)
+        return batch.bare(), features
+
+    def _alone(self, batch: Batch) -> tuple[Batch, torch.Tensor]:
+        batch = batch.to(self.target.target.device)
+        return batch, self.target.run(batch)
+
+    def _together(self, batch: Batch, group: TensorGroup) -> tuple[Batch, torch.Tensor]:
+        """Run every member's batch, in one order for all of them, and keep what is for this one."""
+        target = self.target.target
+        features = torch.empty(0)
+        for place, wanted in enumerate(group.exchange(batch)):
+            if place == group.place:
+                batch, features = self._alone(batch)
+            elif wanted is not None:
+                ids, packed = wanted
+                ids = ids.to(target.device, non_blocking=True)
+                target.features(ids, None if packed is None else packed.to(target.device))
+        return batch, features
 
     def stop(self) -> None:
         """Stop the loader."""
@@ -50,7 +70,7 @@ def run(parts: Parts, session: Session) -> Outcome:
     """Train with one worker of each kind."""
     device = choose(parts.config.run.device)
     prepare_thread()
-    outcome, masters, target = learn(parts, session, device, session.numbers(), Alone())
+    outcome, masters, target = learn(parts, session, parts.load_target(device), session.numbers(), Alone())
     session.require_kept()
     if not outcome.interrupted:  # SIGTERM leaves seconds: the checkpoint is on disk, the export can follow later
         session.trained(masters, target)
@@ -60,18 +80,17 @@ def run(parts: Parts, session: Session) -> Outcome:
 def learn(
     parts: Parts,
     session: Session,
-    device: torch.device,
+    target: Target,
     numbers: Iterable[int],
     exchange: Exchange,
     devices: int = 1,
     meet: Callable[[], None] = lambda: None,
 ) -> tuple[Outcome, dict[str, torch.Tensor], Target]:
-    """Train a drafter on the batches of these numbers with a target beside it; return the masters and the target too.
+    """Train a drafter on the batches of these numbers beside `target`, on its device; return the masters and it too.
 
     `devices` is how many the whole run uses, `meet` waits for the other workers.
     """
-    config = parts.config
-    target = parts.load_target(device)
+    config, device, group = parts.config, target.device, target.group
     gate = OpenDoor()
     target_step = target_step_of(parts, target, gate)
     step = drafter_step_of(parts, device, target.shared, gate)
@@ -82,7 +101,7 @@ def learn(
     settings = session.settings(device, flops_of(parts, target), devices=devices, lead=session.lead)
     with closing(target_step), Loader(maker, iter(numbers), config.data.prefetch) as loader:
         source = InlineSource(loader, target_step)
-        judge = session.quality if session.lead else None
+        judge = session.quality if session.lead or (group is not None and group.leads) else None
         quality = None if judge is None else (lambda done: judge(done, step.model, target))
         loop = DrafterLoop(
             settings, step, source, exchange, stop=lambda: session.stop() or target_step.error is not None,

@@ -64,7 +64,9 @@ def join(parts: Parts) -> World:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
-    group = dist.new_group([shape.rank(Role(kind="drafter", index=index)) for index in range(shape.drafters)])
+    drafters = [shape.rank(Role(kind="drafter", index=index)) for index in range(shape.drafters)]
+    # Its own patience: a new group takes torch's default (10 minutes for NCCL), not that of the group of all.
+    group = dist.new_group(drafters, timeout=PATIENCE)
     made = World(shape=shape, role=shape.role(rank), device=device, drafters=group)
     _connect(made)
     return made
