@@ -79,11 +79,18 @@ class Fleet:
     def told(self) -> tuple[str, ...]:
         """Return what tells these nodes and their venvs apart from others, in whatever file they are named."""
         wishes = self.wishes
-        reached = str(Path(self.host.cwd, wishes.ssh_config)) if wishes.ssh_config else ""
         if wishes.engine == "ray":
-            return (wishes.engine, wishes.where, wishes.venv)  # nodes come and go
+            return (*self.reached, wishes.venv)  # nodes come and go
         down = [f"{name}\0{wishes.venv.replace('{node}', name)}" for name in self.down]
-        return (wishes.engine, reached, *sorted((*down, *(f"{name}\0{venv}" for name, venv in self.venvs.items()))))
+        return (*self.reached, *sorted((*down, *(f"{name}\0{venv}" for name, venv in self.venvs.items()))))
+
+    @property
+    def reached(self) -> tuple[str, ...]:
+        """Return what tells apart nodes of one name: how they are reached."""
+        wishes = self.wishes
+        if wishes.engine == "ray":
+            return (wishes.engine, wishes.where)
+        return (wishes.engine, str(Path(self.host.cwd, wishes.ssh_config)) if wishes.ssh_config else "")
 
     def paths(self, name: str) -> dict[str, str]:
         """Return paths of a node -> as they were given for all nodes."""

@@ -40,6 +40,9 @@ EXAMPLES: Mapping[str, Examples] = {
         ("envdoctor fleet restore -p good --slurm --venv /srv/venv", "one node first, then 8 at a time"),
     ),
     "fleet repair": (("envdoctor fleet repair --hosts hosts.txt --venv /srv/venv", "nodes that need it"),),
+    "fleet rollback": (
+        ("envdoctor fleet rollback --hosts hosts.txt --venv /srv/venv", "before the last fleet restore or repair"),
+    ),
     "fleet cache push": (
         ("envdoctor fleet cache push good -p good --slurm --venv /srv/venv", "a snapshot of `cache save good`"),
     ),

@@ -1,7 +1,8 @@
-"""The tasks of `fleet restore`, `repair` or `cache push` on a node: what `rollout/visit.py` starts there.
+"""The tasks of `fleet restore`, `repair`, `rollback` or `cache push` on a node: what `rollout/visit.py` starts there.
 
 It prints a line of JSON for each task as soon as that is done: "code", "status", "digest", "text", "problem", "hint",
-"notes", "errors", "died". Nothing is asked: what changes something has the digest of a plan that was shown.
+"notes", "errors", "died", and of a plan "venv", "place", "seen_from". Nothing is asked: what changes something has the
+digest of a plan that was shown.
 """
 
 import hashlib
@@ -19,9 +20,11 @@ from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import CacheError, EnvdoctorError, UsageError, internal_error
 from envdoctor.exitcodes import ExitCode
 from envdoctor.facts.stops import STOPS, raise_again
+from envdoctor.model.codec import encode
 from envdoctor.model.events import Listener, silent
 from envdoctor.model.frozen import replace
 from envdoctor.swap import journal
+from envdoctor.swap.same_venv import made, place_of
 from envdoctor.swap.store import BackupStore
 from envdoctor.swap.transaction import recover_first
 
@@ -166,7 +169,7 @@ def _changed(
             became = "put right" if put_right else "left"
             error.message = f"{truly(error.message)}; an interrupted {pending} was {became} there"
         raise
-    told = _told(result)
+    told = _told(result) | (encode(place_of(store, workspace.host)) if not shown else {})
     told["problem"] = truly(told["problem"])
     if left and not shown and not told["code"]:
         first = f"first: what an interrupted {pending} left is put right"
@@ -208,6 +211,34 @@ def _repair(workspace: Workspace, task: Mapping[str, Any], dialog: _Nobody) -> d
         return told | {"code": 0}
     left = ", ".join(f"{finding.code} {finding.subject}" for finding in result.data.prepared.before)
     return told | {"problem": f"no file is damaged, and no reinstall is for {left}"}
+
+
+def _rollback(workspace: Workspace, task: Mapping[str, Any], dialog: _Nobody) -> dict[str, Any]:
+    from envdoctor.app import generations as app
+
+    store = BackupStore.of(workspace.folder)
+    if made(store.target) == task["before"]:  # or another node that shares the venv has gone back meanwhile
+        return {"code": 0, "status": "as before", "text": f"it has the venv that was there before {task['change']}\n"}
+    number = next((one for one in store.numbers() if made(store.generation(one)) == task["before"]), None)
+    if number is None:
+        raise _not_there(store, task["change"])
+
+    def run(plan: str) -> Result:
+        return app.rollback(workspace, number, app.RollbackOptions(dry_run="plan" not in task, plan=plan), dialog)
+
+    return _changed(workspace, task, run)[0]
+
+
+def _not_there(store: BackupStore, change: str) -> UsageError:
+    if pending := journal.read(store):
+        return UsageError(
+            f"an interrupted {pending} is in the middle of its swap",
+            "`fleet restore` with `--resume`, or `envdoctor history` on the node: it has to be put right first",
+        )
+    return UsageError(
+        f"neither {store.target} nor a backup of it is the venv that was there before {change}",
+        "`envdoctor history` on the node lists what is kept there",
+    )
 
 
 def _check(workspace: Workspace, task: Mapping[str, Any], dialog: _Nobody) -> dict[str, Any]:
@@ -254,6 +285,7 @@ def _cache_status(workspace: Workspace, task: Mapping[str, Any], dialog: _Nobody
 _TASKS: Mapping[str, Callable[[Workspace, Mapping[str, Any], _Nobody], dict[str, Any]]] = {
     "restore": _restore,
     "repair": _repair,
+    "rollback": _rollback,
     "check": _check,
     "cache": _cache,
     "cache status": _cache_status,

@@ -21,6 +21,13 @@ _MAXIMUM = 16 << 20
 _DONE = ("done", "errors left")
 
 
+def folder_of(host: Host) -> Path:
+    """Return the folder of the journals, which need not be there."""
+    data = host.environ.get("XDG_DATA_HOME", "")
+    base = Path(data) if data.startswith("/") else host.home / ".local/share"
+    return base / "envdoctor/fleet"
+
+
 @frozen
 class Progress:
     """The journal of one change."""
@@ -30,10 +37,8 @@ class Progress:
     @classmethod
     def of(cls, host: Host, told: Sequence[str]) -> "Progress":
         """Return the journal of the change that these words tell apart from others."""
-        data = host.environ.get("XDG_DATA_HOME", "")
-        base = Path(data) if data.startswith("/") else host.home / ".local/share"
         name = hashlib.sha256(json.dumps(list(told)).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-        return cls(path=base / "envdoctor/fleet" / f"{name}.jsonl")
+        return cls(path=folder_of(host) / f"{name}.jsonl")
 
     def done(self) -> dict[str, str]:
         """Return the nodes that are done -> "done" or "errors left".

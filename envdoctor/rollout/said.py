@@ -31,6 +31,10 @@ class TaskSaid:
     """Of a check: code and subject of each finding that is an error."""
     died: bool = False
     """Whether it ended without an answer of its own: what it did until then is not known."""
+    venv: str = ""
+    place: str = ""
+    seen_from: str = ""
+    """Of a plan: the venv that it is for, as `swap/same_venv.py` has it."""
 
     @property
     def why(self) -> str:
@@ -113,4 +117,7 @@ def _bounded(task: TaskSaid) -> TaskSaid:
         notes=tuple(note[:_LONGEST] for note in task.notes[:_NOTES]),
         errors=tuple(error[:_LONGEST] for error in task.errors),
         died=task.died,
+        venv=task.venv[:_LONGEST],
+        place=task.place[:_LONGEST],
+        seen_from=task.seen_from[:_LONGEST],
     )

@@ -10,13 +10,14 @@ from envdoctor.exitcodes import ExitCode
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.rollout.said import TaskSaid, VisitSaid
 
-Kind = Literal["restore", "repair", "cache push"]
+Kind = Literal["restore", "repair", "rollback", "cache push"]
 NodeStep = Literal[
     "planned", "nothing to do", "could not plan", "done before", "not begun", "done", "errors left", "failed"
 ]
 """`could not plan`: it did not answer, or its own command refuses; nothing is changed there. `not begun`: planned, and
 left as it is because another node failed. `errors left`: repaired, and its check finds errors that it found before and
-that no repair is for. `failed`: what it says of itself is in `problem`."""
+that no repair is for; or gone back to a venv in which its check finds errors. `failed`: what it says of itself is in
+`problem`."""
 _UNKNOWN = "whether it was changed is not known"
 _EVIDENCE = 40
 """Lines of a check that are shown of a node that it fails on."""
@@ -38,6 +39,12 @@ class ChangedNode:
     notes: tuple[str, ...] = ()
     outcome: str = ""
     """What its own command says at the end."""
+    venv: str = ""
+    """Of a planned one, here and below: its venv, as `swap/same_venv.py` tells it apart from others."""
+    place: str = ""
+    seen_from: str = ""
+    shares: str = ""
+    """The node that changes the venv which is this one's too; empty for none."""
 
 
 @frozen
@@ -49,6 +56,10 @@ class FleetChange:
     nodes: tuple[ChangedNode, ...]
     refused: str = ""
     """Why the plan that was asked for is not carried out."""
+    back: str = ""
+    """Of a rollback: which change it goes back before."""
+    undo: str = ""
+    """The command that gives these nodes the venvs of before."""
 
     @property
     def digest(self) -> str:
@@ -89,14 +100,18 @@ def planned(kind: Kind, said: VisitSaid, paths: Mapping[str, str]) -> ChangedNod
     task = said.tasks[0]
     if task.code:
         return ChangedNode(name=said.node, step="could not plan", problem=task.why, notes=task.notes)
-    idle = kind == "repair" and task.status != "planned"
+    idle = kind in ("repair", "rollback") and task.status != "planned"
     return ChangedNode(
         name=said.node,
         step="nothing to do" if idle else "planned",
         digest="" if idle else task.digest,
         plan=task.text,
         shared=_shared(task.text, paths),
+        problem=task.text.strip() if idle and kind == "rollback" else "",
         notes=task.notes,
+        venv=task.venv,
+        place=task.place,
+        seen_from=task.seen_from,
     )
 
 
@@ -131,6 +146,9 @@ def _checked(kind: Kind, done: ChangedNode, last: TaskSaid, before: tuple[TaskSa
     # Whether a cache will hit cannot always be told, and what was merged harms nobody.
     if kind == "cache push" and last.code == ExitCode.UNKNOWN:
         return replace(done, problem="whether the next run will hit could not be determined")
+    if kind == "rollback" and not last.died:  # which is why it was changed: it is said, and ends nothing
+        found = f"its check finds in the venv of before: {', '.join(last.errors)}" if last.errors else last.why
+        return replace(done, step="errors left", problem=found)
     # An error that is gone may leave only what could not be told.
     codes = (before[0].code, ExitCode.UNKNOWN) if before else ()
     if not last.died and last.code in codes and set(last.errors) <= set(before[0].errors):

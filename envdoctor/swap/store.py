@@ -224,10 +224,13 @@ def _renew(path: Path) -> None:
 
 
 def _sign(descriptor: int) -> None:
-    """Write this process's number into the lock, for the message of one that finds it taken."""
+    """Write this process's number into the lock, its boot and its host, for one that finds it taken.
+
+    On a network file system that may be another host, where the number is another process's.
+    """
     try:
         os.truncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        os.pwrite(descriptor, f"{os.getpid()} {_boot()} {os.uname().nodename}\n".encode(), 0)
     except OSError as error:
         # `prune` must work on a full disk; the lock holds without a name in it.
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -243,10 +246,12 @@ def _take(descriptor: int, store: BackupStore, waiting: Callable[[str], None]) -
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
-            if _alive(holder) or time.monotonic() > until:
+            holder, _, elsewhere = os.pread(descriptor, 256, 0).decode("ascii", "replace").strip().partition(" ")
+            boot, _, name = elsewhere.partition(" ")
+            on = f" on {name or 'another machine'}" if boot and boot != _boot() else ""
+            if on or _alive(holder) or time.monotonic() > until:
                 raise RestoreError(
-                    f"another envdoctor (process {holder or 'unknown'}) is changing {store.target}",
+                    f"another envdoctor (process {holder or 'unknown'}{on}) is changing {store.target}",
                     "wait until it is done, then run this again",
                 ) from None
             if not told:
@@ -255,6 +260,13 @@ def _take(descriptor: int, store: BackupStore, waiting: Callable[[str], None]) -
             time.sleep(0.1)
         else:
             return
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _alive(holder: str) -> bool:

@@ -352,6 +352,7 @@ FLEET_SURFACE = {
     ],
     "restore": ["--profile/-p (ENVDOCTOR_PROFILE)", "--offline", "--wheelhouse", *CHANGED_NODES],
     "repair": ["--profile/-p (ENVDOCTOR_PROFILE)", "--offline", *CHANGED_NODES],
+    "rollback": CHANGED_NODES,
     "cache": [],
 }
 FLEET_CACHE_SURFACE = {

@@ -1,4 +1,4 @@
-"""The tasks of `fleet restore`, `repair` and `cache push` as a node does them, without a fleet."""
+"""The tasks of `fleet restore`, `repair`, `rollback` and `cache push` as a node does them, without a fleet."""
 
 import json
 import subprocess
@@ -109,6 +109,54 @@ def test_what_was_put_right_is_told_where_the_plan_is_not_carried_out(tmp_path: 
         "plan was made on"
     )
     assert not store.journal.exists()
+
+
+def rolling_back(root: Path, before: str, **more: object) -> dict[str, Any]:
+    return task(root, "rollback", before=before, change="the restore", **more) | {"profile": ""}
+
+
+def test_a_venv_goes_back_to_the_one_of_before_and_not_further(tmp_path: Path) -> None:
+    incident = make_broken_incident(tmp_path)
+    (planned,) = done(tmp_path, task(tmp_path, "restore"))
+    before = planned["venv"]
+    (idle,) = done(tmp_path, rolling_back(tmp_path, before))
+    as_before = (0, "as before", "it has the venv that was there before the restore\n")
+    assert (idle["code"], idle["status"], idle["text"]) == as_before
+    done(tmp_path, task(tmp_path, "restore", plan=planned["digest"]))
+    (once_more,) = done(tmp_path, task(tmp_path, "restore"))
+    assert once_more["venv"] not in ("", before)
+    (back,) = done(tmp_path, rolling_back(tmp_path, before))
+    assert (back["code"], back["status"]) == (0, "planned"), back
+    assert back["text"].startswith("backup 1 comes back to [TMP]/.venv: ")
+    changed, checked = done(tmp_path, rolling_back(tmp_path, before, plan=back["digest"]), task(tmp_path, "check"))
+    assert (changed["code"], changed["status"], checked["code"]) == (0, "rolled back", 1), changed
+    assert not (incident.venv.site_packages / CUDNN).exists()
+    # Another node that shares the venv was given the same plan: it finds it carried out, and does not undo it.
+    (second,) = done(tmp_path, rolling_back(tmp_path, before, plan=back["digest"]))
+    assert (second["code"], second["status"], second["text"]) == as_before
+
+
+def test_a_venv_of_before_that_is_not_kept_is_not_guessed(tmp_path: Path) -> None:
+    make_broken_incident(tmp_path)
+    (planned,) = done(tmp_path, task(tmp_path, "restore"))
+    done(tmp_path, task(tmp_path, "restore", plan=planned["digest"]))
+    (refused,) = done(tmp_path, rolling_back(tmp_path, "1 2 3"))
+    assert (refused["code"], refused["problem"]) == (
+        2,
+        "neither [TMP]/.venv nor a backup of it is the venv that was there before the restore",
+    )
+
+
+def test_a_rollback_carries_out_what_was_shown_or_nothing(tmp_path: Path) -> None:
+    incident = make_broken_incident(tmp_path)
+    (planned,) = done(tmp_path, task(tmp_path, "restore"))
+    done(tmp_path, task(tmp_path, "restore", plan=planned["digest"]))
+    (back,) = done(tmp_path, rolling_back(tmp_path, planned["venv"]))
+    (incident.venv.site_packages / "mine.py").write_text("1")
+    (refused,) = done(tmp_path, rolling_back(tmp_path, planned["venv"], plan=back["digest"]))
+    assert refused["code"] == 4
+    assert refused["problem"].startswith("nothing was changed: the files are not those that the plan was made on")
+    assert (incident.venv.site_packages / CUDNN).exists()
 
 
 def test_a_missing_wheel_is_named_and_why(tmp_path: Path) -> None:

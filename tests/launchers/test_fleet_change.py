@@ -170,9 +170,96 @@ def test_the_first_failure_ends_it_and_a_resume_goes_on(ssh: Changed) -> None:
     assert steps(done) == {"n1": "done before", "n2": "done", "n3": "done"}
     assert done.code == 0
     assert ssh.healthy() == list(NODES)
+    # Of all of it: n1 was done before the stop.
+    back = ssh.over_ssh("rollback", "--dry-run", "--json")
+    assert (back.code, steps(back)) == (0, dict.fromkeys(NODES, "planned")), back.out
     again = ssh.over_ssh(*resumed, "--dry-run")
     assert again.code == 2
     assert again.err.startswith("error: nothing was stopped here that this could go on with\n")
+
+
+@pytest.mark.stack
+def test_a_restore_that_went_wrong_is_taken_back_where_it_was_done(ssh: Changed) -> None:
+    first = {name: one.venv.prefix.stat().st_ino for name, one in ssh.incidents.items()}
+    ssh.lose("n1", "n2", "n3")
+    ssh.before_carrying_out("n2", "echo lost >&2; exit 9\n")
+    words = (*RESTORE, "--at-once", "1")
+    assert steps(ssh.over_ssh(*words, "--plan", ssh.planned(*words), "--json"))["n2"] == "failed"
+    assert ssh.healthy() == ["n1"]
+    ssh.before_carrying_out("n2", "")
+    shown = ssh.over_ssh("rollback", "--dry-run")
+    assert shown.code == 0, shown.err
+    assert shown.out.startswith(
+        "fleet rollback, 3 nodes over hosts: 1 planned, 2 nothing to do\n"
+        "back to before the fleet restore of small that was begun at 20"
+    )
+    done = ssh.over_ssh("rollback", "--plan", ssh.planned("rollback"), "--json")
+    assert done.code == 3, done.out + done.err  # the venv of before is broken, which is said
+    assert steps(done) == {"n1": "errors left", "n2": "nothing to do", "n3": "nothing to do"}
+    assert problem(done, "n1") == "its check finds in the venv of before: ED201 nvidia-cudnn-cu12"
+    assert ssh.healthy() == []
+    assert {name: one.venv.prefix.stat().st_ino for name, one in ssh.incidents.items()} == first
+    again = ssh.over_ssh("rollback", "--dry-run", "--json")
+    assert (again.code, steps(again)) == (0, dict.fromkeys(NODES, "nothing to do"))
+
+
+@pytest.mark.stack
+def test_a_rollback_needs_a_change_that_was_begun_here(ssh: Changed) -> None:
+    none = ssh.over_ssh("rollback", "--dry-run")
+    assert (none.code, none.err) == (
+        2,
+        "error: no fleet restore or repair of these nodes and venvs was begun here\n\n"
+        "hint: give the nodes and the venv as they were given then; `envdoctor rollback` on a node goes back there\n",
+    )
+    ssh.lose("n1")
+    (ssh.root / "hosts").write_text("n1\n")
+    assert ssh.over_ssh(*RESTORE, "--plan", ssh.planned(*RESTORE)).code == 0
+    (ssh.root / "hosts").write_text("n1\nn2\n")
+    planned = ssh.over_ssh("rollback", "--dry-run", "--json")
+    assert steps(planned) == {"n1": "planned", "n2": "nothing to do"}
+    assert problem(planned, "n2").endswith(" UTC had nothing to do there")
+
+
+@pytest.mark.stack
+def test_a_venv_that_nodes_share_is_changed_once_and_goes_back_once(ssh: Changed) -> None:
+    ssh.lose("n1", "n3")
+    venv = ssh.incidents["n1"].venv
+    (ssh.root / "hosts").write_text(f"n3\nn1 {venv.prefix}\nn2 {venv.prefix}\n")
+    whole = f"[ -e {venv.site_packages}/{CUDNN} ]"
+    ssh.before_carrying_out("n2", f"{whole} || {{ echo too early >&2; exit 9; }}\n")
+    shown = ssh.over_ssh(*RESTORE, "--dry-run")
+    assert "\n  n2 shares the venv of n1: n1 changes it, it is visited after that\n" in shown.out, shown.out
+    done = ssh.over_ssh(*RESTORE, "--plan", ssh.planned(*RESTORE), "--json")
+    assert steps(done) == {"n3": "done", "n1": "done", "n2": "done"}, done.out
+    assert BackupStore.of(venv.prefix).numbers() == [1]
+    ssh.before_carrying_out("n2", f"! {whole} || {{ echo too early >&2; exit 9; }}\n")
+    back = ssh.over_ssh("rollback", "--plan", ssh.planned("rollback"), "--json")
+    assert steps(back) == {"n3": "errors left", "n1": "errors left", "n2": "errors left"}, back.out
+    assert ssh.healthy() == ["n2"]  # its own, which nobody named
+    assert BackupStore.of(venv.prefix).numbers() == [2]
+
+
+@pytest.mark.stack
+def test_a_new_venv_that_nodes_share_is_made_once(ssh: Changed) -> None:
+    venv = ssh.root / "shared/.venv"
+    venv.parent.mkdir()
+    (ssh.root / "hosts").write_text(f"n3\nn1 {venv}\nn2 {venv}\n")
+    done = ssh.over_ssh(*RESTORE, "--plan", ssh.planned(*RESTORE), "--json")
+    assert steps(done) == {"n3": "done", "n1": "done", "n2": "done"}, done.out
+    assert BackupStore.of(venv).numbers() == []
+    back = ssh.over_ssh("rollback", "--dry-run", "--json")
+    assert steps(back)["n1"] == steps(back)["n2"] == "could not plan"
+    assert problem(back, "n1").startswith("there was no venv before the fleet restore of small that was begun at ")
+
+
+@pytest.mark.stack
+def test_a_shared_venv_is_repaired_once(ssh: Changed) -> None:
+    ssh.lose("n1", "n3")
+    venv = ssh.incidents["n1"].venv.prefix
+    (ssh.root / "hosts").write_text(f"n3\nn1 {venv}\nn2 {venv}\n")
+    done = ssh.over_ssh("repair", "--plan", ssh.planned("repair"), "--json")
+    assert steps(done) == {"n3": "done", "n1": "done", "n2": "done"}, done.out
+    assert BackupStore.of(venv).numbers() == [1]
 
 
 @pytest.mark.stack

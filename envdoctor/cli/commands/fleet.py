@@ -1,6 +1,7 @@
 """`envdoctor fleet`: the nodes of a cluster, through the engine that runs it."""
 
-SUBCOMMANDS = {name: f"envdoctor.cli.commands.fleet_{name}" for name in ("check", "restore", "repair", "cache")}
+_NAMES = ("check", "restore", "repair", "rollback", "cache")
+SUBCOMMANDS = {name: f"envdoctor.cli.commands.fleet_{name}" for name in _NAMES}
 
 
 def fleet() -> None:

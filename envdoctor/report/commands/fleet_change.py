@@ -1,10 +1,11 @@
-"""`envdoctor fleet restore`, `repair` and `cache push`: what each node would do, and what became of it."""
+"""`envdoctor fleet restore`, `repair`, `rollback` and `cache push`: what each node would do, and what became of it."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from envdoctor.model.wording import counted
 from envdoctor.report.style import Style, printable
+from envdoctor.rollout.sharing import sharers
 from envdoctor.rollout.view import ChangedNode, FleetChange
 
 _PAINTS = {
@@ -14,6 +15,7 @@ _PAINTS = {
     "could not plan": "unknown",
     "not begun": "unknown",
 }
+_BEGUN = ("done", "errors left", "failed")
 _ORDER = ("planned", "done", "errors left", "nothing to do", "done before", "failed", "not begun", "could not plan")
 
 
@@ -30,6 +32,8 @@ def document(data: FleetChange) -> dict[str, Any]:
         "conclusion": conclusion(data),
         "digest": data.digest,
         "refused": data.refused or None,
+        "back": data.back or None,
+        "undo": data.undo or None,
         "nodes": [
             {
                 "name": node.name,
@@ -39,6 +43,7 @@ def document(data: FleetChange) -> dict[str, Any]:
                 "problem": node.problem or None,
                 "outcome": node.outcome or None,
                 "notes": list(node.notes),
+                "shares": node.shares or None,
             }
             for node in data.nodes
         ],
@@ -57,17 +62,20 @@ def _lines(data: FleetChange, style: Style) -> Iterator[str]:
     if data.refused:
         yield from (printable(data.refused), "")
     yield style.paint("strong", printable(conclusion(data)))
+    if data.back:
+        yield f"back to before {printable(data.back)}"
     if data.planned:
         yield from _plans(data.nodes, style)
+    yield from _shared(data.nodes)
     yield from _table(data.nodes, style)
     if data.planned:
         yield from ("", f"  digest  {data.digest}")
     elif any(node.step in ("failed", "not begun") for node in data.nodes):
         yield ""
         yield "help: the same command with `--resume` and without `--plan` plans for all nodes but those that are done"
-    if any(node.outcome for node in data.nodes) and data.kind != "cache push":
+    if data.undo and any(node.step in _BEGUN for node in data.nodes):
         yield ""
-        yield "the old venv of a changed node is kept; an envdoctor on that node puts it back: rollback --venv VENV"
+        yield f"help: the old venv of a changed node is kept; `{printable(data.undo)}` puts it back"
 
 
 def _plans(nodes: Sequence[ChangedNode], style: Style) -> Iterator[str]:
@@ -83,6 +91,15 @@ def _plans(nodes: Sequence[ChangedNode], style: Style) -> Iterator[str]:
         yield from (f"  {printable(line)}" if line else "" for line in shown.rstrip("\n").split("\n"))
         notes = dict.fromkeys(note for node in alike for note in node.notes)
         yield from (f"  {printable(note)}" for note in notes)
+
+
+def _shared(nodes: Sequence[ChangedNode]) -> Iterator[str]:
+    """Yield who shares whose venv."""
+    for first, others in sharers(nodes).items():
+        names = printable(", ".join(others))
+        yield ""
+        verb, it = ("shares", "it is visited") if len(others) == 1 else ("share", "they are visited")
+        yield f"  {names} {verb} the venv of {printable(first)}: {printable(first)} changes it, {it} after that"
 
 
 def _table(nodes: Sequence[ChangedNode], style: Style) -> Iterator[str]:

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from envdoctor.app.rollout import ChangeOptions, _Change, _Work
+from envdoctor.app.fleet import FleetOptions
+from envdoctor.app.rollout import _Change
+from envdoctor.app.rollout_work import ChangeOptions, Work
 from envdoctor.errors import ProbeError
 from envdoctor.fleet.carried import Errand
 from envdoctor.fleet.ray import visit_ray
@@ -36,7 +38,9 @@ class Nodes:
     def __init__(self, visits: int) -> None:
         """Answer so many visits."""
         self._visits = visits
-        self.wishes = type("Wishes", (), {"engine": "ray", "at_once": 1})()
+        self.wishes = FleetOptions(engine="ray", where="address", at_once=1)
+        self.venvs = dict.fromkeys(self.names, "/venv")
+        self.reached, self.scratch = ("ray", "address"), "/tmp"
 
     def paths(self, name: str) -> dict[str, str]:
         """Return none: nothing was given with a name in it."""
@@ -76,7 +80,7 @@ class Noted:
 
 def changed(visits: int, progress: Progress, dialog: Noted) -> FleetChange:
     def run(how: ChangeOptions) -> FleetChange:
-        work = _Work(files={}, here={}, change={"do": "restore"}, check={"do": "check"}, told=())
+        work = Work(files={}, here={}, change={"do": "restore"}, check={"do": "check"}, told=())
         nodes: Any = Nodes(visits)
         one: Any = dialog
         data = _Change(nodes, work, memoryview(b""), progress, one).run("restore", how, {}).data

@@ -14,6 +14,8 @@ from envdoctor.swap import durable, journal, swap
 from envdoctor.swap.journal import JournalEntry
 from envdoctor.swap.store import BackupStore, locked, remove_tree
 
+SIGNED = f"{os.getpid()} {Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.uname().nodename}\n"
+
 
 def _store(folder: Path, *, old: bool = True) -> tuple[BackupStore, JournalEntry]:
     """Make a store with a finished copy, and the venv it is to replace."""
@@ -197,7 +199,18 @@ def test_the_lock_is_held_by_one(tmp_path: Path) -> None:
         pass
     assert caught.value.message == f"another envdoctor (process {os.getpid()}) is changing {store.target}"
     with locked(store, print):
-        assert (store.root / "lock").read_text() == f"{os.getpid()}\n"
+        assert (store.root / "lock").read_text() == SIGNED
+
+
+def test_a_lock_that_another_host_holds_is_not_taken_for_an_orphan(tmp_path: Path) -> None:
+    """On a network file system the process of that number is there, and its number says nothing here."""
+    store, _ = _store(tmp_path)
+    (store.root / "lock").write_text("1 another-boot n7\n")
+    with (store.root / "lock").open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(RestoreError) as caught, locked(store, print):
+            pass
+    assert caught.value.message == f"another envdoctor (process 1 on n7) is changing {store.target}"
 
 
 def test_a_lock_with_a_second_name_gives_way_to_a_new_one(tmp_path: Path) -> None:
@@ -215,7 +228,7 @@ def test_a_lock_with_a_second_name_gives_way_to_a_new_one(tmp_path: Path) -> Non
         with pytest.raises(RestoreError) as caught, locked(store, print):
             pass
         assert caught.value.message == f"another envdoctor (process {os.getpid()}) is changing {store.target}"
-        assert (lock.read_text(), lock.stat().st_nlink) == (f"{os.getpid()}\n", 1)
+        assert (lock.read_text(), lock.stat().st_nlink) == (SIGNED, 1)
     assert (second.read_text(), second.stat().st_nlink) == ("as it was", 1)
     assert sorted(path.name for path in store.root.iterdir()) == ["builds", "journal.json", "lock"]
 
