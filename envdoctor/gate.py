@@ -99,18 +99,11 @@ def require(profile: str, *, mode: Mode | None = None, reason: str = "") -> Admi
             if chosen != "off":
                 told = _decide(workspace, profile, waits=chosen == "enforce")
     except EnvdoctorError as error:
-        _say(f"error: envdoctor gate: {error.message}" + (f"\n\nhint: {error.hint}" if error.hint else ""))
         # Bad input is wrong in any mode; what could not be read is let through where findings are.
-        ends = chosen == "enforce" or error.exit_code == _USAGE
-        _was_not_examined(int(error.exit_code), profile, chosen, ends=ends)
-        if ends:
-            raise SystemExit(int(error.exit_code)) from None
+        _not_examined(error, profile, chosen, ends=chosen == "enforce" or error.exit_code == _USAGE)
         told = replace(told, found=(NOT_TOLD,))
     except Exception as error:  # noqa: BLE001 - a fault of ours must not end a training that is only warned
-        _say_crash(error, profile)
-        _was_not_examined(3, profile, chosen, ends=chosen == "enforce")
-        if chosen == "enforce":
-            raise SystemExit(3) from None
+        _not_examined(error, profile, chosen, ends=chosen == "enforce")
         told = replace(told, found=(NOT_TOLD,))
     if chosen != "enforce":
         if told.speaks:
@@ -179,7 +172,7 @@ def _decide(workspace: "Workspace", profile: str, *, waits: bool) -> "_Decision"
             # Each process has a search path of its own, so this is nothing that another rank could say.
             hint = "take what puts it there out of sys.path, or examine that one"
             _say(f"error: envdoctor gate: {elsewhere}\n\nhint: {hint}")
-        refused = f"error: envdoctor gate: {_who()} does not start on {sys.prefix} (profile {profile})"
+        refused = _refused(profile)
         later = waits and code and _local_rank()
         said_at = time.monotonic()
         if later:
@@ -199,12 +192,24 @@ def _decide(workspace: "Workspace", profile: str, *, waits: bool) -> "_Decision"
     return _Decision(code=code or of_job, found=(*found, DIFFERENT) if of_job else found, speaks=speaks)
 
 
-def _was_not_examined(code: int, profile: str, mode: Mode, *, ends: bool) -> None:
-    from envdoctor.facts.host import Host  # noqa: PLC0415
+def _not_examined(error: Exception, profile: str, mode: Mode, *, ends: bool) -> None:
+    """Say why nothing was examined, and let the ranks of the job know; raise SystemExit where this process `ends`."""
+    from envdoctor.doctor.unexamined import of_crash, of_error, say_once  # noqa: PLC0415 - few starts come here
+    from envdoctor.errors import EnvdoctorError  # noqa: PLC0415
     from envdoctor.gate_ranks import Own, not_examined  # noqa: PLC0415
 
+    if isinstance(error, EnvdoctorError):
+        code, text = int(error.exit_code), of_error(error)
+    else:
+        code, text = 3, of_crash(error, sys.prefix, profile)
+    said_at = time.monotonic()
+    say_once(text, code, _refused(profile) if ends else "", REPORT_SECONDS, _say)
     if mode != "off":
-        not_examined(Host.current(), Own(code=code if ends else 0, starts=not ends), profile, _say)
+        not_examined(Own(code=code if ends else 0, starts=not ends), profile, _say)
+    if ends:
+        if _local_rank():
+            time.sleep(max(0.0, said_at + END_SECONDS - time.monotonic()))
+        raise SystemExit(code) from None
 
 
 def _question(workspace: "Workspace") -> tuple[object, ...]:
@@ -219,23 +224,6 @@ def _note(text: str, waited: float = 0.0) -> None:
 
     if not _local_rank() or waited > LONG_SECONDS:
         _say(f"note: envdoctor gate: {text}")
-
-
-def _say_crash(error: Exception, profile: str) -> None:
-    """Say an exception that nobody foresaw; the traceback stands once a node, since all of its ranks have the same."""
-    from envdoctor.errors import internal_error, traceback_of  # noqa: PLC0415
-
-    if isinstance(error, ImportError):
-        # A damaged environment may lack what the gate itself reads locks with: that is not a verdict, and no traceback.
-        what, hint = f"this interpreter lacks {error.name or error}", f"check {sys.prefix} --profile {profile}"
-    else:
-        what, hint = internal_error(error), f"check {sys.prefix} --profile {profile} -v"
-        if not _local_rank():
-            _say(traceback_of(error))
-    _say(
-        f"error: envdoctor gate: {what}, so nothing can be said about {sys.prefix}\n\n"
-        f"hint: look from outside: `envdoctor {hint}`"
-    )
 
 
 def _examine_aloud(workspace: "Workspace", profile: str, *, has_ranks: bool) -> "Told":
@@ -312,11 +300,12 @@ def _other_torch(folder: str | None) -> str:
     )
 
 
-def _who() -> str:
+def _refused(profile: str) -> str:
     from envdoctor.facts.launch import rank  # noqa: PLC0415
 
     number = rank(os.environ)
-    return f"rank {number}" if number else "this process"
+    who = f"rank {number}" if number else "this process"
+    return f"error: envdoctor gate: {who} does not start on {sys.prefix} (profile {profile})"
 
 
 def _local_rank() -> int:

@@ -82,11 +82,12 @@ def compared(job: RankedJob, host: Host, own: Own, profile: str, say: Callable[[
     return code
 
 
-def not_examined(host: Host, own: Own, profile: str, say: Callable[[str], None]) -> None:
+def not_examined(own: Own, profile: str, say: Callable[[str], None]) -> None:
     """Let the other ranks know that this one was not examined, and whether it starts."""
     from envdoctor.errors import EnvdoctorError  # noqa: PLC0415
 
     try:
+        host = Host.current()
         if job := job_here(host):
             compared(job, host, own, profile, say)
     except (EnvdoctorError, OSError):

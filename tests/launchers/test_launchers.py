@@ -176,6 +176,7 @@ def launch(tmp_path_factory: pytest.TempPathFactory) -> Launch:
         assert done.returncode == 0, done.stderr
     (folder / "train.py").write_text(TRAIN)
     (folder / "odd.py").write_text(ODD + TRAIN)
+    (folder / "wrong.py").write_text(TRAIN.replace('"launch"', '"lunch"'))
     (folder / "notebook.py").write_text(NOTEBOOK)
     environment = {
         "PATH": f"{folder}/venv/bin:/usr/bin:/bin",
@@ -240,6 +241,22 @@ def names_the_rank_that_differs(
     assert refused.stderr.count("do not run one stack") == 1
 
 
+def an_error_is_said_by_rank_0_alone(
+    launch: Launch, words: Sequence[str | Path], *, tags: Sequence[str], extra: Mapping[str, str] | None = None
+) -> None:
+    """Start two ranks that ask for a profile which is not there: the error once, and a line of the other rank."""
+    refused = launch.run(*words, extra=extra)
+    assert refused.returncode not in (0, 9), refused.stderr
+    assert trained(refused.stdout) == []
+    first, second = (
+        [line.removeprefix(tag) for line in refused.stderr.splitlines() if line.startswith(f"{tag}error: envdoctor")]
+        for tag in tags
+    )
+    assert first == ["error: envdoctor gate: no profile is called `lunch`"], refused.stderr
+    assert second == [f"error: envdoctor gate: rank 1 {STOPPED} {launch.folder}/venv (profile lunch)"], refused.stderr
+    assert refused.stderr.count("hint: ") == 1, refused.stderr
+
+
 def test_a_script(launch: Launch) -> None:
     refused = starts_is_refused_and_starts_again(launch, ["python", "train.py"], ["alone"])
     assert refused.returncode == 1
@@ -257,6 +274,7 @@ def test_torchrun(launch: Launch) -> None:
     words = ["torchrun", "--standalone", "--nproc-per-node", "2", "--tee", "3", "train.py"]
     refused = starts_is_refused_and_starts_again(launch, words, ["0", "1"], tag="[default0]:")
     assert f"rank 0 {STOPPED}" in refused.stderr
+    an_error_is_said_by_rank_0_alone(launch, [*words[:-1], "wrong.py"], tags=("[default0]:", "[default1]:"))
 
 
 @pytest.mark.stack
@@ -272,6 +290,8 @@ def test_srun(launch: Launch, tmp_path: Path) -> None:
         extra = {**slurm, "PATH": f"{launch.programs}:{slurm['PATH']}"}
         words = ["srun", "--label", "--nodes=1", "--ntasks=2", "python", "train.py"]
         refused = starts_is_refused_and_starts_again(launch, words, ["0", "1"], tag="0: ", extra=extra)
+        wrong = [*words[:-1], "wrong.py"]
+        an_error_is_said_by_rank_0_alone(launch, wrong, tags=("0: ", "1: "), extra=extra)
         # Over two nodes they meet over TCP.
         three = ["srun", "--label", "--nodes=2", "--ntasks=3", "--overcommit"]
         between = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
