@@ -7,11 +7,13 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
+
+from tests.factories.make_port import make_port
 
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sinfo")
 _PATH = os.pathsep.join((os.environ["PATH"], "/usr/sbin"))
@@ -27,7 +29,9 @@ def make_slurm(folder: Path, nodes: int = 1) -> Iterator[dict[str, str]]:
     missing = [name for name in _PROGRAMS if shutil.which(name, path=_PATH) is None]
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)} (Debian: slurm-wlm, munge)")
-    configuration = _write(folder, nodes)
+    held = ExitStack()
+    ports = [held.enter_context(make_port()) for _ in range(nodes + 1)]
+    configuration = _write(folder, nodes, ports)
     environment = {"PATH": _PATH, "HOME": str(folder), "SLURM_CONF": str(configuration)}
     key = folder / "munge.key"
     key.write_bytes(os.urandom(128))
@@ -53,10 +57,11 @@ def make_slurm(folder: Path, nodes: int = 1) -> Iterator[dict[str, str]]:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        held.close()
 
 
-def _write(folder: Path, nodes: int) -> Path:
-    controller, *ports = _free_ports(nodes + 1)
+def _write(folder: Path, nodes: int, held: Sequence[int]) -> Path:
+    controller, *ports = held
     for name in ("state", *(f"spool-n{number}" for number in range(1, nodes + 1))):
         (folder / name).mkdir()
     cores = max(2, os.cpu_count() or 2)
@@ -76,16 +81,6 @@ def _write(folder: Path, nodes: int) -> Path:
         + "PartitionName=p Nodes=ALL Default=YES State=UP\n"
     )
     return path
-
-
-def _free_ports(number: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(number)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def _idle(environment: dict[str, str], nodes: int) -> bool:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.factories.make_port import make_port
+
 _PATH = os.pathsep.join((os.environ["PATH"], "/usr/sbin"))
 
 
@@ -29,9 +31,11 @@ def make_sshd(folder: Path, names: Sequence[str], *, command: str = "") -> Itera
         subprocess.run(
             ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / key], check=True, stdin=subprocess.DEVNULL
         )
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    with make_port() as port:
+        yield from _serving(folder, port, names, command)
+
+
+def _serving(folder: Path, port: int, names: Sequence[str], command: str) -> Iterator[str]:
     shutil.copy(folder / "user.pub", folder / "authorized")
     forced = f"ForceCommand {command}\n" if command else ""
     (folder / "sshd_config").write_text(

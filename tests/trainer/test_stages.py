@@ -3,7 +3,6 @@
 import gzip
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer
 
+from tests.factories.make_port import make_port
 from tests.trainer.test_run import lines, same, state
 from trainer import tracking
 from trainer.__main__ import main
@@ -187,22 +187,20 @@ def test_a_package_that_is_missing_is_told_before_anything_is_loaded(
 
 
 def test_two_nodes_under_torchrun_train_the_bits_of_one(cache: Path, tmp_path: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     command = [*TINY, "--steps", "2", "--runtime", "data-parallel", "--drafters", "2"]
-    nodes = [
-        subprocess.Popen(
-            [
-                sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(node),
-                "--nproc-per-node", "1", "--master-addr", "127.0.0.1", "--master-port", str(port), "-m", "trainer",
-                *command, "--output", str(tmp_path / "two"),
-            ],
-            cwd=ROOT, env={**os.environ, "XDG_CACHE_HOME": str(cache)}, text=True, stderr=subprocess.PIPE,
-        )
-        for node in range(2)
-    ]  # fmt: skip
-    told = [node.communicate(timeout=400)[1] for node in nodes]
+    with make_port() as port:
+        nodes = [
+            subprocess.Popen(
+                [
+                    sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(node),
+                    "--nproc-per-node", "1", "--master-addr", "127.0.0.1", "--master-port", str(port), "-m", "trainer",
+                    *command, "--output", str(tmp_path / "two"),
+                ],
+                cwd=ROOT, env={**os.environ, "XDG_CACHE_HOME": str(cache)}, text=True, stderr=subprocess.PIPE,
+            )
+            for node in range(2)
+        ]  # fmt: skip
+        told = [node.communicate(timeout=400)[1] for node in nodes]
     assert [node.returncode for node in nodes] == [0, 0], told
     one = ["--runtime", "inline", "--drafters", "1", "--set", "optim.accumulate=2", "--set", "data.together=2"]
     assert main([*TINY, "--steps", "2", *one, "--output", str(tmp_path / "one")]) == 0

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.factories.make_port import make_port
 from trainer import launch, warmup
 from trainer.__main__ import main
 from trainer.runtime.shutdown import Interrupted, StopRequest
@@ -242,30 +242,22 @@ def test_threads_inside_torch_do_not_abort_a_run_that_is_interrupted(cache: Path
     assert (process.returncode, process.stderr.splitlines()[-1:]) == (143, [BEFORE])
 
 
-def port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def ranks(cache: Path, world: int, patch: str, command: list[str]) -> list[tuple[int, str]]:
     """Run the workers of a run as a launcher starts them, each after `patch`; return their codes and words."""
     code = (
         f"import errno, os, signal, sys\nRANK = int(os.environ['RANK'])\n{patch}\n"
         "from trainer.__main__ import main\nsys.exit(main(sys.argv[1:]))\n"
     )
-    shared = {
-        "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port()),
-    }  # fmt: skip
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, *command], cwd=ROOT, text=True, stderr=subprocess.PIPE,
-            env=environment(cache, **shared, RANK=str(rank), LOCAL_RANK=str(rank)),
-        )
-        for rank in range(world)
-    ]  # fmt: skip
-    words = [process.communicate(timeout=300)[1] for process in started]
+    shared = {"WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1"}
+    with make_port() as port:
+        started = [
+            subprocess.Popen(
+                [sys.executable, "-c", code, *command], cwd=ROOT, text=True, stderr=subprocess.PIPE,
+                env=environment(cache, **shared, MASTER_PORT=str(port), RANK=str(rank), LOCAL_RANK=str(rank)),
+            )
+            for rank in range(world)
+        ]  # fmt: skip
+        words = [process.communicate(timeout=300)[1] for process in started]
     return [(process.returncode, told) for process, told in zip(started, words, strict=True)]
 
 
