@@ -2,11 +2,15 @@
 
     python benchmarks/installers.py --tools BIN --python PYTHON --folder DIR [--kills 5]
 
-The stack is torch of the `cpu-smoke` lock with all that it requires. BIN holds pip-sync and pex. Each tool has caches
-of its own, empty at first, and goes through: cold; warm (another new venv); again (nothing to do); damage (in the venv
-one file deleted, one cut, one altered at its size, then the same command); kill (SIGKILL to its group at a random time
-of a warm run into a new venv, `--kills` times, and what is there then). "whole": every package of the lock is there and
-every file has the sha256 of its RECORD. Times are of one run each, by the clock and by the processor.
+The stack is torch of the `cpu-smoke` lock with all that it requires; `--small` takes pandas, numpy, sympy and what they
+require instead, with a torch that is two made files, since pip-sync takes minutes for the real one. BIN holds pip-sync
+and pex. Each tool has caches of its own, empty at first, and goes through: cold; warm (another new venv); again
+(nothing to do); damage (in the venv one file deleted, one cut, one altered at its size, then the same command); kill
+(SIGKILL to its group at a random time of a warm run into a new venv, `--kills` times, and what is there then).
+"whole": every package of the lock is there and every file has the sha256 of its RECORD; a venv that is not there at all
+is counted apart.
+Times are of one run each, by the clock and by the processor; a run over `--limit` seconds is given up. Each cell is
+written as soon as it is known.
 """
 
 import argparse
@@ -21,6 +25,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +33,7 @@ from packaging.utils import canonicalize_name
 from uv import find_uv_bin
 
 from envdoctor.documents import profile_store
-from envdoctor.standards.lock import Lock, LockedPackage
+from envdoctor.standards.lock import Lock, LockedPackage, parse
 from envdoctor.wheels.locking import text_of
 
 NAMES = (
@@ -44,8 +49,7 @@ NAMES = (
     "numpy",
     "setuptools",
 )
-LIMIT = 240.0
-"""Seconds after which a run is given up."""
+SMALL = ("pandas", "numpy", "python-dateutil", "six", "sympy", "mpmath", "networkx", "jinja2", "markupsafe", "pygments")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +62,8 @@ class Tool:
     prepare: tuple[tuple[str, ...], ...]
     """Commands before the installation proper that are part of it; VENV stands for the venv."""
     command: tuple[str, ...]
+    limit: float
+    """Seconds after which a command is given up."""
 
     def run(self, venv: Path, *, fresh: bool) -> tuple[float, float, int]:
         """Install into the venv; return wall and processor seconds, and the exit code."""
@@ -88,10 +94,11 @@ class Tool:
                 cwd=self.folder,
                 env=self.environment,
                 capture_output=True,
-                timeout=LIMIT,
+                timeout=self.limit,
                 check=False,
             )
         except subprocess.TimeoutExpired:
+            print(f"# {self.name}: given up after {self.limit:.0f} s", flush=True)
             return -1
         if done.returncode:
             print(f"# {self.name}: {done.stderr.decode(errors='replace').strip().splitlines()[-1:]}", flush=True)
@@ -106,7 +113,7 @@ class Tool:
             **found,
             **own,
             "UV_PYTHON_DOWNLOADS": "never",
-            "UV_FIND_LINKS": os.environ.get("PIP_FIND_LINKS", ""),
+            **find_links(self.folder.parent),
             "UV_PROJECT_ENVIRONMENT": str(self.folder / "venv"),
         }
 
@@ -118,35 +125,86 @@ def main() -> int:
     parser.add_argument("--python", required=True)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--kills", type=int, default=5)
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--limit", type=float, default=240.0)
     options = parser.parse_args()
     if not Path(options.python).is_file():
         parser.error("--python takes the path of an interpreter: venv and pex are started with it")
     lock = profile_store.find("cpu-smoke", Path.cwd()).lock
-    packages = [one for one in lock.packages if one.name in NAMES]
+    packages = [one for one in lock.packages if one.name in (SMALL if options.small else NAMES)]
+    options.folder.mkdir(parents=True, exist_ok=True)
+    options.folder = options.folder.resolve()
+    if options.small:
+        packages.append(small_torch(options.folder / "wheels"))
     print(f"{len(packages)} packages; load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores\n")
     states = "".join(f"{state:>16}" for state in ("cold", "warm", "again", "damage"))
-    print(f"{'seconds: wall (processor)':24}{states}  whole after damage  whole after a kill")
+    print(f"{'seconds: wall (processor)':24}{states}  whole then  after a kill: whole, none, broken", flush=True)
     for tool in tools(options, packages):
         line(tool, packages, options.kills)
     return 0
 
 
 def line(tool: Tool, packages: list[LockedPackage], kills: int) -> None:
-    """Take one tool through every state, and print its line."""
+    """Take one tool through every state, and print its line, cell by cell."""
     venv = tool.folder / "venv"
-    cells = [tool.run(venv, fresh=True)]
+    print(f"{tool.name:24}", end="", flush=True)
+    cell(tool.run(venv, fresh=True))
     remove(venv)
-    cells += [tool.run(venv, fresh=True), tool.run(venv, fresh=False)]
-    harm(venv)
-    cells.append(tool.run(venv, fresh=False))
-    mended = whole(venv, packages)
-    draw, good = random.Random(0), 0  # noqa: S311 - when a kill comes, not a secret
+    warm = tool.run(venv, fresh=True)
+    cell(warm)
+    cell(tool.run(venv, fresh=False))
+    if whole(venv, packages):
+        harm(venv)
+        cell(tool.run(venv, fresh=False))
+        print(f"  {'yes' if whole(venv, packages) else 'no':10}", end="", flush=True)
+    else:
+        print(f"{'not whole':>16}  {'no':10}", end="", flush=True)
+    draw, good, none = random.Random(0), 0, 0  # noqa: S311 - when a kill comes, not a secret
     for _ in range(kills):
         remove(venv)
-        tool.killed(venv, draw.uniform(0.1, cells[1][0]))
-        good += not venv.exists() or whole(venv, packages)
-    shown = "".join(f"{f'{wall:.1f} ({cpu:.1f})' if code == 0 else f'exit {code}':>16}" for wall, cpu, code in cells)
-    print(f"{tool.name:24}{shown}  {'yes' if mended else 'no':18}  {good} of {kills}", flush=True)
+        tool.killed(venv, draw.uniform(0.1, warm[0]))
+        none += not venv.exists()
+        good += whole(venv, packages)
+    print(f"  {good}, {none}, {kills - good - none}", flush=True)
+
+
+def cell(ran: tuple[float, float, int]) -> None:
+    """Print what one run took."""
+    wall, cpu, code = ran
+    text = "given up" if code < 0 else f"{wall:.1f} ({cpu:.1f})" if code == 0 else f"exit {code}"
+    print(f"{text:>16}", end="", flush=True)
+
+
+def find_links(folder: Path) -> dict[str, str]:
+    """Return the variables that name the local wheels, for pip and for uv: the user's, and what was made here."""
+    told = os.environ.get("PIP_FIND_LINKS", "").split()
+    places = [*told, *([str(folder / "wheels")] if (folder / "wheels").is_dir() else [])]
+    return {"PIP_FIND_LINKS": " ".join(places), "UV_FIND_LINKS": ",".join(places)} if places else {}
+
+
+def small_torch(folder: Path) -> LockedPackage:
+    """Make a wheel that calls itself torch, which a profile has to name, and return its entry of the lock."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {
+        "torch/__init__.py": b"from torch.version import __version__\n",
+        "torch/version.py": b"__version__ = '0.0.1'\ncuda = None\ngit_version = 'none'\nhip = None\n",
+        "torch-0.0.1.dist-info/METADATA": b"Metadata-Version: 2.1\nName: torch\nVersion: 0.0.1\n",
+        "torch-0.0.1.dist-info/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    rows = [f"{name},sha256={digest_of(data)},{len(data)}" for name, data in files.items()]
+    files["torch-0.0.1.dist-info/RECORD"] = "\n".join([*rows, "torch-0.0.1.dist-info/RECORD,,", ""]).encode()
+    wheel = folder / "torch-0.0.1-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    (made,) = parse(f"torch==0.0.1 --hash=sha256:{digest}\n", "part.txt").packages
+    return made
+
+
+def digest_of(data: bytes) -> str:
+    """Return a sha256 as RECORD writes it."""
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
 
 
 def tools(options: argparse.Namespace, packages: list[LockedPackage]) -> list[Tool]:
@@ -173,7 +231,7 @@ def tools(options: argparse.Namespace, packages: list[LockedPackage]) -> list[To
     where = {
         **os.environ,
         "UV_PYTHON_DOWNLOADS": "never",
-        "UV_FIND_LINKS": os.environ.get("PIP_FIND_LINKS", ""),
+        **find_links(options.folder),
         "UV_CACHE_DIR": str(options.folder / "locking"),
     }
     subprocess.run([uv, "lock", "--quiet", "--python", options.python], cwd=frozen, env=where, check=True)
@@ -218,11 +276,17 @@ def tools(options: argparse.Namespace, packages: list[LockedPackage]) -> list[To
     plain = (options.python, "-m", "venv", "VENV")
     unpack = (options.python, "part.pex/__main__.py", "venv", "--force", "VENV")
     return [
-        Tool(name="envdoctor restore", folder=here, prepare=(), command=restore),
-        Tool(name="uv pip sync", folder=sync, prepare=(venv,), command=pip_sync),
-        Tool(name="uv sync --frozen", folder=frozen, prepare=(), command=uv_sync),
-        Tool(name="pip-sync", folder=piptools, prepare=(plain,), command=(*piped, "lockfiles/part.txt")),
-        Tool(name="pex, venv of it", folder=pex, prepare=(build,), command=unpack),
+        Tool(name="envdoctor restore", folder=here, prepare=(), command=restore, limit=options.limit),
+        Tool(name="uv pip sync", folder=sync, prepare=(venv,), command=pip_sync, limit=options.limit),
+        Tool(name="uv sync --frozen", folder=frozen, prepare=(), command=uv_sync, limit=options.limit),
+        Tool(
+            name="pip-sync",
+            folder=piptools,
+            prepare=(plain,),
+            command=(*piped, "lockfiles/part.txt"),
+            limit=options.limit,
+        ),
+        Tool(name="pex, venv of it", folder=pex, prepare=(build,), command=unpack, limit=options.limit),
     ]
 
 

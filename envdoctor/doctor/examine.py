@@ -17,6 +17,7 @@ from envdoctor.model.fingerprint import Fingerprint, Unread
 from envdoctor.model.frozen import frozen
 from envdoctor.model.verdict import Verdict
 from envdoctor.probes.registry import chosen
+from envdoctor.probes.venv.deep_files import DeepFiles
 from envdoctor.probes.venv.first_look import looking_beside
 from envdoctor.probes.venv.installed_files import InstalledFiles
 
@@ -52,7 +53,7 @@ def take_reading(target: Target, host: Host, options: Options | None = None) -> 
         reading = Reading(target=target, host=host, options=options, probes=chosen(options))
         with looking_beside(reading) as by_another:
             if by_another:
-                _read_meanwhile(reading)
+                read_meanwhile(reading)
                 all_checks()  # imported for the judgement that most commands make next; the other one still looks
             found = written_down(reading)
         if _identity(target.prefix) == before:
@@ -63,10 +64,10 @@ def take_reading(target: Target, host: Host, options: Options | None = None) -> 
     )
 
 
-def _read_meanwhile(reading: Reading) -> None:
+def read_meanwhile(reading: Reading) -> None:
     """Read what does not need the look at every file, which another process may be at."""
     for kind in reading.probes:
-        if kind is not InstalledFiles:
+        if kind not in (InstalledFiles, DeepFiles):
             with suppress(ProbeError):  # the reading keeps the reason
                 reading.fact(kind)
 

@@ -16,6 +16,7 @@ from envdoctor.model.profile import Profile
 from envdoctor.model.verdict import STOPS_PYTHON
 from envdoctor.probes.loading.comparison import compare_with
 from envdoctor.probes.registry import chosen
+from envdoctor.probes.venv.parsed_record import RecordsAhead
 from envdoctor.standards.lock import Lock
 from envdoctor.swap.verdicts import KeptError, KeptVerdict
 
@@ -65,14 +66,23 @@ def read_deep(
 
 
 def reading_of_copy(
-    venv: Path, host: Host, listen: Listener, final: Path, proven: Mapping[bytes, bytes], *, fresh: bool = False
+    venv: Path,
+    host: Host,
+    listen: Listener,
+    final: Path,
+    proven: Mapping[bytes, bytes],
+    *,
+    fresh: bool = False,
+    ahead: RecordsAhead | None = None,
 ) -> Reading:
     """Return a deep reading of a copy for which of earlier digests only `proven` count (content key -> sha256).
 
-    fresh: it was just built from wheels (Options.fresh).
+    fresh: it was just built from wheels (Options.fresh). ahead: RECORDs that were parsed while it was built.
     """
     options = replace(deep_options(listen), fresh=fresh)
     reading = Reading(target=_target(venv, final), host=_without_shell(host), options=options, probes=chosen(options))
+    if ahead is not None:
+        reading.shared[RecordsAhead] = ahead
     compare_with(reading, proven)
     return reading
 

@@ -7,15 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
+from threading import Event as Flag
 
 from envdoctor import __version__
 from envdoctor.errors import RestoreError
 from envdoctor.facts.context import Reading
 from envdoctor.model.events import Event, Listener
-from envdoctor.model.frozen import field, frozen
+from envdoctor.model.frozen import field, frozen, mutable
 from envdoctor.model.plan import Plan, VenvUser
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.own_packages import own_packages
+from envdoctor.probes.venv.parsed_record import RecordsAhead
 from envdoctor.probes.venv.restore_note import AS_BUILT, NOTE
 from envdoctor.stack.build import build
 from envdoctor.stack.other_builds import built_as
@@ -34,6 +36,9 @@ from envdoctor.wheels import uv as uv_tool
 from envdoctor.wheels.cached_answers import CachedAnswers
 
 _AGAIN = "run the same command again; if it stays so, look at the network and the proxy"
+
+_PAUSE = 0.02
+"""Seconds between two looks for RECORDs."""
 
 
 @frozen
@@ -120,9 +125,13 @@ def _make_copy(prepared: PreparedRestore, copying: Copying, listen: Listener) ->
     uv = uv_tool.locate(host.environ, host.cwd, keep_open=(copying.descriptor,))
     try:
         with ThreadPoolExecutor(1) as beside:
-            # A fifth of a second, in which uv builds.
-            loading = beside.submit(_ready, prepared)
-            build(prepared.plan, prepared.locked, prepared.sources, uv, folder, listen)
+            meanwhile = _Meanwhile(prepared=prepared, folder=folder)
+            working = beside.submit(meanwhile.run)
+            try:
+                build(prepared.plan, prepared.locked, prepared.sources, uv, folder, listen)
+            finally:
+                meanwhile.over.set()
+            known = working.result()
     except uv_tool.UvError:
         CachedAnswers.of(host).forget()
         raise
@@ -135,7 +144,7 @@ def _make_copy(prepared: PreparedRestore, copying: Copying, listen: Listener) ->
         writing = beside.submit(sync_file_system, folder)
         old = beside.submit(_verdict_on_old, prepared)
         final = prepared.store.target
-        verified, reading = verify_copy(folder, final, prepared.locked, host, listen, loading.result())
+        verified, reading = verify_copy(folder, final, prepared.locked, host, listen, known, meanwhile.ahead)
         refuse(verified, "the new venv")
         clock.lap("verify")
         listen(Event(phase="check", text="examining the copy"))
@@ -147,11 +156,25 @@ def _make_copy(prepared: PreparedRestore, copying: Copying, listen: Listener) ->
     return verified, old.result()
 
 
-def _ready(prepared: PreparedRestore) -> dict[bytes, bytes]:
-    """Import every check; return what earlier restores read."""
-    import_module("envdoctor.stack.examination")
-    import_module("envdoctor.doctor.examine").every_check()
-    return known_contents(prepared.host, prepared.request.verify)
+@mutable
+class _Meanwhile:
+    """What is done in a thread while uv builds."""
+
+    prepared: PreparedRestore
+    folder: Path
+    ahead: RecordsAhead = field(default_factory=RecordsAhead)
+    over: Flag = field(default_factory=Flag)
+    """The build has ended."""
+
+    def run(self) -> dict[bytes, bytes]:
+        """Import every check and parse the RECORDs that appear; return what earlier restores read."""
+        import_module("envdoctor.stack.examination")
+        import_module("envdoctor.doctor.examine").every_check()
+        known = known_contents(self.prepared.host, self.prepared.request.verify)
+        while not self.over.wait(_PAUSE):
+            for site in self.folder.glob("lib/python3*/site-packages"):
+                self.ahead.look(str(site))
+        return known
 
 
 def _verdict_on_old(prepared: PreparedRestore) -> KeptVerdict | None:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
@@ -16,6 +16,7 @@ from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.file_digests import usable
 from envdoctor.probes.venv.installed_files import FileFault, InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.probes.venv.known_files import looking_at_known
 from envdoctor.probes.venv.own_packages import own_packages
 from envdoctor.probes.venv.record_rows import BYTECODE
 from envdoctor.probes.venv.records import RecordIndex, index
@@ -67,6 +68,7 @@ def verify(
     self_contained: bool = True,
     threads_are_ours: bool = False,
     also: Container[int] = (),
+    meanwhile: Callable[[Reading], None] | None = None,
 ) -> Verified:
     """Compare every file with its RECORD and the distributions with the lock. The reading's options say `deep`.
 
@@ -74,7 +76,8 @@ def verify(
     does not), and so is a row that states no sha256. self_contained: so is a link whose file is outside the venv.
     threads_are_ours: no thread of this process is another program's, so that a child may walk through the venv while
     the files are compared here. also: distributions outside of the venv (indexes into `Distributions.items`) whose
-    files are compared too; the lock does not have them.
+    files are compared too; the lock does not have them. meanwhile: is called while other processes look at the files
+    that are known and walk through the venv; it reads other facts.
     """
     items, records = reading.fact(Distributions).items, index(reading)
     own = {at for at, item in enumerate(items) if item.origin == "site-packages" or at in also}
@@ -86,7 +89,12 @@ def verify(
         return list(_stray(reading.target.prefix, site, claimed, self_contained=self_contained))
 
     if strict or self_contained:
-        with beside(walk, all_are_ours=threads_are_ours) as walking:
+        with (
+            looking_at_known(reading, all_are_ours=threads_are_ours),
+            beside(walk, all_are_ours=threads_are_ours) as walking,
+        ):
+            if meanwhile:
+                meanwhile(reading)
             reading.fact(InstalledFiles)
             found = walking.result()
         faults += [Discrepancy(owner="", path=path, problem=problem) for path, problem in found]

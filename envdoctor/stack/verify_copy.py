@@ -11,6 +11,7 @@ from envdoctor.model.profile import Profile
 from envdoctor.probes.loading.comparison import RecordComparison, comparison
 from envdoctor.probes.venv import verified_contents
 from envdoctor.probes.venv.distributions import Distribution, Distributions
+from envdoctor.probes.venv.parsed_record import RecordsAhead
 from envdoctor.probes.venv.verified_contents import Read
 from envdoctor.stack.plan import Extent
 from envdoctor.stack.verify import Verified, verify
@@ -29,15 +30,17 @@ def verify_copy(
     host: Host,
     listen: Listener,
     known: verified_contents.Contents,
+    ahead: RecordsAhead | None = None,
 ) -> tuple[Verified, Reading]:
     """Return what a venv that was just built differs in from the lock, and the reading; what was read is remembered.
 
-    known: what need not be read.
+    known: what need not be read. ahead: RECORDs that were parsed while it was built.
     """
-    from envdoctor.stack.examination import reading_of_copy  # noqa: PLC0415 - every check comes with it
+    from envdoctor.doctor.examine import read_meanwhile  # noqa: PLC0415 - every check comes with it
+    from envdoctor.stack.examination import reading_of_copy  # noqa: PLC0415 - as above
 
-    reading = reading_of_copy(copy, host, listen, final, known, fresh=True)
-    verified = verify(reading, locked, threads_are_ours=True)
+    reading = reading_of_copy(copy, host, listen, final, known, fresh=True, ahead=ahead)
+    verified = verify(reading, locked, threads_are_ours=True, meanwhile=read_meanwhile)
     if not verified.faults:
         _remember(reading, known, host)
     return verified, reading

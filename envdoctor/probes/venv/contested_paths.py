@@ -13,7 +13,7 @@ from envdoctor.probes.venv.file_digests import FileDigests
 from envdoctor.probes.venv.importers import importer_of, lone_module
 from envdoctor.probes.venv.namespaces import is_namespace
 from envdoctor.probes.venv.record_rows import BYTECODE
-from envdoctor.probes.venv.records import RecordIndex, index
+from envdoctor.probes.venv.records import RecordIndex, Row, index
 
 
 @frozen
@@ -55,6 +55,15 @@ def contested_paths(reading: Reading) -> DisputedPaths:
     return reading.material(DisputedPaths, _look)
 
 
+def told_by_rows(reading: Reading) -> bool:
+    """Tell whether the RECORDs alone say all of it: all that list a path state the same bytes."""
+    return all(path.endswith(BYTECODE) or _equal(claims) for path, claims in index(reading).contested.items())
+
+
+def _equal(claims: Sequence[tuple[int, Row]]) -> bool:
+    return len({row.hash for _, row in claims}) == 1 and bool(claims[0][1].hash)
+
+
 def _look(reading: Reading) -> DisputedPaths:
     items, records = reading.fact(Distributions).items, index(reading)
     found, equal = _contested(records, items, str(reading.target.prefix) + os.sep, _whose(reading))
@@ -75,7 +84,7 @@ def _contested(
     for full, claims in records.contested.items():
         if full.endswith(BYTECODE):
             continue
-        if len({row.hash for _, row in claims}) == 1 and claims[0][1].hash:
+        if _equal(claims):
             equal += 1
             continue
         on_disk, told_by = whose.of(full, claims)

@@ -15,13 +15,13 @@ from envdoctor.model.frozen import frozen, replace
 from envdoctor.probes.loading.comparison import comparison
 from envdoctor.probes.venv.barriers import Barrier, ClosedFile, barrier_of
 from envdoctor.probes.venv.behind_links import BehindLink, behind_links, elsewhere
-from envdoctor.probes.venv.contested_paths import Contested, contested_paths
+from envdoctor.probes.venv.contested_paths import Contested, contested_paths, told_by_rows
 from envdoctor.probes.venv.digest_memo import key_of
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.file_digests import Hashing
 from envdoctor.probes.venv.first_look import Looked, first_look
 from envdoctor.probes.venv.interpreter import Interpreter
-from envdoctor.probes.venv.known_files import known_files
+from envdoctor.probes.venv.known_files import known_rows
 from envdoctor.probes.venv.obstacles import Obstacle, filled_folders, in_the_way, obstacles
 from envdoctor.probes.venv.parsing import unparsable
 from envdoctor.probes.venv.record_rows import BYTECODE, recorded_size
@@ -133,8 +133,9 @@ def probe(reading: Reading) -> InstalledFiles:
 
 
 def contested(reading: Reading) -> tuple[Contested, ...]:
-    """Return the same as the fact, without a look at every file where the options do not ask for their hashes."""
-    return reading.fact(InstalledFiles).contested if reading.options.deep else contested_paths(reading).found
+    """Return the same as the fact, without a look at every file where no hash of one is asked for."""
+    hashed = reading.options.deep and not told_by_rows(reading)
+    return reading.fact(InstalledFiles).contested if hashed else contested_paths(reading).found
 
 
 def _above(items: Sequence[Distribution], prefix: str) -> Iterator[str]:
@@ -192,12 +193,12 @@ def _look_deeply(reading: Reading, prefix: str) -> list[tuple[Owner, list[FileFa
     # The threads are to have the largest files first, and all of them soon.
     order = sorted(records.rows, key=lambda at: _largest(records.rows[at]), reverse=True)
     found: dict[int, tuple[Owner, list[FileFault]]] = {}
+    known = known_rows(reading)
     with Hashing(compared.digests, reading.options.progress) as hashing:
         for at in order:
             keys: dict[str, bytes] = {}
             rows, fresh, looked = records.rows[at], reading.options.fresh, None
-            if compared.by_contents_alone:
-                seen = known_files(items[at].site, rows, compared.digests.proven)
+            if seen := known(at):
                 rows, looked = seen.others, Looked(plain_bytes=seen.total, odd=tuple(seen.others))
                 compared.take_known(seen.files, seen.total)
             found[at] = _owner(

@@ -3,16 +3,22 @@
 Nearly every file of a restored copy is one of them. Each is looked at once, and nothing is made of it: it is regular,
 readable by everybody, in the recorded size, and its device, inode, size and time of last change of contents are those
 of a file whose sha256 was then the recorded one (`verified_contents`). A row that is not all of this, and every row of
-bytecode or of a program, is left for `installed_files` to judge.
+bytecode or of a program, is left for `installed_files` to judge. Another process can look, as it does for `first_look`.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
+from envdoctor.facts.context import Reading
+from envdoctor.facts.second_process import ChildsWork, beside
+from envdoctor.probes.loading.comparison import comparison
 from envdoctor.probes.venv.digest_memo import pack_content_key
+from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.first_look import KIND_AND_READABLE, PLAIN
 from envdoctor.probes.venv.record_rows import BYTECODE
+from envdoctor.probes.venv.records import index
 from envdoctor.probes.venv.rows import Fields
 
 _SHA256 = "sha256="
@@ -29,23 +35,75 @@ class KnownFiles(NamedTuple):
     """The other rows."""
 
 
+class _BesideLook:
+    """The look that another process makes for a reading."""
+
+    def __init__(self, begun: ChildsWork) -> None:
+        self.begun = begun
+
+
+@contextmanager
+def looking_at_known(reading: Reading, *, all_are_ours: bool) -> Iterator[None]:
+    """Have another process look while the block reads other facts, where something is known of the files.
+
+    all_are_ours: as for `second_process.beside`. The RECORDs and the distributions have been read.
+    """
+    if not comparison(reading).by_contents_alone:
+        yield
+        return
+    with beside(lambda: _look(reading), all_are_ours=all_are_ours) as begun:
+        reading.shared[_BesideLook] = _BesideLook(begun)
+        yield
+
+
+def known_rows(reading: Reading) -> Callable[[int], KnownFiles | None]:
+    """Return what was seen of a distribution by its index in `Distributions.items`; None where nothing is known.
+
+    The other process looked at all of them; without one each is looked at when it is asked for.
+    """
+    items, records, compared = reading.fact(Distributions).items, index(reading), comparison(reading)
+    if not compared.by_contents_alone:
+        return lambda _: None
+    begun = reading.shared.pop(_BesideLook, None)
+    if not isinstance(begun, _BesideLook):
+        return lambda at: known_files(items[at].site, records.rows[at], compared.digests.proven)
+    seen = {at: (files, total, numbers) for at, files, total, numbers in begun.begun.result()}
+
+    def told(at: int) -> KnownFiles:
+        files, total, numbers = seen[at]
+        rows = records.rows[at]
+        return KnownFiles(files, total, [rows[number] for number in numbers])
+
+    return told
+
+
+def _look(reading: Reading) -> list[tuple[int, int, int, list[int]]]:
+    items, proven = reading.fact(Distributions).items, comparison(reading).digests.proven
+    return [(at, *_seen(items[at].site, rows, proven)) for at, rows in index(reading).rows.items()]
+
+
 def known_files(folder: str, rows: Sequence[Fields], proven: Mapping[bytes, bytes]) -> KnownFiles:
     """Look at the file of each row below a site folder. Raises OSError for the folder itself.
 
     proven: content key (digest_memo) -> sha256 as RECORD writes it.
     """
-    others: list[Fields] = []
+    files, total, others = _seen(folder, rows, proven)
+    return KnownFiles(files, total, [rows[number] for number in others])
+
+
+def _seen(folder: str, rows: Sequence[Fields], proven: Mapping[bytes, bytes]) -> tuple[int, int, list[int]]:
+    """Return the count and bytes of the known ones, and the numbers of the other rows."""
+    others: list[int] = []
     total, stat_at, pack, known = 0, os.stat, pack_content_key, proven.get
     # Relative to the open site folder the kernel walks a third of each path, 25,000 times.
     site = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for row in rows:
-            path, stated, recorded = row
+        for number, (path, stated, recorded) in enumerate(rows):
             if "/bin/" not in path and not path.endswith(BYTECODE):
                 try:
                     status = stat_at(path, dir_fd=site)
                 except (OSError, ValueError):
-                    others.append(row)
+                    others.append(number)
                     continue
                 size = status.st_size
                 if (
@@ -57,7 +115,7 @@ def known_files(folder: str, rows: Sequence[Fields], proven: Mapping[bytes, byte
                 ):
                     total += size
                     continue
-            others.append(row)
+            others.append(number)
     finally:
         os.close(site)
-    return KnownFiles(len(rows) - len(others), total, others)
+    return len(rows) - len(others), total, others

@@ -12,8 +12,9 @@ from envdoctor.model.frozen import field, frozen, mutable, replace
 from envdoctor.model.pattern import pattern
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.links_out import Links
+from envdoctor.probes.venv.parsed_record import RecordsAhead, odd_rows, parse
 from envdoctor.probes.venv.record_memo import Parsed, RecordMemo, load
-from envdoctor.probes.venv.record_rows import most_rows, parse_rows, recorded_size, unfit
+from envdoctor.probes.venv.record_rows import most_rows, recorded_size, unfit
 from envdoctor.probes.venv.rows import Fields, binaries, ending_in
 
 # A stack of 90 distributions has 26,000 rows of 3 MB. A RECORD may claim any number; memory is not for it to decide.
@@ -22,7 +23,6 @@ _MAXIMUM_ROWS = 150_000
 """Of all RECORDs together."""
 _MOST_MALFORMED = 200
 _OF_PREFIX = pattern(r"(/.*/)lib(?:64)?/python3(?:\.\d+t?)?/(?:site|dist)-packages/\Z")
-_NOTES = (b"INSTALLER,", b"RECORD,", b"REQUESTED,", b"direct_url.json,", b"uv_cache.json,")
 
 
 class Row(NamedTuple):
@@ -86,31 +86,11 @@ def index(reading: Reading) -> RecordIndex:
     return reading.material(RecordIndex, _index)
 
 
-def _of_wheel(data: bytes, folder: str) -> bytes:
-    """Return RECORD without the rows that differ between two installs of one wheel.
-
-    Those are scripts, whose first line names the interpreter, and the installer's notes in dist-info. Installers sort
-    the rows by path, so scripts come first and dist-info is one block.
-    """
-    start = 0
-    while data.startswith(b"../", start):
-        start = data.find(b"\n", start) + 1 or len(data)
-    data = b"\n" + data[start:]
-    prefix = f"\n{folder}/".encode("utf-8", "surrogateescape")
-    first, last = data.find(prefix), data.rfind(prefix)
-    if first < 0:
-        return data
-    end = data.find(b"\n", last + 1)
-    end = len(data) if end < 0 else end
-    rows = data[first:end].split(prefix)[1:]
-    kept = [prefix + row for row in rows if not row.startswith(_NOTES)]
-    return data[:first] + b"".join(kept) + data[end:]
-
-
 def _index(reading: Reading) -> RecordIndex:
     items = reading.fact(Distributions).items
     memo = load(reading)
-    indexer = _Indexer(items=items, prefix=str(reading.target.prefix) + os.sep, memo=memo)
+    ahead = reading.material(RecordsAhead, lambda _: RecordsAhead())
+    indexer = _Indexer(items=items, prefix=str(reading.target.prefix) + os.sep, memo=memo, ahead=ahead)
     for at, item in enumerate(items):
         if item.has_record:
             indexer.enter(at)
@@ -127,6 +107,7 @@ class _Indexer:
     prefix: str
     """With a final slash."""
     memo: RecordMemo
+    ahead: RecordsAhead
     left: int = _MAXIMUM_ROWS
     left_bytes: int = _MAXIMUM_BYTES
     links: dict[tuple[str, str], Links] = field(default_factory=dict)
@@ -168,7 +149,11 @@ class _Indexer:
         if data is None:
             parsed = self.memo.recall(path)
         else:
-            parsed = self._parsed(at, path, item.folder, data)
+            parsed, wrong = self.ahead.get(item.folder, data) or parse(data, item.folder)
+            self.made.malformed.extend((at, f"{path}:{number}: not a RECORD row") for number in wrong[:_MOST_MALFORMED])
+            if len(wrong) > _MOST_MALFORMED:
+                more = len(wrong) - _MOST_MALFORMED
+                self.made.malformed.append((at, f"{path}: {more} more rows are not RECORD rows"))
             self.memo.learn(path, status, read_ns, parsed)
         if not parsed.odd:
             self.plain.add(at)
@@ -206,26 +191,6 @@ class _Indexer:
         if whole:
             self.memo.learn_contested(self.order, {path: list(claims) for path, claims in made.contested.items()})
 
-    def _parsed(self, at: int, path: str, folder: str, data: bytes) -> Parsed:
-        rows, bad = parse_rows(data)
-        wrong = bad or []
-        self.made.malformed.extend((at, f"{path}:{number}: not a RECORD row") for number in wrong[:_MOST_MALFORMED])
-        if len(wrong) > _MOST_MALFORMED:
-            more = len(wrong) - _MOST_MALFORMED
-            self.made.malformed.append((at, f"{path}: {more} more rows are not RECORD rows"))
-        odd = _odd(rows)
-        left_out = set(odd)
-        import hashlib  # noqa: PLC0415 - it loads OpenSSL, and few checks hash anything
-
-        return Parsed(
-            rows=rows,
-            lines=most_rows(data),
-            digest=hashlib.sha256(_of_wheel(data, folder)).hexdigest(),
-            odd=[rows[number][0] for number in odd],
-            folders=list({row[0].rpartition("/")[0]: 0 for at, row in enumerate(rows) if at not in left_out}),
-            plain=bad is None,
-        )
-
     def _links_of(self, item: Distribution) -> Links:
         base = item.site + os.sep
         root = self.prefix if base.startswith(self.prefix) else _root_of(base)
@@ -235,7 +200,7 @@ class _Indexer:
         """Return the absolute paths of rows of a distribution; empty for one that leads out."""
         base = self.items[at].site + os.sep
         paths = [base + row[0] for row in rows]
-        for number in () if at in self.plain else _odd(rows):
+        for number in () if at in self.plain else odd_rows(rows):
             paths[number] = self._links_of(self.items[at]).settled(rows[number][0])
         return paths
 
@@ -270,23 +235,6 @@ class _Indexer:
                     firsts[first] = {os.path.normpath(base + one[0]): one for one in self.made.rows[first]}
                 self.made.contested[path] = [(first, _as_row(firsts[first][path]))]
             self.made.contested[path].append((at, _as_row(row)))
-
-
-def _odd(rows: Sequence[Fields]) -> list[int]:
-    """Return the numbers of the rows whose path, put behind its site folder, is not yet absolute and normalized."""
-    written = "\n".join(["", *[row[0] for row in rows], ""])
-    if not any(sign in written for sign in ("\n/", "\n.", "\n\n", "/\n", "/.", "//", "\0")):
-        return []
-    # Nearly every distribution with scripts lists a few `../../../bin/x`, and nothing else that is odd.
-    at_first = [number for number, row in enumerate(rows) if row[0][:1] in "./"]
-    of_them = "\n".join(["", *[rows[number][0] for number in at_first], ""])
-    if all(written.count(sign) == of_them.count(sign) for sign in ("/\n", "/.", "//", "\0")):
-        return at_first
-    return [
-        number
-        for number, (path, _, _) in enumerate(rows)
-        if not path or path[0] in "./" or path.endswith("/") or "/." in path or "//" in path or "\0" in path
-    ]
 
 
 def _root_of(site: str) -> str:

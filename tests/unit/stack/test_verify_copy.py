@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.doctor.examine import written_down
+from envdoctor.doctor.examine import read_meanwhile, written_down
 from envdoctor.facts.host import Host
 from envdoctor.model.codec import encode
 from envdoctor.probes.loading.comparison import RecordComparison, comparison
@@ -321,17 +321,24 @@ def test_counting_known_files_at_once_gives_what_a_look_at_each_gives(
     venv = shop.venv()
     _STATES[state](venv)
 
-    def look() -> list[object]:
+    def look(*, by_others: bool = False) -> list[object]:
         reading = reading_of_copy(venv.prefix, shop.host, lambda _: None, shop.folder / "final", known, fresh=True)
-        verified = verify(reading, {"thing": LockedPackage(name="thing", version="1.0", hashes=("0" * 64,))})
+        verified = verify(
+            reading,
+            {"thing": LockedPackage(name="thing", version="1.0", hashes=("0" * 64,))},
+            threads_are_ours=by_others,
+            meanwhile=read_meanwhile if by_others else None,
+        )
         compared = comparison(reading)
         counts = [compared.files, compared.file_bytes, compared.read, compared.read_bytes, compared.without_hash]
         faults = [compared.bytecode, compared.altered, compared.unverified]
         return [verified, reading.fact(InstalledFiles), reading.fact(DeepFiles), *counts, *faults]
 
-    at_once = look()
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    at_once, by_others = look(), look(by_others=True)
     monkeypatch.setattr(RecordComparison, "by_contents_alone", False)
     assert at_once == look()
+    assert by_others == at_once
     _module(venv).parent.chmod(0o755)
 
 
