@@ -65,6 +65,22 @@ STACKS: dict[str, tuple[str, str]] = {
     # Beside the 33: what each of these resolves to without its companion above.
     "vllm": ("3.12", "vllm"),
     "pyg": ("3.12", "torch-geometric pyg-lib torch"),
+    # Added on 2026-12-01.
+    "keras": ("3.12", "keras tensorflow-cpu jax torch"),
+    "whisperx": ("3.12", "whisperx"),
+    "rapids": ("3.12", "cudf-cu12 torch"),
+    "torchtune": ("3.12", "torchtune torchao bitsandbytes"),
+    "ray": ("3.12", "ray[train,tune] lightning torchmetrics torch"),
+    "pyannote": ("3.12", "pyannote.audio"),
+    "docling": ("3.12", "docling"),
+    "lerobot": ("3.12", "lerobot"),
+    "autogluon": ("3.12", "autogluon.tabular[all]"),
+    "neuralforecast": ("3.12", "neuralforecast"),
+    "onnxruntimes": ("3.12", "onnxruntime onnxruntime-gpu optimum torch"),
+    "lmdeploy": ("3.12", "lmdeploy"),
+    "haystack": ("3.12", "haystack-ai langchain-huggingface sentence-transformers llama-index"),
+    "mmdet": ("3.12", "mmengine mmdet torchvision"),
+    "coqui": ("3.12", "coqui-tts torchaudio torchcodec"),
 }
 """Name -> Python, and what is asked of the index."""
 

@@ -70,7 +70,7 @@ def _damage_by_owner(case: CheckContext) -> list[Damage]:
     cached: dict[str, str] = {}
     published: dict[str, str] = {}
     for fault in files.faults:
-        if fault.path in contested or fault.kind == "unreadable" or harmless(fault):
+        if fault.path in contested or fault.kind == "unreadable" or harmless(fault) or _of_another(fault, twice):
             continue
         if fault.kind == "missing" and any(folder in fault.path for folder in elsewhere):
             continue
@@ -93,6 +93,18 @@ def _damage_by_owner(case: CheckContext) -> list[Damage]:
         _damage(totals[name], kinds, present, cached.get(name, ""), published.get(name, ""))
         for name, kinds in sorted(known.items())
     ]
+
+
+def unfit(case: CheckContext) -> list[FileFault]:
+    """Return every fault that is not harmless, without what only the RECORD of another version lists."""
+    twice = duplicates(case)
+    return [fault for fault in case.facts[InstalledFiles].faults if not (harmless(fault) or _of_another(fault, twice))]
+
+
+def _of_another(fault: FileFault, twice: dict[str, Distribution]) -> bool:
+    """Tell a fault of a RECORD beside the one that is meant: `pip install --target` leaves the old one there."""
+    meant = twice.get(fault.owner)
+    return meant is not None and fault.of_version not in ("", meant.version)
 
 
 def _told_once(by_owner: dict[str, dict[str, list[str]]]) -> dict[str, dict[str, list[str]]]:

@@ -7,6 +7,9 @@ from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.installed_files import InstalledFiles
 
+_FEW = 10
+"""Of a version that is there not more than one file in so many is missing or changed."""
+
 
 def duplicates(case: CheckContext) -> dict[str, Distribution]:
     """Return name -> the one that is meant, of what has several metadata folders in one folder of the environment."""
@@ -22,18 +25,23 @@ def meant_of(case: CheckContext, items: Sequence[Distribution]) -> Distribution:
     return min(items, key=lambda item: _doubt(case, item))
 
 
-def _doubt(case: CheckContext, item: Distribution) -> tuple[bool, bool, bool, int, bool]:
-    """Rank by faults: no METADATA, not the version of lock or code, few files as it records them, another's RECORD."""
+def _doubt(case: CheckContext, item: Distribution) -> tuple[bool, bool, bool, bool, int, bool]:
+    """Rank by faults: no METADATA, not the version of lock or code, few files as it records them, another's RECORD.
+
+    A version that another one was unpacked over has many files that are as its RECORD says: those that both have.
+    """
     pin = case.pins().get(item.name)
     build = case.facts.get(TorchBuild)
     stated = build.version if build and item.name == "torch" else ""
     files = case.facts.get(InstalledFiles)
     owners = files.owners if files else ()
     own = [owner for owner in owners if (owner.name, owner.version) == (item.name, item.version)]
+    unfit = sum(owner.missing + owner.resized for owner in own)
     return (
         not (item.has_metadata and item.has_record),
         pin is not None and pin.version != item.version,
         bool(stated) and stated.partition("+")[0] != item.version.partition("+")[0],
+        unfit * _FEW > sum(owner.files for owner in own),
         -sum(owner.files - owner.missing - owner.resized for owner in own),
         files is not None and f"{item.site}/{item.folder}" in files.misnamed,
     )

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from envdoctor.analysis.context import CheckContext, DoesNotApplyError
-from envdoctor.analysis.damage import harmless
+from envdoctor.analysis.damage import unfit
 from envdoctor.catalog.cache_kinds import PORTABLE
 from envdoctor.errors import internal_error
 from envdoctor.model.fingerprint import MissingFactError
@@ -56,15 +56,16 @@ def _files(case: CheckContext) -> str:
     total = sum(owner.files for owner in files.owners)
     if not files.owners:
         raise DoesNotApplyError("no RECORD lists any file")
-    unfit = [fault for fault in files.faults if not harmless(fault)]
-    missing = sum(fault.kind == "missing" for fault in unfit)
-    changed = sum(fault.kind in ("resized", "not a file") for fault in unfit)
-    unread = sum(fault.kind == "unreadable" for fault in unfit)
-    locked = sum(fault.kind == "not executable" for fault in unfit)
+    faults = unfit(case)
+    missing = sum(fault.kind == "missing" for fault in faults)
+    changed = sum(fault.kind in ("resized", "not a file") for fault in faults)
+    unread = sum(fault.kind == "unreadable" for fault in faults)
+    locked = sum(fault.kind == "not executable" for fault in faults)
     deep = case.facts.get(DeepFiles)
     altered = len(deep.altered) if deep else 0
     how = f"by hash ({deep.without_hash + deep.bytecode} without one)" if deep else "by size"
-    if not unfit and not altered and not files.contested:
+    disputed = [item for item in files.contested if len({claim.owner for claim in item.claims}) > 1]
+    if not faults and not altered and not disputed:
         aside = f", but for {aside} that no import needs" if (aside := len(files.faults)) else ""
         return f"{counted(total, 'file')} as their RECORDs say, {how}{aside}"
     parts = [f"{missing} missing"] if missing else []
@@ -72,7 +73,7 @@ def _files(case: CheckContext) -> str:
     parts += [f"{unread} that could not be looked at"] if unread else []
     parts += [f"{locked} not executable"] if locked else []
     parts += [f"{altered} of other contents"] if altered else []
-    parts += [f"{len(files.contested)} with two owners"] if files.contested else []
+    parts += [f"{len(disputed)} with two owners"] if disputed else []
     return f"{counted(total, 'file')}: {', '.join(parts)}"
 
 

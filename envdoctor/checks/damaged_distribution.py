@@ -14,7 +14,8 @@ Example:
     `uv pip sync` was killed: torch's dist-info is there, 6,562 of its files are not.
 
 Fix:
-    Force-reinstall the distribution (`--reinstall-package`); or restore the profile.
+    Force-reinstall the distribution (`--reinstall-package`); three or more are repaired at once, on a copy
+    (`envdoctor repair`); or restore the profile.
 """
 
 import shlex
@@ -32,6 +33,8 @@ from envdoctor.probes.venv.launchers import Launchers
 CODE = "ED202"
 NAME = "damaged-distribution"
 AREA = "Installed files"
+_MANY = 3
+"""So many damaged distributions have one cause and are repaired at once, on a copy."""
 _READ_FIRST = ("/site-packages/torch/__init__.py", "/site-packages/torch/version.py")
 
 
@@ -40,9 +43,9 @@ def run(case: CheckContext) -> Iterator[Finding]:
     launchers = case.facts.get(Launchers)
     # A script that cannot start what it names is told with the others of its kind; here too, where that is waived.
     stray = {f"bin/{script.name}" for script in launchers.stray if not script.foreign} if launchers else set()
-    for found in damage_by_owner(case):
-        # What another's uninstall took is told as one cause of its own.
-        damage = replace(found, missing=()) if found.other_writers and not found.unshared_missing else found
+    damages = [_own(damage) for damage in damage_by_owner(case)]
+    many = sum(_heals_on_a_copy(damage) for damage in damages) >= _MANY
+    for damage in damages:
         if damage.published:
             yield _published(damage)
         if damage.locked:
@@ -54,12 +57,12 @@ def run(case: CheckContext) -> Iterator[Finding]:
             code=CODE,
             name=NAME,
             # A launcher is rewritten by tools that move a venv; no import reads it.
-            severity="warning" if all(path.startswith("bin/") for path in broken) else "error",
+            severity="warning" if _launchers_alone(damage) else "error",
             confidence="high",
             title=f"{damage.owner} {damage.version}: {_what(damage)}",
             subject=damage.owner,
             evidence=tuple(_evidence(damage)),
-            remediation=_remedy(case, damage),
+            remediation=_remedy(case, damage, many=many),
             causes=(
                 *(token for path in broken for token in file_tokens(path)),
                 f"dist:{damage.owner}",
@@ -67,6 +70,19 @@ def run(case: CheckContext) -> Iterator[Finding]:
             ),
             symptom_of=tuple(f"file:{path}" for path in broken) if stray.issuperset(broken) else (),
         )
+
+
+def _own(damage: Damage) -> Damage:
+    """Leave out what another's uninstall took: it is told as one cause of its own."""
+    return replace(damage, missing=()) if damage.other_writers and not damage.unshared_missing else damage
+
+
+def _launchers_alone(damage: Damage) -> bool:
+    return all(path.startswith("bin/") for path in damage.missing + damage.changed)
+
+
+def _heals_on_a_copy(damage: Damage) -> bool:
+    return not (_launchers_alone(damage) or damage.cached_at or damage.in_the_way)
 
 
 def _locked(case: CheckContext, damage: Damage) -> Finding:
@@ -109,13 +125,14 @@ def _published(damage: Damage) -> Finding:
     )
 
 
-def _remedy(case: CheckContext, damage: Damage) -> Remediation:
+def _remedy(case: CheckContext, damage: Damage, *, many: bool) -> Remediation:
     pins = [(damage.owner, damage.version)]
     if damage.cached_at:
         return through_cache(case, pins, [reinstall_command(case, pins)])
     command = reinstall_command(case, pins)
     # "2.13.0+cpu" may come from a folder that only pip's configuration names, which uv does not read.
-    choose = repair_or if "+" in damage.version and not damage.in_the_way else restore_or
+    on_a_copy = (many and _heals_on_a_copy(damage)) or ("+" in damage.version and not damage.in_the_way)
+    choose = repair_or if on_a_copy else restore_or
     text = f"force-reinstall {damage.owner}; a plain install changes nothing, as its metadata says it is there"
     return choose(case, text, [command])
 

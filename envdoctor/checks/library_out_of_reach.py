@@ -37,6 +37,7 @@ from envdoctor.probes.loading.load_faults import LoadFault
 from envdoctor.probes.loading.symbols import Reached
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.standards.need import parse_need
 
 CODE = "ED307"
@@ -48,9 +49,12 @@ _SHOWN = 3
 def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each distribution and kind of remedy."""
     groups: dict[tuple[str, str], list[LoadFault]] = {}
+    torn = _without_source(case)
     for fault in faults(case, "reach"):
         kind = _kind(fault)
-        if kind:
+        # What opens it at run time, and what that opens before, stood in the package's missing files.
+        told = fault.opening == "at import" or fault.owner not in torn
+        if kind and told:
             groups.setdefault((fault.owner or fault.path, kind), []).append(fault)
     for (_, kind), items in groups.items():
         if kind != "alternatives":
@@ -62,6 +66,12 @@ def run(case: CheckContext) -> Iterator[Finding]:
         reached.setdefault((item.owner or item.path, item.soname), []).append(item)
     for found in reached.values():
         yield _by_variable(case, found)
+
+
+def _without_source(case: CheckContext) -> set[str]:
+    """Return the distributions of which Python files are missing."""
+    files = case.facts.get(InstalledFiles)
+    return {one.owner for one in files.faults if one.kind == "missing" and one.path.endswith(".py")} if files else set()
 
 
 def _kind(fault: LoadFault) -> str:

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -211,3 +212,44 @@ def test_passes_ed406_what_setup_py_installed_as_an_egg(venv: Venv, tmp_path: Pa
     done = subprocess.run([venv.python, "-c", code], check=True, capture_output=True, text=True, cwd="/")
     assert done.stdout == "1.0\n"
     assert verdict_of(venv.prefix).findings == ()
+
+
+@pytest.mark.parametrize("upgrade", [True, False])
+def test_what_only_the_record_of_another_version_lists_is_not_missing(tmp_path: Path, *, upgrade: bool) -> None:
+    """`pip install --target site-packages` leaves the old metadata there; without --upgrade, the old files as well."""
+    wheels = tmp_path / "wheels"
+    two, three = (
+        make_wheel(wheels, "thing", version, files={"thing/__init__.py": f"v = {version!r}\n", f"thing/{only}.py": ""})
+        for version, only in (("2", "old"), ("3.0", "new"))
+    )
+    venv = make_venv(tmp_path / "venv", two)
+    with zipfile.ZipFile(three) as wheel:
+        if upgrade:
+            shutil.rmtree(venv.site_packages / "thing")
+        wanted = [name for name in wheel.namelist() if upgrade or name.startswith("thing-")]
+        wheel.extractall(venv.site_packages, wanted)
+    verdict, meant = verdict_of(venv.prefix), "3.0" if upgrade else "2"
+    assert outline(verdict, tmp_path) == ["error ED405 thing has 2 metadata folders"]
+    assert [line.summary for line in verdict.areas if line.area == "Installed files"] == [
+        "14 files as their RECORDs say, by size, but for 2 that no import needs"
+    ]
+    mend(verdict.findings[0], wheels=wheels, cache=tmp_path / ".uv-cache")
+    assert verdict_of(venv.prefix).findings == ()
+    assert [path.name for path in venv.site_packages.glob("*.dist-info")] == [f"thing-{meant}.dist-info"]
+
+
+def test_many_damaged_distributions_have_one_command(tmp_path: Path) -> None:
+    """An interrupted copy, an `rsync` without the compiled files: one thing happened, to all of them."""
+    made = [make_wheel(tmp_path / "wheels", name, "1", files={f"{name}.so": "x"}) for name in ("one", "two", "three")]
+    venv = make_venv(tmp_path / "venv", *made)
+    libraries = list(venv.site_packages.glob("*.so"))
+    for path in libraries[:2]:
+        path.unlink()
+    by_hand = [item.remediation.commands[0].split()[1:3] for item in verdict_of(venv.prefix).findings]
+    assert by_hand == [["pip", "install"], ["pip", "install"]]
+    libraries[2].unlink()
+    found = verdict_of(venv.prefix).findings
+    assert [item.subject for item in found] == ["one", "three", "two"]
+    assert {item.remediation.commands for item in found} == {(f"envdoctor repair --venv {venv.prefix}",)}
+    own = [item.remediation.by_hand[0].rpartition(" --no-deps ")[2] for item in found]
+    assert own == [f"--reinstall-package {name} {name}==1" for name in ("one", "three", "two")]

@@ -147,6 +147,13 @@ def test_what_torch_no_longer_brings_is_installed_as_its_toolkit_asks(tmp_path: 
         make_wheel(wheels, "onnxruntime-gpu", "1.31.1", files={"onnxruntime/__init__.py": preload, path: provider}),
     )
     assert real_error(venv, _cdll(venv, path), host) == f"OSError: libcurand.so.10: {MISSING}"
+    # Without the Python files that would open them, which libraries are in reach is not known.
+    (venv.site_packages / "onnxruntime/__init__.py").unlink()
+    lost = verdict_of(venv.prefix, host)
+    assert outline(lost, tmp_path) == [
+        "error ED201 files of 1 distribution are missing, each at a path that another wheel writes too"
+    ]
+    mend(lost.findings[0], wheels=wheels, cache=tmp_path / ".uv-cache")
     verdict = verdict_of(venv.prefix, host)
     assert outline(verdict, tmp_path) == [
         f"warning ED307 {path} of onnxruntime-gpu 1.31.1 cannot be loaded: libcurand.so.10: {MISSING}"

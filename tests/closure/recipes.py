@@ -320,6 +320,12 @@ def folder_in_front(scene: Scene) -> None:
     scene.environment["LD_LIBRARY_PATH"] = str(scene.root / "mine/sys")
 
 
+def compiled_files_lost(scene: Scene) -> None:
+    """Lose what a sync of text files alone leaves out: every compiled file of every distribution."""
+    for path in [path for path in scene.site.rglob("*.so*") if path.is_file()]:
+        path.unlink()
+
+
 def _write(site: Path, info: Path, rows: dict[str, str]) -> None:
     for path, text in rows.items():
         (site / path).write_text(text)
@@ -335,6 +341,6 @@ RECIPES: dict[str, Callable[[Scene], None]] = {
         system_library, no_alternative_fits, extra_of_its_own_family, dropped_module, generated_code,
         program_not_on_path, activate_of_another_place, pin_enforced_at_import, switched_on_and_absent,
         editable_exposes_nothing, egg_link_to_nowhere, two_that_must_stay, cuda_extension_beside_cpu_torch,
-        name_that_is_not_there, linked_cache_edited, folder_in_front,
+        name_that_is_not_there, linked_cache_edited, folder_in_front, compiled_files_lost,
     )
 }  # fmt: skip

@@ -60,6 +60,8 @@ class FileFault:
     """A Python file of another size that does not parse: a cut one. Looked at with `deep` only."""
     barrier: Barrier | None = None
     """For one that may not be read: the folder or file that refuses."""
+    of_version: str = ""
+    """The version whose RECORD lists it, where several metadata folders have the owner's name; empty otherwise."""
 
 
 @frozen
@@ -110,7 +112,12 @@ def probe(reading: Reading) -> InstalledFiles:
     records = index(reading)
     prefix = str(reading.target.prefix) + os.sep
     looked_at = _look_deeply(reading, prefix) if reading.options.deep else _look(reading, prefix)
-    faults = [fault for _, found in looked_at for fault in found]
+    named = Counter(owner.name for owner, _ in looked_at)
+    faults = [
+        replace(fault, of_version=owner.version) if named[owner.name] > 1 else fault
+        for owner, found in looked_at
+        for fault in found
+    ]
     disputed = contested_paths(reading)
     return InstalledFiles(
         owners=tuple(owner for owner, _ in looked_at),
