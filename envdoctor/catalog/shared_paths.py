@@ -24,9 +24,15 @@ SHARED_FOLDERS: dict[str, tuple[str, ...]] = {
     "faiss": ("faiss-cpu", "faiss-gpu", "faiss-gpu-cu12"),
     "xgboost": ("xgboost", "xgboost-cpu"),
     "cupy": ("cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x"),
+    "cupy_backends": ("cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x"),
+    "cupyx": ("cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x"),
     "bson": ("bson", "pymongo"),
     "jwt": ("jwt", "pyjwt"),
     "Crypto": ("pycrypto", "pycryptodome"),
+    "PIL": ("pillow", "pillow-simd"),
+    "docx": ("docx", "python-docx"),
+    "psycopg2": ("psycopg2", "psycopg2-binary"),
+    "serial": ("pyserial", "serial"),
 }
 """Folder below site-packages -> the distributions that write into it."""
 

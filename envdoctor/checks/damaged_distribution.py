@@ -159,4 +159,5 @@ def _evidence(damage: Damage) -> Iterator[str]:
         told = "the same bytes are in uv's cache: an edit in place, or a wheel whose own RECORD is wrong"
         yield f"{told}: {damage.cached_at}"
     if damage.missing and len(damage.missing) > damage.files // 2:
-        yield "most of the distribution is missing: an install that was interrupted leaves this"
+        told = "an interrupted install or the uninstall of another wheel with the same paths"
+        yield f"most of it is missing, as after {told}"

@@ -15,6 +15,7 @@ Fix:
     Take a version of the distribution that was built for numpy 2, or a numpy before 2 where everything else allows it.
 """
 
+import shlex
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext
@@ -47,7 +48,7 @@ def _finding(case: CheckContext, owner: str, version: str, users: list[NumpyUser
     numpy = case.facts[Distributions].active("numpy")
     against = _needs_numpy_2(case)
     more = f" and {len(users) - _SHOWN} more" if len(users) > _SHOWN else ""
-    command = f"uv pip install --python {case.python} 'numpy<2'"
+    newer = _newer(case, owner, version) if numpy else ""
     modules = [user for user in users if user.module]
     harm = (
         f"{counted(len(modules), 'module')} of it cannot be imported" if modules else "its first use of an array fails"
@@ -66,13 +67,26 @@ def _finding(case: CheckContext, owner: str, version: str, users: list[NumpyUser
         ),
         remediation=restore_or(
             case,
-            f"install a version of {owner} that was built for numpy 2"
+            f"install a {'newer ' if newer and against else ''}version of {owner} that was built for numpy 2"
             + ("" if against else "; or go back to numpy 1, which everything here accepts"),
-            [] if against else [command],
+            [newer] * bool(newer) if against else [f"uv pip install --python {case.python} 'numpy<2'"],
         ),
-        causes=(f"dist:{owner}",),
+        causes=(f"dist:{owner}", f"numpy-1:{owner}"),
         symptom_of=("version:numpy", f"version:{owner}"),
     )
+
+
+def _newer(case: CheckContext, owner: str, version: str) -> str:
+    """Return the command for a newer version beside the numpy that is there; empty where it could bring another torch.
+
+    numpy is named, or an owner whose newest version still asks for numpy 1 would take numpy 2 from the others.
+    """
+    installed = case.facts[Distributions]
+    item, numpy = installed.active(owner), installed.active("numpy")
+    if item is None or numpy is None or owner == "torch" or any(line.startswith("torch") for line in item.requires):
+        return ""
+    specs = shlex.join((f"{owner}>{version.partition('+')[0]}", f"numpy=={numpy.version}"))
+    return f"uv pip install --python {case.python} {specs}"
 
 
 def _needs_numpy_2(case: CheckContext) -> str:

@@ -33,6 +33,7 @@ from envdoctor.model.finding import Finding, Remediation, Severity
 from envdoctor.model.frozen import replace
 from envdoctor.model.wording import counted
 from envdoctor.probes.loading.libraries import Libraries
+from envdoctor.probes.loading.symbols import Symbols
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.distributions import Distributions
 
@@ -48,7 +49,8 @@ def run(case: CheckContext) -> Iterator[Finding]:
     # What a version that has to go asks for goes with it.
     replaced = {item.name for item in kinds.enforced}
     going = [item for item in kinds.other if item.requirer.name in replaced]
-    other = [item for item in kinds.other if item not in going]
+    compiled = _compiled_for_numpy_1(case, [item for item in kinds.other if item not in going])
+    other = [item for item in kinds.other if item not in going + compiled]
     if kinds.torch:
         text = "install the torch build that this stack was made with, local part included"
         # A bare `torch` would be the default index's build, of whatever CUDA major that is today.
@@ -69,8 +71,18 @@ def run(case: CheckContext) -> Iterator[Finding]:
         yield _mismatch(case, kinds.compiler, severity, (consequence,))
     if other:
         yield _mismatch(case, other, "warning", ())
+    for owner in dict.fromkeys(item.requirer.name for item in compiled):
+        found = _mismatch(case, [item for item in compiled if item.requirer.name == owner], "warning", ())
+        yield replace(found, symptom_of=(*found.symptom_of, f"numpy-1:{owner}"))
     if going:
         yield _of_replaced(case, going)
+
+
+def _compiled_for_numpy_1(case: CheckContext, unmet: Sequence[Unmet]) -> list[Unmet]:
+    """Return what is told as that: the requirement `numpy<2` says no more."""
+    symbols = case.facts.get(Symbols)
+    owners = {user.owner for user in symbols.numpy_1} if symbols else set()
+    return [item for item in unmet if item.name == "numpy" and item.requirer.name in owners]
 
 
 def _compiler_severity(case: CheckContext) -> tuple[Severity, str]:

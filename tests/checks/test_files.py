@@ -100,7 +100,7 @@ def test_finds_ed202_missing_and_changed() -> None:
     assert finding.evidence == (
         "missing: numpy/a.py, numpy/b.py",
         "another size than RECORD says: numpy/c.so",
-        "most of the distribution is missing: an install that was interrupted leaves this",
+        "most of it is missing, as after an interrupted install or the uninstall of another wheel with the same paths",
     )
     assert finding.remediation.commands == (
         f"uv pip install {PYTHON} --no-deps --reinstall-package numpy numpy==2.4.4",

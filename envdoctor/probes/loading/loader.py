@@ -13,6 +13,7 @@ from envdoctor.loader.torch_import import TorchTarget
 from envdoctor.model.codec import encode
 from envdoctor.model.frozen import replace
 from envdoctor.probes.loading.loader_memo import LoaderMemo
+from envdoctor.probes.loading.numpy_abi import decided_by_metadata
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.copy_place import place
 from envdoctor.probes.venv.distributions import Distributions
@@ -90,6 +91,7 @@ class _Question:
             [environ.get(name, "") for name in ("LD_LIBRARY_PATH", "LD_PRELOAD")],
             [(path, items[at].name, items[at].version) for path, at in index(reading).shared_objects.items()],
             [(item.path, item.on_disk) for item in contested(reading)],
+            decided_by_metadata(reading),
         ]
         asked += [place(reading).contents]
         self.text = place(reading).key(json.dumps(asked))

@@ -54,6 +54,14 @@ def compiled_for_numpy_1(reading: Reading, paths: Mapping[str, bool], owners: Ow
             yield NumpyUser(path=owners.relative(path), owner=owner.name, owner_version=owner.version, module=module)
 
 
+def decided_by_metadata(reading: Reading) -> list[str]:
+    """Return what of the metadata decides the answer: numpy's version, and who may require it."""
+    installed = reading.fact(Distributions)
+    numpy = installed.active("numpy")
+    asking = (item.name for item in installed.items if any(line[:5].lower() == "numpy" for line in item.requires))
+    return [numpy.version if numpy else "", *asking]
+
+
 def _requires_numpy(lines: Iterable[str]) -> bool:
     # Most lines name something else, and parsing costs more than looking.
     found = (parse_need(line) for line in lines if line[:5].lower() == "numpy" and "extra ==" not in line)

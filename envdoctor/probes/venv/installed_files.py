@@ -7,10 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from envdoctor.elf import reader
-from envdoctor.errors import ElfError
 from envdoctor.facts.context import Reading
-from envdoctor.facts.regular_file import read_prefix, read_text
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.probes.loading.comparison import comparison
 from envdoctor.probes.venv.barriers import Barrier, ClosedFile, barrier_of
@@ -27,12 +24,10 @@ from envdoctor.probes.venv.parsing import unparsable
 from envdoctor.probes.venv.record_rows import BYTECODE, recorded_size
 from envdoctor.probes.venv.records import RecordIndex, index
 from envdoctor.probes.venv.rows import Fields
-from envdoctor.probes.venv.script_options import only_options_added
+from envdoctor.probes.venv.script_options import is_program, only_options_added
 from envdoctor.probes.venv.uv_cache import UvCache
 from envdoctor.probes.venv.uv_held import held
-from envdoctor.standards.recorded import generated_scripts
 
-_MOST_ENTRY_POINTS = 256 * 1024
 _KIND_OF_FILE, _REGULAR, _ANYBODY, _READABLE = 0o170000, stat.S_IFREG, 0o111, 0o444
 _METADATA_FILES = ("METADATA", "RECORD", "WHEEL", "INSTALLER", "direct_url.json")
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
@@ -112,12 +107,7 @@ def probe(reading: Reading) -> InstalledFiles:
     records = index(reading)
     prefix = str(reading.target.prefix) + os.sep
     looked_at = _look_deeply(reading, prefix) if reading.options.deep else _look(reading, prefix)
-    named = Counter(owner.name for owner, _ in looked_at)
-    faults = [
-        replace(fault, of_version=owner.version) if named[owner.name] > 1 else fault
-        for owner, found in looked_at
-        for fault in found
-    ]
+    faults = list(_faults(looked_at))
     disputed = contested_paths(reading)
     return InstalledFiles(
         owners=tuple(owner for owner, _ in looked_at),
@@ -137,6 +127,12 @@ def probe(reading: Reading) -> InstalledFiles:
         misnamed=tuple(_misnamed(items, records)),
         held=held(reading, {*(one.owner for one in faults), *(c.owner for one in disputed.found for c in one.claims)}),
     )
+
+
+def _faults(looked_at: Sequence[tuple[Owner, list[FileFault]]]) -> Iterator[FileFault]:
+    named = Counter(owner.name for owner, _ in looked_at)
+    for owner, found in looked_at:
+        yield from (replace(one, of_version=owner.version) if named[owner.name] > 1 else one for one in found)
 
 
 def contested(reading: Reading) -> tuple[Contested, ...]:
@@ -293,7 +289,7 @@ def _owner(
 def _by_mode(item: Distribution, path: str, prefix: str, status: os.stat_result, recorded: str) -> Iterator[FileFault]:
     if not os.access(f"{item.site}/{path}", os.R_OK):
         yield _fault(item, path, prefix, "unreadable", recorded_size(recorded), status.st_size)
-    elif "/bin/" in path and not status.st_mode & _ANYBODY and _is_program(item, path):
+    elif "/bin/" in path and not status.st_mode & _ANYBODY and is_program(item, path):
         yield _fault(item, path, prefix, "not executable", recorded_size(recorded), status.st_size)
 
 
@@ -305,24 +301,6 @@ def _of_another_size(
     if stat.S_ISDIR(status.st_mode):
         return _fault(item, path, prefix, "not a file", recorded_size(recorded), -1)
     return _fault(item, path, prefix, "resized", recorded_size(recorded), status.st_size)
-
-
-def _is_program(item: Distribution, path: str) -> bool:
-    """Tell a script that was executable, or an ELF program, which names its loader, from a library or data.
-
-    uv makes every script of bin executable; pip only those of entry points, others get their mode in the wheel, which
-    is not known here.
-    """
-    at = f"{item.site}/{path}"
-    try:
-        if path.startswith("../") and read_prefix(at, 2) == b"#!":
-            if item.installer == "uv":
-                return True
-            table = read_text(f"{item.site}/{item.folder}/entry_points.txt", _MOST_ENTRY_POINTS, "replace")
-            return path.rpartition("/")[2] in generated_scripts(table)
-        return reader.read(at).interpreter is not None
-    except (ElfError, OSError):
-        return False
 
 
 def _with_twins(faults: Sequence[FileFault], reading: Reading) -> Iterator[FileFault]:

@@ -1,8 +1,13 @@
-"""A script whose first line was rewritten after the installation, and nothing else of it."""
+"""Scripts: what is a program, and whose first line alone was rewritten after the installation."""
 
-from envdoctor.facts.regular_file import read_regular
+from envdoctor.elf import reader
+from envdoctor.errors import ElfError
+from envdoctor.facts.regular_file import read_prefix, read_regular, read_text
+from envdoctor.probes.venv.distributions import Distribution
+from envdoctor.standards.recorded import generated_scripts
 
 _MAXIMUM = 1024 * 1024
+_MOST_ENTRY_POINTS = 256 * 1024
 _SPACE, _NEWLINE = b" ", b"\n"
 
 
@@ -28,3 +33,21 @@ def only_options_added(path: str, stated: str) -> bool:
 
     plain = hashlib.sha256(interpreter + newline + rest).digest()
     return base64.urlsafe_b64encode(plain).rstrip(b"=").decode() == digest
+
+
+def is_program(item: Distribution, path: str) -> bool:
+    """Tell a script that was executable, or an ELF program, which names its loader, from a library or data.
+
+    uv makes every script of bin executable; pip only those of entry points, others get their mode in the wheel, which
+    is not known here.
+    """
+    at = f"{item.site}/{path}"
+    try:
+        if path.startswith("../") and read_prefix(at, 2) == b"#!":
+            if item.installer == "uv":
+                return True
+            table = read_text(f"{item.site}/{item.folder}/entry_points.txt", _MOST_ENTRY_POINTS, "replace")
+            return path.rpartition("/")[2] in generated_scripts(table)
+        return reader.read(at).interpreter is not None
+    except (ElfError, OSError):
+        return False
