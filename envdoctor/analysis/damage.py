@@ -102,7 +102,7 @@ def unfit(case: CheckContext) -> list[FileFault]:
 
 
 def _of_another(fault: FileFault, twice: dict[str, Distribution]) -> bool:
-    """Tell a fault of a RECORD beside the one that is meant: `pip install --target` leaves the old one there."""
+    """Tell a fault of another version's RECORD; `pip install --target` leaves it beside the installed one's."""
     meant = twice.get(fault.owner)
     return meant is not None and fault.of_version not in ("", meant.version)
 

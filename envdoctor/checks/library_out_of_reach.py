@@ -78,10 +78,13 @@ def _kind(fault: LoadFault) -> str:
     """Return what a fault is told together with; empty for one that says nothing about the environment."""
     if opens_its_own(fault):
         return ""
+    if fault.family and any(item.owner == fault.owner for item in fault.has_it):
+        # torchaudio opens libtorio_ffmpeg6.so, then the module _torio_ffmpeg6.so that needs it: the former is told.
+        return ""
     if fault.family and not fault.module:
         # What its siblings need of each other (libtorchcodec_core6.so) says no more than what those need.
         # Another package's private copy (PyNvVideoCodec's libavutil.so.60) is of no use to it.
-        return "" if any(item.owner == fault.owner for item in fault.has_it) else "alternatives"
+        return "alternatives"
     if majors_of(fault.name) and not fault.has_it:
         return "NVIDIA's"
     # A file that Python does not import is opened by code of its package, which may open others before: kernels of

@@ -63,3 +63,31 @@ def test_n02b_no_build_loads_until_one_does(tmp_path: Path) -> None:
     there = replace(host, environ={**host.environ, "LD_LIBRARY_PATH": str(ffmpeg.parent)})
     assert real_error(venv, "import torchcodec", there) == ""
     assert [item.code for item in verdict_of(venv.prefix, there).findings if item.code == "ED307"] == []
+
+
+def test_n02b_a_module_whose_package_opens_its_library_first(tmp_path: Path) -> None:
+    """Torchaudio 2.8: libtorio_ffmpeg6.so is opened by a name put together, then the module that needs it."""
+    wheels = tmp_path / "wheels"
+    files: dict[str, bytes | str] = {"torio/__init__.py": ""}
+    for release in (5, 6):
+        library, module = f"libtorio_ffmpeg{release}.so", f"_torio_ffmpeg{release}"
+        needs: dict[str, tuple[str, ...]] = {"libc10.so": (), f"libavutil.so.{release + 52}": ("av_x",)}
+        files[f"torio/lib/{library}"] = object_bytes(library, stubs=needs)
+        source = f"void *PyInit_{module}(void) {{ return 0; }}"
+        files[f"torio/lib/{module}.so"] = object_bytes(f"{module}.so", stubs={library: ()}, source=source)
+    venv = make_venv(
+        tmp_path / "venv",
+        make_linked_torch(wheels, "2.8.0+cu128", "12.8", needs={}),
+        make_wheel(wheels, "torchaudio", "2.8.0", files=files),
+    )
+    host = host_without_cache(tmp_path / "home")
+    title = "torchaudio 2.8.0 needs FFmpeg 5 to 6, and none of its 2 builds can be loaded here"
+    assert outline(verdict_of(venv.prefix, host), tmp_path) == [f"warning ED307 {title}"]
+
+    folder = f"{venv.site_packages}/torio/lib"
+    ffmpeg = make_shared(tmp_path / "ffmpeg/libavutil.so.58", exports=["av_x"])
+    there = replace(host, environ={**host.environ, "LD_LIBRARY_PATH": str(ffmpeg.parent)})
+    names = ("libtorio_ffmpeg6.so", "_torio_ffmpeg6.so")
+    opened = f"import torch, ctypes; [ctypes.CDLL('{folder}/' + name) for name in {names}]"
+    assert real_error(venv, opened, there) == ""
+    assert verdict_of(venv.prefix, there).findings == ()
