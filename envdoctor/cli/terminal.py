@@ -1,6 +1,7 @@
 """Where a result goes and how its reader's terminal looks."""
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,8 @@ from envdoctor.report.style import Style
 # A log or a file has no width of its own; this reads well in both.
 _WIDTH_WITHOUT_TERMINAL = 100
 _UNICODE = {"utf8", "utf16", "utf32"}
+# A sentence for a person; a hint that is one command is a line of its own, and is copied as it is.
+_PROSE = re.compile(r"(?:error|warning|note|help|hint): (?!(?:envdoctor|uv|pip|python|export|rm) [a-z-])")
 
 
 def style_for(
@@ -78,13 +81,24 @@ def _encodable(text: str, encoding: str) -> str:
 def say(text: str) -> None:
     """Write one line for the person to stderr: progress, hints, errors.
 
-    Where nobody reads it any more (a dropped connection), the command goes on and ends with its own exit code.
+    On a terminal, errors, warnings, notes and hints are no wider than it; what stands in backticks and long words stay
+    whole, and so does every other line. Where nobody reads it any more (a dropped connection), the command goes on and
+    ends with its own exit code.
     """
     hush()
     try:
-        print(leaving(text), file=sys.stderr)  # noqa: T201 - stderr is where it belongs
+        print(_fitting(leaving(text)), file=sys.stderr)  # noqa: T201 - stderr is where it belongs
     except BrokenPipeError:
         _swallow(sys.stderr)
+
+
+def _fitting(text: str) -> str:
+    width = _width(sys.stderr, os.environ) if sys.stderr is not None and sys.stderr.isatty() else 0
+    if not width or all(len(line) <= width for line in text.split("\n")):
+        return text
+    from envdoctor.report.fitted import fitted
+
+    return "\n".join(fitted(line, width, color=True) if _PROSE.match(line) else line for line in text.split("\n"))
 
 
 def _swallow(stream: TextIO) -> None:

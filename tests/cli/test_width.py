@@ -22,7 +22,7 @@ from envdoctor.report.plan_text import kept_lines
 from envdoctor.report.style import Style
 from tests.factories import make_cache
 from tests.factories.make_incident import Incident, make_incident, sources_of
-from tests.factories.run_envdoctor import COMMAND, environment, run_envdoctor
+from tests.factories.run_envdoctor import COMMAND, ROOT, environment, run_envdoctor
 
 COMMANDS = (
     "check -p small",
@@ -65,12 +65,11 @@ def incident(tmp_path_factory: pytest.TempPathFactory) -> Incident:
     return made
 
 
-def on_terminal(line: list[str], folder: Path, told: Mapping[str, str]) -> str:
-    """Return what a command writes to a terminal as its result."""
+def on_terminal(line: list[str], folder: Path, told: Mapping[str, str], stream: str = "stdout") -> str:
+    """Return what a command writes to a terminal as its result, or on stderr."""
     ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        line, cwd=folder, env=told, stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.DEVNULL
-    ):
+    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: theirs}
+    with subprocess.Popen(line, cwd=folder, env=told, stdin=subprocess.DEVNULL, **streams):
         os.close(theirs)
         found = b""
         with contextlib.suppress(OSError):  # EIO: the command has ended
@@ -197,3 +196,35 @@ def test_what_is_to_be_copied_stands_whole_in_every_report(incident: Incident, w
     narrow = on_terminal([*COMMAND, *words.split()], incident.root, told | {"COLUMNS": "40"})
     shown = _COLORS.sub("", narrow)
     assert [command for command in sorted(quoted | alone) if command not in shown] == []
+
+
+def test_an_error_on_a_terminal_is_no_wider_and_its_commands_stay_whole(incident: Incident) -> None:
+    command = [*COMMAND, "fleet", "cache", "push", "a-snapshot-of-mine"]
+    told = environment(incident.root, {"COLUMNS": "40"})
+    assert on_terminal(command, incident.root, told, "stderr") == (
+        "error: no nodes are named\n\nhint: say which nodes: `--hosts FILE`,\n  `--slurm` or `--ray ADDRESS`\n"
+    )
+    written = subprocess.run(command, cwd=incident.root, env=told, capture_output=True, text=True, check=False)
+    assert written.stderr == (
+        "error: no nodes are named\n\nhint: say which nodes: `--hosts FILE`, `--slurm` or `--ray ADDRESS`\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("hint: uv pip install torch==2.10.0 numpy==2.4.0", "hint: uv pip install torch==2.10.0 numpy==2.4.0"),
+        ("error: the venv of this project is not there", "error: the venv of this project is not\n  there"),
+        (
+            "hint: `envdoctor check --venv /srv/venv -v` says why",
+            "hint:\n  `envdoctor check --venv /srv/venv -v`\n  says why",
+        ),
+        ("kubectl wait --for=condition=complete job/x", "kubectl wait --for=condition=complete job/x"),
+        ("  a line of evidence that is longer than it is wide", "  a line of evidence that is longer than it is wide"),
+    ],
+)
+def test_prose_alone_is_broken(text: str, shown: str, incident: Incident) -> None:
+    program = f"from envdoctor.cli.terminal import say; say({text!r})"
+    command = [COMMAND[0], "-c", program]
+    told = environment(incident.root, {"COLUMNS": "40", "PYTHONPATH": str(ROOT)})
+    assert on_terminal(command, incident.root, told, "stderr") == f"{shown}\n"
