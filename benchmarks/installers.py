@@ -327,7 +327,10 @@ def whole(venv: Path, packages: list[LockedPackage]) -> bool:
         if not (info / "RECORD").is_file():
             return False
         there[canonicalize_name(name)] = version
-        for path, digest, _ in csv.reader((info / "RECORD").read_text().splitlines()):
+        for row in csv.reader((info / "RECORD").read_text(errors="replace").splitlines()):
+            if len(row) != 3:
+                return False  # half written
+            path, digest, _ = row
             if digest.startswith("sha256=") and not path.endswith(".pyc") and not _same(sites[0] / path, digest):
                 return False
     return all(there.get(one.name) == one.version for one in packages)

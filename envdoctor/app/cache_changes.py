@@ -176,10 +176,11 @@ def import_(workspace: Workspace, file: str, vouching: Vouching, dialog: Dialog)
     wanted = vouched_as(vouching, host.environ, host.cwd)
     try:
         with open_regular(path) as raw:
+            # Before a byte of it is read: a sparse file may have terabytes.
+            if os.fstat(raw.fileno()).st_size > _MAXIMUM_BLOB:
+                raise UsageError(f"{file} is larger than {_MAXIMUM_BLOB >> 30} GB", "load it with torch itself")
             found = vouched(raw, path, wanted, host.environ)
-            content = raw.read(_MAXIMUM_BLOB + 1)
-        if len(content) > _MAXIMUM_BLOB:
-            raise UsageError(f"{file} is larger than {_MAXIMUM_BLOB >> 30} GB", "load it with torch itself")
+            content = raw.read(_MAXIMUM_BLOB)
     except OSError as error:
         raise UsageError(
             f"cannot read {file}: {error.strerror}", "name the file torch's cache was written to"

@@ -20,6 +20,7 @@ from envdoctor.probes.venv import interpreter as interpreter_probe
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.wheels.index_config import IndexAccess
 from envdoctor.wheels.pylock_text import LockedWheel
+from envdoctor.wheels.read_whole import first_special
 from envdoctor.wheels.uv import Uv, UvError
 
 
@@ -35,6 +36,9 @@ def build(
 
     Build backends run, as with every installer. Raises CaptureError with what uv said.
     """
+    places = (source.entry.get(key, {}).get("path", "") for source in sources for key in ("archive", "sdist"))
+    if special := first_special(map(Path, filter(None, places))):
+        raise CaptureError(f"{special} is not a regular file\nnothing was written", "correct the lock, or lock again")
     asked, venv = folder / "pylock.toml", folder / "venv"
     packages = [dict(source.entry) for source in sources]
     asked.write_text(

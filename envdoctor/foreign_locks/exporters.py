@@ -25,6 +25,7 @@ from envdoctor.standards import lock as lock_model
 from envdoctor.standards.lock import Lock
 from envdoctor.wheels import index_config, pip_config
 from envdoctor.wheels import uv as uv_tool
+from envdoctor.wheels.read_whole import first_special
 from envdoctor.wheels.uv import Uv, UvError
 
 _MAXIMUM = 64 * 1024 * 1024
@@ -149,10 +150,13 @@ def _refuse_other_python(lock: LockFile, by_hand: str) -> None:
 
 def _requirements(lock: LockFile, host: Host, python: Path, version: str) -> LockExport:
     """Let uv read the file. Raises LockError where it leaves a version open: then it is not a lock."""
+    text = _text(lock.path)
     try:
-        return LockExport(data={}, pins=lock_model.parse(_text(lock.path), str(lock.path)))
+        return LockExport(data={}, pins=lock_model.parse(text, str(lock.path)))
     except LockError:
         pass  # not hashed, or with folders and URLs: uv reads those
+    if special := first_special(_local_files(text, lock.folder)):
+        raise LockError(f"{lock.path}: {special} is not a regular file", "name the wheel, or the folder of the project")
     uv = _uv(lock, host)
     pip = pip_config.read(host.environ, host.home)
     reach = index_config.configured(uv, pip, host.home, str(python)).everywhere
@@ -182,6 +186,12 @@ def _requirements(lock: LockFile, host: Host, python: Path, version: str) -> Loc
         note = f"its requirements cannot be resolved, so whether all are in it is not known: {error.message}"
         return LockExport(data=lowest, notes=(note,))
     return LockExport(data=lowest, incomplete=_incomplete(lowest, resolved, lock))
+
+
+def _local_files(text: str, folder: Path) -> Iterator[Path]:
+    """Yield what the lines name by a path or a file URL; a word that is none of them names nothing that is there."""
+    for word in text.split():
+        yield folder / unquote(word.partition("#")[0].removeprefix("file://"))
 
 
 def _refuse_open(lowest: Mapping[str, Any], highest: Mapping[str, Any], lock: LockFile) -> None:

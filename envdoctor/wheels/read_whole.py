@@ -40,6 +40,16 @@ def refuse_unbounded(*, venv: Path | None = None, project: Path | None = None) -
                 )
 
 
+def first_special(paths: Iterable[Path]) -> Path | None:
+    """Return the first that is there and is neither a file nor a folder: an installer would wait at a pipe."""
+    for path in paths:
+        with suppress(OSError, ValueError):
+            status = path.stat()
+            if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+                return path
+    return None
+
+
 def _of_venv(venv: Path) -> Iterator[str]:
     prefix = venv if (venv / "pyvenv.cfg").is_file() else venv.parent.parent
     if not (prefix / "pyvenv.cfg").is_file():

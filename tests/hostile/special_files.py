@@ -4,6 +4,7 @@ python -m tests.hostile.special_files        all of them, some minutes; the test
 """
 
 # ruff: noqa: T201 - a program that prints
+import hashlib
 import json
 import os
 import resource
@@ -32,6 +33,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "check": ("check", "-v", "-p", "small", ".venv"),
     "check --deep": ("check", "--deep", ".venv"),
     "check --lock": ("check", "--lock", "requirements.txt", ".venv"),
+    "check --fix": ("check", "--fix", "--dry-run", "-p", "small", "second"),
     "repair": ("repair", "--dry-run", "--offline", "-p", "small", *_VENV),
     "restore": ("restore", "--dry-run", "--offline", "-p", "small", *_VENV),
     "why": ("why", "libcudnn.so.9", *_VENV),
@@ -47,9 +49,13 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "prune": ("prune", "--keep", "0", "--dry-run", *_VENV),
     "cache status": ("cache", "status", *_VENV),
     "cache list": ("cache", "list"),
+    "cache restore": ("cache", "restore", "kept", "--force", "--dry-run", *_VENV),
+    "cache export": ("cache", "export", "made.bin"),
+    "cache import": ("cache", "import", "portable.bin"),
     "cache gc": ("cache", "gc", "--damaged", "--dry-run", *_VENV),
     "profiles": ("profiles",),
     "profile new": ("profile", "new", "other", "--from", "requirements.txt", "--force", "-y"),
+    "profile new, wheels": ("profile", "new", "wheels", "--from", "wheels.txt", "--force", "-y"),
     "config": ("config",),
     "bisect": ("bisect", "--offline", "second", ".venv", "--", "python", "-c", "import torch; torch.x"),
     "try": ("try", "--discard", *_VENV, "--", "uv", "pip", "uninstall", "nvidia-cudnn-cu12"),
@@ -57,6 +63,11 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "gate add": ("gate", "add", "-p", "small"),
     "fetch": ("fetch", "-p", "small", "--wheelhouse", "fetched"),
 }  # fmt: skip
+
+
+def _by_file(wheel: Path) -> str:
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    return f"{wheel.name.partition('-')[0]} @ file://{wheel} --hash=sha256:{digest}\n"
 
 
 def _sparse(path: Path) -> None:
@@ -123,6 +134,7 @@ class Scene:
             '[project]\nname = "x"\nversion = "1"\n[tool.envdoctor]\nfail-on = "error"\n'
         )
         (root / "requirements.txt").write_text((root / "lockfiles/small.txt").read_text())
+        (root / "wheels.txt").write_text("".join(map(_by_file, sorted((root / "wheels").glob("[!n]*.whl")))))
         (root / "home/.config/pip").mkdir(parents=True)
         (root / "home/.config/pip/pip.conf").write_text("[global]\ntimeout = 5\n")
         (root / "home/.netrc").write_text("machine h login l password p\n")
@@ -131,6 +143,8 @@ class Scene:
         self.run("restore", "--force", "-y", "--offline", "-p", "small", "--venv", "second")
         self.run("restore", "--force", "-y", "--offline", "-p", "small", *_VENV)
         self.run("cache", "save", "kept", *_VENV)
+        exported = self.run("cache", "export", "portable.bin")
+        assert exported.code == 0, exported.said
         module = next((root / "second").glob("lib/python3*/site-packages/torch/__init__.py"))
         rewrite(module, b"x = 1\n")
         facts = self.run("fingerprint", ".venv", "-o", "facts.json")

@@ -1,12 +1,16 @@
 """A file that a command opens is a pipe, a folder, a device, terabytes: the command answers, by a code of its own."""
 
-from pathlib import Path
+import pytest
 
-from tests.hostile.special_files import COMMANDS, KINDS, make_scene, readers
+from tests.hostile.special_files import COMMANDS, KINDS, Scene, make_scene, readers
 
 READING = (
     "check",
     "check --deep",
+    "check --fix",
+    "cache restore",
+    "cache export",
+    "cache import",
     "why",
     "impact remove",
     "diff",
@@ -22,10 +26,14 @@ ONE_IN = 3
 """Of all pairs of a file and a command that opens it; each kind takes its turn."""
 
 
-def test_every_command_answers_whatever_a_file_is(tmp_path: Path) -> None:
-    root = tmp_path / "project"
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    root = tmp_path_factory.mktemp("special") / "project"
     root.mkdir()
-    scene = make_scene(root)
+    return make_scene(root)
+
+
+def test_every_command_answers_whatever_a_file_is(scene: Scene) -> None:
     for name, words in COMMANDS.items():
         assert not scene.run(*words).fault, name
     found = readers(scene)
@@ -36,4 +44,46 @@ def test_every_command_answers_whatever_a_file_is(tmp_path: Path) -> None:
         kind = kinds[at % len(kinds)]
         with scene.replaced(path, kind):
             fault = scene.run(*COMMANDS[name]).fault
-        assert not fault, f"{name}, {path.relative_to(root)} is {kind}: {fault}"
+        assert not fault, f"{name}, {path.relative_to(scene.root)} is {kind}: {fault}"
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "device", "terminal"])
+def test_a_wheel_that_is_no_file_is_named_before_uv_waits_for_it(scene: Scene, kind: str) -> None:
+    wheel = next((scene.root / "wheels").glob("torch*"))
+    with scene.replaced(wheel, kind):
+        ran = scene.run(*COMMANDS["profile new, wheels"])
+    assert (ran.code, ran.said.removeprefix("reading wheels.txt\n")) == (  # said where it takes a moment
+        2,
+        f"error: {scene.root}/wheels.txt: {wheel} is not a regular file\n\n"
+        "hint: name the wheel, or the folder of the project\n",
+    )
+
+
+def test_a_wheel_of_another_lock_that_is_no_file_is_named(scene: Scene) -> None:
+    wheel = next((scene.root / "wheels").glob("torch*"))
+    (scene.root / "pylock.piped.toml").write_text(
+        'lock-version = "1.0"\ncreated-by = "a test"\n[[packages]]\nname = "torch"\nversion = "2.11.0+cu128"\n'
+        f'archive = {{ path = "wheels/{wheel.name}", hashes = {{ sha256 = "{"0" * 64}" }} }}\n'
+    )
+    with scene.replaced(wheel, "pipe"):
+        ran = scene.run("profile", "new", "piped", "--from", "pylock.piped.toml", "--force", "-y")
+    assert ran.code == 1
+    assert ran.said.endswith(
+        f"error: {wheel} is not a regular file\nnothing was written\n\nhint: correct the lock, or lock again\n"
+    )
+
+
+def test_a_sparse_file_of_requirements_or_of_torchs_cache_is_not_read(scene: Scene) -> None:
+    with scene.replaced(scene.root / "wheels.txt", "sparse"):
+        ran = scene.run(*COMMANDS["profile new, wheels"])
+    assert (ran.code, ran.fault) == (2, "")
+    assert ran.said.endswith(
+        f"error: {scene.root}/wheels.txt: {1 << 40} bytes, more than the {64 << 20} it can hold\n\n"
+        "hint: the lock must be a readable UTF-8 text file\n"
+    )
+    with scene.replaced(scene.root / "portable.bin", "sparse"):
+        ran = scene.run(*COMMANDS["cache import"])
+    assert (ran.code, ran.said) == (
+        2,
+        "error: portable.bin is larger than 8 GB\n\nhint: load it with torch itself\n",
+    )
