@@ -178,7 +178,7 @@ def _damage(owner: Owner, kinds: dict[str, list[str]], present: set[str], cached
 
 def harmless(fault: FileFault) -> bool:
     """Tell a file that is not as recorded for a good reason, or that nothing needs."""
-    return (fault.kind == "missing" and _expendable(fault.path)) or kept_by_others(fault)
+    return (fault.kind == "missing" and (fault.compiled or _expendable(fault.path))) or kept_by_others(fault)
 
 
 def _expendable(path: str) -> bool:

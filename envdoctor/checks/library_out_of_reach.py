@@ -71,7 +71,8 @@ def run(case: CheckContext) -> Iterator[Finding]:
 def _without_source(case: CheckContext) -> set[str]:
     """Return the distributions of which Python files are missing."""
     files = case.facts.get(InstalledFiles)
-    return {one.owner for one in files.faults if one.kind == "missing" and one.path.endswith(".py")} if files else set()
+    faults_of = files.faults if files else ()
+    return {one.owner for one in faults_of if (one.kind, one.compiled) == ("missing", False) and one.path[-3:] == ".py"}
 
 
 def _kind(fault: LoadFault) -> str:

@@ -135,7 +135,7 @@ def _torch_fails(case: CheckContext, before: Sequence[Finding]) -> bool:
 
 def _stops(fault: FileFault) -> bool:
     """Tell a fault with which the file cannot be imported; source that can be parsed may be an edit, and work."""
-    if fault.published_at:
+    if fault.published_at or fault.compiled:
         return False
     return fault.kind in ("missing", "not a file", "unreadable") or (
         fault.kind == "resized" and (not fault.size or fault.unparsable)

@@ -253,3 +253,22 @@ def test_many_damaged_distributions_have_one_command(tmp_path: Path) -> None:
     assert {item.remediation.commands for item in found} == {(f"envdoctor repair --venv {venv.prefix}",)}
     own = [item.remediation.by_hand[0].rpartition(" --no-deps ")[2] for item in found]
     assert own == [f"--reinstall-package {name} {name}==1" for name in ("one", "three", "two")]
+
+
+def test_modules_without_sources_are_not_missing(tmp_path: Path) -> None:
+    """`compileall -b`, then the sources deleted: an image made smaller. Bytecode of another Python is not imported."""
+    venv = make_venv(tmp_path / "venv", make_wheel(tmp_path / "wheels", "thing", "2"))
+    source = venv.site_packages / "thing/__init__.py"
+    subprocess.run([venv.python, "-m", "compileall", "-q", "-b", source], check=True)
+    source.unlink()
+    subprocess.run([venv.python, "-B", "-c", "import thing"], check=True)
+    verdict = verdict_of(venv.prefix)
+    assert verdict.findings == ()
+    assert [line.summary for line in verdict.areas if line.area == "Installed files"] == [
+        "8 files as their RECORDs say, by size, but for 1 that no import needs"
+    ]
+    compiled = source.with_suffix(".pyc")
+    compiled.write_bytes(b"\0\0" + compiled.read_bytes()[2:])
+    done = subprocess.run([venv.python, "-c", "import thing"], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1].startswith("ImportError: bad magic number in 'thing'")
+    assert outline(verdict_of(venv.prefix), tmp_path) == ["error ED202 thing 2: 1 of 8 files missing"]

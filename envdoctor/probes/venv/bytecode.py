@@ -1,4 +1,4 @@
-"""Bytecode that Python runs without a look at its source, and that is not of that source.
+"""Bytecode that Python runs without a look at its source: without one, or not of the one that is there.
 
 A .pyc with the flags 0b01 (PEP 552, "unchecked hash-based") is never compared with its .py: `compileall
 --invalidation-mode unchecked-hash` writes them, as some packagers do. One with a time or a checked hash is compared at
@@ -10,13 +10,15 @@ import os
 from collections.abc import Iterator
 
 from envdoctor.facts.context import Reading
-from envdoctor.facts.regular_file import read_regular
+from envdoctor.facts.regular_file import read_prefix, read_regular
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.records import index
 
 _HEADER, _UNCHECKED = 16, 0b01
+_MAGIC = {"3.8": 3413, "3.9": 3425, "3.10": 3439, "3.11": 3495, "3.12": 3531, "3.13": 3571, "3.14": 3627}
+"""Version -> the number that its bytecode begins with (CPython, Include/internal/pycore_magic_number.h)."""
 _MAXIMUM_SOURCE = 16 * 1024 * 1024
 
 
@@ -29,6 +31,17 @@ class StaleBytecode:
     """Absolute."""
     bytecode: str
     """Absolute."""
+
+
+def is_sourceless(source: str, minor: str) -> bool:
+    """Tell a module whose .py is gone and whose .pyc, for that Python, is in its place; it is imported from that.
+
+    `python -m compileall -b` writes them there (PEP 3147), and images are made smaller so.
+    """
+    try:
+        return _MAGIC.get(minor) == int.from_bytes(read_prefix(f"{source}c", 2), "little")
+    except OSError:
+        return False
 
 
 def stale_bytecode(reading: Reading) -> Iterator[StaleBytecode]:

@@ -12,6 +12,7 @@ from envdoctor.model.frozen import frozen, replace
 from envdoctor.probes.loading.comparison import comparison
 from envdoctor.probes.venv.barriers import Barrier, ClosedFile, barrier_of
 from envdoctor.probes.venv.behind_links import BehindLink, behind_links, elsewhere
+from envdoctor.probes.venv.bytecode import is_sourceless
 from envdoctor.probes.venv.contested_paths import Contested, contested_paths, told_by_rows
 from envdoctor.probes.venv.digest_memo import key_of
 from envdoctor.probes.venv.distributions import Distribution, Distributions
@@ -55,6 +56,8 @@ class FileFault:
     """A Python file of another size that does not parse: a cut one. Looked at with `deep` only."""
     barrier: Barrier | None = None
     """For one that may not be read: the folder or file that refuses."""
+    compiled: bool = False
+    """A missing .py, with bytecode for this Python in its place: it is imported from that."""
     of_version: str = ""
     """The version whose RECORD lists it, where several metadata folders have the owner's name; empty otherwise."""
 
@@ -307,7 +310,12 @@ def _with_twins(faults: Sequence[FileFault], reading: Reading) -> Iterator[FileF
     items = {item.name: item for item in reading.fact(Distributions).items if not item.shadowed}
     cache = UvCache(host=reading.host)
     cut = _cut(faults, reading)
+    minor = reading.fact(Interpreter).minor if faults else ""
     for fault in faults:
+        if fault.kind == "missing" and fault.path.endswith(".py"):
+            compiled = is_sourceless(str(reading.target.prefix / fault.path), minor)
+            yield replace(fault, compiled=True) if compiled else fault
+            continue
         if fault.kind == "unreadable":
             yield replace(fault, barrier=barrier_of(str(reading.target.prefix / fault.path)))
             continue
