@@ -51,9 +51,10 @@ def launch(arguments: Arguments, stop: StopRequest) -> int:
     before all of them are there.
     """
     world = arguments.config.workers
+    held = _held_port()
     environment = {
         **os.environ, "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(_free_port()), PARENT: str(os.getpid()),
+        "MASTER_PORT": str(held.getsockname()[1]), PARENT: str(os.getpid()),
     }  # fmt: skip
     command = [sys.executable, "-m", "trainer", *arguments.argv, "--output", str(arguments.output)]
     workers: list[subprocess.Popen[bytes]] = []
@@ -88,6 +89,7 @@ def launch(arguments: Arguments, stop: StopRequest) -> int:
                 worker.wait()
         for number, handler in before.items():
             signal.signal(number, handler)
+        held.close()
 
 
 def _wait(workers: list[subprocess.Popen[bytes]], asked: list[int], *, quiet: bool) -> int:
@@ -126,7 +128,12 @@ def _waiting(left: str, *, failed: bool) -> str:
     )
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def _held_port() -> socket.socket:
+    """Return a socket with a free port, which the kernel gives to nobody else while it is open.
+
+    Rank 0 binds it seconds later, when it has imported torch: its store sets SO_REUSEADDR as this does.
+    """
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    return held
