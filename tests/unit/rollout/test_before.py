@@ -1,0 +1,110 @@
+"""What nodes had before a change: noted before it, and found again for the nodes that a rollback names."""
+
+from pathlib import Path
+
+import pytest
+
+from envdoctor.app.fleet import FleetOptions
+from envdoctor.app.fleet_visits import Fleet
+from envdoctor.app.rollout_work import Work, going_back
+from envdoctor.errors import UsageError
+from envdoctor.facts.host import Host
+from envdoctor.model.frozen import replace
+from envdoctor.rollout import before
+from envdoctor.rollout.before import Before, NodeBefore
+from envdoctor.rollout.progress import folder_of
+from envdoctor.rollout.view import ChangedNode
+
+FLEET = ("hosts", "")
+RESTORED = Before(
+    kind="restore",
+    profile="good",
+    begun="2026-12-01T08:00:00.000001+00:00",
+    fleet=FLEET,
+    nodes={"n1": NodeBefore(venv="/v", made="1"), "n2": NodeBefore(venv="/v", made="")},
+)
+LATER = replace(
+    RESTORED,
+    kind="repair",
+    profile="",
+    begun="2026-12-01T09:00:00.000001+00:00",
+    nodes={"n2": NodeBefore(venv="/v", made="2")},
+)
+
+
+def fleet_of(root: Path, *names: str, venv: str = "/v", engine: str = "hosts") -> Fleet:
+    host = replace(Host.current(), environ={"XDG_DATA_HOME": str(root)})
+    folder_of(host).mkdir(parents=True, exist_ok=True)
+    venvs = dict.fromkeys(names, venv)
+    return Fleet(
+        host=host,
+        wishes=FleetOptions(engine=engine),  # type: ignore[arg-type]
+        names=names,
+        venvs=venvs,
+        given=venvs,
+        down={},
+        version=None,
+        scratch="/tmp",
+    )
+
+
+def back(fleet: Fleet) -> Work:
+    return going_back(Work(files={}, here={}, change={"do": "rollback"}, check={"do": "check"}, told=()), fleet)
+
+
+def write(root: Path, name: str, noted: Before, *, resumed: bool = False) -> Path:
+    journal = folder_of(fleet_of(root).host) / f"{name}.jsonl"
+    before.write(journal, noted, resumed=resumed)
+    return journal.with_suffix(".before.json")
+
+
+def test_the_last_change_of_any_of_the_nodes_is_what_is_gone_back_before(tmp_path: Path) -> None:
+    path = write(tmp_path, "a", RESTORED)
+    write(tmp_path, "b", LATER)
+    write(tmp_path, "c", replace(LATER, begun="2026-12-01T10", fleet=("slurm", "")))
+    assert path.stat().st_mode & 0o777 == 0o600
+    both = back(fleet_of(tmp_path, "n1", "n2"))
+    change = "the fleet repair that was begun at 2026-12-01 09:00:00 UTC"
+    assert both.back == change
+    assert both.planned("n2") == [{"do": "rollback", "before": "2", "change": change}]
+    problem = f"{change} had nothing to do there"
+    assert both.known == {"n1": ChangedNode(name="n1", step="nothing to do", problem=problem)}
+    first = back(fleet_of(tmp_path, "n1"))
+    assert first.back == "the fleet restore of good that was begun at 2026-12-01 08:00:00 UTC"
+
+
+def test_a_node_without_a_venv_of_before_has_none_to_go_back_to(tmp_path: Path) -> None:
+    write(tmp_path, "a", RESTORED)
+    work = back(fleet_of(tmp_path, "n1", "n2"))
+    assert list(work.of_node) == ["n1"]
+    assert (work.known["n2"].step, work.known["n2"].problem) == (
+        "could not plan",
+        f"there was no venv before {work.back}, so there is none to go back to",
+    )
+
+
+@pytest.mark.parametrize(("venv", "engine"), [("/other", "hosts"), ("/v", "slurm")])
+def test_another_venv_or_other_nodes_of_that_name_have_nothing_noted(tmp_path: Path, venv: str, engine: str) -> None:
+    write(tmp_path, "a", RESTORED)
+    with pytest.raises(UsageError) as caught:
+        back(fleet_of(tmp_path, "n1", venv=venv, engine=engine))
+    assert caught.value.message == "no fleet restore or repair of these nodes and venvs was begun here"
+
+
+def test_after_a_resume_it_is_what_was_there_before_all_of_it(tmp_path: Path) -> None:
+    write(tmp_path, "a", RESTORED)
+    nodes = {"n1": NodeBefore(venv="/v", made="7"), "n3": NodeBefore(venv="/v", made="8")}
+    write(tmp_path, "a", replace(RESTORED, begun="2026-12-02", nodes=nodes), resumed=True)
+    work = back(fleet_of(tmp_path, "n1", "n3"))
+    assert {name: told["before"] for name, told in work.of_node.items()} == {"n1": "1", "n3": "8"}
+    assert work.back.endswith("2026-12-01 08:00:00 UTC")
+
+
+def test_what_was_noted_and_cannot_be_read_is_not_passed_over(tmp_path: Path) -> None:
+    write(tmp_path, "a", RESTORED)
+    path = write(tmp_path, "b", LATER)
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(UsageError) as caught:
+        back(fleet_of(tmp_path, "n1"))
+    assert caught.value.message.startswith(f"{path} is not read, which says what nodes had before a change: ")
+    assert caught.value.hint == (f"`rm {path}` forgets that change; `envdoctor rollback` on a node goes back there")
