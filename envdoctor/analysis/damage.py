@@ -137,9 +137,16 @@ def renamed(case: CheckContext) -> dict[str, str]:
         item = active.get(fault.owner)
         if item is None or (fault.kind, name) != ("missing", "METADATA") or not folder.endswith(".dist-info"):
             continue
-        if folder != item.folder and (item.site, folder) not in folders and not named_by_metadata(item):
+        # NumPy-2.4.6.dist-info of a copy through another file system names the same, and an installer would not see it.
+        theirs = not named_by_metadata(item) or _same_name(folder, item.folder)
+        if folder != item.folder and (item.site, folder) not in folders and theirs:
             found[item.name] = folder
     return found
+
+
+def _same_name(one: str, other: str) -> bool:
+    first, second = (folder.removesuffix(".dist-info").partition("-") for folder in (one, other))
+    return (normalized(first[0]), first[2]) == (normalized(second[0]), second[2])
 
 
 def renamed_folders(case: CheckContext) -> tuple[str, ...]:

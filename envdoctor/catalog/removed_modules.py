@@ -48,7 +48,13 @@ LINKED_BY_NAME = (
     "optimum",
     "peft",
     "sentence-transformers",
+    "torchao",
+    "torchtune",
     "transformers",
     "trl",
 )
 """Distributions that import names out of each other's modules, under requirements that are wider than those names."""
+
+HELD_BY_OLDER = {"torchao.dtypes.nf4tensor": "<0.18"}
+"""Module of one of those -> the versions that have it, where newer ones dropped it. Read from the wheels of torchao 0.9
+to 0.18.0; torchtune 0.6.1 imports it and names no torchao in its metadata."""

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from posixpath import commonpath
 
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.damage import renamed
+from envdoctor.analysis.damage import named_by_metadata, renamed
 from envdoctor.analysis.remedies import (
     reinstall_command,
     rename_command,
@@ -123,7 +123,9 @@ def _renamed(case: CheckContext, item: Distribution, old: str) -> Finding:
         name=NAME,
         severity="error",
         confidence="high",
-        title=f"the metadata folder of {item.name} {item.version} was renamed: pip and uv take it for another version",
+        title=f"the metadata folder of {item.name} {item.version} was renamed: pip and uv "
+        + ("leave it there when they install" if named_by_metadata(item) else "take it for")
+        + " another version",
         subject=item.name,
         evidence=(f"{item.site}/{item.folder}", f"its RECORD says {old}"),
         remediation=restore_or(

@@ -1,9 +1,10 @@
 """A name that another package does not have.
 
 What it finds:
-    Among the packages of the Hugging Face stack, an unguarded `from A import b` that an import of the package certainly
-    runs, where the installed A has no such name. Only modules are judged whose text cannot make names by other means
-    (no `__getattr__`, no `import *`, no lazy module), so what is reported is certain, and much is not looked at.
+    Among the packages of the Hugging Face stack, torchtune and torchao, an unguarded `from A import b` that an import
+    of the package certainly runs, where the installed A has no such name. Only modules are judged whose text cannot
+    make names by other means (no `__getattr__`, no `import *`, no lazy module), so what is reported is certain, and
+    much is not looked at.
 
 Why it matters:
     Their requirements are wider than what they import: `accelerate>=0.21.0` is met, and `import peft` raises
@@ -13,13 +14,14 @@ Example:
     peft 0.15.0 beside accelerate 0.31.0.
 
 Fix:
-    Another version of either: usually a newer one of the package that lacks the name.
+    Another version of either: usually a newer one of the package that lacks the name, where it was not dropped.
 """
 
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.version_ranges import another_version, disagreement
+from envdoctor.catalog.removed_modules import HELD_BY_OLDER
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.probes.venv.package_imports import GoneName, PackageImports
 
@@ -69,6 +71,9 @@ def _finding(case: CheckContext, items: list[GoneName]) -> Finding:
 def _remedy(case: CheckContext, first: GoneName) -> Remediation:
     clauses = [f">{first.provider_version.partition('+')[0]}"]
     text = f"install a newer {first.provider}, or an older {first.owner}"
+    if older := HELD_BY_OLDER.get(first.module):
+        text = f"install {first.provider}{older}, or a version of {first.owner} that does without it"
+        return another_version(case, first.provider, first.provider_version, [older], text)
     if disagreement(case, {first.provider: clauses}):
         # Somebody holds the provider back: then it is the importer that is too new.
         return another_version(

@@ -286,10 +286,15 @@ def test_a_record_without_rows_is_as_bad_as_none(venv: Venv, tmp_path: Path, con
     assert verdict_of(venv.prefix).findings == ()
 
 
-def test_a_renamed_metadata_folder_gets_its_name_back(venv: Venv, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "harm"),
+    [("thing-99.0", "take it for another version"), ("Thing-1", "leave it there when they install another version")],
+)
+def test_a_renamed_metadata_folder_gets_its_name_back(venv: Venv, tmp_path: Path, name: str, harm: str) -> None:
+    """The second: a copy through a file system, or an archiver, with its own idea of case."""
     info = venv.dist_info("thing")
-    info.rename(info.with_name("thing-99.0.dist-info"))
-    title = "the metadata folder of thing 1 was renamed: pip and uv take it for another version"
+    info.rename(info.with_name(f"{name}.dist-info"))
+    title = f"the metadata folder of thing 1 was renamed: pip and uv {harm}"
     assert outline(verdict_of(venv.prefix), tmp_path) == [f"error ED205 {title}"]
     _mend(venv, tmp_path)
     assert info.is_dir()

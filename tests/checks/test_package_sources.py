@@ -1,10 +1,16 @@
 """ED414, ED415, ED416: what packages' own sources demand of what is installed beside them."""
 
+import subprocess
+from pathlib import Path
+
 from envdoctor.checks import dropped_module, generated_code, missing_name
 from envdoctor.model.finding import Finding
 from envdoctor.probes.venv.generated_code import Generated, GeneratedCode
 from envdoctor.probes.venv.package_imports import GoneModule, GoneName, PackageImports
 from tests.factories import make_facts as facts
+from tests.factories.examine_venv import commands_of, mend, outline, verdict_of
+from tests.factories.make_venv import make_venv
+from tests.factories.make_wheel import make_wheel
 
 WANDB = Generated(
     owner="wandb",
@@ -97,3 +103,34 @@ def test_finds_ed416_where_somebody_holds_the_provider_back() -> None:
     (finding,) = missing_name.run(facts.case(items, PackageImports(modules=(), names=(name,))))
     # Somebody holds accelerate back: the importer is the one that is too new.
     assert finding.remediation.commands == (f"{PREFIX} 'peft<0.15.0'",)
+
+
+def test_finds_ed416_a_module_that_a_newer_provider_dropped(tmp_path: Path) -> None:
+    """Torchtune 0.6.1, whose metadata names no torchao, beside torchao 0.18: no newer torchao brings it back."""
+    wheels = tmp_path / "wheels"
+    uses = {
+        "torchtune/__init__.py": "from torchtune import modules\n",
+        "torchtune/modules/__init__.py": "from torchao.dtypes.nf4tensor import NF4Tensor\n",
+    }
+    held = {
+        "torchao/__init__.py": "",
+        "torchao/dtypes/__init__.py": "",
+        "torchao/dtypes/nf4tensor.py": "NF4Tensor = 1\n",
+    }
+    dropped = {path: text for path, text in held.items() if "nf4" not in path}
+    make_wheel(wheels, "torchao", "0.17.0", files=held)
+    venv = make_venv(
+        tmp_path / "venv",
+        make_wheel(wheels, "torchao", "0.18.0", files=dropped),
+        make_wheel(wheels, "torchtune", "0.6.1", files=uses),
+    )
+    verdict = verdict_of(venv.prefix)
+    assert outline(verdict, tmp_path) == [
+        "error ED416 torchtune 0.6.1 imports torchao.dtypes.nf4tensor, which torchao 0.18.0 does not have"
+    ]
+    assert commands_of(verdict.findings[0], tmp_path) == [
+        "uv pip install --python [TMP]/venv/bin/python 'torchao<0.18'"
+    ]
+    mend(verdict.findings[0], wheels=wheels, cache=tmp_path / ".uv-cache")
+    assert verdict_of(venv.prefix).findings == ()
+    subprocess.run([venv.python, "-c", "import torchtune"], check=True)

@@ -22,7 +22,7 @@ from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.records import index
 from envdoctor.probes.venv.search_path import SearchPath
 
-_FORMAT = 9
+_FORMAT = 10
 """Raise it when what is found in the same files changes: memos of another format are made again."""
 
 

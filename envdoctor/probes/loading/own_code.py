@@ -9,6 +9,7 @@ same file defines, and the bodies of `try`, whose handlers decide.
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
 from typing import Literal
 
 from envdoctor.facts.context import Reading
@@ -22,6 +23,7 @@ Opening = Literal["at import", "caught", ""]
 _OPENERS = frozenset(
     {"CDLL", "PyDLL", "LoadLibrary", "dlopen", "load_library", "import_module", "find_spec", "ExtensionFileLoader"}
 )
+_LISTERS = frozenset({"glob", "iglob", "rglob"})
 _CATCHING = frozenset({"ImportError", "ModuleNotFoundError", "OSError", "Exception", "BaseException", "RuntimeError"})
 _MAXIMUM_FILES = 200
 _MAXIMUM_SOURCE = 256 * 1024
@@ -100,11 +102,13 @@ class _Walk:
     def __init__(self, target: str, code: OwnCode) -> None:
         """Take the compiled file's path below site-packages."""
         folder, _, name = target.rpartition("/")
+        self._name = name
         self._stem = name.partition(".")[0]
         self._module = f"{folder}/{self._stem}".strip("/").replace("/", ".")
         self._named = re.compile(rf"(?:^|[/.]){re.escape(self._stem)}(?:$|\.)")
         self._code = code
         self._files: set[tuple[str, bool]] = set()
+        self._listed = False
         self.found: set[Opening] = set()
 
     def module(self, path: str, *, guarded: bool = False) -> None:
@@ -127,10 +131,15 @@ class _Walk:
             self.module(candidate, guarded=guarded)
 
     def opened(self, call: ast.Call, *, guarded: bool) -> None:
-        """Note a call that opens the file by its name."""
+        """Note a call that opens the file by its name, or what a listing with that file in it gave (torchao 0.18)."""
         function = call.func
         name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-        if name in _OPENERS and any(self._named.search(text) for text in _texts(call)):
+        if name in _LISTERS:
+            self._listed |= any(fnmatchcase(self._name, text.rpartition("/")[2]) for text in _texts(call))
+        if name not in _OPENERS:
+            return
+        texts = [*_texts(call)]
+        if any(map(self._named.search, texts)) or (self._listed and not texts):
             self.found.add("caught" if guarded else "at import")
 
 

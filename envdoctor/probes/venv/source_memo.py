@@ -19,7 +19,7 @@ from envdoctor.probes.venv.records import index
 from envdoctor.probes.venv.search_path import SearchPath
 
 Section = TypeVar("Section")
-_FORM = 2
+_FORM = 3
 """Raised whenever what is looked for changes: what was remembered before then counts for nothing."""
 _MAXIMUM_MEMO = 1024 * 1024
 

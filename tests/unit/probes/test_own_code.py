@@ -10,6 +10,7 @@ from tests.factories.make_wheel import make_wheel
 
 CDLL = "ctypes.CDLL(os.path.join(os.path.dirname(__file__), '_C.so'))"
 TRY = f"import ctypes, os\ntry:\n    {CDLL}\nexcept OSError as error:\n    "
+LISTED = "import torch\nfrom pathlib import Path\nfor file in list(Path(__file__).parent.glob('{}')):\n"
 # What the package's __init__.py says -> what importing it does with _C.so.
 SOURCES = {
     "from . import _C\n": "at import",
@@ -29,6 +30,10 @@ SOURCES = {
     "try:\n    from . import _C\nexcept (KeyError, ModuleNotFoundError):\n    pass\n": "caught",
     "try:\n    from . import _C\nexcept:\n    pass\n": "caught",
     "try:\n    from . import _C\nexcept KeyError:\n    pass\n": "at import",
+    LISTED.format("_C*.so")
+    + "    try:\n        torch.ops.load_library(str(file))\n    except Exception:\n        pass\n": "caught",
+    LISTED.format("*.so") + "    torch.ops.load_library(str(file))\n": "at import",
+    LISTED.format("_D*.so") + "    torch.ops.load_library(str(file))\n": "",
     f"import ctypes, os\ndef load():\n    {CDLL}\n": "",
     "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from . import _C\n": "",
     "import os\nif os.environ.get('WITH_C'):\n    from . import _C\n": "",
