@@ -228,7 +228,7 @@ def test_a_venv_that_nodes_share_is_changed_once_and_goes_back_once(ssh: Changed
     whole = f"[ -e {venv.site_packages}/{CUDNN} ]"
     ssh.before_carrying_out("n2", f"{whole} || {{ echo too early >&2; exit 9; }}\n")
     shown = ssh.over_ssh(*RESTORE, "--dry-run")
-    assert "\n  n2 shares the venv of n1: n1 changes it, it is visited after that\n" in shown.out, shown.out
+    assert "\n  n1, n2 share one venv, which n1 alone changes\n" in shown.out, shown.out
     done = ssh.over_ssh(*RESTORE, "--plan", ssh.planned(*RESTORE), "--json")
     assert steps(done) == {"n3": "done", "n1": "done", "n2": "done"}, done.out
     assert BackupStore.of(venv.prefix).numbers() == [1]

@@ -96,10 +96,8 @@ def _plans(nodes: Sequence[ChangedNode], style: Style) -> Iterator[str]:
 def _shared(nodes: Sequence[ChangedNode]) -> Iterator[str]:
     """Yield who shares whose venv."""
     for first, others in sharers(nodes).items():
-        names = printable(", ".join(others))
         yield ""
-        verb, it = ("shares", "it is visited") if len(others) == 1 else ("share", "they are visited")
-        yield f"  {names} {verb} the venv of {printable(first)}: {printable(first)} changes it, {it} after that"
+        yield f"  {printable(', '.join((first, *others)))} share one venv, which {printable(first)} alone changes"
 
 
 def _table(nodes: Sequence[ChangedNode], style: Style) -> Iterator[str]:

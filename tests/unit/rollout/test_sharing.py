@@ -64,7 +64,7 @@ def test_who_shares_is_shown() -> None:
         "on n1, n2, n3\n"
         "  restore\n"
         "\n"
-        "  n2, n3 share the venv of n1: n1 changes it, they are visited after that\n"
+        "  n1, n2, n3 share one venv, which n1 alone changes\n"
         "\n"
         f"  digest  {shown.digest}\n"
     )
