@@ -82,7 +82,9 @@ def _launchers_alone(damage: Damage) -> bool:
 
 
 def _heals_on_a_copy(damage: Damage) -> bool:
-    return not (_launchers_alone(damage) or damage.cached_at or damage.in_the_way)
+    # What is told of its metadata as well (ED205) has the same command.
+    metadata_alone = all(".dist-info/" in path for path in damage.missing + damage.changed)
+    return not (_launchers_alone(damage) or metadata_alone or damage.cached_at or damage.in_the_way)
 
 
 def _locked(case: CheckContext, damage: Damage) -> Finding:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from envdoctor import checks
 from envdoctor.analysis.context import CheckContext, DoesNotApplyError
-from envdoctor.checks.areas import AREAS, not_checked, summarize
+from envdoctor.checks.areas import AREAS, not_checked, reads_well, summarize
 from envdoctor.checks.former_names import FORMER_NAMES
 from envdoctor.errors import ProfileError, internal_error, traceback_of
 from envdoctor.model.finding import SEVERITY_ORDER, Finding
@@ -203,7 +203,9 @@ def _areas(
     lines = []
     for area in AREAS:
         unfound, summary = summarize(area, case)
-        if unfound == "not-applicable" and counts[area]:
+        # "all 42 libraries resolve" reads well, and is not all that was looked at.
+        harmed = worst.get(area) in ("error", "warning") and reads_well(summary)
+        if counts[area] and (unfound == "not-applicable" or harmed):
             summary = f"{counted(counts[area], 'finding')}; {summary}"
         state: AreaState = worst.get(area, "unknown" if area in in_doubt else unfound)  # type: ignore[assignment]
         lines.append(AreaLine(area=area, state=state, summary=summary))

@@ -272,3 +272,23 @@ def test_modules_without_sources_are_not_missing(tmp_path: Path) -> None:
     done = subprocess.run([venv.python, "-c", "import thing"], capture_output=True, text=True, check=False)
     assert done.stderr.splitlines()[-1].startswith("ImportError: bad magic number in 'thing'")
     assert outline(verdict_of(venv.prefix), tmp_path) == ["error ED202 thing 2: 1 of 8 files missing"]
+
+
+def test_many_empty_metadata_files_have_one_command_each(tmp_path: Path) -> None:
+    """What is told of a METADATA by its size and by what it says is fixed by one line."""
+    names = ("one", "three", "two")
+    venv = make_venv(tmp_path / "venv", *(make_wheel(tmp_path / "wheels", name, "1") for name in names))
+    for name in names:
+        rewrite(venv.dist_info(name) / "METADATA", "")
+    found = verdict_of(venv.prefix).findings
+    assert sorted((item.code, item.subject) for item in found) == [
+        (code, name) for code in ("ED202", "ED205") for name in names
+    ]
+    assert len({item.remediation.commands for item in found}) == len(names)
+
+
+def test_an_area_with_a_finding_does_not_read_well(venv: Venv) -> None:
+    (venv.dist_info("thing") / "RECORD").unlink()
+    lines = {line.area: (line.state, line.summary) for line in verdict_of(venv.prefix).areas}
+    assert lines["Installed files"] == ("error", "1 finding; 10 files as their RECORDs say, by size")
+    assert lines["Environment"] == ("ok", "no LD_LIBRARY_PATH, LD_PRELOAD or PYTHONPATH")
