@@ -16,7 +16,9 @@ from envdoctor.model.profile import Profile
 from envdoctor.model.verdict import STOPS_PYTHON
 from envdoctor.probes.loading.comparison import compare_with
 from envdoctor.probes.registry import chosen
+from envdoctor.probes.venv.digest_memo import content_key
 from envdoctor.probes.venv.parsed_record import RecordsAhead
+from envdoctor.stack.hashed_ahead import ReadWhileBuilt
 from envdoctor.standards.lock import Lock
 from envdoctor.swap.verdicts import KeptError, KeptVerdict
 
@@ -73,17 +75,18 @@ def reading_of_copy(
     proven: Mapping[bytes, bytes],
     *,
     fresh: bool = False,
-    ahead: RecordsAhead | None = None,
+    ahead: ReadWhileBuilt | None = None,
 ) -> Reading:
     """Return a deep reading of a copy for which of earlier digests only `proven` count (content key -> sha256).
 
-    fresh: it was just built from wheels (Options.fresh). ahead: RECORDs that were parsed while it was built.
+    fresh: it was just built from wheels (Options.fresh). ahead: what was read while it was built.
     """
     options = replace(deep_options(listen), fresh=fresh)
     reading = Reading(target=_target(venv, final), host=_without_shell(host), options=options, probes=chosen(options))
-    if ahead is not None:
-        reading.shared[RecordsAhead] = ahead
-    compare_with(reading, proven)
+    new = {content_key(item.key): item.sha256 for item in ahead.files} if ahead else {}
+    if ahead:
+        reading.shared[RecordsAhead] = ahead.records
+    compare_with(reading, {**proven, **new} if new else proven, new.keys())
     return reading
 
 

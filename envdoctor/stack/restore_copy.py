@@ -13,13 +13,14 @@ from envdoctor import __version__
 from envdoctor.errors import RestoreError
 from envdoctor.facts.context import Reading
 from envdoctor.model.events import Event, Listener
-from envdoctor.model.frozen import field, frozen, mutable
+from envdoctor.model.frozen import field, frozen, mutable, replace
 from envdoctor.model.plan import Plan, VenvUser
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.own_packages import own_packages
 from envdoctor.probes.venv.parsed_record import RecordsAhead
 from envdoctor.probes.venv.restore_note import AS_BUILT, NOTE
 from envdoctor.stack.build import build
+from envdoctor.stack.hashed_ahead import HashedAhead, ReadWhileBuilt
 from envdoctor.stack.other_builds import built_as
 from envdoctor.stack.plan import same
 from envdoctor.stack.restore import PreparedRestore
@@ -144,7 +145,7 @@ def _make_copy(prepared: PreparedRestore, copying: Copying, listen: Listener) ->
         writing = beside.submit(sync_file_system, folder)
         old = beside.submit(_verdict_on_old, prepared)
         final = prepared.store.target
-        verified, reading = verify_copy(folder, final, prepared.locked, host, listen, known, meanwhile.ahead)
+        verified, reading = verify_copy(folder, final, prepared.locked, host, listen, known, meanwhile.found)
         refuse(verified, "the new venv")
         clock.lap("verify")
         listen(Event(phase="check", text="examining the copy"))
@@ -162,19 +163,31 @@ class _Meanwhile:
 
     prepared: PreparedRestore
     folder: Path
-    ahead: RecordsAhead = field(default_factory=RecordsAhead)
     over: Flag = field(default_factory=Flag)
     """The build has ended."""
+    found: ReadWhileBuilt = field(default_factory=lambda: ReadWhileBuilt(records=RecordsAhead()))
 
     def run(self) -> dict[bytes, bytes]:
-        """Import every check and parse the RECORDs that appear; return what earlier restores read."""
+        """Import every check, parse RECORDs and hash wheels as they appear; return what earlier restores read."""
+        hashed = HashedAhead(self.prepared.sources.cache, self.over) if self._may_hash() else None
         import_module("envdoctor.stack.examination")
         import_module("envdoctor.doctor.examine").every_check()
         known = known_contents(self.prepared.host, self.prepared.request.verify)
+        if hashed:
+            self.found = replace(self.found, files=hashed.read)
+            hashed.give_way()
         while not self.over.wait(_PAUSE):
+            if hashed:
+                hashed.look()
             for site in self.folder.glob("lib/python3*/site-packages"):
-                self.ahead.look(str(site))
+                self.found.records.look(str(site))
         return known
+
+    def _may_hash(self) -> bool:
+        """Tell whether the venv's files will be those in the cache, and some of them come now."""
+        plan = self.prepared.plan
+        new = any(not package.source.cached for package in plan.packages)
+        return new and not any(room.copies for room in plan.rooms) and self.prepared.request.verify == "changed"
 
 
 def _verdict_on_old(prepared: PreparedRestore) -> KeptVerdict | None:

@@ -11,8 +11,8 @@ from envdoctor.model.profile import Profile
 from envdoctor.probes.loading.comparison import RecordComparison, comparison
 from envdoctor.probes.venv import verified_contents
 from envdoctor.probes.venv.distributions import Distribution, Distributions
-from envdoctor.probes.venv.parsed_record import RecordsAhead
 from envdoctor.probes.venv.verified_contents import Read
+from envdoctor.stack.hashed_ahead import ReadWhileBuilt
 from envdoctor.stack.plan import Extent
 from envdoctor.stack.verify import Verified, verify
 from envdoctor.standards.lock import Lock, LockedPackage
@@ -30,11 +30,11 @@ def verify_copy(
     host: Host,
     listen: Listener,
     known: verified_contents.Contents,
-    ahead: RecordsAhead | None = None,
+    ahead: ReadWhileBuilt | None = None,
 ) -> tuple[Verified, Reading]:
     """Return what a venv that was just built differs in from the lock, and the reading; what was read is remembered.
 
-    known: what need not be read. ahead: RECORDs that were parsed while it was built.
+    known: what need not be read. ahead: what was read while it was built.
     """
     from envdoctor.doctor.examine import read_meanwhile  # noqa: PLC0415 - every check comes with it
     from envdoctor.stack.examination import reading_of_copy  # noqa: PLC0415 - as above
@@ -42,7 +42,7 @@ def verify_copy(
     reading = reading_of_copy(copy, host, listen, final, known, fresh=True, ahead=ahead)
     verified = verify(reading, locked, threads_are_ours=True, meanwhile=read_meanwhile)
     if not verified.faults:
-        _remember(reading, known, host)
+        _remember(reading, known, host, ahead.files if ahead else ())
     return verified, reading
 
 
@@ -77,10 +77,10 @@ def refuse_failed(failed: tuple[str, ...]) -> None:
         )
 
 
-def _remember(reading: Reading, known: verified_contents.Contents, host: Host) -> None:
+def _remember(reading: Reading, known: verified_contents.Contents, host: Host, ahead: Sequence[Read] = ()) -> None:
     compared = comparison(reading)
     items = reading.fact(Distributions).items
-    verified_contents.save(known, _read(compared, items), compared.digests.started_ns, host)
+    verified_contents.save(known, [*ahead, *_read(compared, items)], compared.digests.started_ns, host)
 
 
 def _read(compared: RecordComparison, items: Sequence[Distribution]) -> Iterator[Read]:

@@ -1,7 +1,7 @@
 """The bytes of every file against the hash its RECORD states."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.context import Reading
@@ -60,10 +60,12 @@ class RecordComparison:
         """Tell whether nothing is known but files by their contents' times, and nothing is remembered by path."""
         return bool(self.digests.proven) and self.digests.memo.path is None
 
-    def take_known(self, files: int, total: int) -> None:
-        """Count files that are as recorded by what is proven of them, with their bytes."""
+    def take_known(self, files: int, total: int, read: int, read_bytes: int) -> None:
+        """Count files that are as recorded by what is proven of them, and those of them that this run read."""
         self.files += files
         self.file_bytes += total
+        self.read += read
+        self.read_bytes += read_bytes
 
     def take(self, at: int, rows: Sequence[Fields], keys: Mapping[str, bytes], site: str, hashing: Hashing) -> None:
         """Compare one distribution's rows with what is remembered and hand the others to `hashing`.
@@ -89,6 +91,9 @@ class RecordComparison:
             if key and (known.get(key) or proven.get(content_key(key))) == stated[7:].encode("utf-8", "replace"):
                 self.files += 1
                 self.keys.append(("sha256", key))
+                if content_key(key) in self.digests.ahead:
+                    self.read += 1
+                    self.read_bytes += digest_memo.size_of(key)
             elif not key:
                 self.bytecode += path.endswith(".pyc")
             elif not stated:
@@ -134,14 +139,14 @@ def comparison(reading: Reading) -> RecordComparison:
     return reading.material(RecordComparison, _begin)
 
 
-def compare_with(reading: Reading, proven: Mapping[bytes, bytes]) -> None:
+def compare_with(reading: Reading, proven: Mapping[bytes, bytes], ahead: Container[bytes] = ()) -> None:
     """Let this reading take nothing from earlier runs but `proven`: content key (digest_memo) -> sha256.
 
-    With an empty mapping every file is read. What is read is not remembered.
+    With an empty mapping every file is read. What is read is not remembered. ahead: content keys that this run read.
     """
     memo = digest_memo.DigestMemo(path=None)
     reading.shared[RecordComparison] = RecordComparison(
-        digests=FileDigests(memo=memo, roots=link_roots(reading), proven=proven)
+        digests=FileDigests(memo=memo, roots=link_roots(reading), proven=proven, ahead=ahead)
     )
 
 

@@ -6,7 +6,7 @@ import os
 import stat
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from functools import cache
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -44,6 +44,8 @@ class FileDigests:
     """Real folders, with a final slash, into which a file that is a symlink may lead."""
     proven: Mapping[bytes, bytes] = field(default_factory=dict)
     """Content key -> sha256 that was read from the file before; counts where the file has not been read since."""
+    ahead: Container[bytes] = ()
+    """Those of the content keys in `proven` that this run has read, while the environment was being built."""
     problems: dict[tuple[str, bytes], str] = field(default_factory=dict)
     """(algorithm, key) -> why the file could not be hashed."""
     started_ns: int = field(default_factory=time.time_ns)

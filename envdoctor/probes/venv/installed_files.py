@@ -206,7 +206,7 @@ def _look_deeply(reading: Reading, prefix: str) -> list[tuple[Owner, list[FileFa
             rows, fresh, looked = records.rows[at], reading.options.fresh, None
             if seen := known(at):
                 rows, looked = seen.others, Looked(plain_bytes=seen.total, odd=tuple(seen.others))
-                compared.take_known(seen.files, seen.total)
+                compared.take_known(*seen[:-1])
             found[at] = _owner(
                 items[at],
                 records.rows[at],

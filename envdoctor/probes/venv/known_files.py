@@ -7,7 +7,7 @@ bytecode or of a program, is left for `installed_files` to judge. Another proces
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -31,6 +31,9 @@ class KnownFiles(NamedTuple):
     """Known ones."""
     total: int
     """Bytes in them."""
+    read: int
+    """Those of them that this run read, while the environment was being built."""
+    read_bytes: int
     others: list[Fields]
     """The other rows."""
 
@@ -66,34 +69,41 @@ def known_rows(reading: Reading) -> Callable[[int], KnownFiles | None]:
         return lambda _: None
     begun = reading.shared.pop(_BesideLook, None)
     if not isinstance(begun, _BesideLook):
-        return lambda at: known_files(items[at].site, records.rows[at], compared.digests.proven)
-    seen = {at: (files, total, numbers) for at, files, total, numbers in begun.begun.result()}
+        return lambda at: known_files(items[at].site, records.rows[at], compared.digests.proven, compared.digests.ahead)
+    seen = {at: told for at, *told in begun.begun.result()}
 
     def told(at: int) -> KnownFiles:
-        files, total, numbers = seen[at]
+        files, total, read, read_bytes, numbers = seen[at]
         rows = records.rows[at]
-        return KnownFiles(files, total, [rows[number] for number in numbers])
+        return KnownFiles(files, total, read, read_bytes, [rows[number] for number in numbers])
 
     return told
 
 
-def _look(reading: Reading) -> list[tuple[int, int, int, list[int]]]:
-    items, proven = reading.fact(Distributions).items, comparison(reading).digests.proven
-    return [(at, *_seen(items[at].site, rows, proven)) for at, rows in index(reading).rows.items()]
+def _look(reading: Reading) -> list[tuple[int, int, int, int, int, list[int]]]:
+    items, digests = reading.fact(Distributions).items, comparison(reading).digests
+    return [
+        (at, *_seen(items[at].site, rows, digests.proven, digests.ahead)) for at, rows in index(reading).rows.items()
+    ]
 
 
-def known_files(folder: str, rows: Sequence[Fields], proven: Mapping[bytes, bytes]) -> KnownFiles:
+def known_files(
+    folder: str, rows: Sequence[Fields], proven: Mapping[bytes, bytes], ahead: Container[bytes] = ()
+) -> KnownFiles:
     """Look at the file of each row below a site folder. Raises OSError for the folder itself.
 
-    proven: content key (digest_memo) -> sha256 as RECORD writes it.
+    proven: content key (digest_memo) -> sha256 as RECORD writes it. ahead: those that this run read.
     """
-    files, total, others = _seen(folder, rows, proven)
-    return KnownFiles(files, total, [rows[number] for number in others])
+    files, total, read, read_bytes, others = _seen(folder, rows, proven, ahead)
+    return KnownFiles(files, total, read, read_bytes, [rows[number] for number in others])
 
 
-def _seen(folder: str, rows: Sequence[Fields], proven: Mapping[bytes, bytes]) -> tuple[int, int, list[int]]:
-    """Return the count and bytes of the known ones, and the numbers of the other rows."""
+def _seen(
+    folder: str, rows: Sequence[Fields], proven: Mapping[bytes, bytes], ahead: Container[bytes]
+) -> tuple[int, int, int, int, list[int]]:
+    """Return the count and bytes of the known ones, of those read ahead, and the numbers of the other rows."""
     others: list[int] = []
+    read, read_bytes = 0, 0
     total, stat_at, pack, known = 0, os.stat, pack_content_key, proven.get
     # Relative to the open site folder the kernel walks a third of each path, 25,000 times.
     site = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -109,13 +119,16 @@ def _seen(folder: str, rows: Sequence[Fields], proven: Mapping[bytes, bytes]) ->
                 if (
                     status.st_mode & KIND_AND_READABLE == PLAIN
                     and str(size) == recorded
-                    and (digest := known(pack(status.st_dev, status.st_ino, size, status.st_mtime_ns)))
+                    and (digest := known(key := pack(status.st_dev, status.st_ino, size, status.st_mtime_ns)))
                     and stated.startswith(_SHA256)
                     and digest == stated[len(_SHA256) :].encode("utf-8", "replace")
                 ):
                     total += size
+                    if ahead and key in ahead:
+                        read += 1
+                        read_bytes += size
                     continue
             others.append(number)
     finally:
         os.close(site)
-    return len(rows) - len(others), total, others
+    return len(rows) - len(others), total, read, read_bytes, others

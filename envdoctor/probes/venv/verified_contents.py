@@ -55,7 +55,7 @@ def load(host: Host) -> dict[bytes, bytes]:
 
 def save(known: Contents, read: Iterable[Read], started_ns: int, host: Host) -> None:
     """Add what was read since `started_ns` and write it down; the longest known give way. A full disk is no matter."""
-    new = {content_key(item.key): item.sha256 for item in read if _lasting(item, started_ns)}
+    new = {content_key(item.key): item.sha256 for item in read if lasting(item, started_ns)}
     # The notes and scripts that uv writes for each venv, which no other venv links: reading those of this one again
     # takes less than to write everything down for them.
     if len(new) * _WORTH_WRITING <= len(known):
@@ -69,7 +69,8 @@ def save(known: Contents, read: Iterable[Read], started_ns: int, host: Host) -> 
         return  # the next restore reads the files again
 
 
-def _lasting(item: Read, started_ns: int) -> bool:
+def lasting(item: Read, started_ns: int) -> bool:
+    """Tell whether a file that was read after `started_ns` is known by its key as long as nobody sets its time back."""
     if modified_ns(item.key) % _SECOND == 0 or not settled_contents(item.key, started_ns):
         return False
     try:
