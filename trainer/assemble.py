@@ -113,7 +113,7 @@ class Parts:
             group=group,
         )
         if self.config.data.pack:
-            target.require_packable()
+            target.pack_rows()
         return target
 
     def load_shared(self, device: torch.device) -> SharedWeights:

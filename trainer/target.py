@@ -22,7 +22,9 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from trainer.data.packing import Packed, causal_within
 from trainer.errors import ConfigError, TargetModelError
 from trainer.fp8 import replace_linears, require_fp8
+from trainer.model.mask import document_mask
 from trainer.runtime.private_code import private
+from trainer.target_attention import attend_in_documents
 from trainer.tensor_parallel import TensorGroup, load_split
 
 UNSUPPORTED = (
@@ -132,6 +134,7 @@ class Target:
         depth = self.config.num_hidden_layers if last else max(layer_ids) + 1
         self.trunk, self.layers = _trunk(_decoder(model), depth)
         self.last = last
+        self._packs = self._tiled = False
         self.fp8 = fp8
         if fp8:
             require_fp8(self.device)
@@ -179,7 +182,13 @@ class Target:
         return self.shared.embedding.device
 
     def compile(self, backend: str) -> None:
-        """Compile the trunk's layers, one by one: all reuse the first one's code, which is this target's own."""
+        """Compile the trunk's layers, one by one: all reuse the first one's code, which is this target's own.
+
+        On CUDA the layers of a target that packs attend to tiles of each document, elsewhere to a dense table.
+        """
+        if self._packs and self.device.type == "cuda":
+            attend_in_documents(self.model, self.layers, self.device)
+            self._tiled = True
         for layer, forward in zip(self.layers, private(layer.forward for layer in self.layers), strict=True):
             layer.__dict__["forward"] = torch.compile(forward, dynamic=False, backend=backend)
 
@@ -192,8 +201,8 @@ class Target:
         mask: Any = self._mask
         more: dict[str, torch.Tensor] = {}
         if packed is not None:
-            table = causal_within(packed.documents)
-            mask = table if self._mask is None else {"full_attention": table}
+            visible = document_mask(packed.places) if self._tiled else causal_within(packed.documents)
+            mask = visible if self._mask is None else {"full_attention": visible}
             more = {"position_ids": packed.places}
         with torch.no_grad(), self.recording(ids.shape, last=self.last) as sink:
             output = self.trunk(input_ids=ids, attention_mask=mask, use_cache=False, **more)
@@ -202,8 +211,11 @@ class Target:
                 sink[..., -hidden.shape[-1] :].copy_(hidden)
         return sink
 
-    def require_packable(self) -> None:
-        """Raise ConfigError when rows of several documents cannot be distinguished in this target's layers."""
+    def pack_rows(self) -> None:
+        """Take packed rows from now on; call it before `compile`.
+
+        Raises ConfigError when rows of several documents cannot be distinguished in this target's layers.
+        """
         kinds = set(getattr(self.config, "layer_types", None) or ["full_attention"])
         if kinds != {"full_attention"}:
             raise ConfigError(
@@ -211,6 +223,7 @@ class Target:
                 " end of a document in a packed row",
                 "set data.pack=false",
             )
+        self._packs = True
 
     def recording(self, shape: torch.Size | tuple[int, int], *, last: bool = False) -> "_Recording":
         """Return a context that collects the features of one forward over [B, S] tokens; `last` leaves room for it."""

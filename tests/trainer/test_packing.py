@@ -7,7 +7,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import Gemma3ForCausalLM, Gemma3TextConfig
+from torch.nn.attention.flex_attention import create_block_mask
+from transformers import AutoModelForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, Qwen3Config
 
 from trainer.assemble import Parts, assemble
 from trainer.config import DataConfig, DrafterConfig, build
@@ -15,10 +16,13 @@ from trainer.data.buckets import Plan
 from trainer.data.loader import BatchMaker
 from trainer.data.packing import Packed, layout, pack, packed
 from trainer.data.rows import Row, RowList
-from trainer.errors import ConfigError
+from trainer.errors import CompileStateError, ConfigError, TargetModelError
+from trainer.model.mask import document_mask
 from trainer.presets import preset
+from trainer.runtime.compile_state import compile_counts, prepare_thread
 from trainer.runtime.steps import DrafterStep, OpenDoor, TargetStep
 from trainer.target import Target
+from trainer.target_attention import attend_in_documents, attend_to_documents
 
 CPU = torch.device("cpu")
 
@@ -138,8 +142,92 @@ def test_a_target_that_sees_past_a_document_is_refused() -> None:
     model = Gemma3ForCausalLM(config)
     model.set_input_embeddings(torch.nn.Embedding(40, 16))
     with pytest.raises(ConfigError) as caught:
-        Target(model, (0,)).require_packable()
+        Target(model, (0,)).pack_rows()
     assert (caught.value.message, caught.value.hint) == (
         "data.pack: the target has sliding_attention layers, which see past the end of a document in a packed row",
         "set data.pack=false",
     )
+
+
+@pytest.mark.property
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.integers(1, 70), max_size=8), min_size=1, max_size=3), st.integers(1, 200))
+def test_tiles_of_documents_are_those_that_torch_finds(lengths: list[list[int]], more: int) -> None:
+    _, places = layout(lengths, max(sum(row) for row in lengths) + more)
+    found = document_mask(places, tile=16)
+    rows, length = places.shape
+    wanted = create_block_mask(found.mask_mod, rows, None, length, length, device="cpu", BLOCK_SIZE=16)
+    assert torch.equal(_tiles(found.kv_num_blocks, found.kv_indices), _tiles(wanted.kv_num_blocks, wanted.kv_indices))
+    assert torch.equal(
+        _tiles(found.full_kv_num_blocks, found.full_kv_indices),
+        _tiles(wanted.full_kv_num_blocks, wanted.full_kv_indices),
+    )
+
+
+def _tiles(count: torch.Tensor | None, places: torch.Tensor | None) -> torch.Tensor:
+    """Return the table of a mask's tiles from its lists."""
+    assert count is not None
+    assert places is not None
+    table = torch.zeros(places.shape, dtype=torch.bool)
+    listed = torch.arange(places.shape[-1]) < count[..., None]
+    return table.scatter(-1, places.long(), listed)
+
+
+@pytest.mark.parametrize("kind", [LlamaConfig, Qwen3Config])
+def test_tiles_and_the_dense_table_give_the_same_features(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    config = kind(
+        vocab_size=128, hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=16, tie_word_embeddings=False, initializer_range=0.3,
+    )  # fmt: skip
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
+    dense, tiled = Target(model, (0, 2)), Target(model, (0, 2))
+    dense.pack_rows()
+    tiled.pack_rows()
+    attend_in_documents(model, tiled.layers, CPU)
+    tiled._tiled = True
+    masks = []
+    monkeypatch.setattr("trainer.target.document_mask", lambda places: masks.append(1) or document_mask(places))
+    tiled.compile("eager")
+    ids = torch.randint(0, 128, (2, 150), generator=torch.Generator().manual_seed(1))
+    prepare_thread()
+    for place, lengths in enumerate(([[70, 41, 19], [150]], [[3, 147], [20, 20]])):
+        held = packed(*layout(lengths, 150), torch.tensor([[1], [1]]))
+        wanted = dense.features(ids, held)
+        torch.testing.assert_close(tiled.features(ids, held), wanted, rtol=1e-4, atol=1e-3)
+        # Beside what one document of all of them would be.
+        assert float((dense.features(ids) - wanted).abs().max()) > 1.0
+        # The mask is made once a batch, and other documents compile nothing.
+        assert len(masks) == place + 1
+        if place == 0:
+            before = compile_counts()
+    assert compile_counts() == before
+    # The model that evaluation decodes with keeps its own attention.
+    assert model.config._attn_implementation == "sdpa"
+
+
+def test_tiles_outside_a_compiled_region_are_an_error() -> None:
+    mask = document_mask(layout([[5, 3]], 8)[1])
+    states = torch.zeros(1, 2, 8, 16)
+    with pytest.raises(CompileStateError):
+        attend_to_documents(torch.nn.Module(), states, states, states, mask, scaling=0.25)
+
+
+def test_attention_of_other_maths_is_refused() -> None:
+    mask = document_mask(layout([[5, 3]], 8)[1])
+    states = torch.zeros(1, 2, 8, 16)
+    with pytest.raises(TargetModelError) as caught:
+        attend_to_documents(torch.nn.Linear(1, 1), states, states, states, mask, scaling=0.25, softcap=30.0)
+    assert (caught.value.message, caught.value.hint) == (
+        "Linear asks its attention for softcap, which packed rows do not have",
+        "set data.pack=false",
+    )
+
+
+def test_a_model_with_attention_of_its_own_is_refused_on_tiles() -> None:
+    class Own(torch.nn.Module):
+        pass
+
+    with pytest.raises(ConfigError) as caught:
+        attend_in_documents(Own(), torch.nn.ModuleList(), CPU)
+    assert caught.value.message == "data.pack: the attention of Own cannot be replaced"

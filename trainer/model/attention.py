@@ -20,14 +20,21 @@ SMALL_SHARED_MEMORY = 128 * 1024
 
 
 def attend(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: AttentionMask, *, small_tiles: bool = False
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: AttentionMask,
+    *,
+    small_tiles: bool = False,
+    scale: float | None = None,
 ) -> torch.Tensor:
     """Return attention [B, heads, Q, D] of query [B, heads, Q, D] over key and value [B, kv heads, KV, D].
 
     With a BlockMask this must run inside a compiled region. `small_tiles` is for GPUs with little shared memory.
+    `scale` multiplies the scores (default: 1 / sqrt(D)).
     """
     if isinstance(mask, DenseMask):
-        return _dense(query, key, value, mask)
+        return _dense(query, key, value, mask, scale)
     # A compiled region answers this while it is traced. Whenever torch runs the function itself instead (a
     # passed recompile limit, a stuck tracing flag), uncompiled flex would compute every score in silence.
     if not torch.compiler.is_dynamo_compiling():
@@ -38,15 +45,18 @@ def attend(
     grouped = query.shape[1] != key.shape[1]
     options = {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_M1": 32, "BLOCK_N1": 32, "BLOCK_M2": 32, "BLOCK_N2": 32}
     return flex_attention(
-        query, key, value, block_mask=mask, enable_gqa=grouped, kernel_options=options if small_tiles else None
-    )
+        query, key, value, block_mask=mask, scale=scale, enable_gqa=grouped,
+        kernel_options=options if small_tiles else None,
+    )  # fmt: skip
 
 
-def _dense(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: DenseMask) -> torch.Tensor:
+def _dense(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: DenseMask, scale: float | None
+) -> torch.Tensor:
     repeat = query.shape[1] // key.shape[1]
     if repeat > 1:
         key, value = key.repeat_interleave(repeat, dim=1), value.repeat_interleave(repeat, dim=1)
-    output = scaled_dot_product_attention(query, key, value, attn_mask=mask.visible)
+    output = scaled_dot_product_attention(query, key, value, attn_mask=mask.visible, scale=scale)
     return output * mask.present
 
 

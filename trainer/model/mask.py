@@ -213,6 +213,39 @@ def tile_table(
     return (found & ~whole)[:, None], whole[:, None]
 
 
+def document_mask(places: torch.Tensor, tile: int = TILE) -> BlockMask:
+    """Return the tile lists of a frozen target over packed rows: a position sees those before it in its document.
+
+    `places` int64 [B, S] are the positions within their documents. As in `block_mask`, by arithmetic on tiles alone.
+    """
+    length, device = places.shape[1], places.device
+    starts = torch.arange(length, device=device) - places
+
+    def rule(b: torch.Tensor, h: torch.Tensor, q: torch.Tensor, kv: torch.Tensor) -> torch.Tensor:  # noqa: ARG001 - flex_attention's signature
+        return (kv <= q) & (kv >= starts[b, q])
+
+    partial, full = document_tiles(starts, tile)
+    return BlockMask.from_kv_blocks(
+        *_ordered(partial), *_ordered(full), BLOCK_SIZE=tile, mask_mod=rule, seq_lengths=(length, length),
+        compute_q_blocks=False,
+    )  # fmt: skip
+
+
+def document_tiles(starts: torch.Tensor, tile: int = TILE) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return which tiles hold some visible pairs and which only visible pairs: bool [B, 1, tiles, tiles] each.
+
+    `starts` [B, S] is where the document of each position begins; it never falls along a row.
+    """
+    length = starts.shape[1]
+    low = torch.arange(-(-length // tile), device=starts.device) * tile
+    high = (low + tile).clamp(max=length) - 1
+    earliest, latest = starts[:, low, None], starts[:, high, None]
+    found = (low <= low[:, None]) & (high >= earliest)
+    # As in torch: a tile that reaches past the last position is never full.
+    whole = (high < low[:, None]) & (low >= latest) & (low + tile <= length)[:, None]
+    return (found & ~whole)[:, None], whole[:, None]
+
+
 def _ordered(tiles: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the count of set tiles a row and their columns first, the layout that BlockMask keeps."""
     order = torch.argsort(tiles.to(torch.int8), dim=-1, descending=True, stable=True)
