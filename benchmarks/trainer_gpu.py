@@ -70,7 +70,10 @@ class RandomParts(Parts):
     def load_target(self, device: torch.device) -> Target:
         """Return the model that is there already."""
         del device
-        return Target(self.model, self.layer_ids, fp8=self.config.target.fp8)
+        target = Target(self.model, self.layer_ids, fp8=self.config.target.fp8)
+        if self.config.data.pack:
+            target.pack_rows()
+        return target
 
 
 class Bench:
@@ -87,7 +90,10 @@ class Bench:
         self.rate = 1.0
         self._model: Any = None
         name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu"
-        self.record: dict[str, Any] = {"torch": torch.__version__, "device": name, "argv": sys.argv[1:], "sections": {}}
+        self.record: dict[str, Any] = {
+            "date": time.strftime("%Y-%m-%d"), "torch": torch.__version__, "device": name, "argv": sys.argv[1:],
+            "sections": {},
+        }  # fmt: skip
 
     @property
     def model(self) -> Any:
@@ -103,7 +109,13 @@ class Bench:
     def config(self, **run: Any) -> TrainConfig:
         """Return the run's config at this size."""
         anchors, rows = (16, 2) if self.arguments.tiny else (512, self.arguments.rows)
-        drafter = {"layers": 5, "block": 16, "anchors": anchors, "mask_token": 5}
+        drafter = {
+            "layers": 5,
+            "block": 16,
+            "anchors": anchors,
+            "mask_token": 5,
+            "fp8": getattr(self.arguments, "drafter_fp8", False),
+        }
         if getattr(self.arguments, "sliding", False):
             drafter |= {"sliding_layers": [0, 1, 2, 3], "sliding_window": 64 if self.arguments.tiny else 2048}
         return build("bench", [
@@ -287,7 +299,7 @@ class Bench:
         seconds = {
             "target": self.timed(lambda: target.run(batch)),
             "drafter": self.timed(lambda: step.run(batch, features)),
-            "mask": self.timed(lambda: step._mask(batch)),  # noqa: SLF001 - one of the parts
+            "mask": self.timed(lambda: step._masks(batch, batch.packed.starts if batch.packed else None)),  # noqa: SLF001 - one of the parts
             "optimizer": self.timed(lambda: optimizer.step(1, batch.weight)),
         }
         return {
@@ -454,6 +466,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=2, help="sequences a micro-batch")
     parser.add_argument("--steps", type=int, default=40, help="steps of the train section")
     parser.add_argument("--fp8", action="store_true", help="the target's linear layers in fp8")
+    parser.add_argument("--drafter-fp8", action="store_true", help="the drafter's linear layers in fp8")
+    parser.add_argument("--chat", action="store_true", help="short rows")
+    parser.add_argument("--pack", action="store_true", help="several of them in a row")
     parser.add_argument("--disk", help="where the cached section keeps features (default: the temporary folder)")
     parser.add_argument("--tiny", action="store_true", help="toy sizes, to try the script without a GPU")
     Bench(parser.parse_args()).go()

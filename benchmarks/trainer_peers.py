@@ -7,9 +7,9 @@ part of this one. Each arm is a process with random weights of Qwen3-8B's size. 
 not run, because they import servers that are not needed here; of speculators the base class and the config are
 replaced by plain ones, and layers, masks, losses and the forward are its own.
 
-Arms: ours; ours with the target in fp8; SpecForge as shipped (transformers' eager target); SpecForge tuned (a compiled
-layer, fused AdamW, this trainer's compiled target); speculators (its forward compiled whole). The chat-like case has
-4 rows of 150 to 1,024 tokens, 55 % the assistant's; ours packs them.
+Arms: ours; ours with the target in fp8; ours with target and drafter in fp8; SpecForge as shipped (transformers' eager
+target); SpecForge tuned (a compiled layer, fused AdamW, this trainer's compiled target); speculators (its forward
+compiled whole). The chat-like case has 4 rows of 150 to 1,024 tokens, 55 % the assistant's; ours packs them.
 """
 
 # ruff: noqa: PLC0415 - the repository root comes onto sys.path first
@@ -30,7 +30,8 @@ sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 ARMS = (
-    "ours", "ours-fp8", "specforge", "specforge-tuned", "speculators", "ours-chat", "ours-chat-fp8", "specforge-chat",
+    "ours", "ours-fp8", "ours-all-fp8", "specforge", "specforge-tuned", "speculators", "ours-chat", "ours-chat-fp8",
+    "ours-chat-all-fp8", "specforge-chat",
 )  # fmt: skip
 WARM, REPEATS = 3, 8
 
@@ -58,7 +59,7 @@ class Arm:
         asked = argparse.Namespace(
             device="cpu" if tiny else "cuda", tiny=tiny, backend="eager" if tiny else "inductor", rows=2, steps=30,
             sections="", out=None, chat=self.chat, pack=self.chat and name.startswith("ours"), sliding=False,
-            fp8=name.endswith("fp8"), disk=None,
+            fp8=name.endswith("fp8"), drafter_fp8=name.endswith("all-fp8"), disk=None,
         )  # fmt: skip
         self.bench = Bench(asked)
         self.rate = self.bench.run_rate()["tflops"][0] * 1e12
@@ -248,7 +249,9 @@ def main() -> None:
     import torch
 
     name = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
-    record: dict[str, Any] = {"torch": torch.__version__, "device": name, "argv": sys.argv[1:], "arms": {}}
+    record: dict[str, Any] = {
+        "date": time.strftime("%Y-%m-%d"), "torch": torch.__version__, "device": name, "argv": sys.argv[1:], "arms": {},
+    }  # fmt: skip
     for arm in arguments.arms.split(","):
         command = [sys.executable, __file__, "--peers", str(arguments.peers), "--arm", arm]
         started = time.perf_counter()

@@ -123,6 +123,8 @@ class Parts:
     def _unlike_default(self) -> dict[str, object]:
         """Return the identity's newer keys where they say something, so that earlier runs resume as they are."""
         told: dict[str, object] = {"fp8": True} if self.config.target.fp8 else {}
+        if self.config.drafter.fp8:
+            told["drafter_fp8"] = True
         if self.config.loss != LossConfig():
             told["loss"] = dataclasses.asdict(self.config.loss)
         if self.kept is not None:

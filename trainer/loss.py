@@ -18,6 +18,7 @@ import torch
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
+from trainer.fp8 import Narrow, product, quantise
 from trainer.model.mask import BlockShape
 
 ChunkResult = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -117,17 +118,20 @@ class _FrozenHeadLoss(torch.autograd.Function):
         head: torch.Tensor,
         labels: torch.Tensor,
         weights: torch.Tensor,
-        how: tuple[int, ChunkKernel],
+        how: tuple[int, ChunkKernel, Narrow | None],
         teacher: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        chunk, kernel = how
+        chunk, kernel, narrow = how
         wide = torch.promote_types(hidden.dtype, torch.float32)
         total = torch.zeros((), dtype=wide, device=hidden.device)
         gradient = torch.empty_like(hidden)
         predicted = torch.empty_like(labels)
         for start in range(0, hidden.shape[0], chunk):
             part = slice(start, start + chunk)
-            logits = hidden[part] @ head.t()
+            if narrow is None:
+                logits = hidden[part] @ head.t()
+            else:
+                logits = product(*quantise(hidden[part]), *narrow, hidden.dtype)
             told = None if teacher is None else teacher[part] @ head.t()
             loss, by_logits, best = kernel(logits, labels[part], weights[part], told)
             total += loss
@@ -163,11 +167,13 @@ def block_loss(
     chunk: int = 2048,
     kernel: ChunkKernel = chunk_loss,
     teacher: torch.Tensor | None = None,
+    narrow: Narrow | None = None,
 ) -> LossParts:
     """Return the loss parts for drafter output [B, Q, H] and the head's weight [V, H].
 
     `chunk` bounds the rows of logits that exist at a time: whole blocks, at least one. `kernel` is chunk_loss, another
-    objective's, or a compiled form. `teacher` [B * N * (K-1), H] are the target's states for these positions.
+    objective's, or a compiled form. `teacher` [B * N * (K-1), H] are the target's states for these positions. With
+    `narrow`, the head in fp8, the drafter's logits are an fp8 product; the teacher's and the states' gradient are not.
     """
     rows, blocks, predicted_width = wanted.labels.shape
     states = hidden.unflatten(1, (blocks, predicted_width + 1))[:, :, 1:].reshape(-1, hidden.shape[-1])
@@ -177,7 +183,7 @@ def block_loss(
     if extra:
         states, labels, weights = pad(states, (0, 0, 0, extra)), pad(labels, (0, extra)), pad(weights, (0, extra))
         teacher = None if teacher is None else pad(teacher, (0, 0, 0, extra))
-    total, predicted = _FrozenHeadLoss.apply(states, head, labels, weights, (size, kernel), teacher)
+    total, predicted = _FrozenHeadLoss.apply(states, head, labels, weights, (size, kernel, narrow), teacher)
     count = rows * blocks * predicted_width
     right = (predicted[:count] == labels[:count]).view(-1, predicted_width)
     return _parts(total, right, wanted.weights.view(-1, predicted_width) > 0)

@@ -40,16 +40,18 @@ class FlatParameters:
     def collect(self) -> None:
         """Add the parameters' .grad to the fp32 sums and drop them; the first call of a step overwrites."""
         for group in self.groups:
+            sums, given = [], []
             for parameter, part in zip(group.parameters, _views(group.gradient, group.parameters), strict=True):
-                if parameter.grad is None:
-                    if self._fresh:
-                        part.zero_()
-                    continue
-                if self._fresh:
-                    part.copy_(parameter.grad)
-                else:
-                    part.add_(parameter.grad)
+                if parameter.grad is not None:
+                    sums.append(part)
+                    given.append(parameter.grad)
+                elif self._fresh:
+                    part.zero_()
                 parameter.grad = None
+            if given and self._fresh:
+                torch._foreach_copy_(sums, given)
+            elif given:
+                torch._foreach_add_(sums, given)
         self._fresh = False
 
     def gradients(self) -> list[torch.Tensor]:
@@ -137,8 +139,9 @@ class Optimizer:
             {"params": [group.master], "weight_decay": config.weight_decay if matrices else 0.0}
             for group, matrices in zip(parameters.groups, (True, False), strict=True)
         ]
+        self._fused = device.type == "cuda"
         self.adam = torch.optim.AdamW(
-            groups, lr=config.learning_rate, betas=config.betas, eps=config.epsilon, fused=device.type == "cuda"
+            groups, lr=config.learning_rate, betas=config.betas, eps=config.epsilon, fused=self._fused
         )
 
     def step(self, index: int, weight: float) -> torch.Tensor:
@@ -146,10 +149,14 @@ class Optimizer:
         gradients = self.parameters.gradients()
         norms = torch.stack([torch.linalg.vector_norm(part) for part in gradients])
         norm = torch.linalg.vector_norm(norms) / weight
-        scale = torch.clamp(self.config.clip / (norm + 1e-6), max=1.0) / weight
+        divisor = torch.clamp((norm + 1e-6) / self.config.clip, min=1.0) * weight
+        if self._fused:
+            # One pass: the kernel divides what it reads.
+            self.adam.grad_scale = divisor
         rate = learning_rate(self.config, index, self.steps)
         for group, settings, part in zip(self.parameters.groups, self.adam.param_groups, gradients, strict=True):
-            part.mul_(scale)
+            if not self._fused:
+                part.div_(divisor)
             group.master.grad = part
             settings["lr"] = rate
         self.adam.step()

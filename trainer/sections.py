@@ -82,6 +82,10 @@ class DrafterConfig:
     """A folder with a published drafter (model.safetensors) to start from; empty draws the weights from the seed."""
     vocabulary: int = 0
     """Tokens the drafter can say: the most frequent of what the assistant says in the rows; 0 for all the target's."""
+    fp8: bool = False
+    """Multiply the drafter's linear layers and its logits in fp8 (e4m3) with a scale a row, and the gradients that flow
+    back through the layers; gradients of weights, masters and the export stay as they are. CUDA devices of compute
+    capability 8.9 and later."""
     recompute: bool = False
     """Recompute each layer's activations in the backward: less memory, a third more drafter compute."""
 

@@ -137,7 +137,7 @@ class Target:
         self._packs = self._tiled = False
         self.fp8 = fp8
         if fp8:
-            require_fp8(self.device)
+            require_fp8(self.device, "target.fp8")
             for layer in self.layers:
                 replace_linears(layer)
         for place, layer in enumerate(layer_ids):

@@ -8,8 +8,14 @@ from torch import nn
 
 from trainer import fp8
 from trainer.__main__ import main
+from trainer.assemble import Parts, assemble
+from trainer.config import build
+from trainer.errors import ConfigError
 from trainer.flops import target_cost
-from trainer.fp8 import Float8Linear, quantise, replace_linears
+from trainer.fp8 import Float8Linear, Float8TrainedLinear, narrow_head, quantise, replace_linears
+from trainer.loss import Targets, block_loss
+from trainer.presets import preset
+from trainer.runtime.steps import DrafterStep, OpenDoor
 from trainer.target import Target
 
 CPU = torch.device("cpu")
@@ -43,7 +49,7 @@ def test_features_are_close_and_the_model_stays_as_it_is(target_folder: Path, mo
     ids = torch.tensor([[3, 50, 53, 5, 4, 60, 61, 62]])
     plain = Target.load(target_folder, (0, 1, 2), CPU, torch.bfloat16)
     wanted = plain.features(ids)
-    monkeypatch.setattr("trainer.target.require_fp8", lambda _device: None)
+    monkeypatch.setattr("trainer.target.require_fp8", lambda _device, _key: None)
     monkeypatch.setattr("trainer.target.replace_linears", lambda layer: replace_linears(layer, 1))
     made = Target(plain.model, (0, 1, 2), fp8=True)
     # Four projections of attention and three of the feed-forward in each of three layers.
@@ -66,10 +72,96 @@ def test_small_and_odd_layers_are_left_alone() -> None:
     assert type(experts.gate) is nn.Linear
 
 
-def test_a_device_without_fp8_is_refused(cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["--profile", "cpu-smoke", "--quiet", "--set", "target.fp8=true", "--output", str(tmp_path / "run")]
+@pytest.mark.parametrize("key", ["target.fp8", "drafter.fp8"])
+def test_a_device_without_fp8_is_refused(
+    cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str
+) -> None:
+    command = ["--profile", "cpu-smoke", "--quiet", "--set", f"{key}=true", "--output", str(tmp_path / "run")]
     assert main(command) == 2
     assert capsys.readouterr().err.splitlines()[-2:] == [
-        "error: target.fp8: a CPU does not multiply fp8",
-        "hint: set target.fp8=false, or use a GPU of compute capability 8.9 on",
+        f"error: {key}: a CPU does not multiply fp8",
+        f"hint: set {key}=false, or use a GPU of compute capability 8.9 on",
     ]
+
+
+def test_a_layer_that_learns_is_the_linear_one_within_its_error() -> None:
+    generator = torch.Generator().manual_seed(4)
+    linear = nn.Linear(256, 512, bias=False).to(torch.bfloat16)
+    hidden, upstream = (
+        torch.randn(3, 7, size, generator=generator).to(torch.bfloat16).requires_grad_() for size in (256, 512)
+    )
+    found = {}
+    for name, layer in (("plain", linear), ("fp8", Float8TrainedLinear(linear))):
+        made = layer(hidden)
+        found[name] = (made.detach(), *torch.autograd.grad(made, (hidden, linear.weight), upstream.detach()))
+    for place, (mine, wanted) in enumerate(zip(found["fp8"], found["plain"], strict=True)):
+        assert (mine.shape, mine.dtype) == (wanted.shape, wanted.dtype)
+        # The weights' gradient is the bf16 product itself.
+        assert torch.equal(mine, wanted) if place == 2 else 0.01 < error(mine.float(), wanted.float()) < 0.06
+
+
+def test_logits_in_fp8_leave_the_loss_and_the_states_gradient_close() -> None:
+    generator = torch.Generator().manual_seed(5)
+    head = torch.randn(160, 64, generator=generator)
+    states = torch.randn(2, 8, 64, generator=generator).requires_grad_()
+    wanted = Targets(labels=torch.randint(0, 160, (2, 2, 3), generator=generator), weights=torch.ones(2, 2, 3))
+    losses, gradients = [], []
+    for narrow in (None, narrow_head(head)):
+        loss = block_loss(states, head, wanted, narrow=narrow).loss_sum
+        losses.append(float(loss.detach()))
+        gradients.append(torch.autograd.grad(loss, states)[0])
+    assert 0.0001 < abs(losses[1] / losses[0] - 1.0) < 0.05
+    assert 0.001 < error(gradients[1], gradients[0]) < 0.2
+    assert narrow_head(head[:150]) is None
+
+
+def steps(target_folder: Path, **drafter: object) -> tuple[Parts, DrafterStep]:
+    parts = assemble(
+        build("cpu-smoke", [
+            preset("cpu-smoke"),
+            {"target": {"path": str(target_folder)}, "run": {"evaluate": 0, "compile": "on", "backend": "eager"},
+             "drafter": {"layers": 2, "anchors": 8, **drafter}, "data": {"buckets": [64], "tokens": 64}},
+        ])
+    )  # fmt: skip
+    target = parts.load_target(CPU)
+    config = parts.config
+    return parts, DrafterStep(
+        parts.drafter(CPU), target.shared, config.drafter, parts.mask_token, config.run, OpenDoor()
+    )
+
+
+# What dynamo itself does with a tensor that is no leaf and with an autograd.Function.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor", "ignore:.*should not be instantiated")
+def test_a_drafter_in_fp8_learns_nearly_the_same(
+    cache: Path, target_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cache.is_dir()
+    monkeypatch.setattr("trainer.runtime.steps.require_fp8", lambda _device, _key: None)
+    monkeypatch.setattr("trainer.model.drafter.replace_linears", lambda model, make: replace_linears(model, 1, make))
+    parts, plain = steps(target_folder)
+    _, narrow = steps(target_folder, fp8=True)
+    batch = parts.maker(pin=False).make(parts.plan.batch(0))
+    features = torch.randn(*batch.ids.shape, plain.width, generator=torch.Generator().manual_seed(6))
+    wanted, found = plain.run(batch, features), narrow.run(batch, features)
+    assert 0.0 < abs(float(found.loss_sum / wanted.loss_sum) - 1.0) < 0.02
+    gradients = list(zip(narrow.parameters.gradients(), plain.parameters.gradients(), strict=True))
+    assert all(0.0 < error(mine, other) < 0.2 for mine, other in gradients)
+    # What is stored, and what decodes, is the model as it is.
+    assert narrow.parameters.masters().keys() == plain.parameters.masters().keys()
+    assert not any(isinstance(module, Float8TrainedLinear) for module in narrow.model.modules())
+
+
+def test_a_drafter_that_compiles_nothing_or_has_no_large_layer_is_refused(
+    cache: Path, target_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cache.is_dir()
+    monkeypatch.setattr("trainer.runtime.steps.require_fp8", lambda _device, _key: None)
+    with pytest.raises(ConfigError) as caught:
+        steps(target_folder, fp8=True)
+    assert caught.value.message == "drafter.fp8: no linear layer is large enough"
+    monkeypatch.setattr("trainer.runtime.steps.compiles", lambda _switch, _device: False)
+    with pytest.raises(ConfigError) as caught:
+        steps(target_folder, fp8=True)
+    assert (caught.value.message, caught.value.hint) == (
+        "drafter.fp8: only compiled steps multiply in fp8", "use --compile on",
+    )  # fmt: skip

@@ -10,9 +10,11 @@ from typing import Protocol
 import torch
 from torch.nn.functional import embedding
 
+from trainer.config_bounds import require
 from trainer.data.feature_cache import FeatureReader
 from trainer.data.loader import Batch
 from trainer.device import compiles, free_bytes
+from trainer.fp8 import narrow_head, require_fp8
 from trainer.loss import LossParts, Targets, block_loss, targets
 from trainer.model.attention import AttentionMask, needs_small_tiles, require_dense_fits
 from trainer.model.drafter import Drafter, Masks
@@ -104,8 +106,12 @@ class DrafterStep:
         model.recompute = drafter.recompute
         model.small_tiles = needs_small_tiles(self.device)
         self.parameters = FlatParameters(model)
+        if drafter.fp8:
+            require_fp8(self.device, "drafter.fp8")
+            require(self.compiled, "drafter.fp8", "only compiled steps multiply in fp8", "use --compile on")
+        self._narrow = narrow_head(self._head) if drafter.fp8 else None
         if self.compiled:
-            model.compile_layers(run.backend)
+            model.compile_layers(run.backend, fp8=drafter.fp8)
             (kernel,) = private([self.kernel])
             self.kernel = torch.compile(kernel, fullgraph=True, dynamic=False, backend=run.backend)
 
@@ -136,7 +142,9 @@ class DrafterStep:
             batch.ids, batch.loss_mask, batch.anchors, batch.shape, self.objective.gamma, ends=ends, index=self._index
         )
         teacher = self._teacher(batch, features[..., own:], wanted) if self.objective.teacher else None
-        return block_loss(hidden, self._head, wanted, chunk=self.chunk, kernel=self.kernel, teacher=teacher)
+        return block_loss(
+            hidden, self._head, wanted, chunk=self.chunk, kernel=self.kernel, teacher=teacher, narrow=self._narrow
+        )
 
     def _teacher(self, batch: Batch, last: torch.Tensor, wanted: Targets) -> torch.Tensor:
         """Return the target's last states [B * N * (K-1), H] that predict each block position: those one before it."""
