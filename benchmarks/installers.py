@@ -10,7 +10,7 @@ and pex. Each tool has caches of its own, empty at first, and goes through: cold
 "whole": every package of the lock is there and every file has the sha256 of its RECORD; a venv that is not there at all
 is counted apart.
 Times are of one run each, by the clock and by the processor; a run over `--limit` seconds is given up. Each cell is
-written as soon as it is known.
+written as soon as it is known. pex reads pip's configuration of the machine, but not the variables that name wheels.
 """
 
 import argparse
@@ -113,6 +113,7 @@ class Tool:
             **found,
             **own,
             "UV_PYTHON_DOWNLOADS": "never",
+            "PEX_TOOLS": "1",
             **find_links(self.folder.parent),
             "UV_PROJECT_ENVIRONMENT": str(self.folder / "venv"),
         }
@@ -125,6 +126,7 @@ def main() -> int:
     parser.add_argument("--python", required=True)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--kills", type=int, default=5)
+    parser.add_argument("--only", nargs="*", default=[], help="names of the lines")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--limit", type=float, default=240.0)
     options = parser.parse_args()
@@ -140,7 +142,8 @@ def main() -> int:
     states = "".join(f"{state:>16}" for state in ("cold", "warm", "again", "damage"))
     print(f"{'seconds: wall (processor)':24}{states}  whole then  after a kill: whole, none, broken", flush=True)
     for tool in tools(options, packages):
-        line(tool, packages, options.kills)
+        if tool.name in (options.only or [tool.name]):
+            line(tool, packages, options.kills)
     return 0
 
 
@@ -268,6 +271,7 @@ def tools(options: argparse.Namespace, packages: list[LockedPackage]) -> list[To
         "--layout",
         "loose",
         "--include-tools",
+        *(f"--find-links={place}" for place in find_links(options.folder).get("PIP_FIND_LINKS", "").split()),
         "--output-file",
         "part.pex",
     )
