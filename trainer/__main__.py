@@ -67,15 +67,17 @@ def _leads() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def _end(code: int) -> None:
-    """End the process; one whose threads are still at work inside torch would abort on its way out."""
+def _end(code: int) -> int:
+    """Return the exit code; a process whose threads are still at work inside torch would abort on its way out."""
     if code and any(thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):
                 stream.flush()
         os._exit(code)
-    sys.exit(code)
+    return code
 
 
 if __name__ == "__main__":
-    _end(main(sys.argv[1:]))
+    from trainer.writing import leave
+
+    leave(lambda argv: _end(main(argv)))

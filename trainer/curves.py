@@ -7,7 +7,6 @@ torch is imported.
 import argparse
 import json
 import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -16,7 +15,7 @@ from typing import Any
 
 from trainer.curve_drawing import STYLE, Curve, Panel, drawing, short
 from trainer.errors import ConfigError, TrainerError
-from trainer.writing import write_whole
+from trainer.writing import leave, say, say_error, write_whole
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _GIB = 1 << 30
@@ -29,6 +28,8 @@ class Run:
     name: str
     lines: tuple[Mapping[str, Any], ...]
     """What it logged, by step; of a step that was done twice, after a resume, the later line."""
+    evaluations: tuple[Mapping[str, Any], ...] = ()
+    """Its evaluations while it trained, by step."""
     spoiled: int
     """Lines that could not be read: a run that was killed may leave half of one."""
 
@@ -42,26 +43,41 @@ def read(place: Path) -> Run:
         hint = "name the folder of a run (`--output` of the trainer), or its metrics.jsonl"
         raise ConfigError(f"{file}: {error.strerror}", hint) from error
     steps: dict[int, Mapping[str, Any]] = {}
+    evaluations: dict[int, Mapping[str, Any]] = {}
     spoiled = 0
     for line in text.splitlines():
         try:
             told = json.loads(line)
             if told["event"] == "step":
                 steps[int(told["step"])] = told
+            elif told["event"] == "evaluation" and "step" in told:
+                evaluations[int(told["step"])] = told
         except (ValueError, KeyError, TypeError):
             spoiled += 1
     if not steps:
         raise ConfigError(f"{file}: no step was logged", "wait for its first log line")
-    return Run(name=str(place), lines=tuple(steps[step] for step in sorted(steps)), spoiled=spoiled)
+    return Run(
+        name=str(place), spoiled=spoiled, lines=tuple(map(steps.__getitem__, sorted(steps))),
+        evaluations=tuple(map(evaluations.__getitem__, sorted(evaluations))),
+    )  # fmt: skip
 
 
 def panels(runs: Sequence[Run]) -> tuple[Panel, ...]:
-    """Return what is drawn: loss, accuracy, speed, memory, waits."""
+    """Return what is drawn: loss, accuracy, speed, memory, waits; acceptance where a run was evaluated on its way."""
 
     def panel(title: str, unit: str, value: Callable[[Mapping[str, Any]], Any]) -> Panel:
-        curves = (Curve(run=at, name=run.name, points=_points(run, value)) for at, run in enumerate(runs))
+        curves = (Curve(run=at, name=run.name, points=_points(run.lines, value)) for at, run in enumerate(runs))
         return Panel(title=title, unit=unit, curves=tuple(curve for curve in curves if curve.points))
 
+    def judged(title: str, value: Callable[[Mapping[str, Any]], Any]) -> Panel:
+        curves = (Curve(run=at, name=run.name, points=_points(run.evaluations, value)) for at, run in enumerate(runs))
+        made = tuple(curve for curve in curves if curve.points)
+        return Panel(title=title, unit="tokens a target pass, held-out prompts", curves=made)
+
+    acceptance = (
+        judged("acceptance length", lambda found: found["acceptance_length"]),
+        judged("acceptance length, sampled", lambda found: found["sampled"]["acceptance_length"]),
+    )
     return (
         panel("loss", "", lambda line: line["loss"]),
         panel("accuracy", "share of the positions of a block", lambda line: line["accuracy"]),
@@ -69,12 +85,15 @@ def panels(runs: Sequence[Run]) -> tuple[Panel, ...]:
         panel("memory, high-water", "GiB", lambda line: line["memory_peak"] / _GIB),
         panel("waits", "share of the time", lambda line: sum(line["waits"].values())),
         panel("utilisation", "share of the measured matmul rate", lambda line: line["utilisation"]),
+        *(panel for panel in acceptance if panel.curves),
     )
 
 
-def _points(run: Run, value: Callable[[Mapping[str, Any]], Any]) -> tuple[tuple[float, float], ...]:
+def _points(
+    lines: Sequence[Mapping[str, Any]], value: Callable[[Mapping[str, Any]], Any]
+) -> tuple[tuple[float, float], ...]:
     found = []
-    for line in run.lines:
+    for line in lines:
         try:
             point = float(line["step"]), float(value(line))
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -126,13 +145,13 @@ def main(argv: Sequence[str]) -> int:
         text = page(runs) if asked.output.suffix == ".html" else drawing(panels(runs), [run.name for run in runs])
         write_whole(asked.output, text, "make room, or name another file")
     except TrainerError as error:
-        print(f"error: {error.message}\nhint: {error.hint}", file=sys.stderr)  # noqa: T201 - the process's last words
+        say_error(error)
         return error.exit_code
     for run in runs:
         if run.spoiled:
-            print(f"note: {run.name}: {run.spoiled} lines could not be read", file=sys.stderr)  # noqa: T201
+            say(f"note: {run.name}: {run.spoiled} lines could not be read")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main)

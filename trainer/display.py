@@ -1,5 +1,6 @@
 """What a person sees: a progress bar or plain lines on stderr while it runs, a summary on stdout at the end."""
 
+import io
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -76,12 +77,11 @@ def summary(
     evaluations: tuple[Evaluation | None, Evaluation | None],
     judged: list[Judgement],
     facts: list[tuple[str, str]],
-) -> None:
-    """Print the closing table and the verdict on stdout; the evaluations are those at temperature 0 and 1."""
+) -> str:
+    """Return the closing table and the verdict as stdout shows them; the evaluations are at temperature 0 and 1."""
     evaluation, sampled = evaluations
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=140)
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    console = Console() if terminal else Console(file=io.StringIO(), width=140)
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold")
     table.add_column()
@@ -89,9 +89,11 @@ def summary(
         table.add_row(name, text)
     for line in judged:
         table.add_row("", f"{'✔' if line.met else '✘'} {line.name}: {line.text}")
-    console.print(table, highlight=False)
-    if evaluation is not None:
-        console.print(acceptance_table(evaluation), highlight=False)
+    with console.capture() as captured:
+        console.print(table, highlight=False)
+        if evaluation is not None:
+            console.print(acceptance_table(evaluation), highlight=False)
+    return captured.get()
 
 
 def _facts(outcome: Outcome, evaluation: Evaluation | None, sampled: Evaluation | None) -> list[tuple[str, str]]:
@@ -105,12 +107,17 @@ def _facts(outcome: Outcome, evaluation: Evaluation | None, sampled: Evaluation 
         ]
     if evaluation is not None:
         same = f"{evaluation.identical} of {evaluation.prompts} texts identical to the target's own"
-        found.append(("acceptance", f"{evaluation.acceptance_length:.2f} tokens a target pass; {same}"))
-        found.append(("speed-up", f"{evaluation.speedup:.2f} x plain decoding in wall-clock, greedy"))
+        found.append(("acceptance", f"{_length(evaluation)} tokens a target pass; {same}"))
+        found.append(("speed-up", f"{evaluation.speedup:.2f} x plain decoding in wall-clock, greedy, one user"))
     if sampled is not None:
-        told = f"{sampled.acceptance_length:.2f} tokens a target pass, {sampled.speedup:.2f} x"
+        told = f"{_length(sampled)} tokens a target pass, {sampled.speedup:.2f} x"
         found.append(("sampled", f"{told} at temperature 1; {sampled.identical} of {sampled.prompts} texts identical"))
     return found
+
+
+def _length(evaluation: Evaluation) -> str:
+    low, high = evaluation.interval
+    return f"{evaluation.acceptance_length:.2f} ({low:.2f} to {high:.2f}, 95 %)"
 
 
 def judged_line(values: Mapping[str, Any]) -> str:

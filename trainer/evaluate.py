@@ -4,23 +4,38 @@ A cycle drafts K - 1 tokens after the last one, the target scores all K in one p
 equal its own choice are accepted together with the choice that follows them. So the text is the target's own whatever
 the drafter says; the drafter decides only how many passes it takes.
 
-At a temperature the target's choice is a sample: argmax(logits / temperature + g) with Gumbel noise g that depends on
-the prompt's seed and the position alone. Plain decoding with the same seed draws the same text.
+At a temperature the target's choice is a sample whose noise depends on the prompt's seed, the position and the token
+alone (trainer.decoding). Plain decoding with the same seed draws the same text.
+
+Prompts are decoded many at a time for the acceptance length; a few of them once more, one at a time, for what a pass
+and a cycle take in wall-clock.
 """
 
+import random
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
 
 import torch
 from torch.nn.functional import embedding
-from transformers import DynamicCache
 
-from trainer.data.buckets import derive
+from trainer.decoding import Passes
 from trainer.model.drafter import Drafter, Masks
 from trainer.model.mask import BlockShape, dense_mask
-from trainer.target import Target, cache_keyword
+from trainer.target import Target
+
+TIMED = 2
+"""Prompts that are decoded one at a time, for the wall-clock: what a pass takes hardly depends on the text."""
+TOKENS_AT_A_TIME = 32_768
+"""Positions that are decoded together, padding included: 4.8 GB of keys and values at Qwen3-8B's size."""
+RESAMPLES = 1000
+"""Bootstrap resamples behind an interval."""
+
+
+class Stopped(Exception):  # noqa: N818 - it is no error
+    """A stop was asked for while texts were decoded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,33 +44,39 @@ class Decoded:
 
     ids: tuple[int, ...]
     """New tokens."""
-    accepted: tuple[int, ...]
-    """Drafted tokens accepted in each cycle; the target adds one more to each."""
+    accepted: tuple[int, ...] = ()
+    """Drafted tokens accepted in each cycle; the target adds one more to each. Empty for plain decoding."""
+    pass_seconds: float = field(default=0.0, compare=False)
+    """Wall-clock of a pass or a cycle of all texts decoded together, the median; the prompts' own pass left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """Speculative against plain greedy decoding over some prompts."""
+    """Speculative against plain decoding over some prompts."""
 
     prompts: int
     identical: int
-    """Prompts whose speculative text equals the target's own greedy text."""
+    """Prompts whose speculative text equals the target's own, decoded without a drafter in passes of the same width."""
     tokens: int
     cycles: int
     acceptance_length: float
     """Tokens a target pass yields: accepted ones plus the target's own."""
+    interval: tuple[float, float]
+    """95 % interval of the acceptance length, by bootstrap over the prompts."""
     by_position: tuple[float, ...]
     """Share of cycles in which position k = 1..K-1 was accepted."""
+    by_prompt: tuple[tuple[int, int], ...]
+    """Accepted tokens and cycles of each prompt: two drafters are compared prompt by prompt."""
     temperature: float = 0.0
-    plain_seconds: float = 0.0
-    """Wall-clock of plain decoding of all prompts, with transformers' eager forward and a KV cache."""
-    speculative_seconds: float = 0.0
-    """Wall-clock of speculative decoding, with the same forward."""
+    pass_seconds: float = 0.0
+    """Wall-clock of a pass of plain decoding, one prompt at a time with transformers' eager forward and a KV cache."""
+    cycle_seconds: float = 0.0
+    """Wall-clock of a cycle, with the same forward and the drafter's eager one."""
 
     @property
     def speedup(self) -> float:
-        """Plain over speculative wall-clock."""
-        return self.plain_seconds / self.speculative_seconds if self.speculative_seconds else 0.0
+        """Plain over speculative wall-clock of one user's text, the prompt's own pass left out."""
+        return self.acceptance_length * self.pass_seconds / self.cycle_seconds if self.cycle_seconds else 0.0
 
 
 class SpeculativeDecoder:
@@ -76,97 +97,147 @@ class SpeculativeDecoder:
         self._head = target.shared.head if self._kept is None else target.shared.head[self._kept]
         self.target, self.drafter = target, drafter
         self.block, self.mask_token, self.stop = block, mask_token, frozenset(stop)
-        self._keyword = cache_keyword(target.model)
-        kinds = set(getattr(target.config, "layer_types", None) or ["full_attention"])
-        # A sliding or recurrent layer's cache cannot be cut back to the accepted tokens.
-        self._cached = kinds == {"full_attention"}
+        self.asked: Callable[[], bool] = lambda: False
+        """Asked before each pass: True ends the decoding with Stopped."""
 
-    @torch.no_grad()
     def plain(self, prompt: Sequence[int], count: int, *, temperature: float = 0.0, seed: int = 0) -> tuple[int, ...]:
         """Return the target's own continuation of at most `count` tokens, greedy at temperature 0."""
-        passes = _Passes(self, temperature, seed)
-        new = [int(passes.score(list(prompt))[0][-1])]
-        while len(new) < count and new[-1] not in self.stop:
-            new.append(int(passes.score([new[-1]])[0][-1]))
-        return tuple(new)
+        return self.plain_texts([prompt], count, temperature=temperature, seeds=[seed])[0].ids
 
-    @torch.no_grad()
     def speculative(self, prompt: Sequence[int], count: int, *, temperature: float = 0.0, seed: int = 0) -> Decoded:
         """Return the continuation made with the drafter, and what each cycle accepted."""
-        passes = _Passes(self, temperature, seed)
-        chosen, context = passes.score(list(prompt))
-        new, accepted = [int(chosen[-1])], []
-        while len(new) < count and new[-1] not in self.stop:
-            draft = self._draft(new[-1], context)
-            chosen, features = passes.score([new[-1], *draft])
-            own = chosen.tolist()
-            right = next((k for k, token in enumerate(draft) if token != own[k]), len(draft))
-            accepted.append(right)
-            passes.forget(len(draft) - right)
-            context = torch.cat([context, features[:, : right + 1]], dim=1)
-            new += self._until_stop([*draft[:right], own[right]])
-        return Decoded(ids=tuple(new[:count]), accepted=tuple(accepted))
+        return self.speculative_texts([prompt], count, temperature=temperature, seeds=[seed])[0]
 
-    def _until_stop(self, tokens: list[int]) -> list[int]:
-        end = next((place for place, token in enumerate(tokens) if token in self.stop), len(tokens) - 1)
-        return tokens[: end + 1]
+    @torch.no_grad()
+    def plain_texts(
+        self,
+        prompts: Sequence[Sequence[int]],
+        count: int,
+        *,
+        temperature: float = 0.0,
+        seeds: Sequence[int],
+        width: int = 1,
+    ) -> list[Decoded]:
+        """Return the continuation of each prompt, all decoded together in passes of `width`; raises Stopped."""
+        return plain_texts(
+            self.target, prompts, count, stop=self.stop, temperature=temperature, seeds=seeds, asked=self.asked,
+            width=width,
+        )  # fmt: skip
 
-    def _draft(self, last: int, context: torch.Tensor) -> list[int]:
-        device, length = context.device, context.shape[1]
-        tokens = torch.tensor([[last, *[self.mask_token] * (self.block - 1)]], device=device)
-        shared = self.target.shared
-        positions = torch.arange(length + self.block, device=device)[None]
-        # One block that starts where the context ends.
-        anchors, block = torch.tensor([[length]], device=device), BlockShape(context=length, blocks=1, width=self.block)
-        size = self.drafter.shape
+    @torch.no_grad()
+    def speculative_texts(
+        self, prompts: Sequence[Sequence[int]], count: int, *, temperature: float = 0.0, seeds: Sequence[int]
+    ) -> list[Decoded]:
+        """Return each prompt's continuation and what its cycles accepted, all decoded together; raises Stopped."""
+        passes = Passes(self.target, prompts, count + self.block, temperature=temperature, seeds=seeds)
+        last = passes.begin()
+        texts = _Texts(last.tolist(), count, self.stop)
+        accepted: list[list[int]] = [[] for _ in prompts]
+        while open_ := texts.open():
+            if self.asked():
+                raise Stopped
+            draft = self._draft(last, passes)
+            own = passes.score(torch.cat([last[:, None], draft], dim=1))
+            right = (draft == own[:, :-1]).cumprod(dim=1).sum(dim=1)
+            last = own.gather(1, right[:, None])[:, 0]
+            told, counts = own.tolist(), right.tolist()
+            for text in open_:
+                accepted[text].append(counts[text])
+                # The accepted tokens are the target's own choices, and one more follows them.
+                texts.add(text, told[text][: counts[text] + 1])
+            passes.keep([count + 1 if text in open_ else 0 for text, count in enumerate(counts)])
+        return texts.decoded(accepted)
+
+    def _draft(self, last: torch.Tensor, passes: Passes) -> torch.Tensor:
+        """Return K - 1 tokens after each text's last one [P] that the target has not scored yet."""
+        assert passes.context is not None  # noqa: S101 - the prompts were scored with features
+        longest = max(passes.lengths)
+        context = passes.context[:, :longest]
+        tokens = last[:, None].repeat(1, self.block)
+        tokens[:, 1:] = self.mask_token
+        # One block a text, which starts where its context ends.
+        anchors = torch.tensor(passes.lengths, device=last.device)[:, None]
+        offsets = torch.arange(max(longest, self.block), device=last.device)
+        positions = torch.cat([offsets[:longest].expand(len(last), -1), anchors + offsets[: self.block]], dim=1)
+        block, size = BlockShape(context=longest, blocks=1, width=self.block), self.drafter.shape
         masks = Masks(
             full=dense_mask(anchors, block),
             sliding=dense_mask(anchors, block, size.window) if size.sliding else None,
         )
-        hidden = self.drafter.eager(context, embedding(tokens, shared.embedding), positions, masks)
-        best = (hidden[0, 1:] @ self._head.t()).argmax(-1)
-        return list((best if self._kept is None else self._kept[best]).tolist())
+        hidden = self.drafter.eager(context, embedding(tokens, self.target.shared.embedding), positions, masks)
+        best = (hidden[:, 1:] @ self._head.t()).argmax(-1)
+        return best if self._kept is None else self._kept[best]
 
 
-class _Passes:
-    """Target passes over a growing text, with a KV cache where it can be cut back."""
+@torch.no_grad()
+def plain_texts(  # noqa: PLR0913 - a decoding has no smaller description
+    target: Target,
+    prompts: Sequence[Sequence[int]],
+    count: int,
+    *,
+    stop: frozenset[int],
+    temperature: float,
+    seeds: Sequence[int],
+    asked: Callable[[], bool] = lambda: False,
+    width: int = 1,
+) -> list[Decoded]:
+    """Return the target's continuation of each prompt, at most `count` tokens; raises Stopped once `asked` says so.
 
-    def __init__(self, decoder: SpeculativeDecoder, temperature: float = 0.0, seed: int = 0) -> None:
-        self.decoder, self._temperature, self._seed = decoder, temperature, seed
-        self._cache: Any = DynamicCache(config=decoder.target.config) if decoder._cached else None  # noqa: SLF001
-        self._text: list[int] = []
+    With `width` a pass has as many tokens as one of speculative decoding, of which only the first counts: in bf16 a
+    product rounds differently when it is of another size, and a near-tie between two tokens then falls the other way.
+    """
+    passes = Passes(target, prompts, count + width, temperature=temperature, seeds=seeds, features=False)
+    last = passes.begin()
+    texts = _Texts(last.tolist(), count, stop)
+    while open_ := texts.open():
+        if asked():
+            raise Stopped
+        last = passes.score(last[:, None].repeat(1, width))[:, 0]
+        told = last.tolist()
+        for text in open_:
+            texts.add(text, told[text : text + 1])
+        passes.keep([int(text in open_) for text in range(len(prompts))])
+    return texts.decoded()
 
-    def score(self, tokens: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Append tokens; return the target's choice after each of them [L] and their features [1, L, F*H]."""
-        target = self.decoder.target
-        self._text += tokens
-        fed = tokens if self._cache is not None else self._text
-        ids = torch.tensor([fed], device=target.device)
-        cache = {self.decoder._keyword: self._cache} if self._cache is not None else {}  # noqa: SLF001
-        with target.recording(ids.shape) as features:
-            output = target.model(input_ids=ids, use_cache=self._cache is not None, **cache)
-        return self._choice(output.logits[0, -len(tokens) :]), features[:, -len(tokens) :]
 
-    def _choice(self, logits: torch.Tensor) -> torch.Tensor:
-        """Return the target's choice after each of the last positions, from logits [L, V]."""
-        if not self._temperature:
-            return logits.argmax(-1)
-        first = len(self._text) - len(logits)
-        noise = torch.stack([self._gumbel(first + place, logits) for place in range(len(logits))])
-        return (logits.float() / self._temperature + noise).argmax(-1)
+class _Texts:
+    """The new tokens of several texts, each up to a stop token or `count`."""
 
-    def _gumbel(self, position: int, like: torch.Tensor) -> torch.Tensor:
-        generator = torch.Generator(like.device).manual_seed(derive(self._seed, f"position {position}"))
-        drawn = torch.rand(like.shape[-1], generator=generator, device=like.device).clamp(min=1e-20)
-        return -torch.log((-torch.log(drawn)).clamp(min=1e-20))
+    def __init__(self, first: Sequence[int], count: int, stop: frozenset[int]) -> None:
+        self.new, self._count, self._stop = [[token] for token in first], count, stop
+        self._times: list[float] = []
 
-    def forget(self, count: int) -> None:
-        """Take back the last `count` tokens."""
-        if not count:
-            return
-        del self._text[-count:]
-        if self._cache is not None:
-            self._cache.crop(-count)
+    def open(self) -> set[int]:
+        """Return the texts that go on; asked once before each pass, and once at the end."""
+        # Each choice is read on the host, so the clock needs no further wait for the device.
+        self._times.append(time.perf_counter())
+        return {text for text, new in enumerate(self.new) if len(new) < self._count and new[-1] not in self._stop}
+
+    def add(self, text: int, tokens: Sequence[int]) -> None:
+        """Append tokens, up to a stop token or the count."""
+        end = next((place + 1 for place, token in enumerate(tokens) if token in self._stop), len(tokens))
+        self.new[text] = (self.new[text] + list(tokens[:end]))[: self._count]
+
+    def decoded(self, accepted: Sequence[Sequence[int]] = ()) -> list[Decoded]:
+        """Return the texts, with what each one's cycles accepted."""
+        seconds = median([after - before for before, after in pairwise(self._times)] or [0.0])
+        each = accepted or [()] * len(self.new)
+        return [
+            Decoded(ids=tuple(new), accepted=tuple(right), pass_seconds=seconds)
+            for new, right in zip(self.new, each, strict=True)
+        ]
+
+
+def together(prompts: Sequence[Sequence[int]], count: int) -> Iterator[list[int]]:
+    """Yield the numbers of prompts that are decoded together: those of like length, TOKENS_AT_A_TIME with padding."""
+    batch: list[int] = []
+    for number in sorted(range(len(prompts)), key=lambda number: len(prompts[number])):
+        if batch and (len(batch) + 1) * (len(prompts[number]) + count) > TOKENS_AT_A_TIME:
+            yield batch
+            batch = []
+        batch.append(number)
+    if batch:
+        yield batch
 
 
 def evaluate(
@@ -178,30 +249,63 @@ def evaluate(
     temperature: float = 0.0,
 ) -> Evaluation | None:
     """Return how the drafter does on these prompts, `count` new tokens each; None once `stop` says so."""
-    identical = tokens = 0
-    plain_seconds = speculative_seconds = 0.0
-    accepted: list[int] = []
-    for seed, prompt in enumerate(prompts):
+    if stop():
+        return None
+    try:
+        return _evaluate(decoder, prompts, count, temperature, stop)
+    except Stopped:
+        return None
+
+
+def _evaluate(
+    decoder: SpeculativeDecoder,
+    prompts: Sequence[Sequence[int]],
+    count: int,
+    temperature: float,
+    stop: Callable[[], bool],
+) -> Evaluation:
+    decoder.asked = stop
+    decoded: dict[int, Decoded] = {}
+    identical = 0
+    for batch in together(prompts, count + decoder.block):
+        asked = [prompts[number] for number in batch]
+        made = decoder.speculative_texts(asked, count, temperature=temperature, seeds=batch)
+        own = decoder.plain_texts(asked, count, temperature=temperature, seeds=batch, width=decoder.block)
+        decoded.update(zip(batch, made, strict=True))
+        identical += sum(text.ids == wanted.ids for text, wanted in zip(made, own, strict=True))
+    # After the others, so that nothing is done for the first time.
+    # What is asked would count in the time.
+    decoder.asked = lambda: False
+    alone: list[tuple[Decoded, Decoded]] = []
+    for seed, prompt in enumerate(prompts[:TIMED]):
         if stop():
-            return None
-        # Each choice is read on the host, so the clock needs no further wait for the device.
-        started = time.perf_counter()
-        decoded = decoder.speculative(prompt, count, temperature=temperature, seed=seed)
-        between = time.perf_counter()
-        identical += decoded.ids == decoder.plain(prompt, count, temperature=temperature, seed=seed)
-        speculative_seconds += between - started
-        plain_seconds += time.perf_counter() - between
-        tokens += len(decoded.ids)
-        accepted += decoded.accepted
+            raise Stopped
+        (own,) = decoder.plain_texts([prompt], count, temperature=temperature, seeds=[seed])
+        alone.append((own, decoder.speculative(prompt, count, temperature=temperature, seed=seed)))
+    by_prompt = tuple((sum(decoded[number].accepted), len(decoded[number].accepted)) for number in sorted(decoded))
+    accepted = [right for text in decoded.values() for right in text.accepted]
     cycles = max(len(accepted), 1)
     return Evaluation(
         prompts=len(prompts),
         identical=identical,
-        tokens=tokens,
+        tokens=sum(len(text.ids) for text in decoded.values()),
         cycles=len(accepted),
         acceptance_length=sum(accepted) / cycles + 1.0,
+        interval=interval(by_prompt),
         by_position=tuple(sum(right >= k for right in accepted) / cycles for k in range(1, decoder.block)),
+        by_prompt=by_prompt,
         temperature=temperature,
-        plain_seconds=plain_seconds,
-        speculative_seconds=speculative_seconds,
+        pass_seconds=median([own.pass_seconds for own, _ in alone] or [0.0]),
+        cycle_seconds=median([made.pass_seconds for _, made in alone] or [0.0]),
     )
+
+
+def interval(by_prompt: Sequence[tuple[int, int]]) -> tuple[float, float]:
+    """Return the 95 % percentile interval of the acceptance length over resampled (accepted, cycles) of prompts."""
+    generator = random.Random(0)  # noqa: S311 - no secret
+    lengths = []
+    for _ in range(RESAMPLES):
+        drawn = generator.choices(by_prompt, k=len(by_prompt))
+        lengths.append(sum(accepted for accepted, _ in drawn) / max(sum(cycles for _, cycles in drawn), 1) + 1.0)
+    lengths.sort()
+    return lengths[round(0.025 * (RESAMPLES - 1))], lengths[round(0.975 * (RESAMPLES - 1))]

@@ -47,7 +47,7 @@ class Finalizer:
         if found is None or not _writes(target):
             return
         greedy, sampled = found
-        told = {"step": step, **_told(greedy), "sampled": _told(sampled)}
+        told = {"step": step, **_told(greedy, whole=False), "sampled": _told(sampled, whole=False)}
         self.report("evaluation", told)
         best = self.output / "best"
         if greedy.acceptance_length > _best(best / "best.json"):
@@ -104,8 +104,12 @@ def _writes(target: Target) -> bool:
     return target.group is None or target.group.place == 0
 
 
-def _told(evaluation: Evaluation) -> dict[str, object]:
-    return {**dataclasses.asdict(evaluation), "speedup": evaluation.speedup}
+def _told(evaluation: Evaluation, *, whole: bool = True) -> dict[str, object]:
+    told = {**dataclasses.asdict(evaluation), "speedup": evaluation.speedup}
+    if not whole:
+        # Of each prompt in evaluation.json alone: a log line goes to the trackers too.
+        del told["by_prompt"]
+    return told
 
 
 def _best(place: Path) -> float:

@@ -1,18 +1,25 @@
-"""Responses of the target to many conversations at a time, by transformers' own generate."""
+"""Responses of the target to many conversations at a time.
+
+By plain decoding as an evaluation does it (trainer.evaluate), whose cache is written in place; a target with sliding or
+recurrent layers by transformers' own generate.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from trainer.assemble import load_tokenizer, stop_tokens
 from trainer.config import TrainConfig
+from trainer.data.buckets import derive
 from trainer.data.chat import Encoder, template_arguments
 from trainer.data.conversation import Conversation, Message
+from trainer.decoding import rewritable
 from trainer.device import choose, working_dtype
+from trainer.evaluate import plain_texts
+from trainer.target import Target
 
 Response = tuple[list[int], list[int], str, bool]
 """The prompt's tokens, the response's, its text, and whether it ended by itself."""
@@ -28,11 +35,10 @@ class Generator:
         self.device = choose(config.run.device)
         self.tokenizer = load_tokenizer(path, config.target.chat_template)
         self.encoder = Encoder(self.tokenizer, template_arguments(config.target.template_arguments))
-        self.model = AutoModelForCausalLM.from_pretrained(
-            path, dtype=working_dtype(self.device), local_files_only=True, use_safetensors=True
-        ).to(self.device)
+        self.target = Target.load(path, (0,), self.device, working_dtype(self.device))
         self.temperature, self.most = temperature, most
-        self.stop = stop_tokens(self.model.config.get_text_config())
+        self.seed = config.run.seed
+        self.stop = stop_tokens(self.target.config)
         self.pad = self.tokenizer.pad_token_id if self.tokenizer.pad_token_id is not None else (self.stop or (0,))[0]
         torch.manual_seed(config.run.seed)
 
@@ -43,6 +49,17 @@ class Generator:
             self.encoder.prompt(Conversation(messages=messages, tools=tools), origin)
             for origin, messages, tools in asked
         ]
+        if not rewritable(self.target.config):
+            made = self._by_transformers(prompts)
+            return [self._response(prompt, new) for prompt, new in zip(prompts, made, strict=True)]
+        # A sample belongs to its conversation and turn: a run that was stopped goes on to the same texts.
+        seeds = [derive(self.seed, f"{origin}, {len(messages)} messages") for origin, messages, _ in asked]
+        texts = plain_texts(
+            self.target, prompts, self.most, stop=frozenset(self.stop), temperature=self.temperature, seeds=seeds
+        )
+        return [self._response(prompt, list(made.ids)) for prompt, made in zip(prompts, texts, strict=True)]
+
+    def _by_transformers(self, prompts: Sequence[Sequence[int]]) -> list[list[int]]:
         longest = max(len(prompt) for prompt in prompts)
         ids = torch.full((len(prompts), longest), self.pad)
         there = torch.zeros_like(ids)
@@ -51,11 +68,13 @@ class Generator:
             ids[line, longest - len(prompt) :] = torch.tensor(prompt)
             there[line, longest - len(prompt) :] = 1
         sampling = {"do_sample": True, "temperature": self.temperature, "top_k": 0, "top_p": 1.0}
-        made = self.model.generate(
+        model: Any = self.target.model
+        made = model.generate(
             input_ids=ids.to(self.device), attention_mask=there.to(self.device), max_new_tokens=self.most,
             pad_token_id=self.pad, **(sampling if self.temperature else {"do_sample": False}),
         )  # fmt: skip
-        return [self._response(prompt, new) for prompt, new in zip(prompts, made[:, longest:].tolist(), strict=True)]
+        new: list[list[int]] = made[:, longest:].tolist()
+        return new
 
     def _response(self, prompt: list[int], new: list[int]) -> Response:
         end = next((place for place, token in enumerate(new) if token in self.stop), None)

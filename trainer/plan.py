@@ -6,14 +6,13 @@ device cannot hold is not measured: the layouts that split it are listed with wh
 """
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from trainer.arguments import parse
-from trainer.errors import TrainerError
+from trainer.errors import OutputError, TrainerError
 from trainer.runtime.shutdown import StopRequest
-from trainer.writing import say, say_error
+from trainer.writing import leave, say, say_error, write_result
 
 EXCHANGE = 0.97
 """Share of N times one device that N data-parallel ones reach: 34.5 of 35.4 ktok/s on two H200s (docs/figures.md)."""
@@ -145,10 +144,15 @@ def _main(argv: Sequence[str], stop: StopRequest) -> int:
             "measured": asdict(found) if measured else None, "weights": None if measured else asdict(found),
             "devices": devices, "layouts": [asdict(each) for each in ranked],
         }  # fmt: skip
-        print(json.dumps(told, indent=1))  # noqa: T201 - the result
+        text = json.dumps(told, indent=1)
     else:
         lines = _told(found, devices, ranked) if isinstance(found, Measured) else _split(found, devices, ranked)
-        print("\n".join(lines))  # noqa: T201 - the result
+        text = "\n".join(lines)
+    try:
+        write_result(text + "\n")
+    except OutputError as error:
+        say_error(error)
+        return error.exit_code
     return 0 if ranked and ranked[0].fits else 2
 
 
@@ -187,4 +191,4 @@ def _told(found: Measured, devices: int, ranked: Sequence[Layout]) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main)

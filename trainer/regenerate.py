@@ -9,7 +9,6 @@ are made; a run that was stopped goes on with the same command.
 import argparse
 import json
 import os
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -23,7 +22,7 @@ from trainer.data.conversation import Conversation, Message, conversation_of
 from trainer.data.files import files_of, raw_rows
 from trainer.errors import ConfigError, DataError, OutputError, TrainerError
 from trainer.runtime.shutdown import StopRequest
-from trainer.writing import Lines, say, say_error, writing
+from trainer.writing import Lines, leave, say, say_error, writing
 
 _QUIET_SECONDS = 2.0
 _GO_ON = "make room or name another file; the same command goes on"
@@ -194,4 +193,4 @@ def _own(line: bytes) -> dict[str, Any] | None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main)

@@ -177,6 +177,16 @@ class Target:
         )
 
     @property
+    def decoder(self) -> nn.Module:
+        """The model without its head, eager."""
+        return _decoder(self.model)
+
+    def head(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return the logits [.., V] of the decoder's output [.., H]."""
+        logits: torch.Tensor = self.model.get_output_embeddings()(hidden)
+        return logits
+
+    @property
     def device(self) -> torch.device:
         """Where the model is."""
         return self.shared.embedding.device

@@ -17,7 +17,7 @@ from trainer.baseline import judge
 from trainer.data.feature_cache import require_room
 from trainer.device import choose
 from trainer.display import Display, judged_line, summary
-from trainer.errors import ConfigError, WorkerFailedError
+from trainer.errors import ConfigError, OutputError, WorkerFailedError
 from trainer.finalize import Finalizer
 from trainer.launch import orphaned
 from trainer.metrics import Journal, Progress
@@ -26,6 +26,7 @@ from trainer.runtime.loop import Outcome
 from trainer.runtime.session import Session
 from trainer.runtime.shutdown import AFTER_PROMPT, AFTER_TRAINING, StopRequest
 from trainer.tracking import Tracker, require_packages
+from trainer.writing import say, write_result
 
 RUNNERS: dict[str, Callable[[Parts, Session], Outcome | None]] = {
     "inline": inline.run,
@@ -110,7 +111,12 @@ def _conclude(
     journal.write("end", {"step": outcome.step, "interrupted": outcome.interrupted, "verdict": [
         {"name": line.name, "met": line.met, "text": line.text} for line in judged
     ]})  # fmt: skip
-    summary(outcome, (ending.evaluation, ending.sampled), judged, [*session.notes, ("output", str(output))])
+    told = summary(outcome, (ending.evaluation, ending.sampled), judged, [*session.notes, ("output", str(output))])
+    try:
+        write_result(told)
+    except OutputError as error:
+        # Nothing of the run is lost by it.
+        say(f"note: {error.message}; what it would show is in {output}")
 
 
 def _start(

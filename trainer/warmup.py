@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from trainer.arguments import Arguments, parse
 from trainer.errors import TrainerError, WorkerFailedError
 from trainer.runtime.shutdown import StopRequest
-from trainer.writing import say, say_error
+from trainer.writing import leave, say, say_error, write_result
 
 SCHEMA = 1
 WORKER = "DFLASH_WARM_WORKER"
@@ -30,7 +30,7 @@ def main(argv: Sequence[str]) -> int:
 def _main(argv: Sequence[str], stop: StopRequest) -> int:
     try:
         arguments = parse(argv).admitted()
-        print(json.dumps(_warm(arguments, stop)))  # noqa: T201 - the result
+        write_result(json.dumps(_warm(arguments, stop)) + "\n")
     except (Exception, KeyboardInterrupt) as error:
         # Where a signal comes in the middle of an import, Python may wrap what it raises.
         if stop.signal is not None:
@@ -98,4 +98,4 @@ def _here(arguments: Arguments) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main)

@@ -4,12 +4,14 @@ import os
 import stat
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NoReturn, TextIO
 
 from trainer.errors import OutputError, TrainerError
 
+_ELSEWHERE = "make room, or send stdout to another file"
 RESUME = "make room or give the folder back, then go on with --resume"
 
 
@@ -17,6 +19,50 @@ def say(text: str) -> None:
     """Print a line on stderr, as far as it takes one: a pipe whose reader is gone must not end a run."""
     with suppress(OSError):
         print(text, file=sys.stderr, flush=True)  # noqa: T201 - what a person is told
+
+
+def write_result(text: str) -> None:
+    """Write a command's result to stdout. A reader that has left (`.. | head`) is not an error.
+
+    Raises OutputError where stdout is closed or takes no more. Signs that its encoding lacks are written out.
+    """
+    if sys.stdout is None:
+        raise OutputError("stdout: cannot be written: it is closed", _ELSEWHERE)
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        sys.stdout.flush()
+    except OSError as error:
+        _let_go(sys.stdout)
+        if not isinstance(error, BrokenPipeError):
+            raise OutputError(f"stdout: cannot be written: {error.strerror}", _ELSEWHERE) from error
+
+
+def _let_go(stream: TextIO) -> None:
+    # Python writes what is left in the buffer once more on its way out and complains: to a file that takes it.
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def leave(main: Callable[[Sequence[str]], int]) -> NoReturn:
+    """Run a command on the process's arguments and end the process with its exit code.
+
+    A stdout that takes no more is told in a line, where the command has not told it, and the exit code is 2.
+    """
+    try:
+        code: int | str | None = main(sys.argv[1:])
+    except SystemExit as asked:
+        # argparse, after --help or a bad flag.
+        code = asked.code
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        _let_go(sys.stdout)
+        if not isinstance(error, BrokenPipeError):
+            say(f"error: stdout: cannot be written: {error.strerror}")
+            code = code or OutputError.exit_code
+    sys.exit(code)
 
 
 def say_error(error: TrainerError) -> None:

@@ -35,6 +35,23 @@ def test_a_step_done_twice_counts_once_and_half_a_line_is_said(tmp_path: Path) -
     assert [round(value, 9) for _, value in found["waits"][0]] == [0.3, 0.3, 0.3]
 
 
+def test_acceptance_is_drawn_where_a_run_was_evaluated_on_its_way(tmp_path: Path) -> None:
+    judged = [
+        {"event": "evaluation", "step": at, "acceptance_length": length, "sampled": {"acceptance_length": length - 0.2}}
+        for at, length in ((2, 1.4), (1, 1.2), (2, 1.5))
+    ]
+    # The closing one has no step, and a run of an earlier release no sampled figure.
+    last = [
+        {"event": "evaluation", "acceptance_length": 9.0},
+        {"event": "evaluation", "step": 3, "acceptance_length": 1.6},
+    ]
+    runs = [read(journal(tmp_path / "a", step(1), step(3), *judged, *last)), read(journal(tmp_path / "b", step(1)))]
+    found = {panel.title: [(curve.run, curve.points) for curve in panel.curves] for panel in panels(runs)}
+    assert found["acceptance length"] == [(0, ((1.0, 1.2), (2.0, 1.5), (3.0, 1.6)))]
+    assert found["acceptance length, sampled"] == [(0, ((1.0, 1.0), (2.0, 1.3)))]
+    assert "acceptance length" not in {panel.title for panel in panels(runs[1:])}
+
+
 def test_several_runs_are_told_apart_without_colour(tmp_path: Path) -> None:
     runs = [journal(tmp_path / name, step(1), step(2)) for name in ("a", "b<&>")]
     assert main([*map(str, runs), "-o", str(tmp_path / "curves.svg")]) == 0

