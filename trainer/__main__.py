@@ -22,7 +22,7 @@ def main(argv: Sequence[str]) -> int:
             stop.listen()
             return _main(argv, stop, found)
         except (Exception, KeyboardInterrupt) as error:
-            from trainer.errors import TrainerError, hint_for  # noqa: PLC0415 - as above
+            from trainer.errors import TrainerError, hint_for, out_of_memory  # noqa: PLC0415 - as above
             from trainer.writing import say  # noqa: PLC0415
 
             # Where a signal comes in the middle of an import, Python may wrap what it raises.
@@ -30,6 +30,8 @@ def main(argv: Sequence[str]) -> int:
                 if _leads():
                     say(_interrupted(bool(found) and found[0].resume))
                 return stop.exit_code
+            if type(error).__name__ == "OutOfMemoryError":
+                error = out_of_memory(error)
             if not isinstance(error, TrainerError):
                 raise
             if not error.told:

@@ -26,9 +26,10 @@ from trainer.model.drafter import Drafter, DrafterShape
 from trainer.model.published import load_weights, weights_digest
 from trainer.objectives import Objective, choose_vocabulary
 from trainer.sections import LossConfig
-from trainer.shared_weights import load_shared, weights_index
+from trainer.shared_weights import load_shared
 from trainer.target import SharedWeights, Target, choose_layer_ids, decoder_layers, read_config
 from trainer.target_files import target_digest
+from trainer.target_loading import weights_index
 from trainer.tensor_parallel import TensorGroup, split_plan
 
 

@@ -4,9 +4,10 @@ A key is written SECTION.NAME ("optim.learning_rate"). Every error names the key
 """
 
 import dataclasses
+import difflib
 import tomllib
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -119,7 +120,7 @@ def build(profile: str, layers: list[Mapping[str, Mapping[str, object]]]) -> Tra
     for layer in layers:
         for section, values in layer.items():
             if section not in SECTIONS:
-                raise ConfigError(f"{section}: no such section", f"sections are {', '.join(SECTIONS)}")
+                raise ConfigError(f"{section}: no such section", _meant(section, SECTIONS, "sections are"))
             for name, value in values.items():
                 merged[section][name] = _fit(section, name, value)
     built = {section: SECTIONS[section](**values) for section, values in merged.items()}
@@ -130,7 +131,7 @@ def _fit(section: str, name: str, value: object) -> object:
     kinds = typing.get_type_hints(SECTIONS[section])
     key = f"{section}.{name}"
     if name not in kinds:
-        raise ConfigError(f"{key}: no such key", f"keys of {section} are {', '.join(kinds)}")
+        raise ConfigError(f"{key}: no such key", _meant(name, kinds, f"keys of {section} are", section))
     kind = kinds[name]
     if typing.get_origin(kind) is Literal:
         choices = typing.get_args(kind)
@@ -141,6 +142,17 @@ def _fit(section: str, name: str, value: object) -> object:
         values = value if isinstance(value, list | tuple) else [value]
         return tuple(_scalar(key, part, item) for part in values)
     return _scalar(key, value, kind)
+
+
+def _meant(name: str, known: Iterable[str], listed: str, section: str = "") -> str:
+    """Return the hint for a name that is not there: the closest one, or all of them."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    if near:
+        return f"did you mean {section + '.' if section else ''}{near[0]}?"
+    elsewhere = [other for other, kind in SECTIONS.items() if section and name in typing.get_type_hints(kind)]
+    if elsewhere:
+        return f"use {elsewhere[0]}.{name}"
+    return f"{listed} {', '.join(known)}"
 
 
 def _scalar(key: str, value: object, kind: type) -> object:

@@ -7,6 +7,7 @@ TrainerError                  message + hint + exit code
 ├── CheckpointError           a checkpoint is missing, damaged or of another run: exit 2
 ├── OutputError               a file of the run cannot be written: exit 2
 ├── DenseAttentionError       the dense path would not fit: exit 2
+├── DeviceMemoryError         the device has no room for what the run needs: exit 2
 ├── NonFiniteError            a loss or gradient is NaN or infinite: exit 1
 ├── CompileStateError         torch's compile state is damaged, or a fallback was taken: exit 1
 └── WorkerFailedError         another worker of the run died: exit 1
@@ -82,6 +83,12 @@ class DenseAttentionError(TrainerError):
     exit_code = 2
 
 
+class DeviceMemoryError(TrainerError):
+    """The device has no room for what the run needs."""
+
+    exit_code = 2
+
+
 class NonFiniteError(TrainerError):
     """A loss or a gradient is NaN or infinite; the message names the batch."""
 
@@ -92,6 +99,15 @@ class CompileStateError(TrainerError):
 
 class WorkerFailedError(TrainerError):
     """Another worker of this run died, so this one cannot go on."""
+
+
+def out_of_memory(error: BaseException) -> DeviceMemoryError:
+    """Return torch's OutOfMemoryError as an error of this trainer."""
+    return DeviceMemoryError(
+        str(error).partition(" Process ")[0].splitlines()[0],
+        "set drafter.recompute=true, or lower data.tokens, drafter.anchors or run.loss_rows; what fits where is told by"
+        " `python -m trainer.plan` with the same flags",
+    )
 
 
 def not_utf8(error: UnicodeDecodeError) -> tuple[int, str]:

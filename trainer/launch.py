@@ -13,7 +13,7 @@ from types import FrameType
 
 from trainer.arguments import Arguments
 from trainer.config import TrainConfig
-from trainer.errors import ConfigError
+from trainer.errors import ConfigError, WorkerFailedError
 from trainer.runtime.shutdown import SIGNALS, Interrupted, StopRequest
 from trainer.writing import say
 
@@ -81,7 +81,9 @@ def launch(arguments: Arguments, stop: StopRequest) -> int:
             if asked:
                 stop.signal = asked[0]
                 raise Interrupted
-        return _wait(workers, asked, quiet=arguments.quiet)
+        code = _wait(workers, asked, quiet=arguments.quiet)
+        _require_none_killed(workers, code)
+        return code
     finally:
         for worker in workers:
             if worker.poll() is None:
@@ -116,6 +118,19 @@ def _wait(workers: list[subprocess.Popen[bytes]], asked: list[int], *, quiet: bo
             if not quiet:
                 say(_waiting(left, failed=failed_at is not None))
         time.sleep(0.05)
+
+
+def _require_none_killed(workers: list[subprocess.Popen[bytes]], code: int) -> None:
+    """Raise WorkerFailedError naming the workers that a signal has ended: the others say only that one is gone."""
+    killed = [(rank, -worker.returncode) for rank, worker in enumerate(workers) if (worker.returncode or 0) < 0]
+    if killed:
+        why = "the kernel does so when memory is full" if killed[0][1] == signal.SIGKILL else "a crash leaves a line"
+        error = WorkerFailedError(
+            ", ".join(f"rank {rank} was killed by {signal.Signals(number).name}" for rank, number in killed),
+            f"see dmesg or journalctl -k ({why}), then go on with --resume",
+        )
+        error.exit_code = code
+        raise error
 
 
 def _waiting(left: str, *, failed: bool) -> str:

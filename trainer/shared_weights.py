@@ -1,20 +1,17 @@
 """The target's embedding and head alone, for drafter processes: the rest of the target never enters their memory."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import nn
 from transformers import AutoModelForCausalLM
 
 from trainer.errors import TargetModelError
 from trainer.target import SharedWeights, read_config, require_plain_embedding
-
-_SAVE = "save the target with save_pretrained (safetensors)"
-_FETCH = "fetch the target's folder again"
+from trainer.target_loading import weights_index
 
 
 def load_shared(path: Path, device: torch.device, dtype: torch.dtype) -> SharedWeights:
@@ -33,26 +30,6 @@ def load_shared(path: Path, device: torch.device, dtype: torch.dtype) -> SharedW
 
 def _name(model: nn.Module, wanted: nn.Module) -> str:
     return next(f"{name}.weight" for name, module in model.named_modules() if module is wanted)
-
-
-def weights_index(path: Path) -> dict[str, str]:
-    """Return tensor name -> file name; raises TargetModelError when weights are missing or no safetensors."""
-    listed = path / "model.safetensors.index.json"
-    single = path / "model.safetensors"
-    try:
-        if listed.is_file():
-            index = dict(json.loads(listed.read_text(encoding="utf-8"))["weight_map"])
-        elif single.is_file():
-            with safe_open(single, framework="pt") as held:
-                index = dict.fromkeys(held.keys(), single.name)
-        else:
-            raise TargetModelError(f"{path} holds no safetensors weights", _SAVE)
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise TargetModelError(f"{listed if listed.is_file() else single} cannot be read: {error}", _FETCH) from error
-    gone = sorted({name for name in index.values() if not (path / name).is_file()})
-    if gone:
-        raise TargetModelError(f"{path} lacks {', '.join(gone)}, which {listed.name} lists", _FETCH)
-    return index
 
 
 def _stored(index: Mapping[str, str], name: str) -> str | None:

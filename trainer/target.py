@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import transformers
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig
 
 from trainer.data.packing import Packed, causal_within
 from trainer.errors import ConfigError, TargetModelError
@@ -25,6 +25,7 @@ from trainer.fp8 import replace_linears, require_fp8
 from trainer.model.mask import document_mask
 from trainer.runtime.private_code import private
 from trainer.target_attention import attend_in_documents
+from trainer.target_loading import load_model, require_finite
 from trainer.tensor_parallel import TensorGroup, load_split
 
 UNSUPPORTED = (
@@ -160,14 +161,11 @@ class Target:
         group: TensorGroup | None = None,
     ) -> "Target":
         """Load a local folder (safetensors) onto `device`; of one that a group holds together, this process's share."""
-        if group is not None:
-            target = cls(load_split(path, dtype, group, device), layer_ids, last=last)
-            target.group = group
-            return target
-        model = AutoModelForCausalLM.from_pretrained(
-            path, dtype=dtype, local_files_only=True, attn_implementation="sdpa", use_safetensors=True
-        )
-        return cls(model.to(device), layer_ids, fp8=fp8, last=last)
+        model = load_model(path, dtype) if group is None else load_split(path, dtype, group, device)
+        require_finite(path, model.to(device))
+        target = cls(model, layer_ids, fp8=fp8, last=last)
+        target.group = group
+        return target
 
     @property
     def shared(self) -> SharedWeights:

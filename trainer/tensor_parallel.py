@@ -22,6 +22,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from trainer.data.loader import Batch
 from trainer.data.packing import Packed
 from trainer.errors import ConfigError, TargetModelError
+from trainer.target_loading import load_model
 
 KEY = "target.tensor_parallel"
 STYLES: Mapping[str, int] = {
@@ -134,10 +135,7 @@ def load_split(path: Path, dtype: torch.dtype, group: TensorGroup, device: torch
     """
     plan = split_plan(path, group.size)
     with _local_rank(device):
-        model = AutoModelForCausalLM.from_pretrained(
-            path, dtype=dtype, local_files_only=True, attn_implementation="sdpa", use_safetensors=True,
-            tp_plan=plan, device_mesh=group.mesh,
-        )  # fmt: skip
+        model = load_model(path, dtype, tp_plan=plan, device_mesh=group.mesh)
     found = dict(model.named_parameters())
     for name, whole in _weightless(path).named_parameters():
         wanted = list(whole.shape)
@@ -150,7 +148,7 @@ def load_split(path: Path, dtype: torch.dtype, group: TensorGroup, device: torch
                 f" share of it is {wanted}",
                 f"use {KEY}=1, or the transformers release of the profile",
             )
-    return model.to(device)
+    return model
 
 
 @contextmanager

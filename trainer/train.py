@@ -2,7 +2,8 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -17,7 +18,7 @@ from trainer.baseline import judge
 from trainer.data.feature_cache import require_room
 from trainer.device import choose
 from trainer.display import Display, judged_line, summary
-from trainer.errors import ConfigError, OutputError, WorkerFailedError
+from trainer.errors import CheckpointError, ConfigError, DataError, OutputError, TargetModelError, WorkerFailedError
 from trainer.finalize import Finalizer
 from trainer.launch import orphaned
 from trainer.metrics import Journal, Progress
@@ -48,9 +49,10 @@ def train(arguments: Arguments, stop: StopRequest) -> int:
         torch.set_num_threads(config.run.threads)
     output = arguments.output
     rank = int(os.environ.get("RANK", "0")) if config.launched else 0
-    parts = assemble(config)
-    config = parts.config
-    saved, parent, parts = _start(arguments, output, parts)
+    with _said_once():
+        parts = assemble(config)
+        config = parts.config
+        saved, parent, parts = _start(arguments, output, parts)
     cache = parts.cache_spec(choose(config.run.device))
     planned = require_room(cache) if cache is not None else ""
     start = saved.step if saved else 0
@@ -89,6 +91,16 @@ def train(arguments: Arguments, stop: StopRequest) -> int:
         if outcome is not None:
             _conclude(arguments.expected, output, journal, ending, session, outcome)
     return stop.exit_code if outcome is not None and (outcome.interrupted or ending.cut) else 0
+
+
+@contextmanager
+def _said_once() -> Iterator[None]:
+    """Have the first process of a host say what is wrong with the input: the others read the same and meet it too."""
+    try:
+        yield
+    except (ConfigError, DataError, TargetModelError, CheckpointError) as error:
+        error.told = os.environ.get("LOCAL_RANK", "0") != "0"
+        raise
 
 
 def _run(parts: Parts, session: Session, stop: StopRequest) -> Outcome | None:

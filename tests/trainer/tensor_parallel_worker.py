@@ -1,6 +1,6 @@
 """One of the processes of test_tensor_parallel.py: all of its cases, so that torch is imported once a process.
 
-Usage: RANK=.. WORLD_SIZE=.. tensor_parallel_worker.py features FOLDER.. | runs FOLDER PORTS..
+Usage: RANK=.. WORLD_SIZE=.. tensor_parallel_worker.py PORTS (features FOLDER.. | runs FOLDER)
 """
 
 import json
@@ -31,10 +31,11 @@ def say_what(place: Path, said: dict[str, Any]) -> None:
     (place / f"found-{os.environ['RANK']}.json").write_text(json.dumps(said))
 
 
-def features(folders: list[Path]) -> None:
+def features(ports: list[str], folders: list[Path]) -> None:
     """Compare the features of split targets with those of whole ones."""
     world = int(os.environ["WORLD_SIZE"])
     torch.set_num_threads(1)
+    os.environ["MASTER_PORT"] = ports.pop()
     dist.init_process_group("gloo")
     group = holders(SimpleNamespace(shape=SimpleNamespace(world=world), device=CPU), 2)  # type: ignore[arg-type]
     assert group is not None
@@ -86,12 +87,11 @@ def _exchanged(group: TensorGroup, ids: torch.Tensor, rows: Packed) -> bool:
         and stopped and not going  # fmt: skip
 
 
-def runs(place: Path, ports: list[str]) -> None:
+def runs(ports: list[str], place: Path) -> None:
     """Train with a target on each device, with split ones, and once more from the middle."""
-    free = iter(ports)
 
     def run(name: str, *flags: str) -> None:
-        os.environ["MASTER_PORT"] = next(free)
+        os.environ["MASTER_PORT"] = ports.pop()
         argv = [*json.loads((place / "flags.json").read_text()), "--output", str(place / name), *flags]
         code = main(argv)
         assert code == 0, (name, code)
@@ -109,8 +109,8 @@ def runs(place: Path, ports: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    what, *words = sys.argv[1:]
+    told, what, *words = sys.argv[1:]
     if what == "features":
-        features([Path(word) for word in words])
+        features(told.split(","), [Path(word) for word in words])
     else:
-        runs(Path(words[0]), words[1:])
+        runs(told.split(","), Path(words[0]))

@@ -88,7 +88,10 @@ def test_layers_win_in_order(tmp_path: Path) -> None:
     ("arguments", "message", "hint"),
     [
         (["--set", "optim.lr=1"], "optim.lr: no such key", "keys of optim are learning_rate, warmup, final, betas, epsilon, weight_decay, clip, accumulate"),
-        (["--set", "optimizer.lr=1"], "optimizer: no such section", f"sections are {', '.join(SECTIONS)}"),
+        (["--set", "optimizer.lr=1"], "optimizer: no such section", "did you mean optim?"),
+        (["--set", "zoo.lr=1"], "zoo: no such section", f"sections are {', '.join(SECTIONS)}"),
+        (["--set", "run.stepz=1"], "run.stepz: no such key", "did you mean run.steps?"),
+        (["--set", "topology.steps=1"], "topology.steps: no such key", "use run.steps"),
         (["--set", "clip"], "--set clip: not of the form SECTION.NAME=VALUE", "write for example --set optim.clip=0.5"),
         (["--set", "optim.clip=abc"], "optim.clip: 'abc' is not a number", "give a number"),
         (["--set", "run.seed=1.5"], "run.seed: 1.5 is not a whole number", "give a whole number"),

@@ -14,6 +14,7 @@ import pytest
 from tests.factories.make_port import make_port
 from trainer import launch, warmup
 from trainer.__main__ import main
+from trainer.errors import WorkerFailedError
 from trainer.runtime.shutdown import Interrupted, StopRequest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -363,6 +364,67 @@ def test_the_launcher_says_whom_it_waits_for(
             worker.kill()
             worker.wait()
     assert capsys.readouterr().err.splitlines() == [words]
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (
+            signal.SIGKILL,
+            "see dmesg or journalctl -k (the kernel does so when memory is full), then go on with --resume",
+        ),
+        (signal.SIGSEGV, "see dmesg or journalctl -k (a crash leaves a line), then go on with --resume"),
+    ],
+)
+def test_the_launcher_names_a_worker_that_a_signal_killed(number: int, told: str) -> None:
+    workers = [
+        subprocess.Popen([sys.executable, "-c", text])
+        for text in ("raise SystemExit(1)", f"import os; os.kill(os.getpid(), {int(number)})")
+    ]
+    code = launch._wait(workers, [], quiet=False)
+    with pytest.raises(WorkerFailedError) as caught:
+        launch._require_none_killed(workers, code)
+    name = signal.Signals(number).name
+    assert (caught.value.message, caught.value.hint) == (f"rank 1 was killed by {name}", told)
+    assert caught.value.exit_code == code
+    launch._require_none_killed(workers[:1], code)
+
+
+def test_a_killed_member_of_a_group_ends_the_run_with_its_name(cache: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    command = [
+        *RUN, "--steps", "4000", "--output", str(output), "--set", "run.evaluate=0",
+        "--runtime", "data-parallel", "--drafters", "2", "--set", "target.tensor_parallel=2",
+    ]  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-m", "trainer", *command], cwd=ROOT, text=True, stderr=subprocess.PIPE,
+        env=environment(cache),
+    )  # fmt: skip
+    # A checkpoint to go on from.
+    until(lambda: any(output.glob("checkpoints/step-*")), process)
+    (second,) = [pid for pid in children(process.pid) if b"\0RANK=1\0" in Path(f"/proc/{pid}/environ").read_bytes()]
+    os.kill(second, signal.SIGKILL)
+    told = process.communicate(timeout=120)[1].splitlines()
+    assert process.returncode == 137
+    assert told[-2:] == [
+        "error: rank 1 was killed by SIGKILL",
+        "hint: see dmesg or journalctl -k (the kernel does so when memory is full), then go on with --resume",
+    ]
+
+
+def children(parent: int) -> list[int]:
+    found = Path(f"/proc/{parent}/task/{parent}/children").read_text()
+    return [int(word) for word in found.split()]
+
+
+def test_what_all_workers_of_a_host_meet_is_said_once(cache: Path, tmp_path: Path) -> None:
+    command = [*RUN, "--runtime", "data-parallel", "--drafters", "2", "--output", str(tmp_path / "run")]
+    found = ranks(cache, 2, "", [*command, "--target", str(tmp_path)])
+    assert [code for code, _ in found] == [2, 2]
+    errors = [line for _, told in found for line in told.splitlines() if line.startswith(("error: ", "hint: "))]
+    assert errors == [
+        f"error: {tmp_path} holds no config.json", "hint: give the folder of a local Hugging Face model",
+    ]  # fmt: skip
 
 
 def test_a_signal_that_was_passed_on_is_said(

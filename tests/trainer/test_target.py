@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from transformers import (
     Gemma3ForCausalLM,
     Gemma3TextConfig,
@@ -27,6 +28,7 @@ from trainer.config import build
 from trainer.errors import ConfigError, TargetModelError
 from trainer.shared_weights import load_shared
 from trainer.target import Target, choose_layer_ids, published_layer_ids, read_config
+from trainer.target_loading import weights_index
 
 CPU = torch.device("cpu")
 
@@ -209,6 +211,56 @@ def test_a_folder_without_a_model(tmp_path: Path) -> None:
 
 LOCAL_MODEL = "give the folder of a local Hugging Face model"
 AGAIN = "fetch the target's folder again"
+
+
+UP = "model.layers.1.mlp.up_proj.weight"
+WEIGHTS: dict[str, tuple[Callable[[dict[str, torch.Tensor]], object], str, str]] = {
+    "lacks": (lambda held: held.pop(UP), "{folder} lacks " + UP, AGAIN),
+    "shape": (
+        lambda held: held.update({UP: held[UP][:5].clone()}),
+        "{folder}: " + UP + " is [5, 64], and config.json says [160, 64]", f"{AGAIN}: its files do not match",
+    ),
+    "nan": (
+        lambda held: held[UP][3].fill_(float("inf")), "{folder}: " + UP + " has NaN or infinity", AGAIN,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", WEIGHTS)
+def test_a_target_that_is_not_as_its_files_say_is_refused(target_folder: Path, tmp_path: Path, fault: str) -> None:
+    # transformers draws what is missing at random and goes on.
+    folder = tmp_path / "target"
+    shutil.copytree(target_folder, folder)
+    held = load_file(folder / "model.safetensors")
+    change, message, hint = WEIGHTS[fault]
+    change(held)
+    save_file(held, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(TargetModelError) as caught:
+        Target.load(folder, (0, 1), CPU, torch.float32)
+    assert (caught.value.message, caught.value.hint) == (message.format(folder=folder), hint)
+
+
+def test_a_weights_file_that_is_not_what_its_index_says_is_refused(target_folder: Path, tmp_path: Path) -> None:
+    Qwen3ForCausalLM.from_pretrained(target_folder).save_pretrained(tmp_path, max_shard_size="300KB")
+    index = json.loads((tmp_path / "model.safetensors.index.json").read_text())["weight_map"]
+    assert weights_index(tmp_path) == index
+    file = tmp_path / index[UP]
+    whole, held = file.read_bytes(), load_file(file)
+
+    def refused() -> tuple[str, str]:
+        with pytest.raises(TargetModelError) as caught:
+            weights_index(tmp_path)
+        return caught.value.message, caught.value.hint
+
+    file.write_bytes(whole[: len(whole) // 2])
+    words = "Error while deserializing header: incomplete metadata, file not fully covered"
+    assert refused() == (f"{file} cannot be read: {words}", AGAIN)
+    save_file({**held, UP: held[UP].to(torch.int8)}, file)
+    assert refused() == (
+        f"{file}: {UP} is I8: quantised weights are not read", "give the target in bf16, fp16 or fp32",
+    )  # fmt: skip
+    save_file({name: each for name, each in held.items() if name != UP}, file)
+    assert refused() == (f"{file} lacks {UP}, which the index lists", AGAIN)
 
 
 def _write(place: Path, text: str) -> None:

@@ -2,9 +2,9 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
+from tests.factories.make_port import make_port
 from trainer.__main__ import main
 from trainer.errors import TrainerError
 from trainer.tensor_parallel import members, split_plan
@@ -51,24 +52,21 @@ def together(count: int, *words: object) -> None:
     """Run the worker in so many processes, which share everything but their rank."""
     base = {
         **os.environ, "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": port(), "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": str(ROOT),
     }  # fmt: skip
-    command = [sys.executable, str(WORKER), *(str(word) for word in words)]
-    started = [
-        subprocess.Popen(
-            command, env={**base, "RANK": str(rank), "LOCAL_RANK": str(rank)}, text=True, cwd=ROOT,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )
-        for rank in range(count)
-    ]  # fmt: skip
-    said = [each.communicate(timeout=300)[0] for each in started]
+    with ExitStack() as stack:
+        # A store for each run: the one before may not be gone yet.
+        ports = [str(stack.enter_context(make_port())) for _ in range(4)]
+        command = [sys.executable, str(WORKER), ",".join(ports), *(str(word) for word in words)]
+        started = [
+            subprocess.Popen(
+                command, text=True, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                env={**base, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            )
+            for rank in range(count)
+        ]  # fmt: skip
+        said = [each.communicate(timeout=300)[0] for each in started]
     assert [each.returncode for each in started] == [0] * count, said
-
-
-def port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +125,7 @@ def trained(cache: Path, target_folder: Path, tmp_path_factory: pytest.TempPathF
             "HF_HOME": str(place / "hf"),
         }.items():
             patch.setenv(name, value)
-        together(4, "runs", place, *(port() for _ in range(4)))
+        together(4, "runs", place)
     return place
 
 

@@ -234,7 +234,7 @@ def between_workers() -> Iterator[None]:
         if _between_workers(error):
             raise WorkerFailedError(
                 f"this worker could not go on with the others: {str(error).splitlines()[0]}",
-                "the first other error above is the cause; where there is none, this is: the network, NCCL or gloo",
+                "the first other error is the cause; where there is none, this is: the network, NCCL or gloo",
             ) from error
         raise
 
