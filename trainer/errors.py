@@ -104,9 +104,9 @@ class WorkerFailedError(TrainerError):
 def out_of_memory(error: BaseException) -> DeviceMemoryError:
     """Return torch's OutOfMemoryError as an error of this trainer."""
     return DeviceMemoryError(
-        str(error).partition(" Process ")[0].splitlines()[0],
-        "set drafter.recompute=true, or lower data.tokens, drafter.anchors or run.loss_rows; what fits where is told by"
-        " `python -m trainer.plan` with the same flags",
+        str(error).splitlines()[0].partition(" Including ")[0].partition(" Process ")[0],
+        "set drafter.recompute=true, or lower data.tokens, drafter.anchors or run.loss_rows;"
+        " `python -m trainer.plan` with the same flags lists what fits where",
     )
 
 

@@ -251,3 +251,22 @@ def test_a_wrong_number_of_processes_is_named() -> None:
     assert [topology(together, world=3).role(rank) for rank in range(3)] == [
         Role(kind="drafter", index=rank) for rank in range(3)
     ]
+
+
+def test_a_full_device_is_an_error_with_a_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The text of torch 2.11 on an H200; there is no way to fill a device that is not there.
+    first = "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 139.72 GiB of which 1.00 GiB is free."
+    more = " Including non-PyTorch memory, this process has 138.71 GiB memory in use. Of the allocated memory 130.00 GiB is"
+
+    def full(*_: object) -> int:
+        raise torch.OutOfMemoryError(first + more)
+
+    monkeypatch.setattr("trainer.train.train", full)
+    assert main(["--profile", "cpu-smoke", "--output", str(tmp_path / "run")]) == 2
+    assert capsys.readouterr().err.splitlines()[-2:] == [
+        f"error: {first}",
+        "hint: set drafter.recompute=true, or lower data.tokens, drafter.anchors or run.loss_rows;"
+        " `python -m trainer.plan` with the same flags lists what fits where",
+    ]

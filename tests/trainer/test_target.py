@@ -231,7 +231,7 @@ def test_a_target_that_is_not_as_its_files_say_is_refused(target_folder: Path, t
     # transformers draws what is missing at random and goes on.
     folder = tmp_path / "target"
     shutil.copytree(target_folder, folder)
-    held = load_file(folder / "model.safetensors")
+    held = {name: each.clone() for name, each in load_file(folder / "model.safetensors").items()}
     change, message, hint = WEIGHTS[fault]
     change(held)
     save_file(held, folder / "model.safetensors", metadata={"format": "pt"})
@@ -245,7 +245,8 @@ def test_a_weights_file_that_is_not_what_its_index_says_is_refused(target_folder
     index = json.loads((tmp_path / "model.safetensors.index.json").read_text())["weight_map"]
     assert weights_index(tmp_path) == index
     file = tmp_path / index[UP]
-    whole, held = file.read_bytes(), load_file(file)
+    # Copies: what load_file gives is mapped from the file, which is cut below.
+    whole, held = file.read_bytes(), {name: each.clone() for name, each in load_file(file).items()}
 
     def refused() -> tuple[str, str]:
         with pytest.raises(TargetModelError) as caught:
