@@ -2,7 +2,7 @@
 
 import pytest
 
-from envdoctor.probes.venv.records import _odd
+from envdoctor.probes.venv.parsed_record import odd_rows
 from envdoctor.probes.venv.rows import Fields, Rows, binaries, columns_of, ending_in, join, paths_and_sizes, split
 
 ROWS: list[Fields] = [
@@ -64,4 +64,4 @@ def test_a_column_is_read_as_it_was_written() -> None:
     ],
 )
 def test_rows_whose_path_is_not_plain_are_found(paths: list[str], odd: list[int]) -> None:
-    assert _odd([(path, "", "") for path in paths]) == odd
+    assert odd_rows([(path, "", "") for path in paths]) == odd
