@@ -13,7 +13,7 @@ import sys
 import time
 import typing
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from envdoctor.model.frozen import frozen, replace
@@ -24,7 +24,7 @@ OTHER_TORCH = "torch-from-elsewhere"
 """Stands among the codes let through when the process would import another torch than the one examined."""
 NOT_TOLD = "could-not-tell"
 """Stands among the codes let through when the environment could not be examined."""
-_USAGE = 2  # ExitCode.USAGE, without importing it
+_USAGE, _UNKNOWN = 2, 3  # of ExitCode, without importing it
 END_SECONDS = 6.0
 """Seconds. A launcher ends all ranks when the first one fails: the others' end must not cut off the report."""
 REPORT_SECONDS = 5.0
@@ -84,26 +84,21 @@ def require(profile: str, *, mode: Mode | None = None, reason: str = "") -> Admi
     or a bypass without a reason. The ranks that torchrun, accelerate, Ray Train, srun or mpirun start on a node share
     one examination, and local rank 0 prints the report.
     """
-    # Nothing of ours is loaded before it is needed.
-    from envdoctor.errors import EnvdoctorError  # noqa: PLC0415
-    from envdoctor.facts.own_modules import found_quickly  # noqa: PLC0415
-
     chosen: Mode = "enforce"
     admitted = Admitted(profile=Path(profile).stem, preset=None)
-    told = _Decision(code=0, found=(), speaks=not _local_rank())
+    told = _Decision(code=0, found=(), speaks=True)
     try:
         chosen, why = choose(mode, reason, os.environ)
+        from envdoctor.facts.own_modules import found_quickly  # noqa: PLC0415 - none of ours before it is needed
+
+        told = replace(told, speaks=not _local_rank())
         with _fewer_collections(), found_quickly():
             workspace = _open(profile)
             admitted = _admitted(workspace)
             if chosen != "off":
                 told = _decide(workspace, profile, waits=chosen == "enforce")
-    except EnvdoctorError as error:
-        # Bad input is wrong in any mode; what could not be read is let through where findings are.
-        _not_examined(error, profile, chosen, ends=chosen == "enforce" or error.exit_code == _USAGE)
-        told = replace(told, found=(NOT_TOLD,))
     except Exception as error:  # noqa: BLE001 - a fault of ours must not end a training that is only warned
-        _not_examined(error, profile, chosen, ends=chosen == "enforce")
+        _not_examined(error, profile, chosen)
         told = replace(told, found=(NOT_TOLD,))
     if chosen != "enforce":
         if told.speaks:
@@ -115,14 +110,16 @@ def require(profile: str, *, mode: Mode | None = None, reason: str = "") -> Admi
 
 def choose(mode: str | None, reason: str, environ: Mapping[str, str]) -> tuple[Mode, str]:
     """Return the mode and the reason that hold; raise UsageError for an unknown mode or a bypass without a reason."""
-    from envdoctor.errors import UsageError  # noqa: PLC0415
-
     wanted = mode if mode is not None else environ.get("ENVDOCTOR_GATE") or "enforce"
     why = " ".join((reason or environ.get("ENVDOCTOR_GATE_REASON", "")).split())  # one line of a log
     chosen = next((known for known in MODES if known == wanted), None)
     if chosen is None:
+        from envdoctor.errors import UsageError  # noqa: PLC0415
+
         raise UsageError(f"`{wanted}` is not a gate mode", f"ENVDOCTOR_GATE is one of {', '.join(MODES)}")
     if chosen != "enforce" and not why:
+        from envdoctor.errors import UsageError  # noqa: PLC0415
+
         raise UsageError(
             f"mode `{chosen}` needs a reason, which is logged",
             'say why: ENVDOCTOR_GATE_REASON="...", `envdoctor run --reason`, or `gate.require(reason=...)`',
@@ -131,10 +128,16 @@ def choose(mode: str | None, reason: str, environ: Mapping[str, str]) -> tuple[M
 
 
 def record(profile: str, mode: Mode, reason: str, found: tuple[str, ...], prefix: str = sys.prefix) -> None:
-    """Say a bypass on stderr and append it to the gate log; `found` are the codes of the findings let through."""
-    from envdoctor.doctor import bypass  # noqa: PLC0415 - few starts are bypassed
+    """Say a bypass on stderr and append it to the gate log; `found` are the codes of the findings let through.
 
-    bypass.record(profile, mode, reason, found, prefix, _say)
+    Where that fails it is said, and ends nothing.
+    """
+    try:
+        from envdoctor.doctor import bypass  # noqa: PLC0415 - few starts are bypassed
+
+        bypass.record(profile, mode, reason, found, prefix, _say)
+    except Exception as error:  # noqa: BLE001 - as in `require`
+        _say_bare(f"warning: envdoctor gate: mode {mode} for profile {profile} is not logged: {type(error).__name__}")
 
 
 def _open(profile: str) -> "Workspace":
@@ -192,22 +195,30 @@ def _decide(workspace: "Workspace", profile: str, *, waits: bool) -> "_Decision"
     return _Decision(code=code or of_job, found=(*found, DIFFERENT) if of_job else found, speaks=speaks)
 
 
-def _not_examined(error: Exception, profile: str, mode: Mode, *, ends: bool) -> None:
-    """Say why nothing was examined, and let the ranks of the job know; raise SystemExit where this process `ends`."""
-    from envdoctor.doctor.unexamined import of_crash, of_error, say_once  # noqa: PLC0415 - few starts come here
-    from envdoctor.errors import EnvdoctorError  # noqa: PLC0415
-    from envdoctor.gate_ranks import Own, not_examined  # noqa: PLC0415
+def _not_examined(error: Exception, profile: str, mode: Mode) -> None:
+    """Say why nothing was examined, and let the ranks of the job know; raise SystemExit where this process ends.
 
-    if isinstance(error, EnvdoctorError):
-        code, text = int(error.exit_code), of_error(error)
-    else:
-        code, text = 3, of_crash(error, sys.prefix, profile)
-    said_at = time.monotonic()
-    say_once(text, code, _refused(profile) if ends else "", REPORT_SECONDS, _say)
-    if mode != "off":
-        not_examined(Own(code=code if ends else 0, starts=not ends), profile, _say)
+    Bad input is wrong in any mode; what could not be read is let through where findings are. Nothing else is raised.
+    """
+    code = int(getattr(error, "exit_code", _UNKNOWN))
+    ends = mode == "enforce" or code == _USAGE
+    said_at, later = time.monotonic(), False
+    try:
+        from envdoctor.doctor.unexamined import said_of, say_once  # noqa: PLC0415 - few starts come here
+
+        later = bool(ends and _local_rank())
+        text = said_of(error, sys.prefix, profile)
+        say_once(text, code, _refused(profile) if ends else "", REPORT_SECONDS, _say)
+        if mode != "off":
+            with suppress(Exception):  # the other ranks name this one when their time is up
+                from envdoctor.gate_ranks import Own, not_examined  # noqa: PLC0415 - as above
+
+                not_examined(Own(code=code if ends else 0, starts=not ends), profile, _say)
+    except Exception as another:  # noqa: BLE001 - what the gate itself needs may be what the interpreter lacks
+        faults = " and ".join(dict.fromkeys(type(one).__name__ for one in (error, another)))
+        _say_bare(f"error: envdoctor gate: {faults}; nothing is known about {sys.prefix}")
     if ends:
-        if _local_rank():
+        if later:
             time.sleep(max(0.0, said_at + END_SECONDS - time.monotonic()))
         raise SystemExit(code) from None
 
@@ -324,6 +335,12 @@ def _fewer_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
+
+
+def _say_bare(text: str) -> None:
+    """Say a line with nothing that is still to be loaded; no value of a variable is in it."""
+    with suppress(Exception):
+        sys.stderr.write(f"{ascii(text)[1:-1]}\n")
 
 
 def _say(text: str) -> None:

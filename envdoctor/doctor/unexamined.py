@@ -2,21 +2,18 @@
 
 from collections.abc import Callable
 
-from envdoctor.doctor.once_a_node import Node, Told
 from envdoctor.errors import EnvdoctorError, internal_error, traceback_of
-from envdoctor.facts.host import Host
-from envdoctor.facts.launch import local_rank
 
 Say = Callable[[str], None]
 
 
-def of_error(error: EnvdoctorError) -> str:
-    """Return what is said of an error."""
-    return f"error: envdoctor gate: {error.message}" + (f"\n\nhint: {error.hint}" if error.hint else "")
+def said_of(error: Exception, prefix: str, profile: str) -> str:
+    """Return what is said of an error: of one that nobody foresaw with its traceback, unless it says what is missing.
 
-
-def of_crash(error: Exception, prefix: str, profile: str) -> str:
-    """Return what is said of an exception that nobody foresaw, with its traceback unless it says what is missing."""
+    prefix: of the environment.
+    """
+    if isinstance(error, EnvdoctorError):
+        return f"error: envdoctor gate: {error.message}" + (f"\n\nhint: {error.hint}" if error.hint else "")
     if isinstance(error, ImportError):
         # A damaged environment may lack what the gate itself reads locks with: that is not a verdict, and no traceback.
         what, hint, trace = f"this interpreter lacks {error.name or error}", f"check {prefix} --profile {profile}", ""
@@ -33,9 +30,14 @@ def say_once(text: str, code: int, refused: str, wait: float, say: Say) -> None:
     """Say it in one rank of those on this node that have the same to say: local rank 0, where it is one of them.
 
     The others say `refused`, a line that names the rank, before that; empty for one that starts all the same. wait:
-    seconds in which local rank 0 may still come. Ranks that cannot share say it each.
+    seconds in which local rank 0 may still come. Ranks that cannot share say it each, for whatever reason: the one for
+    which nothing was examined may be in the way here too.
     """
     try:
+        from envdoctor.doctor.once_a_node import Node, Told  # noqa: PLC0415 - may be what cannot be loaded
+        from envdoctor.facts.host import Host  # noqa: PLC0415
+        from envdoctor.facts.launch import local_rank  # noqa: PLC0415
+
         host = Host.current()
         with Node(host, ("not examined", text), whatever_variables=True) as node:
             told = node.told(lambda: Told(code=code, problem=text), lambda _, __: None)
@@ -44,6 +46,6 @@ def say_once(text: str, code: int, refused: str, wait: float, say: Say) -> None:
                 say(refused)
             if not node.reports(told, wait if later else 0.0):
                 return
-    except (EnvdoctorError, OSError):
-        pass  # the current folder is gone, for one
+    except Exception:  # noqa: BLE001, S110 - the current folder is gone, for one; what is wrong is said below
+        pass
     say(text)

@@ -266,6 +266,57 @@ def test_a_gate_that_crashes_stops_no_training_that_is_only_warned(broken: Incid
     assert enforced.err.endswith(said)
 
 
+LACKING = f"""\
+import os, sys
+sys.path.insert(0, {str(ROOT)!r})
+from envdoctor import gate
+
+class Lacking:
+    def find_spec(self, name, path=None, target=None):
+        if name == self.name:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+def code_of(mode, name=""):
+    if not (child := os.fork()):
+        finder = Lacking()
+        finder.name = name
+        sys.meta_path.insert(0, finder)
+        try:
+            gate.require("small", mode=mode, reason="a test")
+        except SystemExit as end:
+            os._exit(end.code)
+        except BaseException:
+            os._exit(99)
+        if not name:
+            os.write(there, " ".join(sys.modules.keys() - known - {{"envdoctor.doctor.unexamined"}}).encode())
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+known = set(sys.modules)
+here, there = os.pipe()
+code_of("warn")
+found = os.read(here, 1 << 16).decode().split()
+names = sorted(name for name in found if name.count(".") < 2 and not name.startswith("_"))
+print(len(names) > 20, "json" in names, "zlib" in names, "envdoctor.errors" in names)
+print([name for name in names if code_of("warn", name)])
+print([name for name in names if code_of("enforce", name) in (0, 99)])
+"""
+
+
+def test_a_module_that_the_gate_lacks_stops_no_training_that_is_only_warned_and_passes_no_other(
+    broken: Incident,
+) -> None:
+    done = subprocess.run(
+        [broken.venv.python, "-c", LACKING],
+        cwd=broken.root,
+        env=environment(broken.root, {}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "True True True True\n[]\n[]\n"
+
+
 def _without_gate() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ENVDOCTOR_")}
     return kept | {"PYTHONPATH": str(ROOT)}
