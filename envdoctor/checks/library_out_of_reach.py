@@ -49,12 +49,13 @@ _SHOWN = 3
 def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each distribution and kind of remedy."""
     groups: dict[tuple[str, str], list[LoadFault]] = {}
-    torn = _without_source(case)
+    torn, compiled = _without_source(case)
     for fault in faults(case, "reach"):
         kind = _kind(fault)
-        # What opens it at run time, and what that opens before, stood in the package's missing files.
-        told = fault.opening == "at import" or fault.owner not in torn
-        if kind and told:
+        # What opens it at run time, and what that opens before, stood in the package's missing files; what they have
+        # compiled to is not read here, and may open before what is there to be opened.
+        unknown = fault.owner in torn or (fault.owner in compiled and fault.has_it)
+        if kind and (fault.opening == "at import" or not unknown):
             groups.setdefault((fault.owner or fault.path, kind), []).append(fault)
     for (_, kind), items in groups.items():
         if kind != "alternatives":
@@ -68,29 +69,27 @@ def run(case: CheckContext) -> Iterator[Finding]:
         yield _by_variable(case, found)
 
 
-def _without_source(case: CheckContext) -> set[str]:
-    """Return the distributions of which Python files are missing."""
+def _without_source(case: CheckContext) -> tuple[set[str], set[str]]:
+    """Return the distributions of which Python files are missing: those without them, and with their bytecode alone."""
     files = case.facts.get(InstalledFiles)
-    faults_of = files.faults if files else ()
-    return {one.owner for one in faults_of if (one.kind, one.compiled) == ("missing", False) and one.path[-3:] == ".py"}
+    missing = [one for one in files.faults if one.kind == "missing" and one.path.endswith(".py")] if files else []
+    return {one.owner for one in missing if not one.compiled}, {one.owner for one in missing if one.compiled}
 
 
 def _kind(fault: LoadFault) -> str:
     """Return what a fault is told together with; empty for one that says nothing about the environment."""
     if opens_its_own(fault):
         return ""
-    if fault.family and any(item.owner == fault.owner for item in fault.has_it):
-        # torchaudio opens libtorio_ffmpeg6.so, then the module _torio_ffmpeg6.so that needs it: the former is told.
-        return ""
-    if fault.family and not fault.module:
-        # What its siblings need of each other (libtorchcodec_core6.so) says no more than what those need.
+    certain = fault.opening == "at import"
+    if fault.family and not fault.module and not certain:
+        # What its siblings need of each other says no more than what those need.
         # Another package's private copy (PyNvVideoCodec's libavutil.so.60) is of no use to it.
-        return "alternatives"
+        return "" if any(item.owner == fault.owner for item in fault.has_it) else "alternatives"
     if majors_of(fault.name) and not fault.has_it:
         return "NVIDIA's"
     # A file that Python does not import is opened by code of its package, which may open others before: kernels of
     # CuTe are loaded by a runtime that brings the libraries they need.
-    imported = fault.module or fault.opening == "at import"
+    imported = fault.module or certain
     if fault.has_it:
         return f"reach {fault.name}" if imported or fault.links else ""
     return "system's" if imported else ""

@@ -289,14 +289,19 @@ def _by_family(faults: list[LoadFault], opened: list[str]) -> Iterator[LoadFault
     """Leave out one of several builds of the same thing, of which another opens; name the family where none does.
 
     bitsandbytes brings a library for each CUDA version, torchcodec one for each FFmpeg, and each opens what fits.
+    torchaudio opens libtorio_ffmpeg6.so, then the module _torio_ffmpeg6.so that needs it: where some of the libraries
+    fail, their modules say no more. What importing the package certainly raises is no such choice.
     """
     failed = {fault.path for fault in faults}
     fine = {_family(path) for path in opened if path not in failed}
     sizes = Counter(map(_family, failed))
+    built_on = {_family(one.path) for one in faults if any(_family(item.path) in sizes for item in one.has_it)}
     for fault in faults:
         family = _family(fault.path)
-        if not fault.path:
+        if not fault.path or fault.opening == "at import":
             yield fault
+        elif fault.kind == "not found" and sizes[family] > 1 and family in built_on:
+            continue
         elif family not in fine:
             yield replace(fault, family=family if sizes[family] > 1 else "")
 

@@ -91,3 +91,43 @@ def test_n02b_a_module_whose_package_opens_its_library_first(tmp_path: Path) -> 
     opened = f"import torch, ctypes; [ctypes.CDLL('{folder}/' + name) for name in {names}]"
     assert real_error(venv, opened, there) == ""
     assert verdict_of(venv.prefix, there).findings == ()
+
+
+def _pair(package: str, init: str, numbers: tuple[int, ...] = (1, 2)) -> dict[str, bytes | str]:
+    """Return the files of a package with two modules; the library of each is where nothing leads, or not needed."""
+    files: dict[str, bytes | str] = {f"{package}/__init__.py": init}
+    for number in (1, 2):
+        library, module = f"lib{package}{number}.so", f"_ext{number}"
+        files[f"{package}/deps/{library}"] = object_bytes(library, exports=["run"])
+        source = f"void *PyInit_{module}(void) {{ return 0; }}"
+        stubs: dict[str, tuple[str, ...]] = {library: ("run",)} if number in numbers else {}
+        files[f"{package}/{module}.so"] = object_bytes(f"{module}.so", stubs=stubs, source=source)
+    return files
+
+
+def test_n02b_numbered_modules_whose_library_can_be_loaded(tmp_path: Path) -> None:
+    """No search path leads to it. What the import raises is an error, even where another of the modules opens."""
+    wheels, missing = tmp_path / "wheels", "cannot open shared object file: No such file or directory"
+    files = {
+        **_pair("early", "from early import _ext1, _ext2\n"),
+        **_pair("half", "from half import _ext2, _ext1\n", numbers=(2,)),
+        **_pair("late", ""),
+    }
+    venv = make_venv(
+        tmp_path / "venv",
+        make_linked_torch(wheels, "2.8.0+cu128", "12.8", needs={}),
+        make_wheel(wheels, "pair", "1", files=files),
+    )
+    host = host_without_cache(tmp_path / "home")
+    assert real_error(venv, "import early", host) == f"ImportError: libearly1.so: {missing}"
+    assert real_error(venv, "import half", host) == f"ImportError: libhalf2.so: {missing}"
+    assert outline(verdict_of(venv.prefix, host), tmp_path) == [
+        f"{severity} ED307 {package}/_ext{number}.so of pair 1 cannot be loaded: lib{package}{number}.so: {missing}"
+        for severity, package, number in (
+            ("error", "early", 1),
+            ("error", "early", 2),
+            ("error", "half", 2),
+            ("warning", "late", 1),
+            ("warning", "late", 2),
+        )
+    ]
