@@ -1,7 +1,7 @@
 """A change on many nodes: each says what it would do, which is shown; then one node, then the rest, a few at a time."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -73,9 +73,11 @@ class _Change:
             if not self._dialog.agreed(_QUESTIONS[kind].format(nodes=nodes, first=view.planned[0].name)):
                 raise Interrupted("declined; no node was changed")
         if not how.resume:
-            self._progress.begin()
+            self._progress.forget()
         if kind in ("restore", "repair"):
             self._note_before(view, how)
+        if not how.resume:
+            self._progress.begin()
         view = self._carry_out(view)
         if not any(one.step in ("failed", "not begun", "could not plan") for one in view.nodes):
             self._progress.end()
@@ -120,7 +122,7 @@ class _Change:
                 asked = {one.name: replace(one, step="not begun", problem=error.message) for one in batch}
                 return _left(view.with_nodes(asked), waiting)
             now = {node.name: carried_out(view.kind, node, one) for node, one in zip(batch, said, strict=True)}
-            self._note(now.values())
+            self._note(view.kind, now.values())
             view = view.with_nodes(now)
             if any(one.step == "failed" for one in now.values()):
                 return _left(view, waiting)
@@ -136,14 +138,18 @@ class _Change:
         noted = Before(kind=view.kind, profile=how.profile, begun=begun, fleet=self._fleet.reached, nodes=nodes)
         before.write(self._progress.path, noted, resumed=how.resume)
 
-    def _note(self, nodes: Iterable[ChangedNode]) -> None:
+    def _note(self, kind: Kind, nodes: Collection[ChangedNode]) -> None:
         """Note what became of nodes. A full disk loses no result: it is said, and `--resume` plans for them too."""
         try:
+            if kind in ("restore", "repair"):
+                before.became(self._progress.path, {one.name: one.became for one in nodes})
             for one in nodes:
                 self._progress.note(one.name, one.step)
         except OSError as error:
             why = f"{self._progress.path} cannot be written: {error.strerror or error}"
             self._dialog.note(f"warning: {why}\n\nhint: `--resume` will plan again for nodes that are done")
+        except UsageError as error:
+            self._dialog.note(f"warning: {error.message}\n\nhint: {error.hint}")
 
 
 def _left(view: FleetChange, nodes: Iterable[ChangedNode]) -> FleetChange:

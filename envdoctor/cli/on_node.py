@@ -24,8 +24,9 @@ from envdoctor.model.codec import encode
 from envdoctor.model.events import Listener, silent
 from envdoctor.model.frozen import replace
 from envdoctor.swap import journal
+from envdoctor.swap.journal import JournalEntry
 from envdoctor.swap.same_venv import made, place_of
-from envdoctor.swap.store import BackupStore
+from envdoctor.swap.store import BackupStore, refuse_held
 from envdoctor.swap.transaction import recover_first
 
 _LONGEST = 100_000
@@ -151,7 +152,7 @@ def _changed(
     """
     store = BackupStore.of(workspace.folder)
     pending = journal.read(store)
-    left = f"{_PENDING}{hashlib.sha256(repr(pending).encode()).hexdigest()[:_DIGITS]}" if pending else ""
+    left = _digest_of(pending)
     shown = str(task.get("plan", ""))
     plan, _, _ = shown.partition(_PENDING)
     put_right = bool(shown and left and shown.endswith(left))
@@ -170,11 +171,20 @@ def _changed(
             error.message = f"{truly(error.message)}; an interrupted {pending} was {became} there"
         raise
     told = _told(result) | (encode(place_of(store, workspace.host)) if not shown else {})
+    if shown:
+        told["venv"] = made(store.target)
     told["problem"] = truly(told["problem"])
     if left and not shown and not told["code"]:
-        first = f"first: what an interrupted {pending} left is put right"
-        told |= {"status": "planned", "text": f"{first}\n\n{told['text']}", "digest": told["digest"] + left}
+        told |= {"status": "planned", "text": f"{_first(pending)}\n{told['text']}", "digest": told["digest"] + left}
     return told, result
+
+
+def _digest_of(pending: JournalEntry | None) -> str:
+    return f"{_PENDING}{hashlib.sha256(repr(pending).encode()).hexdigest()[:_DIGITS]}" if pending else ""
+
+
+def _first(pending: JournalEntry | None) -> str:
+    return f"first: what an interrupted {pending} left is put right\n"
 
 
 def _restore(workspace: Workspace, task: Mapping[str, Any], dialog: _Nobody) -> dict[str, Any]:
@@ -218,7 +228,7 @@ def _rollback(workspace: Workspace, task: Mapping[str, Any], dialog: _Nobody) ->
 
     store = BackupStore.of(workspace.folder)
     if made(store.target) == task["before"]:  # or another node that shares the venv has gone back meanwhile
-        return {"code": 0, "status": "as before", "text": f"it has the venv that was there before {task['change']}\n"}
+        return _as_before(workspace, task, dialog, store)
     number = next((one for one in store.numbers() if made(store.generation(one)) == task["before"]), None)
     if number is None:
         raise _not_there(store, task["change"])
@@ -226,7 +236,43 @@ def _rollback(workspace: Workspace, task: Mapping[str, Any], dialog: _Nobody) ->
     def run(plan: str) -> Result:
         return app.rollback(workspace, number, app.RollbackOptions(dry_run="plan" not in task, plan=plan), dialog)
 
-    return _changed(workspace, task, run)[0]
+    try:
+        told = _changed(workspace, task, run)[0]
+        failed = bool(told["code"])
+    except EnvdoctorError:
+        if made(store.target) != task["before"]:
+            raise
+        failed = True
+    if failed and "plan" in task and made(store.target) == task["before"]:  # it was put right, and is that now
+        return _as_before(workspace, task, dialog, store)
+    return told
+
+
+def _as_before(workspace: Workspace, task: Mapping[str, Any], dialog: _Nobody, store: BackupStore) -> dict[str, Any]:
+    """Answer for a venv that is the one of before, as soon as no swap is pending in it. It is checked.
+
+    One that was stopped inside its swap has the pyvenv.cfg of before, and may have nothing else.
+    """
+    refuse_held(store)
+    pending = journal.read(store)
+    plan, left = task.get("plan"), ""
+    if pending is not None and pending.phase != "building":
+        left = _digest_of(pending)
+        if plan is None:
+            place: dict[str, Any] = encode(place_of(store, workspace.host))
+            return {"code": 0, "status": "planned", "text": _first(pending), "digest": left, **place}
+        if plan != left:
+            raise _not_there(store, task["change"])
+        recover_first(store, silent)
+        if made(store.target) != task["before"]:
+            raise _not_there(store, task["change"])
+    text = f"it has the venv that was there before {task['change']}\n"
+    told = {"code": 0, "status": "as before", "text": text, "venv": task["before"]}
+    if plan is None:  # else the check is a task of its own
+        found = _check(workspace, {}, dialog)
+        (last,) = found["text"].strip().splitlines()[-1:] or [""]
+        told |= {"errors": found["errors"], "problem": (found["problem"] or last) if found["code"] else ""}
+    return told
 
 
 def _not_there(store: BackupStore, change: str) -> UsageError:

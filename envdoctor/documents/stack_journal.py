@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 from typing import Any, Literal
 
 from envdoctor.compare.sheet import sheet_of
@@ -78,7 +79,7 @@ class StackJournal:
         except FileNotFoundError:
             return ()
         except OSError as error:
-            hint = f"move it away, and a new journal is begun: `mv {self.path} {self.path}.old`"
+            hint = f"move it away, and a new journal is begun: `mv {quote(str(self.path))} {quote(f'{self.path}.old')}`"
             raise UsageError(f"{self.path} is not read: {error.strerror or error}", hint) from error
         return tuple(_entries(content))
 

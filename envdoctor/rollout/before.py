@@ -1,13 +1,14 @@
 """Which venv each node had before a restore or a repair of a fleet: what `fleet rollback` goes back to.
 
-One file a change, beside its journal of progress, readable by its user alone. It is written before the first node is
-changed and stays when all are done.
+One file a command, beside its journal of progress, readable by its user alone. It is written before the first node is
+changed, and again when nodes are changed: a node that the change left as it was keeps what was noted of it earlier.
 """
 
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 
 from envdoctor.errors import UsageError
 from envdoctor.facts.owned import read_of
@@ -28,6 +29,10 @@ class NodeBefore:
     """Path on the node."""
     made: str
     """The venv that was there, as `swap/same_venv.py` tells it apart; empty for none."""
+    became: str = ""
+    """The venv that is there after it; empty where that is not known."""
+    earlier: str = ""
+    """Of the same change once more: what was noted before it, of a node that still has what it became then."""
 
 
 @frozen
@@ -42,6 +47,8 @@ class Before:
     fleet: tuple[str, ...]
     """How the nodes were reached: a name may be another machine's elsewhere."""
     nodes: Mapping[str, NodeBefore]
+    last: str = ""
+    """When it went on for the last time, as `begun`; empty where it did not."""
 
     @property
     def change(self) -> str:
@@ -53,12 +60,51 @@ class Before:
 def write(journal: Path, before: Before, *, resumed: bool) -> None:
     """Note it beside the journal of a change. Raises UsageError where it cannot be written.
 
-    resumed: the change goes on, and of nodes that it had noted already that is what they had before all of it.
+    resumed: the change goes on, and of nodes that it had noted already that is what they had before all of it; so it is
+    of nodes that share a venv with one of those.
     """
     path = journal.with_suffix(_SUFFIX)
-    if resumed and path.exists():
-        first = _read(path)
-        before = replace(first, nodes={**before.nodes, **first.nodes})
+    first = _read(path) if path.exists() else None
+    if first is not None and resumed:
+        nodes = _of_the_first(first.nodes, before.nodes)
+        before = replace(first, nodes={**nodes, **first.nodes}, last=before.begun)
+    elif first is not None and first.fleet == before.fleet:
+        before = replace(before, nodes={name: _once_more(first, name, one) for name, one in before.nodes.items()})
+    _write(path, before)
+
+
+def became(journal: Path, venvs: Mapping[str, str]) -> None:
+    """Note what nodes have after they were visited. Raises UsageError. venvs: node -> venv, empty for not known."""
+    path = journal.with_suffix(_SUFFIX)
+    before = _read(path)
+    nodes = {name: _after(before.nodes[name], venv) for name, venv in venvs.items() if venv and name in before.nodes}
+    if nodes:
+        _write(path, replace(before, nodes={**before.nodes, **nodes}))
+
+
+def _of_the_first(first: Mapping[str, NodeBefore], now: Mapping[str, NodeBefore]) -> Mapping[str, NodeBefore]:
+    """Return the nodes as they are now, but of a venv that the change itself has made what was there before that."""
+    made = {venv: one.made for name, one in first.items() for venv in (one.became, _made(now, name)) if venv}
+    return {name: replace(one, made=made.get(one.made, one.made)) for name, one in now.items()}
+
+
+def _made(nodes: Mapping[str, NodeBefore], name: str) -> str:
+    return nodes[name].made if name in nodes else ""
+
+
+def _once_more(first: Before, name: str, now: NodeBefore) -> NodeBefore:
+    had = first.nodes.get(name)
+    still = had is not None and had.venv == now.venv and had.became == now.made != ""
+    return replace(now, earlier=had.made) if had is not None and still else now
+
+
+def _after(node: NodeBefore, venv: str) -> NodeBefore:
+    if node.earlier and venv == node.made:  # nothing was exchanged
+        return replace(node, made=node.earlier, became=venv, earlier="")
+    return replace(node, became=venv)
+
+
+def _write(path: Path, before: Before) -> None:
     try:
         write_whole(path, json.dumps(encode(before)).encode(), 0o600)
     except OSError as error:
@@ -70,7 +116,7 @@ def newest(folder: Path, fleet: tuple[str, ...], venvs: Mapping[str, str]) -> Be
     """Return the last change of any of these nodes' venvs. Raises UsageError where what was noted cannot be read."""
     found = [_read(path) for path in sorted(folder.glob(f"*{_SUFFIX}"))]
     meant = [one for one in found if one.fleet == fleet and any(_is_of(one, *pair) for pair in venvs.items())]
-    return max(meant, key=lambda one: one.begun, default=None)
+    return max(meant, key=lambda one: one.last or one.begun, default=None)
 
 
 def _is_of(before: Before, name: str, venv: str) -> bool:
@@ -84,6 +130,6 @@ def _read(path: Path) -> Before:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise UsageError(
             f"{path} is not read, which says what nodes had before a change: {why}",
-            f"`rm {path}` forgets that change; `envdoctor rollback` on a node goes back there",
+            f"`rm {quote(str(path))}` forgets that change; `envdoctor rollback` on a node goes back there",
         ) from error
     return noted

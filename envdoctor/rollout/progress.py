@@ -6,9 +6,10 @@ It is in `$XDG_DATA_HOME/envdoctor/fleet/`, readable by its user alone, and gone
 import hashlib
 import json
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from shlex import quote
 
 from envdoctor.errors import UsageError
 from envdoctor.facts.host import Host
@@ -51,15 +52,26 @@ class Progress:
             hint = "omit `--resume`: the change begins with the first node"
             raise UsageError("nothing was stopped here that this could go on with", hint) from error
         except OSError as error:
-            raise UsageError(f"{self.path} is not read: {error.strerror or error}", f"`rm {self.path}`") from error
+            raise UsageError(
+                f"{self.path} is not read: {error.strerror or error}", f"`rm {quote(str(self.path))}`"
+            ) from error
         return dict(filter(None, map(_node, content.splitlines())))
+
+    def forget(self) -> None:
+        """Forget what an earlier run has reached: what is noted until `begin` belongs to none that goes on."""
+        with self._written():
+            self.path.unlink(missing_ok=True)
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def begin(self) -> None:
         """Begin with no node. Raises UsageError where it cannot be written."""
-        try:
-            self.path.unlink(missing_ok=True)
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._written():
             self.note("", "begun")
+
+    @contextmanager
+    def _written(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             hint = "name a folder that you can write: `export XDG_DATA_HOME=FOLDER`"
             raise UsageError(f"{self.path} cannot be written: {error.strerror or error}", hint) from error

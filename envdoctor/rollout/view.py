@@ -41,6 +41,8 @@ class ChangedNode:
     """What its own command says at the end."""
     venv: str = ""
     """Of a planned one, here and below: its venv, as `swap/same_venv.py` tells it apart from others."""
+    became: str = ""
+    """Of one that was visited: its venv after that; empty where that is not known."""
     place: str = ""
     seen_from: str = ""
     shares: str = ""
@@ -81,6 +83,12 @@ class FleetChange:
             return ExitCode.RESTORE_FAILED
         return ExitCode.UNKNOWN if steps & {"could not plan", "errors left"} else ExitCode.OK
 
+    @property
+    def exchanged(self) -> bool:
+        """Tell whether a node has another venv than before, or may have."""
+        changed = any(one.became not in ("", one.venv) for one in self.nodes)
+        return changed or any(one.step == "failed" and not one.became for one in self.nodes)
+
     def with_nodes(self, changed: "dict[str, ChangedNode]") -> "FleetChange":
         """Return the same with some nodes as they are now."""
         return replace(self, nodes=tuple(changed.get(one.name, one) for one in self.nodes))
@@ -101,6 +109,8 @@ def planned(kind: Kind, said: VisitSaid, paths: Mapping[str, str]) -> ChangedNod
     if task.code:
         return ChangedNode(name=said.node, step="could not plan", problem=task.why, notes=task.notes)
     idle = kind in ("repair", "rollback") and task.status != "planned"
+    if idle and kind == "rollback" and (found := _found_in(task)):
+        return ChangedNode(name=said.node, step="errors left", problem=found, notes=task.notes)
     return ChangedNode(
         name=said.node,
         step="nothing to do" if idle else "planned",
@@ -113,6 +123,13 @@ def planned(kind: Kind, said: VisitSaid, paths: Mapping[str, str]) -> ChangedNod
         place=task.place,
         seen_from=task.seen_from,
     )
+
+
+def _found_in(check: TaskSaid) -> str:
+    """Return what a check finds in the venv that was there before; empty for nothing."""
+    if check.errors:
+        return f"its check finds in the venv of before: {', '.join(check.errors)}"
+    return check.why or check.problem
 
 
 def _shared(plan: str, paths: Mapping[str, str]) -> str:
@@ -130,6 +147,7 @@ def carried_out(kind: Kind, node: ChangedNode, said: VisitSaid) -> ChangedNode:
     if not tasks:
         return replace(node, step="failed", problem=f"{before[0].why or 'it did nothing'}; nothing was changed there")
     change, *checks = tasks
+    node = replace(node, became=change.venv)
     if change.code:
         problem = f"{change.why}; {_UNKNOWN}" if change.died else change.why
         return replace(node, step="failed", problem=problem, notes=change.notes)
@@ -147,8 +165,7 @@ def _checked(kind: Kind, done: ChangedNode, last: TaskSaid, before: tuple[TaskSa
     if kind == "cache push" and last.code == ExitCode.UNKNOWN:
         return replace(done, problem="whether the next run will hit could not be determined")
     if kind == "rollback" and not last.died:  # which is why it was changed: it is said, and ends nothing
-        found = f"its check finds in the venv of before: {', '.join(last.errors)}" if last.errors else last.why
-        return replace(done, step="errors left", problem=found)
+        return replace(done, step="errors left", problem=_found_in(last))
     # An error that is gone may leave only what could not be told.
     codes = (before[0].code, ExitCode.UNKNOWN) if before else ()
     if not last.died and last.code in codes and set(last.errors) <= set(before[0].errors):

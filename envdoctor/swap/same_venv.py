@@ -24,7 +24,8 @@ class VenvPlace:
     venv: str
     """As `made` has it."""
     place: str
-    """The same; where there is no venv yet, the inode of the nearest folder above, and the rest of the path."""
+    """The same; where there is no venv yet, inode and time of change of the nearest folder above, and the rest of the
+    path: roots of two file systems may have one inode."""
     seen_from: str
     """OF_A_NETWORK, or of a local file system the boot and the device. Empty: not known, and it is like no other."""
 
@@ -47,13 +48,29 @@ def place_of(store: BackupStore, host: Host) -> VenvPlace:
     """Return the venv of a store, or where it would be. Changes nothing."""
     venv, target = made(store.target), store.target
     above = next(at for at in (target, *target.parents) if at.is_dir())
-    status = above.stat()
+    status = _status(above)
     kind = mount_of(above, host).type
     seen_from = OF_A_NETWORK
     if kind not in NETWORK and not kind.startswith("fuse."):
         boot = _boot(host)
         seen_from = f"{boot} {status.st_dev}" if boot and kind else ""
-    return VenvPlace(venv=venv, place=venv or f"{status.st_ino} {target.relative_to(above)}", seen_from=seen_from)
+    return VenvPlace(
+        venv=venv,
+        place=venv or f"{status.st_ino} {status.st_ctime_ns} {target.relative_to(above)}",
+        seen_from=seen_from,
+    )
+
+
+def _status(folder: Path) -> os.stat_result:
+    """Return the status of a folder that is opened for it, as in `made`, where one may."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return folder.stat()
+    try:
+        return os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _boot(host: Host) -> str:

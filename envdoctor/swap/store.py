@@ -168,6 +168,21 @@ def locked(store: BackupStore, waiting: Callable[[str], None]) -> Iterator[int]:
         os.close(descriptor)
 
 
+def refuse_held(store: BackupStore) -> None:
+    """Raise RestoreError where another command holds the lock. Changes nothing."""
+    try:
+        descriptor = os.open(store.root / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return  # nobody has made one, or it is not a lock of ours
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder, on = _holder(descriptor)
+        raise _held(store, holder, on) from None
+    finally:
+        os.close(descriptor)
+
+
 def own_lock(path: Path) -> int:
     """Return the descriptor of a lock in a folder of ours. Raises RestoreError for what is not a file of ours.
 
@@ -226,11 +241,13 @@ def _renew(path: Path) -> None:
 def _sign(descriptor: int) -> None:
     """Write this process's number into the lock, its boot and its host, for one that finds it taken.
 
-    On a network file system that may be another host, where the number is another process's.
+    On a network file system that may be another host, where the number is another process's; so it is in another
+    container of this machine.
     """
     try:
         os.truncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()} {_boot()} {os.uname().nodename}\n".encode(), 0)
+        os.fsync(descriptor)  # a client of NFS keeps it to itself until then
     except OSError as error:
         # `prune` must work on a full disk; the lock holds without a name in it.
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -246,20 +263,30 @@ def _take(descriptor: int, store: BackupStore, waiting: Callable[[str], None]) -
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder, _, elsewhere = os.pread(descriptor, 256, 0).decode("ascii", "replace").strip().partition(" ")
-            boot, _, name = elsewhere.partition(" ")
-            on = f" on {name or 'another machine'}" if boot and boot != _boot() else ""
+            holder, on = _holder(descriptor)
             if on or _alive(holder) or time.monotonic() > until:
-                raise RestoreError(
-                    f"another envdoctor (process {holder or 'unknown'}{on}) is changing {store.target}",
-                    "wait until it is done, then run this again",
-                ) from None
+                raise _held(store, holder, on) from None
             if not told:
                 waiting("an interrupted restore left a uv behind; waiting until it has ended")
                 told = True
             time.sleep(0.1)
         else:
             return
+
+
+def _holder(descriptor: int) -> tuple[str, str]:
+    """Return the number of the process that signed a lock, and where it is: " on n2", empty for here."""
+    holder, _, elsewhere = os.pread(descriptor, 256, 0).decode("ascii", "replace").strip().partition(" ")
+    boot, _, name = elsewhere.partition(" ")
+    here = (_boot(), name and os.uname().nodename)
+    return holder, f" on {name or 'another machine'}" if boot and (boot, name) != here else ""
+
+
+def _held(store: BackupStore, holder: str, on: str) -> RestoreError:
+    return RestoreError(
+        f"another envdoctor (process {holder or 'unknown'}{on}) is changing {store.target}",
+        "wait until it is done, then run this again",
+    )
 
 
 def _boot() -> str:

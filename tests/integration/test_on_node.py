@@ -1,6 +1,7 @@
 """The tasks of `fleet restore`, `repair`, `rollback` and `cache push` as a node does them, without a fleet."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 
 from envdoctor.swap import journal
 from envdoctor.swap.journal import JournalEntry
-from envdoctor.swap.store import BackupStore
+from envdoctor.swap.same_venv import made
+from envdoctor.swap.store import BackupStore, locked
 from tests.factories.make_cache import filled
 from tests.factories.make_incident import CUDNN, make_broken_incident, sources_of
 from tests.factories.make_venv import make_venv
@@ -134,6 +136,44 @@ def test_a_venv_goes_back_to_the_one_of_before_and_not_further(tmp_path: Path) -
     # Another node that shares the venv was given the same plan: it finds it carried out, and does not undo it.
     (second,) = done(tmp_path, rolling_back(tmp_path, before, plan=back["digest"]))
     assert (second["code"], second["status"], second["text"]) == as_before
+
+
+@pytest.mark.parametrize("aside", [False, True])
+def test_a_venv_that_was_stopped_while_it_was_put_aside_is_put_right_before_it_is_the_one_of_before(
+    tmp_path: Path,
+    aside: bool,  # noqa: FBT001 - of parametrize
+) -> None:
+    incident = make_broken_incident(tmp_path)
+    venv = incident.venv.prefix
+    (tmp_path / ".venv/.envdoctor/.venv/generations/0001").mkdir(parents=True)
+    store = BackupStore.of(venv)
+    assert store.inside
+    kept, before = store.generation(1), made(venv)
+    entry = JournalEntry(phase="emptying", profile="small", build=str(store.builds / "1"), keep=str(kept))
+    journal.write(store, entry)
+    for path in list(venv.iterdir()):
+        if path.name != ".envdoctor" and (aside or path.name != "pyvenv.cfg"):
+            path.rename(kept / path.name)
+    (planned,) = done(tmp_path, rolling_back(tmp_path, before))
+    assert (planned["code"], planned["status"]) == (0, "planned"), planned
+    assert planned["text"].startswith("first: what an interrupted restore (small) left is put right\n")
+    assert not (venv / "bin").exists()
+    asked = rolling_back(tmp_path, before, plan=planned["digest"])
+    changed, checked = done(tmp_path, asked, task(tmp_path, "check"))
+    assert (changed["code"], changed["status"], changed["venv"]) == (0, "as before", before), changed
+    assert checked["errors"] == ["ED201 nvidia-cudnn-cu12"]
+    assert (venv / "bin").exists()
+    assert journal.read(store) is None
+
+
+def test_a_venv_that_is_being_changed_is_not_called_the_one_of_before(tmp_path: Path) -> None:
+    incident = make_broken_incident(tmp_path)
+    store, before = left(tmp_path), made(incident.venv.prefix)
+    (idle,) = done(tmp_path, rolling_back(tmp_path, before))
+    assert (idle["code"], idle["status"], idle["errors"]) == (0, "as before", ["ED201 nvidia-cudnn-cu12"])
+    with locked(store, print):
+        (refused,) = done(tmp_path, rolling_back(tmp_path, before))
+    assert refused["problem"] == f"another envdoctor (process {os.getpid()}) is changing [TMP]/.venv"
 
 
 def test_a_venv_of_before_that_is_not_kept_is_not_guessed(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ _PAINTS = {
     "could not plan": "unknown",
     "not begun": "unknown",
 }
-_BEGUN = ("done", "errors left", "failed")
 _ORDER = ("planned", "done", "errors left", "nothing to do", "done before", "failed", "not begun", "could not plan")
 
 
@@ -73,7 +72,7 @@ def _lines(data: FleetChange, style: Style) -> Iterator[str]:
     elif any(node.step in ("failed", "not begun") for node in data.nodes):
         yield ""
         yield "help: the same command with `--resume` and without `--plan` plans for all nodes but those that are done"
-    if data.undo and any(node.step in _BEGUN for node in data.nodes):
+    if data.undo and data.exchanged:
         yield ""
         yield f"help: the old venv of a changed node is kept; `{printable(data.undo)}` puts it back"
 

@@ -1,5 +1,7 @@
 """What nodes had before a change: noted before it, and found again for the nodes that a rollback names."""
 
+import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -100,11 +102,65 @@ def test_after_a_resume_it_is_what_was_there_before_all_of_it(tmp_path: Path) ->
     assert work.back.endswith("2026-12-01 08:00:00 UTC")
 
 
+def became(path: Path, venvs: dict[str, str]) -> None:
+    before.became(path.with_name("a.jsonl"), venvs)
+
+
+def noted(path: Path) -> dict[str, str]:
+    nodes = json.loads(path.read_text())["nodes"]
+    return {name: one["made"] for name, one in nodes.items()}
+
+
+def now(**made: str) -> dict[str, NodeBefore]:
+    return {name: NodeBefore(venv="/v", made=one) for name, one in made.items()}
+
+
+@pytest.mark.parametrize("died", [False, True])
+def test_a_node_that_shares_a_changed_venv_and_comes_with_a_resume_had_what_the_first_one_had(
+    tmp_path: Path,
+    died: bool,  # noqa: FBT001 - of parametrize
+) -> None:
+    path = write(tmp_path, "a", replace(RESTORED, nodes=now(n1="old")))
+    became(path, {"n1": "" if died else "new"})
+    write(
+        tmp_path, "a", replace(RESTORED, nodes=now(n2="new", n3="own", **({"n1": "new"} if died else {}))), resumed=True
+    )
+    assert noted(path) == {"n1": "old", "n2": "old", "n3": "own"}
+
+
+def test_the_same_change_once_more_keeps_what_was_noted_of_nodes_that_it_leaves_as_they_are(tmp_path: Path) -> None:
+    write(tmp_path, "a", replace(RESTORED, nodes=now(n1="old", n2="old", n3="old")))
+    path = write(tmp_path, "a", replace(RESTORED, nodes=now(n1="old", n2="old", n3="old")))
+    became(path, {"n1": "new-1", "n2": "new-2", "n3": "new-3"})
+    again = replace(RESTORED, begun="2026-12-01T10", nodes=now(n1="new-1", n2="new-2", n3="others"))
+    write(tmp_path, "a", again)
+    assert noted(path) == {"n1": "new-1", "n2": "new-2", "n3": "others"}
+    became(path, {"n1": "new-1", "n2": "newest", "n3": "new"})
+    assert noted(path) == {"n1": "old", "n2": "new-2", "n3": "others"}
+    # And a third time.
+    write(tmp_path, "a", replace(again, nodes=now(n1="new-1", n2="newest", n3="new")))
+    became(path, {"n1": "new-1", "n2": "newest", "n3": "new"})
+    assert noted(path) == {"n1": "old", "n2": "new-2", "n3": "others"}
+
+
+def test_the_last_change_is_the_one_that_went_on_last(tmp_path: Path) -> None:
+    write(tmp_path, "a", replace(RESTORED, nodes=now(n1="old")))
+    write(tmp_path, "b", replace(LATER, nodes=now(n1="new")))
+    assert back(fleet_of(tmp_path, "n1")).of_node["n1"]["before"] == "new"
+    write(tmp_path, "a", replace(RESTORED, begun="2026-12-01T10", nodes=now(n1="newest")), resumed=True)
+    work = back(fleet_of(tmp_path, "n1"))
+    assert (work.of_node["n1"]["before"], work.back[-27:]) == ("old", "begun at 2026-12-01 08:00:00 UTC"[-27:])
+
+
 def test_what_was_noted_and_cannot_be_read_is_not_passed_over(tmp_path: Path) -> None:
+    tmp_path /= "it's a home"
+    tmp_path.mkdir()
     write(tmp_path, "a", RESTORED)
     path = write(tmp_path, "b", LATER)
     path.write_bytes(path.read_bytes()[:-10])
     with pytest.raises(UsageError) as caught:
         back(fleet_of(tmp_path, "n1"))
     assert caught.value.message.startswith(f"{path} is not read, which says what nodes had before a change: ")
-    assert caught.value.hint == (f"`rm {path}` forgets that change; `envdoctor rollback` on a node goes back there")
+    assert caught.value.hint == (
+        f"`rm {shlex.quote(str(path))}` forgets that change; `envdoctor rollback` on a node goes back there"
+    )

@@ -135,6 +135,34 @@ def test_a_node_that_died_may_have_either_stack() -> None:
     assert (node.step, node.problem) == ("failed", "ssh ended with SIGKILL; whether it was changed is not known")
 
 
+def test_the_way_back_is_named_where_a_venv_was_exchanged_or_may_have_been() -> None:
+    begun = replace(PLANNED, venv="old")
+    undone = TaskSaid(code=4, problem="no room", venv="old")
+    for tasks, named in (
+        ((TaskSaid(code=0, text="restored\n", venv="new"), TaskSaid(code=0)), True),
+        ((TaskSaid(code=0, text="restored\n", venv="new"), driver()), True),
+        ((TaskSaid(code=0, text="in place\n", venv="old"), TaskSaid(code=0)), False),
+        ((undone,), False),
+        ((replace(undone, venv=""),), True),
+        ((), True),
+    ):
+        node = carried_out("restore", begun, VisitSaid(node="n1", tasks=tasks, problem="" if tasks else "it died"))
+        view = FleetChange(kind="restore", engine="hosts", nodes=(node,), undo="envdoctor fleet rollback --hosts h")
+        help_ = "help: the old venv of a changed node is kept; `envdoctor fleet rollback --hosts h` puts it back\n"
+        assert fleet_change.text(view, Style()).endswith(f"\n\n{help_}") is named, tasks
+
+
+def test_a_venv_of_before_with_errors_is_not_called_nothing_to_do() -> None:
+    idle = TaskSaid(code=0, status="as before", text="it has the venv that was there before the restore\n")
+    for task, step, problem in (
+        (idle, "nothing to do", "it has the venv that was there before the restore"),
+        (replace(idle, errors=("ED201 x",)), "errors left", "its check finds in the venv of before: ED201 x"),
+        (replace(idle, problem="not read"), "errors left", "not read"),
+    ):
+        node = planned("rollback", VisitSaid(node="n1", tasks=(task,)), {})
+        assert (node.step, node.problem) == (step, problem)
+
+
 def test_a_visit_that_began_nothing_changed_nothing() -> None:
     for said in (
         Said(name="n1", out=b"", problem="no Python 3.11 or newer is there", begun=False),

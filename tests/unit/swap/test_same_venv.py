@@ -50,6 +50,11 @@ def test_a_place_without_a_venv_is_told_by_the_folder_above(tmp_path: Path) -> N
     assert a.venv == b.venv == ""
     assert a.place != b.place
     assert a == place_of(BackupStore.of(tmp_path / "a/.venv"), host)
+    # The roots of two file systems may have one inode, and changed at other times.
+    tmp_path.chmod(0o700)
+    later = place_of(BackupStore.of(tmp_path / "a/.venv"), host)
+    assert later.place.split()[::2] == a.place.split()[::2]
+    assert later.place != a.place
 
 
 def test_a_host_that_cannot_say_where_it_sees_it_from_is_like_no_other(tmp_path: Path) -> None:

@@ -202,10 +202,11 @@ def test_the_lock_is_held_by_one(tmp_path: Path) -> None:
         assert (store.root / "lock").read_text() == SIGNED
 
 
-def test_a_lock_that_another_host_holds_is_not_taken_for_an_orphan(tmp_path: Path) -> None:
-    """On a network file system the process of that number is there, and its number says nothing here."""
+@pytest.mark.parametrize("boot", ["another-boot", Path("/proc/sys/kernel/random/boot_id").read_text().strip()])
+def test_a_lock_that_another_host_holds_is_not_taken_for_an_orphan(tmp_path: Path, boot: str) -> None:
+    """On a network file system, or in a container of this machine, its number says nothing here."""
     store, _ = _store(tmp_path)
-    (store.root / "lock").write_text("1 another-boot n7\n")
+    (store.root / "lock").write_text(f"1 {boot} n7\n")
     with (store.root / "lock").open("rb") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(RestoreError) as caught, locked(store, print):
