@@ -101,6 +101,13 @@ def unfit(case: CheckContext) -> list[FileFault]:
     return [fault for fault in case.facts[InstalledFiles].faults if not (harmless(fault) or _of_another(fault, twice))]
 
 
+def sourceless(case: CheckContext) -> list[FileFault]:
+    """Return the modules that are imported from bytecode because their source is missing."""
+    twice = duplicates(case)
+    faults = case.facts[InstalledFiles].faults
+    return [fault for fault in faults if fault.compiled and not _of_another(fault, twice)]
+
+
 def _of_another(fault: FileFault, twice: dict[str, Distribution]) -> bool:
     """Tell a fault of another version's RECORD; `pip install --target` leaves it beside the installed one's."""
     meant = twice.get(fault.owner)
@@ -184,7 +191,10 @@ def _damage(owner: Owner, kinds: dict[str, list[str]], present: set[str], cached
 
 
 def harmless(fault: FileFault) -> bool:
-    """Tell a file that is not as recorded for a good reason, or that nothing needs."""
+    """Tell a file that is not as recorded for a good reason, or that nothing needs.
+
+    A source with bytecode in its place counts here as well: the module can be imported, and `sourceless` has it.
+    """
     return (fault.kind == "missing" and (fault.compiled or _expendable(fault.path))) or kept_by_others(fault)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from envdoctor.analysis.context import CheckContext, DoesNotApplyError
-from envdoctor.analysis.damage import unfit
+from envdoctor.analysis.damage import sourceless, unfit
 from envdoctor.catalog.cache_kinds import PORTABLE
 from envdoctor.errors import internal_error
 from envdoctor.model.fingerprint import MissingFactError
@@ -64,8 +64,9 @@ def _files(case: CheckContext) -> str:
     deep = case.facts.get(DeepFiles)
     altered = len(deep.altered) if deep else 0
     how = f"by hash ({deep.without_hash + deep.bytecode} without one)" if deep else "by size"
+    compiled = len(sourceless(case))
     disputed = [item for item in files.contested if len({claim.owner for claim in item.claims}) > 1]
-    if not faults and not altered and not disputed:
+    if not faults and not altered and not disputed and not compiled:
         aside = f", but for {aside} that no import needs" if (aside := len(files.faults)) else ""
         return f"{counted(total, 'file')} as their RECORDs say, {how}{aside}"
     parts = [f"{missing} missing"] if missing else []
@@ -73,6 +74,7 @@ def _files(case: CheckContext) -> str:
     parts += [f"{unread} that could not be looked at"] if unread else []
     parts += [f"{locked} not executable"] if locked else []
     parts += [f"{altered} of other contents"] if altered else []
+    parts += [f"{counted(compiled, 'module')} without source"] if compiled else []
     parts += [f"{len(disputed)} with two owners"] if disputed else []
     return f"{counted(total, 'file')}: {', '.join(parts)}"
 

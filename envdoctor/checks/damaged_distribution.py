@@ -2,9 +2,10 @@
 
 What it finds:
     Files listed in a RECORD that are missing, have another size, or are not regular files, without another wheel that
-    is known to write the same paths. Bytecode and console scripts are not counted. A file that has its size since uv
-    unpacked the wheel is worth a note: the wheel's own RECORD is wrong. Programs below a `bin` folder that nobody may
-    execute are reported too.
+    is known to write the same paths. Bytecode and console scripts are not counted. Modules without their source that
+    are imported from bytecode (`compileall -b`) are one warning: no RECORD verifies it. A file that has its size since
+    uv unpacked the wheel is worth a note: the wheel's own RECORD is wrong. Programs below a `bin` folder that nobody
+    may execute are reported too.
 
 Why it matters:
     An install that was killed half-way leaves complete metadata over missing files; pip and uv then call it satisfied
@@ -22,12 +23,13 @@ import shlex
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.damage import Damage, damage_by_owner, file_tokens, listed
+from envdoctor.analysis.damage import Damage, damage_by_owner, file_tokens, listed, sourceless
 from envdoctor.analysis.remedies import reinstall_command, repair_or, restore_or, through_cache
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.frozen import replace
 from envdoctor.model.verdict import BREAKS_IMPORT
 from envdoctor.model.wording import counted
+from envdoctor.probes.venv.installed_files import FileFault, InstalledFiles
 from envdoctor.probes.venv.launchers import Launchers
 
 CODE = "ED202"
@@ -45,6 +47,8 @@ def run(case: CheckContext) -> Iterator[Finding]:
     stray = {f"bin/{script.name}" for script in launchers.stray if not script.foreign} if launchers else set()
     damages = [_own(damage) for damage in damage_by_owner(case)]
     many = sum(_heals_on_a_copy(damage) for damage in damages) >= _MANY
+    if compiled := sourceless(case):
+        yield _from_bytecode(case, compiled)
     for damage in damages:
         if damage.published:
             yield _published(damage)
@@ -85,6 +89,32 @@ def _heals_on_a_copy(damage: Damage) -> bool:
     # What is told of its metadata as well (ED205) has the same command.
     metadata_alone = all(".dist-info/" in path for path in damage.missing + damage.changed)
     return not (_launchers_alone(damage) or metadata_alone or damage.cached_at or damage.in_the_way)
+
+
+def _from_bytecode(case: CheckContext, faults: list[FileFault]) -> Finding:
+    """Return the finding of all modules whose source is missing: one deletion took them all."""
+    owners = {owner.name: owner.version for owner in case.facts[InstalledFiles].owners}
+    pins = [(name, owners.get(name, "")) for name in dict.fromkeys(fault.owner for fault in faults)]
+    of = " ".join(pins[0]).strip() if len(pins) == 1 else counted(len(pins), "distribution")
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="warning",
+        confidence="high",
+        title=f"{counted(len(faults), 'module')} of {of} without source: what is imported is bytecode that nothing "
+        "verifies",
+        subject=", ".join(name for name, _ in pins),
+        evidence=(
+            f"missing, with a .pyc in its place: {listed(fault.path for fault in faults)}",
+            "no RECORD tells whether the bytecode is whole and of that source",
+        ),
+        remediation=restore_or(
+            case,
+            "nothing, if the sources were deleted on purpose to make an image smaller; else force-reinstall "
+            + (pins[0][0] if len(pins) == 1 else "what they belong to"),
+            [reinstall_command(case, pins)],
+        ),
+    )
 
 
 def _locked(case: CheckContext, damage: Damage) -> Finding:

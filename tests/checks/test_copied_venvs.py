@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from envdoctor.model.finding import Remediation
+from envdoctor.model.verdict import Verdict
 from tests.factories.examine_venv import commands_of, mend, outline, verdict_of
 from tests.factories.make_venv import Venv, make_venv, rewrite
 from tests.factories.make_wheel import make_wheel
@@ -255,40 +256,55 @@ def test_many_damaged_distributions_have_one_command(tmp_path: Path) -> None:
     assert own == [f"--reinstall-package {name} {name}==1" for name in ("one", "three", "two")]
 
 
+def _without_source(venv: Venv, *names: str) -> None:
+    """Leave the bytecode of these files in their place."""
+    paths = [venv.site_packages / name for name in names]
+    subprocess.run([venv.python, "-m", "compileall", "-q", "-b", *paths], check=True)
+    for path in paths:
+        path.unlink()
+
+
+def _files(verdict: Verdict) -> list[str]:
+    return [line.summary for line in verdict.areas if line.area == "Installed files"]
+
+
 def test_modules_without_sources_are_not_missing(tmp_path: Path) -> None:
     """`compileall -b`, then the sources deleted: an image made smaller. Bytecode of another Python is not imported."""
-    venv = make_venv(tmp_path / "venv", make_wheel(tmp_path / "wheels", "thing", "2"))
-    source = venv.site_packages / "thing/__init__.py"
-    subprocess.run([venv.python, "-m", "compileall", "-q", "-b", source], check=True)
-    source.unlink()
-    subprocess.run([venv.python, "-B", "-c", "import thing"], check=True)
+    wheels = tmp_path / "wheels"
+    venv = make_venv(tmp_path / "venv", make_wheel(wheels, "thing", "2"), make_wheel(wheels, "other", "1"))
+    _without_source(venv, "thing/__init__.py", "other/__init__.py")
+    subprocess.run([venv.python, "-B", "-c", "import thing, other"], check=True)
     verdict = verdict_of(venv.prefix)
-    assert verdict.findings == ()
-    assert [line.summary for line in verdict.areas if line.area == "Installed files"] == [
-        "8 files as their RECORDs say, by size, but for 1 that no import needs"
-    ]
-    compiled = source.with_suffix(".pyc")
-    compiled.write_bytes(b"\0\0" + compiled.read_bytes()[2:])
-    done = subprocess.run([venv.python, "-c", "import thing"], capture_output=True, text=True, check=False)
-    assert done.stderr.splitlines()[-1].startswith("ImportError: bad magic number in 'thing'")
-    assert outline(verdict_of(venv.prefix), tmp_path) == ["error ED202 thing 2: 1 of 8 files missing"]
+    told = "without source: what is imported is bytecode that nothing verifies"
+    assert outline(verdict, tmp_path) == [f"warning ED202 2 modules of 2 distributions {told}"]
+    assert _files(verdict) == ["16 files: 2 modules without source"]
+    mend(verdict.findings[0], wheels=wheels, cache=tmp_path / ".uv-cache")
+    assert verdict_of(venv.prefix).findings == ()
+
+    _without_source(venv, "thing/__init__.py")
+    assert outline(verdict_of(venv.prefix), tmp_path) == [f"warning ED202 1 module of thing 2 {told}"]
+    compiled = venv.site_packages / "thing/__init__.pyc"
+    whole = compiled.read_bytes()
+    for damaged, error in ((b"\0\0" + whole[2:], "ImportError: bad magic number in 'thing'"), (whole[:16], "EOFError")):
+        compiled.write_bytes(damaged)
+        done = subprocess.run([venv.python, "-c", "import thing"], capture_output=True, text=True, check=False)
+        assert done.stderr.splitlines()[-1].startswith(error)
+        assert outline(verdict_of(venv.prefix), tmp_path) == ["error ED202 thing 2: 1 of 7 files missing"]
 
 
-def test_many_empty_metadata_files_have_one_command_each(tmp_path: Path) -> None:
-    """What is told of a METADATA by its size and by what it says is fixed by one line."""
-    names = ("one", "three", "two")
-    venv = make_venv(tmp_path / "venv", *(make_wheel(tmp_path / "wheels", name, "1") for name in names))
-    for name in names:
-        rewrite(venv.dist_info(name) / "METADATA", "")
-    found = verdict_of(venv.prefix).findings
-    assert sorted((item.code, item.subject) for item in found) == [
-        (code, name) for code in ("ED202", "ED205") for name in names
-    ]
-    assert len({item.remediation.commands for item in found}) == len(names)
-
-
-def test_an_area_with_a_finding_does_not_read_well(venv: Venv) -> None:
-    (venv.dist_info("thing") / "RECORD").unlink()
-    lines = {line.area: (line.state, line.summary) for line in verdict_of(venv.prefix).areas}
-    assert lines["Installed files"] == ("error", "1 finding; 10 files as their RECORDs say, by size")
-    assert lines["Environment"] == ("ok", "no LD_LIBRARY_PATH, LD_PRELOAD or PYTHONPATH")
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("thing", "import inspect\ntext = inspect.getsource(inspect.currentframe())\n"),
+        ("thing", "import triton\n@triton.jit\ndef kernel(x):\n    pass\n"),
+        ("thing", "import triton.language as tl\n"),
+        ("thing", "from torch.jit import script\n"),
+        ("triton", "value = 1\n"),
+    ],
+)
+def test_modules_that_read_their_source_need_it(tmp_path: Path, name: str, text: str) -> None:
+    venv = make_venv(tmp_path / "venv", make_wheel(tmp_path / "wheels", name, "2", files={f"{name}/__init__.py": text}))
+    _without_source(venv, f"{name}/__init__.py")
+    lost = "error ED201 files of 1 distribution are missing, each at a path that another wheel writes too"
+    told = lost if name == "triton" else "error ED202 thing 2: 1 of 8 files missing"
+    assert outline(verdict_of(venv.prefix), tmp_path) == [told]

@@ -7,6 +7,7 @@ each import.
 
 import _imp
 import os
+import re
 from collections.abc import Iterator
 
 from envdoctor.facts.context import Reading
@@ -19,6 +20,14 @@ from envdoctor.probes.venv.records import index
 _HEADER, _UNCHECKED = 16, 0b01
 _MAGIC = {"3.8": 3413, "3.9": 3425, "3.10": 3439, "3.11": 3495, "3.12": 3531, "3.13": 3571, "3.14": 3627}
 """Version -> the number that its bytecode begins with (CPython, Include/internal/pycore_magic_number.h)."""
+_CODE = frozenset({ord("c"), ord("c") | 0x80})
+"""What the marshalled code of a module begins with, after the header (CPython, Python/marshal.c)."""
+_READS_SOURCE = tuple(
+    bytes([len(name)]) + name for name in (b"triton", b"triton.language", b"torch.jit", b"getsource", b"getsourcelines")
+)
+"""Names as marshalled, length first, of what cannot do without the source: triton.jit and torch.jit read it."""
+_OF_SOURCE = re.compile(r"/(?:site|dist)-packages/(?:torch|triton)/")
+_MAXIMUM_BYTECODE = 4 * 1024 * 1024
 _MAXIMUM_SOURCE = 16 * 1024 * 1024
 
 
@@ -36,12 +45,19 @@ class StaleBytecode:
 def is_sourceless(source: str, minor: str) -> bool:
     """Tell a module whose .py is gone and whose .pyc, for that Python, is in its place; it is imported from that.
 
-    `python -m compileall -b` writes them there (PEP 3147), and images are made smaller so.
+    `python -m compileall -b` writes them there (PEP 3147), and images are made smaller so. That the bytecode is whole,
+    and that it is of that source, is not known: reading it takes the Python that wrote it. One that ends with its
+    header is not in place of anything, nor is that of torch, of triton, and of code that reads its own source.
     """
+    if _OF_SOURCE.search(source):
+        return False
     try:
-        return _MAGIC.get(minor) == int.from_bytes(read_prefix(f"{source}c", 2), "little")
+        data = read_prefix(f"{source}c", _MAXIMUM_BYTECODE)
     except OSError:
         return False
+    if _MAGIC.get(minor) != int.from_bytes(data[:2], "little") or not _CODE.issuperset(data[_HEADER : _HEADER + 1]):
+        return False
+    return len(data) > _HEADER and not any(name in data for name in _READS_SOURCE)
 
 
 def stale_bytecode(reading: Reading) -> Iterator[StaleBytecode]:

@@ -57,7 +57,7 @@ class FileFault:
     barrier: Barrier | None = None
     """For one that may not be read: the folder or file that refuses."""
     compiled: bool = False
-    """A missing .py, with bytecode for this Python in its place: it is imported from that."""
+    """A missing .py, with bytecode for this Python in its place: it is imported from that, and nothing verifies it."""
     of_version: str = ""
     """The version whose RECORD lists it, where several metadata folders have the owner's name; empty otherwise."""
 
