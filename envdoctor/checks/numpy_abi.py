@@ -77,15 +77,16 @@ def _finding(case: CheckContext, owner: str, version: str, users: list[NumpyUser
 
 
 def _newer(case: CheckContext, owner: str, version: str) -> str:
-    """Return the command for a newer version beside the numpy that is there; empty where it could bring another torch.
+    """Return the command for a newer version beside the numpy and the torch that are there; empty for torch itself.
 
-    numpy is named, or an owner whose newest version still asks for numpy 1 would take numpy 2 from the others.
+    Both are named: an owner whose newest version still asks for numpy 1 would take numpy 2 from the others, and what it
+    or a new requirement of it asks for could bring another torch. Where none fits them, uv says so and changes nothing.
     """
     installed = case.facts[Distributions]
-    item, numpy = installed.active(owner), installed.active("numpy")
-    if item is None or numpy is None or owner == "torch" or any(line.startswith("torch") for line in item.requires):
+    kept = [item for name in ("numpy", "torch") if (item := installed.active(name))]
+    if installed.active(owner) is None or owner == "torch":
         return ""
-    specs = shlex.join((f"{owner}>{version.partition('+')[0]}", f"numpy=={numpy.version}"))
+    specs = shlex.join((f"{owner}>{version.partition('+')[0]}", *(f"{item.name}=={item.version}" for item in kept)))
     return f"uv pip install --python {case.python} {specs}"
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.factories.examine_venv import commands_of, mend, outline, verdict_of
 from tests.factories.make_cuda import object_bytes
-from tests.factories.make_venv import Venv, install, make_venv, rewrite
+from tests.factories.make_venv import Venv, install, make_venv
 from tests.factories.make_wheel import make_wheel
 
 OF_1 = "module compiled against API version 0x%x but this version of numpy is 0x%x"
@@ -68,14 +68,30 @@ def test_ed312_does_not_go_back_where_another_needs_numpy_2(tmp_path: Path) -> N
     assert {"frames-2.0.dist-info", "numpy-2.4.4.dist-info"} <= {path.name for path in venv.site_packages.iterdir()}
 
 
-def test_ed312_names_no_newer_version_of_what_may_bring_another_torch(tmp_path: Path) -> None:
+@pytest.mark.parametrize("direct", [True, False])
+def test_ed312_keeps_the_torch_that_is_there(tmp_path: Path, direct: bool) -> None:  # noqa: FBT001
+    """A newer version that asks for another torch, itself or through what is new in it, is not taken."""
     venv = _venv(tmp_path, OF_1, more="numpy>=2.1")
-    metadata = venv.dist_info("frames") / "METADATA"
-    rewrite(metadata, metadata.read_text().replace("Requires-Dist", "Requires-Dist: torch>=2\nRequires-Dist", 1))
-    torch = make_wheel(tmp_path / "wheels", "torch", "2.9.0", files={"torch/version.py": "__version__ = '2.9.0'\n"})
+    wheels, cache = tmp_path / "wheels", tmp_path / ".uv-cache"
+    for version in ("2.9.0", "2.8.0+cu128"):
+        code = {"torch/version.py": f"__version__ = {version!r}\n"}
+        torch = make_wheel(wheels, "torch", version, files=code)
     install(venv, torch)
+    make_wheel(wheels, "helper", "1", requires=["torch>=2.9"])
+    newest = ["numpy>=2", "torch>=2.9" if direct else "helper"]
+    make_wheel(wheels, "frames", "3.0", requires=newest, files={"frames/_fast.so": _module(OF_2)})
     found = next(item for item in verdict_of(venv.prefix).findings if item.code == "ED312")
-    assert found.remediation.commands == ()
+    assert commands_of(found, tmp_path) == [
+        "uv pip install --python [TMP]/venv/bin/python 'frames>1.5.3' numpy==2.4.4 torch==2.8.0+cu128"
+    ]
+    (wheels / torch.name).unlink()
+    with pytest.raises(AssertionError, match="No solution found"):
+        mend(found, wheels=wheels, cache=cache)
+    assert venv.dist_info("torch").name == "torch-2.8.0+cu128.dist-info"
+    make_wheel(wheels, "frames", "2.0", requires=["numpy>=2"], files={"frames/_fast.so": _module(OF_2)})
+    mend(found, wheels=wheels, cache=cache)
+    assert venv.dist_info("torch").name == "torch-2.8.0+cu128.dist-info"
+    assert venv.dist_info("frames").name == "frames-2.0.dist-info"
 
 
 def test_ed312_explains_the_requirement_of_numpy_1(tmp_path: Path) -> None:
