@@ -80,13 +80,13 @@ def listen(
     stopped, stop = os.pipe()
     try:
         with concurrent.futures.ThreadPoolExecutor(max(1, min(at_once, len(errands)))) as pool:
-            running = [pool.submit(_said, one, command_of(one), payload, timeout, stopped) for one in errands]
 
             def end() -> None:
                 os.write(stop, b"!")
                 pool.shutdown(wait=False, cancel_futures=True)
 
             with on_failure(end):
+                running = [pool.submit(_said, one, command_of(one), payload, timeout, stopped) for one in errands]
                 return [future.result() for future in running]
     finally:
         os.close(stopped)

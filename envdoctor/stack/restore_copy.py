@@ -125,10 +125,11 @@ def _make_copy(prepared: PreparedRestore, copying: Copying, listen: Listener) ->
     host, folder, clock = prepared.host, copying.folder, copying.clock
     uv = uv_tool.locate(host.environ, host.cwd, keep_open=(copying.descriptor,))
     try:
+        meanwhile = _Meanwhile(prepared=prepared, folder=folder)
         with ThreadPoolExecutor(1) as beside:
-            meanwhile = _Meanwhile(prepared=prepared, folder=folder)
-            working = beside.submit(meanwhile.run)
             try:
+                # An interrupt may come while the thread starts, and the pool waits for it before it leaves.
+                working = beside.submit(meanwhile.run)
                 build(prepared.plan, prepared.locked, prepared.sources, uv, folder, listen)
             finally:
                 meanwhile.over.set()

@@ -11,6 +11,7 @@ from functools import cache
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from envdoctor.facts.on_failure import on_failure
 from envdoctor.model.frozen import field, mutable
 from envdoctor.probes.venv import digest_memo
 from envdoctor.probes.venv.digest_memo import DigestMemo, content_key, key_of
@@ -94,7 +95,10 @@ class Hashing:
         """Start the threads; they wait for files."""
         # Small files hold the interpreter's lock most of the time, and two threads on them wait for each other: so one
         # thread prefers them, the others prefer the large ones.
-        self._running = [self._pool.submit(self._work.run, prefer_large=number > 0) for number in range(self._threads)]
+        with on_failure(self._work.close):
+            self._running = [
+                self._pool.submit(self._work.run, prefer_large=number > 0) for number in range(self._threads)
+            ]
         return self
 
     def add(self, files: Iterable[FileToHash]) -> list[FileToHash]:
