@@ -108,7 +108,6 @@ class _Walk:
         self._named = re.compile(rf"(?:^|[/.]){re.escape(self._stem)}(?:$|\.)")
         self._code = code
         self._files: set[tuple[str, bool]] = set()
-        self._listed = False
         self.found: set[Opening] = set()
 
     def module(self, path: str, *, guarded: bool = False) -> None:
@@ -130,17 +129,25 @@ class _Walk:
         for candidate in (f"{path}/__init__.py", f"{path}.py"):
             self.module(candidate, guarded=guarded)
 
-    def opened(self, call: ast.Call, *, guarded: bool) -> None:
-        """Note a call that opens the file by its name, or what a listing with that file in it gave (torchao 0.18)."""
-        function = call.func
-        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-        if name in _LISTERS:
-            self._listed |= any(fnmatchcase(self._name, text.rpartition("/")[2]) for text in _texts(call))
-        if name not in _OPENERS:
+    def opened(self, call: ast.Call, listed: set[str], *, guarded: bool) -> None:
+        """Note a call that opens the file by its name, or by a variable that a listing with it gave (torchao 0.18)."""
+        if _called(call) not in _OPENERS:
             return
-        texts = [*_texts(call)]
-        if any(map(self._named.search, texts)) or (self._listed and not texts):
+        arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
+        given = any(self.lists(item, listed) for item in arguments)
+        if given or any(map(self._named.search, _texts(call))):
             self.found.add("caught" if guarded else "at import")
+
+    def lists(self, expression: ast.AST, listed: set[str]) -> bool:
+        """Tell whether an expression has a listing of files with this one in it, or a variable that has."""
+        return any(
+            node.id in listed if isinstance(node, ast.Name) else isinstance(node, ast.Call) and self._is_listing(node)
+            for node in ast.walk(expression)
+        )
+
+    def _is_listing(self, call: ast.Call) -> bool:
+        patterns = (text.rpartition("/")[2] for text in _texts(call))
+        return _called(call) in _LISTERS and any(fnmatchcase(self._name, pattern) for pattern in patterns)
 
 
 class _File:
@@ -151,6 +158,8 @@ class _File:
         self._inside = inside
         self._functions = {item.name: item for item in tree.body if isinstance(item, ast.FunctionDef)}
         self._calling: set[str] = set()
+        self._listed: set[str] = set()
+        """Variables with what a listing gave, as far as the walk has come."""
 
     def body(self, statements: Iterable[ast.stmt], guarded: bool) -> None:  # noqa: FBT001 - it is the walk's state
         for statement in statements:
@@ -170,6 +179,7 @@ class _File:
             self._conditional(statement, guarded)
         else:
             self._calls(statement, guarded)
+            self._bind(statement)
             self.body((item for item in ast.iter_child_nodes(statement) if isinstance(item, ast.stmt)), guarded)
 
     def _conditional(self, statement: ast.If, guarded: bool) -> None:  # noqa: FBT001
@@ -178,15 +188,37 @@ class _File:
         if "at import" not in before:
             self._walk.found.discard("at import")
 
+    def _bind(self, statement: ast.stmt) -> None:
+        """Note which variables have what a listing gave after an assignment, or in a loop."""
+        if isinstance(statement, ast.For | ast.AsyncFor):
+            given, targets = statement.iter, [statement.target]
+        elif isinstance(statement, ast.Assign):
+            given, targets = statement.value, statement.targets
+        else:
+            return
+        names = {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
+        self._listed = self._listed | names if self._walk.lists(given, self._listed) else self._listed - names
+
     def _calls(self, statement: ast.stmt, guarded: bool) -> None:  # noqa: FBT001
-        for node in _expressions(statement):
+        expressions = list(_expressions(statement))
+        loops = [node for node in expressions if isinstance(node, ast.comprehension)]
+        given = [loop.target for loop in loops if self._walk.lists(loop.iter, self._listed)]
+        inside = {node.id for target in given for node in ast.walk(target) if isinstance(node, ast.Name)}
+        for node in expressions:
             if isinstance(node, ast.Call):
-                self._walk.opened(node, guarded=guarded)
+                self._walk.opened(node, self._listed | inside, guarded=guarded)
                 name = getattr(node.func, "id", "")
                 if name in self._functions and name not in self._calling:
                     self._calling.add(name)
-                    self.body(self._functions[name].body, guarded)
+                    self._enter(self._functions[name], guarded)
                     self._calling.discard(name)
+
+    def _enter(self, function: ast.FunctionDef, guarded: bool) -> None:  # noqa: FBT001
+        """Walk a function; its variables are its own, and what its parameters are given is not followed."""
+        outside = self._listed
+        self._listed = outside - {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
+        self.body(function.body, guarded)
+        self._listed = outside
 
 
 def _imported(statement: ast.Import | ast.ImportFrom, inside: str) -> Iterator[str]:
@@ -217,6 +249,10 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
         yield node
         if not isinstance(node, ast.Lambda):
             waiting += [item for item in ast.iter_child_nodes(node) if not isinstance(item, ast.stmt)]
+
+
+def _called(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def _texts(call: ast.Call) -> Iterator[str]:

@@ -11,6 +11,7 @@ from tests.factories.make_wheel import make_wheel
 CDLL = "ctypes.CDLL(os.path.join(os.path.dirname(__file__), '_C.so'))"
 TRY = f"import ctypes, os\ntry:\n    {CDLL}\nexcept OSError as error:\n    "
 LISTED = "import torch\nfrom pathlib import Path\nfor file in list(Path(__file__).parent.glob('{}')):\n"
+GLOB = "import ctypes, glob, os\nfound = glob.glob(os.path.dirname(__file__) + '/*.so')\n"
 # What the package's __init__.py says -> what importing it does with _C.so.
 SOURCES = {
     "from . import _C\n": "at import",
@@ -34,6 +35,17 @@ SOURCES = {
     + "    try:\n        torch.ops.load_library(str(file))\n    except Exception:\n        pass\n": "caught",
     LISTED.format("*.so") + "    torch.ops.load_library(str(file))\n": "at import",
     LISTED.format("_D*.so") + "    torch.ops.load_library(str(file))\n": "",
+    GLOB + "for file in found:\n    ctypes.CDLL(file)\n": "at import",
+    GLOB + "for file in found:\n    path = str(file)\n    ctypes.CDLL(path)\n": "at import",
+    GLOB + "handles = [ctypes.CDLL(file) for file in found]\n": "at import",
+    GLOB + "ctypes.CDLL(found[0])\n": "at import",
+    GLOB + "ctypes.CDLL(os.environ.get('OTHER', 'libc.so.6'))\n": "",
+    GLOB + "other = 'libc' + '.so.6'\nctypes.CDLL(other)\n": "",
+    GLOB + "for file in found:\n    ctypes.CDLL(other)\n": "",
+    GLOB + "found = os.environ['OTHER']\nctypes.CDLL(found)\n": "",
+    GLOB + "def load(found):\n    ctypes.CDLL(found)\nload('libc.so.6')\n": "",
+    GLOB + "def load():\n    for file in found:\n        ctypes.CDLL(file)\nload()\n": "at import",
+    GLOB + "name = 'numpy'\ntry:\n    ctypes.import_module(name)\nexcept OSError:\n    pass\n": "",
     f"import ctypes, os\ndef load():\n    {CDLL}\n": "",
     "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from . import _C\n": "",
     "import os\nif os.environ.get('WITH_C'):\n    from . import _C\n": "",
