@@ -5,10 +5,13 @@ It moves with the venv.
 
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import unquote
 
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.frozen import frozen
 from envdoctor.standards.bounded_json import loads
+from envdoctor.standards.names import normalized
+from envdoctor.standards.wheel_builds import tags_in
 
 NOTE = "envdoctor-restore.json"
 AS_BUILT = "as_built"
@@ -37,14 +40,19 @@ def built_from(venv: Path) -> Mapping[str, BuiltFrom]:
     return {
         name: BuiltFrom(version=one[0], tags=tuple(one[1]), wheel=one[2])
         for name, told in found
-        if (one := _read(told))
+        if (one := _read(name, told))
     }
 
 
-def _read(told: object) -> tuple[str, list[str], str] | None:
+def _read(name: str, told: object) -> tuple[str, list[str], str] | None:
+    """Return (version, tags, wheel); None where the file name has no tags, or is of another name or version."""
     if not isinstance(told, dict):
         return None
     version, tags, wheel = (told.get(key) for key in ("version", "tags", "wheel"))
     if not (isinstance(version, str) and isinstance(wheel, str) and isinstance(tags, list)):
         return None
-    return (version, tags, wheel) if all(isinstance(tag, str) for tag in tags) else None
+    parts = wheel.split("-")
+    stated = unquote(parts[1]) if len(parts) > 1 else ""
+    own = (normalized(name), version.replace("-", "_"))
+    fits = wheel.endswith(".whl") and tags_in(wheel) and (normalized(parts[0]), stated) == own
+    return (version, tags, wheel) if fits and all(isinstance(tag, str) for tag in tags) else None
