@@ -10,6 +10,8 @@ from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.installed_files import FileFault, InstalledFiles, Owner
 from envdoctor.standards.names import normalized
 
+_SEVERAL = 2
+
 
 @frozen
 class Damage:
@@ -93,6 +95,21 @@ def _damage_by_owner(case: CheckContext) -> list[Damage]:
         _damage(totals[name], kinds, present, cached.get(name, ""), published.get(name, ""))
         for name, kinds in sorted(known.items())
     ]
+
+
+def lost_to_others(case: CheckContext) -> list[Damage]:
+    """Return what lost files at paths of other wheels alone, as the uninstall of one of those leaves it.
+
+    Where several more distributions lost files that no other writes, one thing happened to all of them.
+    """
+    damages = damage_by_owner(case)
+    lost = [damage for damage in damages if damage.other_writers and not damage.unshared_missing]
+    others = [damage for damage in damages if damage not in lost and any(map(_is_code, damage.missing))]
+    return lost if len(others) < _SEVERAL else []
+
+
+def _is_code(path: str) -> bool:
+    return not path.startswith("bin/") and ".dist-info/" not in path
 
 
 def unfit(case: CheckContext) -> list[FileFault]:

@@ -25,8 +25,11 @@ def meant_of(case: CheckContext, items: Sequence[Distribution]) -> Distribution:
     return min(items, key=lambda item: _doubt(case, item))
 
 
-def _doubt(case: CheckContext, item: Distribution) -> tuple[bool, bool, bool, bool, int, bool]:
+def _doubt(case: CheckContext, item: Distribution) -> tuple[bool, bool, bool, bool, int, int, bool]:
     """Rank by faults: no METADATA, not the version of lock or code, few files as it records them, another's RECORD.
+
+    Before the number of files comes at how many paths of both the bytes may be its own: a RECORD with more files of
+    metadata is not meant the more.
 
     A version that another one was unpacked over has many files that are as its RECORD says: those that both have.
     """
@@ -42,6 +45,19 @@ def _doubt(case: CheckContext, item: Distribution) -> tuple[bool, bool, bool, bo
         pin is not None and pin.version != item.version,
         bool(stated) and stated.partition("+")[0] != item.version.partition("+")[0],
         unfit * _FEW > sum(owner.files for owner in own),
+        -_own_bytes(files, item),
         -sum(owner.files - owner.missing - owner.resized for owner in own),
         files is not None and f"{item.site}/{item.folder}" in files.misnamed,
+    )
+
+
+def _own_bytes(files: InstalledFiles | None, item: Distribution) -> int:
+    """Return at how many paths, of which several RECORDs state other bytes, is what this version's may state."""
+    if files is None:
+        return 0
+    own = (item.name, item.version)
+    lost = {fault.path for fault in files.faults if (fault.owner, fault.of_version) == own}
+    return sum(
+        one.path not in lost and any((claim.owner, claim.version) == own for claim in one.claims)
+        for one in files.contested
     )

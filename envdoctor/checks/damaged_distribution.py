@@ -23,7 +23,7 @@ import shlex
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.damage import Damage, damage_by_owner, file_tokens, listed, sourceless
+from envdoctor.analysis.damage import Damage, damage_by_owner, file_tokens, listed, lost_to_others, sourceless
 from envdoctor.analysis.remedies import reinstall_command, repair_or, restore_or, through_cache
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.frozen import replace
@@ -45,7 +45,9 @@ def run(case: CheckContext) -> Iterator[Finding]:
     launchers = case.facts.get(Launchers)
     # A script that cannot start what it names is told with the others of its kind; here too, where that is waived.
     stray = {f"bin/{script.name}" for script in launchers.stray if not script.foreign} if launchers else set()
-    damages = [_own(damage) for damage in damage_by_owner(case)]
+    lost = {damage.owner for damage in lost_to_others(case)}
+    # What another's uninstall took is told as one cause of its own.
+    damages = [replace(one, missing=()) if one.owner in lost else one for one in damage_by_owner(case)]
     many = sum(_heals_on_a_copy(damage) for damage in damages) >= _MANY
     if compiled := sourceless(case):
         yield _from_bytecode(case, compiled)
@@ -74,11 +76,6 @@ def run(case: CheckContext) -> Iterator[Finding]:
             ),
             symptom_of=tuple(f"file:{path}" for path in broken) if stray.issuperset(broken) else (),
         )
-
-
-def _own(damage: Damage) -> Damage:
-    """Leave out what another's uninstall took: it is told as one cause of its own."""
-    return replace(damage, missing=()) if damage.other_writers and not damage.unshared_missing else damage
 
 
 def _launchers_alone(damage: Damage) -> bool:

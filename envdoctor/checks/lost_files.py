@@ -19,7 +19,7 @@ Fix:
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.damage import Damage, damage_by_owner, file_tokens, listed
+from envdoctor.analysis.damage import Damage, file_tokens, listed, lost_to_others, site_relative
 from envdoctor.analysis.remedies import reinstall_command, restore_or
 from envdoctor.model.finding import Finding
 from envdoctor.model.wording import counted
@@ -31,21 +31,24 @@ AREA = "Installed files"
 
 def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for all distributions that lost shared files: they have one cause."""
-    lost = [damage for damage in damage_by_owner(case) if damage.other_writers and not damage.unshared_missing]
+    lost = lost_to_others(case)
     if not lost:
         return
+    # NVIDIA's wheels of two CUDA majors come and go with torch's; few ever had pillow-simd beside pillow.
+    usual = all(site_relative(path).startswith("nvidia/") for damage in lost for path in damage.missing)
     names = ", ".join(damage.owner for damage in lost)
     yield Finding(
         code=CODE,
         name=NAME,
         severity="error",
-        confidence="high",
+        confidence="high" if usual else "medium",
         title=f"files of {counted(len(lost), 'distribution')} are missing, each at a path that another wheel writes "
         "too",
         subject=names,
         evidence=(
             *(line for damage in lost for line in _evidence(damage)),
             "an uninstall deletes every path of its RECORD, even if another package owns it too",
+            *(() if usual else ("files that were deleted by hand, or not copied, leave the same",)),
         ),
         remediation=restore_or(
             case,

@@ -256,6 +256,37 @@ def test_many_damaged_distributions_have_one_command(tmp_path: Path) -> None:
     assert own == [f"--reinstall-package {name} {name}==1" for name in ("one", "three", "two")]
 
 
+def test_shared_paths_among_many_damaged_distributions_have_the_same_command(tmp_path: Path) -> None:
+    """Pillow-simd writes PIL too, and was never there: pillow is repaired with the others."""
+    names = {"pillow": "PIL", "one": "one", "two": "two"}
+    made = [make_wheel(tmp_path / "wheels", name, "1", files={f"{at}/a.py": ""}) for name, at in names.items()]
+    venv = make_venv(tmp_path / "venv", *made)
+    for folder in names.values():
+        (venv.site_packages / folder / "a.py").unlink()
+    found = verdict_of(venv.prefix).findings
+    assert [(item.code, item.subject) for item in found] == [("ED202", "one"), ("ED202", "pillow"), ("ED202", "two")]
+    assert {item.remediation.commands for item in found} == {(f"envdoctor repair --venv {venv.prefix}",)}
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_an_upgrade_over_the_old_metadata_with_a_cut_file(tmp_path: Path, *, cut: bool) -> None:
+    """What the old RECORD has more of is its own metadata; the bytes at the paths of both are the new one's."""
+    wheels = tmp_path / "wheels"
+    two, three = (
+        make_wheel(wheels, "thing", version, files={"thing/__init__.py": f"v = {version!r}\n", "thing/big.py": text})
+        for version, text in (("2", "x = 1\n"), ("3.0", "x = 1\n" * 9))
+    )
+    venv = make_venv(tmp_path / "venv", two)
+    with zipfile.ZipFile(three) as wheel:
+        wheel.extractall(venv.site_packages)
+    if cut:
+        (venv.site_packages / "thing/big.py").write_text("x = (")
+    found = next(item for item in verdict_of(venv.prefix).findings if item.code == "ED405")
+    mend(found, wheels=wheels, cache=tmp_path / ".uv-cache")
+    assert verdict_of(venv.prefix).findings == ()
+    assert [path.name for path in venv.site_packages.glob("*.dist-info")] == ["thing-3.0.dist-info"]
+
+
 def _without_source(venv: Venv, *names: str) -> None:
     """Leave the bytecode of these files in their place."""
     paths = [venv.site_packages / name for name in names]

@@ -25,6 +25,19 @@ def _files(**changes: object) -> InstalledFiles:
     return replace(facts.FILES, **changes)
 
 
+def test_ed201_says_both_causes_where_the_other_wheel_is_seldom_there() -> None:
+    files = _files(
+        owners=(facts.owner("pillow", "11.0", missing=1),), faults=(facts.missing("pillow", "PIL/Image.py"),)
+    )
+    (finding,) = lost_files.run(facts.case(files))
+    assert finding.confidence == "medium"
+    assert finding.evidence[1:] == (
+        "the same paths are written by pillow-simd, not installed now",
+        "an uninstall deletes every path of its RECORD, even if another package owns it too",
+        "files that were deleted by hand, or not copied, leave the same",
+    )
+
+
 def test_finds_ed201_one_cause_for_all_that_was_taken() -> None:
     files = _files(
         owners=(
