@@ -1,5 +1,6 @@
 """CUDA 13's wheels moved, and an extension's RUNPATH does not follow (openvdb/fvdb-core issue 648)."""
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -87,3 +88,24 @@ def test_br04_a_package_that_opens_it_itself_is_no_fault(tmp_path: Path, host: H
     venv = _venv(tmp_path, own)
     assert real_error(venv, "import fvdb", host) == ""
     assert verdict_of(venv.prefix, host).findings == ()
+
+
+def test_br04_what_opens_the_library_may_be_bytecode(tmp_path: Path, host: Host) -> None:
+    """Whether the package opens what is there cannot be read without its source; ED202 says that it is missing."""
+    library = "ctypes.CDLL(os.path.join(os.path.dirname(__file__), 'deps', 'libmine.so'), mode=ctypes.RTLD_GLOBAL)\n"
+    files: dict[str, bytes | str] = {
+        "pkg/__init__.py": f"import ctypes, os\n{library}",
+        "pkg/_C.so": object_bytes("_C.so", stubs={"libmine.so": ("x",)}, source="void *PyInit__C(void) { return 0; }"),
+        "pkg/deps/libmine.so": object_bytes("libmine.so", exports=["x"]),
+    }
+    wheels = tmp_path / "wheels"
+    torch = make_linked_torch(wheels, "2.8.0+cu128", "12.8", needs={})
+    venv = make_venv(tmp_path / "venv", torch, make_wheel(wheels, "pkg", "1", files=files))
+    assert verdict_of(venv.prefix, host).findings == ()
+    source = venv.site_packages / "pkg/__init__.py"
+    subprocess.run([venv.python, "-m", "compileall", "-q", "-b", source], check=True)
+    source.unlink()
+    assert real_error(venv, f"import pkg, ctypes; ctypes.CDLL('{source.parent}/_C.so')", host) == ""
+    assert outline(verdict_of(venv.prefix, host), tmp_path) == [
+        "warning ED202 1 module of pkg 1 without source: what is imported is bytecode that nothing verifies"
+    ]
