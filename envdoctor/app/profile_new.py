@@ -1,5 +1,6 @@
 """A lock that another tool wrote becomes a profile and a hashed lock."""
 
+import shlex
 import shutil
 import sys
 from datetime import UTC, datetime
@@ -174,7 +175,7 @@ def _refuse_without_torch(chosen: Selection, file: LockFile) -> None:
     if "torch" not in {*(one.name for one in chosen.pinned), *(one.name for one in chosen.sources)}:
         raise CaptureError(
             f"{file.path} pins no torch, and a profile names a torch build",
-            f"compare a venv with it without a profile: `envdoctor check --lock {file.path}`",
+            f"compare a venv with it without a profile: `envdoctor check --lock {shlex.quote(str(file.path))}`",
         )
     bare = [one.name for one in chosen.pinned if not one.hashes]
     if bare:

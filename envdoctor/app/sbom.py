@@ -1,5 +1,7 @@
 """What is really on disk in a venv, as a bill of materials."""
 
+import shlex
+
 from envdoctor.app.result import Dialog, Result
 from envdoctor.doctor.examine import written_down
 from envdoctor.doctor.workspace import Workspace
@@ -28,6 +30,6 @@ def sbom(workspace: Workspace, dialog: Dialog, *, every_file: bool) -> Result:
         except MissingFactError as error:
             raise ProbeError(
                 f"the stack of {reading.target.prefix} could not be determined: {error}",
-                f"`envdoctor check {reading.target.prefix}` says what is wrong with it",
+                f"`envdoctor check {shlex.quote(str(reading.target.prefix))}` says what is wrong with it",
             ) from error
     return Result(command="sbom", data=MaterialsResult(inventory=found, every_file=every_file))

@@ -129,7 +129,7 @@ def _require_owned(manifest: Manifest, folders: Mapping[str, Path]) -> None:
         if folders[root].is_dir() and (stranger := adder_of(folders[root])):
             raise CacheError(
                 f"{folders[root]} {stranger}, who can put any code there; nothing was merged",
-                "export a folder of your own, TORCHINDUCTOR_CACHE_DIR or TRITON_CACHE_DIR",
+                "name a folder of your own: `export TORCHINDUCTOR_CACHE_DIR=FOLDER TRITON_CACHE_DIR=FOLDER`",
             )
 
 

@@ -7,6 +7,7 @@ signers (ssh-keygen(1)): keys that people have already, and a format that git us
 import hashlib
 import os
 import re
+import shlex
 import subprocess
 from collections.abc import Mapping
 from io import BufferedReader
@@ -90,7 +91,7 @@ def sign(path: Path, key: str, environ: Mapping[str, str]) -> Path:
     if done.returncode:
         raise CacheError(
             f"{path} is saved, but was not signed: {_said(done)}",
-            f"name a key that can sign: `ssh-keygen -Y sign -n {NAMESPACE} -f KEY {path}`",
+            f"name a key that can sign: `ssh-keygen -Y sign -n {NAMESPACE} -f KEY {shlex.quote(str(path))}`",
         )
     signature = path.with_name(path.name + SUFFIX)
     write_whole(signature, done.stdout, 0o644)
@@ -99,7 +100,8 @@ def sign(path: Path, key: str, environ: Mapping[str, str]) -> Path:
 
 def _signer(content: BufferedReader, path: Path, signers: Path, environ: Mapping[str, str]) -> str:
     signature = path.with_name(path.name + SUFFIX)
-    hint = f"its maker signs it: `ssh-keygen -Y sign -n {NAMESPACE} -f KEY {path.name}` makes {signature.name}"
+    command = f"ssh-keygen -Y sign -n {NAMESPACE} -f KEY {shlex.quote(path.name)}"
+    hint = f"its maker signs it: `{command}` makes {signature.name}"
     try:
         read_regular(signature, _MAXIMUM_SIGNATURE)
     except OSError as error:

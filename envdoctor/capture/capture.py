@@ -1,5 +1,6 @@
 """A working venv to a profile and a lock that rebuild it."""
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from envdoctor.capture import captured_files, training_code
@@ -169,7 +170,8 @@ def _refuse_ill(facts: Fingerprint, found: InstalledWheels, profile: Profile, wa
         lines = "".join(f"\n  {finding.code} {finding.title} ({finding.subject})" for finding in against)
         raise CaptureError(
             f"the venv does not pass the checks, and neither would one rebuilt from it:{lines}\nnothing was written",
-            f"`envdoctor check {facts.target}` says how to fix it; accept a finding with `--ignore CODE=REASON`",
+            f"`envdoctor check {shlex.quote(facts.target)}` says how to fix it; accept a finding with "
+            "`--ignore CODE=REASON`",
         )
 
 

@@ -16,8 +16,7 @@ from envdoctor.report.style import Style
 # A log or a file has no width of its own; this reads well in both.
 _WIDTH_WITHOUT_TERMINAL = 100
 _UNICODE = {"utf8", "utf16", "utf32"}
-# A sentence for a person; a hint that is one command is a line of its own, and is copied as it is.
-_PROSE = re.compile(r"(?:error|warning|note|help|hint): (?!(?:envdoctor|uv|pip|python|export|rm) [a-z-])")
+_PROSE = re.compile(r"(?:error|warning|note|help|hint): ")
 
 
 def style_for(

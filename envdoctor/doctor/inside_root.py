@@ -12,6 +12,7 @@ import json
 import os
 import pkgutil
 import platform
+import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -64,7 +65,10 @@ def facts_inside(root: Path, named: str, options: Options) -> Fingerprint:
     if not root.is_dir():
         raise UsageError(f"{root} is not a directory", "name the folder that holds the root's usr and etc")
     if not named:
-        raise UsageError("--root needs the environment's path inside it", f"`envdoctor check --root {root} /opt/venv`")
+        raise UsageError(
+            "--root needs the environment's path inside it",
+            f"`envdoctor check --root {shlex.quote(str(root))} /opt/venv`",
+        )
     inner = _inner(root, named)
     _load_everything()
     answer = _in_child(lambda: _read(root, inner, options))

@@ -1,5 +1,6 @@
 """What the gate says where an environment could not be examined: once a node where its ranks have the same to say."""
 
+import shlex
 from collections.abc import Callable
 
 from envdoctor.errors import EnvdoctorError, internal_error, traceback_of
@@ -14,11 +15,12 @@ def said_of(error: Exception, prefix: str, profile: str) -> str:
     """
     if isinstance(error, EnvdoctorError):
         return f"error: envdoctor gate: {error.message}" + (f"\n\nhint: {error.hint}" if error.hint else "")
+    named = f"{shlex.quote(prefix)} --profile {shlex.quote(profile)}"
     if isinstance(error, ImportError):
         # A damaged environment may lack what the gate itself reads locks with: that is not a verdict, and no traceback.
-        what, hint, trace = f"this interpreter lacks {error.name or error}", f"check {prefix} --profile {profile}", ""
+        what, hint, trace = f"this interpreter lacks {error.name or error}", f"check {named}", ""
     else:
-        what, hint = internal_error(error), f"check {prefix} --profile {profile} -v"
+        what, hint = internal_error(error), f"check {named} -v"
         trace = f"{traceback_of(error)}\n"
     return (
         f"{trace}error: envdoctor gate: {what}, so nothing can be said about {prefix}\n\n"

@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 import re
+import shlex
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -108,8 +109,8 @@ class Scratch:
         if changed:
             raise ProbeError(
                 f"{len(changed)} files of {self.source} changed while the copy was in use, first {changed[0]}",
-                f"something else is changing that venv, or the install wrote through a link: `envdoctor check --deep "
-                f"{self.source}`",
+                "something else is changing that venv, or the install wrote through a link: "
+                f"`envdoctor check --deep {shlex.quote(str(self.source))}`",
             )
 
 

@@ -90,7 +90,7 @@ def _by_variable(variable: str, value: str, host: Host) -> Located:
     try:
         return Located(target=resolve(value, host.environ.get("PATH"), host.cwd), why=f"from ${variable}")
     except TargetError as error:
-        raise TargetError(f"${variable}: {error.message}", f"unset {variable}, or {error.hint}") from error
+        raise TargetError(f"${variable}: {error.message}", f"`unset {variable}`, or {error.hint}") from error
 
 
 def _above(host: Host) -> Iterator[Path]:

@@ -7,6 +7,7 @@ pyenv's own order (libexec/pyenv-version-name, pyenv-version-file, pyenv-which):
 
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,7 +47,7 @@ def behind(shim: Path, root: Path, host: Host) -> tuple[Path, str]:
         f"{shim} is a pyenv shim, and {chosen_by} chooses {', '.join(wanted)}, which is not installed or has no "
         f"{shim.name}",
         "`pyenv versions` lists what is installed; name the interpreter itself: "
-        f"`envdoctor check {root}/versions/VERSION/bin/python`",
+        f"`envdoctor check {shlex.quote(str(root))}/versions/VERSION/bin/python`",
     )
 
 

@@ -1,6 +1,7 @@
 """A lock as a PEP 751 document, written by the tool that the lock belongs to; no format is parsed here."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -213,7 +214,8 @@ def _incomplete(pinned: Mapping[str, Any], resolved: Mapping[str, Any], lock: Lo
 
 def resolve_hint(lock: LockFile) -> str:
     """Return how a file of requirements becomes a lock."""
-    return f"resolve it: `envdoctor lock {lock.path.name} --output {lock.path.stem}.lock.txt`, and name that file"
+    words = ("envdoctor", "lock", lock.path.name, "--output", f"{lock.path.stem}.lock.txt")
+    return f"resolve it: `{shlex.join(words)}`, and name that file"
 
 
 def _versions(document: Mapping[str, Any]) -> dict[str, str]:

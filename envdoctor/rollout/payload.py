@@ -63,7 +63,7 @@ def _tool(environ: Mapping[str, str], *, zstd: bool) -> Iterator[tuple[str, Path
         yield from _files_of(name)
     binary = uv.own_binary() or outside_venvs("uv", environ)
     if binary is None:
-        raise ProbeError("uv is neither installed beside envdoctor nor on PATH", "pip install uv")
+        raise ProbeError("uv is neither installed beside envdoctor nor on PATH", "`pip install uv`")
     yield "bin/uv", Path(os.path.realpath(binary))
 
 
@@ -73,7 +73,9 @@ def _files_of(name: str) -> Iterator[tuple[str, Path]]:
     except importlib.metadata.PackageNotFoundError:
         found = None
     if found is None:
-        raise ProbeError(f"{name} is not installed beside envdoctor, and has to travel with it", f"pip install {name}")
+        raise ProbeError(
+            f"{name} is not installed beside envdoctor, and has to travel with it", f"`pip install {name}`"
+        )
     for file in found:
         path = Path(str(file.locate()))
         if file.parts[0] != ".." and "__pycache__" not in file.parts and path.is_file():

@@ -153,7 +153,8 @@ def _interpreter(request: RepairRequest, target: Path, reading: Reading, host: H
         raise RestoreError(
             f"{target} is made with Python {version or 'of unknown version'}, the profile {profile.name} wants "
             f"{' or '.join(profile.python.versions)}: no reinstall changes that",
-            f"envdoctor restore --profile {request.profile_asked} --venv {shlex.quote(str(target))}",
+            f"rebuild the whole stack: `envdoctor restore --profile {request.profile_asked} --venv "
+            f"{shlex.quote(str(target))}`",
         )
     return interpreters.choose(
         interpreters.InterpreterRequest(versions=(version,), target=target, cwd=host.cwd), host.environ, host.home

@@ -27,7 +27,7 @@ def parse(data: Mapping[str, Any], name: str) -> Lock:
         from packaging.pylock import Pylock, PylockValidationError  # noqa: PLC0415 - new in packaging 26
     except ImportError:
         raise LockError(
-            f"{name}: reading a PEP 751 lock needs packaging 26 or newer", "pip install -U packaging"
+            f"{name}: reading a PEP 751 lock needs packaging 26 or newer", "`pip install -U packaging`"
         ) from None
     try:
         document = Pylock.from_dict(data)

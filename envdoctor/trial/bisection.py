@@ -261,7 +261,7 @@ class Bisection:
                     f"{counted(len(changed), 'file')} of {end.side.tree.root} changed while the command ran: "
                     f"{shown(changed)}",
                     "the command writes into installed files, which its copies share, or something else changes that "
-                    f"venv: `envdoctor check --deep {end.side.tree.root}`",
+                    f"venv: `envdoctor check --deep {shlex.quote(str(end.side.tree.root))}`",
                 )
 
     def _open_journal(self, beginning: Beginning) -> None:

@@ -140,7 +140,7 @@ def locate(environment: Mapping[str, str], cwd: Path, keep_open: tuple[int, ...]
     """Return the uv of this installation, else the one on PATH. Raises RestoreError when there is none."""
     binary = own_binary() or outside_venvs("uv", environment)
     if binary is None:
-        raise RestoreError("uv is neither installed beside envdoctor nor on PATH", "pip install uv")
+        raise RestoreError("uv is neither installed beside envdoctor nor on PATH", "`pip install uv`")
     kept = {name: value for name, value in environment.items() if _harmless(name, value)}
     # Downloading an interpreter would be a change nobody was shown.
     kept |= {"UV_PYTHON_DOWNLOADS": "never", "NO_COLOR": "1", "UV_NO_PROGRESS": "1"}

@@ -213,7 +213,7 @@ def test_an_error_on_a_terminal_is_no_wider_and_its_commands_stay_whole(incident
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("hint: uv pip install torch==2.10.0 numpy==2.4.0", "hint: uv pip install torch==2.10.0 numpy==2.4.0"),
+        ("hint: `uv pip install torch==2.10.0 numpy==2.4.0`", "hint:\n  `uv pip install torch==2.10.0 numpy==2.4.0`"),
         ("error: the venv of this project is not there", "error: the venv of this project is not\n  there"),
         (
             "hint: `envdoctor check --venv /srv/venv -v` says why",

@@ -141,7 +141,12 @@ NAME_ONE = "name a venv folder or its interpreter: `envdoctor check path/to/.ven
             "has a .venv",
             NAME_ONE,
         ),
-        ("", {"VIRTUAL_ENV": "{0}/gone"}, "$VIRTUAL_ENV: {0}/gone does not exist", f"unset VIRTUAL_ENV, or {NAME_ONE}"),
+        (
+            "",
+            {"VIRTUAL_ENV": "{0}/gone"},
+            "$VIRTUAL_ENV: {0}/gone does not exist",
+            f"`unset VIRTUAL_ENV`, or {NAME_ONE}",
+        ),
         ("{0}/dangling", {}, "{0}/dangling is a dangling link: {0}/gone/for/good does not exist", NAME_ONE),
         (
             "{0}/old",
