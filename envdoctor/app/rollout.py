@@ -19,7 +19,7 @@ from envdoctor.rollout.before import Before, NodeBefore
 from envdoctor.rollout.payload import payload
 from envdoctor.rollout.progress import Progress
 from envdoctor.rollout.said import VisitSaid
-from envdoctor.rollout.sharing import ready, with_shared
+from envdoctor.rollout.sharing import ready, with_shared, without_contrary
 from envdoctor.rollout.view import ChangedNode, FleetChange, Kind, carried_out, done_before, planned
 
 _HINT = "`--dry-run` shows what each node would do, and the digest of it all; `--plan DIGEST` carries that out"
@@ -94,11 +94,11 @@ class _Change:
         before = {name: done_before(name, done[name]) for name in fleet.names if name in done}
         nodes = {name: (found | before)[name] for name in (*fleet.names, *fleet.down)}
         undo = _command("fleet rollback", fleet) if kind in ("restore", "repair") else ""
-        return with_shared(
-            FleetChange(
-                kind=kind, engine=fleet.wishes.engine, nodes=tuple(nodes.values()), back=self._work.back, undo=undo
-            )
+        view = FleetChange(
+            kind=kind, engine=fleet.wishes.engine, nodes=tuple(nodes.values()), back=self._work.back, undo=undo
         )
+        had = {name: str(told["before"]) for name, told in self._work.of_node.items()}
+        return with_shared(without_contrary(view, had))
 
     def _carry_out(self, view: FleetChange) -> FleetChange:
         waiting = list(view.planned)

@@ -267,7 +267,7 @@ def _as_before(workspace: Workspace, task: Mapping[str, Any], dialog: _Nobody, s
         if made(store.target) != task["before"]:
             raise _not_there(store, task["change"])
     text = f"it has the venv that was there before {task['change']}\n"
-    told = {"code": 0, "status": "as before", "text": text, "venv": task["before"]}
+    told = {"code": 0, "status": "as before", "text": text, **encode(place_of(store, workspace.host))}
     if plan is None:  # else the check is a task of its own
         found = _check(workspace, {}, dialog)
         (last,) = found["text"].strip().splitlines()[-1:] or [""]

@@ -15,12 +15,27 @@ def with_shared(view: FleetChange) -> FleetChange:
     they are one machine. Local disks of two machines are copies of one image. Where one node is the server, whose own
     file system is local, it shares with the others.
     """
-    places: dict[str, list[ChangedNode]] = {}
-    for node in view.planned:
-        if node.place and node.seen_from:
-            places.setdefault(node.place, []).append(node)
-    shares = {name: first for alike in places.values() for name, first in _shares(alike)}
+    shares = _sharing(view.planned)
     return view.with_nodes({one.name: replace(one, shares=shares.get(one.name, "")) for one in view.nodes})
+
+
+def without_contrary(view: FleetChange, before: Mapping[str, str]) -> FleetChange:
+    """Return the same, where no node goes back that shares its venv with one for which another venv of before is noted.
+
+    before: node -> that venv. One of two such notes was made after the other node was changed, and names the new venv.
+    """
+    contrary: dict[str, ChangedNode] = {}
+    nodes = {one.name: one for one in view.nodes if one.name in before}
+    for name, first in _sharing(nodes.values()).items():
+        if before[name] != before[first]:
+            problem = (
+                f"{first} and {name} share one venv, and what is noted here as their venv of before is not the same"
+            )
+            contrary |= {
+                one: ChangedNode(name=one, step="could not plan", problem=f"{problem}; `envdoctor rollback` on {first}")
+                for one in (first, name)
+            }
+    return view.with_nodes(contrary)
 
 
 def ready(waiting: Sequence[ChangedNode], most: int) -> list[ChangedNode]:
@@ -36,6 +51,14 @@ def sharers(nodes: Iterable[ChangedNode]) -> Mapping[str, tuple[str, ...]]:
         if node.shares:
             found[node.shares] = (*found.get(node.shares, ()), node.name)
     return found
+
+
+def _sharing(nodes: Iterable[ChangedNode]) -> Mapping[str, str]:
+    places: dict[str, list[ChangedNode]] = {}
+    for node in nodes:
+        if node.place and node.seen_from:
+            places.setdefault(node.place, []).append(node)
+    return {name: first for alike in places.values() for name, first in _shares(alike)}
 
 
 def _shares(alike: Sequence[ChangedNode]) -> Iterable[tuple[str, str]]:

@@ -40,7 +40,7 @@ class ChangedNode:
     outcome: str = ""
     """What its own command says at the end."""
     venv: str = ""
-    """Of a planned one, here and below: its venv, as `swap/same_venv.py` tells it apart from others."""
+    """Of one that was asked, here and below: its venv, as `swap/same_venv.py` tells it apart from others."""
     became: str = ""
     """Of one that was visited: its venv after that; empty where that is not known."""
     place: str = ""
@@ -110,14 +110,16 @@ def planned(kind: Kind, said: VisitSaid, paths: Mapping[str, str]) -> ChangedNod
         return ChangedNode(name=said.node, step="could not plan", problem=task.why, notes=task.notes)
     idle = kind in ("repair", "rollback") and task.status != "planned"
     if idle and kind == "rollback" and (found := _found_in(task)):
-        return ChangedNode(name=said.node, step="errors left", problem=found, notes=task.notes)
+        step: NodeStep = "errors left"
+    else:
+        step, found = "nothing to do" if idle else "planned", task.text.strip() if idle and kind == "rollback" else ""
     return ChangedNode(
         name=said.node,
-        step="nothing to do" if idle else "planned",
+        step=step,
         digest="" if idle else task.digest,
         plan=task.text,
         shared=_shared(task.text, paths),
-        problem=task.text.strip() if idle and kind == "rollback" else "",
+        problem=found,
         notes=task.notes,
         venv=task.venv,
         place=task.place,

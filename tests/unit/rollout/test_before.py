@@ -2,20 +2,22 @@
 
 import json
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from envdoctor.app.fleet import FleetOptions
 from envdoctor.app.fleet_visits import Fleet
-from envdoctor.app.rollout_work import Work, going_back
+from envdoctor.app.rollout import _Change
+from envdoctor.app.rollout_work import ChangeOptions, Work, going_back
 from envdoctor.errors import UsageError
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import replace
 from envdoctor.rollout import before
 from envdoctor.rollout.before import Before, NodeBefore
-from envdoctor.rollout.progress import folder_of
-from envdoctor.rollout.view import ChangedNode
+from envdoctor.rollout.progress import Progress, folder_of
+from envdoctor.rollout.view import ChangedNode, FleetChange, Kind
 
 FLEET = ("hosts", "")
 RESTORED = Before(
@@ -50,8 +52,12 @@ def fleet_of(root: Path, *names: str, venv: str = "/v", engine: str = "hosts") -
     )
 
 
+def back_work() -> Work:
+    return Work(files={}, here={}, change={"do": "rollback"}, check={"do": "check"}, told=())
+
+
 def back(fleet: Fleet) -> Work:
-    return going_back(Work(files={}, here={}, change={"do": "rollback"}, check={"do": "check"}, told=()), fleet)
+    return going_back(back_work(), fleet)
 
 
 def write(root: Path, name: str, noted: Before, *, resumed: bool = False) -> Path:
@@ -150,6 +156,32 @@ def test_the_last_change_is_the_one_that_went_on_last(tmp_path: Path) -> None:
     write(tmp_path, "a", replace(RESTORED, begun="2026-12-01T10", nodes=now(n1="newest")), resumed=True)
     work = back(fleet_of(tmp_path, "n1"))
     assert (work.of_node["n1"]["before"], work.back[-27:]) == ("old", "begun at 2026-12-01 08:00:00 UTC"[-27:])
+
+
+class _Planned(_Change):
+    """A change whose node has planned."""
+
+    def _plan(self, kind: Kind, done: Mapping[str, str]) -> FleetChange:
+        del done
+        return FleetChange(kind=kind, engine="hosts", nodes=(ChangedNode(name="n1", step="planned", digest="d"),))
+
+
+def test_where_it_cannot_be_noted_nothing_is_left_to_resume_of_an_earlier_run(tmp_path: Path) -> None:
+    """Else a resume would find nodes done that an earlier run did, and what they had before that."""
+    path = write(tmp_path, "a", RESTORED)
+    progress = Progress(path=path.with_name("a.jsonl"))
+    progress.begin()
+    progress.note("n1", "done")
+    path.write_text("{")
+    fleet = fleet_of(tmp_path, "n1")
+    change = _Planned(fleet, back_work(), memoryview(b""), progress, None)  # type: ignore[arg-type]
+    view = change._plan("restore", {})
+    with pytest.raises(UsageError) as caught:
+        change.run("restore", ChangeOptions(plan=view.digest), {})
+    assert caught.value.message.startswith(f"{path} is not read")
+    with pytest.raises(UsageError) as caught:
+        progress.done()
+    assert caught.value.message == "nothing was stopped here that this could go on with"
 
 
 def test_what_was_noted_and_cannot_be_read_is_not_passed_over(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """Which nodes share a venv, and when each is changed."""
 
+from envdoctor.model.frozen import replace
 from envdoctor.report.commands import fleet_change
 from envdoctor.report.style import Style
-from envdoctor.rollout.sharing import ready, with_shared
+from envdoctor.rollout.sharing import ready, with_shared, without_contrary
 from envdoctor.rollout.view import ChangedNode, FleetChange
 
 
@@ -54,6 +55,23 @@ def test_a_venv_is_changed_by_one_and_the_others_come_after_it() -> None:
     assert [one.name for one in first] == ["n1", "n3"]
     assert [one.name for one in ready([one for one in nodes if one not in first], 8)] == ["n2", "n4"]
     assert [one.name for one in ready(nodes, 1)] == ["n1"]
+
+
+def test_two_notes_of_one_venv_that_differ_send_nobody_back() -> None:
+    nodes = [
+        ChangedNode(name=name, step="planned", digest=name, place=place, seen_from="network")
+        for name, place in (("n1", "7"), ("n2", "7"), ("n3", "7"), ("n4", "9"))
+    ]
+    nodes[1] = replace(nodes[1], step="nothing to do", digest="")
+    both = FleetChange(kind="rollback", engine="slurm", nodes=tuple(nodes))
+    assert without_contrary(both, dict.fromkeys(("n1", "n2", "n3", "n4"), "old")) == both
+    told = without_contrary(both, {"n1": "old", "n2": "new", "n3": "old", "n4": "new"})
+    assert [one.step for one in told.nodes] == ["could not plan", "could not plan", "planned", "planned"]
+    problem = (
+        "n1 and n2 share one venv, and what is noted here as their venv of before is not the same; "
+        "`envdoctor rollback` on n1"
+    )
+    assert [one.problem for one in told.nodes] == [problem, problem, "", ""]
 
 
 def test_who_shares_is_shown() -> None:
