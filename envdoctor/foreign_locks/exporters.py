@@ -21,6 +21,7 @@ from envdoctor.facts.host import Host
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.foreign_locks import conda_lock
 from envdoctor.foreign_locks.formats import LockFile
+from envdoctor.foreign_locks.local_files import local_files
 from envdoctor.model.frozen import frozen
 from envdoctor.standards import lock as lock_model
 from envdoctor.standards.lock import Lock
@@ -156,7 +157,7 @@ def _requirements(lock: LockFile, host: Host, python: Path, version: str) -> Loc
         return LockExport(data={}, pins=lock_model.parse(text, str(lock.path)))
     except LockError:
         pass  # not hashed, or with folders and URLs: uv reads those
-    if special := first_special(_local_files(text, lock.folder)):
+    if special := first_special(local_files(text, lock.folder, host.environ)):
         raise LockError(f"{lock.path}: {special} is not a regular file", "name the wheel, or the folder of the project")
     uv = _uv(lock, host)
     pip = pip_config.read(host.environ, host.home)
@@ -187,12 +188,6 @@ def _requirements(lock: LockFile, host: Host, python: Path, version: str) -> Loc
         note = f"its requirements cannot be resolved, so whether all are in it is not known: {error.message}"
         return LockExport(data=lowest, notes=(note,))
     return LockExport(data=lowest, incomplete=_incomplete(lowest, resolved, lock))
-
-
-def _local_files(text: str, folder: Path) -> Iterator[Path]:
-    """Yield what the lines name by a path or a file URL; a word that is none of them names nothing that is there."""
-    for word in text.split():
-        yield folder / unquote(word.partition("#")[0].removeprefix("file://"))
 
 
 def _refuse_open(lowest: Mapping[str, Any], highest: Mapping[str, Any], lock: LockFile) -> None:
