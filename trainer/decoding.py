@@ -13,7 +13,7 @@ import torch
 from transformers import DynamicCache
 
 from trainer.data.buckets import derive
-from trainer.target import Target, cache_keyword
+from trainer.target import Target, attention_kinds, cache_keyword
 
 CHOSEN_AT_A_TIME = 1024
 """Positions whose logits exist at a time."""
@@ -22,7 +22,7 @@ _WORD = 0xFFFFFFFF
 
 def rewritable(config: Any) -> bool:
     """Return whether all layers keep each position's keys: a sliding or recurrent one has none to write over."""
-    return set(getattr(config, "layer_types", None) or ["full_attention"]) == {"full_attention"}
+    return attention_kinds(config) == {"full_attention"}
 
 
 class TextCache(DynamicCache):

@@ -13,7 +13,7 @@ and a cycle take in wall-clock.
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
@@ -140,12 +140,12 @@ class SpeculativeDecoder:
             own = passes.score(torch.cat([last[:, None], draft], dim=1))
             right = (draft == own[:, :-1]).cumprod(dim=1).sum(dim=1)
             last = own.gather(1, right[:, None])[:, 0]
-            told, counts = own.tolist(), right.tolist()
+            told, counts, kept = own.tolist(), right.tolist(), [0] * len(prompts)
             for text in open_:
                 accepted[text].append(counts[text])
                 # The accepted tokens are the target's own choices, and one more follows them.
-                texts.add(text, told[text][: counts[text] + 1])
-            passes.keep([count + 1 if text in open_ else 0 for text, count in enumerate(counts)])
+                kept[text] = texts.add(text, told[text][: counts[text] + 1])
+            passes.keep(kept)
         return texts.decoded(accepted)
 
     def _draft(self, last: torch.Tensor, passes: Passes) -> torch.Tensor:
@@ -194,9 +194,7 @@ def plain_texts(  # noqa: PLR0913 - a decoding has no smaller description
             raise Stopped
         last = passes.score(last[:, None].repeat(1, width))[:, 0]
         told = last.tolist()
-        for text in open_:
-            texts.add(text, told[text : text + 1])
-        passes.keep([int(text in open_) for text in range(len(prompts))])
+        passes.keep([texts.add(text, [token]) if text in open_ else 0 for text, token in enumerate(told)])
     return texts.decoded()
 
 
@@ -213,10 +211,12 @@ class _Texts:
         self._times.append(time.perf_counter())
         return {text for text, new in enumerate(self.new) if len(new) < self._count and new[-1] not in self._stop}
 
-    def add(self, text: int, tokens: Sequence[int]) -> None:
-        """Append tokens, up to a stop token or the count."""
+    def add(self, text: int, tokens: Sequence[int]) -> int:
+        """Append tokens, up to a stop token or the count; return how many were appended."""
         end = next((place + 1 for place, token in enumerate(tokens) if token in self._stop), len(tokens))
-        self.new[text] = (self.new[text] + list(tokens[:end]))[: self._count]
+        appended = tokens[: min(end, self._count - len(self.new[text]))]
+        self.new[text] += appended
+        return len(appended)
 
     def decoded(self, accepted: Sequence[Sequence[int]] = ()) -> list[Decoded]:
         """Return the texts, with what each one's cycles accepted."""
@@ -295,9 +295,14 @@ def _evaluate(
         by_position=tuple(sum(right >= k for right in accepted) / cycles for k in range(1, decoder.block)),
         by_prompt=by_prompt,
         temperature=temperature,
-        pass_seconds=median([own.pass_seconds for own, _ in alone] or [0.0]),
-        cycle_seconds=median([made.pass_seconds for _, made in alone] or [0.0]),
+        pass_seconds=_typical(own.pass_seconds for own, _ in alone),
+        cycle_seconds=_typical(made.pass_seconds for _, made in alone),
     )
+
+
+def _typical(seconds: Iterable[float]) -> float:
+    """Return the median, without the texts that ended with the prompt's own pass; 0 where all did."""
+    return median([each for each in seconds if each] or [0.0])
 
 
 def interval(by_prompt: Sequence[tuple[int, int]]) -> tuple[float, float]:

@@ -108,6 +108,21 @@ def _scales(value: object) -> bool:
     return value if isinstance(value, bool) else value not in (None, 1, 1.0)
 
 
+def attention_kinds(config: Any) -> set[str]:
+    """Return the kinds of a text config's layers, such as "full_attention" and "sliding_attention".
+
+    A config without `layer_types` (Mistral, Mixtral, Phi-3, Starcoder2) says by its window alone that all layers slide,
+    as transformers' DynamicCache reads it. A window that the model's longest text fits into (Phi-3.5) never slides.
+    """
+    if kinds := getattr(config, "layer_types", None):
+        return set(kinds)
+    for name, kind in (("sliding_window", "sliding_attention"), ("attention_chunk_size", "chunked_attention")):
+        window, longest = getattr(config, name, None), getattr(config, "max_position_embeddings", None)
+        if window is not None and not (longest and window >= longest):
+            return {kind}
+    return {"full_attention"}
+
+
 def require_plain_embedding(model: nn.Module) -> None:
     """Raise TargetModelError when the model's embedding does more than look a row up: the drafter would not."""
     found = type(model.get_input_embeddings())
@@ -145,7 +160,7 @@ class Target:
             for holder in (self.layers, decoder_layers(_decoder(model))):
                 holder[layer].register_forward_hook(self._recorder(place))
         # Preparing the mask ourselves spares a look at the device's values before the first layer.
-        plain = set(getattr(self.config, "layer_types", None) or ["full_attention"]) == {"full_attention"}
+        plain = attention_kinds(self.config) == {"full_attention"}
         self._mask = {"full_attention": None} if plain and self.config.model_type in PREPARED_MASKS else None
 
     @classmethod
@@ -224,7 +239,7 @@ class Target:
 
         Raises ConfigError when rows of several documents cannot be distinguished in this target's layers.
         """
-        kinds = set(getattr(self.config, "layer_types", None) or ["full_attention"])
+        kinds = attention_kinds(self.config)
         if kinds != {"full_attention"}:
             raise ConfigError(
                 f"data.pack: the target has {', '.join(sorted(kinds - {'full_attention'}))} layers, which see past the"

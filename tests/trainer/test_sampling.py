@@ -5,13 +5,27 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import Qwen3ForCausalLM
+from transformers import (
+    MistralConfig,
+    MistralForCausalLM,
+    MixtralConfig,
+    MixtralForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
+    PreTrainedConfig,
+    PreTrainedModel,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    Starcoder2Config,
+    Starcoder2ForCausalLM,
+)
 
 from trainer import evaluate as evaluation
-from trainer.decoding import choose, gumbel
-from trainer.evaluate import SpeculativeDecoder, evaluate, interval, together
+from trainer.decoding import Passes, choose, gumbel
+from trainer.errors import ConfigError
+from trainer.evaluate import SpeculativeDecoder, evaluate, interval, plain_texts, together
 from trainer.model.drafter import Drafter, DrafterShape
-from trainer.target import Target
+from trainer.target import Target, attention_kinds
 
 CPU = torch.device("cpu")
 PROMPT = [3, 50, 53, 5, 4]
@@ -29,6 +43,11 @@ def decoder_of(folder: Path, stop: tuple[int, ...] = (), **config: object) -> Sp
     )
     drafter.reset(0)
     return SpeculativeDecoder(Target(model, (0, 2)), drafter, block=5, mask_token=2, stop=stop)
+
+
+def up_to(ids: tuple[int, ...], stop: frozenset[int]) -> tuple[int, ...]:
+    """Return the tokens up to the first that is one of `stop`."""
+    return ids[: next((place + 1 for place, token in enumerate(ids) if token in stop), len(ids))]
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +113,74 @@ def test_prompts_decoded_together_say_what_each_says_alone(
     ]  # fmt: skip
     assert [list(each.ids) for each in decoder.plain_texts(PROMPTS, 21, seeds=range(4))] == oracle
     assert (min(map(len, oracle)) < 21) == bool(stop)
+
+
+@pytest.mark.parametrize("config", [{}, SLIDING], ids=["cache", "no cache"])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_finished_text_takes_no_room_while_others_go_on(
+    target_folder: Path, config: dict[str, object], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The drafter knows the text and is wrong at places drawn, seldom in the longest prompt, which so ends first."""
+    generator, count = random.Random(seed), 10  # noqa: S311 - no secret
+    prompts = [PROMPT, [3, 51, 52, 53, 54, 55] * 4, [3, 50]]
+    width = generator.choice((2, 5, 16))
+    decoder = decoder_of(target_folder, **config)
+    decoder.block = width
+    own = [text.ids for text in decoder.plain_texts(prompts, count + 2 * width, seeds=range(3))]
+    decoder.stop = frozenset({own[1][count // 2]} if seed % 2 else ())
+    rates = (generator.choice((0.2, 1.0)), 0.0 if seed < 4 else 0.1, 1.0)
+
+    def draft(_last: torch.Tensor, passes: Passes) -> torch.Tensor:
+        rows = []
+        for text, prompt in enumerate(prompts):
+            assert len(prompt) <= passes.lengths[text] < len(prompt) + count
+            at = passes.lengths[text] - len(prompt) + 1
+            rows.append([
+                (token + (generator.random() < rates[text])) % 60 for token in own[text][at : at + width - 1]
+            ])  # fmt: skip
+        return torch.tensor(rows)
+
+    monkeypatch.setattr(decoder, "_draft", draft)
+    made = decoder.speculative_texts(prompts, count, seeds=range(3))
+    assert len(made[1].accepted) < len(made[2].accepted)
+    assert [text.ids for text in made] == [up_to(ids[:count], decoder.stop) for ids in own]
+
+
+@pytest.mark.parametrize(
+    ("config", "model"),
+    [(MistralConfig, MistralForCausalLM), (MixtralConfig, MixtralForCausalLM), (Phi3Config, Phi3ForCausalLM),
+     (Starcoder2Config, Starcoder2ForCausalLM)],
+)  # fmt: skip
+def test_a_window_without_layer_types_slides(config: type[PreTrainedConfig], model: type[PreTrainedModel]) -> None:
+    """Texts longer than the window are transformers' own, and rows of several documents are refused."""
+    torch.manual_seed(0)
+    made = config(
+        vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4,
+        num_key_value_heads=2, sliding_window=8, initializer_range=0.5, tie_word_embeddings=False,
+        pad_token_id=0, eos_token_id=None, bos_token_id=None,
+    )  # fmt: skip
+    target = Target(model._from_config(made, attn_implementation="sdpa").eval(), (0, 2))
+    prompt = [5, 9, 33, 2, 7, 8, 12, 40, 41, 42]
+    (text,) = plain_texts(target, [prompt], 24, stop=frozenset(), temperature=0.0, seeds=[0])
+    wanted = target.model.generate(torch.tensor([prompt]), max_new_tokens=24, do_sample=False)
+    assert list(text.ids) == wanted[0, len(prompt) :].tolist()
+    with pytest.raises(ConfigError) as caught:
+        target.pack_rows()
+    assert (caught.value.message, caught.value.hint) == (
+        "data.pack: the target has sliding_attention layers, which see past the end of a document in a packed row",
+        "set data.pack=false",
+    )
+
+
+def test_the_kinds_of_layers_are_read_from_layer_types_or_from_the_window() -> None:
+    full, slides = {"full_attention"}, {"sliding_attention"}
+    assert attention_kinds(MistralConfig(sliding_window=None)) == full
+    assert attention_kinds(MistralConfig(sliding_window=4096, max_position_embeddings=32768)) == slides
+    # Phi-3.5-mini-instruct: no text is as long as its window.
+    assert attention_kinds(Phi3Config(sliding_window=262144, max_position_embeddings=131072)) == full
+    assert attention_kinds(Qwen3Config(sliding_window=4096, use_sliding_window=False)) == full
+    layers = {"num_hidden_layers": 4, "max_window_layers": 2}
+    assert attention_kinds(Qwen3Config(sliding_window=64, use_sliding_window=True, **layers)) == full | slides
 
 
 def test_an_evaluation_tells_each_prompt_and_stops_between_passes(decoder: SpeculativeDecoder) -> None:
