@@ -20,7 +20,7 @@ from envdoctor.model.finding import SEVERITY_ORDER, Finding
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.plan import VenvUser
 from envdoctor.model.verdict import Verdict
-from envdoctor.stack.examination import line
+from envdoctor.stack.examination import line, subjects
 from envdoctor.stack.fix_commands import NotOnACopyError, on_a_copy
 from envdoctor.stack.fix_copy import carry_out
 from envdoctor.swap.in_use import users
@@ -147,6 +147,8 @@ def _carried_out(
                 shown = ShownVenv.of(store)
                 now = checking.check(workspace, wishes, dialog).data
                 if not _still_there(step, now.verdict):
+                    gone = ", ".join(f"{cause.code} ({cause.subject})" for cause in step.causes)
+                    dialog.note(f"step {number} of {len(doable)}: left out, the steps before fixed {gone}")
                     continue
             dialog.note(f"step {number} of {len(doable)}: {'; '.join(step.commands)}")
             try:
@@ -167,8 +169,9 @@ def _carried_out(
 
 
 def _still_there(step: FixStep, verdict: Verdict) -> bool:
-    there = {(finding.code, finding.subject) for finding in verdict.findings}
-    return any((cause.code, cause.subject) in there for cause in step.causes)
+    """Tell whether something of the step's causes is left; of a subject that lists several names, one is enough."""
+    there = {(finding.code, name) for finding in verdict.findings for name in subjects(finding)}
+    return any((cause.code, name) in there for cause in step.causes for name in subjects(cause))
 
 
 def _carry_out(step: FixStep, workspace: Workspace, dialog: Dialog, store: BackupStore, shown: ShownVenv) -> None:

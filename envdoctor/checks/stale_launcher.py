@@ -51,8 +51,8 @@ _MODULES = {
 def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for the environment's own scripts of each interpreter, one for the commands on PATH."""
     launchers = case.facts[Launchers]
-    # What starts this venv's former Python tells of the move too.
-    if launchers.activates and all(script.foreign for script in launchers.stray):
+    # A script that starts the Python of the same folder tells of it too.
+    if launchers.activates and not any(_agrees(launchers, script) for script in launchers.stray):
         yield _activate(case, launchers.activates)
     yield from _scripts(case, launchers.stray, launchers.scripts)
     torch = case.facts.get(TorchBuild)
@@ -65,20 +65,25 @@ def run(case: CheckContext) -> Iterator[Finding]:
         yield _commands(case, elsewhere)
 
 
+def _agrees(launchers: Launchers, script: StrayScript) -> bool:
+    """Tell whether a script starts the Python of the other folder that bin/activate names: the venv was there once."""
+    return not script.foreign and bool(launchers.activates) and script.interpreter.startswith(f"{launchers.activates}/")
+
+
 def _scripts(case: CheckContext, stray: Sequence[StrayScript], total: int) -> Iterator[Finding]:
-    """Yield one finding for the scripts of each interpreter; what is about the whole venv is told with the first."""
+    """Yield one finding for the scripts of each interpreter; the first that agrees with bin/activate renews that."""
     groups: dict[tuple[bool, bool, str], list[StrayScript]] = {}
     for script in stray:
         groups.setdefault((script.foreign, script.exists, script.interpreter), []).append(script)
     # Python that is gone first, then the most scripts.
     order = sorted(groups, key=lambda key: (key[0], key[1], -len(groups[key]), key[2]))
-    for at, key in enumerate(order):
-        foreign, exists, interpreter = key
-        if foreign:
+    launchers = case.facts[Launchers]
+    moved = [key for key in order if _agrees(launchers, groups[key][0])]
+    for key in order:
+        if key[0]:
             yield _of_programs(groups[key], total)
         else:
-            subject = "bin" if at == 0 else f"bin: {interpreter}"
-            yield _of_python(case, groups[key], total, subject, "is another environment's" if exists else _GONE)
+            yield _of_python(case, groups[key], total, moved=key in moved, activate=key in moved[:1])
 
 
 def _title(scripts: Sequence[StrayScript], state: str) -> str:
@@ -110,24 +115,25 @@ def _of_programs(scripts: Sequence[StrayScript], total: int) -> Finding:
     )
 
 
-def _of_python(case: CheckContext, stray: Sequence[StrayScript], total: int, subject: str, state: str) -> Finding:
-    first = subject == "bin"
-    own = stray[0].own
-    moved = (case.facts[Launchers].activates and first) or (not own and len(stray) > 1 and len(stray) * 2 > total)
-    commands = (*_rewrite(case, stray, activate=first), *_led_back(case, stray))
+def _of_python(case: CheckContext, stray: Sequence[StrayScript], total: int, *, moved: bool, activate: bool) -> Finding:
+    own, interpreter = stray[0].own, stray[0].interpreter
+    state = "is another environment's" if stray[0].exists else _GONE
+    commands = (*_rewrite(case, stray, activate=activate), *_led_back(case, stray))
+    named = (f"bin/activate: VIRTUAL_ENV={case.facts[Launchers].activates}",) if moved else ()
     return Finding(
         code=CODE,
         name=NAME,
         severity="error",
         confidence="high",
         title=f"{_title(stray, state)}{': this venv was moved or copied' if moved else ''}",
-        subject=subject,
-        evidence=tuple(_shown(stray, total)),
+        # Each interpreter's own: what is fixed of the others does not change it.
+        subject=f"bin: {interpreter}",
+        evidence=(*_shown(stray, total), *named),
         remediation=restore_or(
             case,
             "write the activate scripts and the owners' scripts again; or move the folder back"
             if moved
-            else f"bring back {stray[0].interpreter}, or delete the scripts that start it"
+            else f"bring back {interpreter}, or delete the scripts that start it"
             if own and not commands
             else "write the owners' scripts again",
             commands,

@@ -126,8 +126,8 @@ def added(after: Sequence[Finding], before: Sequence[Finding]) -> tuple[Finding,
 
     A subject can list several names: a finding that lists some of those that were there before is the same one.
     """
-    known = {(finding.code, name) for finding in before for name in _subjects(finding)}
-    return tuple(finding for finding in after if not all((finding.code, name) in known for name in _subjects(finding)))
+    known = {(finding.code, name) for finding in before for name in subjects(finding)}
+    return tuple(finding for finding in after if not all((finding.code, name) in known for name in subjects(finding)))
 
 
 def of_the_venv(finding: Finding) -> bool:
@@ -140,7 +140,8 @@ def line(finding: Finding) -> str:
     return f"{finding.code} {finding.title} ({finding.subject})"
 
 
-def _subjects(finding: Finding) -> list[str]:
+def subjects(finding: Finding) -> list[str]:
+    """Return the names that the finding's subject lists."""
     return finding.subject.split(", ")
 
 

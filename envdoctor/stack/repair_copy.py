@@ -44,7 +44,7 @@ class Repaired:
 
     verified: Verified
     remaining: tuple[Finding, ...]
-    """Errors of the venv that no reinstall fixes."""
+    """Errors of the venv that repair does not fix."""
     revealed: tuple[Finding, ...] = ()
     """Those of them that could not be seen before, behind what was repaired."""
 

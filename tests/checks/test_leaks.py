@@ -57,7 +57,7 @@ def test_finds_ed103_scripts_that_point_elsewhere() -> None:
     assert finding.title == (
         "8 scripts start /old/venv/bin/python, which does not exist: this venv was moved or copied"
     )
-    assert finding.evidence[-1] == "and 2 more of 9 scripts"
+    assert finding.evidence[-2:] == ("and 2 more of 9 scripts", "bin/activate: VIRTUAL_ENV=/old/venv")
     assert finding.remediation.commands == (
         f"uv venv --allow-existing --python /usr/bin/python3.12 {facts.PREFIX}",
         f"{PREFIX} --no-deps --reinstall-package torch torch===2.10.0",
@@ -70,10 +70,31 @@ def test_finds_ed103_what_is_written_again_where_only_scripts_point_elsewhere() 
     for count, title in (
         (1, "1 script starts /old/bin/python, which is another environment's"),
         (4, "4 scripts start /old/bin/python, which is another environment's"),
-        (5, "5 scripts start /old/bin/python, which is another environment's: this venv was moved or copied"),
+        (5, "5 scripts start /old/bin/python, which is another environment's"),
     ):
+        # bin/activate names this folder: that the venv was moved is not known, however many scripts there are.
         (finding,) = stale_launcher.run(facts.case(_launchers(stray=tuple(stray[:count]))))
-        assert (finding.title, finding.remediation.commands) == (title, reinstall)
+        assert (finding.title, finding.remediation) == (
+            title,
+            Remediation(text="write the owners' scripts again", commands=reinstall, safe=False),
+        )
+
+
+def test_finds_ed103_a_stale_activate_script_beside_scripts_of_a_third_folder() -> None:
+    stray = (StrayScript(name="a", interpreter="/third/bin/python", exists=False, owner="torch"),)
+    found = list(stale_launcher.run(facts.case(replace(_launchers(stray=stray), activates="/old/venv"))))
+    assert [(item.subject, item.title, item.remediation.commands) for item in found] == [
+        (
+            "bin/activate",
+            "bin/activate puts /old/venv/bin first on PATH, not this venv's: this venv was moved or copied",
+            (f"uv venv --allow-existing --python /usr/bin/python3.12 {facts.PREFIX}",),
+        ),
+        (
+            "bin: /third/bin/python",
+            "1 script starts /third/bin/python, which does not exist",
+            (f"{PREFIX} --no-deps --reinstall-package torch torch===2.10.0",),
+        ),
+    ]
 
 
 def test_finds_ed103_each_interpreter_by_itself() -> None:
@@ -89,7 +110,7 @@ def test_finds_ed103_each_interpreter_by_itself() -> None:
     found = list(stale_launcher.run(facts.case(_launchers(stray=stray))))
     reinstall = (f"{PREFIX} --no-deps --reinstall-package torch torch===2.10.0",)
     assert [(item.severity, item.title, item.subject, item.remediation.commands) for item in found] == [
-        ("error", "1 script starts /gone/bin/python, which does not exist", "bin", reinstall),
+        ("error", "1 script starts /gone/bin/python, which does not exist", "bin: /gone/bin/python", reinstall),
         (
             "error",
             "2 scripts start /opt/other/bin/python, which is another environment's",

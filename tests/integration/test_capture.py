@@ -341,7 +341,7 @@ def test_a_venv_that_does_not_pass_the_checks_is_refused(stack: Stack) -> None:
     assert told == (
         "error: the venv does not pass the checks, and neither would one rebuilt from it:\n"
         "  ED101 TITLE\n"
-        "  ED103 2 scripts start FOLDER/venv/bin/python, which does not exist (bin)\n"
+        "  ED103 2 scripts start FOLDER/venv/bin/python, which does not exist (bin: FOLDER/venv/bin/python)\n"
         "nothing was written\n\n"
         "hint: `envdoctor check FOLDER/venv` says how to fix it; accept a finding with `--ignore CODE=REASON`\n"
     )

@@ -117,6 +117,42 @@ def test_an_error_that_was_hidden_is_told_with_the_step_that_shows_it(incident: 
     assert "everything that was done is undone by: envdoctor rollback 1 --venv [TMP]/.venv\n" in done.out
 
 
+def _start(incident: Incident, name: str, interpreter: str) -> None:
+    path = incident.venv.prefix / "bin" / name
+    rewrite(path, "\n".join([f"#!{interpreter}", *path.read_text().split("\n")[1:]]))
+    path.chmod(0o755)
+
+
+def test_each_interpreter_that_is_gone_is_a_step_of_its_own(incident: Incident) -> None:
+    for name in ("one", "two"):
+        files, scripts = {f"{name}.py": "def main(): print('hello')\n"}, {name: f"{name}:main"}
+        wheel = make_wheel(incident.root / "wheels", name, "1", files=files, scripts=scripts)
+        install(incident.venv, wheel, cache=incident.root / "cache")
+        _start(incident, name, f"/gone/{name}/bin/python")
+    done = run(incident, "check", "--fix", "-y")
+    assert done.code == 0, done
+    assert "\nstep 2 of 2: uv pip install " in done.err
+    for name in ("one", "two"):
+        told = subprocess.run([incident.venv.prefix / "bin" / name], capture_output=True, text=True, check=True)
+        assert told.stdout == "hello\n"
+
+
+def test_a_step_whose_cause_another_fixed_is_said_to_be_left_out(incident: Incident) -> None:
+    for name, scripts in (("one", {"one": "one:main", "two": "one:main"}), ("other", {"o": "other:main"})):
+        files = {f"{name}.py": "def main(): print('hello')\n"}
+        wheel = make_wheel(incident.root / "wheels", name, "1", files=files, scripts=scripts)
+        install(incident.venv, wheel, cache=incident.root / "cache")
+    for script, folder in (("o", "a"), ("two", "a"), ("one", "b")):
+        _start(incident, script, f"/gone/{folder}/bin/python")
+    done = run(incident, "check", "--fix", "-y")
+    assert done.code == 0, done
+    assert [line for line in done.err.splitlines() if line.startswith("step ")] == [
+        "step 1 of 2: uv pip install --python [TMP]/.venv/bin/python --no-deps --reinstall-package one "
+        "--reinstall-package other one==1 other==1",
+        "step 2 of 2: left out, the steps before fixed ED103 (bin: /gone/b/bin/python)",
+    ]
+
+
 def test_what_is_about_the_shell_is_left_to_the_user(incident: Incident) -> None:
     incident.contaminate()
     planned = run(incident, "check", "--fix", "--dry-run", "--fail-on", "warning", "--json", LD_PRELOAD="/nowhere.so")

@@ -235,7 +235,7 @@ def test_one_big_package_is_told_by_its_bytes(tmp_path: Path) -> None:
     )
 
 
-def test_what_no_reinstall_fixes_is_named_with_its_fix(tmp_path: Path) -> None:
+def test_what_repair_does_not_fix_is_named_with_its_fix(tmp_path: Path) -> None:
     stack = make_stack(tmp_path)
     needy = make_wheel(tmp_path / "wheels", "needy", "1", requires=["absent>=1"])
     make_venv(stack.venv, *stack.wheels, needy, cache=stack.cache)
@@ -243,11 +243,11 @@ def test_what_no_reinstall_fixes_is_named_with_its_fix(tmp_path: Path) -> None:
     answer = stack.run(*REPAIR)
     assert answer.code == 4, answer.err
     first, *rest = answer.out.splitlines()
-    assert first.startswith("FOLDER/venv needs no reinstall: 4 packages, ")
+    assert first.startswith("repair has nothing to put back in FOLDER/venv: 4 packages, ")
     assert first.endswith(" are as recorded")
     assert rest == [
         "",
-        "no reinstall fixes ED406: absent is not installed; needy 1 requires absent>=1 (absent)",
+        "repair does not fix ED406: absent is not installed; needy 1 requires absent>=1 (absent)",
         "  fix: install what is missing",
         "       uv pip install --python FOLDER/venv/bin/python 'absent>=1'",
     ]

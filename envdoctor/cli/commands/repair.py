@@ -36,8 +36,8 @@ def repair(
 
     With a profile its pinned versions are put back; without one each package stays at its version. Packages that are
     not in the lock are left alone. Exit codes: 0 repaired or nothing to repair, 2 bad input, 4 not repaired (it failed,
-    no reinstall fixes it, or the expected owner of a file is unknown) and the venv is unchanged, 130 declined or
-    interrupted.
+    repair does not fix what was found, or the expected owner of a file is unknown) and the venv is unchanged, 130
+    declined or interrupted.
     """
     workspace = Workspace.open(one_venv(venv, venv_option), profile)
     wishes = app.RepairOptions(offline=offline, dry_run=dry_run, yes=yes, plan=plan)

@@ -32,7 +32,7 @@ def text(data: RepairResult, style: Style) -> str:
     counts = f"{counted(verified.distributions, 'package')}, {counted(verified.files, 'file')} ({size(verified.bytes)})"
     if data.status == "nothing to repair":
         return f"{prepared.plan.target} needs no repair: {counts} are as recorded\n"
-    lines = [f"{prepared.plan.target} needs no reinstall: {counts} are as recorded"]
+    lines = [f"repair has nothing to put back in {prepared.plan.target}: {counts} are as recorded"]
     lines += _remaining_lines(prepared.before, style)
     return "\n".join(lines) + "\n"
 
@@ -97,7 +97,7 @@ def _outcome(prepared: PreparedRepair, done: Exchanged[Repaired], style: Style) 
     return "\n".join(lines) + "\n"
 
 
-def _remaining_lines(findings: Sequence[Finding], style: Style, why: str = "no reinstall fixes") -> list[str]:
+def _remaining_lines(findings: Sequence[Finding], style: Style, why: str = "repair does not fix") -> list[str]:
     """Return what is left, each with its own fix."""
     lines: list[str] = []
     for finding in findings:
