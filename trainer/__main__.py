@@ -27,7 +27,7 @@ def main(argv: Sequence[str]) -> int:
 
             # Where a signal comes in the middle of an import, Python may wrap what it raises.
             if isinstance(error, KeyboardInterrupt) or (stop.signal is not None and not stop.saves):
-                if _leads():
+                if _leads(found):
                     say(_interrupted(bool(found) and found[0].resume))
                 return stop.exit_code
             if type(error).__name__ == "OutOfMemoryError":
@@ -52,7 +52,7 @@ def _main(argv: Sequence[str], stop: StopRequest, found: "list[Arguments]") -> i
     make_output(arguments.output)
     if arguments.config.launched and not under_launcher():
         return launch(arguments, stop)
-    if not arguments.quiet and _leads():
+    if not arguments.quiet and _leads(found):
         say("loading torch and the target, then compiling the first steps: progress follows")
     # Only now: a stack that the gate refuses may not even import.
     from trainer.train import train  # noqa: PLC0415
@@ -65,8 +65,9 @@ def _interrupted(resumed: bool) -> str:  # noqa: FBT001
     return f"interrupted before the first step; {'the checkpoints before it stay' if resumed else 'nothing was saved'}"
 
 
-def _leads() -> bool:
-    return os.environ.get("RANK", "0") == "0"
+def _leads(found: "list[Arguments]") -> bool:
+    # A scheduler may leave a RANK in the environment of a run that is one process.
+    return os.environ.get("RANK", "0") == "0" or bool(found and not found[0].config.launched)
 
 
 def _end(code: int) -> int:

@@ -103,6 +103,8 @@ class Memory:
 def read_memory(device: torch.device) -> Memory:
     """Return the memory in use and start a new high-water mark; on CPU both are the resident set."""
     if device.type == "cuda":
+        # Unlike the rest of torch.cuda, the reset does not do it by itself.
+        torch.cuda.init()
         memory = Memory(now=torch.cuda.memory_allocated(device), peak=torch.cuda.max_memory_allocated(device))
         torch.cuda.reset_peak_memory_stats(device)
         return memory

@@ -10,9 +10,9 @@ from trainer.assemble import Parts, assemble
 from trainer.config import TrainConfig
 from trainer.device import choose, free_bytes, read_memory, wait_for, working_dtype
 from trainer.errors import TrainerError
+from trainer.layouts import Measured, Weights
 from trainer.model.drafter import Drafter
 from trainer.optim import Optimizer
-from trainer.plan import Measured, Weights
 from trainer.runtime.cached import drafter_step_of
 from trainer.runtime.compile_state import prepare_thread
 from trainer.runtime.steps import OpenDoor, TargetStep

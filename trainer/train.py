@@ -20,7 +20,7 @@ from trainer.device import choose
 from trainer.display import Display, judged_line, summary
 from trainer.errors import CheckpointError, ConfigError, DataError, OutputError, TargetModelError, WorkerFailedError
 from trainer.finalize import Finalizer
-from trainer.launch import orphaned
+from trainer.launch import orphaned, under_launcher
 from trainer.metrics import Journal, Progress
 from trainer.runtime import data_parallel, inline, processes, threads
 from trainer.runtime.loop import Outcome
@@ -49,7 +49,7 @@ def train(arguments: Arguments, stop: StopRequest) -> int:
         torch.set_num_threads(config.run.threads)
     output = arguments.output
     rank = int(os.environ.get("RANK", "0")) if config.launched else 0
-    with _said_once():
+    with _said_once(several=config.launched and under_launcher()):
         parts = assemble(config)
         config = parts.config
         saved, parent, parts = _start(arguments, output, parts)
@@ -94,12 +94,12 @@ def train(arguments: Arguments, stop: StopRequest) -> int:
 
 
 @contextmanager
-def _said_once() -> Iterator[None]:
-    """Have the first process of a host say what is wrong with the input: the others read the same and meet it too."""
+def _said_once(*, several: bool) -> Iterator[None]:
+    """Of several processes, have the first of a host say what is wrong with the input: all read the same."""
     try:
         yield
     except (ConfigError, DataError, TargetModelError, CheckpointError) as error:
-        error.told = os.environ.get("LOCAL_RANK", "0") != "0"
+        error.told = several and os.environ.get("LOCAL_RANK", "0") != "0"
         raise
 
 

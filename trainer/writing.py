@@ -17,8 +17,10 @@ RESUME = "make room or give the folder back, then go on with --resume"
 
 def say(text: str) -> None:
     """Print a line on stderr, as far as it takes one: a pipe whose reader is gone must not end a run."""
-    with suppress(OSError):
-        print(text, file=sys.stderr, flush=True)  # noqa: T201 - what a person is told
+    # Without a stderr, print would write among the results on stdout.
+    if sys.stderr is not None:
+        with suppress(OSError):
+            print(text, file=sys.stderr, flush=True)  # noqa: T201 - what a person is told
 
 
 def write_result(text: str) -> None:
@@ -47,8 +49,11 @@ def _let_go(stream: TextIO) -> None:
 def leave(main: Callable[[Sequence[str]], int]) -> NoReturn:
     """Run a command on the process's arguments and end the process with its exit code.
 
-    A stdout that takes no more is told in a line, where the command has not told it, and the exit code is 2.
+    A stdout that takes no more is told in a line, where the command has not told it, and the exit code is 2. A closed
+    stderr becomes /dev/null: the next file that is opened would get its number, and with it what C code says there.
     """
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - it stays open
     try:
         code: int | str | None = main(sys.argv[1:])
     except SystemExit as asked:

@@ -20,7 +20,9 @@ from trainer.errors import CompileStateError, ConfigError, TargetModelError
 from trainer.model.mask import document_mask
 from trainer.presets import preset
 from trainer.runtime.compile_state import compile_counts, prepare_thread
+from trainer.runtime.session import Session
 from trainer.runtime.steps import DrafterStep, OpenDoor, TargetStep
+from trainer.runtime.threads import ThreadedRun
 from trainer.target import Target
 from trainer.target_attention import attend_in_documents, attend_to_documents
 
@@ -231,3 +233,19 @@ def test_a_model_with_attention_of_its_own_is_refused_on_tiles() -> None:
     with pytest.raises(ConfigError) as caught:
         attend_in_documents(Own(), torch.nn.ModuleList(), CPU)
     assert caught.value.message == "data.pack: the attention of Own cannot be replaced"
+
+
+def test_the_targets_of_threads_take_packed_rows(cache: Path, tmp_path: Path) -> None:
+    assert cache.is_dir()
+    config = build("cpu-smoke", [
+        preset("cpu-smoke"),
+        {"run": {"evaluate": 0}, "data": {"pack": True, "buckets": [64], "tokens": 64},
+         "topology": {"runtime": "threads", "targets": 2}},
+    ])  # fmt: skip
+    parts = assemble(config)
+    session = Session(
+        parts=parts, output=tmp_path, saved=None, stop=lambda: False, report=lambda _: None,
+        after=lambda _masters, _target: None, journal=lambda _event, _values: None,
+    )  # fmt: skip
+    alone = parts.load_target(CPU)
+    assert [target._packs for target in (alone, *ThreadedRun(parts, session).targets)] == [True] * 3

@@ -229,6 +229,22 @@ def test_a_launcher_of_several_processes_needs_their_runtime(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_rank_that_no_launcher_gave_silences_nothing(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cache.is_dir()
+    data = tmp_path / "bad.jsonl"
+    data.write_text("not json\n")
+    said = []
+    for environment in ({}, {"LOCAL_RANK": "1"}, {"RANK": "1", "LOCAL_RANK": "1"}):
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        assert main([*SHORT, "--data", str(data), "--output", str(tmp_path / "run")]) == 2
+        said.append([line for line in capsys.readouterr().err.splitlines() if line.startswith(("error", "hint"))])
+    assert said[0][0] == "error: bad.jsonl:1: not JSON: Expecting value at column 1"
+    assert said == [said[0]] * 3
+
+
 def test_compiled_threads_are_refused_where_torch_would_crash(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

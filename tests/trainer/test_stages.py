@@ -18,7 +18,9 @@ from trainer import tracking
 from trainer.__main__ import main
 from trainer.assemble import assemble, mask_token
 from trainer.config import build
+from trainer.device import Memory, read_memory
 from trainer.errors import ConfigError
+from trainer.finalize import Finalizer
 from trainer.presets import preset
 from trainer.profiler import ProfilerWindow
 from trainer.tracking import Tracker
@@ -172,6 +174,40 @@ def test_a_window_that_spans_an_evaluation_ends_before_it(cache: Path, tmp_path:
     assert sorted(file.name for file in (tmp_path / "run" / "profile").iterdir()) == [
         "steps-2-3.json.gz", "steps-2-3.txt",
     ]  # fmt: skip
+
+
+def test_what_an_evaluation_takes_is_not_the_trainings_memory(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cache.is_dir()
+    # A device whose steps reach 100 bytes and whose evaluations reach 400; a reading starts a new high-water mark.
+    peak = [100]
+
+    def reading(_: object) -> Memory:
+        found, peak[0] = peak[0], 100
+        return Memory(now=100, peak=found)
+
+    monkeypatch.setattr("trainer.runtime.loop.read_memory", reading)
+    monkeypatch.setattr(Finalizer, "during", lambda *_: peak.__setitem__(0, 400))
+    output = tmp_path / "run"
+    command = [*TINY, "--steps", "6", "--set", "run.log_every=1", "--set", "run.evaluate_every=2"]
+    command += ["--set", "run.evaluate=1", "--set", "run.evaluate_tokens=4", "--output", str(output)]
+    assert main(command) == 0
+    assert [line["memory_peak"] for line in lines(output, "step")] == [100] * 6
+
+
+def test_the_first_reading_of_a_devices_memory_starts_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    # torch.cuda.reset_peak_memory_stats raises where nothing has started it: no GPU is there to show it.
+    started = []
+
+    def reset(_: object) -> None:
+        assert started == [True]
+
+    monkeypatch.setattr(torch.cuda, "init", lambda: started.append(True))
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 1)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda _: 2)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", reset)
+    assert read_memory(torch.device("cuda", 0)) == Memory(now=1, peak=2)
 
 
 @pytest.mark.parametrize("package", ["tensorboard", "wandb"])

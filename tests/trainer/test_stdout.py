@@ -1,6 +1,7 @@
 """A stdout that takes nothing: a full disk, a pipe whose reader has left, a closed one. No traceback, nothing lost."""
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from trainer import plan, warmup, writing
 from trainer.__main__ import main
 from trainer.errors import OutputError
+from trainer.layouts import Measured
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = [
@@ -66,7 +68,7 @@ def test_a_result_that_cannot_be_written_is_an_error(
 ) -> None:
     assert cache.is_dir()
     make, told = STATES[state]
-    monkeypatch.setattr("trainer.measure.measure", lambda *_: plan.Measured(
+    monkeypatch.setattr("trainer.measure.measure", lambda *_: Measured(
         tokens=64, target_seconds=1.0, drafter_seconds=2.0, target_gb=1.0, both_gb=2.0, device_gb=3.0,
     ))  # fmt: skip
     monkeypatch.setattr(warmup, "_warm", lambda *_: {"schema_version": 1})
@@ -79,6 +81,24 @@ def test_a_result_that_cannot_be_written_is_an_error(
         [f"error: {told}", ELSEWHERE] if told else []
     )
     assert "Traceback" not in said
+
+
+def test_a_closed_stderr_leaves_stdout_to_the_result(cache: Path) -> None:
+    assert cache.is_dir()
+    # The shell closes it: a Popen cannot.
+    command = [sys.executable, "-m", "trainer.plan", *TINY, "--set", "run.evaluate=0", "--json"]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" 2>&-', "sh", *command], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
+    )
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["layouts"][0]["flags"] == "--runtime inline"
+
+
+def test_without_a_stderr_nothing_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", None)
+        writing.say("progress")
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("name", ["", ".plan", ".curves", ".regenerate", ".warmup"])

@@ -12,7 +12,7 @@ from trainer import plan, regenerate
 from trainer.data.corpus import conversation
 from trainer.errors import DataError, OutputError
 from trainer.generate import Generator
-from trainer.plan import Measured, Weights, layouts, split_layouts
+from trainer.layouts import Measured, Weights, layouts, split_layouts
 
 SMOKE = ["--profile", "cpu-smoke"]
 

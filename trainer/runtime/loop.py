@@ -173,8 +173,9 @@ class DrafterLoop:
                     # An evaluation is not what was to be recorded, and its trace would fill the memory.
                     self._profiler.close()
                 self._quality(done)
-                # The time was not spent on training.
+                # Neither the time nor the memory was spent on training.
                 sums.restart()
+                read_memory(self.step.device)
         self.source.stop()
         if self._profiler is not None:
             self._profiler.close()

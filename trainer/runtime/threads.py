@@ -88,6 +88,9 @@ class ThreadedRun:
             Target(models[device].model, parts.layer_ids, fp8=self.config.target.fp8, last=parts.objective.teacher)
             for device in self.devices[: self.shape.targets]
         ]
+        if self.config.data.pack:
+            for target in self.targets:
+                target.pack_rows()
         self.features: list[TargetStep] = []
         self.outcomes: list[Outcome | None] = [None] * self.shape.drafters
         self.steps: list[DrafterStep | None] = [None] * self.shape.drafters
