@@ -17,6 +17,8 @@ from trainer.target import Target, attention_kinds, cache_keyword
 
 CHOSEN_AT_A_TIME = 1024
 """Positions whose logits exist at a time."""
+SAMPLED_AT_A_TIME = 128
+"""Rows whose noise exists at a time: its int64 words take about 30 bytes a token of the vocabulary."""
 _WORD = 0xFFFFFFFF
 
 
@@ -159,7 +161,10 @@ def choose(logits: torch.Tensor, places: torch.Tensor, seeds: torch.Tensor, temp
     """
     if not temperature:
         return logits.argmax(-1)
-    return (logits.float() / temperature + gumbel(seeds, places, logits.shape[-1])).argmax(-1)
+    rows = zip(*(each.split(SAMPLED_AT_A_TIME) for each in (logits, places, seeds)), strict=True)
+    return torch.cat([
+        (some.float() / temperature + gumbel(seed, place, some.shape[-1])).argmax(-1) for some, place, seed in rows
+    ])  # fmt: skip
 
 
 def gumbel(seeds: torch.Tensor, places: torch.Tensor, vocabulary: int) -> torch.Tensor:

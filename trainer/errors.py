@@ -101,13 +101,16 @@ class WorkerFailedError(TrainerError):
     """Another worker of this run died, so this one cannot go on."""
 
 
-def out_of_memory(error: BaseException) -> DeviceMemoryError:
-    """Return torch's OutOfMemoryError as an error of this trainer."""
-    return DeviceMemoryError(
-        str(error).splitlines()[0].partition(" Including ")[0].partition(" Process ")[0],
-        "set drafter.recompute=true, or lower data.tokens, drafter.anchors or run.loss_rows;"
-        " `python -m trainer.plan` with the same flags lists what fits where",
-    )
+ROOM_TO_TRAIN = (
+    "set drafter.recompute=true, or lower data.tokens, drafter.anchors or run.loss_rows;"
+    " `python -m trainer.plan` with the same flags lists what fits where"
+)
+
+
+def out_of_memory(error: BaseException, hint: str = ROOM_TO_TRAIN, doing: str = "") -> DeviceMemoryError:
+    """Return torch's OutOfMemoryError as an error of this trainer; `doing` says what took the memory."""
+    first = str(error).splitlines()[0].partition(" Including ")[0].partition(" Process ")[0]
+    return DeviceMemoryError(f"{doing}: {first}" if doing else first, hint)
 
 
 def not_utf8(error: UnicodeDecodeError) -> tuple[int, str]:

@@ -15,12 +15,12 @@ import torch
 
 from trainer.assemble import Parts, stop_tokens
 from trainer.device import working_dtype
-from trainer.errors import CheckpointError
+from trainer.errors import CheckpointError, DeviceMemoryError, out_of_memory
 from trainer.evaluate import Evaluation, SpeculativeDecoder, evaluate
 from trainer.export import export, published_config, vocabulary_tensors
 from trainer.model.drafter import Drafter
 from trainer.target import Target
-from trainer.writing import write_whole
+from trainer.writing import say, write_whole
 
 TEMPERATURES = (0.0, 1.0)
 
@@ -43,7 +43,14 @@ class Finalizer:
 
     def during(self, step: int, drafter: Drafter, target: Target) -> None:
         """Evaluate the drafter as it is after `step`, and keep it if it is the best so far."""
-        found = self._evaluate(drafter, target)
+        try:
+            found = self._evaluate(drafter, target)
+        except DeviceMemoryError as error:
+            if target.group is not None:
+                # The others of the group wait for this process in the middle of a pass.
+                raise
+            say(f"step {step} is not evaluated: {error.message}; {error.hint}")
+            return
         if found is None or not _writes(target):
             return
         greedy, sampled = found
@@ -84,7 +91,12 @@ class Finalizer:
         )  # fmt: skip
         found = []
         for temperature in TEMPERATURES:
-            made = evaluate(decoder, parts.prompts(), parts.config.run.evaluate_tokens, stop, temperature=temperature)
+            try:
+                made = evaluate(
+                    decoder, parts.prompts(), parts.config.run.evaluate_tokens, stop, temperature=temperature
+                )
+            except torch.OutOfMemoryError as error:
+                raise out_of_memory(error, "lower run.evaluate or run.evaluate_tokens", "evaluation") from None
             if made is None:
                 return None
             found.append(made)

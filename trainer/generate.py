@@ -18,6 +18,7 @@ from trainer.data.chat import Encoder, template_arguments
 from trainer.data.conversation import Conversation, Message
 from trainer.decoding import rewritable
 from trainer.device import choose, working_dtype
+from trainer.errors import out_of_memory
 from trainer.evaluate import plain_texts
 from trainer.target import Target
 
@@ -42,9 +43,21 @@ class Generator:
         self.pad = self.tokenizer.pad_token_id if self.tokenizer.pad_token_id is not None else (self.stop or (0,))[0]
         torch.manual_seed(config.run.seed)
 
-    @torch.no_grad()
     def respond(self, asked: Sequence[tuple[str, list[Message], list[Any] | None]]) -> list[Response]:
-        """Return a response to each (origin, messages, tools), in order; raises DataError naming one that fails."""
+        """Return a response to each (origin, messages, tools), in order.
+
+        Raises DataError naming one that fails, DeviceMemoryError where they do not fit on the device together.
+        """
+        try:
+            return self._respond(asked)
+        except torch.OutOfMemoryError as error:
+            raise out_of_memory(
+                error, "lower --batch or --max-tokens; what is written stays, and the command goes on from there",
+                f"{len(asked)} responses side by side",
+            ) from None  # fmt: skip
+
+    @torch.no_grad()
+    def _respond(self, asked: Sequence[tuple[str, list[Message], list[Any] | None]]) -> list[Response]:
         prompts = [
             self.encoder.prompt(Conversation(messages=messages, tools=tools), origin)
             for origin, messages, tools in asked

@@ -20,7 +20,7 @@ from trainer.arguments import add_common, parse_common
 from trainer.config import TrainConfig
 from trainer.data.conversation import Conversation, Message, conversation_of
 from trainer.data.files import files_of, raw_rows
-from trainer.errors import ConfigError, DataError, OutputError, TrainerError
+from trainer.errors import ConfigError, DataError, OutputError, TrainerError, out_of_memory
 from trainer.runtime.shutdown import StopRequest
 from trainer.writing import Lines, leave, say, say_error, writing
 
@@ -67,6 +67,8 @@ def main(argv: Sequence[str]) -> int:
             if stop.signal is not None:
                 say("interrupted; whole rows were kept: the same command goes on")
                 return stop.exit_code
+            if type(error).__name__ == "OutOfMemoryError":
+                error = out_of_memory(error, "free the device, or choose another with --device", "the target")
             if not isinstance(error, TrainerError):
                 raise
             say_error(error)

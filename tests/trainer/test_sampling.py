@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -20,10 +21,13 @@ from transformers import (
     Starcoder2ForCausalLM,
 )
 
+from trainer import decoding
 from trainer import evaluate as evaluation
+from trainer.config import TrainConfig
 from trainer.decoding import Passes, choose, gumbel
-from trainer.errors import ConfigError
+from trainer.errors import ConfigError, DeviceMemoryError
 from trainer.evaluate import SpeculativeDecoder, evaluate, interval, plain_texts, together
+from trainer.finalize import Finalizer
 from trainer.model.drafter import Drafter, DrafterShape
 from trainer.target import Target, attention_kinds
 
@@ -63,6 +67,37 @@ def test_choices_follow_the_distribution() -> None:
     seen = torch.bincount(chosen, minlength=4) / len(seeds)
     # Four standard deviations of the share.
     assert bool(((seen - wanted).abs() < 4 * (wanted * (1 - wanted) / len(seeds)).sqrt()).all())
+
+
+def test_noise_exists_for_few_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds, places = torch.arange(300), torch.arange(300) * 7
+    logits = torch.randn(300, 50)
+    wanted = (logits / 0.7 + gumbel(seeds, places, 50)).argmax(-1)
+    rows: list[int] = []
+    monkeypatch.setattr(decoding, "gumbel", lambda some, *more: rows.append(len(some)) or gumbel(some, *more))
+    assert torch.equal(choose(logits, places, seeds, 0.7), wanted)
+    assert rows == [128, 128, 44]
+
+
+def test_an_evaluation_without_room_is_left_out_while_training_and_an_error_after_it(
+    decoder: SpeculativeDecoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The text of torch 2.11; there is no way to fill a device that is not there.
+    def full(*_: object, **__: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 4.50 GiB. Including non-PyTorch memory, ..")
+
+    monkeypatch.setattr("trainer.finalize.evaluate", full)
+    parts = SimpleNamespace(
+        config=TrainConfig(profile="x"), mask_token=2, target_config=decoder.target.config, kept=None, prompts=list
+    )
+    finalizer = Finalizer(parts=parts, output=tmp_path, stop=lambda: False)  # type: ignore[arg-type]
+    finalizer.during(300, decoder.drafter, decoder.target)
+    first = "evaluation: CUDA out of memory. Tried to allocate 4.50 GiB."
+    hint = "lower run.evaluate or run.evaluate_tokens"
+    assert capsys.readouterr().err == f"step 300 is not evaluated: {first}; {hint}\n"
+    with pytest.raises(DeviceMemoryError) as caught:
+        finalizer._evaluate(decoder.drafter, decoder.target)
+    assert (caught.value.message, caught.value.hint, caught.value.exit_code) == (first, hint, 2)
 
 
 def test_the_noise_is_gumbels_in_every_direction() -> None:
