@@ -44,7 +44,7 @@ FUZZ_ARGUMENTS ?=
 PARALLEL := --dist loadfile --no-loadscope-reorder --numprocesses
 WORKERS := $$(( $$(getconf _NPROCESSORS_ONLN) + 1 ))
 
-.PHONY: help run check-fast test lint properties test-giants fuzz test-stack bench docs site release clean toolchain
+.PHONY: help run check-fast test lint properties test-giants fuzz test-stack bench docs site release committed clean toolchain
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -134,8 +134,12 @@ docs: $(TEST)/.made
 site: $(TEST)/.made
 	$(TEST)/bin/python -m tools.docsite
 
-release: $(TEST)/.made
+release: committed $(TEST)/.made
 	$(TEST)/bin/python tools/release.py
+
+# Before the test environment is built, which takes a minute or more.
+committed: toolchain
+	@$(PYTHON) tools/release.py --committed
 
 clean:
 	rm -rf $(TOOL) $(TRAIN) $(TEST) $(FAST) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -50,7 +50,8 @@ def _build(source: Path, out: Path) -> dict[str, bytes]:
 def _refuse_uncommitted() -> None:
     changed = subprocess.run(["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True, check=True)
     if changed.stdout:
-        sys.exit(f"error: not committed, and so not in the release:\n{changed.stdout}\nhint: commit or stash it first")
+        told = "hint: commit it, or stash it: `git stash --include-untracked`"
+        sys.exit(f"error: not committed, and so not in the release:\n{changed.stdout}\n{told}")
 
 
 def _checked(folder: Path) -> None:
@@ -68,8 +69,10 @@ def _checked(folder: Path) -> None:
 
 
 def main() -> None:
-    """Build twice, compare, check, test, and only then replace dist/."""
+    """Build twice, compare, check, test, and only then replace dist/. `--committed` only looks whether it can begin."""
     _refuse_uncommitted()
+    if sys.argv[1:] == ["--committed"]:
+        return
     with tempfile.TemporaryDirectory(prefix="envdoctor-release-") as name:
         work = Path(name)
         first, second = (_build(_archive(work / part), work / f"{part}.out") for part in ("a", "b"))

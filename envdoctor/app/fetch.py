@@ -10,13 +10,13 @@ from envdoctor.doctor.workspace import Workspace
 from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.errors import UsageError
 from envdoctor.exitcodes import ExitCode
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.wheels import fetched_wheels, index_config, pip_config, wheel_tags
 from envdoctor.wheels import uv as uv_tool
 from envdoctor.wheels.fetched_wheels import Fetched
 from envdoctor.wheels.locked_wheels import Fit, search
 from envdoctor.wheels.locking import LockPlatform
-from envdoctor.wheels.wheelhouse import chosen, with_wheelhouses
+from envdoctor.wheels.wheelhouse import chosen, gate_hint, with_wheelhouses
 
 
 @frozen
@@ -55,6 +55,8 @@ def fetch(workspace: Workspace, wishes: FetchOptions, dialog: Dialog) -> Result:
     with dialog.waiting(f"planning: looking for the wheels of {file.name}"):
         sources = index_config.configured(uv, pip, host.home, sys.executable)
         found = search(packages, folder, fit, sources, uv)
+    missing = (replace(one, hint=gate_hint(one.name, file.asked) or one.hint) for one in found.missing)
+    found = replace(found, missing=tuple(missing))
     with dialog.listening() as listen:
         done = fetched_wheels.fetch(found, folder, sources.access, listen)
     code = ExitCode.RESTORE_FAILED if done.missing else ExitCode.OK

@@ -3,12 +3,14 @@
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 from envdoctor.app.result import Dialog, Result
 from envdoctor.capture import built_wheels, captured_files
 from envdoctor.capture.captured_files import CapturePaths
+from envdoctor.capture.carried_wheels import carried
 from envdoctor.capture.locked_profile import profile_of_lock, torch_of
 from envdoctor.errors import CaptureError, Interrupted, LockError
 from envdoctor.facts.host import Host
@@ -16,7 +18,7 @@ from envdoctor.facts.whole_file import beside
 from envdoctor.foreign_locks import exporters
 from envdoctor.foreign_locks.formats import LockFile, lock_file
 from envdoctor.foreign_locks.selection import Selection, SourcePackage, select
-from envdoctor.gate_package.into_lock import keep_wheel, locked
+from envdoctor.gate_package.into_lock import among, keep_wheel, locked
 from envdoctor.model.frozen import frozen
 from envdoctor.model.plan import BaseInterpreter
 from envdoctor.model.profile import Profile
@@ -30,6 +32,7 @@ from envdoctor.wheels.locking import NEWEST_GLIBC, text_of
 from envdoctor.wheels.pylock_text import LockedWheel
 from envdoctor.wheels.temporary import temporary_folder
 from envdoctor.wheels.uv import Uv, UvError
+from envdoctor.wheels.wheelhouse import gate_hint
 
 _VERSIONS = tuple(f"3.{minor}" for minor in range(8, 40))
 
@@ -111,17 +114,20 @@ def _made(plan: NewProfile, chosen: Selection, wishes: ProfileOptions, host: Hos
             else ()
         )
         built = tuple(map(captured_files.locked_as, kept))
+        places = {wheel: folder / wheel.path for wheel in kept} | dict(carried(plan.lock, chosen.pinned))
+        kept = tuple(sorted(places, key=lambda wheel: wheel.name))
         packages = tuple(sorted((*chosen.pinned, *built), key=lambda one: one.name))
         pin = next(one for one in packages if one.name == "torch")
-        file = _torch_wheel(pin, chosen, kept, folder) or _offered(pin, plan.interpreter, sources, uv, folder)
+        file = _torch_wheel(pin, chosen, places) or _offered(pin, plan.interpreter, sources, uv, folder)
         torch = torch_of(pin.version, file, sources.access)
         text = f"torch {torch.version} on CPython {_minor(plan.interpreter)}, {counted(len(packages), 'package')}"
         summary = wishes.summary or f"{text}, from {plan.lock.path.name} on {day}"
         profile = profile_of_lock(plan.place, summary, _minor(plan.interpreter), torch, pinned=pin.version, day=day)
         lock = Lock(name=str(plan.place.lock), packages=packages)
-        _keep(kept, folder, plan.place)
+        _keep(places, plan.place)
     if wishes.with_gate:
-        lock = locked(lock, keep_wheel(plan.place.wheels))
+        gate = keep_wheel(plan.place.wheels)
+        lock, kept = locked(lock, gate), among(kept, gate)
     captured_files.write_texts(plan.place, text_of(lock, _comment(plan, day)), profile)
     return NewProfile(
         profile=profile,
@@ -131,14 +137,22 @@ def _made(plan: NewProfile, chosen: Selection, wishes: ProfileOptions, host: Hos
         pinned=lock.packages,
         sources=plan.sources,
         kept=kept,
-        notes=plan.notes,
+        notes=(*plan.notes, *_without_wheel(lock, kept, plan.place)),
         cwd=plan.cwd,
     )
 
 
-def _torch_wheel(pin: LockedPackage, chosen: Selection, kept: tuple[LockedWheel, ...], folder: Path) -> File | None:
-    """Return the wheel of torch: the one just built, or where the lock says it lies."""
-    files = [File(filename=one.filename, url=(folder / one.path).as_uri()) for one in kept if one.name == "torch"]
+def _without_wheel(lock: Lock, kept: tuple[LockedWheel, ...], place: CapturePaths) -> Iterator[str]:
+    """Yield what to do about the launch gate where the lock pins it and its wheel was not beside the lock."""
+    names = {wheel.name for wheel in kept}
+    for one in lock.packages:
+        if one.name not in names and (hint := gate_hint(one.name, str(place.profile))):
+            yield f"the wheel of {one.name} {one.version} was not beside the lock, and no index has it; {hint}"
+
+
+def _torch_wheel(pin: LockedPackage, chosen: Selection, kept: Mapping[LockedWheel, Path]) -> File | None:
+    """Return the wheel of torch: the one just built or beside the lock, or where the lock says it lies."""
+    files = [File(filename=one.filename, url=path.as_uri()) for one, path in kept.items() if one.name == "torch"]
     files += [file for file in chosen.files.get("torch", ()) if file.sha256 in pin.hashes]
     return files[0] if files else None
 
@@ -182,13 +196,13 @@ def _refuse_without_torch(chosen: Selection, file: LockFile) -> None:
         raise LockError(f"{file.path}: no wheel fits for {', '.join(bare)}", "name another interpreter: `--python`")
 
 
-def _keep(kept: tuple[LockedWheel, ...], folder: Path, place: CapturePaths) -> None:
+def _keep(kept: Mapping[LockedWheel, Path], place: CapturePaths) -> None:
     try:
         if kept:
             place.wheels.mkdir(parents=True, exist_ok=True)
-        for wheel in kept:
+        for wheel, path in kept.items():
             part = beside(place.wheels / wheel.filename)
-            shutil.copyfile(folder / wheel.path, part)
+            shutil.copyfile(path, part)
             part.replace(place.wheels / wheel.filename)
     except OSError as error:
         raise CaptureError(

@@ -109,7 +109,8 @@ def _restore(request: RestoreRequest, wishes: RestoreOptions, host: Host, dialog
         return Result(command="restore", data=refusal, exit_code=ExitCode.RESTORE_FAILED)
     if not wishes.force and (verified := _in_place(prepared, dialog)):
         return _only_sources(replace(planned, status="already in place", verified=verified), prepared, wishes, dialog)
-    dialog.show(_result(planned, prepared))
+    if len(prepared.plan.unavailable) != 1:  # else the error below says all of it
+        dialog.show(_result(planned, prepared))
     if not (wishes.yes or wishes.plan) and prepared.plan.possible:
         prepared = replace(prepared, shown=prepared.shown.with_entries(store, host))
         if not dialog.agreed(f"Restore {prepared.plan.target}?"):

@@ -1,6 +1,7 @@
 """What one command line means: this machine, the target venv, the profile and its lock. Each is found and read once."""
 
 import os
+import shlex
 import sys
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +11,7 @@ from envdoctor.documents.project_config import load
 from envdoctor.errors import ProfileError, TargetError, UsageError
 from envdoctor.facts.context import Options, Reading
 from envdoctor.facts.host import Host
-from envdoctor.facts.locate import Located, foreign_root, locate, without_conda
+from envdoctor.facts.locate import NAME_ONE, Located, foreign_root, locate, without_conda
 from envdoctor.facts.target import Target, is_interpreter, looked_up
 from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.model.frozen import replace
@@ -70,6 +71,9 @@ class Workspace:
         try:
             return locate(self.named, self.host)
         except TargetError as error:
+            if self.profile and error.hint == NAME_ONE and not self.named:
+                command = f"envdoctor restore --profile {shlex.quote(self.profile.asked)}"
+                raise TargetError(error.message, f"`{command}` makes .venv here, or name one: `--venv PATH`") from error
             if self.named == self.typed:
                 raise
             raise TargetError(f"{error.message} ({load(self.host.cwd).path} names it)", error.hint) from error

@@ -118,7 +118,13 @@ def find(name_or_path: str, start: Path) -> ProfileRef:
                     f"look at the lock; to use it all the same, name the profile's path: `--profile {path}`",
                 )
             return found
-    raise ProfileError(f"no profile is called `{name_or_path}`", _known(start))
+    above = list(_up_to_the_top(start))[-1]
+    looked = f"looked in {start / 'profiles'}" + (
+        f" and in those of the folders above it, up to {above}" * (above != start)
+    )
+    raise ProfileError(
+        f"no profile is called `{name_or_path}`", f"{_known(start)}; {looked}; a profile's path works anywhere"
+    )
 
 
 def names(start: Path) -> Mapping[str, Path]:

@@ -19,7 +19,7 @@ from envdoctor.model.frozen import frozen, replace
 _BASES = frozenset({"base", "root"})
 _ROOT_MARKS = ("etc/os-release", "usr/lib/os-release")
 _FOLDERS = (".venv", "venv")
-_NAME_ONE = "name a venv folder or its interpreter: `envdoctor check path/to/.venv`"
+NAME_ONE = "name a venv folder or its interpreter: `envdoctor check path/to/.venv`"
 
 
 @frozen
@@ -77,7 +77,7 @@ def _default(host: Host) -> Located:
     raise TargetError(
         f"no venv named, VIRTUAL_ENV and CONDA_PREFIX are not set, and neither {host.cwd} nor a folder above it has a "
         ".venv",
-        _NAME_ONE,
+        NAME_ONE,
     )
 
 
@@ -113,7 +113,7 @@ def _named(named: str, host: Host) -> Located:
         return _folder(path)
     if not path.exists() and path.is_symlink() and not _is_environment(path.parent.parent):
         leads = os.path.normpath(path.parent / os.readlink(path))  # noqa: PTH115 - the link's text, as it stands
-        raise TargetError(f"{path} is a dangling link: {leads} does not exist", _NAME_ONE)
+        raise TargetError(f"{path} is a dangling link: {leads} does not exist", NAME_ONE)
     if root := pyenv.shim_root(path):
         interpreter, why = pyenv.behind(path, root, host)
         return Located(target=_modern(resolve(interpreter)), why=f"behind the shim {path}: {why}")

@@ -43,8 +43,17 @@ def plan_text(plan: Plan) -> str:
         lines += [f"  hint: {missing.hint}"]
     if plan.lacking:
         lines += ["", f"error: too little room on the file system of {plan.lacking.where}"]
-    lines += ["", *(f"  {number}. {step}" for number, step in enumerate(plan.steps, 1))]
+    steps = [f"{number}. {step}" for number, step in enumerate(plan.steps, 1)]
+    lines += ["", *(f"  {line}" for line in (steps if plan.possible else [_not_yet(plan)]))]
     return "\n".join(lines) + "\n"
+
+
+def _not_yet(plan: Plan) -> str:
+    """Return what has to come first, in place of the steps that cannot be taken."""
+    if not plan.unavailable:
+        return "nothing is restored until there is room"
+    first = "that wheel is" if len(plan.unavailable) == 1 else f"these {len(plan.unavailable)} wheels are"
+    return f"nothing is restored until {first} there; `--rehearse` builds and verifies the others"
 
 
 def outcome_text(done: "Restored", style: Style) -> str:

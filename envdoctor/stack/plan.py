@@ -8,13 +8,14 @@ from typing import Literal
 from packaging.version import InvalidVersion, Version
 
 from envdoctor.documents.profile_store import ProfileRef
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.plan import BaseInterpreter, Change, Plan, PlannedPackage, SourceChange, VenvUser
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.distributions import Distribution
 from envdoctor.probes.venv.own_packages import origin
 from envdoctor.standards.lock import LockedPackage
 from envdoctor.wheels.wheel_origins import WheelOrigins
+from envdoctor.wheels.wheelhouse import gate_hint
 
 Extent = Literal["changed", "all"]
 """Which files are read to verify a venv: all but those that are as an earlier restore read them, or every one."""
@@ -69,7 +70,7 @@ def assemble(  # noqa: PLR0913 - the facts a plan is made of
         interpreter=interpreter,
         old_interpreter=present.version,
         packages=packages,
-        unavailable=found.unavailable,
+        unavailable=tuple(replace(one, hint=gate_hint(one.name, file.asked) or one.hint) for one in found.unavailable),
         changes=differing,
         unchanged=sum(name in present.installed for name in locked)
         - sum(bool(c.before and c.after) for c in differing),

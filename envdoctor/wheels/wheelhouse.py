@@ -10,6 +10,8 @@ from envdoctor.errors import UsageError
 from envdoctor.model.frozen import replace
 from envdoctor.wheels.pip_config import PipSettings
 
+_GATE = "envdoctor-gate"
+
 
 def beside(lock: Path, profile: str) -> Path:
     """Return the folder beside a lock that holds the wheels no index has; it need not exist."""
@@ -35,6 +37,13 @@ def chosen(named: Iterable[str], file: ProfileRef, cwd: Path) -> tuple[Path, ...
         if "," in str(folder):
             raise UsageError(f"the wheelhouse {folder} has a comma in its path, which uv takes for two", "rename it")
     return found
+
+
+def gate_hint(name: str, profile: str) -> str:
+    """Return what brings the wheel of a profile's package where it is the launch gate, which no index has; else ""."""
+    if name != _GATE:
+        return ""
+    return f"it comes with envdoctor: `envdoctor gate add --profile {shlex.quote(profile)}` puts it beside the lock"
 
 
 def with_wheelhouses(pip: PipSettings, folders: Iterable[Path]) -> PipSettings:

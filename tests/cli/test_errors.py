@@ -51,6 +51,11 @@ CASES: dict[str, tuple[list[str], str, str]] = {
         "no venv named, VIRTUAL_ENV and CONDA_PREFIX are not set, and neither [TMP] nor a folder above it has a .venv",
         VENV_HINT,
     ),
+    "no venv, and a profile": (
+        ["check", "-p", "small"],
+        "no venv named, VIRTUAL_ENV and CONDA_PREFIX are not set, and neither [TMP] nor a folder above it has a .venv",
+        "`envdoctor restore --profile small` makes .venv here, or name one: `--venv PATH`",
+    ),
     "an empty venv": (
         ["check", ""],
         "the venv is named by an empty text",
@@ -80,7 +85,8 @@ CASES: dict[str, tuple[list[str], str, str]] = {
     "unknown profile": (
         ["check", "-p", "smal"],
         "no profile is called `smal`",
-        "known here: 21k-toks, cpu-smoke, pypi-cu128, small",
+        "known here: 21k-toks, cpu-smoke, pypi-cu128, small; looked in [TMP]/profiles and in those of the folders "
+        "above it, up to /; a profile's path works anywhere",
     ),
     "empty profile": (
         ["check", "-p", ""],

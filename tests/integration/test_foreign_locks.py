@@ -230,3 +230,61 @@ def test_a_wheel_file_in_a_lock_of_pdm_keeps_the_local_part_of_its_version(world
     assert made.returncode == 0, made.stderr
     assert "  torch    2.13.0+cpu\n" in made.stdout
     assert "\ntorch==2.13.0+cpu " in (tmp_path / "out/lockfiles/mine.txt").read_text()
+
+
+@pytest.mark.parametrize("form", ["requirements", "pylock"])
+def test_wheels_beside_a_lock_come_with_its_profile(world: World, tmp_path: Path, form: str) -> None:
+    project = world.projects["uv"]
+    (tmp_path / "asked.in").write_text("torch==2.13.0+cpu\nplain==3.0\n")
+    lock, wheels = ("reqs.txt", "reqs.wheels") if form == "requirements" else ("pylock.reqs.toml", "reqs.wheels")
+    words = ("asked.in", "--python", PYTHON, "--format", form, "--with-gate", "--output", lock)
+    locked = world.envdoctor(project, "lock", *words, folder=tmp_path)
+    assert locked.returncode == 0, locked.stderr
+    gate = next((tmp_path / wheels).glob("*.whl"))
+    (tmp_path / wheels / "other-1.0-py3-none-any.whl").write_bytes(b"of no entry")
+    (tmp_path / "out").mkdir()
+    new = ("profile", "new", "mine", "--from", lock, "--project", "out")
+    made = world.envdoctor(project, *new, folder=tmp_path)
+    assert made.returncode == 0, made.stderr
+    assert made.stdout == (
+        f"made mine of {lock}: 3 packages, 1 kept as wheels\n"
+        f"  torch    2.13.0+cpu\n  python   CPython {FULL} ({python_of(made.stdout)})\n"
+        "  profile  out/profiles/mine.toml\n  lock     out/lockfiles/mine.txt\n"
+        "  wheels   out/lockfiles/mine.wheels, to go wherever the lock goes\n"
+    )
+    assert [path.name for path in (tmp_path / "out/lockfiles/mine.wheels").iterdir()] == [gate.name]
+    restore = ("restore", "-p", "mine", "--venv", "venv", "--yes")
+    restored = world.envdoctor(project, *restore, folder=tmp_path / "out")
+    assert restored.returncode == 0, restored.stderr
+    assert "envdoctor-gate" in installed(tmp_path / "out/venv")
+
+    # Without the wheel: said at once, said again by the restore, and the command that is named helps.
+    gate.unlink()
+    shutil.rmtree(tmp_path / "out")
+    (tmp_path / "out").mkdir()
+    version = gate.name.split("-")[1]
+    add = "envdoctor gate add --profile"
+    lacking = world.envdoctor(project, *new, folder=tmp_path)
+    assert lacking.returncode == 0, lacking.stderr
+    assert lacking.stdout.endswith(
+        f"\nnote: the wheel of envdoctor-gate {version} was not beside the lock, and no index has it; it comes with "
+        f"envdoctor: `{add} {tmp_path}/out/profiles/mine.toml` puts it beside the lock\n"
+    )
+    refused = world.envdoctor(project, *restore, folder=tmp_path / "out")
+    assert (refused.returncode, refused.stderr.removeprefix("planning: looking for the wheels of mine\n")) == (
+        4,
+        f"error: envdoctor-gate {version} was not found: no configured source has it\n"
+        f"{tmp_path}/out/venv was not created\n\n"
+        f"hint: it comes with envdoctor: `{add} mine` puts it beside the lock\n",
+    )
+    fetched = world.envdoctor(project, "fetch", "-p", "mine", "--wheelhouse", "house", folder=tmp_path / "out")
+    assert f"it comes with envdoctor: `{add} mine` puts it beside the lock" in fetched.stderr
+    planned = world.envdoctor(project, *restore[:-1], "--dry-run", folder=tmp_path / "out")
+    assert planned.stdout.endswith(
+        f"\n\nerror: envdoctor-gate {version} was not found: no configured source has it\n"
+        f"  hint: it comes with envdoctor: `{add} mine` puts it beside the lock\n\n"
+        "  nothing is restored until that wheel is there; `--rehearse` builds and verifies the others\n"
+    )
+    for command in (("gate", "add", "--profile", "mine"), restore):
+        done = world.envdoctor(project, *command, folder=tmp_path / "out")
+        assert done.returncode == 0, done.stderr

@@ -45,7 +45,7 @@ def _refused(stack: Stack, *options: str) -> tuple[str, str]:
     assert (answer.code, answer.out) == (4, "")
     assert not (stack.store / "journal.json").exists()
     assert not (stack.store / "builds").exists() or list((stack.store / "builds").iterdir()) == []
-    error, _, hint = answer.err.rpartition("\nerror: ")[2].partition("\n\nhint: ")
+    error, _, hint = ("\n" + answer.err).rpartition("\nerror: ")[2].partition("\n\nhint: ")
     return error.removesuffix("\nFOLDER/venv is as it was"), hint.strip()
 
 

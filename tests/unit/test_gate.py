@@ -148,7 +148,12 @@ def test_a_log_that_cannot_be_written_stops_nothing(healthy: Incident) -> None:
             {"ENVDOCTOR_GATE": "of"},
             "`of` is not a gate mode\n\nhint: ENVDOCTOR_GATE is one of enforce, warn, off",
         ),
-        ('"smal"', {}, "no profile is called `smal`\n\nhint: known here: 21k-toks, cpu-smoke, pypi-cu128, small"),
+        (
+            '"smal"',
+            {},
+            "no profile is called `smal`\n\nhint: known here: 21k-toks, cpu-smoke, pypi-cu128, small; looked in "
+            "[TMP]/profiles and in those of the folders above it, up to /; a profile's path works anywhere",
+        ),
     ],
     ids=["no reason", "no mode", "no profile"],
 )

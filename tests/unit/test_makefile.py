@@ -29,10 +29,10 @@ def machine(folder: Path, *programs: str, python: bool = True) -> Path:
     return folder
 
 
-def make(path: Path, *arguments: str) -> tuple[int, str, str]:
+def make(path: Path, *arguments: str, folder: Path = ROOT) -> tuple[int, str, str]:
     done = subprocess.run(
         [str(path / "make"), "--no-print-directory", *arguments],
-        cwd=ROOT,
+        cwd=folder,
         env={"PATH": str(path), "LC_ALL": "C"},
         capture_output=True,
         text=True,
@@ -73,7 +73,7 @@ def test_help_lists_every_target(tmp_path: Path) -> None:
     code, out, _ = make(machine(tmp_path / "bin", "c++"))
     listed = [line.split()[1] for line in out.splitlines()]
     declared = (ROOT / "Makefile").read_text().partition(".PHONY: ")[2].splitlines()[0].split()
-    assert (code, sorted(listed)) == (0, sorted(set(declared) - {"help", "toolchain"}))
+    assert (code, sorted(listed)) == (0, sorted(set(declared) - {"help", "toolchain", "committed"}))
 
 
 def test_a_message_is_printed_when_it_is_meant_only() -> None:
@@ -95,3 +95,24 @@ def test_continuous_integration_runs_make_test() -> None:
     assert script.startswith("#!/usr/bin/env bash\n")
     assert "\nset -euo pipefail\n" in script
     assert script.endswith("\nexec make test\n")
+
+
+def test_a_release_of_what_is_not_committed_is_refused_before_anything_is_built(tmp_path: Path) -> None:
+    path, project = machine(tmp_path / "path", "c++", "git", "getconf"), tmp_path / "project"
+    (project / "tools").mkdir(parents=True)
+    for name in ("Makefile", "tools/release.py"):
+        shutil.copy(ROOT / name, project / name)
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(project)]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "all"]):
+        subprocess.run([*git, *words], check=True)
+    (project / "good.txt").touch()
+    code, _, told = make(path, "release", folder=project)
+    refusal = (
+        "error: not committed, and so not in the release:\n?? good.txt\n\n"
+        "hint: commit it, or stash it: `git stash --include-untracked`\n"
+    )
+    assert code == 2
+    assert told.startswith(refusal)
+    assert sorted(found.name for found in project.iterdir()) == [".git", "Makefile", "good.txt", "tools"]
+    subprocess.run([*git, "stash", "--quiet", "--include-untracked"], check=True)
+    assert make(path, "committed", folder=project) == (0, "", "")

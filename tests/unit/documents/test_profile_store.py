@@ -88,7 +88,16 @@ def test_an_unknown_name_lists_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(ProfileError) as caught:
         profile_store.find("nothing", tmp_path)
     assert caught.value.message == "no profile is called `nothing`"
-    assert caught.value.hint == "known here: 21k-toks, cpu-smoke, pypi-cu128"
+    assert caught.value.hint == (
+        f"known here: 21k-toks, cpu-smoke, pypi-cu128; looked in {tmp_path}/profiles and in those of the folders above "
+        f"it, up to {tmp_path.parents[-1]}; a profile's path works anywhere"
+    )
+    (tmp_path / ".git").mkdir()
+    with pytest.raises(ProfileError) as caught:
+        profile_store.find("nothing", tmp_path)
+    assert caught.value.hint == (
+        f"known here: 21k-toks, cpu-smoke, pypi-cu128; looked in {tmp_path}/profiles; a profile's path works anywhere"
+    )
 
 
 def test_a_missing_lock_is_named_only_when_it_is_needed(tmp_path: Path) -> None:

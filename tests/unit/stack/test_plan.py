@@ -104,6 +104,10 @@ def test_a_new_venv_with_one_package_that_is_not_to_be_had() -> None:
     assert "  packages     4: 1 in uv's cache, 1 from /wheels, 1 from https://****@mirror/simple, 1 not found; " in text
     assert "\nerror: yarl 1.23.0 was not found: no configured source has it\n  hint: fetch it\n" in text
     assert "  venv         does not exist yet\n" in text
+    others = "`--rehearse` builds and verifies the others\n"
+    assert text.endswith(f"\n\n  nothing is restored until that wheel is there; {others}")
+    two = plan_text(_plan(Present(exists=False, installed={}), SOURCES, (gone, gone)))
+    assert two.endswith(f"\n\n  nothing is restored until these 2 wheels are there; {others}")
 
 
 def test_one_run_of_uv_a_source_and_the_cache_first() -> None:
