@@ -46,6 +46,8 @@ class Saved:
     """Of the archive's file, as `cache restore --sha256` takes it."""
     signature: str = ""
     """The file it is in; empty without a key to sign with."""
+    filled_by: str = ""
+    """The venv that is taken to have filled the caches, on the word of who saves."""
 
 
 @frozen
@@ -130,6 +132,7 @@ def save(
         digest=digest,
         sha256=_sha256(path),
         signature=str(signature or ""),
+        filled_by=str(asked.reading.target.prefix),
     )
     return Result(command="cache save", data=data)
 

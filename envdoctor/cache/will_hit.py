@@ -1,7 +1,7 @@
 """What decides whether a cache will hit: the key, the files by their hashes, the compiler, who can write there."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -168,7 +168,17 @@ def decide(
     if strangers or unknown:
         return "unknown", (*strangers, *unknown)
     how = f"by its hash, but for {unhashed / 1e6:.0f} MB by size only" if unhashed else "by its hash"
-    return "hit", (f"every part of the key is what it was on {then}, and so is every file, {how}",)
+    same = f"every part of the key is what it was on {then}, and so is every file, {how}"
+    return "hit", (same, *_on_whose_word(match.manifest))
+
+
+def _on_whose_word(manifest: Manifest) -> Iterator[str]:
+    """Yield what nobody proved: only a warm-up that compiled, and measured it, saw which environment filled it."""
+    if not manifest.cold_seconds:
+        yield (
+            f"that this environment filled it is what {manifest.name} says, and was not measured: `cache save` takes "
+            "your word for it"
+        )
 
 
 def _first(items: Iterable[Damaged]) -> list[tuple[int, Damaged]]:

@@ -28,7 +28,9 @@ def status_text(status: Status, target: str, profile: str = "", asked: str = "")
 
 def _status_lines(status: Status, target: str, profile: str, asked: str) -> Iterator[str]:
     named = f" (profile {profile})" if profile else ""
-    yield f"The compile cache of {target}{named} {_HEADLINES[status.state]}"
+    # A second reason of a hit is what was not proven.
+    condition = ", if this environment filled it" if status.state == "hit" and status.reasons[1:] else ""
+    yield f"The compile cache of {target}{named} {_HEADLINES[status.state]}{condition}"
     for reason in status.reasons:
         yield printable(f"  - {reason}")
     yield ""

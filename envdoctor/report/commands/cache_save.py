@@ -16,6 +16,7 @@ def text(data: Saved, style: Style) -> str:
         f"{data.path} ({megabytes(data.bytes)})\n"
         f"key {data.key}, digest {data.digest}\n"
         f"sha256 {data.sha256}" + (f", signature {data.signature}" if data.signature else "") + "\n"
+        f"on your word: {data.filled_by} filled these caches; `save` cannot prove it, `envdoctor cache warm` does\n"
     )
 
 

@@ -21,11 +21,12 @@ _EXIT = {"hit": 0, "unknown": 3}
 def outline(document: Mapping[str, Any]) -> Outline:
     """Return what the document says: an entry for each reason not to hit, and for each damaged entry."""
     state = document["state"]
-    gaps = document["reasons"] if state == "unknown" else ()
+    unproven = document["reasons"][1:] if state == "hit" else ()
+    gaps = document["reasons"] if state == "unknown" else unproven
     return Outline(
         command="cache status",
         subject=document["target"],
-        conclusion=_SENTENCES[state],
+        conclusion=_SENTENCES[state] + (", if this environment filled them" if unproven else ""),
         exit_code=_EXIT.get(state, 1),
         tool_version=document["tool"]["version"],
         context=(("profile", document["profile"] or "none"), ("key", document["key_digest"])),

@@ -70,8 +70,14 @@ def test_hit(tmp_path: Path) -> None:
     found = look(tmp_path, [manifest])
     assert (found.state, found.reasons) == (
         "hit",
-        (f"every part of the key is what it was on {manifest.made_at}, and so is every file, by its hash",),
+        (
+            f"every part of the key is what it was on {manifest.made_at}, and so is every file, by its hash",
+            "that this environment filled it is what made says, and was not measured: `cache save` takes your word "
+            "for it",
+        ),
     )
+    warmed = look(tmp_path, [replace(manifest, cold_seconds=12.5)])
+    assert (warmed.state, warmed.reasons) == ("hit", found.reasons[:1])
     assert found.match is not None
     assert found.match.manifest is manifest
 
@@ -187,7 +193,7 @@ def test_a_file_that_was_changed_at_the_same_size(tmp_path: Path, name: str, sta
 def test_more_than_is_hashed_is_told_by_size_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = manifest_of(filled(tmp_path))
     monkeypatch.setattr(will_hit, "_MOST_HASHED", 1000)
-    (reason,) = look(tmp_path, [manifest]).reasons
+    (reason, _) = look(tmp_path, [manifest]).reasons
     assert reason.startswith(
         f"every part of the key is what it was on {manifest.made_at}, and so is every file, by its "
     )
