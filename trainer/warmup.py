@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 
 from trainer.arguments import Arguments, parse
-from trainer.errors import TrainerError, WorkerFailedError
+from trainer.errors import ConfigError, TrainerError, WorkerFailedError
 from trainer.runtime.shutdown import StopRequest
 from trainer.writing import leave, say, say_error, write_result
 
@@ -46,6 +46,11 @@ def _main(argv: Sequence[str], stop: StopRequest) -> int:
 
 def _warm(arguments: Arguments, stop: StopRequest) -> dict[str, object]:
     config = arguments.config
+    if config.target.tensor_parallel > 1:
+        raise ConfigError(
+            f"target.tensor_parallel: {config.target.tensor_parallel}: a target is split by the run alone, not here",
+            "start the run: it compiles every bucket before its first step (run.warm)",
+        )
     started = time.monotonic()
     if config.launched and WORKER not in os.environ:
         workers = _spawn(arguments.argv, config.workers, stop)

@@ -8,8 +8,9 @@ from transformers.utils import logging as transformers_logging
 from trainer.assemble import Parts, assemble
 from trainer.config import TrainConfig
 from trainer.device import choose, compiles
+from trainer.runtime.cached import drafter_step_of
 from trainer.runtime.compile_state import compile_counts, prepare_thread, require_sound
-from trainer.runtime.steps import DrafterStep, OpenDoor, TargetStep
+from trainer.runtime.steps import OpenDoor, TargetStep
 from trainer.runtime.warmup_steps import warm_drafter, warm_target
 from trainer.topology import topology
 
@@ -65,7 +66,8 @@ def _worker(parts: Parts, rank: int) -> Callable[[], None] | None:
         work.append(lambda: warm_target(features, maker, buckets))
     if role.kind == "drafter":
         shared = target.shared if target is not None else parts.load_shared(device)
-        step = DrafterStep(parts.drafter(device), shared, config.drafter, parts.mask_token, config.run, OpenDoor())
+        # As the run makes it: the objective and the vocabulary are part of what is compiled.
+        step = drafter_step_of(parts, device, shared, OpenDoor())
         work.append(lambda: warm_drafter(step, maker, buckets))
 
     def both() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer import plan, regenerate
+from trainer import plan, regenerate, warmup
 from trainer.data.corpus import conversation
 from trainer.errors import DataError, OutputError
 from trainer.generate import Generator
@@ -210,3 +210,12 @@ def test_an_out_that_is_a_folder_is_told(tmp_path: Path) -> None:
     with pytest.raises(OutputError) as caught:
         regenerate._done(tmp_path)
     assert caught.value.message == f"--out {tmp_path}: cannot be read: Is a directory"
+
+
+def test_a_warm_up_loads_no_whole_target_where_the_run_splits_it(capsys: pytest.CaptureFixture[str]) -> None:
+    command = [*SMOKE, "--runtime", "data-parallel", "--drafters", "2", "--set", "target.tensor_parallel=2"]
+    assert warmup.main(command) == 2
+    assert capsys.readouterr().err.splitlines()[-2:] == [
+        "error: target.tensor_parallel: 2: a target is split by the run alone, not here",
+        "hint: start the run: it compiles every bucket before its first step (run.warm)",
+    ]
