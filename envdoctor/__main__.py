@@ -31,6 +31,7 @@ def main() -> None:
     if sys.platform != "linux":
         _say(f"error: envdoctor runs on Linux only, and this is {sys.platform}\n\nhint: {_ELSEWHERE}")
         os._exit(_USAGE)
+    _hold_closed_streams()
     isolate()
     quickly()
     try:
@@ -67,6 +68,21 @@ def main() -> None:
         text, hint = message(stranger, error)
         _say(f"error: {text}\n\nhint: {hint}")
     os._exit(code)
+
+
+def _hold_closed_streams() -> None:
+    """Put a file of no content where stdin, stdout or stderr is closed (`2>&-`).
+
+    The next file that is opened would get that number, and what a child process says would be written into it. Nobody
+    reads stderr then, and writing a result to stdout fails as before.
+    """
+    for number, mode in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, mode), True)
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - as long as the process
 
 
 def _say(text: str) -> None:

@@ -183,7 +183,7 @@ def _decide(workspace: "Workspace", profile: str, *, waits: bool) -> "_Decision"
         # A healthy start that is enforced leaves nothing to say.
         speaks = bool(told.code or not waits) and node.reports(told, REPORT_SECONDS if later else 0.0)
         if told.code and speaks:
-            _say(told.colored if sys.stderr.isatty() and not os.environ.get("NO_COLOR") else told.report)
+            _say(told.shown_on(sys.stderr, os.environ))
     found = (*told.found, OTHER_TORCH) if elsewhere else told.found
     # What starts all the same is refused by nobody.
     own = Own(code=code if waits else 0, found=found, sheet=told.sheet, starts=not waits)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import Self
+from typing import Self, TextIO
 
 from envdoctor import __version__
 from envdoctor.doctor.workspace import Workspace
@@ -62,6 +62,13 @@ class Told:
     problem: str = ""
     """Why nothing could be examined; `code` is then the error's."""
     hint: str = ""
+
+    def shown_on(self, stream: TextIO | None, environ: Mapping[str, str]) -> str:
+        """Return the report for a stream, which may be somebody's own, closed or None."""
+        with suppress(AttributeError, ValueError):
+            if stream is not None and stream.isatty() and not environ.get("NO_COLOR"):
+                return self.colored
+        return self.report
 
     def error(self) -> EnvdoctorError:
         """Return the error that another rank met, with its exit code."""

@@ -2,6 +2,10 @@
 
 import json
 import re
+import shlex
+import subprocess
+import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +209,22 @@ def test_a_result_that_cannot_be_written(folder: Path) -> None:
         err="error: cannot write no/such/f.json: No such file or directory\n\n"
         "hint: name a file in a folder you may write to\n",
     )
+
+
+@pytest.mark.parametrize(
+    ("command", "closed", "code", "out"),
+    [
+        (("check", "--nope"), "2>&-", 2, ""),
+        (("explain", "ED999"), "<&- 2>&-", 2, ""),
+        (("--version",), "2>&-", 0, f"envdoctor {version('torch-envdoctor')}\n"),
+        (("explain", "ED201"), ">&- 2>&-", 2, ""),
+    ],
+)
+def test_a_closed_stderr_puts_nothing_into_stdout(command: tuple[str, ...], closed: str, code: int, out: str) -> None:
+    """And no file that is opened next takes its number."""
+    line = shlex.join([sys.executable, "-m", "envdoctor", *command])
+    done = subprocess.run(["sh", "-c", f"exec {line} {closed}"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (code, out, "")
 
 
 def test_nothing_asked_prints_the_help_and_exits_2(folder: Path) -> None:

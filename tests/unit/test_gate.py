@@ -348,6 +348,16 @@ def test_a_stream_that_takes_nothing_stops_no_training(
     assert outcome == Outcome(code=0, out=STARTED, err="")
 
 
+@pytest.mark.parametrize("place", ["None", "closed"])
+def test_a_stream_that_takes_nothing_changes_no_refusal(
+    broken: Incident, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Found broken is 1; could not be examined would be 3."""
+    made = "closed = open('/dev/null', 'w')\nclosed.close()\n"
+    monkeypatch.setitem(globals(), "SCRIPT", f"{made}import sys\nsys.stderr = {place}\n{SCRIPT}")
+    assert start(broken) == Outcome(code=1, out="", err="")
+
+
 def test_a_name_that_the_locale_cannot_write_is_the_locales_fault(tmp_path: Path) -> None:
     """Which no restart in UTF-8 can heal inside somebody's process: the gate says what to set."""
     incident = make_gated_incident(tmp_path)
