@@ -17,6 +17,7 @@ from envdoctor.probes.venv.deep_files import DeepFiles
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.probes.venv.parsed_record import RecordsAhead
 from envdoctor.probes.venv.record_memo import RecordMemo
 from envdoctor.probes.venv.records import _Indexer
 from envdoctor.probes.venv.search_path import SearchPath
@@ -136,7 +137,7 @@ def test_rows_are_read_as_a_plain_reader_would(site: Path, rows: list[tuple[str,
     csv.writer(text, lineterminator=ending).writerows(rows)
     (site / INFO / "RECORD").write_bytes(text.getvalue().encode("utf-8", "surrogateescape"))
     item = replace(make_facts.distribution("thing"), site=str(site), folder=INFO)
-    indexer = _Indexer(items=(item,), prefix=f"{site.parents[2]}/", memo=RecordMemo(path=None))
+    indexer = _Indexer(items=(item,), prefix=f"{site.parents[2]}/", memo=RecordMemo(path=None), ahead=RecordsAhead())
     indexer.enter(0)
     indexer.compare()
     inside, outside = _plainly(rows, site)

@@ -53,6 +53,7 @@ def outputs(incident: Incident, tmp_path_factory: pytest.TempPathFactory) -> lis
     before = dict(os.environ)
     os.environ |= {"JUPYTER_DATA_DIR": str(home / "share/jupyter"), "JUPYTER_RUNTIME_DIR": str(home / "run")}
     os.environ |= {"IPYTHONDIR": str(home / "ipython"), "HOME": str(home)}
+    os.environ |= {"TORCHINDUCTOR_CACHE_DIR": str(home / "inductor"), "TRITON_CACHE_DIR": str(home / "triton")}
     try:
         client = nbclient.NotebookClient(notebook, kernel_name="here", allow_errors=True, timeout=300)
         client.execute(cwd=str(home))

@@ -68,6 +68,7 @@ STARTED: tuple[tuple[tuple[str, ...], set[str]], ...] = (
     (("fleet", "check", "--kubernetes", "--node-count", "2", "--image", "i"), {OWN}),
     (("fleet", "check", "--hosts", "hosts.txt"), {OWN, "ssh"}),
     (("fleet", "restore", "--dry-run", "--hosts", "hosts.txt", "-p", "small"), {OWN, "ssh"}),
+    (("fleet", "rollback", "--dry-run", "--hosts", "hosts.txt"), {OWN}),
     (("fleet", "repair", "--dry-run", "--hosts", "hosts.txt", "-p", "small"), {OWN, "ssh"}),
     (("profile", "new", "other", "--from", "requirements.txt", "-y"), {OWN, UV, FOUND}),
     (("capture", "made", "--offline", "--venv", "whole"), {OWN, UV, "git"}),
@@ -199,7 +200,9 @@ def test_each_command_starts_these_programs_and_no_other(trapped: Trapped) -> No
         )
         assert "Traceback" not in done.stderr, done.stderr
         # Each did its work; 3: ssh finds no such host, and there is nothing that says whether the cache will hit.
-        assert done.returncode in (0, 1, 3, 4), (words, done.stderr)
+        # No fleet was changed here, so that a rollback ends before it reaches a node, which it would as a restore does.
+        ends = {2} if words[:2] == ("fleet", "rollback") else {0, 1, 3, 4}
+        assert done.returncode in ends, (words, done.stderr)
         said[words] = (trapped.started(), sorted(mark.name for mark in trapped.marks.iterdir()))
         for mark in trapped.marks.iterdir():
             mark.unlink()

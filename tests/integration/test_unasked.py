@@ -87,5 +87,5 @@ def test_run_restores_no_other_venv_than_the_one_it_starts_on(stack: Stack) -> N
     )
     gone = _in(stack, stack.folder, *command, CONDA_PREFIX=str(stack.folder / "gone"))
     assert (gone.code, gone.out) == (2, "")
-    assert gone.err.startswith("error: $CONDA_PREFIX: FOLDER/gone does not exist\n\nhint: unset CONDA_PREFIX, or ")
+    assert gone.err.startswith("error: $CONDA_PREFIX: FOLDER/gone does not exist\n\nhint: `unset CONDA_PREFIX`, or ")
     assert tree_state(stack.folder / ".venv") == before

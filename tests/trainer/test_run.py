@@ -318,8 +318,10 @@ def test_a_killed_worker_ends_the_run_with_an_error(cache: Path, tmp_path: Path)
     assert process.returncode == 137
     assert not any(alive(worker) for worker in workers)
     told = [line for line in stderr.splitlines() if line.startswith("error: ")]
-    assert told
-    assert all(line.startswith("error: this worker could not go on with the others: ") for line in told)
+    # The others may see that it is gone before the launcher does.
+    others = [line for line in told if line != "error: rank 1 was killed by SIGKILL"]
+    assert len(told) == len(others) + 1
+    assert all(line.startswith("error: this worker could not go on with the others: ") for line in others)
 
 
 @pytest.mark.parametrize(
