@@ -1,9 +1,13 @@
 """What holds for every test: signals, how property tests draw, and what a venv without torch leaves out."""
 
+import atexit
 import functools
 import importlib.util
+import os
+import shutil
 import signal
 import sysconfig
+import tempfile
 import threading
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +18,13 @@ from hypothesis import HealthCheck, settings
 # A runner that starts the tests in the background hands SIGINT on as ignored, nohup hands SIGHUP on, to every child.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# A printed command names uv's path where PATH has none: it has one here, as a user's has after an install of uv.
+if (_UV := Path(sysconfig.get_path("scripts"), "uv")).exists():
+    _ON_PATH = tempfile.mkdtemp(prefix="uv-on-path-")
+    atexit.register(shutil.rmtree, _ON_PATH)
+    Path(_ON_PATH, "uv").symlink_to(_UV)
+    os.environ["PATH"] += f"{os.pathsep}{_ON_PATH}"
 
 # A busy machine makes examples slow, which says nothing about them.
 _UNHURRIED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}

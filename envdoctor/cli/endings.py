@@ -6,8 +6,9 @@ from contextlib import suppress
 from itertools import pairwise
 
 from envdoctor.cli.shadowed import in_front_of_python, message
-from envdoctor.cli.terminal import say, write_result
+from envdoctor.cli.terminal import programs, say, write_result
 from envdoctor.errors import EnvdoctorError, ProbeError
+from envdoctor.report.style import typable_prose
 
 _REPORT_IT = "this is a bug; report the lines above with the output of `envdoctor --version`"
 
@@ -30,7 +31,8 @@ def say_error(error: EnvdoctorError, *, as_json: bool = False) -> int:
     if as_json:
         from envdoctor.report.envelope import dump, envelope
 
-        found = {"message": error.message, "hint": error.hint or None, "exit_code": int(error.exit_code)}
+        hint = typable_prose(error.hint, programs) or None
+        found = {"message": error.message, "hint": hint, "exit_code": int(error.exit_code)}
         with suppress(EnvdoctorError):  # stdout may be what failed
             write_result(dump(envelope({"error": found})))
     return error.exit_code

@@ -6,7 +6,7 @@ from typing import TextIO
 
 from envdoctor.app.result import Result
 from envdoctor.cli.shown import shown
-from envdoctor.cli.terminal import style_for, write_result
+from envdoctor.cli.terminal import programs, style_for, write_result
 from envdoctor.cli.values import ReportFormat
 from envdoctor.errors import UsageError
 from envdoctor.exitcodes import ExitCode
@@ -24,7 +24,7 @@ def finish(result: Result, output_format: ReportFormat = "text", *, json: bool =
     if result.data is None:
         return result.exit_code
     if json or output_format == "json":
-        write_result(as_json(result), output)
+        write_result(as_json(result, programs), output)
     elif output_format == "text":
         write_result(as_text(result, style_on(None if output else sys.stdout)), output)
     else:

@@ -11,7 +11,7 @@ from envdoctor.cli.late import hush
 from envdoctor.cli.leaving import leaving
 from envdoctor.errors import UsageError
 from envdoctor.facts.whole_file import write_named
-from envdoctor.report.style import Style
+from envdoctor.report.style import Style, typable_prose
 
 # A log or a file has no width of its own; this reads well in both.
 _WIDTH_WITHOUT_TERMINAL = 100
@@ -35,7 +35,20 @@ def style_for(
         color=_colored(stream, environ, color),
         unicode=stream is None or (stream.encoding or "ascii").lower().replace("-", "") in _UNICODE,
         verbosity=verbose - quiet,
+        programs=programs,
     )
+
+
+def programs() -> Mapping[str, str]:
+    """Return program -> what to type in its place, where PATH has no `uv`, or not this `envdoctor`."""
+    from envdoctor.facts.programs import by_path
+
+    def own_uv() -> str | None:
+        from envdoctor.wheels.uv import own_binary
+
+        return own_binary()
+
+    return by_path(os.environ, sys.argv[0], own_uv)
 
 
 def write_result(text: str, output: str = "") -> None:
@@ -86,7 +99,7 @@ def say(text: str) -> None:
     """
     hush()
     try:
-        print(_fitting(leaving(text)), file=sys.stderr)  # noqa: T201 - stderr is where it belongs
+        print(_fitting(leaving(typable_prose(text, programs))), file=sys.stderr)  # noqa: T201 - stderr is where it belongs
     except BrokenPipeError:
         _swallow(sys.stderr)
 

@@ -8,7 +8,9 @@ from envdoctor.app.result import Result
 from envdoctor.errors import UsageError
 from envdoctor.model.frozen import replace
 from envdoctor.report.envelope import dump, envelope
-from envdoctor.report.style import Style
+from envdoctor.report.style import Style, typable, typable_prose
+
+Programs = Callable[[], Mapping[str, str]]
 
 # Command -> the module of `report/formats` that outlines its document.
 _OUTLINES: Mapping[str, str] = {
@@ -22,6 +24,8 @@ _OUTLINES: Mapping[str, str] = {
 }
 _FILES = ("fingerprint", "watch-stack", "lock", "sbom")
 """Commands whose text is a file: its lines stay as they are."""
+_COMMANDS, _SAID = ("commands", "by_hand", "undo"), ("text", "remedies")
+"""Keys of documents under which commands are, and sentences that name some in backticks."""
 _DRAWN = ("html", "svg")
 _LISTED = ("markdown", "sarif", "junit", "github")
 FORMATS: Mapping[str, tuple[str, ...]] = {
@@ -39,23 +43,28 @@ def as_text(result: Result, style: Style) -> str:
     """Return what a person reads, ending in a newline."""
     renderer = _renderer(result.command)
     text = str(renderer.text(result.data, style))
-    if not style.on_screen or result.command in _FILES or max(map(len, text.split("\n"))) <= style.width:
+    if result.command in _FILES:
+        return text
+    text = typable_prose(text, style.programs)
+    if not style.on_screen or max(map(len, text.split("\n"))) <= style.width:
         return text
     from envdoctor.report.fitted import fitted  # noqa: PLC0415 - most reports have no long line
 
     # With colour a command is told from prose.
-    return fitted(str(renderer.text(result.data, replace(style, color=True))), style.width, color=style.color)
+    colored = typable_prose(str(renderer.text(result.data, replace(style, color=True))), style.programs)
+    return fitted(colored, style.width, color=style.color)
 
 
-def as_json(result: Result) -> str:
-    """Return the command's JSON document, ending in a newline."""
-    return dump(document_of(result))
+def as_json(result: Result, programs: Programs = dict) -> str:
+    """Return the command's JSON document, ending in a newline. programs: see Style."""
+    return dump(_typable(document_of(result), programs))
 
 
 def as_format(result: Result, name: str, clean: Callable[[str], str]) -> str:
     """Return the result in one of its FORMATS. Raises UsageError where the command does not have it.
 
-    clean: what every text of the document passes first, before it is escaped for the format.
+    clean: what every text of the document passes first, before it is escaped for the format. Programs keep their
+    names: who reads it is on another machine.
     """
     having = [command for command, names in FORMATS.items() if name in names]
     if result.command not in having:
@@ -74,6 +83,16 @@ def document_as(command: str, document: Mapping[str, Any], name: str) -> str:
 def document_of(result: Result) -> dict[str, Any]:
     """Return the command's JSON document as plain values."""
     return envelope(_renderer(result.command).document(result.data))
+
+
+def _typable(value: Any, programs: Programs, key: str = "") -> Any:
+    if isinstance(value, dict):
+        return {name: _typable(item, programs, name) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_typable(item, programs, key) for item in value]
+    if not isinstance(value, str):
+        return value
+    return typable(value, programs) if key in _COMMANDS else typable_prose(value, programs) if key in _SAID else value
 
 
 def _cleaned(value: Any, clean: Callable[[str], str]) -> Any:

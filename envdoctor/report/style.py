@@ -1,8 +1,9 @@
 """How text is laid out on a terminal: width, colour, signs. The fast path prints through here, without a library."""
 
+from collections.abc import Callable, Mapping
 from typing import TextIO
 
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import field, frozen
 from envdoctor.model.pattern import pattern
 
 _SGR = {
@@ -23,6 +24,8 @@ _PLAIN_SIGNS = {"ok": "+", "note": "i", "warning": "!", "error": "x", "unknown":
 # And the marks that turn the direction of text, behind which a name can read as another, or that separate lines.
 _UNPRINTABLE = pattern("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _QUOTED = pattern("`[^`]*`")
+# Where a shell takes a word as a program: at the begin, behind another command, behind variables that are set for it.
+_PROGRAM = pattern(r"(?P<before>(?:^|(?:&&|\|\||;) )(?:[A-Z_]+=(?:'[^']*'|[^\s'])* )*)(?P<name>uv|envdoctor)(?= )")
 _NOT_OURS = pattern(
     rf"\x1b\[(?:0|{'|'.join(sorted(set(_SGR.values())))})m|[\n\t]|([\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff])"
 )
@@ -40,9 +43,15 @@ class Style:
     """-1 quiet, 0 normal, 1 verbose."""
     on_screen: bool = False
     """The width is that of a screen: lines that nothing wrapped are broken there. A file or a pipe gets them whole."""
+    programs: Callable[[], Mapping[str, str]] = field(default=dict)
+    """Gives program -> what to type in its place, for those that the reader's PATH does not have."""
 
     def paint(self, kind: str, text: str) -> str:
-        """Colour `text` as `kind` (a severity, "ok", "strong", "dim", "command"); unchanged without colour."""
+        """Colour `text` as `kind` (a severity, "ok", "strong", "dim", "command"); unchanged without colour.
+
+        A command is written as the reader can type it.
+        """
+        text = typable(text, self.programs) if kind == "command" else text
         return f"\x1b[{_SGR[kind]}m{text}{RESET}" if self.color and text else text
 
     def sign(self, state: str) -> str:
@@ -70,6 +79,19 @@ class Style:
             break_on_hyphens=False,
         )
         return [line.replace("\0", " ") for line in lines] or [first.rstrip()]
+
+
+def typable(command: str, programs: Callable[[], Mapping[str, str]]) -> str:
+    """Return a command with what to type in place of its programs, where PATH does not have them."""
+    if _PROGRAM.search(command) is None:
+        return command
+    names = programs()
+    return _PROGRAM.sub(lambda match: match["before"] + names.get(match["name"], match["name"]), command)
+
+
+def typable_prose(text: str, programs: Callable[[], Mapping[str, str]]) -> str:
+    """Return a text in which the commands in backticks are typable."""
+    return _QUOTED.sub(lambda match: f"`{typable(match[0][1:-1], programs)}`", text) if "`" in text else text
 
 
 def printable(text: str) -> str:
