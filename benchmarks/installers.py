@@ -6,7 +6,8 @@ The stack is torch of the `cpu-smoke` lock with all that it requires; `--small` 
 require instead, with a torch that is two made files, since pip-sync takes minutes for the real one. BIN holds pip-sync
 and pex. Each tool has caches of its own, empty at first, and goes through: cold; warm (another new venv); again
 (nothing to do); damage (in the venv one file deleted, one cut, one altered at its size, then the same command); kill
-(SIGKILL to its group at a random time of a warm run into a new venv, `--kills` times, and what is there then).
+(SIGKILL to its group at a random time of a warm run into a new venv, whichever of its commands is at work, `--kills`
+times, and what is there then; a run that ended before its kill is not counted, and the venv removed and made again).
 "whole": every package of the lock is there and every file has the sha256 of its RECORD; a venv that is not there at all
 is counted apart.
 Times are of one run each, by the clock and by the processor; a run over `--limit` seconds is given up. Each cell is
@@ -73,19 +74,22 @@ class Tool:
         wall, after = time.monotonic() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
         return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, code
 
-    def killed(self, venv: Path, after: float) -> None:
-        """Start the same and kill it."""
-        for command in self.prepare:
-            self._one(command, venv)
-        with subprocess.Popen(
-            _named(self.command, venv), cwd=self.folder, env=self.environment, start_new_session=True,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        ) as process:  # fmt: skip
-            try:
-                process.wait(after)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-        time.sleep(1)
+    def killed(self, venv: Path, after: float) -> bool:
+        """Start the same into a new venv and kill what is at work then; tell whether something was."""
+        end = time.monotonic() + after
+        for command in (*self.prepare, self.command):
+            with subprocess.Popen(
+                _named(command, venv), cwd=self.folder, env=self.environment, start_new_session=True,
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            ) as process:  # fmt: skip
+                try:
+                    process.wait(max(end - time.monotonic(), 0))
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+                    time.sleep(1)
+                    return True
+        return False
 
     def _one(self, command: tuple[str, ...], venv: Path) -> int:
         try:
@@ -163,11 +167,13 @@ def line(tool: Tool, packages: list[LockedPackage], kills: int) -> None:
     else:
         print(f"{'not whole':>16}  {'no':10}", end="", flush=True)
     draw, good, none = random.Random(0), 0, 0  # noqa: S311 - when a kill comes, not a secret
-    for _ in range(kills):
+    done = 0
+    while done < kills:
         remove(venv)
-        tool.killed(venv, draw.uniform(0.1, warm[0]))
-        none += not venv.exists()
-        good += whole(venv, packages)
+        if tool.killed(venv, draw.uniform(0, warm[0])):
+            done += 1
+            none += not venv.exists()
+            good += whole(venv, packages)
     print(f"  {good}, {none}, {kills - good - none}", flush=True)
 
 
