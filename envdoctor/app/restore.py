@@ -109,8 +109,7 @@ def _restore(request: RestoreRequest, wishes: RestoreOptions, host: Host, dialog
         return Result(command="restore", data=refusal, exit_code=ExitCode.RESTORE_FAILED)
     if not wishes.force and (verified := _in_place(prepared, dialog)):
         return _only_sources(replace(planned, status="already in place", verified=verified), prepared, wishes, dialog)
-    if len(prepared.plan.unavailable) != 1:  # else the error below says all of it
-        dialog.show(_result(planned, prepared))
+    _show(planned, prepared, dialog)
     if not (wishes.yes or wishes.plan) and prepared.plan.possible:
         prepared = replace(prepared, shown=prepared.shown.with_entries(store, host))
         if not dialog.agreed(f"Restore {prepared.plan.target}?"):
@@ -132,6 +131,15 @@ def _prepared(
     prepared = prepare(request, host)
     prepared = replace(prepared, shown=replace(prepared.shown, seen=seen))
     return prepared, digest_of("restore", (prepared.plan, wishes.force), state)
+
+
+def _show(planned: RestoreResult, prepared: PreparedRestore, dialog: Dialog) -> None:
+    """Show the plan; of one that cannot be carried out what the error to come does not say."""
+    if prepared.plan.possible:
+        dialog.show(_result(planned, prepared))
+        return
+    for line in prepared.sources.warnings:
+        dialog.note(f"warning: {line}\n")
 
 
 def _result(data: RestoreResult, prepared: PreparedRestore) -> Result:

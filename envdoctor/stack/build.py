@@ -7,11 +7,13 @@ from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.plan import Plan, PlannedPackage, Source
 from envdoctor.model.wording import counted
+from envdoctor.stack.room import apart
 from envdoctor.standards.lock import LockedPackage
 from envdoctor.wheels.index_config import IndexAccess, IndexConfig
 from envdoctor.wheels.preview import requirements
 from envdoctor.wheels.urls import is_local, shown
 from envdoctor.wheels.uv import Uv
+from envdoctor.wheels.uv_cache import refuse_special
 
 _PLAIN = (
     "+ ",
@@ -83,6 +85,8 @@ def install(
     offline: bool,
 ) -> None:
     """Install exactly these wheels into the venv `folder`, each from its planned source. Raises UvError."""
+    copies = uv.copies or apart(sources.cache, folder)
+    refuse_special(sources.cache, [locked[item.name] for item in packages], copies=copies)
     done, total = 0, len(packages)
     downloads = _Downloads(packages, listen)
     for group in groups(packages, locked):

@@ -37,6 +37,11 @@ from envdoctor.wheels import uv as uv_tool
 from envdoctor.wheels.cached_answers import CachedAnswers
 
 _AGAIN = "run the same command again; if it stays so, look at the network and the proxy"
+_FOR_EACH = (
+    "`envdoctor restore --dry-run` with the same profile and sources says for each what to do; `--rehearse` builds and "
+    "verifies the others"
+)
+_SHOWN = 8
 
 _PAUSE = 0.02
 """Seconds between two looks for RECORDs."""
@@ -210,11 +215,12 @@ def why_not(plan: Plan) -> tuple[str, str]:
         others = ", ..." if len(plan.unavailable) > 1 else ""
         of = f"{len(plan.unavailable)} of {counted(total, 'wheel')} ({first.name} {first.version}{others})"
         return f"no answer for {of}: {first.reason}", _AGAIN
-    first, more = gone[0], len(gone) - 1
-    return (
-        f"{first.name} {first.version} was not found: {first.reason}" + (f"; and {more} more" if more else ""),
-        first.hint,
-    )
+    if len(gone) == 1:
+        return f"{gone[0].name} {gone[0].version} was not found: {gone[0].reason}", gone[0].hint
+    lines = [f"{len(gone)} of {counted(len(plan.packages) + len(plan.unavailable), 'wheel')} were not found:"]
+    lines += [f"  {one.name} {one.version}: {one.reason}" for one in gone[:_SHOWN]]
+    lines += [f"  and {len(gone) - _SHOWN} more"] if len(gone) > _SHOWN else []
+    return "\n".join(lines), _FOR_EACH
 
 
 def _sign(prepared: PreparedRestore, folder: Path, as_built: Mapping[str, object]) -> None:

@@ -21,19 +21,23 @@ def rooms(beside: Path, cache: Path, packages: Sequence[PlannedPackage], *, copi
     Either folder may be yet to be made. uv links a venv's files from its cache where both are on one file system and
     unless `copies`; then the venv takes next to nothing of its own.
     """
-    venv, kept = _existing(beside), _existing(cache)
-    apart = venv.stat().st_dev != kept.stat().st_dev
+    venv, kept, elsewhere = _existing(beside), _existing(cache), apart(beside, cache)
     fetched = {item.name: item.source.unpacked_bytes for item in packages if not item.source.cached}
-    if not apart and not copies:
+    if not elsewhere and not copies:
         return (_room(venv, "venv and cache", fetched.values(), copies=False),)
     there = {item.name: item.version for item in packages if item.source.cached}
     copied = [*fetched.values(), *_in_cache(cache, there)]
-    if not apart:
+    if not elsewhere:
         return (_room(venv, "venv and cache", [*copied, *fetched.values()], copies=True),)
     return (
         _room(venv, "venv", copied, copies=True),
         *([_room(kept, "cache", fetched.values(), copies=False)] if fetched else []),
     )
+
+
+def apart(one: Path, other: Path) -> bool:
+    """Tell whether two folders, or what there is of them, are on two file systems: uv copies from one to the other."""
+    return _existing(one).stat().st_dev != _existing(other).stat().st_dev
 
 
 def refuse_too_little(plan: Plan) -> None:
@@ -42,7 +46,8 @@ def refuse_too_little(plan: Plan) -> None:
     if room is None:
         return
     what = {"venv": "the new venv", "cache": "uv's cache", "venv and cache": "the new venv"}[room.holds]
-    why = ": its files are copied, since uv's cache is on another file system" if room.copies else ""
+    since = "uv's cache is on another file system" if room.holds == "venv" else "uv is told to copy (its link mode)"
+    why = f": its files are copied, since {since}" if room.copies else ""
     other = ", or put uv's cache elsewhere (`UV_CACHE_DIR`)" if room.holds == "cache" else ""
     raise RestoreError(
         f"too little room: {what} needs {size(room.bytes)} on the file system of {room.where}, which has "

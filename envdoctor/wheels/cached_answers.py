@@ -21,6 +21,7 @@ from envdoctor.standards.lock import LockedPackage
 from envdoctor.wheels.index_config import IndexConfig
 from envdoctor.wheels.urls import is_local, local_path
 from envdoctor.wheels.uv import Uv
+from envdoctor.wheels.uv_cache import folders
 from envdoctor.wheels.wheel_names import WheelNames
 
 _MAXIMUM = 8 * 1024 * 1024
@@ -90,8 +91,8 @@ class CachedAnswers:
         )
         # A digest: places may carry a password, and a memo is no place for one.
         self._scope = hashlib.sha256(repr(asked).encode()).hexdigest()[:32]
-        self._folders = tuple(_folders(sources.cache, "wheels-v"))
-        self._pages = tuple(_folders(sources.cache, "simple-v"))
+        self._folders = tuple(folders(sources.cache, "wheels-v"))
+        self._pages = tuple(folders(sources.cache, "simple-v"))
 
     def of_package(self, package: LockedPackage) -> CachedAnswer | None:
         """Return the answer about a package where it still counts."""
@@ -159,15 +160,6 @@ class Remembered:
     def of(cls, host: Host) -> "Remembered":
         """Read it."""
         return cls(names=WheelNames.of(host), answers=CachedAnswers.of(host))
-
-
-def _folders(cache: Path, version: str) -> Iterator[str]:
-    """Yield the folders that hold one folder or page a distribution: `wheels-vN/pypi`, `wheels-vN/index/DIGEST`."""
-    for top in sorted(cache.glob(f"{version}*")):
-        for kind in sorted(top.glob("*")):
-            if kind.is_dir():
-                yield str(kind)
-                yield from (str(path) for path in sorted(kind.iterdir()) if kind.name != "pypi" and path.is_dir())
 
 
 def _inside(

@@ -1,18 +1,21 @@
 """The sources a restore may use: uv's own configuration, completed by pip's, as uv itself then sees it."""
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from envdoctor.errors import UsageError
 from envdoctor.facts.answer_memo import AnswerMemo, state_of
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.wheels.impatient import impatient
 from envdoctor.wheels.pip_config import PipSettings
-from envdoctor.wheels.urls import Access, is_local, local_path
-from envdoctor.wheels.uv import Uv
+from envdoctor.wheels.urls import Access, is_local, local_path, shown
+from envdoctor.wheels.uv import Uv, UvError
 from envdoctor.wheels.uv_cache import cache_folder
 
 _TRANSPORT = ("UV_INSECURE_HOST", "SSL_CERT_FILE", "ALL_PROXY")
+_FIND_LINKS = re.compile(r"Failed to read `--find-links` (?:directory|file): (.+)\s+(?:cause|Caused by): (.+)")
 _PLACES = ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_INDEX_URL", "UV_FIND_LINKS")
 
 
@@ -54,13 +57,9 @@ def configured(uv: Uv, pip: PipSettings, home: Path, python: str, memo: AnswerMe
 
     memo: what uv answered before to the same settings and variables, which are all that its answer is made of.
     """
-    # pip passes over a folder that is not there, uv stops at it.
+    # pip passes over what is neither a folder nor a page, uv stops at it.
     # os.path: what another user may not look into is passed over as well, where Path.exists would raise.
-    gone = tuple(
-        place
-        for place in pip.find_links
-        if is_local(place) and not os.path.exists(uv.cwd / local_path(place))  # noqa: PTH110
-    )
+    gone = {place: fault for place in pip.find_links if (fault := _fault(place, uv.cwd))}
     pip = replace(pip, find_links=tuple(place for place in pip.find_links if place not in gone))
     variables = _variables(uv.environment, pip)
     answer, cache = _asked(uv, variables, python, memo or AnswerMemo())
@@ -90,11 +89,19 @@ def configured(uv: Uv, pip: PipSettings, home: Path, python: str, memo: AnswerMe
         access=access,
         cache=Path(cache),
         warnings=(
-            *(f"pip's find-links place {place} does not exist and is passed over" for place in gone),
+            *(f"pip's find-links place {place} {fault} and is passed over" for place, fault in gone.items()),
             *(f"uv's setting {name} is not followed: it would change what is built" for name in uv.config.ignored),
             *([f"uv's configuration is not read: {uv.config.strange}"] if uv.config.strange else []),
         ),
     )
+
+
+def _fault(place: str, cwd: Path) -> str:
+    """Return why a find-links place of pip's cannot be one; empty where it can."""
+    path = cwd / local_path(place)
+    if not is_local(place) or os.path.isdir(path) or os.path.isfile(path):  # noqa: PTH112, PTH113
+        return ""
+    return "is neither a folder nor a page" if os.path.exists(path) else "does not exist"  # noqa: PTH110
 
 
 def _asked(uv: Uv, variables: Mapping[str, str], python: str, memo: AnswerMemo) -> tuple[str, str]:
@@ -106,7 +113,15 @@ def _asked(uv: Uv, variables: Mapping[str, str], python: str, memo: AnswerMemo) 
     asked = ("pip", "compile", "-", "--quiet", "--no-header", "--offline", "--emit-index-url", "--emit-find-links")
     with impatient(1) as beside:
         caching = beside.submit(cache_folder, uv)
-        answer = uv.run((*asked, "--python", python), extra=variables).stdout
+        try:
+            answer = uv.run((*asked, "--python", python), extra=variables).stdout
+        except UvError as error:
+            if not (found := _FIND_LINKS.search(error.output)):
+                raise
+            raise UsageError(
+                f"the find-links place {shown(found[1])} cannot be read: {found[2]}",
+                "correct where it is named: UV_FIND_LINKS or `find-links` of uv.toml, PIP_FIND_LINKS or pip.conf",
+            ) from error
     cache = str(caching.result())
     if "@" not in answer:
         # A login in a URL is not written down.

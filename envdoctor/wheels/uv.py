@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,12 @@ from envdoctor.wheels.uv_errors import explain
 LineListener = Callable[[str], None]
 ByteListener = Callable[[int], None]
 _PULSE = 0.5
+_STILL = 30.0
+"""Seconds of nothing done after which it is said that uv waits; it has no limit of its own at a file or a lock."""
+_WAITS = (
+    "uv has done nothing for {seconds:.0f} s: it waits for the network, for another uv that holds a lock of its cache, "
+    "or at a pipe; Ctrl-C ends it and leaves everything as it was"
+)
 _WRITTEN = re.compile(r"^wchar: (\d+)$", re.MULTILINE)
 
 
@@ -107,7 +114,7 @@ class Uv:
                 errors="replace",
             ) as process,
             on_failure(end),
-            _watched(process.pid, written),
+            _watched(process.pid, written, listen),
         ):
             output = _talk(process, stdin, listen)
         if process.returncode != 0:
@@ -169,20 +176,28 @@ def _config_file(config: UvConfig) -> Iterator[tuple[dict[str, str], tuple[int, 
 
 
 @contextmanager
-def _watched(pid: int, written: ByteListener | None) -> Iterator[None]:
-    if written is None:
+def _watched(pid: int, written: ByteListener | None, listen: LineListener | None) -> Iterator[None]:
+    if written is None and listen is None:
         yield
         return
     over = threading.Event()
 
     def watch() -> None:
+        before, since = "", time.monotonic()
         while not over.wait(_PULSE):
             try:
-                found = _WRITTEN.search(Path(f"/proc/{pid}/io").read_text())
+                moved = Path(f"/proc/{pid}/io").read_text()
+                done = moved + Path(f"/proc/{pid}/stat").read_text()
             except OSError:
                 return  # it ended, or this kernel does not count
-            if found:
+            if written and (found := _WRITTEN.search(moved)):
                 written(int(found[1]))
+            now = time.monotonic()
+            if done != before:
+                before, since = done, now
+            elif listen and now - since >= _STILL:
+                listen(_WAITS.format(seconds=now - since))
+                since = now
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()

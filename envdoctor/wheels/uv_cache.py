@@ -1,8 +1,11 @@
 """What uv's cache may hold, from its folders' names: uv has no command that tells, and asking it costs a process."""
 
-from collections.abc import Collection
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from envdoctor.errors import RestoreError
+from envdoctor.standards.lock import LockedPackage
 from envdoctor.wheels.uv import Uv
 
 
@@ -23,3 +26,50 @@ def perhaps_cached(cache: Path, names: Collection[str]) -> frozenset[str]:
     there = {path.name for path in kinds} | {path.name for kind in kinds for path in kind.glob("*")}
     there |= {path.name for kind in kinds if kind.name != "pypi" for path in kind.glob("*/*")}
     return frozenset(names) & there
+
+
+def folders(cache: Path, version: str) -> Iterator[str]:
+    """Yield the folders that hold one folder or page a distribution: `wheels-vN/pypi`, `wheels-vN/index/DIGEST`."""
+    for top in sorted(cache.glob(f"{version}*")):
+        for kind in sorted(top.glob("*")):
+            if kind.is_dir():
+                yield str(kind)
+                yield from (str(path) for path in sorted(kind.iterdir()) if kind.name != "pypi" and path.is_dir())
+
+
+def refuse_special(cache: Path, packages: Sequence[LockedPackage], *, copies: bool) -> None:
+    """Raise RestoreError where what the cache holds of these has a pipe or a device that uv would read: it waits there.
+
+    uv reads the metadata and the scripts of an unpacked wheel; the other files it links, unless it `copies` them.
+    """
+    for folder in folders(cache, "wheels-v"):
+        for package in packages:
+            for special in _special_of(f"{folder}/{package.name}", f"{package.version}-", copies=copies):
+                raise RestoreError(
+                    f"{special} in uv's cache is not a regular file, and uv would wait at it; nothing was installed",
+                    f"`uv cache clean {package.name}`, then run it again",
+                )
+
+
+def _special_of(folder: str, version: str, *, copies: bool) -> Iterator[str]:
+    for entry in _entries(folder):
+        if entry.name.startswith(version):
+            yield from _special(entry, lambda name: copies or name.endswith((".dist-info", ".data")))
+
+
+def _special(entry: "os.DirEntry[str]", inside: Callable[[str], bool]) -> Iterator[str]:
+    """Yield what is neither a file nor a folder; `inside` tells by name which folders in this one are looked into."""
+    if entry.is_dir():
+        for inner in _entries(entry.path):
+            if inside(inner.name) or not inner.is_dir():
+                yield from _special(inner, lambda _: True)
+    elif not entry.is_file():
+        yield entry.path
+
+
+def _entries(folder: str) -> Iterable["os.DirEntry[str]"]:
+    try:
+        with os.scandir(folder) as found:
+            return list(found)
+    except OSError:
+        return ()

@@ -35,6 +35,7 @@ _NETWORK = (
     "error decoding response body",
     "end of file before message length reached",
 )
+_SOME = "a wheel"
 _BROKEN_ARCHIVE = ("Failed to extract archive", "Invalid zip file", "ZIP structure was truncated", "unexpected EOF")
 
 
@@ -73,7 +74,7 @@ def _first_error(stderr: str) -> str:
 
 def _what(stderr: str) -> str:
     named = _REQUIREMENT.search(stderr) or _URL.search(stderr)
-    return named[1] if named else "a wheel"
+    return named[1] if named else _SOME
 
 
 def _hash_mismatch(stderr: str) -> Explained | None:
@@ -188,8 +189,9 @@ def _gone(stderr: str) -> Explained | None:
 def _damaged(stderr: str) -> Explained | None:
     if not any(sign in stderr for sign in _BROKEN_ARCHIVE):
         return None
+    what = _what(stderr)
     return (
-        f"the wheel of {_what(stderr)} is cut off or damaged: {_last_cause(stderr)}",
+        f"{what if what == _SOME else f'the wheel of {what}'} is cut off or damaged: {_last_cause(stderr)}",
         "run it again; if it stays so, the source serves a broken file",
     )
 

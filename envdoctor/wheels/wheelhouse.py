@@ -26,10 +26,10 @@ def chosen(named: Iterable[str], file: ProfileRef, cwd: Path) -> tuple[Path, ...
     folders = [Path(os.path.realpath(cwd / name)) for name in named]
     for folder in folders:
         if not folder.is_dir():
+            fill = f"`envdoctor fetch --profile {shlex.quote(file.asked)} --wheelhouse {shlex.quote(str(folder))}`"
             raise UsageError(
                 f"the wheelhouse {folder} is not a directory",
-                "fill one where an index is: "
-                f"`envdoctor fetch --profile {shlex.quote(file.asked)} --wheelhouse {shlex.quote(str(folder))}`",
+                "name another" if os.path.lexists(folder) else f"fill one where an index is: {fill}",
             )
     usual = Path(os.path.realpath(beside(file.lock_path, file.profile.name)))
     found = tuple(dict.fromkeys([*folders, *([usual] if usual.is_dir() else [])]))

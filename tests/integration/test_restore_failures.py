@@ -6,7 +6,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -107,10 +107,15 @@ def test_a_wheel_in_a_folder_with_another_hash_is_not_taken(stack: Stack) -> Non
 
 
 def test_offline_without_a_cache_says_what_is_missing(stack: Stack, index: Index) -> None:
-    error, _ = _refused(stack, "--offline")
+    lacking = "it is neither in uv's cache nor in a local source, and --offline forbids to fetch it"
+    error, hint = _refused(stack, "--offline")
     assert error == (
-        "large 1.0 was not found: it is neither in uv's cache nor in a local source, and --offline forbids to fetch "
-        "it; and 3 more"
+        "4 of 4 wheels were not found:\n"
+        f"  large 1.0: {lacking}\n  plain 3.0: {lacking}\n  some-tool 1.2: {lacking}\n  torch 2.13.0+cpu: {lacking}"
+    )
+    assert hint == (
+        "`envdoctor restore --dry-run` with the same profile and sources says for each what to do; `--rehearse` builds "
+        "and verifies the others"
     )
     stack.environment["UV_OFFLINE"] = "1"
     assert _refused(stack)[0] == error
@@ -189,6 +194,65 @@ def test_files_changed_in_the_cache_are_noticed_and_can_be_mended(tmp_path: Path
     subprocess.run([*_uv(), "cache", "clean", "-q", "plain"], env=stack.environment, check=True, capture_output=True)
     assert stack.restore().code == 0
     assert edited.read_text() == "__version__ = '3.0'\n"
+
+
+def _cut_anew(path: Path) -> None:
+    content = path.read_bytes()
+    path.unlink()
+    path.write_bytes(content[:10])
+
+
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def test_files_replaced_in_the_cache_are_neither_installed_nor_waited_at(stack: Stack) -> None:
+    """As by an editor that writes a new file: the folder's times move with it, and do not tell when it was filled."""
+    assert stack.restore("--force").code == 0
+    notice = " in uv's cache is not a regular file, and uv would wait at it; nothing was installed"
+    faults: tuple[tuple[Callable[[Path], None], str, str], ...] = (
+        (_cut_anew, "some_tool.py", "some_tool.py: has 10 bytes, not the recorded 31"),
+        (_pipe, "some_tool.py", notice),
+        (_pipe, "some_tool-1.2.dist-info/RECORD", notice),
+    )
+    for harm, name, told in faults:
+        (wheel,) = stack.cache.glob("wheels-v*/index/*/some-tool/1.2-py3-none-any")
+        harm(wheel / name)
+        error, hint = _refused(stack, "--force")
+        clean = "`uv cache clean some-tool`"
+        if told == notice:
+            shown = stack.plain(f"{wheel}/{name}")
+            assert (error, hint) == (f"{shown}{notice}", f"{clean}, then run it again")
+        else:
+            assert error == f"the new venv is not what the lock says: some-tool: {told}"
+            assert hint == f"uv's cache may hold changed files: {clean}, then restore again"
+        clean_up = [*_uv(), "cache", "clean", "-q", "some-tool"]
+        subprocess.run(clean_up, env=stack.environment, check=True, capture_output=True)
+        assert stack.restore("--force").code == 0
+
+
+def test_a_find_links_place_that_is_no_folder_is_named(stack: Stack) -> None:
+    pipe = stack.folder / "pipe"
+    os.mkfifo(pipe)
+    stack.environment["PIP_FIND_LINKS"] += f" {pipe} /dev/zero"
+    (stack.folder / "wheels" / PLAIN).unlink()
+    answer = stack.restore()
+    assert answer.code == 4
+    assert answer.err.startswith(
+        "warning: pip's find-links place FOLDER/pipe is neither a folder nor a page and is passed over\n\n"
+        "warning: pip's find-links place /dev/zero is neither a folder nor a page and is passed over\n\n"
+        "error: plain 3.0 was not found: no configured source has it\n"
+    )
+    answer = stack.restore(extra={"UV_FIND_LINKS": str(pipe)})
+    assert (answer.code, answer.err) == (
+        2,
+        "error: the find-links place FOLDER/pipe cannot be read: Not a directory (os error 20)\n\n"
+        "hint: correct where it is named: UV_FIND_LINKS or `find-links` of uv.toml, PIP_FIND_LINKS or pip.conf\n",
+    )
+    answer = stack.restore("--wheelhouse", "pipe")
+    told = "error: the wheelhouse FOLDER/pipe is not a directory\n\nhint: name another\n"
+    assert (answer.code, answer.err) == (2, told)
 
 
 def _uv() -> list[str]:

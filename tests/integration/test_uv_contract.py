@@ -1,6 +1,7 @@
 """What uv says is parsed: the installed uv and the oldest of the range in pyproject.toml word it as it is read."""
 
 import hashlib
+import os
 import re
 import subprocess
 import sys
@@ -145,6 +146,26 @@ def _not_a_zip(wheel: Path) -> None:
 def test_a_wheel_that_is_no_archive(asker: Asker, damage: Callable[[Path], None]) -> None:
     damage(next(asker.index.folder.glob("*.whl")))
     assert re.fullmatch(r"the wheel of thing==1\.0 is cut off or damaged: .+", asker.refused("thing==1.0")[1])
+
+
+def test_a_uv_that_waits_is_said(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("envdoctor.wheels.uv._STILL", 0.2)
+    monkeypatch.setattr("envdoctor.wheels.uv._PULSE", 0.1)
+    pipe = asker.uv.cwd / "requirements.txt"
+    os.mkfifo(pipe)
+    said: list[str] = []
+
+    def listen(line: str) -> None:
+        said.append(line)
+        if len(said) == 1:
+            pipe.write_text("")  # which lets it go on
+
+    asker.uv.run(("pip", "compile", pipe), listen=listen)
+    assert re.fullmatch(
+        r"uv has done nothing for \d s: it waits for the network, for another uv that holds a lock of its cache, or "
+        r"at a pipe; Ctrl-C ends it and leaves everything as it was",
+        said[0],
+    )
 
 
 def test_a_dry_run_says_what_the_cache_has(asker: Asker) -> None:

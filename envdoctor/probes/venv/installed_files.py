@@ -299,10 +299,10 @@ def _by_mode(item: Distribution, path: str, prefix: str, status: os.stat_result,
 def _of_another_size(
     item: Distribution, path: str, prefix: str, status: os.stat_result, stated: str, recorded: str
 ) -> FileFault | None:
-    if "/bin/" in path and not stat.S_ISDIR(status.st_mode) and only_options_added(f"{item.site}/{path}", stated):
-        return None
-    if stat.S_ISDIR(status.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         return _fault(item, path, prefix, "not a file", recorded_size(recorded), -1)
+    if "/bin/" in path and only_options_added(f"{item.site}/{path}", stated):
+        return None
     return _fault(item, path, prefix, "resized", recorded_size(recorded), status.st_size)
 
 
@@ -319,14 +319,14 @@ def _with_twins(faults: Sequence[FileFault], reading: Reading) -> Iterator[FileF
         if fault.kind == "unreadable":
             yield replace(fault, barrier=barrier_of(str(reading.target.prefix / fault.path)))
             continue
-        owner = items.get(fault.owner) if fault.kind == "resized" else None
+        owner = items.get(fault.owner) if fault.kind in ("resized", "not a file") else None
         if owner is None:
             yield fault
             continue
-        full = str(reading.target.prefix / fault.path)
-        published = cache.published(full, owner.site, owner.folder, fault.recorded_size)
+        full, whole = str(reading.target.prefix / fault.path), fault.kind == "resized"
+        published = whole and cache.published(full, owner.site, owner.folder, fault.recorded_size)
         twin = "" if published else cache.twin(full, owner.site, owner.folder)
-        yield replace(fault, cached_at=twin, published_at=published, unparsable=full in cut)
+        yield replace(fault, cached_at=twin, published_at=published or "", unparsable=full in cut)
 
 
 def _cut(faults: Sequence[FileFault], reading: Reading) -> set[str]:

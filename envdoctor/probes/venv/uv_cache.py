@@ -12,6 +12,7 @@ from pathlib import Path
 from envdoctor.facts.host import Host
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.frozen import field, mutable
+from envdoctor.standards.names import normalized
 
 # A cache holds one archive for each wheel ever unpacked, and a wheel some thousand files.
 _MAXIMUM_ARCHIVES = 50_000
@@ -61,16 +62,32 @@ class UvCache:
 
         `recorded` is the other size that RECORD states, and that the wheel's own RECORD has to state too. What was
         edited later, in the venv or in the cache, was written after the archive was put in its place, which is the
-        last change of its folder's inode; in a cache that was copied, long after every folder in it was filled.
+        last change of its folder's inode; in a cache that was copied, long after every folder in it was filled. A file
+        that somebody replaced moves both times of its folder: at the top of an archive what counts is when
+        uv linked the archive from the wheel's name, which was next.
         """
         size = _size(path)
         relative = os.path.relpath(path, site)
         for archive in self._archives().get(dist_info, ()):
             candidate = f"{archive}/{relative}"
             stated = _stated_size(f"{archive}/{dist_info}/RECORD", relative)
-            if _size(candidate) == size and stated == str(recorded) and _unpacked(candidate, archive):
+            if _size(candidate) != size or stated != str(recorded) or not _unpacked(candidate, archive):
+                continue
+            if "/" in relative or _written(candidate) <= self._linked(archive, dist_info):
                 return candidate
         return ""
+
+    def _linked(self, archive: str, dist_info: str) -> int:
+        """Return when uv linked an archive from a wheel's name, `wheels-vN/[KIND/]SOURCE/NAME/VERSION-TAGS`; else 0."""
+        name = normalized(dist_info.removesuffix(".dist-info").rpartition("-")[0])
+        links = (link for kind in ("*", "*/*") for link in folder(self.host).glob(f"wheels-v*/{kind}/{name}/*"))
+        try:
+            # The first: a later one says nothing of what was there when uv had unpacked it.
+            return min(
+                link.lstat().st_mtime_ns for link in links if os.path.realpath(link) == os.path.realpath(archive)
+            )
+        except (OSError, ValueError):
+            return 0
 
     def _archives(self) -> dict[str, list[str]]:
         if self.archives is None:
@@ -123,6 +140,10 @@ def _size(path: str) -> int | None:
         return None
 
 
+def _written(path: str) -> int:
+    return os.stat(path).st_mtime_ns  # noqa: PTH116 - a string path
+
+
 def _stated_size(record: str, path: str) -> str:
     """Return the size that a RECORD states for a path, as written; empty when it states none."""
     try:
@@ -135,7 +156,7 @@ def _stated_size(record: str, path: str) -> str:
 def _unpacked(path: str, archive: str) -> bool:
     """Tell whether a file of an archive was last written while the archive was unpacked."""
     try:
-        written = os.stat(path).st_mtime_ns  # noqa: PTH116 - a string path
+        written = _written(path)
         in_place = os.stat(archive).st_ctime_ns  # noqa: PTH116 - as above
         filled = max(os.stat(at).st_mtime_ns for at, _, _ in os.walk(archive))  # noqa: PTH116 - as above
     except (OSError, ValueError):

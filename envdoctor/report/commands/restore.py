@@ -33,7 +33,8 @@ def document(data: RestoreResult) -> dict[str, Any]:
     rehearsed = {"result": encode(data.rehearsed)} if data.rehearsed else {}
     digest = {"digest": data.digest} if data.digest else {}
     refused = {"refused": data.refused} if data.refused else {}
-    return {"status": data.status, **digest, **refused, **done, **rehearsed, "plan": plan}
+    possible = {"possible": data.plan.possible}
+    return {"status": data.status, **possible, **digest, **refused, **done, **rehearsed, "plan": plan}
 
 
 def _in_place(data: RestoreResult) -> str:

@@ -97,6 +97,7 @@ error: Failed to download `thing==1`
             "failed to lookup address information: Name or service not known",
         ),
         (TRUNCATED, "the wheel of thing==1 is cut off or damaged: ZIP structure was truncated"),
+        ("error: Failed to extract archive\n  cause: bad CRC\n", "a wheel is cut off or damaged: bad CRC"),
         (FULL, "the disk is full"),
         (DENIED, "permission denied: /root/.cache/uv/.lock"),
         (
