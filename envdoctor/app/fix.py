@@ -161,8 +161,9 @@ def _carried_out(
                 at = f"step {number} of {len(doable)}"
                 if isinstance(error, KeyboardInterrupt | Interrupted):
                     raise Interrupted(f"interrupted in {at}\n{account.state}{told}") from error
-                said = error.message.removesuffix(f"\n{account.state}")  # of a step that has said it itself
-                raise RestoreError(f"{at} failed: {said}\n{account.state}{told}", error.hint) from error
+                state = account.after(error)
+                said = error.message.removesuffix(f"\n{state}")  # of a step that has said it itself
+                raise RestoreError(f"{at} failed: {said}\n{state}{told}", error.hint) from error
         after = checking.check(workspace, wishes, dialog)
     done = replace(planned, status="fixed", after=after.data, undo=_undo(store, kept))
     return Result(command="check fix", data=done, exit_code=after.exit_code)

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from envdoctor.errors import Interrupted
+from envdoctor.errors import EnvdoctorError, Interrupted, RestoreError
 from envdoctor.facts.stops import raise_lost
 from envdoctor.swap.durable import inode
+from envdoctor.swap.shown import AnotherVenvError
 from envdoctor.swap.store import BackupStore
 
 
@@ -31,6 +32,15 @@ class Account:
         if now != self._before:
             return f"{target} holds {self._new}"
         return f"{target} is as it was" if self._before else f"{target} was not created"
+
+    def after(self, error: EnvdoctorError) -> str:
+        """Return the same after an error. A venv that somebody else put there holds nothing of this command."""
+        return "nothing was swapped" if isinstance(error, AnotherVenvError) else self.state
+
+    def told(self, error: RestoreError) -> RestoreError:
+        """Return the error with what the venv is now."""
+        kind = AnotherVenvError if isinstance(error, AnotherVenvError) else RestoreError
+        return kind(f"{error.message}\n{self.after(error)}", error.hint)
 
 
 @contextmanager

@@ -172,4 +172,4 @@ def _carry_out(prepared: PreparedRestore, dialog: Dialog, account: Account) -> R
         with dialog.listening() as listen:
             return carry_out(prepared, listen)
     except RestoreError as error:
-        raise RestoreError(f"{error.message}\n{account.state}", error.hint) from error
+        raise account.told(error) from error

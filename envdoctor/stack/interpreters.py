@@ -86,7 +86,7 @@ def choose(wanted: InterpreterRequest, environment: Mapping[str, str], home: Pat
 
 
 def _named(wanted: InterpreterRequest, environment: Mapping[str, str]) -> BaseInterpreter:
-    path = Path(wanted.named)
+    path = wanted.cwd / wanted.named
     if not os.path.exists(path):  # noqa: PTH110 - as above
         raise UsageError(f"--python {wanted.named}: there is no such file", "name an interpreter, or a version (3.12)")
     found = _probe(_base_of(path), "--python", environment, wanted.memo)

@@ -46,6 +46,15 @@ def _refuse_undecodable(target: Path) -> None:
         )
 
 
+def refuse_cache_inside(target: Path, cache: Path) -> None:
+    """Refuse where uv's cache is in the venv: it would be put away with the old one."""
+    if Path(os.path.realpath(cache)).is_relative_to(target):
+        raise TargetError(
+            f"uv's cache {cache} is inside {target}, which is replaced as a whole",
+            "name a folder elsewhere: `export UV_CACHE_DIR=FOLDER`",
+        )
+
+
 def missing_folders(target: Path) -> tuple[Path, ...]:
     """Return the folders above the venv that do not exist, the topmost first."""
     return tuple(reversed([folder for folder in target.parents if not os.path.lexists(folder)]))

@@ -11,12 +11,13 @@ from envdoctor.facts.answer_memo import AnswerMemo
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import field, frozen, replace
 from envdoctor.model.plan import BaseInterpreter, Plan
+from envdoctor.probes.venv import uv_cache
 from envdoctor.probes.venv.own_packages import read_venv
 from envdoctor.stack import interpreters
 from envdoctor.stack import plan as planning
 from envdoctor.stack.lock_holes import holes
 from envdoctor.stack.other_builds import other_builds
-from envdoctor.stack.replaceable import missing_folders, refuse_no_venv, refuse_unmanaged_files
+from envdoctor.stack.replaceable import missing_folders, refuse_cache_inside, refuse_no_venv, refuse_unmanaged_files
 from envdoctor.stack.restore_sources import plan_sources
 from envdoctor.stack.room import rooms
 from envdoctor.standards.lock import Lock, LockedPackage
@@ -78,8 +79,7 @@ class PreparedRestore:
 def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
     """Make the plan. Reads the venv, the configuration and the sources; writes nothing outside uv's own cache."""
     store = BackupStore.of(request.target)
-    refuse_no_venv(store.target, new=True)
-    refuse_unmanaged_files(store.target)
+    _refuse_target(store.target, host)
     shown = ShownVenv.of(store)
     lock_sha256 = request.file.lock_sha256
     sources_changed = plan_sources(request.file, host.environ) if request.sources else ()
@@ -97,6 +97,7 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
         chosen = request.lock.select(interpreter.markers)
         _refuse_own(store.target, reading.result(), chosen)
         configured = asking.result()
+        refuse_cache_inside(store.target, configured.cache)
         question = _question(request, uv, interpreter, configured)
         found = wheel_origins.locate(question, list(chosen.values()), Remembered.of(host))
     installed = reading.result().installed
@@ -134,6 +135,12 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
         other_builds=others,
         filenames=found.filenames,
     )
+
+
+def _refuse_target(target: Path, host: Host) -> None:
+    refuse_no_venv(target, new=True)
+    refuse_cache_inside(target, uv_cache.folder(host))
+    refuse_unmanaged_files(target)
 
 
 def _question(request: RestoreRequest, uv: Uv, interpreter: BaseInterpreter, sources: IndexConfig) -> Question:

@@ -12,7 +12,7 @@ from envdoctor.standards.wheel_builds import is_tags, tags_in
 _PIN = re.compile(
     r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)(?:\s*\[[A-Za-z0-9._,\s-]*\])?\s*==\s*(?P<version>[^\s;]+)\s*(?:;\s*(?P<marker>.+))?$"
 )
-_HASH = re.compile(r"--hash[=\s]\s*(?P<algorithm>[a-z0-9]+):(?P<digest>[0-9a-f]+)")
+_HASH = re.compile(r"--hash[=\s]\s*(?P<algorithm>[a-z0-9]+):(?P<digest>[0-9A-Fa-f]+)")
 # What `text_of` writes below an entry: "    # 3a807cabd511: cp311-cp311-manylinux2014_x86_64".
 _TOLD = re.compile(r"^[ \t]+# ([0-9a-f]{12}): (\S+)[ \t]*\r?$", re.MULTILINE)
 
@@ -104,7 +104,7 @@ def tags_of(filenames: Iterable[str]) -> tuple[str, ...]:
 
 
 def _parse_line(line: str, lock: str, told: Mapping[str, str]) -> LockedPackage:
-    hashes = [(match["algorithm"], match["digest"]) for match in _HASH.finditer(line)]
+    hashes = [(match["algorithm"], match["digest"].lower()) for match in _HASH.finditer(line)]
     requirement = _HASH.sub("", line).strip()
     shown = requirement if len(requirement) <= 80 else requirement[:77] + "..."
     pin = _PIN.match(requirement)

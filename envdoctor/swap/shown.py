@@ -25,6 +25,10 @@ def identity(path: Path) -> Identity | None:
     return status.st_dev, status.st_ino
 
 
+class AnotherVenvError(RestoreError):
+    """The venv is not the one that was shown; nothing was swapped."""
+
+
 @frozen
 class ShownVenv:
     """A venv, and the folder it is in, as they were when a plan was made.
@@ -103,8 +107,8 @@ def refuse_replaced(folder: Path, made: Identity | None) -> None:
         )
 
 
-def _refused(what: str) -> RestoreError:
-    return RestoreError(
+def _refused(what: str) -> AnotherVenvError:
+    return AnotherVenvError(
         f"{what}, and nothing else is changed than what was shown", "run it again: it plans for what is there now"
     )
 

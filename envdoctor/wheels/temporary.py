@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+from envdoctor.errors import RestoreError
+
 _PREFIX = "envdoctor-run-"
 _OURS = re.compile(re.escape(_PREFIX) + r"\w{8}")
 # A folder is locked right after it is made; a younger one may be another run's that has not come so far.
@@ -33,8 +35,15 @@ def temporary_folder() -> Iterator[Path]:
 
 @cache
 def sweep() -> None:
-    """Remove such folders of this user that no living process holds; once a run."""
-    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+    """Remove such folders of this user that no living process holds; once a run. Raises RestoreError without TMPDIR."""
+    try:
+        top = tempfile.gettempdir()
+    except FileNotFoundError as error:
+        raise RestoreError(
+            "no folder can be written for temporary files",
+            "name one that can: `export TMPDIR=FOLDER`, then run it again",
+        ) from error
+    for path in Path(top).glob(f"{_PREFIX}*"):
         if _OURS.fullmatch(path.name):
             _remove_if_left(path)
 

@@ -41,7 +41,7 @@ class UvError(RestoreError):
 
 
 class UvNotStartedError(UvError):
-    """uv was not started, since it would read a file without a limit: another source or question changes nothing."""
+    """uv was not started: another source or question changes nothing."""
 
 
 @frozen
@@ -84,7 +84,8 @@ class Uv:
         `written` is told twice a second how many bytes uv has written to files and pipes so far, by the kernel's count.
         `extra` adds variables; one with an empty value is removed. Raises UvError when uv fails. When this process is
         interrupted, uv is stopped and waited for before the interrupt goes on. It is not started, and
-        UvNotStartedError raised, where the venv that it is to work on has a file that it would read without a limit.
+        UvNotStartedError raised, where it is no program, or where the venv that it is to work on has a file that it
+        would read without a limit.
         """
         command = [self.binary, *map(str, arguments)]
         for venv in _pythons(command[1:], self.cwd):
@@ -101,18 +102,7 @@ class Uv:
 
         with (
             _config_file(self.config) as (told, descriptors),
-            start_child(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env={**environment, **told},
-                cwd=self.cwd,
-                pass_fds=(*self.keep_open, *descriptors),
-                text=True,
-                encoding="utf-8",
-                errors="replace",
-            ) as process,
+            self._started(command, {**environment, **told}, descriptors) as process,
             on_failure(end),
             _watched(process.pid, written, listen),
         ):
@@ -121,6 +111,29 @@ class Uv:
             message, hint = explain(output.stderr, process.returncode)
             raise UvError(message, hint, output.stderr)
         return output
+
+    def _started(
+        self, command: list[str], environment: Mapping[str, str], descriptors: tuple[int, ...]
+    ) -> "subprocess.Popen[str]":
+        try:
+            return start_child(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=environment,
+                cwd=self.cwd,
+                pass_fds=(*self.keep_open, *descriptors),
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+            )
+        except OSError as error:
+            raise UvNotStartedError(
+                f"{self.binary} cannot be started: {error.strerror}",
+                "install uv beside envdoctor: `pip install uv`",
+                "",
+            ) from error
 
 
 def _pythons(words: Sequence[str], cwd: Path) -> Iterator[Path]:

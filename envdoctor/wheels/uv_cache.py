@@ -10,8 +10,14 @@ from envdoctor.wheels.uv import Uv
 
 
 def cache_folder(uv: Uv) -> Path:
-    """Return where uv keeps its cache. Raises UvError."""
-    return Path(uv.run(("cache", "dir")).stdout.strip())
+    """Return where uv keeps its cache. Raises RestoreError."""
+    told = uv.run(("cache", "dir")).stdout.strip()
+    if not told or "\0" in told:
+        raise RestoreError(
+            f"{uv.binary} does not say where its cache is: its `cache dir` prints {told[:80]!r}",
+            "it may be another program of that name: install uv beside envdoctor, `pip install uv`",
+        )
+    return uv.cwd / told
 
 
 def perhaps_cached(cache: Path, names: Collection[str]) -> frozenset[str]:

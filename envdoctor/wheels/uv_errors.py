@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 Explained = tuple[str, str]
 """(message, hint)"""
+RANGE = ">=0.11,<0.14"
+"""The versions of uv whose words are known here, as pyproject.toml has them."""
 
 _REQUIREMENT = re.compile(r"`([A-Za-z0-9][A-Za-z0-9._-]*==[^`\s]+)`")
 _MISMATCH = re.compile(
@@ -41,6 +43,8 @@ _BROKEN_ARCHIVE = ("Failed to extract archive", "Invalid zip file", "ZIP structu
 
 def explain(stderr: str, returncode: int) -> Explained:
     """Return (message, hint) for a failed uv run; the first rule that knows the error wins."""
+    if returncode == -signal.SIGXFSZ:
+        return "a file grew over the limit of this shell (`ulimit -f`)", "raise it: `ulimit -f unlimited`"
     if returncode < 0:
         return (
             f"uv was ended by {signal.Signals(-returncode).name}",
@@ -152,6 +156,27 @@ def _hint(stderr: str) -> str:
     return " ".join(rest.split()) if found else ""
 
 
+def _unknown_argument(stderr: str) -> Explained | None:
+    found = re.search(r"(?:unexpected argument|unrecognized subcommand|invalid value) '[^']+'", stderr)
+    if found is None:
+        return None
+    return (
+        f"this uv is too old or too new for envdoctor ({found[0]})",
+        f"`uv --version` says which it is; `pip install 'uv{RANGE}'` beside envdoctor installs one that fits",
+    )
+
+
+def _variable(stderr: str) -> Explained | None:
+    found = re.search(r"Failed to parse environment variable `(\w+)` with invalid value `([^`]*)`: (.+)", stderr)
+    return (f"uv refuses {found[1]}={found[2]}: {found[3]}", f"correct it, or `unset {found[1]}`") if found else None
+
+
+def _no_cache(stderr: str) -> Explained | None:
+    if "Failed to initialize cache" not in stderr or "No space left" in stderr or "Permission denied" in stderr:
+        return None
+    return f"uv's cache cannot be used: {_last_cause(stderr)}", "name a folder for it: `export UV_CACHE_DIR=FOLDER`"
+
+
 def _disk_full(stderr: str) -> Explained | None:
     if "No space left on device" not in stderr and "os error 28" not in stderr:
         return None
@@ -211,6 +236,9 @@ def _last_cause(stderr: str) -> str:
 
 
 _RULES: tuple[Callable[[str], Explained | None], ...] = (
+    _unknown_argument,
+    _variable,
+    _no_cache,
     _hash_mismatch,
     _disk_full,
     _permission,

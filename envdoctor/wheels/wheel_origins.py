@@ -240,6 +240,11 @@ def _unavailable(
     reasons = list(search.seen)
     if offline and not search.unsafe:
         reasons.append("it is neither in uv's cache nor in a local source, and --offline forbids to fetch it")
+    elif not reasons and search.strange:
+        told = f"; and {len(search.strange) - 1} more" if len(search.strange) > 1 else ""
+        reasons.append(
+            f"{next(iter(search.strange.values()))}, with a locked hash, for another Python or machine{told}"
+        )
     elif not reasons:
         reasons.append(
             "no configured source that could be read has it" if search.unread else "no configured source has it"
@@ -260,10 +265,18 @@ def _unavailable(
         name=package.name,
         version=package.version,
         reason="; ".join(dict.fromkeys(reasons + search.unread)),
-        hint="do not install it by hand either: find out where the wheel comes from, and lock another"
-        if search.unsafe
-        else (
-            f"download its wheel for CPython {minor} (sha256 {' or '.join(package.hashes[:3])}) "
-            "on a machine with access, put it into a folder, and run again with `--wheelhouse FOLDER`"
-        ),
+        hint=_what_to_do(search, minor, interpreter.markers["platform_machine"]),
+    )
+
+
+def _what_to_do(search: WheelSearch, minor: str, machine: str) -> str:
+    if search.unsafe:
+        return "do not install it by hand either: find out where the wheel comes from, and lock another"
+    if search.strange.keys() == set(search.package.hashes):
+        return (
+            f"the lock has none for this Python and machine: lock it again with `--python {minor} --machine {machine}`"
+        )
+    return (
+        f"download its wheel for CPython {minor} (sha256 {' or '.join(search.package.hashes[:3])}) "
+        "on a machine with access, put it into a folder, and run again with `--wheelhouse FOLDER`"
     )

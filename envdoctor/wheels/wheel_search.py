@@ -25,6 +25,8 @@ class WheelSearch:
     order: Mapping[Tag, int]
     seen: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
+    strange: dict[str, str] = field(default_factory=dict)
+    """Locked hash -> where a wheel of it lies that does not fit the interpreter or the machine."""
     refused: bool = False
     """Some index answered, but not with its files."""
     silent: bool = False
@@ -70,7 +72,13 @@ class WheelSearch:
 
     def fitting(self, files: Iterable[File], place: str, access: Access) -> tuple[File, WheelListing] | None:
         """Return the best file with a locked hash, and what is in it; note files of the version that have another."""
-        ranked = [(key, file) for file in files if (key := self._rank(file)) is not None]
+        ranked = []
+        for file in files:
+            key = self._rank(file)
+            if key is not None:
+                ranked.append((key, file))
+            elif (digest := file.sha256 or _digest(file)) in self.package.hashes:
+                self.strange.setdefault(digest, f"{place} has {file.filename}")
         for _, file in sorted(ranked, key=lambda pair: pair[0]):
             digest = file.sha256 or _digest(file)
             if digest not in self.package.hashes:

@@ -255,6 +255,33 @@ def test_a_find_links_place_that_is_no_folder_is_named(stack: Stack) -> None:
     assert (answer.code, answer.err) == (2, told)
 
 
+def test_a_cache_of_uv_inside_the_venv_is_refused(stack: Stack) -> None:
+    answer = stack.restore(extra={"UV_CACHE_DIR": str(stack.venv / "cache")})
+    assert (answer.code, answer.err) == (
+        2,
+        "error: uv's cache FOLDER/venv/cache is inside FOLDER/venv, which is replaced as a whole\n\n"
+        "hint: name a folder elsewhere: `export UV_CACHE_DIR=FOLDER`\n",
+    )
+    assert not (stack.venv / "cache").exists()
+
+
+def test_a_wheel_of_another_machine_alone_is_named(tmp_path: Path, stack: Stack) -> None:
+    other = make_wheel(tmp_path / "wheels", "other", "1.0", tag="cp311-cp311-win_amd64")
+    stack.lock(*stack.wheels, other)
+    error, hint = _refused(stack)
+    assert error == (
+        f"other 1.0 was not found: FOLDER/wheels has {other.name}, with a locked hash, for another Python or machine"
+    )
+    python, machine = f"--python {PYTHON}", f"--machine {os.uname().machine}"
+    assert hint == f"the lock has none for this Python and machine: lock it again with `{python} {machine}`"
+    # Where the lock has another hash, that may be the wheel that fits.
+    lock = stack.folder / "lockfiles" / "small.txt"
+    lock.write_text(
+        lock.read_text().replace(f"sha256:{sha256(other)}", f"sha256:{sha256(other)} --hash=sha256:{'0' * 64}")
+    )
+    assert _refused(stack)[1].startswith(f"download its wheel for CPython {PYTHON} (sha256 ")
+
+
 def _uv() -> list[str]:
     import uv  # noqa: PLC0415
 

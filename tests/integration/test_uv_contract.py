@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 import uv as uv_package
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from envdoctor.wheels.preview import Preview, read_log
 from envdoctor.wheels.uv import Uv, UvError
-from envdoctor.wheels.uv_errors import missing
+from envdoctor.wheels.uv_errors import RANGE, missing
 from tests.factories.make_index import Fault, Index, make_index
 from tests.factories.make_venv import make_venv, uv_environment
 from tests.factories.make_wheel import make_wheel
@@ -95,6 +96,7 @@ def test_the_installed_uv_is_in_the_range() -> None:
     said = subprocess.run([uv_package.find_uv_bin(), "--version"], capture_output=True, text=True, check=True).stdout
     assert _range().specifier.contains(Version(said.split()[1]))
     assert {item.operator for item in _range().specifier} == {">=", "<"}
+    assert _range().specifier == SpecifierSet(RANGE)
 
 
 def test_a_wheel_with_another_hash(asker: Asker) -> None:

@@ -69,6 +69,14 @@ def test_a_named_interpreter_of_a_venv_stands_for_its_base(tmp_path: Path) -> No
     assert os.path.realpath(found.path) == BASE
 
 
+@pytest.mark.parametrize("named", ["py", "./py"])
+def test_a_named_interpreter_is_relative_to_the_current_folder(tmp_path: Path, named: str) -> None:
+    """Without a slash, PATH would be looked into for it."""
+    (tmp_path / "py").symlink_to(BASE)
+    found = choose(InterpreterRequest(versions=(HERE,), named=named, cwd=tmp_path), {"PATH": ""}, tmp_path)
+    assert found.path == str(tmp_path / "py")
+
+
 @pytest.mark.parametrize(
     ("versions", "named", "message"),
     [

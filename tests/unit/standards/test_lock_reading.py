@@ -123,6 +123,11 @@ def test_a_lock_is_read_as_pip_reads_it(tmp_path_factory: pytest.TempPathFactory
     assert ours == (None if twice else theirs)
 
 
+def test_a_hash_in_capitals_is_the_same_hash() -> None:
+    """As pip's `Hashes` takes it."""
+    assert _by_us(f"ray==1.0 --hash=sha256:{A.upper()}\n") == [("ray", "1.0", "", (A,))]
+
+
 def test_a_byte_order_mark_is_passed_over() -> None:
     assert _by_us(f"\ufeffray==1.0 --hash=sha256:{A}\n") == [("ray", "1.0", "", (A,))]
 

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from envdoctor.app.interrupts import Account
 from envdoctor.errors import RestoreError
 from envdoctor.swap import durable, journal, swap
 from envdoctor.swap.journal import JournalEntry
+from envdoctor.swap.shown import ShownVenv
 from envdoctor.swap.store import BackupStore, locked, remove_tree
 
 SIGNED = f"{os.getpid()} {Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.uname().nodename}\n"
@@ -283,3 +285,16 @@ def test_a_reader_never_sees_the_venv_missing(tmp_path: Path) -> None:
     stop.set()
     thread.join()
     assert seen == {"old", "new"}
+
+
+def test_a_venv_that_somebody_else_put_there_is_not_called_this_commands(tmp_path: Path) -> None:
+    store = BackupStore.of(tmp_path / "venv")
+    shown, account = ShownVenv.of(store), Account(store, "the restored stack")
+    store.target.mkdir()
+    with pytest.raises(RestoreError) as caught:
+        shown.refuse_another(store)
+    assert account.told(caught.value).message == (
+        f"{store.target} has appeared since the plan was made, and nothing else is changed than what was shown\n"
+        "nothing was swapped"
+    )
+    assert account.told(RestoreError("too late", "")).message == f"too late\n{store.target} holds the restored stack"

@@ -98,6 +98,18 @@ error: Failed to download `thing==1`
         ),
         (TRUNCATED, "the wheel of thing==1 is cut off or damaged: ZIP structure was truncated"),
         ("error: Failed to extract archive\n  cause: bad CRC\n", "a wheel is cut off or damaged: bad CRC"),
+        (
+            "error: unexpected argument '--emit-index-url' found\n\nUsage: uv pip compile\n",
+            "this uv is too old or too new for envdoctor (unexpected argument '--emit-index-url')",
+        ),
+        (
+            "error: Failed to parse environment variable `UV_HTTP_TIMEOUT` with invalid value `-1`: invalid digit\n",
+            "uv refuses UV_HTTP_TIMEOUT=-1: invalid digit",
+        ),
+        (
+            "error: Failed to initialize cache at `f`\n  cause: failed to create directory `/f`: File exists\n",
+            "uv's cache cannot be used: failed to create directory `/f`: File exists",
+        ),
         (FULL, "the disk is full"),
         (DENIED, "permission denied: /root/.cache/uv/.lock"),
         (
