@@ -118,3 +118,8 @@ def not_utf8(error: UnicodeDecodeError) -> tuple[int, str]:
     before = error.object[: error.start]
     column = len(before.rpartition(b"\n")[2]) + 1
     return before.count(b"\n") + 1, f"byte 0x{error.object[error.start]:02x} at column {column} is not UTF-8"
+
+
+def too_much(error: ValueError | RecursionError) -> str:
+    """Return what to say of TOML or JSON that Python does not take, such as a number with thousands of digits."""
+    return "nested too deeply" if isinstance(error, RecursionError) else str(error).partition("; use sys.")[0]

@@ -754,9 +754,14 @@ GOOD = {"conversations": conversation(["river"])}
         ({"input_ids": ["a"], "loss_mask": [1]}, "input_ids[0] is 'a', and the target's tokens are 0 to 78", FOREIGN),
         ({"input_ids": [1.5], "loss_mask": [1]}, "input_ids[0] is 1.5, and the target's tokens are 0 to 78", FOREIGN),
         ({"input_ids": [1], "loss_mask": ["0"]}, "loss_mask[0] is '0'", "use 1 for the assistant's tokens, else 0"),
+        ({"conversations": [*conversation(["river"]), {"role": "user", "content": "\ud83d"}]}, "not Unicode: half of a character, \\ud83d, stands alone in the text", "fix or remove the row"),
+        (f'{{"input_ids": [{"9" * 4301}], "loss_mask": [1]}}', "not JSON that can be read: Exceeds the limit (4300 digits) for integer string conversion: value has 4301 digits", SHAPE_HINT),
+        ('{"conversations": ' + "[" * 99999, "not JSON that can be read: nested too deeply", SHAPE_HINT),
+        ({"input_ids": [float("nan")], "loss_mask": [1]}, "input_ids[0] is nan, and the target's tokens are 0 to 78", FOREIGN),
+        ({"input_ids": [1], "loss_mask": [float("nan")]}, "loss_mask[0] is nan", "use 1 for the assistant's tokens, else 0"),
         ({"conversations": [{"role": "assistant", "content": "a"}]}, "turn 1 is the assistant's, so no prompt comes before it", "start the conversation with a turn of the system or the user"),
     ],
-    ids=["json", "list", "keys", "role", "silent", "text", "string", "tokens", "vocabulary", "negative", "word", "float", "flag", "first"],
+    ids=["json", "list", "keys", "role", "silent", "text", "string", "tokens", "vocabulary", "negative", "word", "float", "flag", "half", "digits", "nested", "nan", "nan flag", "first"],
 )  # fmt: skip
 def test_a_bad_row_is_named_by_file_and_line(
     tokenizer: Any, tmp_path: Path, cache: Path, bad: object, message: str, hint: str
@@ -766,6 +771,35 @@ def test_a_bad_row_is_named_by_file_and_line(
     with pytest.raises(DataError) as caught:
         read_rows(place, tokenizer, len(tokenizer))
     assert (caught.value.message, caught.value.hint) == (f"chats.jsonl:4: {message}", hint)
+
+
+def test_a_conversation_that_is_nested_too_deeply() -> None:
+    calls: list[object] = []
+    for _ in range(5000):
+        calls = [calls]
+    turn = {"role": "assistant", "content": "a", "tool_calls": calls}
+    with pytest.raises(DataError) as caught:
+        conversation_of({"messages": [turn]}, "chats.jsonl:4")
+    assert (caught.value.message, caught.value.hint) == ("chats.jsonl:4: nested too deeply", "fix or remove the row")
+
+
+def test_a_text_of_a_columnar_file_that_is_not_utf8(tokenizer: Any, tmp_path: Path, cache: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert cache.is_dir()
+    place = tmp_path / "a.parquet"
+    asked = [talk[0]["content"].encode() for talk in conversations(3, 5)]
+    # As other writers leave it: nothing checks what a column of text holds.
+    texts = pa.array([asked[0], b"\xff", asked[2]]).cast(pa.string(), safe=False)
+    parquet.write_table(pa.table({"prompt": texts, "response": pa.array(["brass"] * 3)}), place)
+    rows = read_rows(place, tokenizer, len(tokenizer), skip=True)
+    assert [rows[at].origin for at in range(len(rows.lengths))] == ["a.parquet:1", "a.parquet:3"]
+    with pytest.raises(DataError) as caught:
+        read_rows(place, tokenizer, len(tokenizer))
+    assert (caught.value.message, caught.value.hint) == (
+        "a.parquet:2: cannot be read: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte",
+        "fix or remove the row",
+    )
 
 
 def test_rows_without_a_prompt_are_found_before_training(tmp_path: Path, cache: Path) -> None:

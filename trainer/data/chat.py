@@ -11,11 +11,12 @@ from typing import Any
 
 from trainer.data.conversation import Conversation, Message
 from trainer.data.rows import Row
-from trainer.errors import ConfigError, DataError
+from trainer.errors import ConfigError, DataError, too_much
 
 ENCODING = 4
 """Raised with every change of what `encode` returns: rows cached under another number are made again."""
 _GENERATION = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
+_HALF = re.compile("[\ud800-\udfff]")
 _TEMPLATE_CURE = "--set target.chat_template=FILE"
 
 Span = tuple[int, int]
@@ -63,7 +64,7 @@ class Encoder:
             for at, message in enumerate(talk.messages):
                 if message.get("tool_calls"):
                     _require_calls(message, self._said(talk, at, rendered, marked=marked), f"{origin}: turn {at + 1}")
-        return [self._row(text, spans, origin, turn) for turn, text, spans in rendered]
+            return [self._row(text, spans, origin, turn) for turn, text, spans in rendered]
 
     def prompt(self, talk: Conversation, origin: str) -> list[int]:
         """Return the tokens after which the assistant's next turn begins; raises as `encode` does."""
@@ -73,7 +74,7 @@ class Encoder:
             )
         with _rendering(origin):
             text = self._render(talk, len(talk.messages), prompt=True)
-        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+            return list(self._tokens(text, origin)["input_ids"])
 
     def _by_prefixes(self, talk: Conversation, origin: str) -> list[tuple[int, str, list[Span]]]:
         if talk.messages[0]["role"] == "assistant":
@@ -130,8 +131,16 @@ class Encoder:
         )  # fmt: skip
         return texts[0], list(spans[0])
 
+    def _tokens(self, text: str, origin: str, **asked: bool) -> Any:
+        if bad := _HALF.search(text):
+            raise DataError(
+                f"{origin}: not Unicode: half of a character, \\u{ord(bad[0]):04x}, stands alone in the text",
+                "fix or remove the row",
+            )
+        return self.tokenizer(text, add_special_tokens=False, **asked)
+
     def _row(self, text: str, spans: Sequence[Span], origin: str, turn: int) -> Row:
-        found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        found = self._tokens(text, origin, return_offsets_mapping=True)
         wanted = [int(any(low <= start < high for low, high in spans)) for start, _ in found["offset_mapping"]]
         return Row(ids=list(found["input_ids"]), wanted=wanted, origin=origin, turn=turn)
 
@@ -180,7 +189,7 @@ def _rendering(origin: str) -> Iterator[None]:
             f"target.chat_template: line {error.lineno}: {error.message}",
             f"fix the Jinja template, or give another one: {_TEMPLATE_CURE}",
         ) from error
-    except (jinja2.TemplateError, ValueError, TypeError, LookupError) as error:
+    except (jinja2.TemplateError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
         raise DataError(
             f"{origin}: the chat template fails on this conversation: {error}",
             f"fix or remove the row, or give another template: {_TEMPLATE_CURE}",
@@ -204,4 +213,8 @@ def template_arguments(settings: Sequence[str]) -> dict[str, Any]:
             found[name.strip()] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
             found[name.strip()] = value.strip()
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(
+                f"target.template_arguments: {name.strip()}: {too_much(error)}", "give a value that can be read"
+            ) from error
     return found

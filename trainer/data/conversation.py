@@ -47,6 +47,13 @@ class Conversation:
 
 def conversation_of(row: Mapping[str, Any], origin: str) -> Conversation:
     """Return the conversation of a row; raises DataError that names `origin` and the turn that cannot be used."""
+    try:
+        return _conversation(row, origin)
+    except RecursionError as error:
+        raise DataError(f"{origin}: nested too deeply", "fix or remove the row") from error
+
+
+def _conversation(row: Mapping[str, Any], origin: str) -> Conversation:
     talk = _listed(row.get("conversations") or row.get("messages")) or _pair(row, origin)
     if not isinstance(talk, list) or not talk:
         raise DataError(f"{origin}: no conversation in the keys {sorted(row)}", SHAPE)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.data.conversation import SHAPE
-from trainer.errors import DataError, not_utf8
+from trainer.errors import DataError, not_utf8, too_much
 
 SUFFIXES = (".jsonl", ".json", ".parquet", ".arrow")
 _KINDS = "a .jsonl, .json, .parquet or .arrow file, or a folder of them"
@@ -94,8 +94,8 @@ def _parsed(line: bytes, origin: str) -> Mapping[str, Any] | DataError:
         return DataError(f"{origin}: {not_utf8(bad)[1]}", "save the file as UTF-8")
     except json.JSONDecodeError as bad:
         return DataError(f"{origin}: not JSON: {bad.msg} at column {bad.colno}", SHAPE)
-    except RecursionError:
-        return DataError(f"{origin}: not JSON that can be read: nested too deeply", SHAPE)
+    except (ValueError, RecursionError) as bad:
+        return DataError(f"{origin}: not JSON that can be read: {too_much(bad)}", SHAPE)
 
 
 def _object(value: object, origin: str) -> Mapping[str, Any] | DataError:
@@ -110,8 +110,8 @@ def _json_list(file: Path) -> Iterator[RawRow]:
     except UnicodeDecodeError as bad:
         line, problem = not_utf8(bad)
         raise DataError(f"{file}: line {line}: {problem}", "save the file as UTF-8") from bad
-    except (json.JSONDecodeError, RecursionError) as bad:
-        raise DataError(f"{file}: not JSON: {bad}", SHAPE) from bad
+    except (ValueError, RecursionError) as bad:
+        raise DataError(f"{file}: not JSON that can be read: {too_much(bad)}", SHAPE) from bad
     for number, row in enumerate(rows, start=1):
         origin = f"{file.name}:{number}"
         yield origin, _object(row, origin)
@@ -141,9 +141,25 @@ def _arrow(file: Path) -> Iterator[RawRow]:
 def _batches(file: Path, batches: Any) -> Iterator[RawRow]:
     number = 0
     for batch in batches:
-        for row in batch.to_pylist():
+        for row in _plain(batch):
             number += 1
-            yield f"{file.name}:{number}", {key: value for key, value in row.items() if value is not None}
+            origin = f"{file.name}:{number}"
+            if isinstance(row, Exception):
+                yield origin, DataError(f"{origin}: cannot be read: {row}", "fix or remove the row")
+            else:
+                yield origin, {key: value for key, value in row.items() if value is not None}
+
+
+def _plain(batch: Any) -> Iterator[Any]:
+    """Yield the rows of a record batch, and for those that Python cannot hold why: text that is not UTF-8, say."""
+    try:
+        yield from batch.to_pylist()
+    except (ValueError, ArithmeticError):
+        for at in range(len(batch)):
+            try:
+                yield batch.slice(at, 1).to_pylist()[0]
+            except (ValueError, ArithmeticError) as bad:
+                yield bad
 
 
 @contextmanager
