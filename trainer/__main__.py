@@ -42,12 +42,13 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _main(argv: Sequence[str], stop: StopRequest, found: "list[Arguments]") -> int:
-    from trainer.arguments import make_output, parse  # noqa: PLC0415 - as above
+    from trainer.arguments import make_output, parse, require_pair  # noqa: PLC0415 - as above
     from trainer.launch import launch, require_one_process, under_launcher  # noqa: PLC0415
     from trainer.writing import say  # noqa: PLC0415
 
     arguments = parse(argv).admitted()
     found.append(arguments)
+    require_pair(arguments.config)
     require_one_process(arguments.config)
     make_output(arguments.output)
     if arguments.config.launched and not under_launcher():

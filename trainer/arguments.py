@@ -4,9 +4,10 @@ import argparse
 import errno
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from envdoctor.gate import MODES, Admitted, Expected, Mode, require
 from trainer.config import TrainConfig, build, parse_setting, read_file
@@ -94,7 +95,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of `python -m trainer`."""
     made = argparse.ArgumentParser(prog="python -m trainer", description="Train a DFlash drafter for a frozen target.")
     add_common(made)
-    made.add_argument("--output", type=Path, help="folder of the run (default: runs/PROFILE-TIME)")
+    made.add_argument("--output", type=given("--output", Path), help="folder of the run (default: runs/PROFILE-TIME)")
     made.add_argument("--resume", action="store_true", help="go on from the last checkpoint under --output")
     made.add_argument("--quiet", action="store_true", help="no progress")
     return made
@@ -102,16 +103,32 @@ def parser() -> argparse.ArgumentParser:
 
 def add_common(made: argparse.ArgumentParser) -> None:
     """Add the flags that choose the stack and the settings."""
-    made.add_argument("--profile", required=True, help="known-good stack: a name, or the path of a profile's file")
+    told = "known-good stack: a name, or the path of a profile's file"
+    made.add_argument("--profile", type=given("--profile"), required=True, help=told)
     made.add_argument(
         "--preset", choices=tuple(PRESETS), help=f"settings to start from (default: the profile's own, else {PLAIN})"
     )
     made.add_argument("--gate", choices=MODES, help="what a wrong stack does (default: enforce)")
     made.add_argument("--gate-reason", default="", help="why the gate is off or only warns; it is logged")
-    made.add_argument("--config", type=Path, help="TOML file with any of the sections")
+    made.add_argument("--config", type=given("--config", Path), help="TOML file with any of the sections")
     made.add_argument("--set", action="append", default=[], metavar="SECTION.NAME=VALUE", help="set any key")
     for flag, (key, kind, told) in _SHORTCUTS.items():
-        made.add_argument(flag, type=kind, action="append" if flag in _REPEATED else "store", help=f"{told} ({key})")
+        made.add_argument(
+            flag, type=given(flag) if kind is str else kind, action="append" if flag in _REPEATED else "store",
+            help=f"{told} ({key})",
+        )  # fmt: skip
+
+
+def given(flag: str, kind: Callable[[str], Any] = str) -> Callable[[str], Any]:
+    """Return the reader of a flag's value; it raises ConfigError for an empty one, such as of a variable not set."""
+
+    def read(text: str) -> Any:
+        if not text:
+            cure = f"give a value (a variable of the shell may not be set), or omit {flag}"
+            raise ConfigError(f"{flag}: empty", cure)
+        return kind(text)
+
+    return read
 
 
 def parse(argv: Sequence[str]) -> CommandLine:
@@ -133,6 +150,20 @@ def parse_common(found: argparse.Namespace, argv: Sequence[str]) -> CommandLine:
         output=getattr(found, "output", None), resume=getattr(found, "resume", False),
         quiet=getattr(found, "quiet", False), gate=found.gate, gate_reason=found.gate_reason,
     )  # fmt: skip
+
+
+def require_pair(config: TrainConfig, *, rows: bool = True) -> None:
+    """Raise ConfigError for rows without their target, or where `rows` are needed for a target without rows."""
+    if config.data.path and not config.target.path:
+        raise ConfigError(
+            f"--data {config.data.path[0]}: no --target, and the built-in toy target knows none of its words",
+            "name the target's folder with --target, or omit --data to train the toy",
+        )
+    if rows and config.target.path and not config.data.path:
+        raise ConfigError(
+            f"--target {config.target.path}: no --data, and the embedded corpus is the toy target's language",
+            "name the conversations with --data, or omit --target to train the toy",
+        )
 
 
 def make_output(place: Path) -> None:

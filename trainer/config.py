@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from trainer.config_bounds import require
-from trainer.errors import ConfigError, not_utf8
+from trainer.errors import ConfigError, not_utf8, too_much
 from trainer.sections import (
     CacheConfig,
     DataConfig,
@@ -106,6 +106,8 @@ class TrainConfig:
 
 # A type -> what a user is asked for.
 _KINDS: Mapping[type, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
+_PATHS = ("target.path", "data.path")
+"""Keys that decide what is trained: an empty path would quietly mean the toy."""
 SECTIONS: Mapping[str, type] = {
     each.name: typing.cast("type", each.type) for each in dataclasses.fields(TrainConfig) if each.name != "profile"
 }
@@ -132,6 +134,8 @@ def _fit(section: str, name: str, value: object) -> object:
     key = f"{section}.{name}"
     if name not in kinds:
         raise ConfigError(f"{key}: no such key", _meant(name, kinds, f"keys of {section} are", section))
+    if key in _PATHS and "" in (value if isinstance(value, list | tuple) else [value]):
+        raise ConfigError(f"{key}: empty", "give a path (a variable of the shell may not be set), or omit the key")
     kind = kinds[name]
     if typing.get_origin(kind) is Literal:
         choices = typing.get_args(kind)
@@ -159,6 +163,7 @@ def _scalar(key: str, value: object, kind: type) -> object:
     if kind is float and type(value) is int:
         return float(value)
     require(type(value) is kind, key, f"{value!r} is not {_KINDS[kind]}", f"give {_KINDS[kind]}")
+    require(not isinstance(value, str) or "\0" not in value, key, f"{value!r} has a null byte", "write it without")
     return value
 
 
@@ -171,8 +176,9 @@ def read_file(path: Path) -> Mapping[str, Mapping[str, object]]:
     except UnicodeDecodeError as error:
         line, told = not_utf8(error)
         raise ConfigError(f"--config {path}: line {line}: {told}", "save the file as UTF-8") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"--config {path}: {error}", "fix the TOML at that line") from error
+    except (ValueError, RecursionError) as error:
+        # Besides TOML's own errors those of an integer with thousands of digits, and of deep nesting.
+        raise ConfigError(f"--config {path}: {too_much(error)}", "fix the TOML at that line") from error
     for section, values in found.items():
         require(isinstance(values, dict), str(path), f"{section} is not a table", f"write keys under [{section}]")
     return found
@@ -192,4 +198,6 @@ def parse_setting(text: str) -> Mapping[str, Mapping[str, object]]:
         parsed = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         parsed = value.strip()
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"--set {key}=..: {too_much(error)}", "give a value that can be read") from error
     return {section: {name: parsed}}

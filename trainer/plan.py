@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from trainer.arguments import parse
+from trainer.arguments import parse, require_pair
 from trainer.errors import OutputError, TrainerError
 from trainer.layouts import Layout, Measured, Weights, layouts, split_layouts
 from trainer.runtime.shutdown import StopRequest
@@ -26,6 +26,7 @@ def _main(argv: Sequence[str], stop: StopRequest) -> int:
     as_json = "--json" in argv
     try:
         arguments = parse([word for word in argv if word != "--json"]).admitted()
+        require_pair(arguments.config, rows=False)
         say("loading the target, then a few steps of each half")
         from trainer.measure import device_count, measure  # noqa: PLC0415 - torch is imported behind the gate
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainer.arguments import add_common, parse_common
+from trainer.arguments import add_common, given, parse_common
 from trainer.config import TrainConfig
 from trainer.data.conversation import Conversation, Message, conversation_of
 from trainer.data.files import files_of, raw_rows
@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m trainer.regenerate", description="Replace a data set's responses by the target's own."
     )
     add_common(made)
-    made.add_argument("--out", type=Path, required=True, help=".jsonl file that rows are appended to")
+    made.add_argument("--out", type=given("--out", Path), required=True, help=".jsonl file that rows are appended to")
     made.add_argument("--temperature", type=float, default=0.0, help="0 for greedy (default)")
     made.add_argument("--max-tokens", type=int, default=1024, help="most new tokens a response (default: 1024)")
     made.add_argument("--batch", type=int, default=64, help="responses that are generated side by side (default: 64)")

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from trainer.arguments import Arguments, parse
+from trainer.arguments import Arguments, parse, require_pair
 from trainer.errors import ConfigError, TrainerError, WorkerFailedError
 from trainer.runtime.shutdown import StopRequest
 from trainer.writing import leave, say, say_error, write_result
@@ -30,6 +30,7 @@ def main(argv: Sequence[str]) -> int:
 def _main(argv: Sequence[str], stop: StopRequest) -> int:
     try:
         arguments = parse(argv).admitted()
+        require_pair(arguments.config, rows=False)
         write_result(json.dumps(_warm(arguments, stop)) + "\n")
     except (Exception, KeyboardInterrupt) as error:
         # Where a signal comes in the middle of an import, Python may wrap what it raises.

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from envdoctor.gate import Admitted
+from trainer import plan, warmup
 from trainer.__main__ import main
 from trainer.arguments import parse, parser
 from trainer.assemble import assemble
@@ -118,6 +119,16 @@ def test_layers_win_in_order(tmp_path: Path) -> None:
         (["--set", "drafter.heads=-4"], "drafter.heads: -4", "use 0 for the target's own"),
         (["--set", "data.buckets=[]"], "data.buckets: [] is not ascending from at least 8", "list each length once, shortest first"),
         (["--set", "data.tokens=3"], "data.tokens: 3 positions, and the shortest bucket has 48", "use at least the shortest bucket"),
+        (["--set", "target.path="], "target.path: empty", "give a path (a variable of the shell may not be set), or omit the key"),
+        (["--set", "data.path=['a.jsonl', '']"], "data.path: empty", "give a path (a variable of the shell may not be set), or omit the key"),
+        (["--target", ""], "--target: empty", "give a value (a variable of the shell may not be set), or omit --target"),
+        (["--data", "a.jsonl", "--data", ""], "--data: empty", "give a value (a variable of the shell may not be set), or omit --data"),
+        (["--output", ""], "--output: empty", "give a value (a variable of the shell may not be set), or omit --output"),
+        (["--config", ""], "--config: empty", "give a value (a variable of the shell may not be set), or omit --config"),
+        (["--wandb", ""], "--wandb: empty", "give a value (a variable of the shell may not be set), or omit --wandb"),
+        (["--set", f"run.steps={'9' * 4301}"], "--set run.steps=..: Exceeds the limit (4300 digits) for integer string conversion: value has 4301 digits", "give a value that can be read"),
+        (["--set", f"run.profile={'[' * 9999}"], "--set run.profile=..: nested too deeply", "give a value that can be read"),
+        (["--set", 'target.chat_template="a\\u0000b"'], "target.chat_template: 'a\\x00b' has a null byte", "write it without"),
         (["--config", "/nowhere.toml"], "--config /nowhere.toml: No such file or directory", "give a readable TOML file"),
     ],
 )  # fmt: skip
@@ -185,6 +196,42 @@ def test_a_template_that_is_not_utf8(target_folder: Path, tmp_path: Path) -> Non
     assert (caught.value.message, caught.value.hint) == (
         f"target.chat_template: {file}: line 1: byte 0xe4 at column 1 is not UTF-8", "save the file as UTF-8",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("content", [f"[run]\nsteps = {'9' * 4301}\n", f"[run]\nprofile = {'[' * 9999}\n"])
+def test_a_config_file_that_toml_cannot_take(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text(content)
+    with pytest.raises(ConfigError, match=f"^--config {file}: ") as caught:
+        parse(["--profile", "cpu-smoke", "--config", str(file)])
+    assert caught.value.hint == "fix the TOML at that line"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message", "hint"),
+    [
+        (
+            ["--target", "model"], "--target model: no --data, and the embedded corpus is the toy target's language",
+            "name the conversations with --data, or omit --target to train the toy",
+        ),
+        (
+            ["--data", "a.jsonl"], "--data a.jsonl: no --target, and the built-in toy target knows none of its words",
+            "name the target's folder with --target, or omit --data to train the toy",
+        ),
+    ],
+)  # fmt: skip
+def test_a_target_and_rows_come_together(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], message: str, hint: str
+) -> None:
+    output = tmp_path / "run"
+    assert main(["--profile", "cpu-smoke", "--output", str(output), *flags]) == 2
+    assert capsys.readouterr().err.splitlines()[-2:] == [f"error: {message}", f"hint: {hint}"]
+    assert not output.exists()
+    if "--data" in flags:
+        # What is for shapes alone needs no rows, but none of another target either.
+        for command in (plan, warmup):
+            assert command.main(["--profile", "cpu-smoke", *flags]) == 2
+            assert capsys.readouterr().err.splitlines()[-2:] == [f"error: {message}", f"hint: {hint}"]
 
 
 def test_errors_leave_with_exit_code_2_and_no_traceback() -> None:

@@ -230,16 +230,16 @@ def test_a_launcher_of_several_processes_needs_their_runtime(
 
 
 def test_a_rank_that_no_launcher_gave_silences_nothing(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    target_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cache.is_dir()
     data = tmp_path / "bad.jsonl"
     data.write_text("not json\n")
+    chosen = ["--target", str(target_folder), "--data", str(data)]
     said = []
     for environment in ({}, {"LOCAL_RANK": "1"}, {"RANK": "1", "LOCAL_RANK": "1"}):
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
-        assert main([*SHORT, "--data", str(data), "--output", str(tmp_path / "run")]) == 2
+        assert main([*SHORT, *chosen, "--output", str(tmp_path / "run")]) == 2
         said.append([line for line in capsys.readouterr().err.splitlines() if line.startswith(("error", "hint"))])
     assert said[0][0] == "error: bad.jsonl:1: not JSON: Expecting value at column 1"
     assert said == [said[0]] * 3
@@ -403,7 +403,12 @@ def test_output_and_resume_are_not_mixed_up(
 
 
 def test_another_target_of_the_same_size_is_not_resumed_with(
-    cache: Path, straight: Path, target_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cache: Path,
+    straight: Path,
+    target_folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert cache.is_dir()
     tuned = tmp_path / "tuned"
@@ -411,18 +416,9 @@ def test_another_target_of_the_same_size_is_not_resumed_with(
     weights = load_file(tuned / "model.safetensors")
     weights["model.layers.1.mlp.up_proj.weight"] *= 1.5
     save_file(weights, tuned / "model.safetensors", metadata={"format": "pt"})
-    again = [
-        "--output",
-        str(straight),
-        "--resume",
-        "--set",
-        "optim.accumulate=2",
-        "--set",
-        "data.together=2",
-        "--target",
-        str(tuned),
-    ]
-    assert main([*SHORT, *again]) == 2
+    monkeypatch.setattr("trainer.toy.folder", lambda _cache: tuned)
+    settings = ["--set", "optim.accumulate=2", "--set", "data.together=2"]
+    assert main([*SHORT, "--output", str(straight), "--resume", *settings]) == 2
     before, after = target_digest(target_folder), target_digest(tuned)
     assert capsys.readouterr().err.splitlines()[1] == (
         f"error: {straight}/checkpoints belongs to another run: target_files: saved {before!r}, now {after!r}"

@@ -419,7 +419,7 @@ def children(parent: int) -> list[int]:
 
 def test_what_all_workers_of_a_host_meet_is_said_once(cache: Path, tmp_path: Path) -> None:
     command = [*RUN, "--runtime", "data-parallel", "--drafters", "2", "--output", str(tmp_path / "run")]
-    found = ranks(cache, 2, "", [*command, "--target", str(tmp_path)])
+    found = ranks(cache, 2, "", [*command, "--target", str(tmp_path), "--data", str(tmp_path)])
     assert [code for code, _ in found] == [2, 2]
     errors = [line for _, told in found for line in told.splitlines() if line.startswith(("error: ", "hint: "))]
     assert errors == [

@@ -25,6 +25,7 @@ from transformers import (
 from trainer.__main__ import main
 from trainer.assemble import assemble
 from trainer.config import build
+from trainer.data.corpus import conversations
 from trainer.errors import ConfigError, TargetModelError
 from trainer.shared_weights import load_shared
 from trainer.target import Target, choose_layer_ids, published_layer_ids, read_config
@@ -124,18 +125,12 @@ def test_a_run_on_a_composite_model(composite: Path, target_folder: Path, cache:
     assert cache.is_dir()
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(target_folder / name, composite / name)
-    output = tmp_path / "run"
+    output, data = tmp_path / "run", tmp_path / "chats.jsonl"
+    data.write_text("".join(json.dumps({"conversations": talk}) + "\n" for talk in conversations(40, 1)))
     arguments = [
-        "--profile",
-        "cpu-smoke",
-        "--target",
-        str(composite),
-        "--steps",
-        "1",
-        "--output",
-        str(output),
+        "--profile", "cpu-smoke", "--target", str(composite), "--data", str(data), "--steps", "1", "--output", str(output),
         "--quiet",
-    ]
+    ]  # fmt: skip
     assert main([*arguments, "--set", "run.evaluate=1", "--set", "run.evaluate_tokens=4"]) == 0
     found = json.loads((output / "evaluation.json").read_text())
     assert (found["prompts"], found["identical"]) == (1, 1)
