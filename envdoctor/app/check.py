@@ -86,6 +86,8 @@ def check(workspace: Workspace, wishes: CheckOptions, dialog: Dialog) -> Result:
     elif hindered := _hindered(workspace):
         prefix = str(workspace.target.prefix)
         verdict = _each(verdict, lambda finding: _led(finding, hindered) if _changes(finding, prefix) else finding)
+    if not wishes.root and not wishes.fingerprint:
+        verdict = with_sources(verdict, workspace)
     verdict = _against_baseline(verdict, workspace, wishes)
     return Result(
         command="check",
@@ -98,6 +100,32 @@ def check(workspace: Workspace, wishes: CheckOptions, dialog: Dialog) -> Result:
         ),
         exit_code=ExitCode.OK if wishes.exit_zero else verdict.exit_code(wishes.fail_on),
     )
+
+
+def with_sources(verdict: Verdict, workspace: Workspace) -> Verdict:
+    """Return the verdict whose lines for uv look where wheels can come from, in this folder and environment."""
+
+    def installs(finding: Finding) -> bool:
+        remedy = finding.remediation
+        return any("uv pip install " in command for command in (*remedy.commands, *remedy.by_hand))
+
+    if not any(map(installs, verdict.findings)):
+        return verdict
+    from envdoctor.wheels import printed  # noqa: PLC0415 - most checks print no such line
+
+    host = workspace.host
+    known = printed.sources(host.environ, host.home, host.cwd, workspace.target.prefix)
+
+    def told(finding: Finding) -> Finding:
+        remedy = finding.remediation
+        commands, by_hand = (
+            tuple(printed.sourced(command, known) for command in lines) for lines in (remedy.commands, remedy.by_hand)
+        )
+        more = printed.note((*commands, *by_hand), known)
+        text = f"{remedy.text}; {more}" if more else remedy.text
+        return replace(finding, remediation=replace(remedy, text=text, commands=commands, by_hand=by_hand))
+
+    return _each(verdict, told)
 
 
 def _against_baseline(verdict: Verdict, workspace: Workspace, wishes: CheckOptions) -> Verdict:

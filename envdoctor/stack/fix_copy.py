@@ -99,7 +99,9 @@ def _run(words: Sequence[str], host: Host, copying: Copying) -> None:
         # What pip is configured with counts too, as in a repair: whichever index has the version may give it.
         pip = pip_config.read(host.environ, host.home, venv=copying.folder)
         reach = index_config.configured(uv, pip, host.home, str(copying.folder / "bin/python")).everywhere
-        uv.run([*words[1:], "--index-strategy", "unsafe-best-match", *reach.arguments], extra=reach.variables)
+        strategy = () if "--index-strategy" in words else ("--index-strategy", "unsafe-best-match")
+        added = [word for word in reach.arguments if word not in words]
+        uv.run([*words[1:], *strategy, *added], extra=reach.variables)
         return
     # The system's own: the venv that is examined may be the first on PATH.
     program = shutil.which(words[0], path=os.defpath)

@@ -16,7 +16,7 @@ from envdoctor.wheels.uv_cache import cache_folder
 
 _TRANSPORT = ("UV_INSECURE_HOST", "SSL_CERT_FILE", "ALL_PROXY")
 _FIND_LINKS = re.compile(r"Failed to read `--find-links` (?:directory|file): (.+)\s+(?:cause|Caused by): (.+)")
-_PLACES = ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_INDEX_URL", "UV_FIND_LINKS")
+PLACES = ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_INDEX_URL", "UV_FIND_LINKS")
 
 
 @frozen
@@ -45,7 +45,7 @@ class IndexConfig:
     def only(self, place: str) -> IndexAccess:
         """Leave uv one source: that index or that find-links place."""
         variables = {name: value for name, value in self.everywhere.variables.items() if name in _TRANSPORT}
-        variables |= dict.fromkeys(_PLACES, "")
+        variables |= dict.fromkeys(PLACES, "")
         if place in self.find_links:
             return IndexAccess(variables={**variables, "UV_FIND_LINKS": place}, arguments=("--no-index",))
         # Named as the first and as the default index, so that no other is asked before or after it.
@@ -57,11 +57,7 @@ def configured(uv: Uv, pip: PipSettings, home: Path, python: str, memo: AnswerMe
 
     memo: what uv answered before to the same settings and variables, which are all that its answer is made of.
     """
-    # pip passes over what is neither a folder nor a page, uv stops at it.
-    # os.path: what another user may not look into is passed over as well, where Path.exists would raise.
-    gone = {place: fault for place in pip.find_links if (fault := _fault(place, uv.cwd))}
-    pip = replace(pip, find_links=tuple(place for place in pip.find_links if place not in gone))
-    variables = _variables(uv.environment, pip)
+    variables, gone = pip_as_uv(uv.environment, pip, uv.cwd)
     answer, cache = _asked(uv, variables, python, memo or AnswerMemo())
     told = [line.split(maxsplit=1) for line in answer.splitlines() if line.strip()]
     everywhere = IndexAccess(variables=variables, arguments=("--no-index",) if pip.no_index else ())
@@ -139,8 +135,15 @@ def _with_proxies(uv: Uv) -> dict[str, str]:
     return {**told, **uv.environment}
 
 
-def _variables(environment: Mapping[str, str], pip: PipSettings) -> dict[str, str]:
-    """Translate pip's settings. What the user told uv itself wins; lists are joined, uv's first."""
+def pip_as_uv(environment: Mapping[str, str], pip: PipSettings, cwd: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """Return pip's settings as uv's variables; and the places that are left out, with what is wrong with each.
+
+    What the user told uv itself wins; lists are joined, uv's first.
+    """
+    # pip passes over what is neither a folder nor a page, uv stops at it.
+    # os.path: what another user may not look into is passed over as well, where Path.exists would raise.
+    gone = {place: fault for place in pip.find_links if (fault := _fault(place, cwd))}
+    pip = replace(pip, find_links=tuple(place for place in pip.find_links if place not in gone))
     made: dict[str, str] = {}
     if pip.index_url and not (environment.get("UV_DEFAULT_INDEX") or environment.get("UV_INDEX_URL")):
         made["UV_DEFAULT_INDEX"] = pip.index_url
@@ -151,7 +154,7 @@ def _variables(environment: Mapping[str, str], pip: PipSettings) -> dict[str, st
         made["SSL_CERT_FILE"] = pip.certificate
     if pip.proxy:
         made["ALL_PROXY"] = pip.proxy
-    return made
+    return made, gone
 
 
 def _joined(

@@ -20,9 +20,9 @@ from envdoctor.model.frozen import frozen
 
 _MAXIMUM = 8 << 20
 
-_PLACES = ("index-url", "extra-index-url", "find-links", "no-index", "index")
+PLACES = ("index-url", "extra-index-url", "find-links", "no-index", "index")
 _KEPT = {
-    *_PLACES, "keyring-provider", "native-tls", "system-certs", "allow-insecure-host", "http-proxy", "https-proxy",
+    *PLACES, "keyring-provider", "native-tls", "system-certs", "allow-insecure-host", "http-proxy", "https-proxy",
     "no-proxy", "cache-dir", "no-cache", "offline", "concurrent-downloads", "concurrent-builds", "concurrent-installs",
 }  # fmt: skip
 # What else decides the result; the rest is for uv's other commands, and its absence no news.
@@ -75,7 +75,7 @@ def read(environment: Mapping[str, str], home: Path, cwd: Path, root: Path = Pat
         pip = found.get("pip", {}) if isinstance(found.get("pip", {}), dict) else {}
         kept_pip = _kept(pip, path.parent)
         ignored += [f"pip.{key} ({path})" for key in pip if key not in kept_pip]
-        if nearest and any(key in _PLACES for key in (*kept, *kept_pip)):
+        if nearest and any(key in PLACES for key in (*kept, *kept_pip)):
             project = str(path)
         _merge(settings, kept)
         if kept_pip:
@@ -127,7 +127,7 @@ def _kept(found: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     kept = {key: value for key, value in found.items() if key in _KEPT}
     if found.get("link-mode") in LINK_MODES:
         kept["link-mode"] = found["link-mode"]
-    for key in _PLACES:
+    for key in PLACES:
         if isinstance(value := kept.get(key), list):
             kept[key] = [_placed(item, folder) for item in value]
         elif value is not None:

@@ -122,6 +122,27 @@ def test_a_bypass_is_said_and_logged(broken: Incident, tmp_path: Path, mode: str
     assert entry["command"][-2:] == ["echo", "started"]
 
 
+@pytest.mark.parametrize("mode", ["warn", "enforce"])
+def test_an_examination_that_fails_refuses_unless_it_only_warns(healthy: Incident, tmp_path: Path, mode: str) -> None:
+    broken = (
+        "from envdoctor.doctor.workspace import Workspace\nfrom envdoctor.errors import ProbeError\n"
+        "def facts(self, *_): raise ProbeError('the disk does not answer', 'look at it')\nWorkspace.facts = facts"
+    )
+    log = tmp_path / "gate.log"
+    words = ("run", "-p", "small", "--gate", mode, "--reason", "late", "--", "echo", "started")
+    outcome = run_behind(broken, *words, folder=healthy.root, extra={"ENVDOCTOR_GATE_LOG": str(log)})
+    if mode == "enforce":
+        said = "error: the disk does not answer\n\nhint: look at it\n"
+        assert outcome == Outcome(code=3, out="", err=said)
+        return
+    said = (
+        "error: envdoctor gate: the disk does not answer\n\nhint: look at it\n"
+        "warning: envdoctor gate: mode warn for profile small, because: late; findings let through: could-not-tell\n"
+    )
+    assert outcome == Outcome(code=0, out="started\n", err=said)
+    assert json.loads(log.read_text())["found"] == ["could-not-tell"]
+
+
 def test_a_command_that_is_not_there(healthy: Incident) -> None:
     outcome = run_envdoctor("run", "-p", "small", "--", "no-such-program", folder=healthy.root)
     assert outcome == Outcome(

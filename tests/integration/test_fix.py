@@ -53,7 +53,7 @@ def test_commands_on_a_copy_and_the_way_back(incident: Incident) -> None:
         out=(
             "envdoctor check --fix  [TMP]/.venv\n\n"
             "  1. on a copy that is swapped in, for ED201 (nvidia-cudnn-cu12)\n"
-            f"       uv pip install --python {python} --no-deps --reinstall-package nvidia-cudnn-cu12 "
+            f"       uv pip install --python {python} --no-index --no-deps --reinstall-package nvidia-cudnn-cu12 "
             "nvidia-cudnn-cu12==9.19.0.56\n\n"
             "1 step; the first that fails ends it, and `envdoctor rollback` undoes all of them\n"
         ),
@@ -147,7 +147,7 @@ def test_a_step_whose_cause_another_fixed_is_said_to_be_left_out(incident: Incid
     done = run(incident, "check", "--fix", "-y")
     assert done.code == 0, done
     assert [line for line in done.err.splitlines() if line.startswith("step ")] == [
-        "step 1 of 2: uv pip install --python [TMP]/.venv/bin/python --no-deps --reinstall-package one "
+        "step 1 of 2: uv pip install --python [TMP]/.venv/bin/python --no-index --no-deps --reinstall-package one "
         "--reinstall-package other one==1 other==1",
         "step 2 of 2: left out, the steps before fixed ED103 (bin: /gone/b/bin/python)",
     ]

@@ -1,5 +1,6 @@
 """The Python interface: lazy, typed, and the same as the command line."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -39,7 +40,9 @@ def test_check_is_the_commands(venv: Venv, tmp_path: Path) -> None:
     assert compared == app.check(workspace, app.CheckOptions(), envdoctor.api._Silent()).data.verdict  # type: ignore[attr-defined]
 
 
-def test_check_with_a_lock_and_a_requirement(venv: Venv, tmp_path: Path) -> None:
+def test_check_with_a_lock_and_a_requirement(venv: Venv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)  # what pip is configured with is part of a printed line
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     lock = tmp_path / "a {b}" / "small.txt"
     lock.parent.mkdir()
     lock.write_text((tmp_path / "lockfiles" / "small.txt").read_text())

@@ -100,8 +100,7 @@ def run(
     if chosen != "off" or restore:
         asked = ("run", chosen, restore, workspace.named, *of_profile(workspace))
         with Node(workspace.host, asked) as node:
-            judges = chosen != "off"
-            examine = partial(_found, workspace, restore=restore, while_in_use=yes_while_in_use, judges=judges)
+            examine = partial(_found, workspace, restore=restore, while_in_use=yes_while_in_use, mode=chosen)
             told = _told(node, examine, restores=restore)
             if told.problem or (chosen == "enforce" and told.code):
                 _refuse(start, profile, told, node)
@@ -235,15 +234,24 @@ def become(command: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
         ) from error
 
 
-def _found(workspace: Workspace, *, restore: bool, while_in_use: bool, judges: bool) -> Told:
+def _found(workspace: Workspace, *, restore: bool, while_in_use: bool, mode: gate.Mode) -> Told:
     """Examine the venv, restored first where that is asked for and needed, for all ranks of the node.
 
-    judges: what is found counts; what is only restored is not examined once more.
+    mode: what is only restored is not examined once more ("off"); an examination that fails is reported ("warn"), but
+    for bad input, which is wrong in any mode.
     """
     examined = _restored(workspace, while_in_use=while_in_use) if restore else None
-    if not judges:
+    if mode == "off":
         return Told(code=0)
-    examined = examined or _examine(workspace)
+    try:
+        examined = examined or _examine(workspace)
+    except Exception as error:
+        if mode != "warn" or getattr(error, "exit_code", ExitCode.UNKNOWN) == ExitCode.USAGE:
+            raise
+        from envdoctor.doctor.unexamined import said_of
+
+        said = said_of(error, str(workspace.target.prefix), workspace.profile.asked if workspace.profile else "")
+        return Told(code=int(ExitCode.UNKNOWN), found=(gate.NOT_TOLD,), report=said, colored=said)
     code, style = int(examined.verdict.exit_code()), style_on(sys.stderr)
     plain, colored = (
         as_text.render(examined.header, examined.verdict, replace(style, color=color)) if code else ""
@@ -253,9 +261,12 @@ def _found(workspace: Workspace, *, restore: bool, while_in_use: bool, judges: b
 
 
 def _examine(workspace: Workspace) -> Examined:
+    from envdoctor.app.check import with_sources
+
     launch = workspace.launched()
     facts = launch.facts()
-    return Examined(launch=launch, header=launch.header(facts), verdict=launch.verdict(facts, launching=True))
+    verdict = with_sources(launch.verdict(facts, launching=True), launch)
+    return Examined(launch=launch, header=launch.header(facts), verdict=verdict)
 
 
 def _restored(workspace: Workspace, *, while_in_use: bool) -> Examined | None:

@@ -1,0 +1,107 @@
+"""A printed uv line looks where uv and pip are configured to look, and at the PyTorch index only where neither is.
+
+uv reads nothing of pip's configuration, so pip's sources become options of the line. A build such as torch 2.11.0+cu128
+is on no default index: it is on the PyTorch index, which `--torch-backend` names, or on what somebody configured.
+`--torch-backend` passes over configured indexes, so it is never added to theirs. A restore has the same order.
+"""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from envdoctor.errors import EnvdoctorError
+from envdoctor.model.frozen import frozen
+from envdoctor.model.pattern import pattern
+from envdoctor.wheels import pip_config, uv_config
+from envdoctor.wheels.index_config import PLACES, pip_as_uv
+
+_WORD = pattern(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+")
+_VARIABLE = pattern(r"[A-Z_]+=")
+_BUILD = pattern(r"(?:torch|torchvision|torchaudio)={2,3}[\w.]+\+(?P<local>cpu|cu\d+|rocm[\d.]+|xpu)")
+_INSTALL = ["uv", "pip", "install"]
+_BACKEND = "--torch-backend"
+_OPTIONS = {
+    "UV_DEFAULT_INDEX": ("--default-index", " "),
+    "UV_INDEX": ("--index", " "),
+    "UV_FIND_LINKS": ("--find-links", ","),
+}
+_OF_PLACES = {"--no-index", "--default-index", "--index", "--index-url", "--extra-index-url", "--find-links"}
+
+
+@frozen
+class WheelSources:
+    """What is configured besides the default index."""
+
+    own: bool = False
+    options: tuple[str, ...] = ()
+    """pip's, for a line of uv's."""
+    login: str = ""
+    """Says that pip's are left out, since one has a password in it; else empty."""
+
+
+def sources(environ: Mapping[str, str], home: Path, cwd: Path, venv: Path) -> WheelSources:
+    """Read the configuration of uv and pip; what cannot be read counts as none, as its own tool refuses it anyway."""
+    try:
+        pip = pip_config.read(environ, home, venv=venv)
+        told = uv_config.read(environ, home, cwd).settings
+    except EnvdoctorError:
+        return WheelSources()
+    own = any(map(environ.get, PLACES)) or any(key in (*told, *told.get("pip", {})) for key in uv_config.PLACES)
+    if not pip.anything:
+        return WheelSources(own=own)
+    variables, _ = pip_as_uv(environ, pip, cwd)
+    options = ["--no-index"] if pip.no_index else []
+    for name, (option, separator) in _OPTIONS.items():
+        # The shell has what the environment names.
+        places = variables[name].split(separator) if variables.get(name, "") != environ.get(name, "") else []
+        options += [part for place in places for part in (option, place)]
+    options += [part for name in pip.trusted_hosts for part in ("--allow-insecure-host", name)]
+    if pip.extra_index_urls:
+        options += ["--index-strategy", "unsafe-best-match"]
+    if any("@" in word.partition("://")[2].partition("/")[0] for word in options):
+        return WheelSources(
+            own=True, login="pip's index has a password, and uv does not read it: give it as UV_INDEX_URL"
+        )
+    return WheelSources(own=True, options=tuple(options))
+
+
+def sourced(command: str, known: WheelSources) -> str:
+    """Return a printed command whose installs by uv look where wheels can come from."""
+    words = _WORD.findall(command)
+    if " ".join(words) != command:
+        return command
+    parts: list[list[str]] = [[]]
+    for word in words:
+        parts[-1].append(word)
+        if word == "&&":
+            parts.append([])
+    return " ".join(word for part in parts for word in _part(part, known))
+
+
+def note(commands: Sequence[str], known: WheelSources) -> str:
+    """Return what else there is to know about the sources of printed commands; empty for nothing."""
+    installs = " ".join(command for command in commands if " ".join(_INSTALL) in command)
+    if not installs or not known.own:
+        return ""
+    told = [known.login] if known.login else []
+    if _BACKEND in installs:
+        told.append(f"`{_BACKEND}` asks the PyTorch index: with a mirror, name the build instead (torch==2.11.0+cu128)")
+    elif match := _BUILD.search(installs):
+        told.append(f"where no configured source has that build, add `{_BACKEND} {match['local']}`")
+    return "; ".join(told)
+
+
+def _part(words: list[str], known: WheelSources) -> list[str]:
+    start = next((at for at, word in enumerate(words) if not _VARIABLE.match(word)), 0)
+    if words[start : start + 3] != _INSTALL:
+        return words
+    builds = {match["local"] for word in words for text in shlex.split(word) if (match := _BUILD.fullmatch(text))}
+    added: list[str] = []
+    if len(builds) == 1:
+        at = words.index(_BACKEND) if _BACKEND in words else len(words)
+        words = [*words[:at], *words[at + 2 :]]
+        added = [] if known.own else [_BACKEND, *builds]
+    if not _OF_PLACES & set(words):
+        added += map(shlex.quote, known.options)
+    at = words.index("--python") + 2 if "--python" in words else start + 3
+    return [*words[:at], *added, *words[at:]]

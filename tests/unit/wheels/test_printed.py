@@ -1,0 +1,124 @@
+"""Printed lines of uv's: they look where uv and pip are configured to look, and are obeyed here by a real uv."""
+
+import json
+import shlex
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envdoctor.wheels.printed import WheelSources, note, sourced, sources
+from tests.factories.make_venv import Venv, make_venv
+from tests.factories.make_wheel import make_wheel
+from tests.factories.run_envdoctor import environment, run_envdoctor
+
+NONE, OWN = WheelSources(), WheelSources(own=True)
+PIPS = WheelSources(own=True, options=("--no-index", "--find-links", "/my wheels"))
+PIP = "uv pip install --python /v/bin/python"
+RANGE = f"{PIP} --torch-backend cu128 'torchvision==0.26.*'"
+TWO = f"{PIP} torch==2.11.0+cu128 torchvision==0.26.0+cpu"
+REST = "--offline --no-deps torch===2.13.0+cpu"
+
+WORDS = st.text(st.characters(blacklist_characters="\0", blacklist_categories=("Cs",)), min_size=1)
+
+
+@pytest.mark.parametrize(
+    ("command", "known", "printed"),
+    [
+        (f"{PIP} torch==2.11.0+cu128", NONE, f"{PIP} --torch-backend cu128 torch==2.11.0+cu128"),
+        (f"{PIP} torch==2.11.0+cu128", OWN, f"{PIP} torch==2.11.0+cu128"),
+        (f"{PIP} --torch-backend auto torch==2.11.0+cu128", NONE, f"{PIP} --torch-backend cu128 torch==2.11.0+cu128"),
+        (f"{PIP} --torch-backend auto torch==2.11.0+cu128", OWN, f"{PIP} torch==2.11.0+cu128"),
+        # Of a range no build is known: which one is meant is said by the option alone.
+        (RANGE, OWN, RANGE),
+        (f"{PIP} {REST}", NONE, f"{PIP} --torch-backend cpu {REST}"),
+        (TWO, NONE, TWO),
+        (f"{PIP} flash-attn==2.8.3+cu12torch2.8", NONE, f"{PIP} flash-attn==2.8.3+cu12torch2.8"),
+        (f"rm 'a && b' && {PIP} numpy", PIPS, f"rm 'a && b' && {PIP} --no-index --find-links '/my wheels' numpy"),
+        (f"{PIP} --no-index numpy", PIPS, f"{PIP} --no-index numpy"),
+        ("uv pip uninstall --python /v/bin/python numpy", PIPS, "uv pip uninstall --python /v/bin/python numpy"),
+        ("UV_X='a b' uv pip install x", PIPS, "UV_X='a b' uv pip install --no-index --find-links '/my wheels' x"),
+    ],
+)  # fmt: skip
+def test_a_line_looks_where_wheels_can_come_from(command: str, known: WheelSources, printed: str) -> None:
+    assert sourced(command, known) == printed
+
+
+@given(words=st.lists(WORDS, min_size=1))
+def test_what_a_line_says_stays(words: list[str]) -> None:
+    """Whatever is quoted in it: only options are added, and to nothing but an install."""
+    line = f"rm {shlex.join(words)} && {PIP} {shlex.join(words)}"
+    assert shlex.split(sourced(line, PIPS)) == ["rm", *words, "&&", *PIP.split(), *PIPS.options, *words]
+    assert sourced(f"uv pip uninstall {shlex.join(words)}", PIPS) == f"uv pip uninstall {shlex.join(words)}"
+
+
+def test_what_else_there_is_to_know() -> None:
+    pin, auto = f"{PIP} torch==2.11.0+cu128", f"{PIP} --torch-backend auto torch"
+    assert note([pin, auto], NONE) == note([f"{PIP} numpy"], OWN) == ""
+    assert note([pin], OWN) == "where no configured source has that build, add `--torch-backend cu128`"
+    assert note([auto], OWN) == (
+        "`--torch-backend` asks the PyTorch index: with a mirror, name the build instead (torch==2.11.0+cu128)"
+    )
+
+
+def configured(tmp_path: Path, pip: str = "", uv: str = "", **environ: str) -> WheelSources:
+    for path, text in ((tmp_path / "v/pip.conf", pip), (tmp_path / "uv.toml", uv)):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    return sources({"PIP_CONFIG_FILE": "", **environ}, tmp_path / "home", tmp_path, tmp_path / "v")
+
+
+def test_sources_of_uv_and_pip(tmp_path: Path) -> None:
+    (tmp_path / "wheels").mkdir()
+    assert configured(tmp_path) == NONE
+    assert configured(tmp_path, uv='[[index]]\nurl = "file:///mirror"') == OWN
+    assert configured(tmp_path, uv='[pip]\nfind-links = ["wheels"]') == OWN
+    assert configured(tmp_path, UV_INDEX_URL="file:///mirror") == OWN
+    assert configured(tmp_path, uv="=") == NONE
+    pip = "[global]\nindex-url = file:///a\nextra-index-url = file:///b file:///c\nfind-links = wheels gone\n"
+    assert configured(tmp_path, pip).options == (
+        *("--default-index", "file:///a", "--index", "file:///b", "--index", "file:///c"),
+        *("--find-links", "wheels", "--index-strategy", "unsafe-best-match"),
+    )
+    # Of uv's own sources none is lost: an option takes the place of the variable.
+    assert configured(tmp_path, pip, UV_INDEX="file:///own", UV_INDEX_URL="file:///mine").options[:6] == (
+        *("--index", "file:///own", "--index", "file:///b", "--index", "file:///c"),
+    )
+    assert configured(tmp_path, UV_FIND_LINKS="wheels", PIP_FIND_LINKS="wheels") == OWN
+    assert configured(tmp_path, "[global]\nindex-url = https://me:secret@mirror.example/simple\n") == WheelSources(
+        own=True, login="pip's index has a password, and uv does not read it: give it as UV_INDEX_URL"
+    )
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Venv:
+    root = tmp_path_factory.mktemp("printed")
+    files = {"torch/__init__.py": b"", "torch/version.py": b"__version__ = '2.13.0+cpu'\n"}
+    wheel = make_wheel(root / "wheels", "torch", "2.13.0+cpu", files=files)
+    return make_venv(root / "v", wheel, cache=root / "cache")
+
+
+@pytest.mark.parametrize(
+    ("extra", "config"),
+    [
+        ({"PIP_FIND_LINKS": "wheels", "PIP_NO_INDEX": "1"}, ""),
+        ({}, 'no-index = true\nfind-links = ["wheels"]\n'),
+        ({"UV_FIND_LINKS": "wheels", "UV_OFFLINE": "1"}, ""),
+    ],
+    ids=["pip", "uv.toml", "uv's variables"],
+)
+def test_a_build_comes_back_from_where_it_is(stack: Venv, extra: Mapping[str, str], config: str) -> None:
+    root = stack.prefix.parent
+    (root / "uv.toml").write_text(config)
+    own = {"UV_CACHE_DIR": str(root / "cache"), **extra}
+    (stack.site_packages / "torch/version.py").unlink()
+    report = json.loads(run_envdoctor("check", stack.prefix, "--json", folder=root, extra=own).out)
+    (command,) = report["findings"][0]["remediation"]["by_hand"] or report["findings"][0]["remediation"]["commands"]
+    assert "--torch-backend" not in command
+    typed = command.replace("[TMP]", str(root))
+    done = subprocess.run(["sh", "-c", typed], cwd=root, env=environment(root, own), capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    assert (stack.site_packages / "torch/version.py").read_text() == "__version__ = '2.13.0+cpu'\n"
