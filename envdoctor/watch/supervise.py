@@ -20,7 +20,7 @@ from envdoctor.facts.host import Host
 from envdoctor.model.frozen import field, frozen, mutable
 from envdoctor.watch import sampler
 from envdoctor.watch.judgement import LaunchState, Limits, Notice, Throughput, Watch
-from envdoctor.watch.readings import RateReader, pattern_of
+from envdoctor.watch.readings import RateReader, reader_of
 from envdoctor.watch.signals import Forwarding
 from envdoctor.watch.told import ToldOf, notice_text, summary_text
 
@@ -55,7 +55,7 @@ def watched(command: Sequence[str], host: Host, venv: Path, wanted: Watching, sa
         wanted=wanted,
         say=say,
         watch=Watch(expected=wanted.expected, flat=wanted.flat_within > 0, limits=wanted.limits),
-        reader=RateReader(pattern=pattern_of(wanted.pattern)),
+        reader=reader_of(wanted.pattern),
         environ=host.environ,
     )
     size = _size(wanted.metrics)  # what an earlier run left there says nothing of this one
@@ -220,6 +220,7 @@ class _Run:
             source=str(self.wanted.metrics or "the output"),
             pattern=self.wanted.pattern,
             lines=self.reader.lines,
+            passed=self.reader.passed,
             compiled=self.compiled,
             memory_problem=self.problem,
             lowest=self.lowest,

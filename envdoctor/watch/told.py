@@ -9,6 +9,7 @@ from envdoctor.watch.judgement import LaunchState, Limits, Notice, Swing, Watch
 _OFF = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
 """torch/_dynamo/eval_frame.py and torch/_dynamo/config.py: "1" lets every compiled function run uncompiled."""
 _HEAD = "envdoctor watch:"
+_QUICKER = "name the number by the word in front of it: `--measure 'tok/s=([0-9.]+)'`"
 _FLAT = 0.01
 """Memory that moves by less of its most is flat."""
 
@@ -27,7 +28,9 @@ class ToldOf:
     pattern: str
     """`--measure`, as it was given."""
     lines: int
-    """Lines that were read there."""
+    """Lines that were there."""
+    passed: int
+    """Lines that were not read, since that took too long."""
     compiled: int
     """Readings that were left out since something was compiled."""
     memory_problem: str
@@ -74,6 +77,11 @@ def _unknown(told: ToldOf, watch: Watch) -> Iterator[str]:
         )
     elif not watch.judged:
         yield f"{head} throughput is as expected: {_no_reading(told, watch)}"
+    if told.passed:
+        yield (
+            f"note: {_HEAD} {told.passed} of {counted(told.lines, 'line')} of {told.source} were not read, or not "
+            f"whole: looking for {_looked_for(told)} took too long; {_QUICKER}"
+        )
     if told.memory_problem:
         yield f"{head} GPU memory is flat: {told.memory_problem}"
     elif not watch.seen:
@@ -91,10 +99,14 @@ def _no_reading(told: ToldOf, watch: Watch) -> str:
         )
     if not told.lines:
         return f"{told.source} had no line"
-    looked = f"`{told.pattern}`" if told.pattern else "tokens a second"
-    return (
-        f"none of {counted(told.lines, 'line')} of {told.source} has {looked}; name it: `--measure 'tok/s=([0-9.]+)'`"
-    )
+    read = counted(told.lines - told.passed, "line")
+    if told.passed:
+        return f"none of {read} that were read has {_looked_for(told)}"
+    return f"none of {read} of {told.source} has {_looked_for(told)}; name it: `--measure 'tok/s=([0-9.]+)'`"
+
+
+def _looked_for(told: ToldOf) -> str:
+    return f"`{told.pattern}`" if told.pattern else "tokens a second"
 
 
 def _throughput(state: LaunchState, told: ToldOf) -> str:

@@ -16,6 +16,7 @@ TOLD = ToldOf(
     source="the output",
     pattern="",
     lines=90,
+    passed=0,
     compiled=0,
     memory_problem="",
     lowest=50 * GB,
@@ -110,6 +111,16 @@ def test_readings_in_which_something_compiled_are_left_out() -> None:
         "60 readings after the warm-up\n"
         "note: envdoctor watch: could not tell whether GPU memory is flat: no driver"
     )
+
+
+def test_lines_that_were_not_read_are_said() -> None:
+    told = ToldOf(**{**vars(TOLD), "passed": 1, "pattern": "(a+)+$", "memory_problem": "no driver"})
+    assert summary_text(told, watch(), 300).splitlines()[:2] == [
+        "note: envdoctor watch: could not tell whether throughput is as expected: none of 89 lines that were read has "
+        "`(a+)+$`",
+        "note: envdoctor watch: 1 of 90 lines of the output were not read, or not whole: looking for `(a+)+$` took too "
+        "long; name the number by the word in front of it: `--measure 'tok/s=([0-9.]+)'`",
+    ]
 
 
 def test_a_reading_that_is_slow_for_a_minute_is_enough() -> None:
