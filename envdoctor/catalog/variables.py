@@ -211,7 +211,7 @@ _LOADS_CODE = frozenset(
      "PYTHONPYCACHEPREFIX", "PYTHONWARNINGS", "PYTHONCASEOK", "__PYVENV_LAUNCHER__")
 )  # fmt: skip
 _LOGIN_OF_INDEX = pattern(r"UV_INDEX_.+_(USERNAME|PASSWORD)")
-_LOGIN_IN_VALUE = pattern(r"[^\s/@:]*:[^\s/@]*@|://")
+_LOGIN_IN_VALUE = pattern(r":[^\s/@:]*@|://")
 
 
 @cache

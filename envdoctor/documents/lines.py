@@ -6,7 +6,7 @@ from envdoctor.standards.names import normalized
 
 # `name==1`, `name[extra] == 1` (requirements); `name = "x"` (uv, Poetry, PDM, PEP 751); `- name: x` (conda-lock).
 _PINNED = re.compile(
-    r"""^(?:(?P<pin>[A-Za-z0-9][\w.-]*)(?:\s*\[[^\]]*\])?\s*==|\s*-?\s*name\s*[=:]\s*["']?(?P<name>[A-Za-z0-9][\w.-]*))"""
+    r"""^(?:(?P<pin>[A-Za-z0-9][\w.-]*)(?:\s*\[[^\]]*\])?\s*==|\s*(?:-\s*)?name\s*[=:]\s*["']?(?P<name>[A-Za-z0-9][\w.-]*))"""
 )
 _TABLE = re.compile(r"^\s*\[+\s*([\w.\"'-]+)\s*\]+")
 _KEY = re.compile(r"""^\s*(?:"(?P<quoted>[^"]+)"|(?P<bare>[\w.-]+))\s*=""")

@@ -20,7 +20,7 @@ _LONGEST, _MOST_SIGNS = 3 * 4096, 64
 """Characters of a path, each of them percent-encoded, and places in a word where one may begin."""
 _FURTHER = re.compile(r"(?:-r|-c|--requirements?|--constraints?)(?:\s*=\s*|\s+|(?<=-[rc]))(.+)")
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
-_ENDS = re.compile(r"\s+#|\s;|\s--hash")
+_ENDS = re.compile(r"\s(?:#|;|--hash)")
 _PARTS = re.compile(r"[\s=@;,'\"\[\]#]+")
 _FILES = (".whl", ".zip", ".gz", ".tgz", ".bz2", ".xz", ".tar", ".zst", ".txt", ".in")
 
@@ -63,7 +63,7 @@ def _expanded(line: str, environ: Mapping[str, str], folder: Path) -> str:
 
 def _candidates(line: str) -> Iterator[str]:
     """Yield what may be a path: words, what follows a sign of the syntax in them, and the line up to its end."""
-    body = _ENDS.split(line.strip())[0]
+    body = _ENDS.split(line.strip())[0].rstrip()
     words = [body, body.partition(" ")[2].strip(), body.rpartition("@")[2].strip()]
     for word in body.split():
         signs = list(islice(_PARTS.finditer(word[:_LONGEST]), _MOST_SIGNS))

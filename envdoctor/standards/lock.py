@@ -16,7 +16,7 @@ _HASH = re.compile(r"--hash[=\s]\s*(?P<algorithm>[a-z0-9]+):(?P<digest>[0-9A-Fa-
 # What `text_of` writes below an entry: "    # 3a807cabd511: cp311-cp311-manylinux2014_x86_64".
 _TOLD = re.compile(r"^[ \t]+# ([0-9a-f]{12}): (\S+)[ \t]*\r?$", re.MULTILINE)
 
-_COMMENT = re.compile(r"(^|\s+)#.*$")
+_COMMENT = re.compile(r"(?:^|\s)#.*$")
 # Where wheels come from, which pip's and uv's configuration says here, and what --require-hashes implies.
 _OPTION = re.compile(
     r"(?P<option>--(?:index-url|extra-index-url|find-links|trusted-host|no-index|pre|prefer-binary|only-binary|no-binary"
@@ -87,7 +87,7 @@ def logical_lines(text: str) -> list[str]:
     joined: list[str] = []
     begun: list[str] = []
     for line in text.removeprefix("\ufeff").splitlines():
-        comment = _COMMENT.match(line) is not None
+        comment = line.lstrip().startswith("#")
         if line.endswith("\\") and not comment:
             begun.append(line[:-1])
             continue

@@ -20,13 +20,16 @@ _TAGS = re.compile(
     r"\(v(?P<version>[^)]+)\) with the following [\w ]*tags?: (?P<has>`[^`]+`(?:, `[^`]+`)*)"
 )
 _UNKNOWN = re.compile(
-    r"([A-Za-z0-9][A-Za-z0-9._-]*) was not found in the (?:package registry|provided package locations)"
+    r"(?<![A-Za-z0-9._-])([A-Za-z0-9][A-Za-z0-9._-]*) was not found in the "
+    r"(?:package registry|provided package locations)"
     r"|there (?:are no versions|is no version) of ([A-Za-z0-9][A-Za-z0-9._-]*)"
     r"|only (?:the following versions of )?([A-Za-z0-9][A-Za-z0-9._-]*)[^ ]* (?:is|are) available"
 )
 _URL = re.compile(r"[Ff]ailed to fetch:? `?(https?://[^`\s]+)")
+_BEFORE = r"(?:at path |file |directory |: )[`\"']?"
+_DENIED = re.compile(rf"{_BEFORE}(/(?:(?!{_BEFORE}/)[^`\"'\n])*?)[`\"']?: Permission denied")
 _FAILED_BUILD = re.compile(r"Failed to (?:build|download and build) `([^`]+)`")
-_RAISED = re.compile(r"^\s*((?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception)(?:: .*)?)$", re.MULTILINE)
+_RAISED = re.compile(r"^[ \t]*((?:[A-Za-z_][\w.]{0,200}\.)?[A-Z]\w{0,200}(?:Error|Exception)(?:: .*)?)$", re.MULTILINE)
 _NETWORK = (
     "dns error",
     "error sending request",
@@ -184,7 +187,7 @@ def _disk_full(stderr: str) -> Explained | None:
 
 
 def _permission(stderr: str) -> Explained | None:
-    found = re.search(r"(?:at path |file |directory |: )[`\"']?(/[^`\"'\n]*?)[`\"']?: Permission denied", stderr)
+    found = _DENIED.search(stderr)
     if "Permission denied" not in stderr and "Read-only file system" not in stderr:
         return None
     where = found[1] if found else _first_error(stderr)

@@ -15,7 +15,7 @@ from envdoctor.probes.venv.search_path import SearchPath
 from envdoctor.probes.venv.version_file import constants
 
 TABLE = "transformers/dependency_versions_table.py"
-_ROW = pattern(r'^\s*"(?P<name>[A-Za-z0-9._-]+)":\s*"(?P<requirement>[^"]+)",?\s*$', re.MULTILINE)
+_ROW = pattern(r'^[ \t]*"(?P<name>[A-Za-z0-9._-]+)":[ \t]*"(?P<requirement>[^"\n]+)",?[ \t]*$', re.MULTILINE)
 _PEFT = pattern(r"""^MIN_PEFT_VERSION = ['"]([0-9.]+)['"]""", re.MULTILINE)
 _MAXIMUM = 256 * 1024
 _BUILDS = ("torchvision", "torchaudio")

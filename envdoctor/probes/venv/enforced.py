@@ -19,9 +19,10 @@ from envdoctor.standards.names import normalized
 from envdoctor.standards.need import parse_need
 
 _MAXIMUM = 1024 * 1024
-_ROW = pattern(r'^\s*"(?P<name>[A-Za-z0-9._-]+)":\s*"(?P<requirement>[^"]+)",?\s*$', re.MULTILINE)
+_ROW = pattern(r'^[ \t]*"(?P<name>[A-Za-z0-9._-]+)":[ \t]*"(?P<requirement>[^"\n]+)",?[ \t]*$', re.MULTILINE)
 _CHECKED = pattern(
-    r"^pkgs_to_check_at_runtime\s*=\s*(?:\[(?P<list>[^\]]*)\]|\"(?P<words>[^\"]*)\"\.split\(\))", re.MULTILINE
+    r"^pkgs_to_check_at_runtime\s*=\s*(?:\[(?P<list>[^\]]{0,4096})\]|\"(?P<words>[^\"]{0,4096})\"\.split\(\))",
+    re.MULTILINE,
 )
 _CORE = pattern(r"""^_COMPATIBLE_PYDANTIC_CORE_VERSION\s*(?::\s*\w+\s*)?=\s*['"]([^'"]+)['"]""", re.MULTILINE)
 _NUMPY_BOUND = pattern(r"^    if numpy_version (?P<sign><|>) \((?P<major>\d+), (?P<minor>\d+)\):", re.MULTILINE)

@@ -20,7 +20,9 @@ COMMANDS = ("python", "python3", "torchrun", "accelerate", "deepspeed")
 _HEAD = 1024
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 _ACTIVATE = 64 * 1024
-_NAMES = pattern(r"""^\s*(?:export )?VIRTUAL_ENV=(?:'(/[^'\n]*)'|"(/[^"$`\n]*)"|(/[^\s'"$`]*))\s*$""", re.MULTILINE)
+_NAMES = pattern(
+    r"""^[ \t]*(?:export )?VIRTUAL_ENV=(?:'(/[^'\n]*)'|"(/[^"$`\n]*)"|(/[^\s'"$`]*))[ \t\r]*$""", re.MULTILINE
+)
 # Where a path is too long for a kernel's shebang, or holds a blank, installers write a shell line that execs Python
 # (distlib's and uv's trampoline): #!/bin/sh, then '''exec' '/path/python' "$0" "$@".
 _TRAMPOLINE = pattern(r"""^'''exec' (?:'([^']*)'|"([^"$]*)"|([^\s"']+)) "\$0\"""", re.MULTILINE)

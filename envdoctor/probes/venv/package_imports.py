@@ -99,7 +99,7 @@ class _Looking:
         if not absent:
             return
         names = "|".join(absent)
-        sign = re.compile(rf"^(?:from|import)[ \t]+(?:[\w. ,]*,[ \t]*)?(?:{names})\b".encode(), re.MULTILINE)
+        sign = re.compile(rf"^(?:from|import)[ \t]+(?:[\w.][\w. ,]*,[ \t]*)?(?:{names})\b".encode(), re.MULTILINE)
         for name, at in self.active.items():
             needs = self._requires_setuptools(self.items[at]) and name != "torch"
             paths = self._sources(at, _MANY_FILES if needs else _SMALL_FILES, None if needs else _SMALL_BYTES)
