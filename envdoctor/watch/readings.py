@@ -120,7 +120,7 @@ class _TooLongError(Exception):
 
 @contextlib.contextmanager
 def _stopped_after(seconds: float) -> Iterator[None]:
-    """Raise `_TooLongError` in what takes longer; a match looks for signals now and then, a thread could not end it."""
+    """Raise `_TooLongError` in what takes longer; a match answers signals, and no thread could end it."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         del number, frame
