@@ -22,7 +22,7 @@ def main(argv: Sequence[str]) -> int:
             stop.listen()
             return _main(argv, stop, found)
         except (Exception, KeyboardInterrupt) as error:
-            from trainer.errors import TrainerError, hint_for, out_of_memory  # noqa: PLC0415 - as above
+            from trainer.errors import as_trainer_error, hint_for  # noqa: PLC0415 - as above
             from trainer.writing import say  # noqa: PLC0415
 
             # Where a signal comes in the middle of an import, Python may wrap what it raises.
@@ -30,15 +30,14 @@ def main(argv: Sequence[str]) -> int:
                 if _leads(found):
                     say(_interrupted(bool(found) and found[0].resume))
                 return stop.exit_code
-            if type(error).__name__ == "OutOfMemoryError":
-                error = out_of_memory(error)
-            if not isinstance(error, TrainerError):
+            told = as_trainer_error(error)
+            if told is None:
                 raise
-            if not error.told:
-                say(f"error: {error.message}")
-                if error.hint:
-                    say(f"hint: {hint_for(error, found[0].output if found else None)}")
-            return error.exit_code
+            if not told.told:
+                say(f"error: {told.message}")
+                if told.hint:
+                    say(f"hint: {hint_for(told, found[0].output if found else None)}")
+            return told.exit_code
 
 
 def _main(argv: Sequence[str], stop: StopRequest, found: "list[Arguments]") -> int:

@@ -8,20 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoTokenizer
+from transformers import AutoModelForCausalLM
 
 from trainer import toy
 from trainer.ancestry import Ancestry
 from trainer.config import TrainConfig
 from trainer.data.buckets import Plan
-from trainer.data.chat import Encoder, template_arguments
+from trainer.data.chat import Encoder, load_tokenizer, mask_token, template_arguments
 from trainer.data.feature_cache import CacheSpec, FeatureReader
 from trainer.data.loader import Batch, BatchMaker
 from trainer.data.rows import Rows
 from trainer.data.usable import prompts, require_learnable
 from trainer.device import require_backend, working_dtype
-from trainer.errors import ConfigError, DataError, TargetModelError, not_utf8
+from trainer.errors import ROOM_TO_LOAD, ConfigError, DataError, memory_for
 from trainer.flops import drafter_step, target_cost
+from trainer.fp8 import Split, require_fp8
 from trainer.model.drafter import Drafter, DrafterShape
 from trainer.model.published import load_weights, weights_digest
 from trainer.objectives import Objective, choose_vocabulary
@@ -31,6 +32,9 @@ from trainer.target import SharedWeights, Target, choose_layer_ids, decoder_laye
 from trainer.target_files import target_digest
 from trainer.target_loading import weights_index
 from trainer.tensor_parallel import TensorGroup, split_plan
+
+SPARED = 20
+"""Of so many rows one is held out for evaluations at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +63,16 @@ class Parts:
     def objective(self) -> Objective:
         """What the drafter is asked for."""
         return Objective.of(self.config.loss, self.config.drafter, self.kept, self.target_config.vocab_size)
+
+    @property
+    def spared(self) -> str:
+        """What a person should know of the rows that are held out; empty where they are as many as asked for."""
+        asked, held, rows = self.config.run.evaluate, len(self.held_out), len(self.rows.lengths)
+        if held >= asked:
+            return ""
+        if held:
+            return f"run.evaluate: {held} of {rows:,} rows are held out, one in {SPARED}; {asked} were asked for"
+        return f"run.evaluate: {rows:,} rows are too few to hold one out: evaluations take prompts that are trained on"
 
     def prompts(self) -> list[list[int]]:
         """Return the prompts of the closing evaluation: of held-out rows, or where none are spared of the first."""
@@ -102,24 +116,55 @@ class Parts:
             model.reset(self.config.run.seed)
         return model.to(device=device, dtype=working_dtype(device))
 
+    def in_fp8(self, device: torch.device) -> dict[str, Split]:
+        """Return for each key of fp8 that is set what it takes and leaves; raises ConfigError where `device` cannot."""
+        found = self.fp8_splits()
+        for key in found:
+            require_fp8(device, key)
+        return found
+
+    def fp8_splits(self) -> dict[str, Split]:
+        """Return the same for a device that can."""
+        config, found = self.config, {}
+        with torch.device("meta"):
+            if config.target.fp8:
+                found["target.fp8"] = Split.of(self._weightless_layers())
+            if config.drafter.fp8:
+                size = torch.Size([self.vocabulary, self.shape.hidden])
+                found["drafter.fp8"] = Split.of(Drafter(self.shape), size)
+        return found
+
+    def _weightless_layers(self) -> torch.nn.ModuleList:
+        """Return the layers that run, without their weights."""
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(self.target_config)
+        return decoder_layers(model.get_decoder())[: None if self.objective.teacher else max(self.layer_ids) + 1]
+
+    @property
+    def vocabulary(self) -> int:
+        """Tokens that the drafter can say."""
+        return int(self.target_config.vocab_size) if self.kept is None else len(self.kept)
+
     def load_target(self, device: torch.device, group: TensorGroup | None = None) -> Target:
         """Return the target on `device`, or this process's share of one that a group holds together."""
-        target = Target.load(
-            self.target_path,
-            self.layer_ids,
-            device,
-            working_dtype(device),
-            fp8=self.config.target.fp8,
-            last=self.objective.teacher,
-            group=group,
-        )
+        with memory_for(f"loading {self.target_path}", ROOM_TO_LOAD):
+            target = Target.load(
+                self.target_path,
+                self.layer_ids,
+                device,
+                working_dtype(device),
+                fp8=self.config.target.fp8,
+                last=self.objective.teacher,
+                group=group,
+            )
         if self.config.data.pack:
             target.pack_rows()
         return target
 
     def load_shared(self, device: torch.device) -> SharedWeights:
         """Return the target's embedding and head alone on `device`."""
-        return load_shared(self.target_path, device, working_dtype(device))
+        with memory_for(f"loading {self.target_path}", ROOM_TO_LOAD):
+            return load_shared(self.target_path, device, working_dtype(device))
 
     def _unlike_default(self) -> dict[str, object]:
         """Return the identity's newer keys where they say something, so that earlier runs resume as they are."""
@@ -219,96 +264,17 @@ def drafter_shape(config: TrainConfig, target: Any, features: int) -> DrafterSha
     )  # fmt: skip
 
 
-def mask_token(configured: int, tokenizer: Any, vocabulary: int) -> int:
-    """Return the token that stands for "to be predicted": an existing row of the target's embedding.
-
-    Raises ConfigError when none can be told: a row added by a resize is untrained and absent where it is served.
-    """
-    token = configured if configured >= 0 else tokenizer.mask_token_id
-    if token is None and len(tokenizer) < vocabulary:
-        # Rows past the tokenizer's last token exist in the embedding and are never text (Qwen3-8B: 151669).
-        token = len(tokenizer)
-    if token is None or token >= vocabulary:
-        unused = unused_tokens(tokenizer)
-        named = ", ".join(f"{place} ({content})" for place, content in unused[:5])
-        raise ConfigError(
-            f"drafter.mask_token: {token if token is not None else 'none'} in a vocabulary of {vocabulary}",
-            f"set drafter.mask_token to a token that no text has; the tokenizer has {named}"
-            if unused
-            else "set drafter.mask_token to a reserved token of the target",
-        )
-    return int(token)
-
-
-def unused_tokens(tokenizer: Any) -> list[tuple[int, str]]:
-    """Return the special tokens that neither the chat template nor the tokenizer uses, reserved ones first."""
-    template = tokenizer.chat_template or ""
-    template = template if isinstance(template, str) else str(template)
-    used = {
-        tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id, tokenizer.unk_token_id,
-        tokenizer.sep_token_id, tokenizer.cls_token_id,
-    }  # fmt: skip
-    found = [
-        (int(place), str(token.content))
-        for place, token in tokenizer.added_tokens_decoder.items()
-        if token.special and place not in used and token.content not in template
-    ]
-    spare = ("reserved", "unused", "extra", "placeholder", "dummy")
-    return sorted(found, key=lambda item: (not any(word in item[1].lower() for word in spare), item[0]))
-
-
 def flops_of(parts: Parts, target: Target | None) -> Callable[[Batch], float]:
     """Return the useful FLOPs of a batch; without a whole target at hand its part is counted from a weightless copy."""
-    if target is None or target.group is not None:
-        from transformers import AutoModelForCausalLM  # noqa: PLC0415 - most processes have a target
-
-        with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(parts.target_config)
-        depth = None if parts.objective.teacher else max(parts.layer_ids) + 1
-        layers = decoder_layers(model.get_decoder())[:depth]
-    else:
-        layers = target.layers
+    whole = target is not None and target.group is None
+    layers = target.layers if target is not None and whole else parts._weightless_layers()  # noqa: SLF001 - one file
     cost = target_cost(layers, parts.target_config)
-    objective = parts.objective
-    vocabulary = parts.target_config.vocab_size if objective.kept is None else len(objective.kept)
 
     def count(batch: Batch) -> float:
         made = 0.0 if batch.cached else cost.forward(batch.work.lengths)
-        return made + drafter_step(parts.shape, batch.work, vocabulary, teacher=objective.teacher)
+        return made + drafter_step(parts.shape, batch.work, parts.vocabulary, teacher=parts.objective.teacher)
 
     return count
-
-
-def load_tokenizer(path: Path, template: str) -> Any:
-    """Return the fast tokenizer of a model folder, with the template of a file where one is named."""
-    # Without files of one, transformers makes an empty tokenizer of the model's type and says nothing.
-    names = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
-    if not any((path / name).is_file() for name in names):
-        raise TargetModelError(f"{path} holds no tokenizer", "save the target's tokenizer there with save_pretrained")
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise TargetModelError(
-            f"{path}: its tokenizer cannot be read: {str(error).splitlines()[0]}", "fetch the target's folder again"
-        ) from error
-    if not tokenizer.is_fast:
-        raise TargetModelError(
-            f"{path}: {type(tokenizer).__name__} does not tell which text a token stands for",
-            "save the target with a fast tokenizer (tokenizer.json)",
-        )
-    if template:
-        tokenizer.chat_template = _template(Path(template))
-    return tokenizer
-
-
-def _template(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        line, told = not_utf8(error)
-        raise ConfigError(f"target.chat_template: {path}: line {line}: {told}", "save the file as UTF-8") from error
-    except OSError as error:
-        raise ConfigError(f"target.chat_template: {path}: {error.strerror}", "give a readable Jinja file") from error
 
 
 def _rows(config: TrainConfig, tokenizer: Any, vocabulary: int) -> Rows:
@@ -341,9 +307,9 @@ def stop_tokens(target: Any) -> tuple[int, ...]:
 
 
 def _held_out(config: TrainConfig, rows: Rows) -> tuple[int, ...]:
-    # A data set too small to spare rows is evaluated on rows it trained on.
+    # A data set too small to spare a row is evaluated on rows it trained on, which `Parts.spared` says.
     count = len(rows.lengths)
-    first = count - config.run.evaluate if config.run.evaluate * 20 <= count else count
+    first = count - min(config.run.evaluate, count // SPARED)
     # A conversation of several rows is held out whole: its earlier turns are in the prompts of the later ones.
     while 0 < first < count and rows[first].turn and rows[first - 1].origin == rows[first].origin:
         first -= 1

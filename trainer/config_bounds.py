@@ -81,6 +81,7 @@ RANGES: Mapping[str, _Range] = {
     "run.keep": _least(0, "use 0 or more"),
     "run.evaluate": _least(0, "use 0 for no evaluation"),
     "run.evaluate_tokens": _least(1),
+    "run.evaluate_positions": _least(1),
     "run.loss_rows": _least(1),
     "run.dense_limit_gb": (lambda value: value > 0, "{}", "use a positive size"),
     "run.threads": _least(0, "use 0 for torch's choice"),

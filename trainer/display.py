@@ -13,7 +13,7 @@ from rich.table import Table
 
 from trainer import metrics
 from trainer.baseline import Judgement
-from trainer.evaluate import Evaluation
+from trainer.evaluate import Evaluation, vague
 from trainer.runtime.loop import Outcome
 
 
@@ -108,25 +108,33 @@ def _facts(outcome: Outcome, evaluation: Evaluation | None, sampled: Evaluation 
     if evaluation is not None:
         same = f"{evaluation.identical} of {evaluation.prompts} texts identical to the target's own"
         found.append(("acceptance", f"{_length(evaluation)} tokens a target pass; {same}"))
-        found.append(("speed-up", f"{evaluation.speedup:.2f} x plain decoding in wall-clock, greedy, one user"))
+        if not evaluation.vague:
+            found.append(("speed-up", f"{evaluation.speedup:.2f} x plain decoding in wall-clock, greedy, one user"))
     if sampled is not None:
-        told = f"{_length(sampled)} tokens a target pass, {sampled.speedup:.2f} x"
-        found.append(("sampled", f"{told} at temperature 1; {sampled.identical} of {sampled.prompts} texts identical"))
+        speed = "" if sampled.vague else f", {sampled.speedup:.2f} x"
+        same = f"{sampled.identical} of {sampled.prompts} texts identical"
+        found.append(("sampled", f"{_length(sampled)} tokens a target pass{speed} at temperature 1; {same}"))
     return found
 
 
 def _length(evaluation: Evaluation) -> str:
     low, high = evaluation.interval
+    if evaluation.vague:
+        return f"between {low:.2f} and {high:.2f} (95 %; {evaluation.prompts} prompts tell no more)"
     return f"{evaluation.acceptance_length:.2f} ({low:.2f} to {high:.2f}, 95 %)"
 
 
 def judged_line(values: Mapping[str, Any]) -> str:
     """Return an evaluation made while it trains as one line."""
-    sampled = values["sampled"]
-    return (
-        f"step {values['step']:>6}  acceptance length {values['acceptance_length']:.2f} ({values['speedup']:.2f} x),"
-        f" at temperature 1 {sampled['acceptance_length']:.2f} ({sampled['speedup']:.2f} x)"
-    )
+    greedy, sampled = _told(values), _told(values["sampled"])
+    return f"step {values['step']:>6}  acceptance length {greedy}, at temperature 1 {sampled}"
+
+
+def _told(values: Mapping[str, Any]) -> str:
+    low, high = values["interval"]
+    if vague(values["acceptance_length"], values["interval"]):
+        return f"between {low:.2f} and {high:.2f}"
+    return f"{values['acceptance_length']:.2f} ({low:.2f} to {high:.2f}, {values['speedup']:.2f} x)"
 
 
 def acceptance_table(evaluation: Evaluation) -> Table:

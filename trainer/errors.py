@@ -13,6 +13,9 @@ TrainerError                  message + hint + exit code
 └── WorkerFailedError         another worker of the run died: exit 1
 """
 
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 _RESUMING = (
@@ -107,10 +110,41 @@ ROOM_TO_TRAIN = (
 )
 
 
+ROOM_TO_LOAD = "free the device, or give it less: `python -m trainer.plan` with the same flags lists what fits where"
+
+
+def memory_is_full(error: BaseException) -> bool:
+    """Return whether an error says so: torch has a type for a GPU, and words for a CPU."""
+    if isinstance(error, TrainerError):
+        return False
+    named = type(error).__name__ in {"OutOfMemoryError", "MemoryError"}
+    return named or getattr(error, "errno", None) == errno.ENOMEM or "annot allocate memory" in str(error)
+
+
 def out_of_memory(error: BaseException, hint: str = ROOM_TO_TRAIN, doing: str = "") -> DeviceMemoryError:
-    """Return torch's OutOfMemoryError as an error of this trainer; `doing` says what took the memory."""
-    first = str(error).splitlines()[0].partition(" Including ")[0].partition(" Process ")[0]
+    """Return what `memory_is_full` holds for as an error of this trainer; `doing` says what took the memory."""
+    first = (str(error).splitlines() or ["out of memory"])[0].partition(" Including ")[0].partition(" Process ")[0]
+    # On a CPU torch begins with the line of its source that has failed.
+    first = first.rpartition("DefaultCPUAllocator: ")[2]
     return DeviceMemoryError(f"{doing}: {first}" if doing else first, hint)
+
+
+@contextmanager
+def memory_for(doing: str, hint: str) -> Iterator[None]:
+    """Raise DeviceMemoryError, which names what was done, where the body finds no memory."""
+    try:
+        yield
+    except (RuntimeError, MemoryError, OSError) as error:
+        if not memory_is_full(error):
+            raise
+        raise out_of_memory(error, hint, doing) from None
+
+
+def as_trainer_error(error: BaseException, hint: str = ROOM_TO_TRAIN) -> TrainerError | None:
+    """Return the error, or where memory is full a DeviceMemoryError; None for one that nobody has foreseen."""
+    if memory_is_full(error):
+        return out_of_memory(error, hint)
+    return error if isinstance(error, TrainerError) else None
 
 
 def not_utf8(error: UnicodeDecodeError) -> tuple[int, str]:

@@ -28,8 +28,6 @@ from trainer.target import Target
 
 TIMED = 2
 """Prompts that are decoded one at a time, for the wall-clock: what a pass takes hardly depends on the text."""
-TOKENS_AT_A_TIME = 32_768
-"""Positions that are decoded together, padding included: 4.8 GB of keys and values at Qwen3-8B's size."""
 RESAMPLES = 1000
 """Bootstrap resamples behind an interval."""
 
@@ -72,6 +70,11 @@ class Evaluation:
     """Wall-clock of a pass of plain decoding, one prompt at a time with transformers' eager forward and a KV cache."""
     cycle_seconds: float = 0.0
     """Wall-clock of a cycle, with the same forward and the drafter's eager one."""
+
+    @property
+    def vague(self) -> bool:
+        """Whether the prompts are too few to tell what the drafter adds: the interval is wider than that."""
+        return vague(self.acceptance_length, self.interval)
 
     @property
     def speedup(self) -> float:
@@ -228,11 +231,11 @@ class _Texts:
         ]
 
 
-def together(prompts: Sequence[Sequence[int]], count: int) -> Iterator[list[int]]:
-    """Yield the numbers of prompts that are decoded together: those of like length, TOKENS_AT_A_TIME with padding."""
+def together(prompts: Sequence[Sequence[int]], count: int, most: int) -> Iterator[list[int]]:
+    """Yield the numbers of prompts that are decoded together: those of like length, `most` positions with padding."""
     batch: list[int] = []
     for number in sorted(range(len(prompts)), key=lambda number: len(prompts[number])):
-        if batch and (len(batch) + 1) * (len(prompts[number]) + count) > TOKENS_AT_A_TIME:
+        if batch and (len(batch) + 1) * (len(prompts[number]) + count) > most:
             yield batch
             batch = []
         batch.append(number)
@@ -247,12 +250,16 @@ def evaluate(
     stop: Callable[[], bool],
     *,
     temperature: float = 0.0,
+    most: int = 32_768,
 ) -> Evaluation | None:
-    """Return how the drafter does on these prompts, `count` new tokens each; None once `stop` says so."""
+    """Return how the drafter does on these prompts, `count` new tokens each; None once `stop` says so.
+
+    At most `most` positions are decoded together, padding included, and at least one prompt.
+    """
     if stop():
         return None
     try:
-        return _evaluate(decoder, prompts, count, temperature, stop)
+        return _evaluate(decoder, prompts, count, temperature, stop, most)
     except Stopped:
         return None
 
@@ -263,11 +270,12 @@ def _evaluate(
     count: int,
     temperature: float,
     stop: Callable[[], bool],
+    most: int,
 ) -> Evaluation:
     decoder.asked = stop
     decoded: dict[int, Decoded] = {}
     identical = 0
-    for batch in together(prompts, count + decoder.block):
+    for batch in together(prompts, count + decoder.block, most):
         asked = [prompts[number] for number in batch]
         made = decoder.speculative_texts(asked, count, temperature=temperature, seeds=batch)
         own = decoder.plain_texts(asked, count, temperature=temperature, seeds=batch, width=decoder.block)
@@ -303,6 +311,11 @@ def _evaluate(
 def _typical(seconds: Iterable[float]) -> float:
     """Return the median, without the texts that ended with the prompt's own pass; 0 where all did."""
     return median([each for each in seconds if each] or [0.0])
+
+
+def vague(length: float, bounds: Sequence[float]) -> bool:
+    """Return whether an acceptance length says little: its interval is wider than what it has beyond a token a pass."""
+    return bounds[1] - bounds[0] > length - 1.0
 
 
 def interval(by_prompt: Sequence[tuple[int, int]]) -> tuple[float, float]:

@@ -15,12 +15,12 @@ import torch
 
 from trainer.assemble import Parts, stop_tokens
 from trainer.device import working_dtype
-from trainer.errors import CheckpointError, DeviceMemoryError, out_of_memory
+from trainer.errors import CheckpointError, memory_for
 from trainer.evaluate import Evaluation, SpeculativeDecoder, evaluate
 from trainer.export import export, published_config, vocabulary_tensors
 from trainer.model.drafter import Drafter
 from trainer.target import Target
-from trainer.writing import say, write_whole
+from trainer.writing import write_whole
 
 TEMPERATURES = (0.0, 1.0)
 
@@ -43,14 +43,7 @@ class Finalizer:
 
     def during(self, step: int, drafter: Drafter, target: Target) -> None:
         """Evaluate the drafter as it is after `step`, and keep it if it is the best so far."""
-        try:
-            found = self._evaluate(drafter, target)
-        except DeviceMemoryError as error:
-            if target.group is not None:
-                # The others of the group wait for this process in the middle of a pass.
-                raise
-            say(f"step {step} is not evaluated: {error.message}; {error.hint}")
-            return
+        found = self._evaluate(drafter, target, f"the evaluation after step {step}")
         if found is None or not _writes(target):
             return
         greedy, sampled = found
@@ -81,8 +74,10 @@ class Finalizer:
         told = json.dumps({**_told(found[0]), "sampled": _told(found[1])}, indent=1) + "\n"
         write_whole(self.output / "evaluation.json", told)
 
-    def _evaluate(self, drafter: Drafter, target: Target) -> tuple[Evaluation, Evaluation] | None:
-        parts, group = self.parts, target.group
+    def _evaluate(
+        self, drafter: Drafter, target: Target, doing: str = "the closing evaluation"
+    ) -> tuple[Evaluation, Evaluation] | None:
+        parts, group, run = self.parts, target.group, self.parts.config.run
         # Those that hold a target together decode the same text in step: all of them, or none.
         stop = self.stop if group is None else group.asked(self.stop)
         decoder = SpeculativeDecoder(
@@ -91,12 +86,12 @@ class Finalizer:
         )  # fmt: skip
         found = []
         for temperature in TEMPERATURES:
-            try:
+            hint = f"lower run.evaluate_positions (now {run.evaluate_positions}), then go on with --resume"
+            with memory_for(doing, hint):
                 made = evaluate(
-                    decoder, parts.prompts(), parts.config.run.evaluate_tokens, stop, temperature=temperature
-                )
-            except torch.OutOfMemoryError as error:
-                raise out_of_memory(error, "lower run.evaluate or run.evaluate_tokens", "evaluation") from None
+                    decoder, parts.prompts(), run.evaluate_tokens, stop, temperature=temperature,
+                    most=run.evaluate_positions,
+                )  # fmt: skip
             if made is None:
                 return None
             found.append(made)

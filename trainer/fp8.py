@@ -6,7 +6,9 @@ its norm with random data (bf16: 0.17 %); whether a drafter minds is for its acc
 is asked for.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
@@ -99,37 +101,87 @@ class Float8TrainedLinear(nn.Module):
         return made.unflatten(0, hidden.shape[:-1])
 
 
-def replace_linears(
-    module: nn.Module, fewest: int = FEWEST, make: Callable[[nn.Linear], nn.Module] = Float8Linear
-) -> int:
-    """Put `make`'s in the place of the linear layers below `module` that are large enough; return how many.
+def replace_linears(module: nn.Module, make: Callable[[nn.Linear], nn.Module] = Float8Linear) -> None:
+    """Put `make`'s in the place of the linear layers below `module` that fp8 products take (see `Split.of`).
 
     `module` must own its table of children: modules shared with another model are copied on the way, not changed.
     """
-    count = 0
     for name, child in list(module._modules.items()):  # noqa: SLF001 - the table itself is replaced
-        if type(child) is nn.Linear and name not in ROUTERS and fits(child, fewest):
+        if type(child) is nn.Linear and not _why_not(name, child.weight):
             module._modules[name] = make(child)  # noqa: SLF001
-            count += 1
         elif child is not None and child._modules:  # noqa: SLF001
             own = copy_shell(child)
             module._modules[name] = own  # noqa: SLF001
-            count += replace_linears(own, fewest, make)
-    return count
+            replace_linears(own, make)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """Which matrices of a model are multiplied in fp8, and which are not."""
+
+    narrow: int
+    """How many are."""
+    wide: Mapping[str, str]
+    """Those that are not -> why; a number of a layer is written *."""
+    layers: int
+    """Bytes of the layers among them in fp8; the drafter's are there for a moment only."""
+    head: int
+    """Bytes of the head in fp8; 0 where it is not."""
+
+    @classmethod
+    def of(cls, module: nn.Module, head: torch.Size | None = None) -> "Split":
+        """Return what `replace_linears` does with `module` and `narrow_head` with a head of this size."""
+        narrow, layers, wide = 0, 0, {}
+        linear = {f"{name}.weight" for name, each in module.named_modules() if type(each) is nn.Linear}
+        for name, weight in module.named_parameters():
+            if weight.dim() < 2:
+                continue
+            owner = name.rpartition(".")[0]
+            why = _why_not(owner.rpartition(".")[2], weight) if name in linear else "not a linear layer"
+            if why:
+                wide[re.sub(r"(^|\.)\d+(?=\.)", r"\1*", owner if name in linear else name)] = why
+            else:
+                narrow, layers = narrow + 1, layers + narrow_bytes(weight.shape)
+        odd = "" if head is None else _odd(head)
+        if odd:
+            wide["logits"] = odd
+        held = 0 if odd or head is None else narrow_bytes(head)
+        return cls(narrow=narrow + bool(held), wide=wide, layers=layers, head=held)
+
+    def told(self, key: str) -> str:
+        """Return what stays in bf16, for a person; empty where nothing does; raises ConfigError where all does."""
+        listed = "; ".join(f"{name} ({why})" for name, why in self.wide.items())
+        if not self.narrow:
+            raise ConfigError(f"{key}: nothing of it can be multiplied in fp8: {listed}", f"set {key}=false")
+        return f"{key}: in bf16 stay {listed}" if listed else ""
+
+
+def narrow_bytes(size: torch.Size) -> int:
+    """Return what a matrix of this size [O, I] takes in fp8: its values and a scale for each row."""
+    rows, columns = size
+    return rows * columns + 4 * rows
+
+
+def _why_not(name: str, weight: torch.Tensor) -> str:
+    if name in ROUTERS:
+        return "it chooses experts"
+    if odd := _odd(weight.shape):
+        return odd
+    return f"{weight.numel():,} weights are too few to gain" if weight.numel() < FEWEST else ""
+
+
+def _odd(size: torch.Size) -> str:
+    """Return why the fp8 product does not take a matrix of this size [O, I]; empty where it does."""
+    odd = [f"{each:,}" for each in size if each % 16]
+    return f"{' and '.join(odd)} {'is no multiple' if len(odd) == 1 else 'are no multiples'} of 16" if odd else ""
 
 
 def narrow_head(head: torch.Tensor) -> Narrow | None:
     """Return a frozen head [V, H] in fp8; None where its sizes are not multiples of 16."""
-    if any(size % 16 for size in head.shape):
+    if _odd(head.shape):
         return None
     values, scale = quantise(head.detach())
     return values, scale.t().contiguous()
-
-
-def fits(linear: nn.Linear, fewest: int = FEWEST) -> bool:
-    """Return whether the fp8 product takes this layer: its sizes are multiples of 16, and it is worth it."""
-    rows, columns = linear.weight.shape
-    return rows % 16 == 0 and columns % 16 == 0 and linear.weight.numel() >= fewest
 
 
 def copy_shell(module: nn.Module) -> nn.Module:

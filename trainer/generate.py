@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from transformers.utils import logging as transformers_logging
 
-from trainer.assemble import load_tokenizer, stop_tokens
+from trainer.assemble import stop_tokens
 from trainer.config import TrainConfig
 from trainer.data.buckets import derive
-from trainer.data.chat import Encoder, template_arguments
+from trainer.data.chat import Encoder, load_tokenizer, template_arguments
 from trainer.data.conversation import Conversation, Message
 from trainer.decoding import rewritable
 from trainer.device import choose, working_dtype
-from trainer.errors import out_of_memory
+from trainer.errors import memory_for
 from trainer.evaluate import plain_texts
 from trainer.target import Target
 
@@ -36,7 +36,8 @@ class Generator:
         self.device = choose(config.run.device)
         self.tokenizer = load_tokenizer(path, config.target.chat_template)
         self.encoder = Encoder(self.tokenizer, template_arguments(config.target.template_arguments))
-        self.target = Target.load(path, (0,), self.device, working_dtype(self.device))
+        with memory_for(f"loading {path}", "free the device, or choose another with --device"):
+            self.target = Target.load(path, (0,), self.device, working_dtype(self.device))
         self.temperature, self.most = temperature, most
         self.seed = config.run.seed
         self.stop = stop_tokens(self.target.config)
@@ -48,13 +49,9 @@ class Generator:
 
         Raises DataError naming one that fails, DeviceMemoryError where they do not fit on the device together.
         """
-        try:
+        room = "lower --batch or --max-tokens; what is written stays, and the command goes on from there"
+        with memory_for(f"{len(asked)} responses side by side", room):
             return self._respond(asked)
-        except torch.OutOfMemoryError as error:
-            raise out_of_memory(
-                error, "lower --batch or --max-tokens; what is written stays, and the command goes on from there",
-                f"{len(asked)} responses side by side",
-            ) from None  # fmt: skip
 
     @torch.no_grad()
     def _respond(self, asked: Sequence[tuple[str, list[Message], list[Any] | None]]) -> list[Response]:

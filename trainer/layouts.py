@@ -15,9 +15,11 @@ class Measured:
     drafter_seconds: float
     """Forward, backward and optimizer."""
     target_gb: float
-    """Memory of the target alone."""
+    """High-water of the target alone."""
     both_gb: float
     """High-water with both on the device."""
+    apart_gb: float
+    """The most that a device of `processes` needs: a target, a drafter, or the lead that evaluates at the end."""
     device_gb: float
 
 
@@ -32,8 +34,17 @@ class Weights:
     unsplit: str
     """Why it cannot be split, where that is so."""
     drafter_gb: float
-    """Weights, masters, moments and gradient sums of the drafter."""
+    """The drafter: weights, masters, moments, gradient sums, and a head of its own where it has one."""
+    shared_gb: float
+    """The target's embedding and head, which a drafter away from its target keeps."""
+    end_gb: float
+    """The lead of `processes` when training is over: the whole target, the masters, and the drafter that decodes."""
     device_gb: float
+
+    @property
+    def apart_gb(self) -> float:
+        """The most that a device of `processes` holds."""
+        return max(self.target_gb, self.drafter_gb + self.shared_gb, self.end_gb)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +81,7 @@ def layouts(found: Measured, devices: int) -> list[Layout]:
         Layout(
             flags=f"--runtime processes --targets {targets} --drafters {devices - targets}",
             tokens_per_second=found.tokens * min(targets / target, (devices - targets) / drafter),
-            fits=found.target_gb <= found.device_gb,
+            fits=found.apart_gb <= found.device_gb,
         )
         for targets in range(1, devices)
     ]
@@ -95,7 +106,7 @@ def split_layouts(found: Weights, devices: int) -> list[Layout]:
     if devices > 1:
         # How many of each kind keep each other busy is not known before both were measured.
         drafters = devices // 2
-        most = max(found.target_gb, found.drafter_gb)
         flags = f"--runtime processes --targets {devices - drafters} --drafters {drafters}"
-        made.append(Layout(flags=flags, tokens_per_second=None, fits=most <= found.device_gb, weights_gb=most))
+        fits, weights = found.apart_gb <= found.device_gb, found.apart_gb
+        made.append(Layout(flags=flags, tokens_per_second=None, fits=fits, weights_gb=weights))
     return sorted(made, key=lambda each: not each.fits)

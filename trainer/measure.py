@@ -16,6 +16,7 @@ from trainer.optim import Optimizer
 from trainer.runtime.cached import drafter_step_of
 from trainer.runtime.compile_state import prepare_thread
 from trainer.runtime.steps import OpenDoor, TargetStep
+from trainer.shared_weights import shared_bytes
 from trainer.tensor_parallel import weight_bytes
 from trainer.writing import say
 
@@ -43,7 +44,7 @@ def measure(config: TrainConfig, devices: int) -> Measured | Weights:
     if held.target_gb + held.drafter_gb > room:
         return held
     try:
-        return _measured(parts, device, room)
+        return _measured(parts, device, held)
     except torch.OutOfMemoryError as error:
         say(f"target and drafter do not fit on the device: {str(error).splitlines()[0]}")
         return held
@@ -51,8 +52,10 @@ def measure(config: TrainConfig, devices: int) -> Measured | Weights:
 
 def weights(parts: Parts, device: torch.device, devices: int, room: float) -> Weights:
     """Return what the weights take on one device, from the configs alone; `room` is what is free on it, in GB."""
-    dtype = working_dtype(device)
+    dtype, splits = working_dtype(device), parts.fp8_splits()
     whole = weight_bytes(parts.target_path, 1, dtype.itemsize)
+    if "target.fp8" in splits:
+        whole += splits["target.fp8"].layers
     shares, unsplit = [], ""
     for size in range(2, devices + 1):
         try:
@@ -62,31 +65,41 @@ def weights(parts: Parts, device: torch.device, devices: int, room: float) -> We
     with torch.device("meta"):
         parameters = sum(each.numel() for each in Drafter(parts.shape).parameters())
     # fp32 masters, gradient sums and two moments; the working weights are the masters where they are fp32 too.
-    each = 16 + (dtype.itemsize if dtype != torch.float32 else 0)
+    drafter = parameters * (16 + (dtype.itemsize if dtype != torch.float32 else 0))
+    if parts.kept is not None:
+        # A head of the kept tokens, and the place of each of the target's tokens among them.
+        drafter += parts.vocabulary * parts.shape.hidden * dtype.itemsize + 8 * parts.target_config.vocab_size
+    if "drafter.fp8" in splits:
+        drafter += splits["drafter.fp8"].head
+    decoding = parameters * dtype.itemsize if parts.config.run.evaluate else 0
     return Weights(
-        target_gb=whole / 1e9, shares=tuple(shares), unsplit="" if shares else unsplit,
-        drafter_gb=parameters * each / 1e9, device_gb=room,
+        target_gb=whole / 1e9, shares=tuple(shares), unsplit="" if shares else unsplit, drafter_gb=drafter / 1e9,
+        shared_gb=shared_bytes(parts.target_path, dtype.itemsize) / 1e9,
+        end_gb=(whole + 4 * parameters + decoding) / 1e9, device_gb=room,
     )  # fmt: skip
 
 
-def _measured(parts: Parts, device: torch.device, room: float) -> Measured:
+def _measured(parts: Parts, device: torch.device, weights: Weights) -> Measured:
     config = parts.config
     target = parts.load_target(device)
-    held = read_memory(device).now / 1e9
     target_step = TargetStep(target, config.run, OpenDoor())
     step = drafter_step_of(parts, device, target.shared, OpenDoor())
     optimizer = Optimizer(step.parameters, config.optim, 100)
     batch = parts.maker(pin=False).blank(config.data.buckets[-1]).to(device)
     features = target_step.run(batch)
+    alone = read_memory(device).peak / 1e9
 
     def learn() -> None:
         step.run(batch, features)
         optimizer.step(0, max(batch.weight, 1.0))
 
     seconds = [_timed(work, device) for work in (lambda: target_step.run(batch), learn)]
+    both = max(alone, read_memory(device).peak / 1e9)
+    # A drafter away from its target has the two shared weights in its place.
+    apart = max(alone, both - weights.target_gb + weights.shared_gb, weights.end_gb)
     return Measured(
-        tokens=batch.ids.numel(), target_seconds=seconds[0], drafter_seconds=seconds[1], target_gb=held,
-        both_gb=read_memory(device).peak / 1e9, device_gb=room,
+        tokens=batch.ids.numel(), target_seconds=seconds[0], drafter_seconds=seconds[1], target_gb=alone,
+        both_gb=both, apart_gb=apart, device_gb=weights.device_gb,
     )  # fmt: skip
 
 

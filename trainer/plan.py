@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from trainer.arguments import parse, require_pair
-from trainer.errors import OutputError, TrainerError
+from trainer.errors import ROOM_TO_LOAD, OutputError, as_trainer_error
 from trainer.layouts import Layout, Measured, Weights, layouts, split_layouts
 from trainer.runtime.shutdown import StopRequest
 from trainer.writing import leave, say, say_error, write_result
@@ -37,18 +37,19 @@ def _main(argv: Sequence[str], stop: StopRequest) -> int:
         if stop.signal is not None:
             say("interrupted; nothing was written")
             return stop.exit_code
-        if not isinstance(error, TrainerError):
+        told = as_trainer_error(error, ROOM_TO_LOAD)
+        if told is None:
             raise
-        say_error(error)
-        return error.exit_code
+        say_error(told)
+        return told.exit_code
     measured = isinstance(found, Measured)
     ranked = layouts(found, devices) if isinstance(found, Measured) else split_layouts(found, devices)
     if as_json:
-        told = {
+        table = {
             "measured": asdict(found) if measured else None, "weights": None if measured else asdict(found),
             "devices": devices, "layouts": [asdict(each) for each in ranked],
         }  # fmt: skip
-        text = json.dumps(told, indent=1)
+        text = json.dumps(table, indent=1)
     else:
         lines = _told(found, devices, ranked) if isinstance(found, Measured) else _split(found, devices, ranked)
         text = "\n".join(lines)
@@ -63,6 +64,8 @@ def _main(argv: Sequence[str], stop: StopRequest) -> int:
 def _split(found: Weights, devices: int, ranked: Sequence[Layout]) -> list[str]:
     lines = [
         f"target: {found.target_gb:,.1f} GB of weights; drafter: {found.drafter_gb:,.1f} GB with its optimizer",
+        f"processes: beside each drafter {found.shared_gb:,.1f} GB of embedding and head",
+        f"processes: {found.end_gb:,.1f} GB on rank 0 at the end, with the whole target",
         f"free on a device: {found.device_gb:,.1f} GB, so nothing was measured; activations come on top",
         f"{devices} device{'s' if devices > 1 else ''}:",
     ]

@@ -27,7 +27,7 @@ PRESETS: Mapping[str, Preset] = {
         "drafter": {"layers": 2, "block": 8, "anchors": 24},
         "data": {"buckets": [48, 64], "tokens": 512},
         "optim": {"learning_rate": 3e-3, "warmup": 0.05},
-        "run": {"steps": 150, "device": "cpu", "log_every": 10, "save_every": 75, "threads": 1},
+        "run": {"steps": 150, "device": "cpu", "log_every": 10, "save_every": 75, "threads": 1, "evaluate": 16},
     },
     "server": _SERVER,
 }

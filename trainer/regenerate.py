@@ -20,7 +20,7 @@ from trainer.arguments import add_common, given, parse_common
 from trainer.config import TrainConfig
 from trainer.data.conversation import Conversation, Message, conversation_of
 from trainer.data.files import files_of, raw_rows
-from trainer.errors import ConfigError, DataError, OutputError, TrainerError, out_of_memory
+from trainer.errors import ConfigError, DataError, OutputError, TrainerError
 from trainer.runtime.shutdown import StopRequest
 from trainer.writing import Lines, leave, say, say_error, writing
 
@@ -67,8 +67,6 @@ def main(argv: Sequence[str]) -> int:
             if stop.signal is not None:
                 say("interrupted; whole rows were kept: the same command goes on")
                 return stop.exit_code
-            if type(error).__name__ == "OutOfMemoryError":
-                error = out_of_memory(error, "free the device, or choose another with --device", "the target")
             if not isinstance(error, TrainerError):
                 raise
             say_error(error)
@@ -139,9 +137,16 @@ def _regenerated(talks: Sequence[_Talk], generator: Any, batch: int) -> Iterator
 
 
 def _talks(config: TrainConfig, done: set[str]) -> Iterator[_Talk]:
-    skip = config.data.bad_rows == "skip"
+    skip, named = config.data.bad_rows == "skip", dict[str, Path]()
     for path in config.data.path:
         for file in files_of(Path(path)):
+            # A row's origin, by which a stopped run knows what it has, names the file without its folder.
+            if file.name in named:
+                raise ConfigError(
+                    f"--data: {named[file.name]} and {file} have one name, by which their rows are told apart",
+                    "rename one, or run the command once for each with an --out of its own",
+                )
+            named[file.name] = file
             for origin, raw in raw_rows(file):
                 if origin in done:
                     continue

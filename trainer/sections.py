@@ -225,10 +225,13 @@ class RunConfig:
     """Steps between checkpoints, besides the last step's; 0 for none at all."""
     keep: int = 2
     """Checkpoints kept besides the last."""
-    evaluate: int = 8
-    """Prompts for the closing evaluation; 0 for none."""
+    evaluate: int = 64
+    """Rows held out as prompts of evaluations, at most one in 20; 0 for none. The interval of the acceptance length
+    narrows with their root; all are decoded together (evaluate_positions)."""
     evaluate_tokens: int = 48
     """New tokens a prompt."""
+    evaluate_positions: int = 32_768
+    """Positions an evaluation decodes at a time, padding included; 4.8 GB of keys and values at Qwen3-8B's size."""
     evaluate_every: int = 0
     """Steps between evaluations while it trains, at temperature 0 and 1; the best drafter is kept. 0 for none."""
     profile: tuple[int, ...] = ()

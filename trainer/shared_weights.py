@@ -28,6 +28,16 @@ def load_shared(path: Path, device: torch.device, dtype: torch.dtype) -> SharedW
     return SharedWeights(embedding=embedding, head=_read(path, index, head_name).to(device, dtype))
 
 
+def shared_bytes(path: Path, itemsize: int) -> int:
+    """Return the bytes of the two weights, from the files' headers alone, at `itemsize` bytes a value."""
+    config = read_config(path)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
+    tied = config.tie_word_embeddings and _stored(weights_index(path), _name(model, head)) is None
+    return itemsize * (embedding.weight.numel() + (0 if tied else head.weight.numel()))
+
+
 def _name(model: nn.Module, wanted: nn.Module) -> str:
     return next(f"{name}.weight" for name, module in model.named_modules() if module is wanted)
 

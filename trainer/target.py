@@ -21,7 +21,7 @@ from transformers import AutoConfig
 
 from trainer.data.packing import Packed, causal_within
 from trainer.errors import ConfigError, TargetModelError
-from trainer.fp8 import replace_linears, require_fp8
+from trainer.fp8 import Split, replace_linears, require_fp8
 from trainer.model.mask import document_mask
 from trainer.runtime.private_code import private
 from trainer.target_attention import attend_in_documents
@@ -154,6 +154,7 @@ class Target:
         self.fp8 = fp8
         if fp8:
             require_fp8(self.device, "target.fp8")
+            Split.of(self.layers).told("target.fp8")
             for layer in self.layers:
                 replace_linears(layer)
         for place, layer in enumerate(layer_ids):

@@ -11,7 +11,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
-from trainer.errors import TargetModelError
+from trainer.errors import TargetModelError, memory_is_full
 
 FETCH = "fetch the target's folder again"
 SAVE = "save the target with save_pretrained (safetensors)"
@@ -75,9 +75,9 @@ def load_model(path: Path, dtype: torch.dtype, **more: Any) -> nn.Module:
             path, dtype=dtype, local_files_only=True, attn_implementation="sdpa", use_safetensors=True,
             output_loading_info=True, ignore_mismatched_sizes=True, **more,
         )  # fmt: skip
-    except torch.OutOfMemoryError:
-        raise
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError, SafetensorError) as error:
+        if memory_is_full(error):
+            raise
         told = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise TargetModelError(
             f"{path}: transformers {transformers.__version__} cannot load it: {told}", FETCH

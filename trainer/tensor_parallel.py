@@ -163,12 +163,15 @@ def _local_rank(device: torch.device) -> Iterator[None]:
 
 
 def weight_bytes(path: Path, size: int, itemsize: int) -> int:
-    """Return the bytes of a target's weights on each of `size` devices that hold it, at `itemsize` bytes a value."""
+    """Return the bytes of a target's weights on each of `size` devices that hold it, at `itemsize` bytes a value.
+
+    Buffers, such as the frequencies of rotary positions, keep their own type and are whole everywhere.
+    """
     plan = split_plan(path, size) if size > 1 else {}
-    values = 0
-    for name, parameter in _weightless(path).named_parameters():
+    values, model = 0, _weightless(path)
+    for name, parameter in model.named_parameters():
         values += parameter.numel() // (1 if _axis(plan, name, parameter) is None else size)
-    return values * itemsize
+    return values * itemsize + sum(each.numel() * each.element_size() for each in model.buffers())
 
 
 def members(world: int, size: int) -> Sequence[range]:

@@ -2,8 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -15,15 +14,17 @@ from trainer.ancestry import lineage, parent_of, require_extendable
 from trainer.arguments import Arguments
 from trainer.assemble import Parts, assemble
 from trainer.baseline import judge
+from trainer.config import TrainConfig
 from trainer.data.feature_cache import require_room
 from trainer.device import choose
 from trainer.display import Display, judged_line, summary
-from trainer.errors import CheckpointError, ConfigError, DataError, OutputError, TargetModelError, WorkerFailedError
+from trainer.errors import ConfigError, OutputError, WorkerFailedError
 from trainer.finalize import Finalizer
 from trainer.launch import orphaned, under_launcher
 from trainer.metrics import Journal, Progress
 from trainer.runtime import data_parallel, inline, processes, threads
 from trainer.runtime.loop import Outcome
+from trainer.runtime.meetings import connect, end_alike
 from trainer.runtime.session import Session
 from trainer.runtime.shutdown import AFTER_PROMPT, AFTER_TRAINING, StopRequest
 from trainer.tracking import Tracker, require_packages
@@ -43,17 +44,37 @@ def train(arguments: Arguments, stop: StopRequest) -> int:
     Raises Interrupted for a stop request before the first step.
     """
     transformers_logging.disable_progress_bar()
-    config = arguments.config
+    if arguments.config.run.threads:
+        torch.set_num_threads(arguments.config.run.threads)
+    if not (arguments.config.launched and under_launcher()):
+        return _train(arguments, stop)
+    connect(arguments.config)
+    try:
+        return _train(arguments, stop)
+    except WorkerFailedError as error:
+        if not stop.saves and not error.told:
+            stop.require_none()
+        raise
+    except Exception as error:
+        # From the first step on, and once a signal has come, nobody waits for an answer.
+        if stop.saves or stop.signal is not None:
+            raise
+        end_alike(error)
+
+
+def _rank(config: TrainConfig) -> int:
+    return int(os.environ.get("RANK", "0")) if config.launched else 0
+
+
+def _train(arguments: Arguments, stop: StopRequest) -> int:
+    config, output = arguments.config, arguments.output
     require_packages(config)
-    if config.run.threads:
-        torch.set_num_threads(config.run.threads)
-    output = arguments.output
-    rank = int(os.environ.get("RANK", "0")) if config.launched else 0
-    with _said_once(several=config.launched and under_launcher()):
-        parts = assemble(config)
-        config = parts.config
-        saved, parent, parts = _start(arguments, output, parts)
-    cache = parts.cache_spec(choose(config.run.device))
+    rank = _rank(config)
+    parts = assemble(config)
+    config = parts.config
+    saved, parent, parts = _start(arguments, output, parts)
+    device = choose(config.run.device)
+    cache, fp8 = parts.cache_spec(device), parts.in_fp8(device)
     planned = require_room(cache) if cache is not None else ""
     start = saved.step if saved else 0
     stop.require_none()
@@ -61,12 +82,14 @@ def train(arguments: Arguments, stop: StopRequest) -> int:
     with Journal(output / ("metrics.jsonl" if rank == 0 else f"workers/rank-{rank}.jsonl")) as journal:
         ending = Finalizer(parts=parts, output=output, stop=stop)
         cut = {"truncated": parts.plan.truncated, "dropped": parts.plan.dropped}
-        journal.write("start", {"step": start, "config": dataclasses.asdict(config), **cut})
+        told_fp8 = {key: {"narrow": split.narrow, "wide": split.wide} for key, split in fp8.items()}
+        journal.write("start", {"step": start, "config": dataclasses.asdict(config), **cut, "fp8": told_fp8})
         with (
             Tracker(config, output if rank == 0 else None) as tracker,
             Display(config.run.steps, start, quiet=arguments.quiet or rank > 0) as display,
         ):
-            for remark in filter(None, (parts.rows.skipped, parts.plan.overlong, planned)):
+            wide = [split.told(key) for key, split in fp8.items()]
+            for remark in filter(None, (parts.rows.skipped, parts.plan.overlong, parts.spared, planned, *wide)):
                 display.say(remark)
 
             def report(progress: Progress) -> None:
@@ -91,16 +114,6 @@ def train(arguments: Arguments, stop: StopRequest) -> int:
         if outcome is not None:
             _conclude(arguments.expected, output, journal, ending, session, outcome)
     return stop.exit_code if outcome is not None and (outcome.interrupted or ending.cut) else 0
-
-
-@contextmanager
-def _said_once(*, several: bool) -> Iterator[None]:
-    """Of several processes, have the first of a host say what is wrong with the input: all read the same."""
-    try:
-        yield
-    except (ConfigError, DataError, TargetModelError, CheckpointError) as error:
-        error.told = several and os.environ.get("LOCAL_RANK", "0") != "0"
-        raise
 
 
 def _run(parts: Parts, session: Session, stop: StopRequest) -> Outcome | None:

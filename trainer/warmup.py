@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 
 from trainer.arguments import Arguments, parse, require_pair
-from trainer.errors import ConfigError, TrainerError, WorkerFailedError
+from trainer.errors import ConfigError, WorkerFailedError, as_trainer_error
 from trainer.runtime.shutdown import StopRequest
 from trainer.writing import leave, say, say_error, write_result
 
@@ -38,10 +38,11 @@ def _main(argv: Sequence[str], stop: StopRequest) -> int:
             if WORKER not in os.environ:
                 say("interrupted; what was compiled so far stays in the caches")
             return stop.exit_code
-        if not isinstance(error, TrainerError):
+        told = as_trainer_error(error)
+        if told is None:
             raise
-        say_error(error)
-        return error.exit_code
+        say_error(told)
+        return told.exit_code
     return 0
 
 

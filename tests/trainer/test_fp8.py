@@ -1,5 +1,6 @@
 """The fp8 target: a bounded error, the model itself untouched, small layers left alone, other devices refused."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ def test_features_are_close_and_the_model_stays_as_it_is(target_folder: Path, mo
     plain = Target.load(target_folder, (0, 1, 2), CPU, torch.bfloat16)
     wanted = plain.features(ids)
     monkeypatch.setattr("trainer.target.require_fp8", lambda _device, _key: None)
-    monkeypatch.setattr("trainer.target.replace_linears", lambda layer: replace_linears(layer, 1))
+    monkeypatch.setattr(fp8, "FEWEST", 1)
     made = Target(plain.model, (0, 1, 2), fp8=True)
     # Four projections of attention and three of the feed-forward in each of three layers.
     assert sum(isinstance(module, Float8Linear) for module in made.trunk.modules()) == 21
@@ -62,14 +63,59 @@ def test_features_are_close_and_the_model_stays_as_it_is(target_folder: Path, mo
     assert target_cost(made.layers, config) == target_cost(plain.layers, config)
 
 
-def test_small_and_odd_layers_are_left_alone() -> None:
-    assert fp8.fits(nn.Linear(1024, 1024))
-    assert not fp8.fits(nn.Linear(1024, 48))
-    assert not fp8.fits(nn.Linear(4096, 1032))
+def test_what_is_left_alone_is_named_with_the_reason() -> None:
     experts = nn.Module()
-    experts.gate, experts.up = nn.Linear(1024, 1024), nn.Linear(1024, 1024)
-    assert replace_linears(experts) == 1
-    assert type(experts.gate) is nn.Linear
+    experts.gate, experts.up, experts.norm = nn.Linear(1024, 1024), nn.Linear(1024, 1024), nn.LayerNorm(1024)
+    experts.packed = nn.Parameter(torch.empty(4, 1024, 1024))
+    with torch.device("meta"):
+        layers = nn.ModuleList([experts, nn.Sequential(nn.Linear(1024, 48), nn.Linear(4097, 1030))])
+    found = fp8.Split.of(layers, torch.Size([151_669, 1024]))
+    assert found == fp8.Split(
+        narrow=1,
+        wide={
+            "*.packed": "not a linear layer",
+            "*.gate": "it chooses experts",
+            "*.0": "49,152 weights are too few to gain",
+            "*.1": "1,030 and 4,097 are no multiples of 16",
+            "logits": "151,669 is no multiple of 16",
+        },
+        layers=1024 * 1024 + 4 * 1024,
+        head=0,
+    )
+    assert found.told("x.fp8") == (
+        "x.fp8: in bf16 stay *.packed (not a linear layer); *.gate (it chooses experts);"
+        " *.0 (49,152 weights are too few to gain);"
+        " *.1 (1,030 and 4,097 are no multiples of 16); logits (151,669 is no multiple of 16)"
+    )
+    replace_linears(experts)
+    assert (type(experts.gate), type(experts.up)) == (nn.Linear, Float8Linear)
+    whole = fp8.Split.of(nn.Sequential(nn.Linear(1024, 1024)), torch.Size([151_936, 1024]))
+    assert (whole.narrow, whole.told("x.fp8"), whole.head) == (2, "", 151_936 * (1024 + 4))
+    with pytest.raises(ConfigError) as caught:
+        fp8.Split.of(nn.Sequential(nn.Linear(16, 48))).told("x.fp8")
+    assert (caught.value.message, caught.value.hint) == (
+        "x.fp8: nothing of it can be multiplied in fp8: 0 (768 weights are too few to gain)", "set x.fp8=false",
+    )  # fmt: skip
+
+
+# What dynamo itself does with a tensor that is no leaf and with an autograd.Function.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor", "ignore:.*should not be instantiated")
+def test_a_run_says_what_stays_in_bf16(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cache.is_dir()
+    for place in ("trainer.assemble", "trainer.runtime.steps"):
+        monkeypatch.setattr(f"{place}.require_fp8", lambda _device, _key: None)
+    monkeypatch.setattr(fp8, "FEWEST", 1)
+    command = [
+        "--profile", "cpu-smoke", "--steps", "1", "--compile", "on", "--set", "run.backend=eager",
+        "--set", "drafter.fp8=true", "--set", "drafter.vocabulary=50", "--set", "run.evaluate=0",
+        "--set", "data.buckets=[64]", "--set", "data.tokens=64", "--output", str(tmp_path),
+    ]  # fmt: skip
+    assert main(command) == 0
+    assert "drafter.fp8: in bf16 stay logits (50 is no multiple of 16)" in capsys.readouterr().err.splitlines()
+    start = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[0])
+    assert start["fp8"] == {"drafter.fp8": {"narrow": 15, "wide": {"logits": "50 is no multiple of 16"}}}
 
 
 @pytest.mark.parametrize("key", ["target.fp8", "drafter.fp8"])
@@ -137,7 +183,7 @@ def test_a_drafter_in_fp8_learns_nearly_the_same(
 ) -> None:
     assert cache.is_dir()
     monkeypatch.setattr("trainer.runtime.steps.require_fp8", lambda _device, _key: None)
-    monkeypatch.setattr("trainer.model.drafter.replace_linears", lambda model, make: replace_linears(model, 1, make))
+    monkeypatch.setattr(fp8, "FEWEST", 1)
     parts, plain = steps(target_folder)
     _, narrow = steps(target_folder, fp8=True)
     batch = parts.maker(pin=False).make(parts.plan.batch(0))
@@ -158,7 +204,7 @@ def test_a_drafter_that_compiles_nothing_or_has_no_large_layer_is_refused(
     monkeypatch.setattr("trainer.runtime.steps.require_fp8", lambda _device, _key: None)
     with pytest.raises(ConfigError) as caught:
         steps(target_folder, fp8=True)
-    assert caught.value.message == "drafter.fp8: no linear layer is large enough"
+    assert caught.value.message.startswith("drafter.fp8: nothing of it can be multiplied in fp8: fc (")
     monkeypatch.setattr("trainer.runtime.steps.compiles", lambda _switch, _device: False)
     with pytest.raises(ConfigError) as caught:
         steps(target_folder, fp8=True)

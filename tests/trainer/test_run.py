@@ -95,15 +95,15 @@ def test_default_run_learns_and_decodes_the_targets_own_text(learnt: Path) -> No
     assert [line["step"] for line in steps] == sorted([*range(10, 151, 10), 75])
     (found,) = lines(learnt, "evaluation")
     assert float(found["acceptance_length"]) > 2.0  # type: ignore[arg-type]
-    assert found["identical"] == found["prompts"] == 8
+    assert found["identical"] == found["prompts"] == 16
     assert json.loads((learnt / "evaluation.json").read_text())["by_position"] == found["by_position"]
     (end,) = lines(learnt, "end")
     assert end["verdict"] == [{"name": "steady compiles", "met": True, "text": "0 compilations after the warm-up"}]
     told = (learnt / "stdout").read_text()
     low, high = found["interval"]
     length = f"{found['acceptance_length']:.2f} ({low:.2f} to {high:.2f}, 95 %)"
-    assert f"acceptance  {length} tokens a target pass; 8 of 8 texts identical to the target's own" in told
-    assert len(found["by_prompt"]) == 8
+    assert f"acceptance  {length} tokens a target pass; 16 of 16 texts identical to the target's own" in told
+    assert len(found["by_prompt"]) == 16
     assert [line for line in told.splitlines() if line.split()[:1] == ["7"]]
 
 

@@ -22,7 +22,6 @@ from transformers import (
 )
 
 from trainer import decoding
-from trainer import evaluate as evaluation
 from trainer.config import TrainConfig
 from trainer.decoding import Passes, choose, gumbel
 from trainer.errors import ConfigError, DeviceMemoryError
@@ -79,8 +78,8 @@ def test_noise_exists_for_few_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
     assert rows == [128, 128, 44]
 
 
-def test_an_evaluation_without_room_is_left_out_while_training_and_an_error_after_it(
-    decoder: SpeculativeDecoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_an_evaluation_without_room_is_an_error_that_names_what_to_lower(
+    decoder: SpeculativeDecoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The text of torch 2.11; there is no way to fill a device that is not there.
     def full(*_: object, **__: object) -> None:
@@ -91,13 +90,12 @@ def test_an_evaluation_without_room_is_left_out_while_training_and_an_error_afte
         config=TrainConfig(profile="x"), mask_token=2, target_config=decoder.target.config, kept=None, prompts=list
     )
     finalizer = Finalizer(parts=parts, output=tmp_path, stop=lambda: False)  # type: ignore[arg-type]
-    finalizer.during(300, decoder.drafter, decoder.target)
-    first = "evaluation: CUDA out of memory. Tried to allocate 4.50 GiB."
-    hint = "lower run.evaluate or run.evaluate_tokens"
-    assert capsys.readouterr().err == f"step 300 is not evaluated: {first}; {hint}\n"
     with pytest.raises(DeviceMemoryError) as caught:
-        finalizer._evaluate(decoder.drafter, decoder.target)
-    assert (caught.value.message, caught.value.hint, caught.value.exit_code) == (first, hint, 2)
+        finalizer.during(300, decoder.drafter, decoder.target)
+    assert (caught.value.message, caught.value.hint, caught.value.exit_code) == (
+        "the evaluation after step 300: CUDA out of memory. Tried to allocate 4.50 GiB.",
+        "lower run.evaluate_positions (now 32768), then go on with --resume", 2,
+    )  # fmt: skip
 
 
 def test_the_noise_is_gumbels_in_every_direction() -> None:
@@ -247,8 +245,7 @@ def test_the_interval_holds_the_true_acceptance_length_as_often_as_it_says() -> 
     assert 88 <= held <= 100
 
 
-def test_prompts_are_decoded_together_as_far_as_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "TOKENS_AT_A_TIME", 60)
+def test_prompts_are_decoded_together_as_far_as_they_fit() -> None:
     lengths = [10, 30, 5, 70, 8]
-    batches = list(together([[0] * length for length in lengths], 10))
+    batches = list(together([[0] * length for length in lengths], 10, 60))
     assert batches == [[2, 4, 0], [1], [3]]

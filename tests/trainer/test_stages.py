@@ -16,10 +16,12 @@ from tests.factories.make_port import make_port
 from tests.trainer.test_run import lines, same, state
 from trainer import tracking
 from trainer.__main__ import main
-from trainer.assemble import assemble, mask_token
+from trainer.assemble import assemble
 from trainer.config import build
+from trainer.data.chat import mask_token
 from trainer.device import Memory, read_memory
 from trainer.errors import ConfigError
+from trainer.evaluate import SpeculativeDecoder
 from trainer.finalize import Finalizer
 from trainer.presets import preset
 from trainer.profiler import ProfilerWindow
@@ -262,3 +264,24 @@ def test_the_readmes_gate_example_runs(capsys: pytest.CaptureFixture[str]) -> No
     exec(compile(code, "README.md", "exec"), {})  # noqa: S102 - the documented example
     # Two models and two shapes each: four steps alone, the repeated ones together.
     assert "alone=4, together=4" in capsys.readouterr().out
+
+
+def test_an_evaluation_without_room_ends_a_run_that_is_saved(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cache.is_dir()
+    command = [
+        *TINY, "--steps", "4", "--output", str(tmp_path), "--set", "run.evaluate=1", "--set", "run.evaluate_tokens=4",
+        "--set", "run.evaluate_every=1", "--set", "run.save_every=3",
+    ]  # fmt: skip
+    with monkeypatch.context() as patch:
+        # More than any machine has: what a CPU says of it is torch's own.
+        patch.setattr(SpeculativeDecoder, "plain_texts", lambda *_, **__: torch.empty(1 << 50))
+        assert main(command) == 2
+    assert capsys.readouterr().err.splitlines()[-2:] == [
+        "error: the evaluation after step 1: can't allocate memory: you tried to allocate 4503599627370496 bytes."
+        " Error code 12 (Cannot allocate memory)",
+        "hint: lower run.evaluate_positions (now 32768), then go on with --resume",
+    ]
+    assert [place.name for place in tmp_path.glob("checkpoints/step-*")] == ["step-000002"]
+    assert main([*command, "--resume", "--set", "run.evaluate_positions=20"]) == 0

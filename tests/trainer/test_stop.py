@@ -1,20 +1,25 @@
 """Ctrl-C and SIGTERM in every phase of a run: a clean end with a word, and the same result afterwards, bit for bit."""
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from tests.factories.make_port import make_port
 from trainer import launch, warmup
 from trainer.__main__ import main
 from trainer.errors import WorkerFailedError
+from trainer.runtime import meetings
 from trainer.runtime.shutdown import Interrupted, StopRequest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -417,14 +422,139 @@ def children(parent: int) -> list[int]:
     return [int(word) for word in found.split()]
 
 
-def test_what_all_workers_of_a_host_meet_is_said_once(cache: Path, tmp_path: Path) -> None:
-    command = [*RUN, "--runtime", "data-parallel", "--drafters", "2", "--output", str(tmp_path / "run")]
-    found = ranks(cache, 2, "", [*command, "--target", str(tmp_path), "--data", str(tmp_path)])
-    assert [code for code, _ in found] == [2, 2]
-    errors = [line for _, told in found for line in told.splitlines() if line.startswith(("error: ", "hint: "))]
-    assert errors == [
-        f"error: {tmp_path} holds no config.json", "hint: give the folder of a local Hugging Face model",
-    ]  # fmt: skip
+NAN = "model.layers.0.mlp.up_proj.weight"
+
+
+@pytest.fixture(scope="module")
+def damaged(target_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a target with a weight that is NaN."""
+    place = tmp_path_factory.mktemp("damaged") / "target"
+    shutil.copytree(target_folder, place)
+    held = {name: each.clone() for name, each in load_file(place / "model.safetensors").items()}
+    held[NAN][0] = float("nan")
+    save_file(held, place / "model.safetensors", metadata={"format": "pt"})
+    return place
+
+
+LOAD, DECODE = ("trainer.assemble.Target.load", "full"), "trainer.evaluate.SpeculativeDecoder.speculative_texts"
+NO_ROOM = "can't allocate memory: you tried to allocate 4503599627370496 bytes. Error code 12 (Cannot allocate memory)"
+LOWER = "hint: lower run.evaluate_positions (now 32768), then go on with --resume"
+BROKEN = ("trainer.assemble.load_shared", "None")
+# Runtime, what is put in the place of what, the target, the exit code of all, and what is said: by one of them.
+MET = {
+    "all, before loading": (
+        "data-parallel", None, "{other}", 2,
+        ["error: {other} holds no config.json", "hint: give the folder of a local Hugging Face model"],
+    ),
+    "all, when loading": (
+        "data-parallel", None, "{damaged}", 2,
+        [f"error: {{damaged}}: {NAN} has NaN or infinity", "hint: fetch the target's folder again"],
+    ),
+    "the target's rank": (
+        "processes", LOAD, "{target}", 2,
+        [
+            f"error: rank 1: loading {{target}}: {NO_ROOM}",
+            "hint: free the device, or give it less: `python -m trainer.plan` with the same flags lists what fits"
+            " where",
+        ],
+    ),
+    "the drafter's rank, a fault": (
+        "processes", BROKEN, "{target}", 1, ["TypeError: 'NoneType' object is not callable"],
+    ),
+    "rank 0, in an evaluation": (
+        "data-parallel", (DECODE, "full"), "{target}", 2, [f"error: the evaluation after step 2: {NO_ROOM}", LOWER],
+    ),
+    "rank 1, in an evaluation of a split target": (
+        "data-parallel", (DECODE, "full if RANK else SpeculativeDecoder.speculative_texts"), "{target}", 2,
+        [f"error: the evaluation after step 3: {NO_ROOM}", LOWER],
+    ),
+}  # fmt: skip
+MORE = {
+    "rank 0, in an evaluation": ["--set", "run.evaluate_every=2"],
+    "rank 1, in an evaluation of a split target": [
+        "--set", "run.evaluate_every=3", "--set", "target.tensor_parallel=2",
+    ],
+}  # fmt: skip
+"""Flags of these cases besides."""
+EACH = """
+import traceback
+from unittest import mock
+import torch
+import torch.distributed as dist
+from trainer.__main__ import main
+from trainer.evaluate import SpeculativeDecoder
+def full(*_, **__):
+    torch.empty(1 << 50)  # 4 PB, which no machine has
+for port, argv, put in {cases!r}:
+    os.environ["MASTER_PORT"] = str(port)
+    with mock.patch(put[0], eval(put[1])) if put else mock.patch("errno.EPERM", 1):
+        try:
+            code = main(argv)
+        except Exception:
+            traceback.print_exc()
+            code = 1
+    print("code:", code, file=sys.stderr)
+    if dist.is_initialized():
+        dist.destroy_process_group()
+sys.exit(0)
+"""
+
+
+@pytest.fixture(scope="module")
+def met(cache: Path, target_folder: Path, damaged: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Return what each of two ranks said in each case and its exit code, all in one pair of processes."""
+    place = tmp_path_factory.mktemp("met")
+    places = {"other": place, "damaged": damaged, "target": target_folder}
+    (place / "rows.jsonl").write_text(json.dumps({"input_ids": [5] * 30, "loss_mask": [0] * 4 + [1] * 26}) + "\n")
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ENVDOCTOR_GATE", "off")
+        patch.setenv("ENVDOCTOR_GATE_REASON", "trainer tests")
+        patch.setenv("ENVDOCTOR_GATE_LOG", str(place / "gate.log"))
+        cases = []
+        for number, (name, (runtime, put, target, *_)) in enumerate(MET.items()):
+            workers = ["--drafters", "2"] if runtime == "data-parallel" else []
+            # The toy is what is trained for without the two flags.
+            files = ["--target", target.format(**places), "--data", str(place / "rows.jsonl")]
+            where = ["--output", str(place / f"run-{number}"), *(files if target != "{target}" else [])]
+            argv = [*RUN, "--quiet", "--runtime", runtime, *workers, *where, *MORE.get(name, [])]
+            cases.append((stack.enter_context(make_port()), argv, put))
+        found = ranks(cache, 2, EACH.format(cases=cases), [])
+    assert [code for code, _ in found] == [0, 0], found
+    said = [text.split("code: ") for _, text in found]
+    return {
+        name: (
+            [int(each[number + 1].split()[0]) for each in said],
+            [line for each in said for line in each[number].splitlines() if line.split(": ")[0] in MARKS],
+            [line.format(**places) for line in wanted],
+            sorted(each.name for each in (place / f"run-{number}").glob("checkpoints/step-*")),
+        )
+        for number, (name, (*_, wanted)) in enumerate(MET.items())
+    }
+
+
+MARKS = {"error", "hint", "TypeError"}
+
+
+@pytest.mark.parametrize("case", MET)
+def test_an_error_of_a_worker_is_said_once_and_ends_all_alike(met: dict[str, Any], case: str) -> None:
+    codes, said, wanted, saved = met[case]
+    if case in MORE:
+        # What began is saved: after a step more, or where one cannot tell the other before the evaluation.
+        assert saved == ["step-000002", "step-000003"]
+    if "split" in case:
+        assert codes == [1, 2]
+        assert said.pop(0).startswith("error: this worker could not go on with the others: ")
+        said.pop(0)
+    else:
+        assert codes == [MET[case][3]] * 2
+    assert said == wanted
+
+
+@pytest.mark.parametrize(
+    ("ranks", "told"), [([3], "rank 3"), ([0, 1], "ranks 0, 1"), ([0, 2, 3, 4, 7, 8], "ranks 0, 2 to 4, 7, 8")]
+)
+def test_ranks_are_listed_by_the_ends_of_their_runs(ranks: list[int], told: str) -> None:
+    assert meetings._listed(ranks) == told
 
 
 def test_a_signal_that_was_passed_on_is_said(

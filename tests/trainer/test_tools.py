@@ -1,25 +1,46 @@
 """The commands beside the run: the planner's arithmetic and figures, and responses by the target."""
 
+import gc
 import json
 import os
 import shutil
 import signal
 from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
 
 import pytest
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from trainer import plan, regenerate, warmup
+from trainer.assemble import assemble
+from trainer.config import build
 from trainer.data.corpus import conversation
+from trainer.decoding import Passes
 from trainer.errors import DataError, OutputError
 from trainer.generate import Generator
 from trainer.layouts import Measured, Weights, layouts, split_layouts
+from trainer.measure import weights
+from trainer.optim import Optimizer
+from trainer.presets import preset
+from trainer.runtime.cached import drafter_step_of
+from trainer.runtime.steps import DrafterStep, OpenDoor
+from trainer.target import SharedWeights, Target
 
+CPU = torch.device("cpu")
 SMOKE = ["--profile", "cpu-smoke"]
 
 
 def measured(target: float, drafter: float, both: float = 50.0, alone: float = 16.0) -> Measured:
     return Measured(
-        tokens=8192, target_seconds=target, drafter_seconds=drafter, target_gb=alone, both_gb=both, device_gb=140.0
+        tokens=8192,
+        target_seconds=target,
+        drafter_seconds=drafter,
+        target_gb=alone,
+        both_gb=both,
+        apart_gb=max(alone, both - alone),
+        device_gb=140.0,
     )
 
 
@@ -54,13 +75,19 @@ def test_the_plan_command_measures_and_names_a_layout(cache: Path, capsys: pytes
 def test_the_planner_splits_a_target_that_no_device_holds() -> None:
     # 70 billion parameters in bf16 over cards of 80 GB.
     found = Weights(
-        target_gb=141.0, shares=((2, 72.0), (4, 37.0), (8, 20.0)), unsplit="", drafter_gb=30.0, device_gb=79.0
+        target_gb=141.0,
+        shares=((2, 72.0), (4, 37.0), (8, 20.0)),
+        unsplit="",
+        drafter_gb=30.0,
+        shared_gb=4.0,
+        end_gb=152.0,
+        device_gb=79.0,
     )
     assert [(each.flags, each.fits, each.weights_gb) for each in split_layouts(found, 8)] == [
         ("--runtime data-parallel --drafters 8 --set target.tensor_parallel=4", True, 67.0),
         ("--runtime data-parallel --drafters 8 --set target.tensor_parallel=8", True, 50.0),
         ("--runtime data-parallel --drafters 8 --set target.tensor_parallel=2", False, 102.0),
-        ("--runtime processes --targets 4 --drafters 4", False, 141.0),
+        ("--runtime processes --targets 4 --drafters 4", False, 152.0),
     ]
     # Five devices: a group of four, and one that is left out.
     assert split_layouts(found, 5)[0].flags == "--runtime data-parallel --drafters 4 --set target.tensor_parallel=4"
@@ -93,7 +120,86 @@ def test_the_plan_command_lists_layouts_for_a_target_that_the_machine_does_not_h
         "--runtime processes --targets 4 --drafters 4  (does not fit)",
     ]
     assert said[0] == "target: 1,606.6 GB of weights; drafter: 13.5 GB with its optimizer"
+    assert said[1:3] == [
+        "processes: beside each drafter 0.0 GB of embedding and head",
+        "processes: 1,610.0 GB on rank 0 at the end, with the whole target",
+    ]
     assert said[-1] == "no layout fits"
+
+
+OPTIONS: dict[str, dict[str, dict[str, object]]] = {
+    "plain": {},
+    "a vocabulary": {"drafter": {"vocabulary": 48}},
+    "the target in fp8": {"target": {"fp8": True}, "loss": {"kind": "kl"}},
+    "the drafter in fp8": {"drafter": {"fp8": True}, "run": {"compile": "on", "backend": "eager"}},
+    "no evaluation": {"run": {"evaluate": 0}},
+}
+
+
+def storages(*roots: object) -> dict[int, int]:
+    """Return address -> bytes of all memory that tensors hold which these objects lead to."""
+    found: dict[int, int] = {}
+    seen: set[int] = set()
+    left = list(roots)
+    while left:
+        each = left.pop()
+        if id(each) in seen or isinstance(each, type | ModuleType | CodeType):
+            continue
+        seen.add(id(each))
+        if isinstance(each, torch.Tensor):
+            held = each.untyped_storage()
+            found[held.data_ptr()] = held.nbytes()
+        # Of a function what it encloses, not the module it stands in.
+        left += [each.__closure__, each.__defaults__] if isinstance(each, FunctionType) else gc.get_referents(each)
+    return found
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+def test_the_planner_foretells_what_each_worker_holds(
+    cache: Path,
+    target_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    option: str,
+    tied: bool,  # noqa: FBT001 - a parameter of the test
+    dtype: torch.dtype,
+) -> None:
+    assert cache.is_dir()
+    for module in ("trainer.assemble", "trainer.measure"):
+        monkeypatch.setattr(f"{module}.working_dtype", lambda _device: dtype)
+    for module in ("trainer.target", "trainer.runtime.steps"):
+        monkeypatch.setattr(f"{module}.require_fp8", lambda _device, _key: None)
+    monkeypatch.setattr("trainer.fp8.FEWEST", 1)
+    folder = tmp_path / "target"
+    shutil.copytree(target_folder, folder)
+    config = json.loads((folder / "config.json").read_text()) | {"tie_word_embeddings": tied}
+    Qwen3ForCausalLM(Qwen3Config(**config)).save_pretrained(folder)
+    parts = assemble(build("cpu-smoke", [preset("cpu-smoke"), {"target": {"path": str(folder)}}, OPTIONS[option]]))
+    told = weights(parts, CPU, 1, 1.0)
+
+    def trained(shared: SharedWeights) -> tuple[DrafterStep, Optimizer]:
+        step = drafter_step_of(parts, CPU, shared, OpenDoor())
+        optimizer = Optimizer(step.parameters, parts.config.optim, 1)
+        optimizer.step(0, 1.0)
+        return step, optimizer
+
+    def size(*roots: object) -> int:
+        # The list of kept tokens is the host's.
+        return sum(size for place, size in storages(*roots).items() if place not in storages(parts.kept))
+
+    target = parts.load_target(CPU)
+    # Moments have a count of their steps, and a decoding has nothing.
+    near = pytest.approx
+    assert size(target) == near(told.target_gb * 1e9, abs=64)
+    together = size(target, *trained(target.shared))
+    assert together == near((told.target_gb + told.drafter_gb) * 1e9, abs=64)
+    apart = trained(parts.load_shared(CPU))
+    assert size(*apart) == near((told.drafter_gb + told.shared_gb) * 1e9, abs=64)
+    masters = apart[0].parameters.masters()
+    decodes = [parts.drafter(CPU)] if parts.config.run.evaluate else []
+    assert size(target, masters, decodes) == near(told.end_gb * 1e9, abs=64)
 
 
 def talks(place: Path, count: int) -> Path:
@@ -149,6 +255,62 @@ def test_responses_are_the_targets_own_and_a_stopped_run_goes_on(
     out.unlink()
     assert regenerate.main(command) == 130
     assert capsys.readouterr().err.splitlines()[-1] == "interrupted; whole rows were kept: the same command goes on"
+
+
+def test_files_of_one_name_are_refused(target_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    places = [tmp_path / name for name in ("one", "two")]
+    for place in places:
+        place.mkdir()
+        talks(place / "talks.jsonl", 1)
+    command = [*SMOKE, "--target", str(target_folder), "--out", str(tmp_path / "own.jsonl")]
+    assert regenerate.main([*command, *(word for place in places for word in ("--data", str(place)))]) == 2
+    assert capsys.readouterr().err.splitlines()[-2:] == [
+        f"error: --data: {places[0]}/talks.jsonl and {places[1]}/talks.jsonl have one name, by which their rows are"
+        " told apart",
+        "hint: rename one, or run the command once for each with an --out of its own",
+    ]
+
+
+def no_room(*_: object, **__: object) -> None:
+    torch.empty(1 << 50)  # 4 PB, which no machine has: what a CPU says of it is torch's own
+
+
+def test_responses_without_room_keep_what_is_written(
+    cache: Path,
+    target_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cache.is_dir()
+    data, out = talks(tmp_path / "talks.jsonl", 2), tmp_path / "own.jsonl"
+    command = [*SMOKE, "--target", str(target_folder), "--data", str(data), "--out", str(out), "--max-tokens", "8"]
+    full = "can't allocate memory: you tried to allocate 4503599627370496 bytes. Error code 12 (Cannot allocate memory)"
+    with monkeypatch.context() as patch:
+        patch.setattr(Target, "load", no_room)
+        assert regenerate.main(command) == 2
+        assert capsys.readouterr().err.splitlines()[-2:] == [
+            f"error: loading {target_folder}: {full}", "hint: free the device, or choose another with --device",
+        ]  # fmt: skip
+    score, passes = Passes.score, [0]
+
+    def later(*arguments: Any) -> torch.Tensor:
+        passes[0] += 1
+        if passes[0] > 12:
+            no_room()
+        return score(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Passes, "score", later)
+        assert regenerate.main([*command, "--batch", "1"]) == 2
+    assert capsys.readouterr().err.splitlines()[-2:] == [
+        f"error: 1 responses side by side: {full}",
+        "hint: lower --batch or --max-tokens; what is written stays, and the command goes on from there",
+    ]
+    assert [json.loads(line)["origin"] for line in out.read_text().splitlines()] == ["talks.jsonl:1"]
+    assert regenerate.main(command) == 0
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(row["origin"], row["last"]) for row in rows] == [("talks.jsonl:1", True), ("talks.jsonl:2", True)]
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,14 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+
+from transformers import AutoTokenizer
 
 from trainer.data.conversation import Conversation, Message
 from trainer.data.rows import Row
-from trainer.errors import ConfigError, DataError, too_much
+from trainer.errors import ConfigError, DataError, TargetModelError, not_utf8, too_much
 
 ENCODING = 4
 """Raised with every change of what `encode` returns: rows cached under another number are made again."""
@@ -218,3 +221,73 @@ def template_arguments(settings: Sequence[str]) -> dict[str, Any]:
                 f"target.template_arguments: {name.strip()}: {too_much(error)}", "give a value that can be read"
             ) from error
     return found
+
+
+def load_tokenizer(path: Path, template: str) -> Any:
+    """Return the fast tokenizer of a model folder, with the template of a file where one is named."""
+    # Without files of one, transformers makes an empty tokenizer of the model's type and says nothing.
+    names = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
+    if not any((path / name).is_file() for name in names):
+        raise TargetModelError(f"{path} holds no tokenizer", "save the target's tokenizer there with save_pretrained")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TargetModelError(
+            f"{path}: its tokenizer cannot be read: {str(error).splitlines()[0]}", "fetch the target's folder again"
+        ) from error
+    if not tokenizer.is_fast:
+        raise TargetModelError(
+            f"{path}: {type(tokenizer).__name__} does not tell which text a token stands for",
+            "save the target with a fast tokenizer (tokenizer.json)",
+        )
+    if template:
+        tokenizer.chat_template = _template(Path(template))
+    return tokenizer
+
+
+def _template(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        line, told = not_utf8(error)
+        raise ConfigError(f"target.chat_template: {path}: line {line}: {told}", "save the file as UTF-8") from error
+    except OSError as error:
+        raise ConfigError(f"target.chat_template: {path}: {error.strerror}", "give a readable Jinja file") from error
+
+
+def mask_token(configured: int, tokenizer: Any, vocabulary: int) -> int:
+    """Return the token that stands for "to be predicted": an existing row of the target's embedding.
+
+    Raises ConfigError when none can be told: a row added by a resize is untrained and absent where it is served.
+    """
+    token = configured if configured >= 0 else tokenizer.mask_token_id
+    if token is None and len(tokenizer) < vocabulary:
+        # Rows past the tokenizer's last token exist in the embedding and are never text (Qwen3-8B: 151669).
+        token = len(tokenizer)
+    if token is None or token >= vocabulary:
+        unused = unused_tokens(tokenizer)
+        named = ", ".join(f"{place} ({content})" for place, content in unused[:5])
+        raise ConfigError(
+            f"drafter.mask_token: {token if token is not None else 'none'} in a vocabulary of {vocabulary}",
+            f"set drafter.mask_token to a token that no text has; the tokenizer has {named}"
+            if unused
+            else "set drafter.mask_token to a reserved token of the target",
+        )
+    return int(token)
+
+
+def unused_tokens(tokenizer: Any) -> list[tuple[int, str]]:
+    """Return the special tokens that neither the chat template nor the tokenizer uses, reserved ones first."""
+    template = tokenizer.chat_template or ""
+    template = template if isinstance(template, str) else str(template)
+    used = {
+        tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id, tokenizer.unk_token_id,
+        tokenizer.sep_token_id, tokenizer.cls_token_id,
+    }  # fmt: skip
+    found = [
+        (int(place), str(token.content))
+        for place, token in tokenizer.added_tokens_decoder.items()
+        if token.special and place not in used and token.content not in template
+    ]
+    spare = ("reserved", "unused", "extra", "placeholder", "dummy")
+    return sorted(found, key=lambda item: (not any(word in item[1].lower() for word in spare), item[0]))

@@ -16,8 +16,8 @@ from trainer.assemble import Parts
 from trainer.runtime.compile_state import prepare_thread
 from trainer.runtime.inline import learn
 from trainer.runtime.loop import Outcome
-from trainer.runtime.meetings import meet, part, require_kept_elsewhere
-from trainer.runtime.processes import PATIENCE, GroupExchange, World, between_workers, join
+from trainer.runtime.meetings import PATIENCE, between_workers, meet, part, require_kept_elsewhere
+from trainer.runtime.processes import GroupExchange, World, join
 from trainer.runtime.session import Session
 from trainer.target import Target
 from trainer.tensor_parallel import TensorGroup, members
@@ -33,6 +33,7 @@ def run(parts: Parts, session: Session) -> Outcome | None:
         devices = world.shape.world if world.device.type == "cuda" else 1
         exchange = GroupExchange(world.drafters)
         held = parts.load_target(world.device, group)
+        meet()
         outcome, masters, target = learn(parts, session, held, mine, exchange, devices, meet)
         failed = part(session.unkept)
         if group is not None and not any(failed):

@@ -8,6 +8,7 @@ import torch
 from trainer.assemble import Parts, flops_of
 from trainer.data.loader import Batch, Loader
 from trainer.device import Stall, choose, compiles
+from trainer.errors import DeviceMemoryError
 from trainer.runtime.cached import drafter_step_of, target_step_of
 from trainer.runtime.compile_state import prepare_thread
 from trainer.runtime.loop import Alone, DrafterLoop, Exchange, Outcome
@@ -102,14 +103,25 @@ def learn(
     with closing(target_step), Loader(maker, iter(numbers), config.data.prefetch) as loader:
         source = InlineSource(loader, target_step)
         judge = session.quality if session.lead or (group is not None and group.leads) else None
-        quality = None if judge is None else (lambda done: judge(done, step.model, target))
+
+        def quality(done: int) -> None:
+            assert judge is not None  # noqa: S101 - else it is not called
+            try:
+                judge(done, step.model, target)
+            except DeviceMemoryError as error:
+                if group is not None:
+                    raise
+                # A new one: the one that was raised holds on to what has filled the device.
+                session.unkept = DeviceMemoryError(error.message, error.hint)
+
         loop = DrafterLoop(
-            settings, step, source, exchange, stop=lambda: session.stop() or target_step.error is not None,
-            report=session.report, quality=quality,
+            settings, step, source, exchange,
+            stop=lambda: session.stop() or target_step.error is not None or session.unkept is not None,
+            report=session.report, quality=quality if judge is not None else None,
         )  # fmt: skip
         session.restore(loop)
         session.begin(meet)
         outcome = loop.run(session.start)
-    session.unkept = target_step.error
+    session.unkept = session.unkept or target_step.error
     session.features(target_step.reader)
     return outcome, step.parameters.masters(), target

@@ -9,13 +9,13 @@ With a feature cache the targets keep and read the features, and answer each gra
 features are made or read, which the FLOP count needs, and whether the disk took what was made before.
 """
 
+import gc
 import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import Any
 
 import torch
@@ -25,11 +25,10 @@ from trainer.assemble import Parts, flops_of
 from trainer.data.buckets import Plan
 from trainer.data.loader import Batch, Loader
 from trainer.device import Stall, choose, compiles, wait_for, working_dtype
-from trainer.errors import WorkerFailedError
 from trainer.runtime.cached import drafter_step_of, target_step_of
 from trainer.runtime.compile_state import prepare_thread
 from trainer.runtime.loop import DrafterLoop, Outcome
-from trainer.runtime.meetings import meet, part, require_kept_elsewhere
+from trainer.runtime.meetings import PATIENCE, between_workers, meet, part, require_kept_elsewhere
 from trainer.runtime.session import Session
 from trainer.runtime.steps import OpenDoor
 from trainer.runtime.warmup_steps import warm_drafter, warm_target
@@ -38,9 +37,6 @@ from trainer.topology import Role, Topology, topology
 STOP = -1
 READ, FAILED = 1, 2
 """Bits of the answer to a grant: the features come from the cache; the cache's disk takes no more."""
-PATIENCE = timedelta(hours=2)
-"""How long a worker waits for another: a cold compile of many buckets takes its time. A worker that dies is
-noticed at once, because its connections close."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,15 +51,14 @@ class World:
 
 
 def join(parts: Parts) -> World:
-    """Join the process group that the launcher's environment describes, and connect every pair once."""
+    """Find this process's place in the group that `connect` has made, and connect every pair once."""
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     local = int(os.environ.get("LOCAL_RANK", rank))
     nodes = max(1, world // int(os.environ.get("LOCAL_WORLD_SIZE", world)))
     shape = topology(parts.config, world, nodes)
     device = choose(parts.config.run.device, local)
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
-    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
+    # What has been checked so far may be wrong on one host alone: nobody waits there for a process that has ended.
+    meet()
     drafters = [shape.rank(Role(kind="drafter", index=index)) for index in range(shape.drafters)]
     # Its own patience: a new group takes torch's default (10 minutes for NCCL), not that of the group of all.
     group = dist.new_group(drafters, timeout=PATIENCE)
@@ -221,34 +216,17 @@ def run(parts: Parts, session: Session) -> Outcome | None:
     session.require_kept()
     require_kept_elsewhere(failed)
     if outcome is not None and session.lead and not outcome.interrupted:
+        # Compiled code and its model refer to each other: gone before the whole target comes.
+        gc.collect()
         session.trained(masters, parts.load_target(world.device))
     return outcome if session.lead else None
 
 
-@contextmanager
-def between_workers() -> Iterator[None]:
-    """Raise WorkerFailedError for an error that came of another process, not of this one's work."""
-    try:
-        yield
-    except (RuntimeError, dist.DistError) as error:
-        if _between_workers(error):
-            raise WorkerFailedError(
-                f"this worker could not go on with the others: {str(error).splitlines()[0]}",
-                "the first other error is the cause; where there is none, this is: the network, NCCL or gloo",
-            ) from error
-        raise
-
-
-def _between_workers(error: Exception) -> bool:
-    # torch.distributed has types of its own for NCCL, the store and the network; gloo raises plain RuntimeErrors,
-    # with its source file or its own words in them.
-    signs = ("gloo/", "Connection closed by peer", "Connection reset by peer", "Connection refused")
-    return isinstance(error, dist.DistError) or any(sign in str(error) for sign in signs)
-
-
 def _target(parts: Parts, session: Session, world: World) -> None:
     config, shape, index = parts.config, world.shape, world.role.index
-    step = target_step_of(parts, parts.load_target(world.device), OpenDoor())
+    target = parts.load_target(world.device)
+    meet()
+    step = target_step_of(parts, target, OpenDoor())
     maker = parts.maker(pin=world.device.type == "cuda", cache=step.reader)
     if config.run.warm and compiles(config.run.compile, world.device):
         warm_target(step, maker, config.data.buckets)
@@ -314,6 +292,7 @@ def _granted(rank: int, number: int) -> bool:
 def _drafter(parts: Parts, session: Session, world: World) -> tuple[Outcome, dict[str, torch.Tensor]]:
     config, shape, index = parts.config, world.shape, world.role.index
     step = drafter_step_of(parts, world.device, parts.load_shared(world.device), OpenDoor())
+    meet()
     maker = parts.maker(pin=world.device.type == "cuda")
     if config.run.warm and step.compiled:
         warm_drafter(step, maker, config.data.buckets)

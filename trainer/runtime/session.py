@@ -38,7 +38,7 @@ class Session:
     begun: bool = False
     """Whether all workers have come to their first step: from then on each answers a signal by saving."""
     unkept: BaseException | None = None
-    """Why the features of this process cannot be kept, where that is so."""
+    """Why the run has to stop and end with an error once it has saved: features that cannot be kept, say."""
     notes: list[tuple[str, str]] = field(default_factory=list)
     """Lines for the closing summary."""
     _rate: float = field(default=0.0)
@@ -106,7 +106,7 @@ class Session:
         self.begun = True
 
     def require_kept(self) -> None:
-        """Raise why the features of this process could not be kept: after all is saved and nobody waits for it."""
+        """Raise why this process had to stop: after all is saved and nobody waits for it."""
         if self.unkept is not None:
             raise self.unkept
 

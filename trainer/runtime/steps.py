@@ -14,7 +14,7 @@ from trainer.config_bounds import require
 from trainer.data.feature_cache import FeatureReader
 from trainer.data.loader import Batch
 from trainer.device import compiles, free_bytes
-from trainer.fp8 import narrow_head, require_fp8
+from trainer.fp8 import Split, narrow_head, require_fp8
 from trainer.loss import LossParts, Targets, block_loss, targets
 from trainer.model.attention import AttentionMask, needs_small_tiles, require_dense_fits
 from trainer.model.drafter import Drafter, Masks
@@ -109,6 +109,7 @@ class DrafterStep:
         if drafter.fp8:
             require_fp8(self.device, "drafter.fp8")
             require(self.compiled, "drafter.fp8", "only compiled steps multiply in fp8", "use --compile on")
+            Split.of(model, self._head.shape).told("drafter.fp8")
         self._narrow = narrow_head(self._head) if drafter.fp8 else None
         if self.compiled:
             model.compile_layers(run.backend, fp8=drafter.fp8)
