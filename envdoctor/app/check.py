@@ -99,6 +99,7 @@ def check(workspace: Workspace, wishes: CheckOptions, dialog: Dialog) -> Result:
             places=places(verdict.findings, workspace.profile, lock.name if lock else "", workspace.host.cwd),
         ),
         exit_code=ExitCode.OK if wishes.exit_zero else verdict.exit_code(wishes.fail_on),
+        elsewhere=bool(wishes.root or wishes.fingerprint),
     )
 
 

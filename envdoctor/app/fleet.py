@@ -49,7 +49,7 @@ def check(host: Host, wishes: FleetOptions, dialog: Dialog) -> Result:
     refuse_limits(wishes)
     asked = {"files": _files, "ray": _ray, "slurm": _slurm, "hosts": _hosts}[wishes.engine](host, wishes, dialog)
     view = beside_each_other(wishes.engine, asked)
-    return Result(command="fleet check", data=view, exit_code=view.exit_code)
+    return Result(command="fleet check", data=view, exit_code=view.exit_code, elsewhere=True)
 
 
 def manifest(wishes: FleetOptions, nodes: int, image: str) -> dict[str, Any]:

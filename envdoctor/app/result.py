@@ -21,6 +21,8 @@ class Result:
     data: Any
     """What the renderer of that command takes; None where the command was declined and has nothing to say."""
     exit_code: ExitCode = ExitCode.OK
+    elsewhere: bool = False
+    """Its commands are for another machine, where a program has another path than here."""
 
 
 class Dialog(Protocol):

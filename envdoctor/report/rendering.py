@@ -42,6 +42,8 @@ SHARED = ("markdown", "github")
 def as_text(result: Result, style: Style) -> str:
     """Return what a person reads, ending in a newline."""
     renderer = _renderer(result.command)
+    if result.elsewhere:
+        style = replace(style, programs=dict)
     text = str(renderer.text(result.data, style))
     if result.command in _FILES:
         return text
@@ -57,7 +59,8 @@ def as_text(result: Result, style: Style) -> str:
 
 def as_json(result: Result, programs: Programs = dict) -> str:
     """Return the command's JSON document, ending in a newline. programs: see Style."""
-    return dump(_typable(document_of(result), programs))
+    document = document_of(result)
+    return dump(document if result.elsewhere else _typable(document, programs))
 
 
 def as_format(result: Result, name: str, clean: Callable[[str], str]) -> str:

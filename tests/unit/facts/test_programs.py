@@ -126,3 +126,28 @@ def test_every_command_of_a_report_is_typable(tmp_path: Path) -> None:
     assert f"`{_BIN}/envdoctor check path/to/.venv`" in refused.stdout
     shell = ["sh", "-c", f"{_BIN}/envdoctor explain ED413 >/dev/null && {line} --help >/dev/null"]
     assert subprocess.run(shell, env=own, check=False).returncode == 0
+
+
+def test_commands_for_another_machine_keep_the_names(tmp_path: Path) -> None:
+    """What is examined here and fixed there: no path of this machine is in a command."""
+    root = tmp_path / "root"
+    made = subprocess.run([_BIN / "uv", "venv", "-q", "--python", sys.executable, root / "v"], check=False)
+    assert made.returncode == 0
+    own = environment(tmp_path, {"PATH": "/usr/bin:/bin"})
+    facts = tmp_path / "facts.json"
+    subprocess.run([_BIN / "envdoctor", "fingerprint", root / "v", "-o", facts], env=own, check=True)
+    other = tmp_path / "other.json"
+    other.write_text(facts.read_text().replace('"hostname": "', '"hostname": "other-'))
+    asked: list[list[str | Path]] = [
+        ["check", "--fingerprint", facts, "--require", "torch"],
+        ["check", "/v", "--root", root, "--require", "torch"],
+        ["fleet", "check", "--files", facts, other],
+    ]
+    for words in asked:
+        for shape in ((), ("--json",)):
+            done = subprocess.run(
+                [_BIN / "envdoctor", *words, *shape], env=own, capture_output=True, text=True, check=False
+            )
+            assert done.returncode in (0, 1), done.stderr
+            assert str(_BIN) not in done.stdout
+            assert words[0] == "fleet" or "uv pip install " in done.stdout
