@@ -81,6 +81,12 @@ STACKS: dict[str, tuple[str, str]] = {
     "haystack": ("3.12", "haystack-ai langchain-huggingface sentence-transformers llama-index"),
     "mmdet": ("3.12", "mmengine mmdet torchvision"),
     "coqui": ("3.12", "coqui-tts torchaudio torchcodec"),
+    # Fine-tuning and serving on rented GPUs, added the same day.
+    "swift": ("3.12", "ms-swift deepspeed liger-kernel"),
+    "liger": ("3.12", "liger-kernel trl peft deepspeed bitsandbytes wandb hf-transfer"),
+    "speculators": ("3.12", "speculators"),
+    "llmcompressor": ("3.12", "llmcompressor"),
+    "lmcache": ("3.12", "lmcache vllm"),
 }
 """Name -> Python, and what is asked of the index."""
 

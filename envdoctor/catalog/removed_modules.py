@@ -40,6 +40,10 @@ REMOVED = (
     *(Removed(module=name, by=name, version="") for name in ("torchaudio", "torchvision")),
 )
 
+NEEDS_OLDER_PYTHON = (("setuptools", "66.1", "3.12"), ("pip", "23.1.2", "3.12"))
+"""(Distribution, first version that works, Python): older ones take distutils or pkgutil.ImpImporter, which Python has
+not had since then, and their metadata allows it. Found by `import setuptools` and `pip list` with CPython 3.12.1."""
+
 LINKED_BY_NAME = (
     "accelerate",
     "datasets",

@@ -20,7 +20,7 @@ Fix:
 """
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import Damage, damage_by_owner, file_tokens, listed, lost_to_others, sourceless
@@ -51,11 +51,11 @@ def run(case: CheckContext) -> Iterator[Finding]:
     many = sum(_heals_on_a_copy(damage) for damage in damages) >= _MANY
     if compiled := sourceless(case):
         yield _from_bytecode(case, compiled)
+    if locked := [damage for damage in damages if damage.locked]:
+        yield _locked(case, locked)
     for damage in damages:
         if damage.published:
             yield _published(damage)
-        if damage.locked:
-            yield _locked(case, damage)
         broken = damage.missing + damage.changed
         if not broken:
             continue
@@ -114,21 +114,27 @@ def _from_bytecode(case: CheckContext, faults: list[FileFault]) -> Finding:
     )
 
 
-def _locked(case: CheckContext, damage: Damage) -> Finding:
-    programs = counted(len(damage.locked), "program")
-    full = [path if path.startswith("/") else f"{case.facts.target}/{path}" for path in damage.locked]
+def _locked(case: CheckContext, damages: Sequence[Damage]) -> Finding:
+    """Return the finding of all programs without execute permission: one copy or one archive has lost it."""
+    paths = [path for damage in damages for path in damage.locked]
+    full = [path if path.startswith("/") else f"{case.facts.target}/{path}" for path in paths]
+    programs, one = counted(len(paths), "program"), damages[0]
+    whose = f"{one.owner} {one.version}: {programs} of it"
+    of = whose if len(damages) == 1 else f"{programs} of {len(damages)} distributions"
     return Finding(
         code=CODE,
         name=NAME,
         # Some package may set the permission itself before it starts its program.
         severity="warning",
         confidence="high",
-        title=f"{damage.owner} {damage.version}: {programs} of it may not be executed by anybody",
-        subject=damage.owner,
-        evidence=(f"no execute permission: {listed(damage.locked)}",),
+        title=f"{of} may not be executed by anybody",
+        subject=", ".join(damage.owner for damage in damages),
+        evidence=(f"no execute permission: {listed(paths)}",),
         # Where uv linked it from its cache, a reinstall would link the same file again.
         remediation=Remediation(
-            text="let it be executed again", commands=(f"chmod a+x {' '.join(map(shlex.quote, full))}",), safe=True
+            text=f"let {'it' if len(paths) == 1 else 'them'} be executed again",
+            commands=(f"chmod a+x {' '.join(map(shlex.quote, full))}",),
+            safe=True,
         ),
     )
 

@@ -4,7 +4,8 @@ What it finds:
     Unguarded imports, in installed packages, of a module that nothing here has: pkg_resources, which setuptools 82
     dropped; distutils and imp, which Python 3.12 dropped, and those that 3.13 did. What a package imports in `try` or
     `if` is left out, and so is a file that no import of the package reaches, but where the package itself requires
-    setuptools. Large packages that do not require it are not searched. torchvision and torchaudio are a note: a
+    setuptools. Large packages that do not require it are not searched. setuptools and pip themselves are told by their
+    versions: those of before Python 3.12 need what it dropped. torchvision and torchaudio are a note: a
     package may import them without requiring them, and what it is there for may do without it.
 
 Why it matters:
@@ -18,17 +19,17 @@ Fix:
     `setuptools<82`, or a version of the package that does without the module.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.version_ranges import another_version
-from envdoctor.catalog.removed_modules import REMOVED, Removed
+from envdoctor.catalog.removed_modules import NEEDS_OLDER_PYTHON, REMOVED, Removed
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.package_imports import GoneModule, PackageImports
-from envdoctor.standards.need import parse_need
+from envdoctor.standards.need import meets, parse_need
 
 CODE = "ED415"
 NAME = "dropped-module"
@@ -44,6 +45,28 @@ def run(case: CheckContext) -> Iterator[Finding]:
             by_module.setdefault(item.module, []).append(item)
     for module, users in by_module.items():
         yield _finding(case, known[module], sorted(users, key=lambda user: (not user.stops, user.owner)))
+    yield from _installers(case, {user.owner for users in by_module.values() for user in users})
+
+
+def _installers(case: CheckContext, told: Collection[str]) -> Iterator[Finding]:
+    python = case.facts[Interpreter].minor
+    for name, first, dropped in NEEDS_OLDER_PYTHON:
+        item = case.facts[Distributions].active(name)
+        if item is None or name in told or meets(python, f"<{dropped}") or not meets(item.version, f"<{first}"):
+            continue
+        yield Finding(
+            code=CODE,
+            name=NAME,
+            severity="warning",
+            confidence="high",
+            title=f"{name} {item.version} does not work with Python {python}",
+            subject=name,
+            evidence=(
+                f"it takes distutils or pkgutil.ImpImporter, which Python {dropped} does not have any more",
+                f"{name} {first} is the first version that does without them",
+            ),
+            remediation=another_version(case, name, item.version, [f">={first}"], f"install {name} {first} or newer"),
+        )
 
 
 def _finding(case: CheckContext, removed: Removed, users: list[GoneModule]) -> Finding:

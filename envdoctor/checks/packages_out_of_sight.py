@@ -3,8 +3,8 @@
 What it finds:
     bin/python leads to another minor version than the one whose library folder holds the packages; the venv was made
     for another minor version in place, and the packages, or most of them, stayed in the old library folder; the library
-    folder was renamed; or the folder has lost its pyvenv.cfg, so that Python takes bin/python for its base. Modules
-    without metadata in an old library folder are worth a warning.
+    folder was renamed, or is gone; or the folder has lost its pyvenv.cfg, so that Python takes bin/python for its base.
+    Modules without metadata in an old library folder are worth a warning.
 
 Why it matters:
     Nothing is damaged and every import fails: `ModuleNotFoundError: No module named 'torch'`. What is installed by that
@@ -16,6 +16,8 @@ Example:
 Fix:
     `uv venv --allow-existing --python 3.12 VENV` links the right interpreter and keeps the packages. Where packages
     were installed for the new one already, it would hide those: install what is missing, and delete the old folder.
+    Where the library folder is gone (`.gitignore` files for Python leave `lib/` out of a commit, and `git clean -X`
+    deletes it), the same command makes an empty one, and the packages are installed again.
 """
 
 import shlex
@@ -56,6 +58,9 @@ def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding when the packages lie where this interpreter does not look."""
     python = case.facts[Interpreter]
     holds = python.folder.removeprefix("python").rstrip("t")
+    if python.lost_library:
+        yield _lost(case, python)
+        return
     if python.lost_config:
         title = f"this venv has lost its pyvenv.cfg: its interpreter runs as {python.resolved} and sees none of its "
         title += "packages"
@@ -83,6 +88,27 @@ def run(case: CheckContext) -> Iterator[Finding]:
             case,
             f"link the venv to a Python {holds} again; the packages stay",
             [renew_command(case, "")],
+        ),
+        causes=(STOPS_PYTHON, BREAKS_IMPORT),
+    )
+
+
+def _lost(case: CheckContext, python: Interpreter) -> Finding:
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="error",
+        confidence="high",
+        title=f"the library folder of this venv is gone, and every package with it: there is no {python.library}",
+        subject=python.executable,
+        evidence=(
+            f"{case.facts.target}/pyvenv.cfg is of a venv for CPython {python.version}",
+            "a .gitignore for Python names lib/: it is left out of a commit, and `git clean -X` deletes it",
+        ),
+        remediation=restore_or(
+            case,
+            "make an empty one, and install the packages again from what the venv was made from",
+            [renew_command(case)],
         ),
         causes=(STOPS_PYTHON, BREAKS_IMPORT),
     )

@@ -12,7 +12,7 @@ import pytest
 from envdoctor.model.finding import Remediation
 from envdoctor.model.verdict import Verdict
 from tests.factories.examine_venv import commands_of, mend, outline, verdict_of
-from tests.factories.make_venv import Venv, make_venv, rewrite
+from tests.factories.make_venv import Venv, make_venv, rewrite, run_uv
 from tests.factories.make_wheel import make_wheel
 
 
@@ -36,6 +36,28 @@ def test_finds_ed417_modules_without_metadata(venv: Venv, tmp_path: Path) -> Non
     assert outline(verdict, tmp_path) == [f"warning ED417 {title}"]
     assert verdict.findings[0].evidence[0] == "thing, tool"
     assert verdict.not_checked == ("no metadata here: only the interpreter was checked",)
+
+
+def test_finds_ed417_a_package_whose_installation_was_killed(venv: Venv, tmp_path: Path) -> None:
+    (venv.site_packages / "halfway/linalg").mkdir(parents=True)
+    (venv.site_packages / "halfway/__init__.py").write_text("from halfway import never_unpacked\n")
+    # Neither is a package: what an uninstall leaves of one, and a module that somebody copied.
+    (venv.site_packages / "left/__pycache__").mkdir(parents=True)
+    (venv.site_packages / "copied.py").write_text("")
+    verdict = verdict_of(venv.prefix)
+    title = "site-packages holds halfway without metadata: no RECORD lists a file of it"
+    assert outline(verdict, tmp_path) == [f"warning ED417 {title}"]
+    assert verdict.findings[0].subject == "halfway"
+    wheel = make_wheel(tmp_path / "wheels", "half-way", "1", files={"halfway/__init__.py": ""})
+    run_uv("pip", "install", "-q", "--python", venv.python, wheel, cache=tmp_path / ".uv-cache")
+    assert verdict_of(venv.prefix).findings == ()
+
+
+def test_passes_ed417_a_package_that_may_be_of_a_distribution_without_record(venv: Venv, tmp_path: Path) -> None:
+    (venv.site_packages / "halfway").mkdir()
+    (venv.site_packages / "halfway/__init__.py").write_text("")
+    (venv.dist_info("thing") / "RECORD").unlink()
+    assert {item.code for item in verdict_of(venv.prefix).findings} == {"ED205"}
 
 
 def test_passes_ed417_an_empty_venv_and_one_with_metadata(venv: Venv, tmp_path: Path) -> None:
@@ -187,6 +209,27 @@ def test_a_script_that_lost_its_mode(venv: Venv, tmp_path: Path) -> None:
     assert outline(verdict, tmp_path) == ["warning ED202 tool 1: 1 program of it may not be executed by anybody"]
     mend(verdict.findings[0], wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
     assert subprocess.run([script], check=True, capture_output=True, text=True).stdout == "hello\n"
+    assert verdict_of(venv.prefix).findings == ()
+
+
+def test_scripts_of_several_that_lost_their_modes_are_one_finding(venv: Venv, tmp_path: Path) -> None:
+    other = make_wheel(tmp_path / "wheels", "other", "1", files={"other.py": ""}, scripts={"other": "other:main"})
+    run_uv("pip", "install", "-q", "--python", venv.python, other, cache=tmp_path / ".uv-cache")
+    for name in ("tool", "other"):
+        rewrite(venv.prefix / "bin" / name, (venv.prefix / "bin" / name).read_text())
+        (venv.prefix / "bin" / name).chmod(0o644)
+    verdict = verdict_of(venv.prefix)
+    assert outline(verdict, tmp_path) == ["warning ED202 2 programs of 2 distributions may not be executed by anybody"]
+    assert commands_of(verdict.findings[0], tmp_path) == ["chmod a+x [TMP]/venv/bin/other [TMP]/venv/bin/tool"]
+    mend(verdict.findings[0], wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
+    assert verdict_of(venv.prefix).findings == ()
+
+
+def test_passes_ed202_a_row_of_the_wheel_that_uv_leaves(tmp_path: Path) -> None:
+    files = {"twice.py": "def main(): pass\n", "twice-1.data/scripts/twice": "#!/bin/sh\n"}
+    wheel = make_wheel(tmp_path / "wheels", "twice", "1", files=files, scripts={"twice": "twice:main"})
+    venv = make_venv(tmp_path / "venv", wheel)
+    assert "twice-1.data/scripts/twice," in (venv.dist_info("twice") / "RECORD").read_text()
     assert verdict_of(venv.prefix).findings == ()
 
 

@@ -141,6 +141,19 @@ def test_finds_ed105_a_venv_that_lost_its_config(venv: Venv, tmp_path: Path) -> 
     assert verdict_of(venv.prefix).findings == ()
 
 
+def test_finds_ed105_a_venv_whose_library_folder_is_gone(venv: Venv, tmp_path: Path) -> None:
+    shutil.rmtree(venv.prefix / "lib")
+    verdict = verdict_of(venv.prefix)
+    assert outline(verdict, tmp_path) == [
+        "error ED105 the library folder of this venv is gone, and every package with it: there is no "
+        f"[TMP]/venv/lib/python{MINOR}"
+    ]
+    assert verdict.skipped == ()
+    _mend(venv, tmp_path)
+    assert venv.site_packages.is_dir()
+    assert "ED105" not in {item.code for item in verdict_of(venv.prefix).findings}
+
+
 def _upgrade(venv: Venv) -> str:
     """Do what `python3.X -m venv --upgrade` does with a newer Python: a new empty lib, and the packages in the old."""
     found = [path for path in BASE.parents[2].glob("3.*/bin/python3.*") if path.name[8:].isdecimal()]

@@ -85,6 +85,19 @@ def test_finds_ed415_where_setuptools_is_not_installed() -> None:
     assert finding.remediation.commands == (f"{PREFIX} 'setuptools<82'",)
 
 
+def test_finds_ed415_a_setuptools_and_a_pip_of_before_this_python() -> None:
+    old = facts.distributions(facts.distribution("setuptools", "66.0.0"), facts.distribution("pip", "23.1.1"))
+    first, second = dropped_module.run(facts.case(PackageImports(modules=(), names=()), old))
+    assert (first.severity, first.title) == ("warning", "setuptools 66.0.0 does not work with Python 3.12")
+    assert first.remediation.commands == (f"{PREFIX} 'setuptools>=66.1'",)
+    assert second.remediation.commands == (f"{PREFIX} 'pip>=23.1.2'",)
+
+
+def test_passes_ed415_the_first_that_work() -> None:
+    new = facts.distributions(facts.distribution("setuptools", "66.1.0"), facts.distribution("pip", "23.1.2"))
+    assert list(dropped_module.run(facts.case(PackageImports(modules=(), names=()), new))) == []
+
+
 def test_finds_ed416_where_somebody_holds_the_provider_back() -> None:
     name = GoneName(
         owner="peft",

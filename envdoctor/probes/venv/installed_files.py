@@ -9,6 +9,7 @@ from typing import Literal
 
 from envdoctor.facts.context import Reading
 from envdoctor.model.frozen import frozen, replace
+from envdoctor.model.pattern import pattern
 from envdoctor.probes.loading.comparison import comparison
 from envdoctor.probes.venv.barriers import Barrier, ClosedFile, barrier_of
 from envdoctor.probes.venv.behind_links import BehindLink, behind_links, elsewhere
@@ -26,12 +27,15 @@ from envdoctor.probes.venv.record_rows import BYTECODE, recorded_size
 from envdoctor.probes.venv.records import RecordIndex, index
 from envdoctor.probes.venv.rows import Fields
 from envdoctor.probes.venv.script_options import is_program, only_options_added
+from envdoctor.probes.venv.top_modules import modules_in
 from envdoctor.probes.venv.uv_cache import UvCache
 from envdoctor.probes.venv.uv_held import held
 
 _KIND_OF_FILE, _REGULAR, _ANYBODY, _READABLE = 0o170000, stat.S_IFREG, 0o111, 0o444
 _METADATA_FILES = ("METADATA", "RECORD", "WHEEL", "INSTALLER", "direct_url.json")
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_OF_THE_WHEEL = pattern(r"[^/]+\.data/(?:scripts|purelib|platlib|headers|data)/")
+"""What installers put elsewhere. uv leaves the row of a script whose name is an entry point's too."""
 Kind = Literal["missing", "resized", "not a file", "unreadable", "not executable"]
 
 
@@ -102,6 +106,9 @@ class InstalledFiles:
     """The rows of `outside` that are behind none of those links: absolute ones, and those that climb out."""
     held: tuple[str, ...] = ()
     """Of those with faults or contested paths: what uv's cache holds whole."""
+    unlisted: tuple[str, ...] = ()
+    """Packages of the environment's own site-packages, absolute, of which no RECORD lists a file. Empty where one of
+    its distributions has no RECORD that could be read: they may be its."""
 
 
 def probe(reading: Reading) -> InstalledFiles:
@@ -129,7 +136,17 @@ def probe(reading: Reading) -> InstalledFiles:
         obstacles=(*obstacles(items, records, prefix), *filled_folders(_not_files(faults), prefix)),
         misnamed=tuple(_misnamed(items, records)),
         held=held(reading, {*(one.owner for one in faults), *(c.owner for one in disputed.found for c in one.claims)}),
+        unlisted=tuple(_unlisted(reading, records)),
     )
+
+
+def _unlisted(reading: Reading, records: RecordIndex) -> Iterator[str]:
+    site = f"{reading.fact(Interpreter).library}/site-packages"
+    own = [at for at, item in enumerate(reading.fact(Distributions).items) if item.site == site]
+    refused = {at for at, _ in records.malformed}
+    if own and all(at in records.rows and at not in refused for at in own):
+        paths = (f"{site}/{name}" for name in modules_in([site]))
+        yield from (path for path in paths if path not in records.packages and os.path.isdir(path))  # noqa: PTH112 - strings
 
 
 def _faults(looked_at: Sequence[tuple[Owner, list[FileFault]]]) -> Iterator[FileFault]:
@@ -253,11 +270,9 @@ def _owner(
             try:
                 status = stat_at(path, dir_fd=site)
             except OSError as error:
-                kind: Kind = "missing" if error.errno in _NOT_THERE else "unreadable"
-                counts["missing"] += kind == "missing"
-                lost = _fault(item, path, prefix, kind, recorded_size(recorded), -1)
-                way = in_the_way(item.site, path, prefix, ways) if kind == "missing" else ""
-                faults.append(replace(lost, in_the_way=way) if way else lost)
+                lost, missing = _lost(item, path, prefix, error, recorded, ways)
+                counts["missing"] += missing
+                faults += lost
                 continue
             # virtualenv lists folders as well as the files in them; a row that states nothing can promise one.
             if not recorded and not stated and stat.S_ISDIR(status.st_mode):
@@ -287,6 +302,19 @@ def _owner(
         record_sha256=digest,
     )
     return owner, faults
+
+
+def _lost(
+    item: Distribution, path: str, prefix: str, error: OSError, recorded: str, ways: dict[str, str]
+) -> tuple[list[FileFault], int]:
+    """Return the fault of a row whose file cannot be looked at, and how many files are missing."""
+    if error.errno not in _NOT_THERE:
+        return [_fault(item, path, prefix, "unreadable", recorded_size(recorded), -1)], 0
+    if _OF_THE_WHEEL.match(path):
+        return [], 0
+    fault = _fault(item, path, prefix, "missing", recorded_size(recorded), -1)
+    way = in_the_way(item.site, path, prefix, ways)
+    return [replace(fault, in_the_way=way) if way else fault], 1
 
 
 def _by_mode(item: Distribution, path: str, prefix: str, status: os.stat_result, recorded: str) -> Iterator[FileFault]:

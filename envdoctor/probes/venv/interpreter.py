@@ -72,6 +72,8 @@ class Interpreter:
     """Why the base interpreter cannot be looked at, with the folder that bars the way; empty when it can."""
     prompt: str = ""
     """What pyvenv.cfg states for the shell; empty for nothing."""
+    lost_library: bool = False
+    """A venv whose library folder is not there."""
     lost_config: bool = False
     """A venv by its folders, without a pyvenv.cfg: Python takes it for its base."""
     other_libraries: tuple[OtherLibrary, ...] = ()
@@ -137,6 +139,7 @@ def probe(reading: Reading) -> Interpreter:
         barred=barred,
         prompt=_unquoted(config.get("prompt", "")),
         other_libraries=tuple(_others(prefix / "lib", library.name)) if config else (),
+        lost_library=bool(config) and not library.is_dir(),
         lost_config=not config and _is_bare_venv(prefix, resolved, library),
     )
 
@@ -176,6 +179,8 @@ def _library(prefix: Path, config: Mapping[str, str]) -> Path:
         names = [name for name in os.listdir(prefix / "lib") if _LIBRARY_FOLDER.fullmatch(name)]  # noqa: PTH208
     except OSError:
         names = []
+    if not names and len(stated) > 1 and f"{stated[0]}{stated[1]}".isdecimal():
+        return prefix / "lib" / f"python{stated[0]}.{stated[1]}"  # Python starts without it, and finds no package
     if not names:
         raise ProbeError(f"{prefix}/lib holds no python3.X folder")
     # A system prefix can hold several Pythons: the one the executable is named after, else the newest.

@@ -56,6 +56,8 @@ class RecordIndex:
     """The same keys as `links` -> the rows of `outside` that are behind that link."""
     paths: Callable[[int, Sequence[Fields]], list[str]] = field(repr=False, compare=False)
     """Returns the absolute paths of rows of a distribution."""
+    packages: set[str] = field(default_factory=set)
+    """Absolute folders at the top of the site folders in which a RECORD lists a file, at any depth."""
 
     @cached_property
     def owners(self) -> dict[str, int]:
@@ -160,6 +162,7 @@ class _Indexer:
         self.left -= len(parsed.rows)
         self.left_bytes -= status.st_size
         self.made.digests[at] = parsed.digest
+        self.made.packages.update(f"{item.site}/{path.partition('/')[0]}" for path in (*parsed.folders, *parsed.odd))
         self.made.rows[at] = self._inside(at, item, parsed)
         self.order.append((at, path))
 
