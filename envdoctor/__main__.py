@@ -13,7 +13,6 @@ if _HANDLER is signal.default_int_handler:
 
 from envdoctor.cli.isolation import isolate  # noqa: E402 - Ctrl-C may come while they are imported
 from envdoctor.cli.shadowed import in_front_of_python, message  # noqa: E402 - as above
-from envdoctor.facts.own_modules import quickly  # noqa: E402 - as above
 
 # ExitCode.INTERRUPTED and UNKNOWN, before anything of ours is imported.
 _INTERRUPTED, _UNKNOWN, _USAGE = 130, 3, 2
@@ -33,8 +32,11 @@ def main() -> None:
         os._exit(_USAGE)
     _hold_closed_streams()
     isolate()
-    quickly()
     try:
+        # Only then: what it imports of Python's own may be on PYTHONPATH too.
+        from envdoctor.facts.own_modules import quickly  # noqa: PLC0415 - as above
+
+        quickly()
         from envdoctor.facts.stops import raise_again, raise_lost  # noqa: PLC0415 - as below
 
         raise_again()

@@ -1,7 +1,9 @@
 """A folder of other packages on sys.path.
 
 What it finds:
-    Distributions that come from PYTHONPATH or, in a venv that lets them in, from the user site; PYTHONHOME.
+    Distributions that come from PYTHONPATH or, in a venv that lets them in, from the user site; those of a folder that
+    a .pth file adds, as another venv's site-packages; PYTHONHOME. What was built for another Python and would be
+    imported from there is an error.
 
 Why it matters:
     What they bring is imported wherever the venv lacks it, so the run depends on who starts it. What shadows
@@ -11,15 +13,18 @@ Example:
     PYTHONPATH=~/.local/lib/python3.12/site-packages adds 40 distributions.
 
 Fix:
-    Unset PYTHONPATH, set PYTHONNOUSERSITE=1.
+    Unset PYTHONPATH, set PYTHONNOUSERSITE=1, delete the folder's line in the .pth file.
 """
 
+import re
+import shlex
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import leave_out_command
 from envdoctor.model.finding import Finding, Remediation, Severity
 from envdoctor.model.wording import counted
+from envdoctor.probes.loading.extension_modules import ExtensionModules
 from envdoctor.probes.machine.environment import Environment
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.interpreter import Interpreter
@@ -36,31 +41,53 @@ def run(case: CheckContext) -> Iterator[Finding]:
     told = {shadow.front for shadow in case.facts[Shadowing].shadows}
     by_folder: dict[tuple[str, str], list[Distribution]] = {}
     for item in case.facts[Distributions].items:
-        if item.origin in ("PYTHONPATH", "user site") and item.site not in told and not item.shadowed:
+        if _is_leaked(item) and item.site not in told and not item.shadowed:
             by_folder.setdefault((item.origin, item.site), []).append(item)
     for (origin, site), items in by_folder.items():
         yield _leak(case, origin, site, items)
     yield from _python_home(case)
 
 
+def _is_leaked(item: Distribution) -> bool:
+    if item.origin in ("PYTHONPATH", "user site"):
+        return True
+    # An editable install's source folder has an egg-info at most.
+    added = item.origin.endswith(".pth") and not item.origin.startswith("__editable__")
+    return added and item.folder.endswith(".dist-info") and not item.editable
+
+
 def _leak(case: CheckContext, origin: str, site: str, items: list[Distribution]) -> Finding:
+    python, names = case.facts[Interpreter], {item.name for item in items}
+    extensions = case.facts.get(ExtensionModules)
+    foreign = [one for one in (extensions.foreign if extensions else ()) if one.owner in names and not one.beside]
     # The user site of a venv with system packages is let in by that choice, though rarely meant.
-    severity: Severity = "note" if origin == "user site" and case.profile is None else "warning"
-    command = leave_out_command(case, origin, site)
-    names = ", ".join(item.name for item in items[:_SHOWN]) + (" ..." if len(items) > _SHOWN else "")
+    chosen = origin.endswith(".pth") or (origin == "user site" and case.profile is None)
+    severity: Severity = "error" if foreign else "note" if chosen else "warning"
+    listed = ", ".join(item.name for item in items[:_SHOWN]) + (" ..." if len(items) > _SHOWN else "")
     return Finding(
         code=CODE,
         name=NAME,
         severity=severity,
         confidence="high",
-        title=f"{counted(len(items), 'distribution', 'comes', 'come')} from {site} ({origin})",
+        title=f"{counted(len(items), 'distribution', 'comes', 'come')} from {site} ({origin})"
+        + (f", built for {foreign[0].tag}" if foreign else ""),
         subject=site,
-        evidence=(names,),
+        evidence=(listed, *(f"CPython {python.minor} cannot import {one.path}" for one in foreign[:1])),
         remediation=Remediation(
-            text="Keep that folder out, or install what is needed into the environment", commands=(command,), safe=True
+            text="Keep that folder out, or install what is needed into the environment",
+            commands=(_leave_out(case, origin, site),),
+            safe=True,
         ),
         causes=(f"leak-folder:{site}", *(f"leak:{item.name}" for item in items)),
     )
+
+
+def _leave_out(case: CheckContext, origin: str, site: str) -> str:
+    if not origin.endswith(".pth"):
+        return leave_out_command(case, origin, site)
+    line = r"\#^" + re.sub(r"[.\[\]*^$\\#]", lambda match: rf"\{match[0]}", site) + "/*$#d"
+    file = f"{case.facts[Interpreter].library}/site-packages/{origin}"
+    return f"sed -i {shlex.quote(line)} {shlex.quote(file)}"
 
 
 def _python_home(case: CheckContext) -> Iterator[Finding]:

@@ -1,6 +1,7 @@
-"""ED202, ED205, ED406 and ED417 over venvs that were copied, packed, made smaller, or installed into by setup.py."""
+"""ED202, ED205, ED406, ED417, ED603: venvs that were copied, packed, made smaller, or installed into by setup.py."""
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -382,3 +383,25 @@ def test_modules_that_read_their_source_need_it(tmp_path: Path, name: str, text:
     lost = "error ED201 files of 1 distribution are missing, each at a path that another wheel writes too"
     told = lost if name == "triton" else "error ED202 thing 2: 1 of 8 files missing"
     assert outline(verdict_of(venv.prefix), tmp_path) == [told]
+
+
+def test_finds_ed603_another_venv_that_a_pth_file_adds(tmp_path: Path) -> None:
+    minor = sys.version_info.minor - 1
+    suffix = f".cpython-3{minor}-{platform.machine()}-linux-gnu.so"
+    for name, file in {"mine": "mine.py", "twin": "twin.py", "theirs": f"theirs/_core{suffix}"}.items():
+        make_wheel(tmp_path / "wheels", name, "1", files={file: ""})
+    # Hidden by the one of the venv itself, and of no interest.
+    make_wheel(tmp_path / "wheels", "twin", "2", files={f"twin/_core{suffix}": ""})
+    wheels = tmp_path / "wheels"
+    other = make_venv(tmp_path / "o[t]her", wheels / "theirs-1-py3-none-any.whl", wheels / "twin-2-py3-none-any.whl")
+    venv = make_venv(tmp_path / "venv", wheels / "mine-1-py3-none-any.whl", wheels / "twin-1-py3-none-any.whl")
+    (venv.site_packages / "more.pth").write_text(f"{other.site_packages}\n")
+    (finding,) = verdict_of(venv.prefix).findings
+    assert (finding.code, finding.severity, finding.title) == (
+        "ED603",
+        "error",
+        f"1 distribution comes from {other.site_packages} (more.pth), built for {suffix[1:-3]}",
+    )
+    mend(finding, wheels=wheels, cache=tmp_path / ".uv-cache")
+    assert (venv.site_packages / "more.pth").read_text() == ""
+    assert verdict_of(venv.prefix).findings == ()

@@ -273,7 +273,7 @@ def test_ctrl_c_ends_it_as_ever_where_nobody_reads_what_it_says(folder: Path, go
     assert _run_behind(early, folder).code == 130
 
 
-@pytest.mark.parametrize("name", ["typing", "json"])
+@pytest.mark.parametrize("name", ["typing", "json", "types"])
 def test_a_file_in_front_of_pythons_own_is_named_and_is_no_bug_of_ours(folder: Path, name: str) -> None:
     front = folder / f"front-{name}"
     front.mkdir()

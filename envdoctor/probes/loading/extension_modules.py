@@ -74,7 +74,9 @@ def probe(reading: Reading) -> ExtensionModules:
     python = reading.fact(Interpreter)
     items = reading.fact(Distributions).items
     tagged, foreign = 0, []
-    for at, rows in index(reading).rows.items():
+    # What is hidden by another one of its name is imported by nobody.
+    seen = [(at, rows) for at, rows in index(reading).rows.items() if not items[at].shadowed]
+    for at, rows in seen:
         # Cheap tests first: of a thousand binaries, some hundred are extension modules.
         names = [path for path in binaries(rows) if path[-3:] in (".so", "pyd") and "-" in path]
         matches = [(path, match) for path in names if (match := _TAGGED.match(path))]
@@ -88,7 +90,7 @@ def probe(reading: Reading) -> ExtensionModules:
                 for path, match in unfit
                 if match["stem"] not in stems and _may_be_module(f"{items[at].site}/{path}")
             ]
-    odd = [at for at in index(reading).rows if items[at].tags and not any_fits(items[at].tags, python)]
+    odd = [at for at, _ in seen if items[at].tags and not any_fits(items[at].tags, python)]
     witnesses = (_witness(items[at].name, items[at].site, index(reading).rows[at], python) for at in odd)
     return ExtensionModules(
         tagged=tagged,
