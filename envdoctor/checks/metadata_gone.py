@@ -23,7 +23,6 @@ from envdoctor.analysis.remedies import locked_or
 from envdoctor.model.finding import Finding
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.distributions import Distributions
-from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.shadowing import Shadowing
 
 CODE = "ED417"
@@ -58,10 +57,12 @@ def run(case: CheckContext) -> Iterator[Finding]:
 
 
 def _unlisted(case: CheckContext) -> list[str]:
-    files, shadowing = case.facts.get(InstalledFiles), case.facts.get(Shadowing)
+    shadowing = case.facts.get(Shadowing)
+    if shadowing is None:
+        return []
     # One in front of a module of the same name is told as that.
-    fronts = {front.rpartition("/")[0] for item in (shadowing.beside if shadowing else ()) for front in item.fronts}
-    return [path.rpartition("/")[2] for path in (files.unlisted if files else ()) if path not in fronts]
+    fronts = {front.rpartition("/")[0] for item in shadowing.beside for front in item.fronts}
+    return [path.rpartition("/")[2] for path in shadowing.unlisted if path not in fronts]
 
 
 def _finding(

@@ -23,7 +23,7 @@ from envdoctor.probes.venv.records import index
 from envdoctor.probes.venv.rows import Fields, binaries
 
 _TAGGED = pattern(r"^(?P<stem>.+?)\.(?P<tag>(?:cpython|pypy|graalpy)-?\w*-[\w-]+|cp\d+-[\w-]+)\.(?:so|pyd)$")
-_CPYTHON = pattern(r"cpython-3(?P<minor>\d+)(?P<threads>t?)d?-(?P<machine>\w+?)-")
+_CPYTHON = pattern(r"cpython-3(?P<minor>\d+)(?P<threads>t?)d?-(?P<machine>\w+?)-linux-gnu\w*\Z")
 _PYTHON_TAG = pattern(r"^(?P<kind>cp|py)3(?P<minor>\d*)$")
 _OTHER_SYSTEM = (".pyd", ".dylib", ".dll")
 _MACHINES = {"x86_64": reader.EM_X86_64, "aarch64": reader.EM_AARCH64}

@@ -14,6 +14,7 @@ from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.records import index
 from envdoctor.probes.venv.search_path import SearchPath
+from envdoctor.probes.venv.top_modules import modules_in
 
 _PACKAGE = "/__init__"
 
@@ -43,6 +44,19 @@ def besides(reading: Reading) -> Iterator[Beside]:
     for site in sites:
         for folder in sorted(_folders(reading, site)) if everywhere else (site,):
             yield from _in_folder(reading, site, folder, suffixes)
+
+
+def unlisted(reading: Reading) -> Iterator[str]:
+    """Yield the packages of the environment's own site-packages, absolute, of which no RECORD lists a file.
+
+    None where one of its distributions has no RECORD that could be read: they may be its.
+    """
+    site, records = f"{reading.fact(Interpreter).library}/site-packages", index(reading)
+    own = [at for at, item in enumerate(reading.fact(Distributions).items) if item.site == site]
+    refused = {at for at, _ in records.malformed}
+    if own and all(at in records.rows and at not in refused for at in own):
+        paths = (f"{site}/{name}" for name in modules_in([site]))
+        yield from (path for path in paths if path not in records.packages and os.path.isdir(path))  # noqa: PTH112 - strings
 
 
 def _folders(reading: Reading, site: str) -> set[str]:

@@ -25,9 +25,8 @@ from envdoctor.probes.venv.obstacles import Obstacle, filled_folders, in_the_way
 from envdoctor.probes.venv.parsing import unparsable
 from envdoctor.probes.venv.record_rows import BYTECODE, recorded_size
 from envdoctor.probes.venv.records import RecordIndex, index
-from envdoctor.probes.venv.rows import Fields
+from envdoctor.probes.venv.rows import Fields, largest
 from envdoctor.probes.venv.script_options import is_program, only_options_added
-from envdoctor.probes.venv.top_modules import modules_in
 from envdoctor.probes.venv.uv_cache import UvCache
 from envdoctor.probes.venv.uv_held import held
 
@@ -106,9 +105,6 @@ class InstalledFiles:
     """The rows of `outside` that are behind none of those links: absolute ones, and those that climb out."""
     held: tuple[str, ...] = ()
     """Of those with faults or contested paths: what uv's cache holds whole."""
-    unlisted: tuple[str, ...] = ()
-    """Packages of the environment's own site-packages, absolute, of which no RECORD lists a file. Empty where one of
-    its distributions has no RECORD that could be read: they may be its."""
 
 
 def probe(reading: Reading) -> InstalledFiles:
@@ -136,17 +132,7 @@ def probe(reading: Reading) -> InstalledFiles:
         obstacles=(*obstacles(items, records, prefix), *filled_folders(_not_files(faults), prefix)),
         misnamed=tuple(_misnamed(items, records)),
         held=held(reading, {*(one.owner for one in faults), *(c.owner for one in disputed.found for c in one.claims)}),
-        unlisted=tuple(_unlisted(reading, records)),
     )
-
-
-def _unlisted(reading: Reading, records: RecordIndex) -> Iterator[str]:
-    site = f"{reading.fact(Interpreter).library}/site-packages"
-    own = [at for at, item in enumerate(reading.fact(Distributions).items) if item.site == site]
-    refused = {at for at, _ in records.malformed}
-    if own and all(at in records.rows and at not in refused for at in own):
-        paths = (f"{site}/{name}" for name in modules_in([site]))
-        yield from (path for path in paths if path not in records.packages and os.path.isdir(path))  # noqa: PTH112 - strings
 
 
 def _faults(looked_at: Sequence[tuple[Owner, list[FileFault]]]) -> Iterator[FileFault]:
@@ -214,7 +200,7 @@ def _look_deeply(reading: Reading, prefix: str) -> list[tuple[Owner, list[FileFa
     items, records = reading.fact(Distributions).items, index(reading)
     compared = comparison(reading)
     # The threads are to have the largest files first, and all of them soon.
-    order = sorted(records.rows, key=lambda at: _largest(records.rows[at]), reverse=True)
+    order = sorted(records.rows, key=lambda at: largest(records.rows[at]), reverse=True)
     found: dict[int, tuple[Owner, list[FileFault]]] = {}
     known = known_rows(reading)
     with Hashing(compared.digests, reading.options.progress) as hashing:
@@ -236,13 +222,6 @@ def _look_deeply(reading: Reading, prefix: str) -> list[tuple[Owner, list[FileFa
             compared.take(at, rows, keys, items[at].site, hashing)
     compared.judge(records, items)
     return [found[at] for at in sorted(found)]
-
-
-def _largest(rows: Sequence[Fields]) -> tuple[int, str]:
-    """Return a sort key by the largest size that the rows state: of numbers as text the longer is the larger."""
-    sizes = [row[2] for row in rows]
-    longest = max(map(len, sizes), default=0)
-    return longest, max((size for size in sizes if len(size) == longest), default="")
 
 
 def _owner(

@@ -86,6 +86,13 @@ def ending_in(rows: Sequence[Fields], text: str) -> Sequence[Fields]:
     return [row for row in rows if row[0].endswith(text)]
 
 
+def largest(rows: Sequence[Fields]) -> tuple[int, str]:
+    """Return a sort key by the largest size that the rows state: of numbers as text the longer is the larger."""
+    sizes = [row[2] for row in rows]
+    longest = max(map(len, sizes), default=0)
+    return longest, max((size for size in sizes if len(size) == longest), default="")
+
+
 def join(texts: Iterable[str]) -> bytes:
     """Return a column."""
     return "\n".join(texts).encode("utf-8", "surrogateescape")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from envdoctor.facts.context import Reading
 from envdoctor.model.frozen import frozen
-from envdoctor.probes.venv.beside import Beside, besides
+from envdoctor.probes.venv.beside import Beside, besides, unlisted
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.search_path import PathEntry, SearchPath
 
@@ -54,6 +54,8 @@ class Shadowing:
     shadows: tuple[Shadow, ...]
     beside: tuple[Beside, ...] = ()
     """What another file of its own folder is imported in front of."""
+    unlisted: tuple[str, ...] = ()
+    """Packages of the environment's own site-packages, absolute, of which no RECORD lists a file."""
 
 
 _STANDARD = PathEntry(path="the standard library", origin="standard library")
@@ -65,6 +67,7 @@ def probe(reading: Reading) -> Shadowing:
     return Shadowing(
         shadows=(*_by_entries(reading, entries), *_by_current_folder(reading, entries)),
         beside=tuple(besides(reading)),
+        unlisted=tuple(unlisted(reading)),
     )
 
 

@@ -47,6 +47,7 @@ def test_every_suffix_this_interpreter_imports_fits(tmp_path: Path) -> None:
         (["thing/_C.cpython-310-x86_64-linux-gnu.so", "thing/_D.py"], 1),
         ([f"thing/_C.cpython-{MINOR}t-x86_64-linux-gnu.so"], 1),
         ([f"thing/_C.cpython-{MINOR}-aarch64-linux-gnu.so"], 1),
+        ([f"thing/_C.cpython-{MINOR}-x86_64-linux-musl.so"], 1),
         (["thing/_C.cp310-win_amd64.pyd"], 1),
         (["thing/_C.pypy310-pp73-x86_64-linux-gnu.so"], 1),
         (["thing/lib/libthing-1.2.so", "thing/plain.so"], 0),
