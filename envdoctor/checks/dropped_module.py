@@ -4,9 +4,9 @@ What it finds:
     Unguarded imports, in installed packages, of a module that nothing here has: pkg_resources, which setuptools 82
     dropped; distutils and imp, which Python 3.12 dropped, and those that 3.13 did. What a package imports in `try` or
     `if` is left out, and so is a file that no import of the package reaches, but where the package itself requires
-    setuptools. Large packages that do not require it are not searched. setuptools and pip themselves are told by their
-    versions: those of before Python 3.12 need what it dropped. torchvision and torchaudio are a note: a
-    package may import them without requiring them, and what it is there for may do without it.
+    setuptools. Large packages that do not require it are not searched. setuptools and pip themselves are judged by
+    their versions: those of before Python 3.12 need what it dropped. torchvision and torchaudio are a note: a package
+    may import them without requiring them, and what it is there for may do without it.
 
 Why it matters:
     `setuptools>=41` allows a setuptools without the module, so metadata is content, and the import says
