@@ -19,10 +19,6 @@ _INTERRUPTED, _UNKNOWN, _USAGE = 130, 3, 2
 _ELSEWHERE = "run it where the environment is: in WSL, in a Linux container, or on the Linux machine that trains"
 
 
-# What a running envdoctor may be asked to stop with while a venv is being changed; the answer is an interrupt's.
-_CHANGING = ("restore", "repair", "rollback", "prune", "run", "try", "bisect")
-
-
 def main() -> None:
     """Run the command line of this process and exit with its code."""
     # A check makes 100,000 small objects that live to its end; looking for cycles among them finds none.
@@ -37,14 +33,11 @@ def main() -> None:
         from envdoctor.facts.own_modules import quickly  # noqa: PLC0415 - as above
 
         quickly()
-        from envdoctor.facts.stops import raise_again, raise_lost  # noqa: PLC0415 - as below
+        from envdoctor.facts.stops import answer_stops, raise_again, raise_lost  # noqa: PLC0415 - as below
 
         raise_again()
         signal.signal(signal.SIGINT, _HANDLER)
-        if sys.argv[1:2] and (sys.argv[1] in _CHANGING or (sys.argv[1] == "check" and "--fix" in sys.argv)):
-            from envdoctor.cli.signals import answer_stops  # noqa: PLC0415 - no other command needs it this early
-
-            answer_stops()
+        answer_stops()  # what is under way is cleaned up, and what was started does not live on
         # Imported here, since most of a short command's time is its imports: Ctrl-C may come while they go on.
         from envdoctor.cli import direct  # noqa: PLC0415
 

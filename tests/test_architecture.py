@@ -178,6 +178,20 @@ FORBIDDEN_STDLIB: dict[str, set[str]] = {
 }
 GATE_TOP_LEVEL = STDLIB | {"envdoctor.model.frozen"}
 LINE_CAP = 350
+# Who starts programs by other means than facts/children.py, whose programs end with envdoctor, and why.
+STARTERS = {
+    "envdoctor.facts.children": "itself",
+    "envdoctor.probes.machine.gpu": "in a launch that is not ours; the child has seconds, and is killed then",
+    "envdoctor.fleet.gather": "a node each, in threads, in a session of its own; ended in `finally`, and a pipe closes",
+    "envdoctor.fleet.ray_driver": "runs on a node, as text",
+    "envdoctor.rollout.visit": "runs on a node, as text, and hands its signals on",
+    "envdoctor.watch.sampler": "ends when its pipe closes",
+    "envdoctor.agents.child": "asked to end, and waited for, by the server's task",
+    "envdoctor.notebook": "a command as any other, in a person's notebook",
+    "envdoctor.cli.isolation": "becomes the program",
+    "envdoctor.cli.commands.run": "becomes the program",
+}
+_STARTS = {"run", "Popen", "call", "check_call", "check_output", "getoutput", "getstatusoutput"}
 
 
 def _modules() -> list[Path]:
@@ -292,6 +306,24 @@ def test_no_two_public_classes_share_a_name() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(_name(path))
     assert {name: modules for name, modules in places.items() if len(modules) > 1} == {}
+
+
+def test_programs_are_started_where_they_end_with_envdoctor() -> None:
+    starters = {_name(path) for path in _modules() if path.is_relative_to(ROOT / "envdoctor") and _starts(_tree(path))}
+    assert starters == STARTERS.keys()
+
+
+def _starts(tree: ast.AST) -> bool:
+    called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    owned = [
+        (one.value.id, one.attr) for one in called if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name)
+    ]
+    return any(
+        (owner == "subprocess" and attribute in _STARTS)
+        or (owner in ("asyncio", "anyio") and "process" in attribute)
+        or (owner == "os" and attribute.startswith(("exec", "spawn", "posix_spawn", "system", "popen")))
+        for owner, attribute in owned
+    ) or any(names and imported == "subprocess" for imported, names in _imports(tree))
 
 
 @pytest.mark.parametrize("path", _modules(), ids=lambda path: path.relative_to(ROOT).as_posix())

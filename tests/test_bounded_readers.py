@@ -25,7 +25,7 @@ OWN = {
     "cache/relocate.py": (1, "a regular file of a manifest"),
     "cache/snapshot.py": (2, "a regular file of a listing, hashed piece by piece"),
     "cache/in_use.py": (2, "/proc"),
-    "trial/children.py": (1, "/proc"),
+    "facts/left_running.py": (1, "/proc"),
     "cache/static_key.py": (2, "/proc"),
     "probes/loading/loader.py": (1, "/proc"),
     "probes/machine/platform.py": (1, "/proc"),

@@ -56,7 +56,9 @@ def _run_twice(asked: CacheSubject, profile: ProfileRef, dialog: Dialog) -> Warm
     was_cold = not any(file.kind.endswith("graph") for file in files(asked.roots()))
     dialog.note(f"running twice, as {profile.path} says: {shlex.join(redacted_words(words))}")
     runs: list[WarmupRun] = []
-    warmed = warming.warm(words, dict(asked.workspace.launched().host.environ), asked.host.cwd, asked.roots())
+    warmed = warming.warm(
+        words, dict(asked.workspace.launched().host.environ), asked.host.cwd, asked.roots(), dialog.note
+    )
     for number in (1, 2):
         with dialog.waiting(f"run {number} of 2 is going on"):
             run = next(warmed)

@@ -9,6 +9,7 @@ from typing import Any
 
 from envdoctor.cache.key_parts import KeyPart
 from envdoctor.errors import CacheError
+from envdoctor.facts.children import run_child
 
 TIMEOUT_SECONDS = 300.0
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -72,15 +73,13 @@ def merged(static: Sequence[KeyPart], answer: Mapping[str, Any]) -> tuple[KeyPar
 def run_script(python: Path, script: str, arguments: Sequence[str], environ: Mapping[str, str], cwd: Path) -> object:
     """Run a script with the venv's interpreter and return the JSON value it prints after the mark."""
     try:
-        done = subprocess.run(
+        done = run_child(
             [python, "-c", _NOT_THE_FOLDER + script, _MARK, *arguments],
-            capture_output=True,
             text=True,
             errors="replace",
             timeout=TIMEOUT_SECONDS,
             env=dict(environ),
             cwd=cwd,
-            check=False,
         )
     except OSError as error:
         raise CacheError(f"{python} cannot be run: {error.strerror}", "omit `--live`") from error

@@ -14,6 +14,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from envdoctor.errors import CacheError, UsageError
+from envdoctor.facts.children import run_child
 from envdoctor.facts.programs import outside_venvs
 from envdoctor.facts.regular_file import open_regular, read_regular
 from envdoctor.facts.whole_file import write_whole
@@ -133,13 +134,11 @@ def _ssh_keygen(
         name: environ[name] for name in ("HOME", "SSH_AUTH_SOCK", "SSH_ASKPASS", "DISPLAY", "TERM") if name in environ
     }
     try:
-        return subprocess.run(
+        return run_child(
             [program, *words],
             stdin=content if content is not None else subprocess.DEVNULL,
-            capture_output=True,
             env={**kept, "LC_ALL": "C", "PATH": os.defpath},
             timeout=_TIMEOUT,
-            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CacheError(f"{program} did not answer: {error}", "try it by hand") from error

@@ -6,13 +6,15 @@ names them. The proof is the second run: no counter of a miss or a bypass is abo
 """
 
 import json
-import subprocess
+import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from envdoctor.cache.layout import Root, files
 from envdoctor.errors import CacheError
+from envdoctor.facts.children import start_child
+from envdoctor.facts.left_running import ending_all
 from envdoctor.model.frozen import frozen
 
 DEFAULT_COMMAND = ("{python}", "-m", "trainer.warmup", "--profile", "{profile}")
@@ -83,12 +85,17 @@ def command(template: Sequence[str], python: Path, profile: str) -> list[str]:
     return [filled.get(word, word) for word in template or DEFAULT_COMMAND]
 
 
-def warm(words: Sequence[str], environ: Mapping[str, str], cwd: Path, roots: Sequence[Root]) -> Iterator[WarmupRun]:
-    """Run the command twice and yield each run. Raises CacheError when it fails or says nothing of torch's counters."""
+def warm(
+    words: Sequence[str], environ: Mapping[str, str], cwd: Path, roots: Sequence[Root], note: Callable[[str], None]
+) -> Iterator[WarmupRun]:
+    """Run the command twice and yield each run; what it leaves running is ended, and `note` is told what is waited for.
+
+    Raises CacheError when it fails or says nothing of torch's counters.
+    """
     for _ in range(2):
         before = {(file.root, file.path) for file in files(roots)}
         started = time.monotonic()
-        printed = _run(words, environ, cwd)
+        printed = _run(words, environ, cwd, note)
         seconds = time.monotonic() - started
         added = sorted({(file.root, file.path) for file in files(roots)} - before)
         yield WarmupRun(
@@ -98,22 +105,26 @@ def warm(words: Sequence[str], environ: Mapping[str, str], cwd: Path, roots: Seq
         )
 
 
-def _run(words: Sequence[str], environ: Mapping[str, str], cwd: Path) -> str:
-    # Its stderr is ours: a warm-up takes minutes and says how far it is.
-    try:
-        done = subprocess.run(
-            words, env=dict(environ), cwd=cwd, stdout=subprocess.PIPE, text=True, errors="replace", check=False
-        )
-    except OSError as error:
+def _run(words: Sequence[str], environ: Mapping[str, str], cwd: Path, note: Callable[[str], None]) -> str:
+    # Its stderr is ours: a warm-up takes minutes and says how far it is. Its stdout is no pipe: that
+    # would be read for as long as anything that it leaves running holds the other end.
+    with os.fdopen(os.memfd_create("warm-up"), "w+", encoding="utf-8", errors="replace") as output:
+        with ending_all(note) as started:
+            try:
+                process = start_child(words, env={**environ, **started.mark}, cwd=cwd, stdout=output)
+            except OSError as error:
+                raise CacheError(
+                    f"`{words[0]}` cannot be run: {error.strerror}", "set compile.warm_command in the profile"
+                ) from error
+            process.wait()
+        output.seek(0)
+        printed = output.read()
+    if process.returncode:
         raise CacheError(
-            f"`{words[0]}` cannot be run: {error.strerror}", "set compile.warm_command in the profile"
-        ) from error
-    if done.returncode:
-        raise CacheError(
-            f"the warm-up `{' '.join(words)}` ended with {done.returncode}; the cache is not warm",
+            f"the warm-up `{' '.join(words)}` ended with {process.returncode}; the cache is not warm",
             "its own message stands above",
         )
-    return done.stdout
+    return printed
 
 
 def _counters(printed: str, words: Sequence[str]) -> Mapping[str, int]:

@@ -10,7 +10,6 @@ from envdoctor.cli.late import hush
 from envdoctor.cli.leaving import leaving
 from envdoctor.cli.output import style_on
 from envdoctor.cli.shown import shown
-from envdoctor.cli.signals import stoppable
 from envdoctor.cli.terminal import say
 from envdoctor.cli.waiting import stage, waiting
 from envdoctor.errors import UsageError
@@ -46,14 +45,13 @@ class Terminal:
 
     @contextmanager
     def listening(self, *, plain: bool = False) -> Iterator[Listener]:
-        """Give a listener; SIGTERM and SIGHUP raise KeyboardInterrupt until the block ends."""
+        """Give a listener."""
         if plain or shown().quiet:
-            with stoppable():
-                yield _say_nothing if shown().quiet else _say_each
+            yield _say_nothing if shown().quiet else _say_each
             return
         from envdoctor.cli.progress import progress
 
-        with progress() as listen, stoppable():
+        with progress() as listen:
             yield listen
 
     def waiting(self, text: str) -> AbstractContextManager[None]:

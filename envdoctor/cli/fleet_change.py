@@ -12,7 +12,6 @@ from envdoctor.cli import fleet_options as options
 from envdoctor.cli.dialog import Terminal
 from envdoctor.cli.options import FormatOption, JsonOption, OutputOption
 from envdoctor.cli.output import finish
-from envdoctor.cli.signals import stoppable
 from envdoctor.cli.values import ReportFormat
 from envdoctor.errors import UsageError
 from envdoctor.exitcodes import ExitCode
@@ -35,8 +34,7 @@ class FleetAsked:
 
     def carry_out(self, kind: Kind, **own: Any) -> ExitCode:
         """Change the nodes, and write what became of them. own: further options, as ChangeOptions has them."""
-        with stoppable():  # a command that works on a node is in a session of its own: no terminal ends it
-            result = app.change(Host.current(), kind, self.wishes, replace(self.how, **own), Terminal())
+        result = app.change(Host.current(), kind, self.wishes, replace(self.how, **own), Terminal())
         return finish(result, self.output_format, json=self.json, output=self.output)
 
 

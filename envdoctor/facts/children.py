@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from envdoctor.facts.on_failure import on_failure
@@ -15,7 +16,7 @@ _PRCTL = ctypes.CDLL(None).prctl
 
 
 def start_child(
-    command: Sequence[str], *, ending: signal.Signals = signal.SIGTERM, **options: Any
+    command: Sequence[str | Path], *, ending: signal.Signals = signal.SIGTERM, **options: Any
 ) -> "subprocess.Popen[Any]":
     """Start a program, which the kernel sends the signal `ending` when this process is killed.
 
@@ -31,6 +32,19 @@ def start_child(
     with on_failure(end), put_off():
         process = subprocess.Popen(command, preexec_fn=_ending_with(os.getpid(), ending), **options)  # noqa: PLW1509 - two system calls, looked up before the fork
     return process
+
+
+def run_child(
+    command: Sequence[str | Path], *, timeout: float | None = None, **options: Any
+) -> "subprocess.CompletedProcess[Any]":
+    """Run a program to its end, as subprocess.run with `capture_output` does; it does not outlive this process.
+
+    Raises OSError and TimeoutExpired; whatever ends the wait, the program is killed first.
+    """
+    given = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    with start_child(command, **given) as process, on_failure(lambda: kill(process)):
+        out, err = process.communicate(timeout=timeout)
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 def kill(process: "subprocess.Popen[Any]") -> None:

@@ -69,6 +69,13 @@ def fork() -> int:
         return os.fork()
 
 
+def answer_stops() -> None:
+    """Have SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does; what nohup ignores stays ignored."""
+    for number in STOPS:
+        if number != signal.SIGINT and _is_answered(number):
+            signal.signal(number, signal.default_int_handler)
+
+
 def end_by_stops() -> None:
     """Have stops end this process from now on, as they end any program; what is ignored stays ignored.
 

@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 
 from envdoctor.errors import ProbeError, UsageError
+from envdoctor.facts.children import run_child
 from envdoctor.facts.programs import outside_venvs
 from envdoctor.fleet.carried import Errand
 
@@ -61,9 +62,7 @@ def _said(*command: str) -> list[str]:
     if program is None:
         raise UsageError(f"{command[0]} is not installed here", "run it where Slurm's commands are")
     try:
-        done = subprocess.run(
-            command, executable=program, capture_output=True, text=True, timeout=_SECONDS, check=False
-        )
+        done = run_child(command, executable=program, text=True, timeout=_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ProbeError(f"{command[0]} did not answer: {error}", f"look at `{' '.join(command)}`") from error
     if done.returncode:

@@ -3,7 +3,6 @@
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from envdoctor.errors import LockError
+from envdoctor.facts.children import run_child
 from envdoctor.facts.host import Host
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.foreign_locks import conda_lock
@@ -241,22 +241,19 @@ def _program(name: str, title: str, lock: LockFile, host: Host, install: str) ->
 
 def _run(command: Sequence[str], lock: LockFile, host: Host, more: Mapping[str, str], hint: str) -> str:
     environ = {name: value for name, value in host.environ.items() if name not in ("VIRTUAL_ENV", "CONDA_PREFIX")}
-    done = subprocess.run(
+    done = run_child(
         command,
         cwd=lock.folder,
         env={**environ, "NO_COLOR": "1", **more},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
         text=True,
         errors="replace",
-        check=False,
     )
     if done.returncode != 0:
         said = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
         told = "".join(f"\n  {line}" for line in said[-_SAID:])
         program = Path(command[0]).name
         raise LockError(f"{lock.path}: `{program} {command[1]}` failed with {done.returncode}:{told}", f"`{hint}`")
-    return done.stdout
+    return str(done.stdout)
 
 
 @contextmanager

@@ -2,12 +2,12 @@
 
 import os
 import shutil
-import subprocess
 from collections.abc import Sequence
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.doctor.examine import written_down
 from envdoctor.errors import RestoreError
+from envdoctor.facts.children import run_child
 from envdoctor.facts.host import Host
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.facts.whole_file import rewrite
@@ -107,13 +107,10 @@ def _run(words: Sequence[str], host: Host, copying: Copying) -> None:
     program = shutil.which(words[0], path=os.defpath)
     if program is None:
         raise RestoreError(f"there is no {words[0]} in {os.defpath}", "nothing was changed")
-    done = subprocess.run(
+    done = run_child(
         [program, *words[1:]],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
         text=True,
         errors="replace",
-        check=False,
         pass_fds=(copying.descriptor,),
         env={"PATH": os.defpath, "LC_ALL": "C"},
     )

@@ -4,6 +4,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from envdoctor.facts.children import run_child
 from envdoctor.facts.programs import outside_venvs
 
 _TIMEOUT = 60.0
@@ -37,12 +38,10 @@ def _ask(root: Path, environment: Mapping[str, str], *arguments: str) -> bytes |
     if program is None:
         return None
     try:
-        done = subprocess.run(
+        done = run_child(
             [program, *_QUIET, "-C", root, *arguments],
-            capture_output=True,
             timeout=_TIMEOUT,
             env={**kept, **_OFFLINE, "LC_ALL": "C"},
-            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -12,6 +12,7 @@ from typing import Any
 
 from envdoctor.errors import RestoreError, UsageError
 from envdoctor.facts.answer_memo import AnswerMemo, state_of
+from envdoctor.facts.children import run_child
 from envdoctor.facts.regular_file import read_prefix, read_regular
 from envdoctor.model.frozen import field, frozen
 from envdoctor.model.plan import BaseInterpreter
@@ -209,13 +210,11 @@ def _question(path: Path) -> object:
 def _run(path: Path, environment: Mapping[str, str]) -> dict[str, Any] | str:
     kept = {name: value for name, value in environment.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
     try:
-        done = subprocess.run(
+        done = run_child(
             [path, "-I", "-S", "-B", "-c", _ASK],
-            capture_output=True,
             text=True,
             timeout=_TIMEOUT,
             env=kept,
-            check=False,
         )
         told = json.loads(done.stdout) if done.returncode == 0 else None
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:

@@ -17,6 +17,7 @@ from envdoctor.explore.environment import ExploredEnvironment, explore
 from envdoctor.explore.scratch import Scratch
 from envdoctor.facts.children import kill, start_child
 from envdoctor.facts.host import Host
+from envdoctor.facts.left_running import ending_all
 from envdoctor.facts.on_failure import on_failure
 from envdoctor.facts.target import resolve
 from envdoctor.model.frozen import frozen
@@ -28,7 +29,6 @@ from envdoctor.swap.caches_inside import CachesInside
 from envdoctor.swap.permissions import carry_over
 from envdoctor.swap.store import remove_tree
 from envdoctor.swap.swap import sync_file_system
-from envdoctor.trial.children import ending_all
 from envdoctor.trial.command import Criterion, Run, run
 from envdoctor.trial.launch import as_typed, launch_environment, placed, tested_environment
 from envdoctor.trial.mixture import shown

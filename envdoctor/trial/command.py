@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from envdoctor.facts.children import start_child
+from envdoctor.facts.left_running import ending_all
 from envdoctor.facts.whole_file import appending
 from envdoctor.model.frozen import frozen
 from envdoctor.model.wording import counted
 from envdoctor.standards import measured
-from envdoctor.trial.children import ending_all
 from envdoctor.trial.delta import Outcome
 
 SKIP = 125

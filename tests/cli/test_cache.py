@@ -2,8 +2,11 @@
 
 import json
 import os
+import signal
+import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,12 +17,13 @@ from envdoctor.cache import snapshot
 from envdoctor.cache.key_parts import KeyPart
 from envdoctor.cache.manifest import Manifest
 from envdoctor.catalog.cache_kinds import NAMES
+from envdoctor.facts.processes import strings
 from envdoctor.report import schemas
 from tests.cli.test_schemas import OF_A_FILLED_CACHE
 from tests.factories.make_cache import KEY, filled, manifest_of
 from tests.factories.make_profile import make_profile
 from tests.factories.make_venv import make_venv
-from tests.factories.run_envdoctor import Outcome, run_envdoctor
+from tests.factories.run_envdoctor import COMMAND, Outcome, environment, run_envdoctor
 from tests.factories.schemas import closed
 
 
@@ -275,6 +279,30 @@ def test_a_warm_up_that_compiles_nothing_is_asked_whether_it_should(tmp_path: Pa
         1,
         "hint: look whether the warm-up compiles at all on this machine; compile.warm_command may say how it must",
     )
+
+
+def _until(done: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < end, "it never came to that"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_a_warm_up_that_is_stopped_leaves_nothing_running(tmp_path: Path, venv: Path, number: signal.Signals) -> None:
+    # As a real one is: a process that starts another, which holds the GPU.
+    words = json.dumps(["sh", "-c", "sleep 4141 & echo $! $$ >pids.new && mv pids.new pids && wait"])
+    make_profile(tmp_path, "good", [], lines=["[compile]", f"warm_command = {words}"])
+    command = [*COMMAND, "cache", "warm", "--profile", "good", "--venv", str(venv)]
+    started = subprocess.Popen(command, cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE, text=True)
+    with started as process:
+        _until(lambda: (tmp_path / "pids").exists() or process.poll() is not None)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    pids = (tmp_path / "pids").read_text().split()
+    _until(lambda: not any(strings(Path("/proc", pid, "cmdline")) for pid in pids))
+    if number != signal.SIGKILL:
+        assert (process.returncode, err.splitlines()[-1]) == (130, "error: interrupted")
 
 
 def test_a_warm_up_that_is_not_proven_leaves_no_manifest(tmp_path: Path, venv: Path) -> None:

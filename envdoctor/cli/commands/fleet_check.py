@@ -7,7 +7,6 @@ from envdoctor.cli import fleet_options as options
 from envdoctor.cli.dialog import Terminal
 from envdoctor.cli.options import JsonOption, OutputOption, ReportFormatOption
 from envdoctor.cli.output import finish
-from envdoctor.cli.signals import stoppable
 from envdoctor.cli.terminal import say, write_result
 from envdoctor.errors import UsageError
 from envdoctor.facts.host import Host
@@ -65,8 +64,7 @@ def check(
         write_result(json_document.dumps(app.manifest(wishes, node_count, image), indent=1) + "\n", output)
         say(_KUBECTL)
         return 0
-    with stoppable():  # a command that asks a node is in a session of its own: no terminal and no launcher ends it
-        result = app.check(Host.current(), wishes, Terminal())
+    result = app.check(Host.current(), wishes, Terminal())
     return finish(result, output_format, json=json, output=output)
 
 

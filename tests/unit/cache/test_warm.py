@@ -27,7 +27,7 @@ def script(tmp_path: Path, body: str) -> list[str]:
 
 def twice(tmp_path: Path, body: str) -> Warmed:
     root = Root(kind="inductor", path=tmp_path / "cache", found_via="default")
-    first, second = warm(script(tmp_path, body), {}, tmp_path, [root])
+    first, second = warm(script(tmp_path, body), {}, tmp_path, [root], print)
     return Warmed(first=first, second=second, was_cold=True)
 
 
@@ -85,7 +85,7 @@ def test_a_warm_up_that_fails(tmp_path: Path) -> None:
     words = " ".join(script(tmp_path, "sys.exit(7)"))
     assert caught.value.message == f"the warm-up `{words}` ended with 7; the cache is not warm"
     with pytest.raises(CacheError) as caught:
-        list(warm(["/no/such/program"], {}, tmp_path, []))
+        list(warm(["/no/such/program"], {}, tmp_path, [], print))
     assert caught.value.message == "`/no/such/program` cannot be run: No such file or directory"
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from envdoctor.facts import left_running as children
+from envdoctor.facts.left_running import Started, ending_all
 from envdoctor.facts.processes import command_line, processes, strings
-from envdoctor.trial import children
-from envdoctor.trial.children import Started, ending_all
 from tests.factories.run_envdoctor import ROOT
 
 
@@ -98,8 +98,8 @@ def test_what_ran_before_and_what_that_starts_is_left_alone(monkeypatch: pytest.
 
 _KILLED = """
 import os, subprocess, sys, time
-from envdoctor.trial import children
-from envdoctor.trial.children import ending_all
+from envdoctor.facts import left_running as children
+from envdoctor.facts.left_running import ending_all
 children._GRACE, children._PATIENCE = 100.0, 200.0
 with ending_all(print) as started:
     print(*(pid for pid, _ in children._children()), *map("=".join, started.mark.items()), flush=True)

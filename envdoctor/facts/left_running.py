@@ -119,7 +119,7 @@ def _stand_by(reader: int, mark: bytes) -> NoReturn:
 
 def _close_all_but_the_first() -> None:
     try:
-        names = os.listdir("/proc/self/fd")  # the limit on descriptors may be a billion
+        names = [path.name for path in Path("/proc/self/fd").iterdir()]  # the limit on descriptors may be a billion
     except OSError:
         os.closerange(1, os.sysconf("SC_OPEN_MAX"))
         return
