@@ -62,6 +62,8 @@ def lock(wishes: LockOptions, host: Host, dialog: Dialog) -> Result:
     path, target = Path(wishes.requirements), wishes.target
     known = locking.attested(_text(path), str(path))
     _refuse_names(target, wishes.form)
+    if target is not None and target.exists() and target.samefile(path):
+        raise UsageError(f"the lock would replace {path}, which it is made of", "name another output")
     platforms = tuple(
         locking.LockPlatform(python=python, machine=name) for python in wishes.pythons for name in wishes.machines
     )
@@ -76,6 +78,10 @@ def lock(wishes: LockOptions, host: Host, dialog: Dialog) -> Result:
     )
     resolved = _resolved(wanted, host, dialog)
     made = locking.lock_of(resolved, platforms, path.stem, known)
+    if not made.packages:
+        raise UsageError(
+            f"{path} asks for nothing here, and nothing was written", "name what the stack is to have in it"
+        )
     gate = _kept_gate(target) if wishes.with_gate else None
     content = _content(resolved, made, gate, wishes.form, locking.head_of(target))
     pinned = locked(made, gate) if gate else made

@@ -7,7 +7,7 @@ from pathlib import Path
 from envdoctor.capture.captured_profile import profile_toml
 from envdoctor.capture.installed_wheels import InstalledWheels, ToKeep
 from envdoctor.capture.repack import RepackError, repack
-from envdoctor.errors import CaptureError
+from envdoctor.errors import CaptureError, RestoreError
 from envdoctor.facts.whole_file import write_whole
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
@@ -113,7 +113,7 @@ def lock_of(wheels: Sequence[LockedWheel], place: CapturePaths) -> Lock:
 
 
 def write(place: CapturePaths, wheels: Sequence[LockedWheel], profile: Profile, machine: str, comment: str) -> None:
-    """Write lock and profile, each in one step. Raises CaptureError when a file cannot be written."""
+    """Write lock and profile, each in one step. Raises RestoreError when a file cannot be written."""
     if place.form == "pylock":
         lock = pylock_text.text_of(pylock_text.document(wheels, profile.python.versions[0], machine), comment)
     else:
@@ -122,13 +122,13 @@ def write(place: CapturePaths, wheels: Sequence[LockedWheel], profile: Profile, 
 
 
 def write_texts(place: CapturePaths, lock: str, profile: Profile) -> None:
-    """Write the lock's text, then the profile, each in one step. Raises CaptureError when a file cannot be written."""
+    """Write the lock's text, then the profile, each in one step. Raises RestoreError when a file cannot be written."""
     for path, text in ((place.lock, lock), (place.profile, redacted(profile_toml(profile)))):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, text.encode())
             sync_folder(path.parent)
         except OSError as error:
-            raise CaptureError(
+            raise RestoreError(
                 f"{path} cannot be written: {error.strerror}", "name another folder: `--project`"
             ) from error

@@ -1,5 +1,6 @@
 """How a command line ends that did not work out: one place prints errors, and says what exit code they are."""
 
+import errno
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -7,10 +8,11 @@ from itertools import pairwise
 
 from envdoctor.cli.shadowed import in_front_of_python, message
 from envdoctor.cli.terminal import programs, say, write_result
-from envdoctor.errors import EnvdoctorError, ProbeError
+from envdoctor.errors import EnvdoctorError, ProbeError, UsageError
 from envdoctor.report.style import typable_prose
 
 _REPORT_IT = "this is a bug; report the lines above with the output of `envdoctor --version`"
+_SHOWN = 200
 
 
 def wants_json(given: Sequence[str]) -> bool:
@@ -43,6 +45,10 @@ def say_crash(error: Exception, *, as_json: bool = False) -> int:
 
     Python itself would end with 1, which says that something was found in the venv.
     """
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        named = str(error.filename)
+        shown = named if len(named) <= _SHOWN else f"{named[:_SHOWN]}…"
+        return say_error(UsageError(f"{shown}: {error.strerror}", "name a shorter path"), as_json=as_json)
     if stranger := in_front_of_python():
         return say_error(ProbeError(*message(stranger, error)), as_json=as_json)
     import traceback

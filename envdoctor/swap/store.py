@@ -112,17 +112,19 @@ class BackupStore:
 
     def numbers(self) -> list[int]:
         """Return the numbers of the kept generations, ascending."""
-        if not self.generations.is_dir():
-            return []
         return sorted(
-            int(path.name)
-            for path in self.generations.iterdir()
-            if path.name.isdecimal() and path.is_dir() and not path.is_symlink()
+            number
+            for number, path in self._numbered()
+            if path == self.generation(number) and path.is_dir() and not path.is_symlink()
         )
 
     def next_generation(self) -> Path:
-        """Return the folder the present venv would be kept in: one above the highest number."""
-        return self.generation(max(self.numbers(), default=0) + 1)
+        """Return the folder the present venv would be kept in: one above the highest number that anything there has."""
+        return self.generation(max((number for number, _ in self._numbered()), default=0) + 1)
+
+    def _numbered(self) -> Iterator[tuple[int, Path]]:
+        if self.generations.is_dir():
+            yield from ((int(path.name), path) for path in self.generations.iterdir() if path.name.isdecimal())
 
 
 def is_mount_point(folder: Path) -> bool:

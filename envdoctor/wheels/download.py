@@ -66,8 +66,12 @@ class Download:
     def run(self) -> Path:
         """Fetch the wheel and return its path. Raises DownloadError; an incomplete part is kept, a wrong one is not."""
         if self.made.exists():
+            if (digest := wheel_sha256(self.made)) == "none":
+                raise DownloadError(
+                    f"{self.made} {hash_told(digest)}", f"it may be cut off: move it away, then {AGAIN}"
+                )
             raise DownloadError(
-                f"{self.made} {hash_told(wheel_sha256(self.made))}, which the lock does not allow",
+                f"{self.made} {hash_told(digest)}, which the lock does not allow",
                 "it may be another lock's wheel of the same name: use another wheelhouse, or move it away",
             )
         try:

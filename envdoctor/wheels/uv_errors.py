@@ -160,13 +160,18 @@ def _hint(stderr: str) -> str:
 
 
 def _unknown_argument(stderr: str) -> Explained | None:
-    found = re.search(r"(?:unexpected argument|unrecognized subcommand|invalid value) '[^']+'", stderr)
+    found = re.search(r"(?:unexpected argument|unrecognized subcommand) '[^']+'", stderr)
     if found is None:
         return None
     return (
         f"this uv is too old or too new for envdoctor ({found[0]})",
         f"`uv --version` says which it is; `pip install 'uv{RANGE}'` beside envdoctor installs one that fits",
     )
+
+
+def _value(stderr: str) -> Explained | None:
+    found = re.search(r"invalid value '([^']*)' for '(--[\w-]+)[^']*'(?:: (.+))?", stderr)
+    return (f"uv does not take {found[1]!r} for {found[2]}: {found[3] or 'unknown'}", "correct it") if found else None
 
 
 def _variable(stderr: str) -> Explained | None:
@@ -240,6 +245,7 @@ def _last_cause(stderr: str) -> str:
 
 _RULES: tuple[Callable[[str], Explained | None], ...] = (
     _unknown_argument,
+    _value,
     _variable,
     _no_cache,
     _hash_mismatch,

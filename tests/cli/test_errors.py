@@ -288,3 +288,10 @@ def test_a_file_in_front_of_pythons_own_is_named_and_is_no_bug_of_ours(folder: P
         r"hint: rename or remove that file: this Python searches its folder first, so no program of it works\n",
         outcome.err,
     ), outcome.err
+
+
+@pytest.mark.parametrize("words", [("check", "-p"), ("diff",), ("history", "--venv")], ids=" ".join)
+def test_a_path_longer_than_the_system_allows_is_named(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = run_envdoctor(*words, "x" * 300, folder=tmp_path)
+    assert (done.code, done.out) == (2, "")
+    assert re.fullmatch(r"error: \S+/x+…: File name too long\n\nhint: name a shorter path\n", done.err)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from envdoctor.standards.lock import LockedPackage
-from envdoctor.wheels.download import Download, DownloadError
+from envdoctor.wheels.download import AGAIN, Download, DownloadError
 from envdoctor.wheels.index import File
 from envdoctor.wheels.locked_wheels import jobs_of
 from envdoctor.wheels.urls import Access
@@ -188,6 +188,14 @@ def test_a_file_of_the_same_name_is_not_overwritten(stack: Stack) -> None:
         f"  plain 3.0: FOLDER/house/plain-3.0-py3-none-any.whl has sha256 {sha256(other)}, "
         "which the lock does not allow\n\n"
         "hint: it may be another lock's wheel of the same name: use another wheelhouse, or move it away\n"
+    )
+    other.write_bytes(before[:100])
+    code, _, err = _fetch(stack)
+    assert (code, other.read_bytes()) == (4, before[:100])
+    assert err == (
+        "error: 1 wheel is missing:\n"
+        "  plain 3.0: FOLDER/house/plain-3.0-py3-none-any.whl is not a readable zip archive of up to 16 GiB\n\n"
+        f"hint: it may be cut off: move it away, then {AGAIN}\n"
     )
 
 

@@ -101,3 +101,23 @@ def test_options_that_do_not_fit(tmp_path: Path, options: tuple[str, ...], messa
     (tmp_path / "direct.in").write_text("plain\n")
     answer = stack.run("lock", "direct.in", *options)
     assert (answer.code, answer.err.partition("\n")[0]) == (2, f"error: {message}")
+
+
+def test_a_lock_of_nothing_and_one_in_place_of_its_requirements_are_refused(tmp_path: Path) -> None:
+    stack = make_stack(tmp_path)
+    asked = tmp_path / "direct.in"
+    asked.write_text("plain\n")
+    answer = stack.run("lock", "direct.in", "-o", "./direct.in")
+    assert (answer.code, answer.err) == (
+        2,
+        "error: the lock would replace direct.in, which it is made of\n\nhint: name another output\n",
+    )
+    assert asked.read_text() == "plain\n"
+    asked.write_text("-r direct.in\n")
+    answer = stack.run("lock", "direct.in", "-o", "direct.txt")
+    assert (answer.code, answer.err) == (
+        2,
+        "error: direct.in asks for nothing here, and nothing was written\n\n"
+        "hint: name what the stack is to have in it\n",
+    )
+    assert not (tmp_path / "direct.txt").exists()

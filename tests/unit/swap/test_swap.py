@@ -287,6 +287,16 @@ def test_a_reader_never_sees_the_venv_missing(tmp_path: Path) -> None:
     assert seen == {"old", "new"}
 
 
+def test_what_else_has_a_number_is_neither_a_backup_nor_replaced(tmp_path: Path) -> None:
+    store = BackupStore.of(tmp_path / "venv")
+    for name in ("0001", "00000002"):
+        (store.generations / name).mkdir(parents=True)
+    (store.generations / "0003").write_text("notes")
+    (store.generations / "0004").symlink_to(tmp_path)
+    assert store.numbers() == [1]
+    assert store.next_generation() == store.generations / "0005"
+
+
 def test_a_venv_that_somebody_else_put_there_is_not_called_this_commands(tmp_path: Path) -> None:
     store = BackupStore.of(tmp_path / "venv")
     shown, account = ShownVenv.of(store), Account(store, "the restored stack")

@@ -103,6 +103,10 @@ error: Failed to download `thing==1`
             "this uv is too old or too new for envdoctor (unexpected argument '--emit-index-url')",
         ),
         (
+            "error: invalid value 'then' for '--exclude-newer <EXCLUDE_NEWER>': no date\n",
+            "uv does not take 'then' for --exclude-newer: no date",
+        ),
+        (
             "error: Failed to parse environment variable `UV_HTTP_TIMEOUT` with invalid value `-1`: invalid digit\n",
             "uv refuses UV_HTTP_TIMEOUT=-1: invalid digit",
         ),
