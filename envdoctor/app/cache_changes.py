@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from envdoctor.app.cache_restore import UNVOUCHED
-from envdoctor.app.caches import CacheSubject, refuse_unknown_kinds, subject, warm_hint
+from envdoctor.app.caches import CacheSubject, known_manifests, refuse_unknown_kinds, subject, warm_hint
 from envdoctor.app.result import Dialog, Result
 from envdoctor.cache import blob, quarantine, snapshot
 from envdoctor.cache.layout import Root, files, others_file, roots
@@ -15,13 +15,14 @@ from envdoctor.cache.snapshot import Purpose
 from envdoctor.cache.store import checked, label
 from envdoctor.cache.vouched import Vouching, sign, vouched
 from envdoctor.cache.vouched import checked as vouched_as
+from envdoctor.cache.will_hit import proof_of
 from envdoctor.catalog.cache_kinds import PORTABLE
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import CacheError, UsageError
 from envdoctor.facts.owned import trusted_with
 from envdoctor.facts.regular_file import open_regular
 from envdoctor.facts.whole_file import beside, create
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.probes.caches.compile_caches import CompileCaches
 
 _MAXIMUM_BLOB = 8 << 30
@@ -47,7 +48,9 @@ class Saved:
     signature: str = ""
     """The file it is in; empty without a key to sign with."""
     filled_by: str = ""
-    """The venv that is taken to have filled the caches, on the word of who saves."""
+    """The venv that is taken to have filled the caches, on the word of who saves unless it was proven."""
+    proven_at: str = ""
+    """When a warm-up proved that these files serve it; empty for no proof."""
 
 
 @frozen
@@ -113,6 +116,9 @@ def save(
         profile_digest=asked.profile_digest,
     )
     manifest = snapshot.describe(taken, asked.key(live=live), purpose)
+    proof = proof_of(manifest, known_manifests(asked))
+    if proof:
+        manifest = replace(manifest, proven=True, cold_seconds=proof.cold_seconds)
     if not graph_files(manifest):
         where = ", ".join(str(root.path) for root in taken)
         raise UsageError(f"there is no compiled graph to save in {where}", warm_hint(workspace))
@@ -133,6 +139,7 @@ def save(
         sha256=_sha256(path),
         signature=str(signature or ""),
         filled_by=str(asked.reading.target.prefix),
+        proven_at=proof.made_at if proof else "",
     )
     return Result(command="cache save", data=data)
 

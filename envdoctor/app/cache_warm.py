@@ -43,7 +43,11 @@ def warm(workspace: Workspace, dialog: Dialog, *, trust_variables: bool = False)
         )
     cold_seconds = warmed.compile_seconds if warmed.was_cold else None
     purpose = Purpose(
-        name=profile.name, profile=profile.name, profile_digest=profile.digest, cold_seconds=cold_seconds or 0.0
+        name=profile.name,
+        profile=profile.name,
+        profile_digest=profile.digest,
+        cold_seconds=cold_seconds or 0.0,
+        proven=True,
     )
     manifest = snapshot.describe(asked.roots(), asked.key(live=True, trust_variables=trust_variables), purpose)
     label(asked.inductor, manifest)

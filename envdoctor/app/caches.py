@@ -137,7 +137,10 @@ def status(workspace: Workspace, dialog: Dialog, *, live: bool = False) -> Resul
         profile_asked=asked.profile_asked,
         status=found,
     )
-    return Result(command="cache status", data=data, exit_code=_EXIT.get(found.state, ExitCode.FINDINGS))
+    code = _EXIT.get(found.state, ExitCode.FINDINGS)
+    # A second reason of a hit is what nobody looked at.
+    told = ExitCode.UNKNOWN if found.state == "hit" and found.reasons[1:] else code
+    return Result(command="cache status", data=data, exit_code=told)
 
 
 def snapshots(host: Host) -> Result:

@@ -62,6 +62,8 @@ class Manifest:
     """sha256 of the profile file and its lock, at that time."""
     cold_seconds: float = 0.0
     """What compiling all of it took, when a warm-up measured it."""
+    proven: bool = False
+    """Whether the second run of a warm-up compiled nothing, with these files and this key."""
     left_out: tuple[str, ...] = field(default=())
     """Files that were damaged or being written and were not taken, as "root/path: why"."""
 

@@ -24,6 +24,7 @@ class Purpose:
     profile: str = ""
     profile_digest: str = ""
     cold_seconds: float = 0.0
+    proven: bool = False
 
 
 def describe(roots: Sequence[Root], key: Iterable[KeyPart], purpose: Purpose) -> Manifest:
@@ -52,6 +53,7 @@ def describe(roots: Sequence[Root], key: Iterable[KeyPart], purpose: Purpose) ->
         profile=purpose.profile,
         profile_digest=purpose.profile_digest,
         cold_seconds=purpose.cold_seconds,
+        proven=purpose.proven,
         left_out=tuple(sorted(problems.values())),
     )
 

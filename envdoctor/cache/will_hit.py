@@ -173,12 +173,32 @@ def decide(
 
 
 def _on_whose_word(manifest: Manifest) -> Iterator[str]:
-    """Yield what nobody proved: only a warm-up that compiled, and measured it, saw which environment filled it."""
-    if not manifest.cold_seconds:
+    """Yield what nobody proved: only a warm-up saw which environment it serves."""
+    if not is_proven(manifest):
         yield (
             f"that this environment filled it is what {manifest.name} says, and was not measured: `cache save` takes "
             "your word for it"
         )
+
+
+def is_proven(manifest: Manifest) -> bool:
+    """Tell whether a warm-up saw the cache hit; envdoctor 0.3 noted only one that began from nothing."""
+    return bool(manifest.proven or manifest.cold_seconds)
+
+
+def proof_of(manifest: Manifest, known: Iterable[Manifest]) -> Manifest | None:
+    """Return the manifest of a warm-up with the same key that saw each of these files; None for none."""
+    taken = {(file.root, file.path, file.sha256) for file in manifest.files}
+    return next(
+        (
+            other
+            for other in known
+            if is_proven(other)
+            and taken <= {(file.root, file.path, file.sha256) for file in other.files}
+            and not compare(other.key, manifest.key).differences
+        ),
+        None,
+    )
 
 
 def _first(items: Iterable[Damaged]) -> list[tuple[int, Damaged]]:

@@ -15,7 +15,7 @@ import pytest
 
 from envdoctor.cache import snapshot
 from envdoctor.cache.key_parts import KeyPart
-from envdoctor.cache.manifest import Manifest
+from envdoctor.cache.manifest import Manifest, dump, parse
 from envdoctor.catalog.cache_kinds import NAMES
 from envdoctor.facts.processes import strings
 from envdoctor.report import schemas
@@ -82,7 +82,7 @@ def test_cold_saved_restored(tmp_path: Path, venv: Path) -> None:
     )
     hit = cache(tmp_path, "status", venv=venv)
     assert (hit.code, hit.out.splitlines()[:3]) == (
-        0,
+        3,
         [
             f"The compile cache of {venv} will hit, if this environment filled it",
             "  - every part of the key is what it was on [TIME], and so is every file, by its hash",
@@ -94,6 +94,24 @@ def test_cold_saved_restored(tmp_path: Path, venv: Path) -> None:
     assert listed.out.startswith("mine: [TIME], key ")
     (found,) = json.loads(cache(tmp_path, "list", "--json").out)["snapshots"]
     assert (found["name"], found["files"], found["profile"]) == ("mine", 10, None)
+
+
+def test_a_save_keeps_the_proof_of_the_warm_up_before_it(tmp_path: Path, venv: Path) -> None:
+    filled(tmp_path / "cache")
+    cache(tmp_path, "save", "mine", venv=venv)
+    (note,) = (tmp_path / "cache/.envdoctor").glob("mine.json")
+    warmed = replace(parse(note.read_bytes(), "mine"), name="good", proven=True)  # as `cache warm` leaves it
+    note.with_name("good.json").write_bytes(dump(warmed))
+    saved = cache(tmp_path, "save", "mine", "--force", venv=venv)
+    assert saved.out.splitlines()[-1] == f"proven by the warm-up of [TIME]: they serve {venv}"
+    note.with_name("good.json").unlink()
+    hit = cache(tmp_path, "status", venv=venv)
+    assert (hit.code, hit.out.splitlines()[0]) == (0, f"The compile cache of {venv} will hit")
+    # What came later was not seen by the warm-up.
+    note.with_name("good.json").write_bytes(dump(replace(warmed, files=warmed.files[1:])))
+    note.unlink()
+    later = cache(tmp_path, "save", "later", venv=venv)
+    assert later.out.splitlines()[-1].startswith("on your word: ")
 
 
 def test_what_changes_the_cache_has_documents(tmp_path: Path, venv: Path) -> None:

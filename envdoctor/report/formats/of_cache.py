@@ -27,7 +27,7 @@ def outline(document: Mapping[str, Any]) -> Outline:
         command="cache status",
         subject=document["target"],
         conclusion=_SENTENCES[state] + (", if this environment filled them" if unproven else ""),
-        exit_code=_EXIT.get(state, 1),
+        exit_code=3 if unproven else _EXIT.get(state, 1),
         tool_version=document["tool"]["version"],
         context=(("profile", document["profile"] or "none"), ("key", document["key_digest"])),
         entries=tuple(_entries(document)),
