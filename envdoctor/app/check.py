@@ -108,7 +108,7 @@ def with_sources(verdict: Verdict, workspace: Workspace) -> Verdict:
 
     def installs(finding: Finding) -> bool:
         remedy = finding.remediation
-        return any("uv pip install " in command for command in (*remedy.commands, *remedy.by_hand))
+        return any("uv pip " in command for command in (*remedy.commands, *remedy.by_hand))
 
     if not any(map(installs, verdict.findings)):
         return verdict

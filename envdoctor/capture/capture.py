@@ -213,11 +213,10 @@ def _notes(facts: Fingerprint, wanted: CaptureRequest) -> Iterator[str]:
     leaking = [name for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH") if environment.value(name) is not None]
     if leaking:
         yield f"set here, and able to change what is loaded, but not captured: {', '.join(leaking)}"
-    size = sum(cache.bytes for cache in facts[CompileCaches].caches if cache.kind in PORTABLE)
-    if size:
+    if any(cache.bytes for cache in facts[CompileCaches].caches if cache.kind in PORTABLE):
         yield (
-            f"the compile caches hold {size / 1e6:.0f} MB, which other stacks may share, so the profile states no "
-            "size; add compile.cache_bytes where the folder is this stack's own"
+            "the compile caches may be other stacks' too, so the profile states no size; `envdoctor cache status` says "
+            "what they hold: add compile.cache_bytes where the folder is this stack's own"
         )
     else:
         yield "the compile caches are cold, so the profile expects nothing of them"

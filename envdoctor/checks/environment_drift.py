@@ -68,6 +68,7 @@ def _remedy(case: CheckContext, forbidden: Sequence[str], *, others: bool) -> Re
         texts.append("Unset what the profile forbids: `envdoctor run` refuses it")
         commands.append(f"unset {' '.join(map(shlex.quote, forbidden))}")
     if others:
-        texts.append("Launch through `envdoctor run`, which sets the profile's environment")
-        commands.append(f"envdoctor run --profile {case.profile_argument} --venv {case.prefix} -- python -m trainer")
+        # What is launched is not known here: no command that can be typed.
+        launch = f"envdoctor run --profile {case.profile_argument} --venv {case.prefix} -- CMD"
+        texts.append(f"Launch CMD through `{launch}`, which sets the profile's environment")
     return Remediation(text=". ".join(texts), commands=tuple(commands), safe=True)

@@ -34,12 +34,15 @@ def _is_the_systems(folder: str) -> bool:
 def by_path(environ: Mapping[str, str], started_as: str, own_uv: Callable[[], str | None]) -> dict[str, str]:
     """Return program -> the words that start it, for `uv` and `envdoctor` where a shell does not find them by name.
 
-    A shell finds another `envdoctor` than the one that runs: then this one's words are returned too. started_as: the
-    path that this program was started by; a word without a folder (`python -c`) is no path, and nothing is known.
+    And no word for `sudo` where root has none, as in a container. A shell finds another `envdoctor` than the one that
+    runs: then this one's words are returned too. started_as: the path that this program was started by; a word without
+    a folder (`python -c`) is no path, and nothing is known.
     """
     found: dict[str, str] = {}
     if not _in_shell("uv", environ) and (uv := own_uv()):
         found["uv"] = shlex.quote(uv)
+    if not os.geteuid() and not _in_shell("sudo", environ):
+        found["sudo"] = ""
     if "/" in started_as:
         own = os.path.abspath(started_as)  # noqa: PTH100 - a link to the program is what was typed
         if os.path.basename(own) == "__main__.py":  # noqa: PTH119

@@ -1,10 +1,13 @@
 """How text is laid out on a terminal: width, colour, signs. The fast path prints through here, without a library."""
 
 from collections.abc import Callable, Mapping
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from envdoctor.model.frozen import field, frozen
 from envdoctor.model.pattern import pattern
+
+if TYPE_CHECKING:  # `pattern` compiles when it is first used
+    import re
 
 _SGR = {
     "error": "1;31",
@@ -25,7 +28,7 @@ _PLAIN_SIGNS = {"ok": "+", "note": "i", "warning": "!", "error": "x", "unknown":
 _UNPRINTABLE = pattern("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _QUOTED = pattern("`[^`]*`")
 # Where a shell takes a word as a program: at the begin, behind another command, behind variables that are set for it.
-_PROGRAM = pattern(r"(?P<before>(?:^|(?:&&|\|\||;) )(?:[A-Z_]+=(?:'[^']*'|[^\s'])* )*)(?P<name>uv|envdoctor)(?= )")
+_PROGRAM = pattern(r"(?P<before>(?:^|(?:&&|\|\||;) )(?:[A-Z_]+=(?:'[^']*'|[^\s'])* )*)(?P<name>uv|envdoctor|sudo) ")
 _NOT_OURS = pattern(
     rf"\x1b\[(?:0|{'|'.join(sorted(set(_SGR.values())))})m|[\n\t]|([\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff])"
 )
@@ -44,7 +47,7 @@ class Style:
     on_screen: bool = False
     """The width is that of a screen: lines that nothing wrapped are broken there. A file or a pipe gets them whole."""
     programs: Callable[[], Mapping[str, str]] = field(default=dict)
-    """Gives program -> what to type in its place, for those that the reader's PATH does not have."""
+    """Gives program -> what to type in its place, where the reader's PATH does not have it; empty for nothing."""
 
     def paint(self, kind: str, text: str) -> str:
         """Colour `text` as `kind` (a severity, "ok", "strong", "dim", "command"); unchanged without colour.
@@ -86,7 +89,12 @@ def typable(command: str, programs: Callable[[], Mapping[str, str]]) -> str:
     if _PROGRAM.search(command) is None:
         return command
     names = programs()
-    return _PROGRAM.sub(lambda match: match["before"] + names.get(match["name"], match["name"]), command)
+
+    def typed(match: "re.Match[str]") -> str:
+        name = names.get(match["name"], match["name"])
+        return f"{match['before']}{name} " if name else match["before"]
+
+    return _PROGRAM.sub(typed, command)
 
 
 def typable_prose(text: str, programs: Callable[[], Mapping[str, str]]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from envdoctor.errors import EnvdoctorError
-from envdoctor.model.frozen import frozen
+from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.pattern import pattern
 from envdoctor.wheels import pip_config, uv_config
 from envdoctor.wheels.index_config import PLACES, pip_as_uv
@@ -18,8 +18,9 @@ from envdoctor.wheels.index_config import PLACES, pip_as_uv
 _WORD = pattern(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+")
 _VARIABLE = pattern(r"[A-Z_]+=")
 _BUILD = pattern(r"(?:torch|torchvision|torchaudio)={2,3}[\w.]+\+(?P<local>cpu|cu\d+|rocm[\d.]+|xpu)")
-_INSTALL = ["uv", "pip", "install"]
+_INSTALL, _UNINSTALL = ["uv", "pip", "install"], ["uv", "pip", "uninstall"]
 _BACKEND = "--torch-backend"
+_BREAK = "--break-system-packages"
 _OPTIONS = {
     "UV_DEFAULT_INDEX": ("--default-index", " "),
     "UV_INDEX": ("--index", " "),
@@ -37,12 +38,23 @@ class WheelSources:
     """pip's, for a line of uv's."""
     login: str = ""
     """Says that pip's are left out, since one has a password in it; else empty."""
+    managed: bool = False
+    """Whether the Python is marked as its system's: uv changes nothing there unless it is told to."""
 
 
-def sources(environ: Mapping[str, str], home: Path, cwd: Path, venv: Path) -> WheelSources:
-    """Read the configuration of uv and pip; what cannot be read counts as none, as its own tool refuses it anyway."""
+def sources(environ: Mapping[str, str], home: Path, cwd: Path, prefix: Path) -> WheelSources:
+    """Read the configuration of uv and pip for the Python of `prefix`.
+
+    What cannot be read counts as none: its own tool refuses it anyway.
+    """
+    # Debian's folder of the standard library is not always that of its packages.
+    marks = () if (prefix / "pyvenv.cfg").exists() else prefix.glob("lib/python3*/EXTERNALLY-MANAGED")
+    return replace(_configured(environ, home, cwd, prefix), managed=any(marks))
+
+
+def _configured(environ: Mapping[str, str], home: Path, cwd: Path, prefix: Path) -> WheelSources:
     try:
-        pip = pip_config.read(environ, home, venv=venv)
+        pip = pip_config.read(environ, home, venv=prefix)
         told = uv_config.read(environ, home, cwd).settings
     except EnvdoctorError:
         return WheelSources()
@@ -81,9 +93,12 @@ def sourced(command: str, known: WheelSources) -> str:
 def note(commands: Sequence[str], known: WheelSources) -> str:
     """Return what else there is to know about the sources of printed commands; empty for nothing."""
     installs = " ".join(command for command in commands if " ".join(_INSTALL) in command)
+    told = []
+    if _BREAK in " ".join(commands):
+        told.append(f"this Python is marked as the system's, which `{_BREAK}` passes over: a venv is the safe place")
     if not installs or not known.own:
-        return ""
-    told = [known.login] if known.login else []
+        return "; ".join(told)
+    told += [known.login] if known.login else []
     if _BACKEND in installs:
         told.append(f"`{_BACKEND}` asks the PyTorch index: with a mirror, name the build instead (torch==2.11.0+cu128)")
     elif match := _BUILD.search(installs):
@@ -93,6 +108,8 @@ def note(commands: Sequence[str], known: WheelSources) -> str:
 
 def _part(words: list[str], known: WheelSources) -> list[str]:
     start = next((at for at, word in enumerate(words) if not _VARIABLE.match(word)), 0)
+    if known.managed and words[start : start + 3] in (_INSTALL, _UNINSTALL):
+        words = [*words[: start + 3], _BREAK, *words[start + 3 :]]
     if words[start : start + 3] != _INSTALL:
         return words
     builds = {match["local"] for word in words for text in shlex.split(word) if (match := _BUILD.fullmatch(text))}

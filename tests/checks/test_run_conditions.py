@@ -193,8 +193,11 @@ def test_finds_ed601_unset_other_and_forbidden_variables() -> None:
         "B is '3'; the profile sets '2'",
         "LD_LIBRARY_PATH is '/usr/local/cuda-12.1/lib64'; the profile forbids it",
     )
-    launch = f"envdoctor run --profile good --venv {facts.PREFIX} -- python -m trainer"
-    assert finding.remediation.commands == ("unset LD_LIBRARY_PATH", launch)
+    assert finding.remediation.commands == ("unset LD_LIBRARY_PATH",)
+    assert finding.remediation.text == (
+        "Unset what the profile forbids: `envdoctor run` refuses it. Launch CMD through `envdoctor run --profile good "
+        f"--venv {facts.PREFIX} -- CMD`, which sets the profile's environment"
+    )
 
 
 def test_ed601_what_is_forbidden_is_unset_and_not_launched_through_run_which_refuses_it() -> None:

@@ -457,7 +457,8 @@ def test_the_size_of_a_shared_compile_cache_is_not_written(stack: Stack) -> None
     answer = stack.run("capture", "mine", "--venv", "venv", extra={"TORCHINDUCTOR_CACHE_DIR": str(cache)})
     assert answer.code == 0, answer.err
     assert answer.out.endswith(
-        "note: the compile caches hold 3 MB, which other stacks may share, so the profile states no size; add "
+        "note: the compile caches may be other stacks' too, so the profile states no size; `envdoctor cache status` "
+        "says what they hold: add "
         "compile.cache_bytes where the folder is this stack's own\n"
     )
     assert "cache_bytes" not in (stack.folder / "profiles" / "mine.toml").read_text()

@@ -30,7 +30,7 @@ def program(folder: Path, name: str) -> Path:
 def found(
     environ: Mapping[str, str], started_as: str = "-c", uv: str | None = "/opt/tool dir/bin/uv"
 ) -> dict[str, str]:
-    return by_path(environ, started_as, lambda: uv)
+    return {name: words for name, words in by_path(environ, started_as, lambda: uv).items() if name != "sudo"}
 
 
 def test_uv_keeps_its_name_where_a_shell_finds_it(tmp_path: Path) -> None:
@@ -51,6 +51,15 @@ def test_a_path_that_ends_with_the_command_does_not_count(runner: str) -> None:
         "uv": "'/opt/tool dir/bin/uv'",
         "envdoctor": str(_BIN / "envdoctor"),
     }
+
+
+@pytest.mark.parametrize(("user", "folder", "words"), [(0, "", ""), (0, "bin", None), (1000, "", None)])
+def test_root_of_a_container_has_no_sudo_and_needs_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int, folder: str, words: str | None
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    program(tmp_path / "bin", "sudo")
+    assert by_path({"PATH": str(tmp_path / folder)}, "-c", lambda: None).get("sudo") == words
 
 
 def test_a_shim_of_pyenv_may_start_nothing(tmp_path: Path) -> None:
@@ -87,11 +96,12 @@ def test_a_module_that_was_started_is_named_by_its_script_or_its_interpreter(mon
         ("envdoctor run -p good -- uv run x", "/t/ed run -p good -- uv run x"),
         ("uv pip uninstall envdoctor && envdoctor check", "/t/uv pip uninstall envdoctor && /t/ed check"),
         ("mv uv envdoctor", "mv uv envdoctor"),
+        ("sudo apt-get update && sudo apt-get install sudo", "apt-get update && apt-get install sudo"),
         ("envdoctor-gate write", "envdoctor-gate write"),
     ],
 )
 def test_only_programs_are_replaced(command: str, typed: str) -> None:
-    assert typable(command, lambda: {"uv": "/t/uv", "envdoctor": "/t/ed"}) == typed
+    assert typable(command, lambda: {"uv": "/t/uv", "envdoctor": "/t/ed", "sudo": ""}) == typed
 
 
 @given(words=st.lists(_PATHS, min_size=1), folder=_PATHS)

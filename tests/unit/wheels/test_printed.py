@@ -93,6 +93,26 @@ def test_sources_of_uv_and_pip(tmp_path: Path) -> None:
     )
 
 
+def test_a_python_that_is_its_systems(tmp_path: Path) -> None:
+    """What somebody installed there is repaired there, which is said."""
+    mark = tmp_path / "lib/python3.11/EXTERNALLY-MANAGED"
+    mark.parent.mkdir(parents=True)
+    mark.touch()
+    known = sources({}, tmp_path, tmp_path, tmp_path)
+    assert known == WheelSources(managed=True)
+    python = "--python /usr/bin/python3"
+    printed = sourced(f"uv pip uninstall {python} x && uv pip install {python} y", known)
+    assert printed == (
+        "uv pip uninstall --break-system-packages --python /usr/bin/python3 x && "
+        "uv pip install --break-system-packages --python /usr/bin/python3 y"
+    )
+    assert note([printed], known) == (
+        "this Python is marked as the system's, which `--break-system-packages` passes over: a venv is the safe place"
+    )
+    (tmp_path / "pyvenv.cfg").touch()
+    assert sources({}, tmp_path, tmp_path, tmp_path) == NONE
+
+
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Venv:
     root = tmp_path_factory.mktemp("printed")
