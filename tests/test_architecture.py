@@ -156,6 +156,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "envdoctor.cache",
         "torch",
         "transformers",
+        "triton",
         "accelerate",
         "pyarrow",
         "jinja2",

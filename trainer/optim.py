@@ -26,6 +26,33 @@ class _Group:
     """The buffer the parameters are views of: the master itself when the model trains in fp32."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Moments:
+    """AdamW's moments of a group."""
+
+    mean: torch.Tensor
+    square: torch.Tensor
+
+    @classmethod
+    def of(cls, master: torch.Tensor) -> "_Moments":
+        """Start at zero."""
+        return cls(mean=torch.zeros_like(master), square=torch.zeros_like(master))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """The numbers of one AdamW step."""
+
+    shrink: float
+    """What the decay leaves of a weight."""
+    size: float
+    """The rate over the first moment's bias correction."""
+    root: float
+    """The square root of the second moment's bias correction."""
+    betas: tuple[float, float]
+    epsilon: float
+
+
 class FlatParameters:
     """The model's parameters as flat buffers, with fp32 masters and fp32 gradient sums."""
 
@@ -132,17 +159,16 @@ class Optimizer:
     """AdamW on the masters: decay on matrices only, one clip over everything."""
 
     def __init__(self, parameters: FlatParameters, config: OptimConfig, steps: int) -> None:
-        """Bind the flat buffers; fused on CUDA, where one kernel passes over all of them."""
+        """Allocate the moments, all zero."""
         self.parameters, self.config, self.steps = parameters, config, steps
-        device = parameters.groups[0].master.device
-        groups = [
-            {"params": [group.master], "weight_decay": config.weight_decay if matrices else 0.0}
-            for group, matrices in zip(parameters.groups, (True, False), strict=True)
-        ]
-        self._fused = device.type == "cuda"
-        self.adam = torch.optim.AdamW(
-            groups, lr=config.learning_rate, betas=config.betas, eps=config.epsilon, fused=self._fused
-        )
+        self.taken = 0
+        self._moments = [_Moments.of(group.master) for group in parameters.groups]
+        self._decays = (config.weight_decay, 0.0)
+        self._apply = _apply
+        if parameters.groups[0].master.device.type == "cuda":
+            from trainer.optim_kernel import apply  # noqa: PLC0415 - triton comes with torch for GPUs alone
+
+            self._apply = apply
 
     def step(self, index: int, weight: float) -> torch.Tensor:
         """Apply the gradient sums divided by `weight`, clipped; return the norm before clipping, on the device."""
@@ -150,45 +176,58 @@ class Optimizer:
         norms = torch.stack([torch.linalg.vector_norm(part) for part in gradients])
         norm = torch.linalg.vector_norm(norms) / weight
         divisor = torch.clamp((norm + 1e-6) / self.config.clip, min=1.0) * weight
-        if self._fused:
-            # One pass: the kernel divides what it reads.
-            self.adam.grad_scale = divisor
+        self.taken += 1
         rate = learning_rate(self.config, index, self.steps)
-        for group, settings, part in zip(self.parameters.groups, self.adam.param_groups, gradients, strict=True):
-            if not self._fused:
-                part.div_(divisor)
-            group.master.grad = part
-            settings["lr"] = rate
-        self.adam.step()
-        self.parameters.finish()
+        first, second = self.config.betas
+        for group, moments, decay in zip(self.parameters.groups, self._moments, self._decays, strict=True):
+            self._apply(
+                group.master, group.working, group.gradient, moments.mean, moments.square, divisor,
+                Update(
+                    shrink=1.0 - rate * decay, size=rate / (1.0 - first**self.taken),
+                    root=math.sqrt(1.0 - second**self.taken), betas=(first, second), epsilon=self.config.epsilon,
+                ),
+            )  # fmt: skip
+        self.parameters.discard()
         return norm
 
     def state(self) -> tuple[dict[str, torch.Tensor], int]:
         """Return the moments by name (exp_avg.NAME, exp_avg_sq.NAME) and the steps taken."""
-        held: dict[str, torch.Tensor] = {}
-        taken = 0
-        for moment in ("exp_avg", "exp_avg_sq"):
-            buffers = []
-            for group in self.parameters.groups:
-                state = self.adam.state.get(group.master, {})
-                taken = int(state["step"]) if state else 0
-                buffers.append(state[moment] if state else torch.zeros_like(group.master))
-            held |= {f"{moment}.{name}": part for name, part in self.parameters.named(buffers).items()}
-        return held, taken
+        return {
+            f"{moment}.{name}": part
+            for moment, buffers in self._buffers().items()
+            for name, part in self.parameters.named(buffers).items()
+        }, self.taken
 
     def load(self, held: dict[str, torch.Tensor], taken: int) -> None:
         """Set the moments from `state`'s form."""
-        for group in self.parameters.groups:
-            device = group.master.device
-            moments = {}
-            for moment in ("exp_avg", "exp_avg_sq"):
-                buffer = torch.empty_like(group.master)
-                for name, part in zip(group.names, _views(buffer, group.parameters), strict=True):
-                    part.copy_(held[f"{moment}.{name}"])
-                moments[moment] = buffer
-            # Fused AdamW keeps its step on the device, the plain one on the host.
-            where = device if device.type == "cuda" else torch.device("cpu")
-            self.adam.state[group.master] = {
-                "step": torch.tensor(float(taken), dtype=torch.float32, device=where),
-                **moments,
-            }
+        for moment, buffers in self._buffers().items():
+            for name, part in self.parameters.named(buffers).items():
+                part.copy_(held[f"{moment}.{name}"])
+        self.taken = taken
+
+    def _buffers(self) -> dict[str, list[torch.Tensor]]:
+        return {
+            "exp_avg": [moments.mean for moments in self._moments],
+            "exp_avg_sq": [moments.square for moments in self._moments],
+        }
+
+
+def _apply(
+    master: torch.Tensor,
+    working: torch.Tensor,
+    gradient: torch.Tensor,
+    mean: torch.Tensor,
+    square: torch.Tensor,
+    divisor: torch.Tensor,
+    update: Update,
+) -> None:
+    """Make one update of a group in place, operation by operation."""
+    first, second = update.betas
+    with torch.no_grad():
+        gradient.div_(divisor)
+        mean.lerp_(gradient, 1.0 - first)
+        square.mul_(second).addcmul_(gradient, gradient, value=1.0 - second)
+        spread = square.sqrt().div_(update.root).add_(update.epsilon)
+        master.mul_(update.shrink).addcdiv_(mean, spread, value=-update.size)
+        if working is not master:
+            working.copy_(master)

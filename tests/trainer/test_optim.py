@@ -1,6 +1,9 @@
 """The flat optimizer against torch's own over separate parameters, and the schedule at its corners."""
 
 import itertools
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -82,6 +85,40 @@ def test_bf16_parameters_follow_masters_that_keep_what_bf16_would_lose() -> None
     for name, parameter in net.named_parameters():
         assert parameter.dtype == torch.bfloat16
         assert torch.equal(parameter, flat.masters()[name].to(torch.bfloat16))
+
+
+def test_the_kernel_for_gpus_makes_the_same_update() -> None:
+    pytest.importorskip("triton")
+    # Triton's interpreter runs it without a GPU; it is chosen when triton is imported.
+    told = subprocess.run(
+        [sys.executable, "-c", _KERNEL], env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert told.returncode == 0, told.stderr
+
+
+_KERNEL = """
+import torch
+from trainer.optim import Update, _apply
+from trainer.optim_kernel import apply
+
+generator = torch.Generator().manual_seed(0)
+weights = torch.randn(5003, generator=generator)
+zeros = torch.zeros_like(weights)
+ours, plain = ([weights.clone(), weights.bfloat16(), zeros.clone(), zeros.clone(), zeros.clone()] for _ in range(2))
+for step in range(1, 4):
+    drawn = torch.randn(5003, generator=generator)
+    update = Update(
+        shrink=0.999, size=0.01 / (1 - 0.9**step), root=(1 - 0.999**step) ** 0.5, betas=(0.9, 0.999), epsilon=1e-8
+    )
+    for each, make in ((ours, apply), (plain, _apply)):
+        each[2].copy_(drawn)
+        make(*each, torch.tensor(3.5), update)
+for place in (0, 3, 4):
+    torch.testing.assert_close(ours[place], plain[place], rtol=1e-6, atol=1e-6)
+# The interpreter cuts off where a GPU rounds.
+torch.testing.assert_close(ours[1].float(), ours[0], rtol=2**-7, atol=0)
+"""
 
 
 def test_state_goes_round() -> None:
