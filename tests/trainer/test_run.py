@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -105,6 +106,16 @@ def test_default_run_learns_and_decodes_the_targets_own_text(learnt: Path) -> No
     assert f"acceptance  {length} tokens a target pass; 16 of 16 texts identical to the target's own" in told
     assert len(found["by_prompt"]) == 16
     assert [line for line in told.splitlines() if line.split()[:1] == ["7"]]
+
+
+def test_the_throughput_is_that_of_the_lines_between_the_first_and_the_last(learnt: Path) -> None:
+    # The first holds what is done once, and the last step makes no features for a next one.
+    steady: list[dict[str, float]] = lines(learnt, "step")[1:-1]  # type: ignore[assignment]
+    seconds = sum(line["seconds"] for line in steady)
+    rate = sum(line["tokens_per_second"] * line["seconds"] for line in steady) / seconds
+    shown = re.search(r"^throughput +([0-9,]+) tok/s", (learnt / "stdout").read_text(), re.MULTILINE)
+    assert shown is not None
+    assert shown[1] == f"{rate:,.0f}"
 
 
 def test_exported_drafter_speeds_up_transformers_own_greedy_text(learnt: Path, target_folder: Path) -> None:

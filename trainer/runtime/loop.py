@@ -86,7 +86,8 @@ class Outcome:
     breaks: int
     """Graph breaks of this process: places where compiled code falls back to Python."""
     tokens_per_second: float
-    """Over all log lines but the first."""
+    """Over the steady log lines: the first holds what is done once, and the last a step that makes no features for
+    another one. Of two lines the second, of one that."""
     utilisation: float
 
 
@@ -136,7 +137,8 @@ class DrafterLoop:
         self._flat = Flatness()
         self._norm: torch.Tensor | None = None
         self._lines: list[Progress] = []
-        self._totals = [0.0, 0.0, 0.0]
+        self._work: list[tuple[float, float, float]] = []
+        """Tokens, FLOPs and seconds of each log line."""
         self._compiled_before = 0
 
     def restore(self, saved: checkpoint.Checkpoint) -> None:
@@ -235,14 +237,9 @@ class DrafterLoop:
             },
             memory=memory, compilations=counts.graphs + counts.events - self._compiled_before,
         )  # fmt: skip
-        self._keep(progress, tokens, flops)
-        return Sums(self.config.drafter.block, self.step.device), progress
-
-    def _keep(self, progress: Progress, tokens: float, flops: float) -> None:
-        if self._lines:
-            for place, value in enumerate((tokens, flops, progress.seconds)):
-                self._totals[place] += value
         self._lines.append(progress)
+        self._work.append((tokens, flops, seconds))
+        return Sums(self.config.drafter.block, self.step.device), progress
 
     def _save(self, done: int) -> None:
         if not self.settings.lead:
@@ -255,17 +252,14 @@ class DrafterLoop:
         checkpoint.save(self.settings.output / "checkpoints", saved, self.config.run.keep)
 
     def _outcome(self, done: int, *, interrupted: bool) -> Outcome:
-        tokens, flops, seconds = self._totals
-        only = self._lines[-1] if self._lines else None
-        steady = seconds > 0
+        work = self._work[1:-1] or self._work[1:] or self._work or [(0.0, 0.0, 1.0)]
+        tokens, flops, seconds = (sum(values) for values in zip(*work, strict=True))
+        last = self._lines[-1] if self._lines else None
         return Outcome(
-            step=done, interrupted=interrupted, first=self._lines[0] if self._lines else None, last=only,
-            growth=self._flat.growth, compilations=only.compilations if only else 0,
-            breaks=compile_counts().breaks,
-            tokens_per_second=tokens / seconds if steady else (only.tokens_per_second if only else 0.0),
-            utilisation=flops / seconds / (self.settings.rate * self.settings.devices)
-            if steady
-            else (only.utilisation if only else 0.0),
+            step=done, interrupted=interrupted, first=self._lines[0] if self._lines else None, last=last,
+            growth=self._flat.growth, compilations=last.compilations if last else 0,
+            breaks=compile_counts().breaks, tokens_per_second=tokens / seconds,
+            utilisation=flops / seconds / (self.settings.rate * self.settings.devices),
         )  # fmt: skip
 
 
