@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 
 import torch
+from transformers.utils import logging as transformers_logging
 
 from trainer.assemble import Parts, assemble
 from trainer.config import TrainConfig
@@ -35,6 +36,7 @@ def measure(config: TrainConfig, devices: int) -> Measured | Weights:
 
     A device that cannot hold both measures nothing: what the weights take on each of `devices` is returned.
     """
+    transformers_logging.disable_progress_bar()
     prepare_thread()
     parts = assemble(config)
     device = choose(config.run.device)

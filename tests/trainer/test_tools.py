@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers.utils import logging as transformers_logging
 
 from trainer import plan, regenerate, warmup
 from trainer.assemble import assemble
@@ -63,8 +64,14 @@ def test_a_target_that_fits_only_alone_is_split_in_the_halves_proportion() -> No
 
 def test_the_plan_command_measures_and_names_a_layout(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = [*SMOKE, "--set", "drafter.anchors=4", "--set", "data.tokens=128", "--set", "run.evaluate=0"]
+    transformers_logging.enable_progress_bar()
     assert plan.main([*command, "--drafters", "2", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    shown = capsys.readouterr()
+    assert shown.err == (
+        "warning: envdoctor gate: mode off for profile cpu-smoke, because: trainer tests\n"
+        "loading the target, then a few steps of each half\n"
+    )
+    told = json.loads(shown.out)
     assert (told["devices"], told["measured"]["tokens"]) == (2, 128)
     assert told["layouts"][0]["flags"] in {
         "--runtime data-parallel --drafters 2", "--runtime processes --targets 1 --drafters 1",
